@@ -1,0 +1,143 @@
+# Everything a developer of manyhands runs. `make` alone lists the targets.
+#
+# It needs Python >= 3.11 with venv, a Rust toolchain and make; the rest is installed into .venv. What was done is
+# remembered by stamp files inside .venv, so that a second run costs next to nothing and needs no network.
+
+PYTHON ?= python3
+
+VENV := .venv
+ifeq ($(OS),Windows_NT)
+BIN := $(VENV)/Scripts
+else
+BIN := $(VENV)/bin
+endif
+PY := $(BIN)/python
+PIP := $(PY) -m pip --disable-pip-version-check
+
+TOOLS := $(VENV)/stamp-tools
+EXTENSION := $(VENV)/stamp-extension
+LINT := $(VENV)/stamp-lint
+DEV := $(VENV)/stamp-dev
+BENCH := $(VENV)/stamp-bench
+
+RUST_SOURCES := $(wildcard rust/*.rs rust/*/*.rs rust/*/*/*.rs)
+MANIFESTS := Cargo.toml pyproject.toml $(wildcard Cargo.lock)
+
+# In CI the lock file must already say what will be built; at home a new dependency may still write itself in.
+LOCKED := $(if $(CI),$(if $(wildcard Cargo.lock),--locked))
+
+# An activated environment of the user's must not receive our packages: maturin follows these two variables.
+IN_VENV := env -u CONDA_PREFIX VIRTUAL_ENV="$(abspath $(VENV))"
+
+# The stamp speaks for the compiled file: where that was deleted, the stamp is void.
+ifeq ($(wildcard python/manyhands/_core*.so python/manyhands/_core*.pyd),)
+.PHONY: $(EXTENSION)
+endif
+
+# Cargo locks its directory anyway, and interleaved logs help nobody.
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+.PHONY: help build demo test bench wheel lint format clean
+.PHONY: check-rustfmt check-clippy check-ruff check-types test-rust test-python
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
+
+build: $(EXTENSION) ## make .venv and compile the release extension into it
+
+demo: build ## simulate a million annotations, aggregate them, show the worst workers
+	@mkdir -p demo
+	$(BIN)/manyhands simulate --tasks 200000 --workers 1000 --classes 5 --labels-per-task 5 --seed 0 \
+		-o demo/log.parquet --truth demo/truth.parquet
+	$(BIN)/manyhands aggregate demo/log.parquet -o demo/labels.parquet --workers demo/workers.csv \
+		--gold-eval demo/truth.parquet
+	$(BIN)/manyhands workers demo/log.parquet --worst 10
+
+# The quick checks come first, so that a slip in formatting is told before anything is compiled.
+test: lint test-rust test-python ## all Rust and Python tests, lint and types
+	@$(call warn_missing,fmt,rustfmt) $(call warn_missing,clippy,clippy) echo "make test: all passed"
+
+bench: $(EXTENSION) $(BENCH) ## time whole fits against other libraries, then the kernels (BENCH_ARGS=... goes to the former)
+	$(PY) benches/aggregate.py $(BENCH_ARGS)
+	cargo bench $(LOCKED)
+
+wheel: $(TOOLS) ## build sdist and abi3 wheel into dist/, try the wheel where there is no compiler
+	rm -rf dist
+	$(IN_VENV) $(PY) -m maturin build --release --sdist $(LOCKED) --out dist
+	$(PY) scripts/smoke_wheel.py dist
+
+lint: check-rustfmt check-ruff check-clippy check-types ## formatting, lints and types, Rust and Python
+
+format: $(LINT) ## rewrite Rust and Python sources in the house format
+	cargo fmt
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+clean: ## delete everything that can be made again
+	rm -rf $(VENV) target dist demo .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -f python/manyhands/_core*.so python/manyhands/_core*.pyd
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- the parts of `make test` ---------------------------------------------------------------------------------------
+
+# A minimal toolchain lacks rustfmt and clippy. That is no fault of the code, so it is reported and not failed.
+has_component = cargo $(1) --version >/dev/null 2>&1
+warn_missing = $(has_component) || echo "skipped: $(2) is not installed (rustup component add $(2))";
+
+check-rustfmt:
+	@if $(call has_component,fmt); then set -x; cargo fmt --check; else $(call warn_missing,fmt,rustfmt) fi
+
+check-clippy: $(TOOLS)
+	@if $(call has_component,clippy); then set -ex; \
+		cargo clippy $(LOCKED) --all-targets -- -D warnings; \
+		PYO3_PYTHON="$(abspath $(PY))" cargo clippy $(LOCKED) --lib --features python -- -D warnings; \
+	else $(call warn_missing,clippy,clippy) fi
+
+check-ruff: $(LINT)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+check-types: $(EXTENSION) $(DEV)
+	$(PY) -m mypy
+	$(PY) -m mypy.stubtest manyhands._core
+
+test-rust:
+	cargo test $(LOCKED)
+
+test-python: $(EXTENSION) $(DEV)
+	$(PY) -m pytest
+
+# --- the environment ------------------------------------------------------------------------------------------------
+
+# Only what compiling needs. pip must know dependency groups (25.1).
+$(TOOLS): pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "manyhands needs Python 3.11 or newer, and there is no '$(PYTHON)': \
+	try make PYTHON=/path/to/python" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("manyhands needs Python 3.11 or newer, \
+	and $(PYTHON) is %d.%d: try make PYTHON=/path/to/python" % v[:2])'
+	@command -v cargo >/dev/null || { echo "manyhands needs a Rust toolchain, and there is no 'cargo': \
+	see https://rustup.rs" >&2; exit 1; }
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet "pip>=25.1"
+	$(PIP) install --quiet --group build
+	@touch $@
+
+# An editable install: edited Python files are in force at once, and only Rust or a manifest calls for this again.
+# The group is named because maturin would install all of `dev` otherwise.
+$(EXTENSION): $(RUST_SOURCES) $(MANIFESTS) | $(TOOLS)
+	PIP_QUIET=1 $(IN_VENV) $(PY) -m maturin develop --release --group build $(LOCKED)
+	@touch $@
+
+$(LINT): pyproject.toml | $(TOOLS)
+	$(PIP) install --quiet --group lint
+	@touch $@
+
+$(DEV): pyproject.toml | $(TOOLS)
+	$(PIP) install --quiet --group dev
+	@touch $@
+
+$(BENCH): pyproject.toml | $(TOOLS)
+	$(PIP) install --quiet --group bench
+	@touch $@

@@ -1,0 +1,557 @@
+"""Makers of simulated crowds: each returns the confusion matrices of its workers.
+
+A crowd is an array of shape (n_workers, n_classes, n_classes): ``confusion[m, k, l]`` is the probability that
+worker ``m`` says ``l`` where the truth is ``k``. Crowds are joined by :func:`numpy.concatenate` and given to
+:func:`manyhands.simulate` as ``confusion=``, or asked for there by name (see :data:`CROWDS`). Every maker
+takes time and memory in proportion to the array it returns, and gives the same array for the same seed.
+
+With a single class there is nothing to confuse: every maker then returns ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "CROWDS",
+    "adversary",
+    "class_conditional",
+    "colluders",
+    "confusers",
+    "flippers",
+    "hammer_spammers",
+    "kappa",
+    "naive",
+    "neighbours",
+    "one_coin",
+    "spammers",
+]
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Seed: TypeAlias = int | Sequence[int] | np.random.SeedSequence | np.random.Generator
+
+
+def one_coin(
+    n_workers: int,
+    n_classes: int,
+    *,
+    accuracy: float | tuple[float, float] = (0.55, 0.95),
+    shape: tuple[float, float] = (1.0, 1.0),
+    seed: Seed = 0,
+) -> Floats:
+    """Workers with one skill each: right at one rate whatever the class, wrong labels all alike.
+
+    Parameters
+    ----------
+    n_workers, n_classes
+        The size of the crowd.
+    accuracy
+        The rate of everyone, or the lowest and the highest.
+    shape
+        The two parameters of the beta distribution that places each worker between the lowest and the highest
+        rate; (1, 1) is uniform, (1, 3) has few good workers.
+    seed
+        What the draws follow from.
+
+    Returns
+    -------
+    ndarray of shape (n_workers, n_classes, n_classes)
+
+    Examples
+    --------
+    >>> one_coin(1, 3, accuracy=0.8)[0].round(2)
+    array([[0.8, 0.1, 0.1],
+           [0.1, 0.8, 0.1],
+           [0.1, 0.1, 0.8]])
+    """
+    _check_sizes(n_workers, n_classes)
+    low, high = _bounds("accuracy", accuracy)
+    if not (len(shape) == 2 and all(np.isfinite(s) and s > 0 for s in shape)):
+        raise ValueError(f"shape is {shape}; give two numbers above zero")
+    rates = low + (high - low) * np.random.default_rng(seed).beta(*shape, size=n_workers)
+    return _diagonal(rates, n_classes)
+
+
+def class_conditional(
+    n_workers: int,
+    n_classes: int,
+    *,
+    skill: float = 0.7,
+    concentration: float = 10.0,
+    seed: Seed = 0,
+) -> Floats:
+    """Workers with habits of their own in every class: each row is a Dirichlet draw.
+
+    Parameters
+    ----------
+    n_workers, n_classes
+        The size of the crowd.
+    skill
+        The mean of the diagonal; the rest is spread evenly on average.
+    concentration
+        How alike the workers are: at 2 they differ wildly, at 1000 hardly.
+    seed
+        What the draws follow from.
+
+    Returns
+    -------
+    ndarray of shape (n_workers, n_classes, n_classes)
+
+    Examples
+    --------
+    >>> class_conditional(500, 4, skill=0.6).diagonal(axis1=1, axis2=2).mean().round(1)
+    np.float64(0.6)
+    """
+    _check_sizes(n_workers, n_classes)
+    _check_probability("skill", skill)
+    if not (np.isfinite(concentration) and concentration > 0):
+        raise ValueError(f"concentration is {concentration}; give a finite number above zero")
+    mean = _diagonal(np.full(1, skill), n_classes)[0]
+    shares = np.random.default_rng(seed).standard_gamma(
+        concentration * mean, size=(n_workers, n_classes, n_classes)
+    )
+    total = shares.sum(axis=-1, keepdims=True)
+    # At a tiny concentration every gamma draw of a row can underflow: such a row falls back on the mean.
+    shares = np.where(total > 0, shares, mean)
+    return _normalised(shares)
+
+
+def flippers(
+    n_workers: int, n_classes: int, *, skill: float = 0.7, spread: float = 0.01, seed: Seed = 0
+) -> Floats:
+    """Pairwise flippers: right, or else the one wrong class that the worker confuses with the true one.
+
+    The wrong class is drawn once for each worker and class, uniformly (Tanno et al. 2019, section 3.1,
+    appendix B).
+
+    Parameters
+    ----------
+    n_workers, n_classes
+        The size of the crowd.
+    skill, spread
+        The mean and the standard deviation of the normal distribution of the workers' skills, the probability
+        of being right; what falls outside [0, 1] is moved to the border.
+    seed
+        What the draws follow from.
+
+    Returns
+    -------
+    ndarray of shape (n_workers, n_classes, n_classes)
+
+    Examples
+    --------
+    >>> (flippers(2, 5, skill=0.3) > 0).sum(axis=-1)  # the true class and one other
+    array([[2, 2, 2, 2, 2],
+           [2, 2, 2, 2, 2]])
+    """
+    _check_sizes(n_workers, n_classes)
+    rng = np.random.default_rng(seed)
+    skills = _skills(rng, n_workers, skill, spread)
+    steps = rng.integers(1, max(n_classes, 2), size=(n_workers, n_classes))
+    targets = (np.arange(n_classes) + steps) % n_classes
+    return _towards(targets, 1 - skills)
+
+
+def hammer_spammers(
+    n_workers: int,
+    n_classes: int,
+    *,
+    skill: float = 0.7,
+    spread: float = 0.01,
+    per: Literal["label", "class", "worker"] = "label",
+    seed: Seed = 0,
+) -> Floats:
+    """Hammer-spammers: a coin decides between the truth and a uniformly random label.
+
+    Parameters
+    ----------
+    n_workers, n_classes
+        The size of the crowd.
+    skill, spread
+        The mean and the standard deviation of the normal distribution of the workers' coins, the probability
+        of the truth; what falls outside [0, 1] is moved to the border.
+    per
+        How often the coin is tossed. ``"label"``: for every label, so that all workers are alike up to the
+        spread (Tanno et al. 2019, appendix B). ``"class"``: once for each worker and class; ``"worker"``:
+        once for each worker, who is then always right or always guessing (Khetan et al. 2018).
+    seed
+        What the draws follow from.
+
+    Returns
+    -------
+    ndarray of shape (n_workers, n_classes, n_classes)
+
+    Examples
+    --------
+    >>> hammer_spammers(1, 2, skill=0.6, spread=0)[0].round(2)
+    array([[0.8, 0.2],
+           [0.2, 0.8]])
+    """
+    _check_sizes(n_workers, n_classes)
+    if per not in ("label", "class", "worker"):
+        raise ValueError(f"per is {per!r}; give 'label', 'class' or 'worker'")
+    rng = np.random.default_rng(seed)
+    coins = np.repeat(_skills(rng, n_workers, skill, spread)[:, None], n_classes, axis=1)
+    if per != "label":
+        tosses = rng.random((n_workers, n_classes if per == "class" else 1))
+        coins = (tosses < coins).astype(np.float64)
+    return coins[:, :, None] * np.eye(n_classes) + (1 - coins)[:, :, None] / n_classes
+
+
+def confusers(
+    n_workers: int,
+    n_classes: int,
+    *,
+    skill: float = 0.7,
+    spread: float = 0.01,
+    pairs: Sequence[tuple[int, int]] | None = None,
+    seed: Seed = 0,
+) -> Floats:
+    """Workers who mix up pairs of similar classes (cats and dogs) and are right elsewhere.
+
+    Tanno et al. 2019, section 3.1, the second annotator of figure 2.
+
+    Parameters
+    ----------
+    n_workers, n_classes
+        The size of the crowd.
+    skill, spread
+        The mean and the standard deviation of the normal distribution of the workers' skills, the probability
+        of being right in a class that has a partner; what falls outside [0, 1] is moved to the border.
+    pairs
+        The similar classes; no class in two pairs. As given by default, 0 and 1 are a pair, 2 and 3, and so
+        on.
+    seed
+        What the draws follow from.
+
+    Returns
+    -------
+    ndarray of shape (n_workers, n_classes, n_classes)
+
+    Examples
+    --------
+    >>> confusers(1, 3, skill=0.75, spread=0)[0]
+    array([[0.75, 0.25, 0.  ],
+           [0.25, 0.75, 0.  ],
+           [0.  , 0.  , 1.  ]])
+    """
+    _check_sizes(n_workers, n_classes)
+    partner = _partners(n_classes, pairs)
+    skills = _skills(np.random.default_rng(seed), n_workers, skill, spread)
+    return _towards(np.broadcast_to(partner, (n_workers, n_classes)), 1 - skills)
+
+
+def neighbours(
+    n_workers: int, n_classes: int, *, skill: float = 0.7, spread: float = 0.01, seed: Seed = 0
+) -> Floats:
+    """Workers who stray to the classes next to the true one, as with grades.
+
+    Half of the mistakes go to either side; at both ends all of them go to the only neighbour (Tanno et al.
+    2019, section 3.1, the third annotator of figure 2).
+
+    Parameters
+    ----------
+    n_workers, n_classes
+        The size of the crowd.
+    skill, spread
+        The mean and the standard deviation of the normal distribution of the workers' skills, the probability
+        of being right; what falls outside [0, 1] is moved to the border.
+    seed
+        What the draws follow from.
+
+    Returns
+    -------
+    ndarray of shape (n_workers, n_classes, n_classes)
+
+    Examples
+    --------
+    >>> neighbours(1, 3, skill=0.5, spread=0)[0]
+    array([[0.5 , 0.5 , 0.  ],
+           [0.25, 0.5 , 0.25],
+           [0.  , 0.5 , 0.5 ]])
+    """
+    _check_sizes(n_workers, n_classes)
+    skills = _skills(np.random.default_rng(seed), n_workers, skill, spread)
+    classes = np.arange(n_classes)
+    above = np.where(classes + 1 < n_classes, classes + 1, classes - 1).clip(min=0)
+    below = np.where(classes > 0, classes - 1, classes + 1).clip(max=n_classes - 1)
+    sides = [_towards(np.broadcast_to(side, (n_workers, n_classes)), 1 - skills) for side in (above, below)]
+    return (sides[0] + sides[1]) / 2
+
+
+def adversary(
+    n_workers: int, n_classes: int, *, skill: float = 0.9, spread: float = 0.01, seed: Seed = 0
+) -> Floats:
+    """Adversaries: who know the classes, but call each by the name of another.
+
+    Each worker permutes the names at random, leaving none in place, and uses the permuted name with the
+    probability ``skill``, any of the other names alike otherwise (Tanno et al. 2019, section 3.1, the fourth
+    annotator of figure 2).
+
+    Parameters
+    ----------
+    n_workers, n_classes
+        The size of the crowd.
+    skill, spread
+        The mean and the standard deviation of the normal distribution of the workers' skills, the probability
+        of the permuted name; what falls outside [0, 1] is moved to the border.
+    seed
+        What the draws follow from.
+
+    Returns
+    -------
+    ndarray of shape (n_workers, n_classes, n_classes)
+
+    Examples
+    --------
+    >>> adversary(1, 2, skill=0.9, spread=0)[0].round(2)
+    array([[0.1, 0.9],
+           [0.9, 0.1]])
+    """
+    _check_sizes(n_workers, n_classes)
+    rng = np.random.default_rng(seed)
+    skills = _skills(rng, n_workers, skill, spread)
+    # Classes in a random circle, each taking the name of the next: a permutation that leaves no class in
+    # place.
+    circle = rng.permuted(np.tile(np.arange(n_classes), (n_workers, 1)), axis=1)
+    names = np.empty_like(circle)
+    np.put_along_axis(names, circle, np.roll(circle, -1, axis=1), axis=1)
+    return np.take_along_axis(_diagonal(skills, n_classes), names[:, :, None], axis=1)
+
+
+def spammers(n_workers: int, n_classes: int, *, concentration: float = 1.0, seed: Seed = 0) -> Floats:
+    """Spammers: labels drawn from a taste of their own, whatever the truth; they carry no information.
+
+    Parameters
+    ----------
+    n_workers, n_classes
+        The size of the crowd.
+    concentration
+        The parameter of the symmetric Dirichlet distribution of tastes: far below 1 each worker has one
+        favourite label, far above 1 all labels are alike.
+    seed
+        What the draws follow from.
+
+    Returns
+    -------
+    ndarray of shape (n_workers, n_classes, n_classes)
+
+    Examples
+    --------
+    >>> tastes = spammers(2, 3)
+    >>> bool((tastes == tastes[:, :1]).all())  # the same row for every true class
+    True
+    """
+    _check_sizes(n_workers, n_classes)
+    if not (np.isfinite(concentration) and concentration > 0):
+        raise ValueError(f"concentration is {concentration}; give a finite number above zero")
+    shares = np.random.default_rng(seed).standard_gamma(concentration, size=(n_workers, 1, n_classes))
+    # At a tiny concentration every gamma draw can underflow: such a worker has no favourite.
+    shares = np.where(shares.sum(axis=-1, keepdims=True) > 0, shares, 1.0)
+    return np.repeat(_normalised(shares), n_classes, axis=1)
+
+
+def naive(n_workers: int, n_classes: int, *, answer: int = 0, seed: Seed = 0) -> Floats:
+    """Workers who give one label to everything, at no effort (Cao et al. 2019, case "naive majority").
+
+    Parameters
+    ----------
+    n_workers, n_classes
+        The size of the crowd.
+    answer
+        The code of the label.
+    seed
+        Unused: nothing is random here.
+
+    Returns
+    -------
+    ndarray of shape (n_workers, n_classes, n_classes)
+
+    Examples
+    --------
+    >>> naive(1, 2)[0]
+    array([[1., 0.],
+           [1., 0.]])
+    """
+    _check_sizes(n_workers, n_classes)
+    if not 0 <= answer < n_classes:
+        raise ValueError(f"answer is {answer}; give a class from 0 to {n_classes - 1}")
+    confusion = np.zeros((n_workers, n_classes, n_classes))
+    confusion[:, :, answer] = 1
+    return confusion
+
+
+def colluders(n_workers: int, n_classes: int, *, wrong: float = 0.9, seed: Seed = 0) -> Floats:
+    """Adversaries who agree on their answers: wrong on most tasks, right on some to pass for honest.
+
+    The matrices say how often they are wrong, with all wrong labels alike; that they are wrong *together* is
+    up to :func:`manyhands.simulate`, which makes one group of them.
+
+    Parameters
+    ----------
+    n_workers, n_classes
+        The size of the crowd.
+    wrong
+        The probability of a wrong answer.
+    seed
+        Unused: nothing is random here.
+
+    Returns
+    -------
+    ndarray of shape (n_workers, n_classes, n_classes)
+
+    Examples
+    --------
+    >>> colluders(1, 3, wrong=0.8)[0].round(2)
+    array([[0.2, 0.4, 0.4],
+           [0.4, 0.2, 0.4],
+           [0.4, 0.4, 0.2]])
+    """
+    _check_sizes(n_workers, n_classes)
+    _check_probability("wrong", wrong)
+    return _diagonal(np.full(n_workers, 1 - wrong), n_classes)
+
+
+def kappa(
+    n_workers: int,
+    n_classes: int,
+    *,
+    kappa: float | tuple[float, float] = (0.3, 0.8),
+    prior: npt.ArrayLike | None = None,
+    seed: Seed = 0,
+) -> Floats:
+    """Workers made to a given agreement with the truth: Cohen's kappa, whichever its weights.
+
+    A worker says the truth with probability kappa and otherwise draws from the prior, which keeps the
+    worker's labels as frequent as the classes and makes chance agreement what kappa takes it for.
+
+    Parameters
+    ----------
+    n_workers, n_classes
+        The size of the crowd.
+    kappa
+        The agreement of everyone, or the lowest and the highest of a uniform draw.
+    prior : array-like of shape (n_classes,), optional
+        The frequencies of the classes; uniform by default. :func:`manyhands.simulate` fills in its own.
+    seed
+        What the draws follow from.
+
+    Returns
+    -------
+    ndarray of shape (n_workers, n_classes, n_classes)
+
+    Examples
+    --------
+    >>> kappa(1, 2, kappa=0.5, prior=[0.8, 0.2])[0].round(2)
+    array([[0.9, 0.1],
+           [0.4, 0.6]])
+    """
+    _check_sizes(n_workers, n_classes)
+    low, high = _bounds("kappa", kappa)
+    chance = np.full(n_classes, 1 / n_classes) if prior is None else as_prior(prior, n_classes)
+    targets = np.random.default_rng(seed).uniform(low, high, size=n_workers)[:, None, None]
+    return targets * np.eye(n_classes) + (1 - targets) * chance
+
+
+#: The crowds that :func:`manyhands.simulate` knows by name.
+CROWDS: dict[str, Callable[..., Floats]] = {
+    "one-coin": one_coin,
+    "class-conditional": class_conditional,
+    "flippers": flippers,
+    "hammer-spammer": hammer_spammers,
+    "confusers": confusers,
+    "neighbours": neighbours,
+    "adversary": adversary,
+    "spammers": spammers,
+    "naive": naive,
+    "colluders": colluders,
+    "kappa": kappa,
+}
+
+
+def as_prior(prior: npt.ArrayLike, n_classes: int) -> Floats:
+    """Check a distribution over the classes and return it as an array."""
+    checked = np.asarray(prior, dtype=np.float64)
+    if checked.shape != (n_classes,):
+        raise ValueError(
+            f"prior has shape {checked.shape}; give one probability for each of {n_classes} classes"
+        )
+    if not (np.isfinite(checked).all() and (checked >= 0).all() and abs(checked.sum() - 1) <= 1e-9):
+        raise ValueError("prior is not a distribution; give probabilities from 0 to 1 that sum to one")
+    return checked
+
+
+def _check_sizes(n_workers: int, n_classes: int) -> None:
+    for name, size in (("n_workers", n_workers), ("n_classes", n_classes)):
+        if isinstance(size, bool) or not isinstance(size, int | np.integer):
+            raise TypeError(f"{name} is {size!r}; give a whole number")
+        if size < 1:
+            raise ValueError(f"{name} is {size}; give a number of at least 1")
+
+
+def _check_probability(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name} is {value}; give a probability from 0 to 1")
+
+
+def _bounds(name: str, value: float | tuple[float, float]) -> tuple[float, float]:
+    low, high = value if isinstance(value, Sequence) else (value, value)
+    if not 0 <= low <= high <= 1:
+        raise ValueError(f"{name} is {value}; give a probability, or the lowest and the highest of a range")
+    return low, high
+
+
+def _skills(rng: np.random.Generator, n_workers: int, skill: float, spread: float) -> Floats:
+    """One skill a worker, of shape (n_workers,)."""
+    _check_probability("skill", skill)
+    if not (np.isfinite(spread) and spread >= 0):
+        raise ValueError(f"spread is {spread}; give a finite number of zero or more")
+    return rng.normal(skill, spread, size=n_workers).clip(0, 1)
+
+
+def _diagonal(rates: Floats, n_classes: int) -> Floats:
+    """Matrices with these diagonals, one a worker, and the rest of each row spread evenly."""
+    if n_classes == 1:
+        return np.ones((len(rates), 1, 1))
+    rest = ((1 - rates) / (n_classes - 1))[:, None, None]
+    return np.where(np.eye(n_classes, dtype=bool), rates[:, None, None], rest)
+
+
+def _towards(targets: npt.NDArray[np.integer], rates: Floats) -> Floats:
+    """Identity matrices with each worker's rate moved from every class to its target.
+
+    The targets have shape (n_workers, n_classes), the rates (n_workers,).
+    """
+    n_workers, n_classes = targets.shape
+    workers, classes = np.arange(n_workers)[:, None], np.arange(n_classes)
+    confusion = np.zeros((n_workers, n_classes, n_classes))
+    confusion[workers, classes, classes] = (1 - rates)[:, None]
+    # Added, not set: a class that is its own target keeps everything.
+    confusion[workers, classes, targets] += rates[:, None]
+    return confusion
+
+
+def _partners(n_classes: int, pairs: Sequence[tuple[int, int]] | None) -> npt.NDArray[np.int64]:
+    """Find the class each class is mixed up with; itself where there is none."""
+    if pairs is None:
+        pairs = [(k, k + 1) for k in range(0, n_classes - 1, 2)]
+    partner = np.arange(n_classes)
+    for pair in pairs:
+        a, b = pair
+        if a == b or not (0 <= a < n_classes and 0 <= b < n_classes):
+            raise ValueError(f"pairs has {pair}; give two different classes from 0 to {n_classes - 1}")
+        if partner[a] != a or partner[b] != b:
+            raise ValueError(
+                f"pairs has {pair}, but one of them has a partner already; name each class once at most"
+            )
+        partner[a], partner[b] = b, a
+    return partner
+
+
+def _normalised(shares: Floats) -> Floats:
+    total: Floats = shares.sum(axis=-1, keepdims=True)
+    return shares / total

@@ -1,0 +1,119 @@
+//! Accelerated EM: SQUAREM (Varadhan & Roland 2008) on the natural parameters, with a safeguard.
+//!
+//! From three iterates θ0, θ1 = EM(θ0), θ2 = EM(θ1) with r = θ1 − θ0 and v = (θ2 − θ1) − r, the next one is
+//! θ0 + 2s·r + s²·v with step s = ‖r‖ / ‖v‖, at least 1 (s = 1 gives θ2 itself). The pass that follows tells the objective
+//! there; where it is lower than the last, θ2 is taken instead and the longest step allowed is cut. So the objective never
+//! falls, and a refused step costs one pass.
+
+use rayon::prelude::*;
+
+use super::engine::{Engine, Params};
+use super::{Options, Run, WorkerModel};
+use crate::Result;
+use crate::num::FLOOR;
+
+/// Numbers per block in the sums over parameters: fixed, so that they are the same on any number of threads.
+const BLOCK: usize = 1 << 14;
+
+pub(super) fn run<W: WorkerModel>(
+    run: &mut Run,
+    engine: &mut Engine<'_, W>,
+    params: &mut Params,
+    options: &Options<'_>,
+) -> Result<()> {
+    run.converged = false;
+    let mut longest = 4.0;
+    let mut fallback: Option<Params> = None;
+    while run.n_iter < options.max_iter && !run.converged {
+        let zero = params.clone();
+        let objective = engine.step(params, false)?;
+        let refused = run.history.last().is_some_and(|&last| objective.is_nan() || objective < last);
+        if refused && let Some(plain) = fallback.take() {
+            // The pass was spent on a point that is not kept: it counts, its objective does not.
+            run.n_iter += 1;
+            longest = f64::max(1.0, longest / 4.0);
+            *params = plain;
+            continue;
+        }
+        run.record(objective, options.tol, engine.control());
+        if run.converged || run.n_iter >= options.max_iter {
+            return Ok(());
+        }
+        let one = params.clone();
+        let objective = engine.step(params, false)?;
+        run.record(objective, options.tol, engine.control());
+        // The last point must be one whose objective cannot be lower: no leap without a pass left to check it.
+        if run.converged || run.n_iter >= options.max_iter {
+            return Ok(());
+        }
+        let two = params.clone();
+        if extrapolate(engine, &zero, &one, params, &mut longest) {
+            fallback = Some(two);
+        } else {
+            *params = two;
+            fallback = None;
+        }
+    }
+    Ok(())
+}
+
+/// Moves `two` to the extrapolated point; says whether there was a step to take.
+fn extrapolate<W: WorkerModel>(
+    engine: &Engine<'_, W>,
+    zero: &Params,
+    one: &Params,
+    two: &mut Params,
+    longest: &mut f64,
+) -> bool {
+    let k = two.prior.len();
+    let (a, b) = (natural::<W>(zero, k), natural::<W>(one, k));
+    let c = natural::<W>(two, k);
+    let step = step_length(&a, &b, &c);
+    if !step.is_finite() || step <= 1.0 {
+        return false;
+    }
+    if step > *longest {
+        *longest *= 4.0;
+    }
+    let step = step.min(*longest);
+    let next = |((x0, x1), x2): ((f64, f64), f64)| {
+        let (r, v) = (x1 - x0, x2 - 2.0 * x1 + x0);
+        x0 + 2.0 * step * r + step * step * v
+    };
+    let (n, low) = (two.workers.len(), FLOOR.ln());
+    two.workers.par_iter_mut().zip(&a[..n]).zip(&b[..n]).zip(&c[..n]).for_each(|(((to, x0), x1), x2)| {
+        *to = next(((*x0, *x1), *x2)).clamp(2.0 * low, -2.0 * low);
+    });
+    two.workers.par_chunks_mut(W::n_params(k)).for_each(|worker| W::from_natural(worker, k));
+    for (i, to) in two.prior.iter_mut().enumerate() {
+        *to = next(((a[n + i], b[n + i]), c[n + i])).clamp(low, 0.0).exp();
+    }
+    crate::num::normalise(&mut two.prior);
+    two.prior.iter_mut().for_each(|p| *p = p.max(FLOOR));
+    engine.set_log_prior(two);
+    true
+}
+
+/// Natural parameters of all workers, then of the prior.
+fn natural<W: WorkerModel>(params: &Params, k: usize) -> Vec<f64> {
+    let mut out = params.workers.clone();
+    out.par_chunks_mut(W::n_params(k)).for_each(|worker| W::to_natural(worker, k));
+    out.extend(params.prior.iter().map(|p| p.ln()));
+    out
+}
+
+fn step_length(a: &[f64], b: &[f64], c: &[f64]) -> f64 {
+    let blocks: Vec<(f64, f64)> = a
+        .par_chunks(BLOCK)
+        .zip(b.par_chunks(BLOCK))
+        .zip(c.par_chunks(BLOCK))
+        .map(|((a, b), c)| {
+            a.iter().zip(b).zip(c).fold((0.0, 0.0), |(rr, vv), ((x0, x1), x2)| {
+                let (r, v) = (x1 - x0, x2 - 2.0 * x1 + x0);
+                (rr + r * r, vv + v * v)
+            })
+        })
+        .collect();
+    let (rr, vv) = blocks.into_iter().fold((0.0, 0.0), |sums, block| (sums.0 + block.0, sums.1 + block.1));
+    (rr / vv).sqrt()
+}

@@ -1,0 +1,108 @@
+//! The class model ("confusion vector"): one accuracy per worker and class, errors spread evenly over the other classes.
+
+use super::WorkerModel;
+use super::one_coin::{accuracy, logit, logistic, odds};
+
+/// Parameters: K accuracies. Factors: K probabilities of one particular error, then K ratios right : that error.
+/// Counts: K expected right answers, then K expected wrong ones.
+#[derive(Debug, Clone, Copy)]
+pub struct Class;
+
+impl WorkerModel for Class {
+    fn n_params(k: usize) -> usize {
+        k
+    }
+    fn n_factors(k: usize) -> usize {
+        2 * k
+    }
+    fn n_counts(k: usize) -> usize {
+        2 * k
+    }
+
+    fn write_factors(params: &[f64], k: usize, factors: &mut [f64]) {
+        for (class, &p) in params.iter().enumerate() {
+            (factors[class], factors[k + class]) = odds(p, k);
+        }
+    }
+
+    #[inline(always)]
+    fn factor_span(_: usize, k: usize) -> (usize, usize) {
+        (0, 2 * k)
+    }
+    #[inline(always)]
+    fn count_span(_: usize, k: usize) -> (usize, usize) {
+        (0, 2 * k)
+    }
+
+    #[inline(always)]
+    fn multiply(factors: &[f64], label: usize, evidence: &mut [f64]) -> f64 {
+        let k = evidence.len();
+        for (e, f) in evidence.iter_mut().zip(&factors[..k]) {
+            *e *= f;
+        }
+        evidence[label] *= factors[k + label];
+        1.0
+    }
+
+    #[inline(always)]
+    fn multiply_log(factors: &[f64], label: usize, weight: f64, evidence: &mut [f64]) -> f64 {
+        let k = evidence.len();
+        for (e, f) in evidence.iter_mut().zip(&factors[..k]) {
+            *e += weight * f;
+        }
+        evidence[label] += weight * factors[k + label];
+        0.0
+    }
+
+    #[inline(always)]
+    fn add(counts: &mut [f64], label: usize, weight: f64, posterior: &mut [f64]) {
+        let k = posterior.len();
+        let right = posterior[label];
+        // The wrong counts are summed without the right class, not as a difference, so that none is lost to rounding.
+        posterior[label] = 0.0;
+        counts[label] += weight * right;
+        for (c, q) in counts[k..2 * k].iter_mut().zip(posterior.iter()) {
+            *c += weight * q;
+        }
+        posterior[label] = right;
+    }
+
+    fn maximise(counts: &[f64], pseudo: &[f64], k: usize, params: &mut [f64]) {
+        for (class, p) in params.iter_mut().enumerate() {
+            *p = accuracy(counts[class] + pseudo[class], counts[k + class] + pseudo[k + class], k);
+        }
+    }
+
+    fn log_prior(params: &[f64], pseudo: &[f64], k: usize) -> f64 {
+        params
+            .iter()
+            .enumerate()
+            .map(|(class, &p)| {
+                let (error, ratio) = odds(p, k);
+                pseudo[class] * (error * ratio).ln() + pseudo[k + class] * error.ln()
+            })
+            .sum()
+    }
+
+    fn tie(matrix: &[f64], k: usize, counts: &mut [f64]) {
+        for (class, row) in matrix.chunks_exact(k).enumerate() {
+            counts[class] = row[class];
+            counts[k + class] = row.iter().enumerate().filter(|(l, _)| *l != class).map(|(_, x)| x).sum();
+        }
+    }
+
+    fn confusion(params: &[f64], k: usize, matrix: &mut [f64]) {
+        for ((class, row), &p) in matrix.chunks_exact_mut(k).enumerate().zip(params) {
+            row.fill(odds(p, k).0);
+            row[class] = p;
+        }
+    }
+
+    fn to_natural(params: &mut [f64], _: usize) {
+        params.iter_mut().for_each(|p| *p = logit(*p));
+    }
+
+    fn from_natural(params: &mut [f64], k: usize) {
+        params.iter_mut().for_each(|p| *p = logistic(*p, k));
+    }
+}

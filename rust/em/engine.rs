@@ -1,0 +1,370 @@
+//! Passes in parallel, and the M-step.
+//!
+//! Memory beside the table and the parameters (workers × classes² doubles for the full model): a table of counts per chunk
+//! in the fused plan, at most 8 bytes an annotation in all (or 32 MB, if that is more); in the two-pass plan the
+//! table in worker order (5 to 6 bytes an annotation) and the posteriors, which are the result anyway.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::pass::{Columns, Counts, Likelihood, Open, Opening, Rows, Scratch, Settle, Source, run};
+use super::{Options, Start, WorkerModel};
+use crate::Result;
+use crate::control::Control;
+use crate::num::{FLOOR, normalise};
+use crate::table::{Label, Table, with_labels};
+
+/// Parameters of one fit, and the log-density their prior gives them.
+#[derive(Debug, Clone)]
+pub(super) struct Params {
+    pub workers: Vec<f64>,
+    pub prior: Vec<f64>,
+    pub log_prior: f64,
+}
+
+/// How expected counts are gathered. Chosen by the sizes of the data, so that the sums are the same on any machine.
+#[derive(Debug, PartialEq, Eq)]
+enum Plan {
+    /// Each chunk of tasks adds to a table of its own as it goes; the tables are then added up.
+    Fused,
+    /// Posteriors are stored; each worker's counts are then gathered in worker order.
+    TwoPass,
+}
+
+/// Runs passes for one worker model over one table.
+pub(super) struct Engine<'a, W> {
+    table: &'a Table,
+    control: &'a Control,
+    gold: Option<&'a [i32]>,
+    pseudo: Vec<f64>,
+    class_pseudo: &'a [f64],
+    plan: Plan,
+    chunks: Vec<Chunk>,
+    /// Posteriors between the two halves of a two-pass step.
+    posterior: Vec<f64>,
+    /// What the E-step reads, where that is not the parameters themselves.
+    factors: Vec<f64>,
+    model: PhantomData<W>,
+}
+
+/// A run of tasks and the sums over it.
+struct Chunk {
+    tasks: Range<usize>,
+    workers: Vec<f64>,
+    classes: Vec<f64>,
+    log_evidence: f64,
+}
+
+fn plan(table: &Table, n_counts: usize) -> (Plan, usize) {
+    const SMALL: usize = 1 << 25;
+    const ROWS_PER_CHUNK: usize = 1 << 17;
+    const MOST_CHUNKS: usize = 32;
+    let bytes = (table.n_workers() * n_counts * size_of::<f64>()).max(1);
+    let wanted = table.len().div_ceil(ROWS_PER_CHUNK).clamp(1, MOST_CHUNKS);
+    let room = SMALL.max(8 * table.len()) / bytes;
+    // Zeroing and adding up the tables must stay small beside the pass, which touches a row of counts per annotation.
+    let worthwhile = table.len() / (table.n_workers() * n_counts).max(1);
+    let n_chunks = wanted.min(room).min(worthwhile.max(1));
+    if n_chunks >= wanted.min(4) { (Plan::Fused, n_chunks) } else { (Plan::TwoPass, wanted) }
+}
+
+impl<'a, W: WorkerModel> Engine<'a, W> {
+    pub fn new(table: &'a Table, options: &Options<'a>, control: &'a Control) -> Result<Self> {
+        let k = table.n_classes();
+        let (plan, n_chunks) = plan(table, W::n_counts(k));
+        let n_counts = if plan == Plan::Fused { table.n_workers() * W::n_counts(k) } else { 0 };
+        let chunks = table
+            .chunks(n_chunks)
+            .into_iter()
+            .map(|tasks| Chunk { tasks, workers: vec![0.0; n_counts], classes: vec![0.0; k], log_evidence: 0.0 })
+            .collect();
+        if plan == Plan::TwoPass {
+            table.by_worker(control)?;
+        }
+        let mut pseudo = vec![0.0; options.pseudo.len() / (k * k) * W::n_counts(k)];
+        for (matrix, counts) in options.pseudo.chunks_exact(k * k).zip(pseudo.chunks_exact_mut(W::n_counts(k))) {
+            W::tie(matrix, k, counts);
+        }
+        Ok(Self {
+            table,
+            control,
+            gold: options.gold,
+            pseudo,
+            class_pseudo: options.class_pseudo,
+            plan,
+            chunks,
+            posterior: vec![],
+            factors: vec![],
+            model: PhantomData,
+        })
+    }
+
+    /// Lets a test compare the plans on one table.
+    #[cfg(test)]
+    pub fn force_two_pass(&mut self) -> Result<()> {
+        self.plan = Plan::TwoPass;
+        self.table.by_worker(self.control).map(|_| ())
+    }
+
+    pub fn control(&self) -> &'a Control {
+        self.control
+    }
+
+    fn k(&self) -> usize {
+        self.table.n_classes()
+    }
+
+    /// The parameters that the start gives.
+    pub fn start(&mut self, start: Start<'_>) -> Result<Params> {
+        let k = self.k();
+        let mut params =
+            Params { workers: vec![0.0; self.table.n_workers() * W::n_params(k)], prior: vec![0.0; k], log_prior: 0.0 };
+        let opening = match start {
+            Start::Shares => Opening::Shares,
+            Start::Majority => Opening::Majority,
+            Start::RandomVote(seed) => Opening::RandomVote(seed),
+            Start::Posterior(posterior) => Opening::Given(posterior),
+            Start::Parameters(prior, confusion) => {
+                self.adopt(prior, confusion, &mut params);
+                return Ok(params);
+            }
+        };
+        let (table, settle) = (self.table, Settle { gold: self.gold, hard: false });
+        with_labels!(table.labels(), |labels| {
+            let source = Open { table, labels: labels.as_slice(), opening };
+            self.gather::<Vec<f64>, _>(&source, labels, settle)?;
+        });
+        self.maximise(&mut params)?;
+        Ok(params)
+    }
+
+    /// Takes given confusion matrices, tied as the model asks.
+    fn adopt(&self, prior: &[f64], confusion: &[f64], params: &mut Params) {
+        let k = self.k();
+        params.prior.copy_from_slice(prior);
+        floor_and_normalise(&mut params.prior);
+        let none = vec![0.0; W::n_counts(k)];
+        let mut counts = none.clone();
+        for (matrix, worker) in confusion.chunks_exact(k * k).zip(params.workers.chunks_exact_mut(W::n_params(k))) {
+            W::tie(matrix, k, &mut counts);
+            W::maximise(&counts, &none, k, worker);
+        }
+        self.set_log_prior(params);
+    }
+
+    fn pseudo_of(&self, worker: usize) -> &[f64] {
+        let n = W::n_counts(self.k());
+        if self.pseudo.len() == n { &self.pseudo } else { &self.pseudo[worker * n..(worker + 1) * n] }
+    }
+
+    /// Sets the log-density of the parameters: summed by blocks of workers, in order.
+    pub fn set_log_prior(&self, params: &mut Params) {
+        const WORKERS: usize = 256;
+        let k = self.k();
+        let blocks: Vec<f64> = params
+            .workers
+            .par_chunks(WORKERS * W::n_params(k))
+            .enumerate()
+            .map(|(block, rows)| {
+                let first = block * WORKERS;
+                let one = |(i, row): (usize, &[f64])| W::log_prior(row, self.pseudo_of(first + i), k);
+                rows.chunks_exact(W::n_params(k)).enumerate().map(one).sum::<f64>()
+            })
+            .collect();
+        let classes = self.class_pseudo.iter().zip(&params.prior).filter(|(a, _)| **a > 0.0).map(|(a, p)| a * p.ln());
+        params.log_prior = blocks.iter().sum::<f64>() + classes.sum::<f64>();
+    }
+
+    /// One EM step in place; returns the objective of the parameters it was given.
+    pub fn step(&mut self, params: &mut Params, hard: bool) -> Result<f64> {
+        self.expect(params, hard)?;
+        let objective = self.log_evidence() + params.log_prior;
+        self.maximise(params)?;
+        Ok(objective)
+    }
+
+    /// Posteriors under the parameters, and their objective.
+    pub fn posterior(&mut self, params: &Params) -> Result<(Vec<f64>, f64)> {
+        self.plan = Plan::TwoPass;
+        self.chunks.iter_mut().for_each(|chunk| chunk.workers = vec![]);
+        self.expect(params, false)?;
+        Ok((std::mem::take(&mut self.posterior), self.log_evidence() + params.log_prior))
+    }
+
+    /// Confusion matrices of all workers, (workers × true × observed).
+    pub fn confusion(&self, params: &Params) -> Vec<f64> {
+        let k = self.k();
+        let mut confusion = vec![0.0; self.table.n_workers() * k * k];
+        confusion
+            .par_chunks_mut(k * k)
+            .zip(params.workers.par_chunks(W::n_params(k)))
+            .for_each(|(matrix, worker)| W::confusion(worker, k, matrix));
+        confusion
+    }
+
+    fn log_evidence(&self) -> f64 {
+        self.chunks.iter().map(|chunk| chunk.log_evidence).sum()
+    }
+
+    /// The E-step, into counts or posteriors as the plan says.
+    fn expect(&mut self, params: &Params, hard: bool) -> Result<()> {
+        let settle = Settle { gold: self.gold, hard };
+        let weighted = self.table.weights().is_some();
+        let mut factors = std::mem::take(&mut self.factors);
+        let mut prior = params.prior.clone();
+        if !W::FACTORS_ARE_PARAMS || weighted {
+            self.write_factors(&params.workers, &mut factors, weighted);
+        }
+        if weighted {
+            prior.iter_mut().for_each(|p| *p = p.ln());
+        }
+        let read = if W::FACTORS_ARE_PARAMS && !weighted { &params.workers } else { &factors };
+        let table = self.table;
+        with_labels!(table.labels(), |labels| {
+            if weighted {
+                self.expect_with::<Vec<f64>, _, true>(labels, read, &prior, settle)?;
+            } else {
+                self.expect_unweighted(labels, read, &prior, settle)?;
+            }
+        });
+        self.factors = factors;
+        Ok(())
+    }
+
+    fn write_factors(&self, params: &[f64], factors: &mut Vec<f64>, log: bool) {
+        let k = self.k();
+        factors.resize(self.table.n_workers() * W::n_factors(k), 0.0);
+        factors.par_chunks_mut(W::n_factors(k)).zip(params.par_chunks(W::n_params(k))).for_each(|(f, p)| {
+            W::write_factors(p, k, f);
+            if log {
+                f.iter_mut().for_each(|x| *x = x.ln());
+            }
+        });
+    }
+
+    /// Picks the code compiled for the number of classes.
+    fn expect_unweighted<L: Label>(
+        &mut self,
+        labels: &[L],
+        factors: &[f64],
+        prior: &[f64],
+        settle: Settle<'_>,
+    ) -> Result<()> {
+        macro_rules! by_width {
+            ($($k:literal)*) => {
+                match prior.len() {
+                    $($k => self.expect_with::<[f64; $k], _, false>(labels, factors, prior, settle),)*
+                    _ => self.expect_with::<Vec<f64>, _, false>(labels, factors, prior, settle),
+                }
+            };
+        }
+        by_width!(2 3 4 5 8 10 16)
+    }
+
+    fn expect_with<B: Scratch, L: Label, const LOG: bool>(
+        &mut self,
+        labels: &[L],
+        factors: &[f64],
+        prior: &[f64],
+        settle: Settle<'_>,
+    ) -> Result<()> {
+        let columns = columns(self.table, labels);
+        let source = Likelihood::<W, L, LOG> { columns, factors, prior, model: PhantomData };
+        self.gather::<B, _>(&source, labels, settle)
+    }
+
+    /// Runs a source over all tasks into the sink of the plan.
+    fn gather<B: Scratch, L: Label>(&mut self, source: &impl Source, labels: &[L], settle: Settle<'_>) -> Result<()> {
+        let k = self.k();
+        let (table, control) = (self.table, self.control);
+        if self.plan == Plan::Fused {
+            return self.chunks.par_iter_mut().try_for_each(|chunk| {
+                chunk.workers.fill(0.0);
+                chunk.classes.fill(0.0);
+                let mut sink = Counts::<W, L> {
+                    columns: columns(table, labels),
+                    workers: &mut chunk.workers,
+                    classes: &mut chunk.classes,
+                    model: PhantomData,
+                };
+                chunk.log_evidence = run::<B>(table, chunk.tasks.clone(), source, &mut sink, settle, control)?;
+                Ok(())
+            });
+        }
+        self.posterior.resize(table.n_tasks() * k, 0.0);
+        let mut rest = self.posterior.as_mut_slice();
+        let mut work = vec![];
+        for chunk in &mut self.chunks {
+            let (out, tail) = rest.split_at_mut(chunk.tasks.len() * k);
+            rest = tail;
+            work.push((chunk, out));
+        }
+        work.into_par_iter().try_for_each(|(chunk, out)| {
+            chunk.classes.fill(0.0);
+            let mut sink = Rows { out: out.chunks_exact_mut(k), classes: &mut chunk.classes };
+            chunk.log_evidence = run::<B>(table, chunk.tasks.clone(), source, &mut sink, settle, control)?;
+            Ok(())
+        })
+    }
+
+    /// The M-step: counts, summed in chunk order, to parameters.
+    fn maximise(&mut self, params: &mut Params) -> Result<()> {
+        params.prior.copy_from_slice(self.class_pseudo);
+        for chunk in &self.chunks {
+            params.prior.iter_mut().zip(&chunk.classes).for_each(|(p, c)| *p += c);
+        }
+        floor_and_normalise(&mut params.prior);
+        match self.plan {
+            Plan::Fused => self.maximise_from_chunks(&mut params.workers),
+            Plan::TwoPass => self.maximise_in_worker_order(&mut params.workers)?,
+        }
+        self.set_log_prior(params);
+        Ok(())
+    }
+
+    fn maximise_from_chunks(&self, workers: &mut [f64]) {
+        let (k, n) = (self.k(), W::n_counts(self.k()));
+        workers.par_chunks_mut(W::n_params(k)).enumerate().for_each_init(
+            || vec![0.0; n],
+            |total, (worker, params)| {
+                total.fill(0.0);
+                for chunk in &self.chunks {
+                    let counts = &chunk.workers[worker * n..(worker + 1) * n];
+                    total.iter_mut().zip(counts).for_each(|(t, c)| *t += c);
+                }
+                W::maximise(total, self.pseudo_of(worker), k, params);
+            },
+        );
+    }
+
+    fn maximise_in_worker_order(&self, workers: &mut [f64]) -> Result<()> {
+        let k = self.k();
+        let order = self.table.by_worker(self.control)?;
+        let posterior = &self.posterior;
+        workers.par_chunks_mut(W::n_params(k)).enumerate().try_for_each_init(
+            || (vec![0.0; W::n_counts(k)], vec![0.0; k]),
+            |(counts, row), (worker, params)| {
+                self.control.check()?;
+                counts.fill(0.0);
+                for at in order.offsets[worker] as usize..order.offsets[worker + 1] as usize {
+                    let task = order.tasks[at] as usize;
+                    row.copy_from_slice(&posterior[task * k..(task + 1) * k]);
+                    W::add(counts, order.labels.get(at), order.weights.as_ref().map_or(1.0, |w| w[at]), row);
+                }
+                W::maximise(counts, self.pseudo_of(worker), k, params);
+                Ok(())
+            },
+        )
+    }
+}
+
+fn columns<'a, L>(table: &'a Table, labels: &'a [L]) -> Columns<'a, L> {
+    Columns { workers: table.workers(), labels, weights: table.weights().unwrap_or(&[]) }
+}
+
+fn floor_and_normalise(prior: &mut [f64]) {
+    normalise(prior);
+    prior.iter_mut().for_each(|p| *p = p.max(FLOOR));
+}

@@ -1,0 +1,109 @@
+//! The full model: a free confusion matrix per worker.
+
+use super::WorkerModel;
+use crate::num::FLOOR;
+
+/// Parameters, factors and counts are all K × K, stored label-first (`[label][class]`): the K numbers that one annotation
+/// touches lie side by side.
+#[derive(Debug, Clone, Copy)]
+pub struct Full;
+
+impl WorkerModel for Full {
+    const FACTORS_ARE_PARAMS: bool = true;
+
+    fn n_params(k: usize) -> usize {
+        k * k
+    }
+    fn n_factors(k: usize) -> usize {
+        k * k
+    }
+    fn n_counts(k: usize) -> usize {
+        k * k
+    }
+
+    fn write_factors(params: &[f64], _: usize, factors: &mut [f64]) {
+        factors.copy_from_slice(params);
+    }
+
+    #[inline(always)]
+    fn factor_span(label: usize, k: usize) -> (usize, usize) {
+        (label * k, k)
+    }
+    #[inline(always)]
+    fn count_span(label: usize, k: usize) -> (usize, usize) {
+        (label * k, k)
+    }
+
+    #[inline(always)]
+    fn multiply(factors: &[f64], label: usize, evidence: &mut [f64]) -> f64 {
+        let k = evidence.len();
+        for (e, f) in evidence.iter_mut().zip(&factors[label * k..label * k + k]) {
+            *e *= f;
+        }
+        1.0
+    }
+
+    #[inline(always)]
+    fn multiply_log(factors: &[f64], label: usize, weight: f64, evidence: &mut [f64]) -> f64 {
+        let k = evidence.len();
+        for (e, f) in evidence.iter_mut().zip(&factors[label * k..label * k + k]) {
+            *e += weight * f;
+        }
+        0.0
+    }
+
+    #[inline(always)]
+    fn add(counts: &mut [f64], label: usize, weight: f64, posterior: &mut [f64]) {
+        let k = posterior.len();
+        for (c, q) in counts[label * k..label * k + k].iter_mut().zip(posterior) {
+            *c += weight * *q;
+        }
+    }
+
+    fn maximise(counts: &[f64], pseudo: &[f64], k: usize, params: &mut [f64]) {
+        for class in 0..k {
+            let cells = || (0..k).map(|label| label * k + class);
+            let total: f64 = cells().map(|i| counts[i] + pseudo[i]).sum();
+            for i in cells() {
+                // A class this worker never met says nothing about the row: take the one that favours no label.
+                let share = if total > FLOOR { (counts[i] + pseudo[i]) / total } else { 1.0 / k as f64 };
+                params[i] = share.max(FLOOR);
+            }
+        }
+    }
+
+    fn log_prior(params: &[f64], pseudo: &[f64], _: usize) -> f64 {
+        params.iter().zip(pseudo).filter(|(_, a)| **a > 0.0).map(|(p, a)| a * p.ln()).sum()
+    }
+
+    fn tie(matrix: &[f64], k: usize, counts: &mut [f64]) {
+        for (class, row) in matrix.chunks_exact(k).enumerate() {
+            for (label, x) in row.iter().enumerate() {
+                counts[label * k + class] = *x;
+            }
+        }
+    }
+
+    fn confusion(params: &[f64], k: usize, matrix: &mut [f64]) {
+        for (class, row) in matrix.chunks_exact_mut(k).enumerate() {
+            for (label, x) in row.iter_mut().enumerate() {
+                *x = params[label * k + class];
+            }
+        }
+    }
+
+    fn to_natural(params: &mut [f64], _: usize) {
+        params.iter_mut().for_each(|p| *p = p.ln());
+    }
+
+    fn from_natural(params: &mut [f64], k: usize) {
+        for class in 0..k {
+            let cells = || (0..k).map(|label| label * k + class);
+            let largest = cells().map(|i| params[i]).fold(f64::NEG_INFINITY, f64::max);
+            let total: f64 = cells().map(|i| (params[i] - largest).exp()).sum();
+            for i in cells() {
+                params[i] = ((params[i] - largest).exp() / total).max(FLOOR);
+            }
+        }
+    }
+}

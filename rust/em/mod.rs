@@ -1,0 +1,310 @@
+//! Dawid–Skene by expectation–maximisation, for any worker model.
+//!
+//! The model: task `n` has a class `k` with probability `prior[k]`; worker `m` answers it with label `l` with probability
+//! `confusion[m, k, l]`, independently of the other workers. A *worker model* says how a worker's confusion matrix is
+//! parametrised; everything else is shared:
+//!
+//! * [`pass`]: one streaming pass over the annotations, from parameters to posteriors to expected counts;
+//! * [`engine`]: passes in parallel, and the M-step;
+//! * [`accelerate`]: extrapolation between passes;
+//! * [`fit`]: the loop, its stopping rule and its result.
+//!
+//! To add a worker model: write `<model>.rs` with an implementation of [`WorkerModel`], and add its line to [`Model`] and
+//! `with_model`.
+
+mod accelerate;
+mod class;
+mod engine;
+mod full;
+mod one_coin;
+mod pass;
+
+use crate::control::Control;
+use crate::table::Table;
+use crate::{Error, Result};
+
+use engine::{Engine, Params};
+
+/// How a worker's confusion matrix is parametrised, and what its E- and M-steps do with it.
+///
+/// A worker is `n_params` numbers. The E-step multiplies *factors* derived from them, the M-step turns expected *counts*
+/// into new ones. Methods act on one worker's slice of each table; `label` is a class code below `k`.
+pub trait WorkerModel: Copy + Send + Sync + 'static {
+    /// Numbers that describe one worker.
+    fn n_params(k: usize) -> usize;
+    /// Numbers that the E-step reads for one worker.
+    fn n_factors(k: usize) -> usize;
+    /// Expected counts from which the M-step makes one worker's parameters.
+    fn n_counts(k: usize) -> usize;
+    /// Whether the factors are the parameters themselves, so that no second table is needed.
+    const FACTORS_ARE_PARAMS: bool = false;
+
+    /// Derives the factors from the parameters.
+    fn write_factors(params: &[f64], k: usize, factors: &mut [f64]);
+    /// Part of a worker's factors that `label` touches: (start, length).
+    fn factor_span(label: usize, k: usize) -> (usize, usize);
+    /// Part of a worker's counts that `label` touches: (start, length).
+    fn count_span(label: usize, k: usize) -> (usize, usize);
+
+    /// Multiplies `evidence[k]` by the probability of `label` under class k; returns a factor common to all classes.
+    fn multiply(factors: &[f64], label: usize, evidence: &mut [f64]) -> f64;
+    /// The same in log space, to the power of `weight`; `factors` hold logarithms. Returns the common summand.
+    fn multiply_log(factors: &[f64], label: usize, weight: f64, evidence: &mut [f64]) -> f64;
+    /// Adds an annotation of the given weight and posterior to the counts.
+    fn add(counts: &mut [f64], label: usize, weight: f64, posterior: &mut [f64]);
+
+    /// The parameters that maximise the expected log-likelihood of `counts` plus `pseudo` counts.
+    fn maximise(counts: &[f64], pseudo: &[f64], k: usize, params: &mut [f64]);
+    /// The log-density that `pseudo` counts give the parameters, up to a constant.
+    fn log_prior(params: &[f64], pseudo: &[f64], k: usize) -> f64;
+
+    /// Sums a (true × observed) matrix of counts into the counts of this model.
+    fn tie(matrix: &[f64], k: usize, counts: &mut [f64]);
+    /// The (true × observed) confusion matrix of the parameters.
+    fn confusion(params: &[f64], k: usize, matrix: &mut [f64]);
+
+    /// Parameters to a space without constraints, in which steps may be extrapolated; of the same length.
+    fn to_natural(params: &mut [f64], k: usize);
+    /// Back from that space.
+    fn from_natural(params: &mut [f64], k: usize);
+}
+
+/// The worker models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Model {
+    /// A free confusion matrix per worker.
+    Full,
+    /// One accuracy per worker and class, errors spread evenly.
+    Class,
+    /// One accuracy per worker, errors spread evenly.
+    OneCoin,
+}
+
+/// Runs `$body` with `$W` bound to the worker model's type.
+macro_rules! with_model {
+    ($model:expr, |$W:ident| $body:expr) => {
+        match $model {
+            $crate::em::Model::Full => {
+                type $W = $crate::em::full::Full;
+                $body
+            }
+            $crate::em::Model::Class => {
+                type $W = $crate::em::class::Class;
+                $body
+            }
+            $crate::em::Model::OneCoin => {
+                type $W = $crate::em::one_coin::OneCoin;
+                $body
+            }
+        }
+    };
+}
+
+/// How posteriors are used in the M-step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Assignment {
+    /// As they are: expectation–maximisation.
+    Soft,
+    /// Each task goes wholly to its most probable class: classification EM.
+    Hard,
+    /// Hard until it converges, then soft.
+    HardThenSoft,
+}
+
+/// Where the iteration begins.
+#[derive(Debug, Clone, Copy)]
+pub enum Start<'a> {
+    /// Posteriors = shares of the votes.
+    Shares,
+    /// Posteriors = the majority class, divided evenly among classes that tie.
+    Majority,
+    /// Posteriors = one of the task's labels, drawn at random from this seed.
+    RandomVote(u64),
+    /// Posteriors given, (tasks × classes).
+    Posterior(&'a [f64]),
+    /// Parameters given: the prior and (workers × true × observed) confusion matrices.
+    Parameters(&'a [f64], &'a [f64]),
+}
+
+/// Everything [`fit`] can be told.
+#[derive(Debug, Clone, Copy)]
+pub struct Options<'a> {
+    /// Worker model.
+    pub model: Model,
+    /// Use of the posteriors.
+    pub assignment: Assignment,
+    /// Start.
+    pub start: Start<'a>,
+    /// Pseudo-counts of the confusion matrices: (true × observed) for all workers, or one such matrix per worker.
+    pub pseudo: &'a [f64],
+    /// Pseudo-counts of the classes.
+    pub class_pseudo: &'a [f64],
+    /// Known class of each task, or -1.
+    pub gold: Option<&'a [i32]>,
+    /// Whether to extrapolate between passes.
+    pub accelerate: bool,
+    /// Most passes over the annotations.
+    pub max_iter: usize,
+    /// Stop when the objective changes by less than this share of itself.
+    pub tol: f64,
+}
+
+/// What [`fit`] found.
+#[derive(Debug, Clone)]
+pub struct Fit {
+    /// Class posterior of each task, (tasks × classes).
+    pub posterior: Vec<f64>,
+    /// Confusion matrices, (workers × true × observed).
+    pub confusion: Vec<f64>,
+    /// Class prior.
+    pub prior: Vec<f64>,
+    /// The penalised log-likelihood after each pass (of the soft phase, where a hard one came first), and at the end.
+    pub history: Vec<f64>,
+    /// Passes made.
+    pub n_iter: usize,
+    /// Whether the stopping rule was met.
+    pub converged: bool,
+}
+
+/// Fits by EM. Time O(annotations · classes) a pass (less for the smaller models); memory: [`engine`] says.
+pub fn fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fit> {
+    validate(table, options)?;
+    with_model!(options.model, |W| fit_model::<W>(table, options, control))
+}
+
+fn validate(table: &Table, options: &Options<'_>) -> Result<()> {
+    let (n, m, k) = (table.n_tasks(), table.n_workers(), table.n_classes());
+    let expect = |what: &str, got: usize, wanted: usize| {
+        if got == wanted { Ok(()) } else { Err(Error::invalid(format!("{what} holds {got} numbers, not {wanted}"))) }
+    };
+    if options.pseudo.len() != k * k {
+        expect("pseudo-counts", options.pseudo.len(), m * k * k)?;
+    }
+    expect("class pseudo-counts", options.class_pseudo.len(), k)?;
+    if options.pseudo.iter().chain(options.class_pseudo).any(|x| !(x.is_finite() && *x >= 0.0)) {
+        return Err(Error::invalid("pseudo-counts must be finite and at least 0"));
+    }
+    if let Some(gold) = options.gold {
+        expect("gold", gold.len(), n)?;
+        if let Some(bad) = gold.iter().find(|g| **g >= k as i32) {
+            return Err(Error::invalid(format!("gold class code {bad} is not below the number of classes, {k}")));
+        }
+    }
+    match options.start {
+        Start::Posterior(posterior) => {
+            expect("the given posterior", posterior.len(), n * k)?;
+            finite("the given posterior", posterior)
+        }
+        Start::Parameters(prior, confusion) => {
+            expect("the given prior", prior.len(), k)?;
+            expect("the given confusion", confusion.len(), m * k * k)?;
+            finite("the given prior", prior)?;
+            finite("the given confusion", confusion)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn finite(what: &str, values: &[f64]) -> Result<()> {
+    match values.iter().find(|x| !(x.is_finite() && **x >= 0.0)) {
+        None => Ok(()),
+        Some(bad) => Err(Error::invalid(format!("{what} holds {bad}, which is not a probability"))),
+    }
+}
+
+fn fit_model<W: WorkerModel>(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fit> {
+    let mut engine = Engine::<W>::new(table, options, control)?;
+    let mut params = engine.start(options.start)?;
+    let mut run = Run { history: vec![], n_iter: 0, converged: false };
+    if options.assignment != Assignment::Soft {
+        run.plain(&mut engine, &mut params, options, true)?;
+    }
+    if options.assignment != Assignment::Hard {
+        run.history.clear();
+        if options.accelerate {
+            accelerate::run(&mut run, &mut engine, &mut params, options)?;
+        } else {
+            run.plain(&mut engine, &mut params, options, false)?;
+        }
+    }
+    let (posterior, soft) = engine.posterior(&params)?;
+    if options.assignment != Assignment::Hard {
+        run.history.push(soft);
+    }
+    let confusion = engine.confusion(&params);
+    let Run { history, n_iter, converged } = run;
+    Ok(Fit { posterior, confusion, prior: params.prior, history, n_iter, converged })
+}
+
+/// The progress of one fit.
+struct Run {
+    history: Vec<f64>,
+    n_iter: usize,
+    converged: bool,
+}
+
+impl Run {
+    fn plain<W: WorkerModel>(
+        &mut self,
+        engine: &mut Engine<'_, W>,
+        params: &mut Params,
+        options: &Options<'_>,
+        hard: bool,
+    ) -> Result<()> {
+        self.converged = false;
+        while self.n_iter < options.max_iter && !self.converged {
+            let objective = engine.step(params, hard)?;
+            self.record(objective, options.tol, engine.control());
+        }
+        Ok(())
+    }
+
+    /// Notes the objective that a pass found, and whether the stopping rule is met.
+    fn record(&mut self, objective: f64, tol: f64, control: &Control) {
+        self.converged =
+            self.history.last().is_some_and(|last| (objective - last).abs() < tol * objective.abs().max(f64::MIN_POSITIVE));
+        self.history.push(objective);
+        self.n_iter += 1;
+        control.report(self.n_iter, objective);
+    }
+}
+
+/// Class posteriors (tasks × classes) under given parameters: `confusion` is (workers × true × observed).
+pub fn posterior(table: &Table, prior: &[f64], confusion: &[f64], control: &Control) -> Result<Vec<f64>> {
+    let k = table.n_classes();
+    let options = Options {
+        model: Model::Full,
+        assignment: Assignment::Soft,
+        start: Start::Parameters(prior, confusion),
+        pseudo: &vec![0.0; k * k],
+        class_pseudo: &vec![0.0; k],
+        gold: None,
+        accelerate: false,
+        max_iter: 0,
+        tol: 0.0,
+    };
+    Ok(fit(table, &options, control)?.posterior)
+}
+
+/// Confusion matrices (workers × true × observed) of workers judged by given posteriors (tasks × classes): one M-step.
+pub fn confusion(table: &Table, posterior: &[f64], pseudo: &[f64], control: &Control) -> Result<Vec<f64>> {
+    let k = table.n_classes();
+    let options = Options {
+        model: Model::Full,
+        assignment: Assignment::Soft,
+        start: Start::Posterior(posterior),
+        pseudo,
+        class_pseudo: &vec![0.0; k],
+        gold: None,
+        accelerate: false,
+        max_iter: 0,
+        tol: 0.0,
+    };
+    validate(table, &options)?;
+    let mut engine = Engine::<full::Full>::new(table, &options, control)?;
+    let params = engine.start(options.start)?;
+    Ok(engine.confusion(&params))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! The one-coin model: a worker is right with one probability, whatever the class; errors are spread evenly.
+
+use super::WorkerModel;
+use crate::num::FLOOR;
+
+/// Parameter: the accuracy. Factors: the probability of one particular error, and the ratio right : that error. Counts:
+/// expected right and wrong answers. One annotation costs O(1), whatever the number of classes.
+#[derive(Debug, Clone, Copy)]
+pub struct OneCoin;
+
+/// The accuracy that `right` against `wrong` answers suggest; an even guess among `k` where there are none.
+pub(super) fn accuracy(right: f64, wrong: f64, k: usize) -> f64 {
+    let total = right + wrong;
+    let p = if total > FLOOR { right / total } else { 1.0 / k as f64 };
+    bounded(p, k)
+}
+
+/// Keeps both the right answer and each error possible. With one class there are no errors to keep possible.
+fn bounded(p: f64, k: usize) -> f64 {
+    if k == 1 { 1.0 } else { p.clamp(FLOOR, 1.0 - f64::EPSILON / 2.0) }
+}
+
+/// The probability of one particular error, and the ratio of the right answer to it.
+pub(super) fn odds(p: f64, k: usize) -> (f64, f64) {
+    if k == 1 {
+        return (1.0, p);
+    }
+    let error = ((1.0 - p) / (k - 1) as f64).max(FLOOR);
+    (error, p / error)
+}
+
+pub(super) fn logit(p: f64) -> f64 {
+    p.ln() - (-p).ln_1p()
+}
+
+pub(super) fn logistic(x: f64, k: usize) -> f64 {
+    bounded(1.0 / (1.0 + (-x).exp()), k)
+}
+
+impl WorkerModel for OneCoin {
+    fn n_params(_: usize) -> usize {
+        1
+    }
+    fn n_factors(_: usize) -> usize {
+        2
+    }
+    fn n_counts(_: usize) -> usize {
+        2
+    }
+
+    fn write_factors(params: &[f64], k: usize, factors: &mut [f64]) {
+        (factors[0], factors[1]) = odds(params[0], k);
+    }
+
+    #[inline(always)]
+    fn factor_span(_: usize, _: usize) -> (usize, usize) {
+        (0, 2)
+    }
+    #[inline(always)]
+    fn count_span(_: usize, _: usize) -> (usize, usize) {
+        (0, 2)
+    }
+
+    #[inline(always)]
+    fn multiply(factors: &[f64], label: usize, evidence: &mut [f64]) -> f64 {
+        evidence[label] *= factors[1];
+        factors[0]
+    }
+
+    #[inline(always)]
+    fn multiply_log(factors: &[f64], label: usize, weight: f64, evidence: &mut [f64]) -> f64 {
+        evidence[label] += weight * factors[1];
+        weight * factors[0]
+    }
+
+    #[inline(always)]
+    fn add(counts: &mut [f64], label: usize, weight: f64, posterior: &mut [f64]) {
+        let right = posterior[label];
+        counts[0] += weight * right;
+        counts[1] += weight * (1.0 - right);
+    }
+
+    fn maximise(counts: &[f64], pseudo: &[f64], k: usize, params: &mut [f64]) {
+        params[0] = accuracy(counts[0] + pseudo[0], counts[1] + pseudo[1], k);
+    }
+
+    fn log_prior(params: &[f64], pseudo: &[f64], k: usize) -> f64 {
+        let (error, ratio) = odds(params[0], k);
+        pseudo[0] * (error * ratio).ln() + pseudo[1] * error.ln()
+    }
+
+    fn tie(matrix: &[f64], k: usize, counts: &mut [f64]) {
+        counts[0] = (0..k).map(|class| matrix[class * k + class]).sum();
+        counts[1] = (0..k * k).filter(|i| i / k != i % k).map(|i| matrix[i]).sum();
+    }
+
+    fn confusion(params: &[f64], k: usize, matrix: &mut [f64]) {
+        matrix.fill(odds(params[0], k).0);
+        (0..k).for_each(|class| matrix[class * k + class] = params[0]);
+    }
+
+    fn to_natural(params: &mut [f64], _: usize) {
+        params[0] = logit(params[0]);
+    }
+
+    fn from_natural(params: &mut [f64], k: usize) {
+        params[0] = logistic(params[0], k);
+    }
+}

@@ -1,0 +1,348 @@
+//! One streaming pass: for each task, a *source* gives its class posterior and a *sink* takes it.
+//!
+//! Sources: the likelihood under the current parameters (the E-step), or the votes or given posteriors that an iteration
+//! starts from. Sinks: expected counts (the M-step's input), or an array of posteriors. Fusing both means that the table
+//! is read once and no posterior is stored unless it is asked for.
+
+use std::ops::Range;
+
+use super::WorkerModel;
+use crate::control::Control;
+use crate::num::{BLOCK, LogProduct, rescale};
+use crate::prefetch::prefetch;
+use crate::table::{Label, Table};
+use crate::{Result, votes};
+
+/// How many annotations ahead the worker tables are asked for: far enough to cover a trip to memory, near enough for
+/// the lines still to be there when they are used.
+const AHEAD: usize = 24;
+
+/// Tasks between two looks at the control, and per switch into code for wider registers.
+const TASKS_PER_BLOCK: usize = 1 << 12;
+
+/// Gives the posterior of a task.
+pub(super) trait Source: Sync {
+    fn prefetch(&self, row: usize);
+    /// Writes unnormalised class weights; adds the logarithm of any factor taken out of them to `log`.
+    fn evidence(&self, task: usize, rows: Range<usize>, evidence: &mut [f64], log: &mut LogProduct);
+}
+
+/// Takes the posterior of a task.
+pub(super) trait Sink {
+    fn prefetch(&self, row: usize);
+    fn put(&mut self, rows: Range<usize>, posterior: &mut [f64]);
+}
+
+/// Scratch for one task's posterior: an array of known length, or a vector.
+pub(super) trait Scratch {
+    fn make(k: usize) -> Self;
+    fn slice(&mut self) -> &mut [f64];
+}
+
+impl<const K: usize> Scratch for [f64; K] {
+    #[inline(always)]
+    fn make(_: usize) -> Self {
+        [0.0; K]
+    }
+    #[inline(always)]
+    fn slice(&mut self) -> &mut [f64] {
+        self
+    }
+}
+
+impl Scratch for Vec<f64> {
+    fn make(k: usize) -> Self {
+        vec![0.0; k]
+    }
+    #[inline(always)]
+    fn slice(&mut self) -> &mut [f64] {
+        self
+    }
+}
+
+/// How evidence becomes a posterior.
+#[derive(Clone, Copy)]
+pub(super) struct Settle<'a> {
+    pub gold: Option<&'a [i32]>,
+    pub hard: bool,
+}
+
+impl Settle<'_> {
+    /// Turns class weights into a posterior and multiplies the task's evidence into `log`.
+    #[inline(always)]
+    fn settle(&self, task: usize, weights: &mut [f64], log: &mut LogProduct) {
+        let known = self.gold.map_or(-1, |gold| gold[task]);
+        if known >= 0 {
+            log.multiply(weights[known as usize]);
+            weights.fill(0.0);
+            weights[known as usize] = 1.0;
+        } else if self.hard {
+            let largest = weights.iter().copied().fold(0.0, f64::max);
+            log.multiply(largest);
+            harden(weights, largest);
+        } else {
+            let total = sum(weights);
+            log.multiply(total);
+            let scale = 1.0 / total;
+            weights.iter_mut().for_each(|w| *w *= scale);
+        }
+    }
+}
+
+/// A sum of four strands: four times less waiting than one strand, and always the same order.
+#[inline(always)]
+fn sum(values: &[f64]) -> f64 {
+    let mut strands = [0.0; 4];
+    for (i, v) in values.iter().enumerate() {
+        strands[i % 4] += v;
+    }
+    (strands[0] + strands[1]) + (strands[2] + strands[3])
+}
+
+/// Divides everything evenly among the entries that equal the largest.
+#[inline(always)]
+fn harden(weights: &mut [f64], largest: f64) {
+    let n = weights.iter().filter(|w| **w == largest).count();
+    let share = 1.0 / n as f64;
+    weights.iter_mut().for_each(|w| *w = if *w == largest { share } else { 0.0 });
+}
+
+/// The columns a pass reads.
+#[derive(Clone, Copy)]
+pub(super) struct Columns<'a, L> {
+    pub workers: &'a [u32],
+    pub labels: &'a [L],
+    /// Empty where annotations have no weights.
+    pub weights: &'a [f64],
+}
+
+/// The E-step. `factors` and `prior` hold logarithms where `LOG` is set, which weighted annotations need.
+pub(super) struct Likelihood<'a, W, L, const LOG: bool> {
+    pub columns: Columns<'a, L>,
+    pub factors: &'a [f64],
+    pub prior: &'a [f64],
+    pub model: std::marker::PhantomData<W>,
+}
+
+impl<W: WorkerModel, L: Label, const LOG: bool> Source for Likelihood<'_, W, L, LOG> {
+    #[inline(always)]
+    fn prefetch(&self, row: usize) {
+        if let (Some(&worker), Some(label)) = (self.columns.workers.get(row), self.columns.labels.get(row)) {
+            let k = self.prior.len();
+            let (start, len) = W::factor_span(label.code(), k);
+            prefetch(self.factors, worker as usize * W::n_factors(k) + start, len);
+        }
+    }
+
+    #[inline(always)]
+    fn evidence(&self, _: usize, rows: Range<usize>, evidence: &mut [f64], log: &mut LogProduct) {
+        if LOG { self.summed(rows, evidence, log) } else { self.multiplied(rows, evidence, log) }
+    }
+}
+
+impl<W: WorkerModel, L: Label, const LOG: bool> Likelihood<'_, W, L, LOG> {
+    #[inline(always)]
+    fn factors_of(&self, row: usize, k: usize) -> &[f64] {
+        let start = self.columns.workers[row] as usize * W::n_factors(k);
+        &self.factors[start..start + W::n_factors(k)]
+    }
+
+    /// Products, rescaled often enough never to leave the range of a double.
+    #[inline(always)]
+    fn multiplied(&self, rows: Range<usize>, evidence: &mut [f64], log: &mut LogProduct) {
+        let k = evidence.len();
+        evidence.copy_from_slice(&self.prior[..k]);
+        let mut start = rows.start;
+        loop {
+            let end = rows.end.min(start + BLOCK);
+            let mut common = 1.0;
+            for row in start..end {
+                common *= W::multiply(self.factors_of(row, k), self.columns.labels[row].code(), evidence);
+            }
+            log.multiply(common);
+            if end == rows.end {
+                return;
+            }
+            log.shift(rescale(evidence));
+            start = end;
+        }
+    }
+
+    /// Sums of logarithms, for powers that are not whole.
+    #[inline(always)]
+    fn summed(&self, rows: Range<usize>, evidence: &mut [f64], log: &mut LogProduct) {
+        let k = evidence.len();
+        evidence.copy_from_slice(&self.prior[..k]);
+        for row in rows {
+            let (label, weight) = (self.columns.labels[row].code(), self.columns.weights[row]);
+            let common = W::multiply_log(self.factors_of(row, k), label, weight, evidence);
+            log.add_log(common);
+        }
+        let largest = evidence.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        log.add_log(largest);
+        evidence.iter_mut().for_each(|e| *e = (*e - largest).exp());
+    }
+}
+
+/// What an iteration that has no parameters yet begins with.
+#[derive(Clone, Copy)]
+pub(super) enum Opening<'a> {
+    Shares,
+    Majority,
+    RandomVote(u64),
+    Given(&'a [f64]),
+}
+
+pub(super) struct Open<'a, L> {
+    pub table: &'a Table,
+    pub labels: &'a [L],
+    pub opening: Opening<'a>,
+}
+
+impl<L: Label> Source for Open<'_, L> {
+    fn prefetch(&self, _: usize) {}
+
+    fn evidence(&self, task: usize, rows: Range<usize>, evidence: &mut [f64], _: &mut LogProduct) {
+        match self.opening {
+            Opening::Given(posterior) => {
+                let k = evidence.len();
+                evidence.copy_from_slice(&posterior[task * k..(task + 1) * k]);
+            }
+            Opening::RandomVote(seed) if !rows.is_empty() => {
+                evidence.fill(0.0);
+                evidence[self.labels[rows.start + pick(seed, task, rows.len())].code()] = 1.0;
+            }
+            _ => {
+                evidence.fill(0.0);
+                votes::add_votes(self.table, self.labels, None, task, evidence);
+                if matches!(self.opening, Opening::Majority) {
+                    let largest = evidence.iter().copied().fold(0.0, f64::max);
+                    harden(evidence, largest);
+                }
+            }
+        }
+        // A task without votes of positive weight could be anything.
+        if evidence.iter().all(|e| *e == 0.0) {
+            evidence.fill(1.0);
+        }
+    }
+}
+
+/// A number below `n` that depends on the seed and the task alone (the finaliser of SplitMix64).
+fn pick(seed: u64, task: usize, n: usize) -> usize {
+    let mut x = seed.wrapping_add((task as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^= x >> 31;
+    ((u128::from(x) * n as u128) >> 64) as usize
+}
+
+/// Adds posteriors to the expected counts of workers and classes.
+pub(super) struct Counts<'a, W, L> {
+    pub columns: Columns<'a, L>,
+    pub workers: &'a mut [f64],
+    pub classes: &'a mut [f64],
+    pub model: std::marker::PhantomData<W>,
+}
+
+impl<W: WorkerModel, L: Label> Sink for Counts<'_, W, L> {
+    #[inline(always)]
+    fn prefetch(&self, row: usize) {
+        if let (Some(&worker), Some(label)) = (self.columns.workers.get(row), self.columns.labels.get(row)) {
+            let k = self.classes.len();
+            let (start, len) = W::count_span(label.code(), k);
+            prefetch(self.workers, worker as usize * W::n_counts(k) + start, len);
+        }
+    }
+
+    #[inline(always)]
+    fn put(&mut self, rows: Range<usize>, posterior: &mut [f64]) {
+        let k = posterior.len();
+        for (c, q) in self.classes.iter_mut().zip(posterior.iter()) {
+            *c += q;
+        }
+        for row in rows {
+            let start = self.columns.workers[row] as usize * W::n_counts(k);
+            let counts = &mut self.workers[start..start + W::n_counts(k)];
+            let weight = if self.columns.weights.is_empty() { 1.0 } else { self.columns.weights[row] };
+            W::add(counts, self.columns.labels[row].code(), weight, posterior);
+        }
+    }
+}
+
+/// Writes posteriors one after the other.
+pub(super) struct Rows<'a> {
+    pub out: std::slice::ChunksExactMut<'a, f64>,
+    pub classes: &'a mut [f64],
+}
+
+impl Sink for Rows<'_> {
+    #[inline(always)]
+    fn prefetch(&self, _: usize) {}
+
+    #[inline(always)]
+    fn put(&mut self, _: Range<usize>, posterior: &mut [f64]) {
+        for (c, q) in self.classes.iter_mut().zip(posterior.iter()) {
+            *c += q;
+        }
+        if let Some(row) = self.out.next() {
+            row.copy_from_slice(posterior);
+        }
+    }
+}
+
+/// Runs a source into a sink over a range of tasks; returns the log-evidence of those tasks.
+pub(super) fn run<B: Scratch>(
+    table: &Table,
+    tasks: Range<usize>,
+    source: &impl Source,
+    sink: &mut impl Sink,
+    settle: Settle<'_>,
+    control: &Control,
+) -> Result<f64> {
+    let mut log = LogProduct::ONE;
+    let mut scratch = B::make(table.n_classes());
+    let arch = pulp::Arch::new();
+    let mut at = tasks.start;
+    while at < tasks.end {
+        control.check()?;
+        let end = tasks.end.min(at + TASKS_PER_BLOCK);
+        arch.dispatch(Block { table, tasks: at..end, source, sink, settle, scratch: &mut scratch, log: &mut log });
+        at = end;
+    }
+    Ok(log.ln())
+}
+
+/// A few thousand tasks: the unit that is compiled for the widest registers the processor has.
+///
+/// The arithmetic is the same to the bit on all of them: nothing is reordered and no product is fused with a sum.
+struct Block<'a, S, T, B> {
+    table: &'a Table,
+    tasks: Range<usize>,
+    source: &'a S,
+    sink: &'a mut T,
+    settle: Settle<'a>,
+    scratch: &'a mut B,
+    log: &'a mut LogProduct,
+}
+
+impl<S: Source, T: Sink, B: Scratch> pulp::NullaryFnOnce for Block<'_, S, T, B> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { table, tasks, source, sink, settle, scratch, log } = self;
+        let offsets = &table.offsets()[tasks.start..=tasks.end];
+        for (task, bounds) in tasks.zip(offsets.windows(2)) {
+            let rows = bounds[0] as usize..bounds[1] as usize;
+            for row in rows.clone() {
+                source.prefetch(row + AHEAD);
+                sink.prefetch(row + AHEAD);
+            }
+            let weights = scratch.slice();
+            source.evidence(task, rows.clone(), weights, log);
+            settle.settle(task, weights, log);
+            sink.put(rows, weights);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+use super::*;
+use crate::table::{Repeats, Rows};
+use proptest::prelude::*;
+
+const MODELS: [Model; 3] = [Model::Full, Model::Class, Model::OneCoin];
+
+fn table(rows: &[(u32, u32, u16)], weights: Option<&[f64]>, k: usize) -> Table {
+    let tasks: Vec<u32> = rows.iter().map(|r| r.0).collect();
+    let workers: Vec<u32> = rows.iter().map(|r| r.1).collect();
+    let labels: Vec<u16> = rows.iter().map(|r| r.2).collect();
+    let rows = Rows {
+        tasks: &tasks,
+        workers: &workers,
+        labels: &labels,
+        weights,
+        n_tasks: 1 + *tasks.iter().max().unwrap() as usize,
+        n_workers: 1 + *workers.iter().max().unwrap() as usize,
+        n_classes: k,
+    };
+    Table::new(&rows, Repeats::Keep, &Control::default()).unwrap()
+}
+
+fn options<'a>(model: Model, pseudo: &'a [f64], class_pseudo: &'a [f64]) -> Options<'a> {
+    Options {
+        model,
+        assignment: Assignment::Soft,
+        start: Start::Shares,
+        pseudo,
+        class_pseudo,
+        gold: None,
+        accelerate: false,
+        max_iter: 30,
+        tol: 0.0,
+    }
+}
+
+fn never_falls(history: &[f64]) -> bool {
+    history.windows(2).all(|w| w[1] >= w[0] - 1e-9 * w[0].abs().max(1.0))
+}
+
+proptest! {
+    #[test]
+    fn objective_never_falls(
+        rows in prop::collection::vec((0_u32..15, 0_u32..6, 0_u16..4), 1..120),
+        model in prop::sample::select(&MODELS[..]),
+        hard in any::<bool>(), accelerate in any::<bool>(), pseudo in prop::sample::select(vec![0.0, 0.1, 2.0]),
+        gold in prop::option::of(0_i32..4), weighted in any::<bool>(),
+    ) {
+        let weights: Vec<f64> = (0..rows.len()).map(|i| 0.5 + (i % 3) as f64).collect();
+        let table = table(&rows, weighted.then_some(&weights[..]), 4);
+        let (pseudo, class_pseudo) = (vec![pseudo; 16], vec![pseudo; 4]);
+        let mut known = vec![-1; table.n_tasks()];
+        if let Some(class) = gold { known[0] = class; }
+        let mut opts = options(model, &pseudo, &class_pseudo);
+        opts.assignment = if hard { Assignment::Hard } else { Assignment::Soft };
+        opts.accelerate = accelerate;
+        opts.gold = Some(&known);
+        let fit = fit(&table, &opts, &Control::default()).unwrap();
+        prop_assert!(never_falls(&fit.history), "{:?}", fit.history);
+        for row in fit.posterior.chunks_exact(4).chain(fit.confusion.chunks_exact(4)) {
+            prop_assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+        }
+        if let Some(class) = gold { prop_assert_eq!(fit.posterior[class as usize], 1.0); }
+    }
+
+    #[test]
+    fn unit_weights_change_nothing(
+        rows in prop::collection::vec((0_u32..15, 0_u32..6, 0_u16..4), 1..120), model in prop::sample::select(&MODELS[..]),
+    ) {
+        let (pseudo, class_pseudo) = (vec![0.1; 16], vec![0.1; 4]);
+        let ones = vec![1.0; rows.len()];
+        let plain = fit(&table(&rows, None, 4), &options(model, &pseudo, &class_pseudo), &Control::default()).unwrap();
+        let weighted = fit(&table(&rows, Some(&ones), 4), &options(model, &pseudo, &class_pseudo), &Control::default()).unwrap();
+        for (a, b) in plain.posterior.iter().zip(&weighted.posterior) {
+            prop_assert!((a - b).abs() < 1e-9);
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_labels_on_a_task_do_not_underflow() {
+    for model in MODELS {
+        let rows: Vec<(u32, u32, u16)> = (0..20_000).map(|i| (i / 10_000, i % 10_000, (i % 3 == 0).into())).collect();
+        let (pseudo, class_pseudo) = (vec![0.5; 4], vec![0.5; 2]);
+        let fit = fit(&table(&rows, None, 2), &options(model, &pseudo, &class_pseudo), &Control::default()).unwrap();
+        assert!(fit.posterior.iter().chain(&fit.confusion).chain(&fit.history).all(|x| x.is_finite()));
+    }
+}
+
+#[test]
+fn one_class_is_certain() {
+    for model in MODELS {
+        let got = fit(&table(&[(0, 0, 0), (1, 1, 0)], None, 1), &options(model, &[0.0], &[0.0]), &Control::default());
+        let got = got.unwrap();
+        assert_eq!(got.posterior, [1.0, 1.0]);
+        assert_eq!(got.confusion, [1.0, 1.0]);
+        assert!(got.history.iter().all(|x| x.abs() < 1e-12));
+    }
+}
+
+#[test]
+fn two_pass_and_fused_plans_agree() {
+    // 4,000 workers of 10 classes with 3 labels each need more room than their annotations allow: two passes.
+    let rows: Vec<(u32, u32, u16)> = (0..12_000).map(|i| (i / 5, (i * 7919) % 12_000 / 3, (i % 7 % 5) as u16)).collect();
+    let (pseudo, class_pseudo) = (vec![0.1; 100], vec![0.0; 10]);
+    let wide = table(&rows, None, 10);
+    let opts = options(Model::Full, &pseudo, &class_pseudo);
+    let control = Control::default();
+    let posterior = fit(&wide, &opts, &control).unwrap().posterior;
+    let mut engine = Engine::<full::Full>::new(&wide, &opts, &control).unwrap();
+    engine.force_two_pass().unwrap();
+    let mut params = engine.start(Start::Shares).unwrap();
+    for _ in 0..opts.max_iter {
+        engine.step(&mut params, false).unwrap();
+    }
+    let other = engine.posterior(&params).unwrap().0;
+    assert!(posterior.iter().zip(&other).all(|(a, b)| (a - b).abs() < 1e-9));
+}
+
+#[test]
+fn threads_do_not_change_a_bit() {
+    let rows: Vec<(u32, u32, u16)> =
+        (0..600_000_u32).map(|i| (i / 5, i.wrapping_mul(2_654_435_761) % 997, (i.wrapping_mul(40_503) >> 7) as u16 % 3)).collect();
+    let table = table(&rows, None, 3);
+    let (pseudo, class_pseudo) = (vec![0.1; 9], vec![0.0; 3]);
+    let run = |n| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap();
+        pool.install(|| fit(&table, &options(Model::Full, &pseudo, &class_pseudo), &Control::default()).unwrap())
+    };
+    let (one, three) = (run(1), run(3));
+    assert_eq!(one.posterior, three.posterior);
+    assert_eq!(one.history, three.history);
+}
+
+#[test]
+fn bad_options_are_named() {
+    let table = table(&[(0, 0, 0), (1, 1, 1)], None, 2);
+    let fails = |options: &Options<'_>| fit(&table, options, &Control::default()).unwrap_err().to_string();
+    assert!(fails(&options(Model::Full, &[0.0], &[0.0; 2])).contains("pseudo-counts"));
+    assert!(fails(&options(Model::Full, &[-1.0; 4], &[0.0; 2])).contains("at least 0"));
+    let good = options(Model::Full, &[0.0; 4], &[0.0; 2]);
+    assert!(fails(&Options { gold: Some(&[5, -1]), ..good }).contains("gold class code 5"));
+    assert!(fails(&Options { start: Start::Posterior(&[f64::NAN; 4]), ..good }).contains("NaN"));
+}

@@ -1,0 +1,419 @@
+//! Ids to dense codes: the codes of a column number its distinct values in sorted order.
+//!
+//! Sorted codes make the table canonical: the same annotations in any row order, from any source, get the same codes.
+//! Distinct values are found in parallel by hash shards, each small enough to stay in cache; since the order of codes
+//! comes from sorting, it does not matter which thread saw a value first.
+
+use std::cmp::Ordering;
+use std::hash::{BuildHasher, Hash};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use rayon::prelude::*;
+
+use crate::control::Control;
+use crate::{Error, Result};
+
+const ROWS_PER_CHECK: usize = 1 << 16;
+const N_SHARDS: usize = 32;
+
+/// A column's codes and what they stand for.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Encoded<T> {
+    /// Code of each row, below `names.len()`.
+    pub codes: Vec<u32>,
+    /// The distinct values in ascending order.
+    pub names: Vec<T>,
+}
+
+/// Encodes integers: a table look-up where the values are dense, hashing otherwise. O(rows) + O(distinct · log distinct).
+pub fn integers(values: &[i64], control: &Control) -> Result<Encoded<i64>> {
+    let Some((low, high)) = range(values, control)? else { return Ok(Encoded { codes: vec![], names: vec![] }) };
+    let span = high.abs_diff(low);
+    // Dense enough that the look-up table is no larger than a few bytes a row.
+    if span < (values.len() as u64).saturating_mul(4).max(1 << 16) {
+        return dense(values, low, span as usize + 1, control);
+    }
+    let column = Integers(values);
+    let (codes, rows) = encode(&column, control)?;
+    let names = rows.into_iter().map(|r| values[r as usize]).collect();
+    Ok(Encoded { codes, names })
+}
+
+fn range(values: &[i64], control: &Control) -> Result<Option<(i64, i64)>> {
+    values
+        .par_chunks(ROWS_PER_CHECK)
+        .map(|chunk| {
+            control.check()?;
+            Ok(chunk.iter().fold((i64::MAX, i64::MIN), |(low, high), &v| (low.min(v), high.max(v))))
+        })
+        .try_reduce_with(|a, b| Ok((a.0.min(b.0), a.1.max(b.1))))
+        .transpose()
+}
+
+fn dense(values: &[i64], low: i64, span: usize, control: &Control) -> Result<Encoded<i64>> {
+    let slot = |v: i64| v.wrapping_sub(low) as u64 as usize;
+    let present: Vec<AtomicBool> = (0..span).map(|_| AtomicBool::new(false)).collect();
+    for_blocks(values, control, |block| block.iter().for_each(|&v| present[slot(v)].store(true, Relaxed)))?;
+    let mut names = vec![];
+    let mut code_of = vec![0_u32; span];
+    for (i, seen) in present.into_iter().enumerate() {
+        if seen.into_inner() {
+            code_of[i] = code(names.len())?;
+            names.push(low.wrapping_add(i as i64));
+        }
+    }
+    let mut codes = vec![0; values.len()];
+    fill_blocks(&mut codes, control, |start, block| {
+        for (to, &v) in block.iter_mut().zip(&values[start..]) {
+            *to = code_of[slot(v)];
+        }
+    })?;
+    Ok(Encoded { codes, names })
+}
+
+/// A column of text in Arrow's layout: row `i` is `data[offsets[i]..offsets[i + 1]]`.
+#[derive(Debug, Clone, Copy)]
+pub struct Strings<'a, O> {
+    offsets: &'a [O],
+    data: &'a [u8],
+}
+
+/// An offset type of Arrow text: 32 or 64 bits.
+pub trait Offset: Copy + Sync + PartialOrd {
+    /// As an index; negative offsets are rejected when the column is made.
+    fn index(self) -> usize;
+}
+impl Offset for i32 {
+    #[inline(always)]
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+impl Offset for i64 {
+    #[inline(always)]
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl<'a, O: Offset> Strings<'a, O> {
+    /// Checks that the offsets ascend and stay within the data.
+    pub fn new(offsets: &'a [O], data: &'a [u8]) -> Result<Self> {
+        let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else {
+            return Err(Error::invalid("text offsets are empty: they must hold one more entry than there are rows"));
+        };
+        // A negative offset turns into a huge index, so this also rejects those.
+        if first.index() > last.index() || last.index() > data.len() || !offsets.par_windows(2).all(|w| w[0] <= w[1]) {
+            return Err(Error::invalid("text offsets do not ascend within the data: the Arrow column is damaged"));
+        }
+        Ok(Self { offsets, data })
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes of row `i`.
+    #[inline(always)]
+    pub fn get(&self, i: usize) -> &'a [u8] {
+        &self.data[self.offsets[i].index()..self.offsets[i + 1].index()]
+    }
+}
+
+/// Encodes text by byte order (the order of Unicode code points). `names` are rows that hold each distinct value.
+pub fn strings<O: Offset>(column: &Strings<'_, O>, control: &Control) -> Result<Encoded<u64>> {
+    let (codes, names) = encode(column, control)?;
+    Ok(Encoded { codes, names })
+}
+
+/// Reads a column of text as integers if every row is one in canonical form: `0` or `-?[1-9][0-9]*`, within 64 bits.
+///
+/// Canonical form means that nothing is lost: `007` and `+7` are ids of their own, so a column with one stays text.
+pub fn canonical_integers<O: Offset>(column: &Strings<'_, O>, control: &Control) -> Result<Option<Vec<i64>>> {
+    // Most text columns show at once that they are not numbers.
+    if (0..column.len().min(64)).any(|i| parse_canonical(column.get(i)).is_none()) {
+        return Ok(None);
+    }
+    let failed = AtomicBool::new(false);
+    let mut values = vec![0; column.len()];
+    fill_blocks(&mut values, control, |start, block| {
+        for (i, to) in block.iter_mut().enumerate() {
+            match parse_canonical(column.get(start + i)) {
+                Some(value) => *to = value,
+                None => return failed.store(true, Relaxed),
+            }
+        }
+    })?;
+    Ok((!failed.into_inner()).then_some(values))
+}
+
+#[inline(always)]
+fn parse_canonical(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        _ => (false, text),
+    };
+    let leading_zero = digits.first() == Some(&b'0') && (digits.len() > 1 || negative);
+    if digits.is_empty() || digits.len() > 18 || leading_zero {
+        return None;
+    }
+    let mut value = 0_i64;
+    for &digit in digits {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        value = value * 10 + i64::from(digit - b'0');
+    }
+    Some(if negative { -value } else { value })
+}
+
+fn code(n: usize) -> Result<u32> {
+    if n >= u32::MAX as usize {
+        return Err(Error::invalid(format!("a column has more than {} distinct ids", u32::MAX - 1)));
+    }
+    Ok(n as u32)
+}
+
+fn for_blocks<T: Sync>(rows: &[T], control: &Control, f: impl Fn(&[T]) + Sync) -> Result<()> {
+    rows.par_chunks(ROWS_PER_CHECK).try_for_each(|block| {
+        control.check()?;
+        f(block);
+        Ok(())
+    })
+}
+
+fn fill_blocks<T: Send>(out: &mut [T], control: &Control, f: impl Fn(usize, &mut [T]) + Sync) -> Result<()> {
+    out.par_chunks_mut(ROWS_PER_CHECK).enumerate().try_for_each(|(i, block)| {
+        control.check()?;
+        f(i * ROWS_PER_CHECK, block);
+        Ok(())
+    })
+}
+
+/// A column whose rows can be hashed, compared and ordered.
+trait Column: Sync {
+    /// What a shard stores of a value: ordered as the values are, and enough to tell most of them apart without going
+    /// back to the column.
+    type Key: Copy + Ord + Send + Sync;
+    fn len(&self) -> usize;
+    fn hash(&self, row: usize) -> u32;
+    fn key(&self, row: usize) -> Self::Key;
+    /// Orders two rows whose keys are equal.
+    fn order(&self, a: usize, b: usize) -> Ordering;
+}
+
+fn hash_of(value: impl Hash) -> u32 {
+    // Fixed state: the codes do not depend on the hash, and a run should repeat to the instruction.
+    (FixedState::with_seed(0x6d61_6e79_6861_6e64).hash_one(value) >> 32) as u32
+}
+
+struct Integers<'a>(&'a [i64]);
+
+impl Column for Integers<'_> {
+    type Key = i64;
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    fn hash(&self, row: usize) -> u32 {
+        hash_of(self.0[row])
+    }
+    fn key(&self, row: usize) -> i64 {
+        self.0[row]
+    }
+    fn order(&self, _: usize, _: usize) -> Ordering {
+        Ordering::Equal
+    }
+}
+
+/// Up to this many bytes, the key of a text is the text itself.
+const INLINE: usize = 15;
+
+impl<O: Offset> Column for Strings<'_, O> {
+    /// The first bytes of the text, padded with zeros, then its length (at most `INLINE + 1`), read as a big-endian
+    /// number: ordered as the texts are, except among longer texts that begin alike.
+    type Key = u128;
+    fn len(&self) -> usize {
+        Strings::len(self)
+    }
+    fn hash(&self, row: usize) -> u32 {
+        hash_of(self.get(row))
+    }
+    fn key(&self, row: usize) -> u128 {
+        let text = self.get(row);
+        let mut bytes = [0; 16];
+        let head = text.len().min(INLINE);
+        bytes[..head].copy_from_slice(&text[..head]);
+        bytes[INLINE] = text.len().min(INLINE + 1) as u8;
+        u128::from_be_bytes(bytes)
+    }
+    fn order(&self, a: usize, b: usize) -> Ordering {
+        if self.get(a).len() <= INLINE { Ordering::Equal } else { self.get(a).cmp(self.get(b)) }
+    }
+}
+
+/// A distinct value: its key and hash, the row it was first seen in by its shard, and in the end its code.
+struct Entry<K> {
+    key: K,
+    hash: u32,
+    row: u32,
+    code: u32,
+}
+
+/// Codes of all rows, and for each code a row that holds its value.
+fn encode<C: Column>(column: &C, control: &Control) -> Result<(Vec<u32>, Vec<u64>)> {
+    if column.len() > u32::MAX as usize {
+        return Err(Error::invalid(format!("{} rows exceed the {} that one table holds", column.len(), u32::MAX)));
+    }
+    let mut slots = vec![0_u32; column.len()];
+    fill_blocks(&mut slots, control, |start, block| {
+        for (i, to) in block.iter_mut().enumerate() {
+            *to = column.hash(start + i);
+        }
+    })?;
+    let mut shards: Vec<HashTable<Entry<C::Key>>> =
+        (0..N_SHARDS).into_par_iter().map(|s| shard(column, &slots, s, control)).collect::<Result<_>>()?;
+    let rows = number(column, &mut shards, control)?;
+    // The hashes give way to the codes: each finds its shard and entry one last time.
+    fill_blocks(&mut slots, control, |start, block| {
+        for (i, slot) in block.iter_mut().enumerate() {
+            *slot = find(column, &shards[shard_of(*slot)], *slot, start + i).map_or(0, |entry| entry.code);
+        }
+    })?;
+    Ok((slots, rows))
+}
+
+/// Gives every entry its place in sorted order as its code; returns their rows in that order.
+fn number<C: Column>(column: &C, shards: &mut [HashTable<Entry<C::Key>>], control: &Control) -> Result<Vec<u64>> {
+    let mut entries: Vec<&mut Entry<C::Key>> = shards.iter_mut().flat_map(HashTable::iter_mut).collect();
+    code(entries.len())?;
+    control.check()?;
+    entries.par_sort_unstable_by(|a, b| {
+        a.key.cmp(&b.key).then_with(|| column.order(a.row as usize, b.row as usize))
+    });
+    let mut rows = Vec::with_capacity(entries.len());
+    for (i, entry) in entries.into_iter().enumerate() {
+        entry.code = i as u32;
+        rows.push(u64::from(entry.row));
+    }
+    Ok(rows)
+}
+
+fn shard_of(hash: u32) -> usize {
+    hash as usize % N_SHARDS
+}
+
+fn shard<C: Column>(column: &C, hashes: &[u32], s: usize, control: &Control) -> Result<HashTable<Entry<C::Key>>> {
+    let mut table: HashTable<Entry<C::Key>> = HashTable::new();
+    for (block, hashes) in hashes.chunks(ROWS_PER_CHECK).enumerate() {
+        control.check()?;
+        for (i, &hash) in hashes.iter().enumerate().filter(|(_, h)| shard_of(**h) == s) {
+            let row = block * ROWS_PER_CHECK + i;
+            if find(column, &table, hash, row).is_none() {
+                let entry = Entry { key: column.key(row), hash, row: row as u32, code: 0 };
+                table.insert_unique(spread(hash), entry, |e| spread(e.hash));
+            }
+        }
+    }
+    Ok(table)
+}
+
+#[inline(always)]
+fn find<'t, C: Column>(
+    column: &C,
+    table: &'t HashTable<Entry<C::Key>>,
+    hash: u32,
+    row: usize,
+) -> Option<&'t Entry<C::Key>> {
+    let key = column.key(row);
+    table.find(spread(hash), |e| e.hash == hash && e.key == key && column.order(e.row as usize, row).is_eq())
+}
+
+/// The hash table looks at the top and bottom bits of 64; give it all 32 in both places.
+#[inline(always)]
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn column(texts: &[String]) -> (Vec<i32>, Vec<u8>) {
+        let mut offsets = vec![0];
+        let mut data = vec![];
+        for text in texts {
+            data.extend_from_slice(text.as_bytes());
+            offsets.push(data.len() as i32);
+        }
+        (offsets, data)
+    }
+
+    proptest! {
+        #[test]
+        fn integers_decode_to_themselves(
+            values in prop::collection::vec(prop_oneof![any::<i64>(), -5_i64..5], 0..300),
+        ) {
+            let encoded = integers(&values, &Control::default()).unwrap();
+            let distinct: Vec<i64> = values.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+            prop_assert_eq!(&encoded.names, &distinct);
+            let decoded: Vec<i64> = encoded.codes.iter().map(|&c| encoded.names[c as usize]).collect();
+            prop_assert_eq!(decoded, values);
+        }
+
+        #[test]
+        fn texts_decode_to_themselves(texts in prop::collection::vec("[ab\u{0}é]{0,3}(common-long-prefix)?[ab]{0,2}", 0..300)) {
+            let (offsets, data) = column(&texts);
+            let strs = Strings::new(&offsets, &data).unwrap();
+            let encoded = strings(&strs, &Control::default()).unwrap();
+            let distinct: Vec<&str> = texts.iter().map(String::as_str).collect::<BTreeSet<_>>().into_iter().collect();
+            let names: Vec<&str> =
+                encoded.names.iter().map(|&r| std::str::from_utf8(strs.get(r as usize)).unwrap()).collect();
+            prop_assert_eq!(&names, &distinct);
+            for (text, &code) in texts.iter().zip(&encoded.codes) {
+                prop_assert_eq!(text.as_str(), names[code as usize]);
+            }
+        }
+
+        #[test]
+        fn canonical_integers_round_trip(values in prop::collection::vec(-10_i64.pow(18) + 1..10_i64.pow(18), 1..100)) {
+            let (offsets, data) = column(&values.iter().map(ToString::to_string).collect::<Vec<_>>());
+            let strs = Strings::new(&offsets, &data).unwrap();
+            prop_assert_eq!(canonical_integers(&strs, &Control::default()).unwrap(), Some(values));
+        }
+
+        #[test]
+        fn damaged_offsets_are_refused_or_safe(offsets in prop::collection::vec(any::<i64>(), 0..8), data in prop::collection::vec(any::<u8>(), 0..8)) {
+            if let Ok(strs) = Strings::new(&offsets, &data) {
+                strings(&strs, &Control::default()).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn only_canonical_text_becomes_a_number() {
+        for text in ["", "-", "-0", "00", "07", "+7", "1.0", " 1", "1e3", "9999999999999999999"] {
+            assert_eq!(parse_canonical(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(parse_canonical(b"0"), Some(0));
+        assert_eq!(parse_canonical(b"-120"), Some(-120));
+    }
+
+    #[test]
+    fn a_late_text_keeps_the_column_text() {
+        let mut texts: Vec<String> = (0..200_000).map(|i| i.to_string()).collect();
+        texts[150_000] = "x".into();
+        let (offsets, data) = column(&texts);
+        let strs = Strings::new(&offsets, &data).unwrap();
+        assert_eq!(canonical_integers(&strs, &Control::default()).unwrap(), None);
+    }
+}

@@ -1,0 +1,42 @@
+//! The compiled core of manyhands: an immutable, sparse table of annotations and the loops that run over it.
+//!
+//! The core knows nothing of Python; everything that touches the interpreter lives in the module `python`, behind the
+//! feature of the same name. Three rules hold throughout:
+//!
+//! * **Sparse**: nothing is ever sized tasks × workers.
+//! * **Same bits on any number of threads**: work is cut into chunks by the size of the data, and partial sums are added
+//!   in chunk order.
+//! * **Checked once**: [`table::Table`] validates its input when it is built; kernels rely on that.
+
+pub mod control;
+pub mod em;
+pub mod encode;
+pub mod num;
+pub mod pool;
+pub mod simulate;
+pub mod table;
+pub mod votes;
+
+mod prefetch;
+#[cfg(feature = "python")]
+mod python;
+
+/// Everything that can go wrong in the core.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// An argument that cannot be used; the message names it and says how to mend it.
+    #[error("{0}")]
+    Invalid(String),
+    /// The caller asked for the work to stop (Ctrl-C).
+    #[error("interrupted")]
+    Cancelled,
+}
+
+impl Error {
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::Invalid(message.into())
+    }
+}
+
+/// The result of a fallible core call.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,171 @@
+//! Small numerical pieces shared by the kernels.
+
+use rayon::prelude::*;
+
+use crate::control::Control;
+use crate::{Error, Result};
+
+/// No probability is kept below this: a product of [`BLOCK`] of them, times a floored prior, is still a normal number.
+pub const FLOOR: f64 = 1e-30;
+
+/// How many probabilities may be multiplied before the product must be rescaled (see [`FLOOR`]).
+pub const BLOCK: usize = 8;
+
+/// The logarithm of a long product, at one `ln` for the whole of it.
+///
+/// Each factor is split into a power of two, whose exponents are added exactly, and a mantissa in [1, 2); the mantissas
+/// are multiplied, which loses no more precision than adding as many logarithms would.
+#[derive(Debug, Clone, Copy)]
+pub struct LogProduct {
+    mantissa: f64,
+    exponent: i64,
+    /// Logarithms added as they are: factors that were computed in log space, or that are not normal numbers.
+    rest: f64,
+}
+
+const EXPONENT_MASK: u64 = 0x7ff0_0000_0000_0000;
+const EXPONENT_OF_ONE: u64 = 0x3ff0_0000_0000_0000;
+
+impl LogProduct {
+    /// The empty product.
+    pub const ONE: Self = Self { mantissa: 1.0, exponent: 0, rest: 0.0 };
+
+    /// Multiplies by `factor`, which must be positive.
+    #[inline(always)]
+    pub fn multiply(&mut self, factor: f64) {
+        if factor < f64::MIN_POSITIVE {
+            self.rest += factor.ln();
+            return;
+        }
+        let (mantissa, exponent) = split(factor);
+        let (product, carry) = split(self.mantissa * mantissa);
+        self.mantissa = product;
+        self.exponent += exponent + carry;
+    }
+
+    /// Multiplies by two to the power of `exponent`.
+    #[inline(always)]
+    pub fn shift(&mut self, exponent: i64) {
+        self.exponent += exponent;
+    }
+
+    /// Multiplies by `exp(log)`.
+    #[inline(always)]
+    pub fn add_log(&mut self, log: f64) {
+        self.rest += log;
+    }
+
+    /// The natural logarithm of the product.
+    pub fn ln(&self) -> f64 {
+        self.exponent as f64 * std::f64::consts::LN_2 + self.mantissa.ln() + self.rest
+    }
+}
+
+/// Splits a positive normal number into a mantissa in [1, 2) and an exponent of two.
+#[inline(always)]
+fn split(x: f64) -> (f64, i64) {
+    let bits = x.to_bits();
+    let exponent = ((bits & EXPONENT_MASK) >> 52) as i64 - 1023;
+    (f64::from_bits((bits & !EXPONENT_MASK) | EXPONENT_OF_ONE), exponent)
+}
+
+/// Divides by a power of two that brings the largest entry into [1, 2); returns its exponent (0 when all are zero).
+#[inline(always)]
+pub fn rescale(values: &mut [f64]) -> i64 {
+    let largest = values.iter().copied().fold(0.0, f64::max);
+    if largest < f64::MIN_POSITIVE {
+        return 0;
+    }
+    let (_, exponent) = split(largest);
+    // 2^-exponent is exact and normal, because the exponent of a normal number lies within ±1023 and FLOOR keeps
+    // products far from either end.
+    let factor = f64::from_bits(((1023 - exponent.clamp(-1022, 1022)) as u64) << 52);
+    for value in values {
+        *value *= factor;
+    }
+    exponent.clamp(-1022, 1022)
+}
+
+/// Scales `values` to sum to one; a sum too small to divide by gives equal shares.
+#[inline]
+pub fn normalise(values: &mut [f64]) {
+    let total: f64 = values.iter().sum();
+    if total > f64::MIN_POSITIVE / f64::EPSILON {
+        for value in values {
+            *value /= total;
+        }
+    } else {
+        let share = 1.0 / values.len() as f64;
+        values.fill(share);
+    }
+}
+
+/// The winner of each row of an (n × `width`) array, and whether another entry ties with it.
+///
+/// The lowest index wins a tie. Entries within a relative 1e-12 of the largest count as tied: shares of equal votes
+/// reach their rows by different roundings.
+pub fn winners(rows: &[f64], width: usize, control: &Control) -> Result<(Vec<u16>, Vec<bool>)> {
+    const ROWS: usize = 1 << 14;
+    if width == 0 || !rows.len().is_multiple_of(width) {
+        return Err(Error::invalid(format!("{} numbers do not make rows of {width}", rows.len())));
+    }
+    let n = rows.len() / width;
+    let mut winner = vec![0_u16; n];
+    let mut tied = vec![false; n];
+    rows.par_chunks(ROWS * width).zip(winner.par_chunks_mut(ROWS)).zip(tied.par_chunks_mut(ROWS)).try_for_each(
+        |((rows, winner), tied)| {
+            control.check()?;
+            for ((row, winner), tied) in rows.chunks_exact(width).zip(winner).zip(tied) {
+                let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let limit = largest - largest.abs() * 1e-12;
+                let mut near = row.iter().enumerate().filter(|(_, x)| **x >= limit);
+                *winner = near.next().map_or(0, |(k, _)| k as u16);
+                *tied = near.next().is_some();
+            }
+            Ok(())
+        },
+    )?;
+    Ok((winner, tied))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn log_product_matches_a_sum_of_logarithms(factors in prop::collection::vec(1e-300_f64..1e3, 0..200)) {
+            let mut product = LogProduct::ONE;
+            factors.iter().for_each(|&f| product.multiply(f));
+            let expected: f64 = factors.iter().map(|f| f.ln()).sum();
+            prop_assert!((product.ln() - expected).abs() <= 1e-10 * expected.abs().max(1.0));
+        }
+
+        #[test]
+        fn rescale_is_exact(mut values in prop::collection::vec(1e-250_f64..1e-3, 1..20)) {
+            let before = values.clone();
+            let exponent = rescale(&mut values);
+            let largest = values.iter().copied().fold(0.0, f64::max);
+            prop_assert!((1.0..2.0).contains(&largest));
+            for (a, b) in values.iter().zip(&before) {
+                prop_assert_eq!(a * 2f64.powi(exponent as i32), *b);
+            }
+        }
+    }
+
+    #[test]
+    fn subnormal_factors_are_counted() {
+        let mut product = LogProduct::ONE;
+        product.multiply(1e-310);
+        assert!((product.ln() - 1e-310_f64.ln()).abs() < 1e-9);
+    }
+
+    #[test]
+    fn winners_flag_ties_and_take_the_lowest() {
+        let rows = [0.5, 0.5, 0.0, 0.1, 0.2, 0.7];
+        let (winner, tied) = winners(&rows, 3, &Control::default()).unwrap();
+        assert_eq!((winner, tied), (vec![0, 2], vec![true, false]));
+        assert!(winners(&rows, 4, &Control::default()).is_err());
+    }
+}

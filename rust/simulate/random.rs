@@ -1,0 +1,191 @@
+//! Random streams and discrete draws for the simulator.
+//!
+//! Every stream is keyed by what it is for and by the chunk it serves, never by the thread that runs it: that is what
+//! makes a simulation repeat bit for bit on any number of threads.
+
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// Rows up to this length are searched by counting, which has no branch to mispredict; longer ones by bisection.
+const COUNTED: usize = 32;
+
+/// What a stream of random numbers is used for. Two purposes never share numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The true class of each task.
+    Truth = 1,
+    /// How many workers label each task.
+    Count = 2,
+    /// Which workers label each task.
+    Choice = 3,
+    /// What the workers say.
+    Label = 4,
+    /// The answer a group of colluders agrees on for a task.
+    Shared = 5,
+}
+
+/// A bijection of 64-bit words that spreads any change of the input over all output bits (the `SplitMix64` finaliser).
+fn mix(word: u64) -> u64 {
+    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+/// One word that depends on all of `words` and on their order.
+pub(super) fn key<const L: usize>(words: [u64; L]) -> u64 {
+    words.into_iter().fold(0, |state: u64, word| {
+        mix(state.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ mix(word.wrapping_add(0x9e37_79b9_7f4a_7c15)))
+    })
+}
+
+/// The stream of one purpose for one chunk of work.
+pub(super) fn stream(seed: u64, purpose: Purpose, chunk: usize) -> Xoshiro256PlusPlus {
+    Xoshiro256PlusPlus::seed_from_u64(key([seed, purpose as u64, chunk as u64]))
+}
+
+/// A number in `[0, 1)` from 64 random bits.
+#[inline]
+pub(super) fn to_unit(bits: u64) -> f64 {
+    (bits >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
+}
+
+/// A number drawn uniformly from `[0, 1)`.
+#[inline]
+pub(super) fn unit(rng: &mut impl Rng) -> f64 {
+    to_unit(rng.next_u64())
+}
+
+/// An index below `n` and an independent number in `[0, 1)`, both from one 64-bit draw.
+///
+/// The index is off uniform by less than `n / 2^64`, which no sample that fits in memory can show.
+#[inline]
+fn split(rng: &mut impl Rng, n: usize) -> (usize, f64) {
+    let product = u128::from(rng.next_u64()) * n as u128;
+    ((product >> 64) as usize, to_unit(product as u64))
+}
+
+/// An index drawn uniformly below `n`.
+#[inline]
+pub(super) fn below(rng: &mut impl Rng, n: usize) -> usize {
+    split(rng, n).0
+}
+
+/// Turns a row of probabilities into the row that [`search`] reads: running sums, then 2 from the last possible class on,
+/// so that neither rounding nor a zero can let an impossible class be drawn.
+pub(super) fn accumulate(row: &mut [f64]) {
+    let last = row.iter().rposition(|&p| p > 0.0).unwrap_or(0);
+    let mut sum = 0.0;
+    for p in &mut row[..last] {
+        sum += *p;
+        *p = sum;
+    }
+    row[last..].fill(2.0);
+}
+
+/// The class whose share of `[0, 1)` holds `u`, from a row made by [`accumulate`].
+#[inline]
+pub(super) fn search(row: &[f64], u: f64) -> u16 {
+    if row.len() <= COUNTED {
+        row.iter().map(|&sum| u16::from(sum <= u)).sum()
+    } else {
+        row.partition_point(|&sum| sum <= u) as u16
+    }
+}
+
+/// Walker's alias table (built by Vose's method): one draw in constant time from any weights.
+#[derive(Debug)]
+pub(super) struct Alias {
+    /// For each slot: the share of it that is its own, and the index that owns the rest.
+    slots: Vec<(f64, u32)>,
+}
+
+impl Alias {
+    /// Builds the table. The weights must be finite and not negative, and one of them positive.
+    pub(super) fn new(weights: &[f64]) -> Self {
+        // Scaled twice, by the largest first: the sum of the weights themselves could overflow.
+        let largest = weights.iter().copied().fold(0.0, f64::max);
+        let total: f64 = weights.iter().map(|w| w / largest).sum();
+        let mean = total / weights.len() as f64;
+        let mut share: Vec<f64> = weights.iter().map(|w| w / largest / mean).collect();
+        let heaviest = weights.iter().position(|&w| w == largest).unwrap_or(0);
+
+        let (mut small, mut large): (Vec<u32>, Vec<u32>) =
+            (0..weights.len() as u32).partition(|&i| share[i as usize] < 1.0);
+        let mut slots = vec![(1.0, 0); weights.len()];
+        while let (Some(&low), Some(&high)) = (small.last(), large.last()) {
+            small.pop();
+            slots[low as usize] = (share[low as usize], high);
+            let rest = (share[high as usize] + share[low as usize]) - 1.0;
+            share[high as usize] = rest;
+            if rest < 1.0 {
+                large.pop();
+                small.push(high);
+            }
+        }
+        // Rounding may leave slots unpaired; they are full, unless their owner must never be drawn.
+        for i in small.into_iter().chain(large) {
+            slots[i as usize] = if weights[i as usize] > 0.0 { (1.0, i) } else { (0.0, heaviest as u32) };
+        }
+        Self { slots }
+    }
+
+    /// Draws an index in proportion to the weights.
+    #[inline]
+    pub(super) fn draw(&self, rng: &mut impl Rng) -> u32 {
+        let (index, u) = split(rng, self.slots.len());
+        let (own, other) = self.slots[index];
+        if u < own { index as u32 } else { other }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn search_returns_the_class_whose_share_holds_u(
+            weights in prop::collection::vec(prop_oneof![Just(0.0), 1e-9..1.0_f64], 1..80),
+            u in 0.0..1.0_f64,
+        ) {
+            let total: f64 = weights.iter().sum();
+            prop_assume!(total > 0.0);
+            let row: Vec<f64> = weights.iter().map(|w| w / total).collect();
+            let mut sums = row.clone();
+            accumulate(&mut sums);
+            let class = usize::from(search(&sums, u));
+            prop_assert!(row[class] > 0.0);
+            let before: f64 = row[..class].iter().sum();
+            prop_assert!(before <= u + 1e-12 && u <= before + row[class] + 1e-12);
+        }
+
+        #[test]
+        fn alias_table_holds_the_weights(
+            weights in prop::collection::vec(prop_oneof![Just(0.0), 1e-12..1e6_f64, 1e200..1e300_f64], 1..60),
+        ) {
+            prop_assume!(weights.iter().any(|&w| w > 0.0));
+            let table = Alias::new(&weights);
+            let mut mass = vec![0.0; weights.len()];
+            for (index, &(own, other)) in table.slots.iter().enumerate() {
+                mass[index] += own;
+                mass[other as usize] += 1.0 - own;
+            }
+            let largest = weights.iter().copied().fold(0.0, f64::max);
+            let total: f64 = weights.iter().map(|w| w / largest).sum();
+            for (got, &weight) in mass.iter().zip(&weights) {
+                let expected = weight / largest / total * weights.len() as f64;
+                prop_assert!((got - expected).abs() < 1e-9, "{got} is not {expected}");
+                prop_assert!(weight > 0.0 || *got == 0.0, "a zero weight can be drawn");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_depend_on_every_word_and_on_their_order() {
+        let words = [key([1, 2, 3]), key([1, 3, 2]), key([0, 2, 3]), key([1, 2]), key([0, 1, 2]), key([1, 2, 0])];
+        for (i, a) in words.iter().enumerate() {
+            assert!(words[i + 1..].iter().all(|b| a != b));
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Counting votes: the pass behind majority vote and its weighted relatives.
+
+use rayon::prelude::*;
+
+use crate::control::Control;
+use crate::num;
+use crate::table::{Label, Table, with_labels};
+use crate::{Error, Result};
+
+const TASKS_PER_BLOCK: usize = 1 << 13;
+
+/// Share of each class in the votes on each task, (tasks × classes); a vote counts its own weight times its worker's.
+///
+/// Negative sums (workers may have negative weight) count as zero; a task without positive votes gets equal shares.
+/// One pass: O(annotations + tasks · classes).
+pub fn shares(table: &Table, worker_weights: Option<&[f64]>, control: &Control) -> Result<Vec<f64>> {
+    if let Some(weights) = worker_weights
+        && weights.len() != table.n_workers()
+    {
+        return Err(Error::invalid(format!("{} weights for {} workers", weights.len(), table.n_workers())));
+    }
+    let k = table.n_classes();
+    let mut out = vec![0.0; table.n_tasks() * k];
+    out.par_chunks_mut(TASKS_PER_BLOCK * k).enumerate().try_for_each(|(block, rows)| {
+        control.check()?;
+        let first = block * TASKS_PER_BLOCK;
+        with_labels!(table.labels(), |labels| {
+            for (i, row) in rows.chunks_exact_mut(k).enumerate() {
+                add_votes(table, labels, worker_weights, first + i, row);
+                row.iter_mut().for_each(|x| *x = x.max(0.0));
+                num::normalise(row);
+            }
+        });
+        Ok(())
+    })?;
+    Ok(out)
+}
+
+/// Adds the votes on `task` to `row`.
+pub(crate) fn add_votes<L: Label>(
+    table: &Table,
+    labels: &[L],
+    worker_weights: Option<&[f64]>,
+    task: usize,
+    row: &mut [f64],
+) {
+    for r in table.rows_of(task) {
+        let own = table.weights().map_or(1.0, |w| w[r]);
+        let worker = worker_weights.map_or(1.0, |w| w[table.workers()[r] as usize]);
+        row[labels[r].code()] += own * worker;
+    }
+}
+
+/// For each worker, the weight of the annotations that name their task's `answer`, and of all that have an answer.
+///
+/// An answer of -1 means none. One pass over the annotations.
+pub fn agreement(table: &Table, answers: &[i32], control: &Control) -> Result<(Vec<f64>, Vec<f64>)> {
+    if answers.len() != table.n_tasks() {
+        return Err(Error::invalid(format!("{} answers for {} tasks", answers.len(), table.n_tasks())));
+    }
+    let mut agree = vec![0.0; table.n_workers()];
+    let mut all = vec![0.0; table.n_workers()];
+    for (task, &answer) in answers.iter().enumerate() {
+        if task.is_multiple_of(TASKS_PER_BLOCK) {
+            control.check()?;
+        }
+        if answer < 0 {
+            continue;
+        }
+        for row in table.rows_of(task) {
+            let (worker, weight) = (table.workers()[row] as usize, table.weights().map_or(1.0, |w| w[row]));
+            all[worker] += weight;
+            if table.labels().get(row) == answer as usize {
+                agree[worker] += weight;
+            }
+        }
+    }
+    Ok((agree, all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::{Repeats, Rows};
+
+    fn table() -> Table {
+        let rows = Rows {
+            tasks: &[0, 0, 0, 1],
+            workers: &[0, 1, 2, 0],
+            labels: &[1, 1, 0, 2],
+            weights: None,
+            n_tasks: 2,
+            n_workers: 3,
+            n_classes: 3,
+        };
+        Table::new(&rows, Repeats::Keep, &Control::default()).unwrap()
+    }
+
+    #[test]
+    fn shares_sum_to_one() {
+        let got = shares(&table(), None, &Control::default()).unwrap();
+        assert_eq!(got, [1.0 / 3.0, 2.0 / 3.0, 0.0, 0.0, 0.0, 1.0]);
+        let got = shares(&table(), Some(&[-1.0, 1.0, 2.0]), &Control::default()).unwrap();
+        assert_eq!(got, [1.0, 0.0, 0.0, 1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0]);
+        assert!(shares(&table(), Some(&[1.0]), &Control::default()).is_err());
+    }
+
+    #[test]
+    fn agreement_skips_tasks_without_answer() {
+        let (agree, all) = agreement(&table(), &[1, -1], &Control::default()).unwrap();
+        assert_eq!((agree, all), (vec![1.0, 1.0, 0.0], vec![1.0, 1.0, 1.0]));
+    }
+}
