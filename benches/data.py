@@ -44,7 +44,7 @@ def crowd(n_annotations: int, n_workers: int, n_classes: int, *, order: str = "t
     """Draw a log with five labels a task, by workers drawn at random with replacement.
 
     A worker is right with a probability of their own (0.45 to 0.95). Half of a worker's errors go to one
-    class that depends on the true one (so that confusion matrices have something to learn), half to any other.
+    class given the true one (so that confusion matrices have something to learn), half to any other.
     ``order="task"`` keeps the rows of a task together, ``"shuffled"`` scatters them.
     """
     rng = np.random.default_rng(seed)

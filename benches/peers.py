@@ -1,8 +1,8 @@
 """The candidates of the benches: plain, good rivals, crowd-kit and manyhands behind one small interface.
 
 Every candidate starts from vote shares and does ``n_iter`` passes of expectation–maximisation, each an E-step
-and an M-step, without smoothing: expected counts are floored at 1e-10 and normalised. So the posteriors agree,
-and ``python benches/peers.py`` checks that they do before any time is believed.
+and an M-step, without smoothing: expected counts are floored at 1e-10 and normalised. So the posteriors
+agree, and ``python benches/peers.py`` checks that they do before any time is believed.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Peer:
 
     name: ClassVar[str]
     methods: ClassVar[tuple[str, ...]] = METHODS
+    least: ClassVar[int] = 1  # passes that a run must have
 
     def __init__(self, codes: Codes, method: str) -> None:
         self.codes, self.method = codes, method
@@ -45,9 +46,9 @@ class Peer:
         return classes[cls(codes, method).run(n_iter).argmax(axis=1)]
 
     @staticmethod
-    def cost(n_annotations: int, n_workers: int, n_classes: int) -> float:
+    def cost(method: str, n_annotations: int, n_workers: int, n_classes: int) -> float:
         """Return a number about proportional to the time of a pass, to guess larger sizes from smaller."""
-        return float(n_annotations * n_classes)
+        return float(n_annotations * (n_classes if method == "full" else 1))
 
 
 def encode(frame: pd.DataFrame) -> tuple[Codes, np.ndarray]:
@@ -201,6 +202,7 @@ class CrowdKit(Peer):
     """
 
     name = "crowd-kit"
+    least = 0
 
     def __init__(self, codes: Codes, method: str) -> None:
         import pandas as pd
@@ -227,10 +229,11 @@ class CrowdKit(Peer):
         return cls._model(method, n_iter).fit_predict(frame).to_numpy()
 
     @staticmethod
-    def cost(n_annotations: int, n_workers: int, n_classes: int) -> float:
-        # One coin writes every cell of every (worker, label) seen from Python, far dearer than a row joined.
-        pairs = min(n_annotations, n_workers * n_classes)
-        return float(n_annotations * n_classes + 10 * pairs * n_classes)
+    def cost(method: str, n_annotations: int, n_workers: int, n_classes: int) -> float:
+        # Rough microseconds. One coin writes the row of each (worker, label) from Python, dearer than a join.
+        joins = n_annotations * (0.35 + 0.06 * n_classes)
+        rows = min(n_annotations, n_workers * n_classes) if method == "one-coin" else 0
+        return joins + rows * (100 + 20 * n_classes)
 
 
 class Manyhands(Peer):
@@ -273,7 +276,7 @@ def registry() -> dict[str, type[Peer]]:
     from importlib.util import find_spec
 
     found: list[type[Peer]] = []
-    if find_spec("manyhands") and find_spec("manyhands._core"):
+    if find_spec("manyhands"):
         found.append(Manyhands)
     if find_spec("numba"):
         from peers_numba import Numba, NumbaPrefetch

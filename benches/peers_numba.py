@@ -1,13 +1,14 @@
 """The numba rival: compiled, double precision, as many threads as the others have.
 
 Small tables of counts take one fused pass over the annotations in task order, with counts of its own for each
-thread. Tables that leave the cache take two: posteriors in task order, then counts in (worker, label) order, one
-row of sums at a time in registers. Kernels are made per number of classes, a constant to the compiler, which
-unrolls the loops over it.
+thread. Tables that leave the cache take two: posteriors in task order, then counts in (worker, label) order,
+one row of sums at a time in registers. Kernels are made per number of classes, a constant to the compiler,
+which unrolls the loops over it.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache
 from types import SimpleNamespace
@@ -24,6 +25,8 @@ from peers import FLOOR, THREADS, Peer
 if TYPE_CHECKING:
     from data import Codes
 
+# Threads that spin while they wait lose much time on a machine with other work. Read when the pool starts.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 numba.set_num_threads(min(THREADS, numba.config.NUMBA_NUM_THREADS))
 
 # Factors multiplied before a rescale: with floors at 1e-10 eight of them stay far above the smallest double.
@@ -253,7 +256,7 @@ class Numba(Peer):
 
 
 class NumbaPrefetch(Numba):
-    """Always fused, with lines asked for six tasks ahead by an LLVM intrinsic: beyond numba's own language."""
+    """Always fused, with lines asked for six tasks ahead by an LLVM intrinsic: beyond numba's language."""
 
     name = "numba+prefetch"
     methods = ("full",)

@@ -73,39 +73,20 @@ fn dense(values: &[i64], low: i64, span: usize, control: &Control) -> Result<Enc
     Ok(Encoded { codes, names })
 }
 
-/// A column of text in Arrow's layout: row `i` is `data[offsets[i]..offsets[i + 1]]`.
+/// A column of text in Arrow's layout (`large_string`): row `i` is `data[offsets[i]..offsets[i + 1]]`.
 #[derive(Debug, Clone, Copy)]
-pub struct Strings<'a, O> {
-    offsets: &'a [O],
+pub struct Strings<'a> {
+    offsets: &'a [i64],
     data: &'a [u8],
 }
 
-/// An offset type of Arrow text: 32 or 64 bits.
-pub trait Offset: Copy + Sync + PartialOrd {
-    /// As an index; negative offsets are rejected when the column is made.
-    fn index(self) -> usize;
-}
-impl Offset for i32 {
-    #[inline(always)]
-    fn index(self) -> usize {
-        self as usize
-    }
-}
-impl Offset for i64 {
-    #[inline(always)]
-    fn index(self) -> usize {
-        self as usize
-    }
-}
-
-impl<'a, O: Offset> Strings<'a, O> {
+impl<'a> Strings<'a> {
     /// Checks that the offsets ascend and stay within the data.
-    pub fn new(offsets: &'a [O], data: &'a [u8]) -> Result<Self> {
+    pub fn new(offsets: &'a [i64], data: &'a [u8]) -> Result<Self> {
         let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else {
             return Err(Error::invalid("text offsets are empty: they must hold one more entry than there are rows"));
         };
-        // A negative offset turns into a huge index, so this also rejects those.
-        if first.index() > last.index() || last.index() > data.len() || !offsets.par_windows(2).all(|w| w[0] <= w[1]) {
+        if *first < 0 || *last as usize > data.len() || !offsets.par_windows(2).all(|w| w[0] <= w[1]) {
             return Err(Error::invalid("text offsets do not ascend within the data: the Arrow column is damaged"));
         }
         Ok(Self { offsets, data })
@@ -124,12 +105,12 @@ impl<'a, O: Offset> Strings<'a, O> {
     /// The bytes of row `i`.
     #[inline(always)]
     pub fn get(&self, i: usize) -> &'a [u8] {
-        &self.data[self.offsets[i].index()..self.offsets[i + 1].index()]
+        &self.data[self.offsets[i] as usize..self.offsets[i + 1] as usize]
     }
 }
 
 /// Encodes text by byte order (the order of Unicode code points). `names` are rows that hold each distinct value.
-pub fn strings<O: Offset>(column: &Strings<'_, O>, control: &Control) -> Result<Encoded<u64>> {
+pub fn strings(column: &Strings<'_>, control: &Control) -> Result<Encoded<u64>> {
     let (codes, names) = encode(column, control)?;
     Ok(Encoded { codes, names })
 }
@@ -137,7 +118,7 @@ pub fn strings<O: Offset>(column: &Strings<'_, O>, control: &Control) -> Result<
 /// Reads a column of text as integers if every row is one in canonical form: `0` or `-?[1-9][0-9]*`, within 64 bits.
 ///
 /// Canonical form means that nothing is lost: `007` and `+7` are ids of their own, so a column with one stays text.
-pub fn canonical_integers<O: Offset>(column: &Strings<'_, O>, control: &Control) -> Result<Option<Vec<i64>>> {
+pub fn canonical_integers(column: &Strings<'_>, control: &Control) -> Result<Option<Vec<i64>>> {
     // Most text columns show at once that they are not numbers.
     if (0..column.len().min(64)).any(|i| parse_canonical(column.get(i)).is_none()) {
         return Ok(None);
@@ -236,7 +217,7 @@ impl Column for Integers<'_> {
 /// Up to this many bytes, the key of a text is the text itself.
 const INLINE: usize = 15;
 
-impl<O: Offset> Column for Strings<'_, O> {
+impl Column for Strings<'_> {
     /// The first bytes of the text, padded with zeros, then its length (at most `INLINE + 1`), read as a big-endian
     /// number: ordered as the texts are, except among longer texts that begin alike.
     type Key = u128;
@@ -348,12 +329,12 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    fn column(texts: &[String]) -> (Vec<i32>, Vec<u8>) {
+    fn column(texts: &[String]) -> (Vec<i64>, Vec<u8>) {
         let mut offsets = vec![0];
         let mut data = vec![];
         for text in texts {
             data.extend_from_slice(text.as_bytes());
-            offsets.push(data.len() as i32);
+            offsets.push(data.len() as i64);
         }
         (offsets, data)
     }

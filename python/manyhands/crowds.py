@@ -111,13 +111,8 @@ def class_conditional(
     if not (np.isfinite(concentration) and concentration > 0):
         raise ValueError(f"concentration is {concentration}; give a finite number above zero")
     mean = _diagonal(np.full(1, skill), n_classes)[0]
-    shares = np.random.default_rng(seed).standard_gamma(
-        concentration * mean, size=(n_workers, n_classes, n_classes)
-    )
-    total = shares.sum(axis=-1, keepdims=True)
-    # At a tiny concentration every gamma draw of a row can underflow: such a row falls back on the mean.
-    shares = np.where(total > 0, shares, mean)
-    return _normalised(shares)
+    means = np.broadcast_to(mean, (n_workers, n_classes, n_classes))
+    return _dirichlet(np.random.default_rng(seed), concentration * means)
 
 
 def flippers(
@@ -208,7 +203,7 @@ def confusers(
     *,
     skill: float = 0.7,
     spread: float = 0.01,
-    pairs: Sequence[tuple[int, int]] | None = None,
+    similar: Sequence[tuple[int, int]] | None = None,
     seed: Seed = 0,
 ) -> Floats:
     """Workers who mix up pairs of similar classes (cats and dogs) and are right elsewhere.
@@ -222,9 +217,8 @@ def confusers(
     skill, spread
         The mean and the standard deviation of the normal distribution of the workers' skills, the probability
         of being right in a class that has a partner; what falls outside [0, 1] is moved to the border.
-    pairs
-        The similar classes; no class in two pairs. As given by default, 0 and 1 are a pair, 2 and 3, and so
-        on.
+    similar
+        The pairs of similar classes, no class in two of them; by default 0 and 1, 2 and 3, and so on.
     seed
         What the draws follow from.
 
@@ -240,7 +234,7 @@ def confusers(
            [0.  , 0.  , 1.  ]])
     """
     _check_sizes(n_workers, n_classes)
-    partner = _partners(n_classes, pairs)
+    partner = _partners(n_classes, similar)
     skills = _skills(np.random.default_rng(seed), n_workers, skill, spread)
     return _towards(np.broadcast_to(partner, (n_workers, n_classes)), 1 - skills)
 
@@ -349,10 +343,8 @@ def spammers(n_workers: int, n_classes: int, *, concentration: float = 1.0, seed
     _check_sizes(n_workers, n_classes)
     if not (np.isfinite(concentration) and concentration > 0):
         raise ValueError(f"concentration is {concentration}; give a finite number above zero")
-    shares = np.random.default_rng(seed).standard_gamma(concentration, size=(n_workers, 1, n_classes))
-    # At a tiny concentration every gamma draw can underflow: such a worker has no favourite.
-    shares = np.where(shares.sum(axis=-1, keepdims=True) > 0, shares, 1.0)
-    return np.repeat(_normalised(shares), n_classes, axis=1)
+    tastes = _dirichlet(np.random.default_rng(seed), np.full((n_workers, 1, n_classes), concentration))
+    return np.repeat(tastes, n_classes, axis=1)
 
 
 def naive(n_workers: int, n_classes: int, *, answer: int = 0, seed: Seed = 0) -> Floats:
@@ -535,23 +527,33 @@ def _towards(targets: npt.NDArray[np.integer], rates: Floats) -> Floats:
     return confusion
 
 
-def _partners(n_classes: int, pairs: Sequence[tuple[int, int]] | None) -> npt.NDArray[np.int64]:
+def _partners(n_classes: int, similar: Sequence[tuple[int, int]] | None) -> npt.NDArray[np.int64]:
     """Find the class each class is mixed up with; itself where there is none."""
-    if pairs is None:
-        pairs = [(k, k + 1) for k in range(0, n_classes - 1, 2)]
+    if similar is None:
+        similar = [(k, k + 1) for k in range(0, n_classes - 1, 2)]
     partner = np.arange(n_classes)
-    for pair in pairs:
+    for pair in similar:
         a, b = pair
         if a == b or not (0 <= a < n_classes and 0 <= b < n_classes):
-            raise ValueError(f"pairs has {pair}; give two different classes from 0 to {n_classes - 1}")
+            raise ValueError(f"similar has {pair}; give two different classes from 0 to {n_classes - 1}")
         if partner[a] != a or partner[b] != b:
             raise ValueError(
-                f"pairs has {pair}, but one of them has a partner already; name each class once at most"
+                f"similar has {pair}, but one of them has a partner already; name each class once at most"
             )
         partner[a], partner[b] = b, a
     return partner
 
 
-def _normalised(shares: Floats) -> Floats:
+def _dirichlet(rng: np.random.Generator, parameters: Floats) -> Floats:
+    """Draw a distribution from each row of parameters, some of which may be zero.
+
+    In logarithms, by G(a) = G(a + 1) U^(1/a): gamma variates of small parameters underflow, at
+    times a whole row of them.
+    """
+    # Below the floor, only which entry wins can still be told, and that no longer changes.
+    floored = np.maximum(parameters, 1e-100)
+    logs = np.log(rng.standard_gamma(floored + 1)) + np.log1p(-rng.random(floored.shape)) / floored
+    logs[parameters == 0] = -np.inf
+    shares = np.exp(logs - logs.max(axis=-1, keepdims=True))
     total: Floats = shares.sum(axis=-1, keepdims=True)
     return shares / total

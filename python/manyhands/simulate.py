@@ -12,17 +12,21 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands.annotations import Annotations
 from manyhands.crowds import CROWDS, Floats, as_prior
+from manyhands.names import Codes, Names, sequence
 
 __all__ = ["Simulation", "simulate"]
 
 Ints: TypeAlias = npt.NDArray[np.int64]
-Names: TypeAlias = npt.NDArray[Any]
+ArrayNames: TypeAlias = npt.NDArray[Any]
+
+#: The sizes that the core's codes can hold.
+_LARGEST = {"n_tasks": 2**32 - 1, "n_workers": 2**32 - 2, "n_classes": 2**16 - 1}
 
 #: What the core takes for "no group".
 _NO_GROUP = np.iinfo(np.uint32).max
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Simulation:
     """A simulated log and everything that is hidden behind a real one.
 
@@ -33,8 +37,8 @@ class Simulation:
     truth : ndarray of shape (n_tasks,)
         The class of each task, aligned with ``votes.tasks`` and named as in ``votes.classes``.
     confusion : ndarray of shape (n_workers, n_classes, n_classes)
-        ``confusion[m, k, l]`` is the probability that worker ``m`` says ``l`` where the truth is ``k``, aligned with
-        ``votes.workers`` and ``votes.classes``; colluders' copying is included.
+        ``confusion[m, k, l]`` is the probability that worker ``m`` says ``l`` where the truth is ``k``,
+        aligned with ``votes.workers`` and ``votes.classes``; colluders' copying is included.
     prior : ndarray of shape (n_classes,)
         The class probabilities the truth was drawn from, or the class frequencies of a truth that was given.
     crowd : ndarray of shape (n_workers,)
@@ -46,10 +50,10 @@ class Simulation:
     """
 
     votes: Annotations
-    truth: Names
+    truth: ArrayNames
     confusion: Floats
     prior: Floats
-    crowd: Names
+    crowd: ArrayNames
     groups: Ints
     seed: int
 
@@ -61,10 +65,12 @@ class Simulation:
     def __repr__(self) -> str:
         votes = self.votes
         names, counts = np.unique(self.crowd, return_counts=True)
-        crowd = ", ".join(f"{n:,} {name}" for name, n in sorted(zip(names, counts, strict=True), key=lambda c: -c[1]))
+        order = np.argsort(-counts, kind="stable")
+        crowd = ", ".join(f"{counts[i]:,} {names[i]}" for i in order)
         return (
-            f"Simulation({votes.n_annotations:,} annotations: {votes.n_tasks:,} tasks × {votes.n_workers:,} workers, "
-            f"{votes.n_classes:,} classes; crowd: {crowd}; mean accuracy {self.accuracy.mean():.2f})"
+            f"Simulation({votes.n_annotations:,} annotations: {votes.n_tasks:,} tasks × "
+            f"{votes.n_workers:,} workers, {votes.n_classes:,} classes; "
+            f"crowd: {crowd}; mean accuracy {self.accuracy.mean():.2f})"
         )
 
 
@@ -89,9 +95,10 @@ def simulate(
 ) -> Simulation:
     """Simulate an annotation log, in compiled code, up to hundreds of millions of annotations.
 
-    First the class of each task is drawn, then who labels it, then what they say. The same seed gives the same log on
-    any number of threads. Time: some 10 to 50 ns an annotation on one core, shared out among the threads. Memory: 10
-    bytes an annotation and 2 a task while drawing, and the table; twice the confusion matrices.
+    First the class of each task is drawn, then who labels it, then what they say. The same seed gives the
+    same log on any number of threads. Time: some 10 to 50 ns an annotation on one core, shared out among the
+    threads. Memory: 10 bytes an annotation and 2 a task while drawing, and the table; twice the confusion
+    matrices.
 
     Parameters
     ----------
@@ -99,36 +106,37 @@ def simulate(
         The sizes. What ``truth`` or ``confusion`` tells need not be repeated.
     crowd
         The kind of crowd, one of :data:`manyhands.crowds.CROWDS`: ``"one-coin"``, ``"class-conditional"``,
-        ``"flippers"``, ``"hammer-spammer"``, ``"confusers"``, ``"neighbours"``, ``"adversary"``, ``"spammers"``,
-        ``"naive"``, ``"colluders"``, ``"kappa"``; or a mapping of kinds to their shares of the workers, who follow in
-        that order.
+        ``"flippers"``, ``"hammer-spammer"``, ``"confusers"``, ``"neighbours"``, ``"adversary"``,
+        ``"spammers"``, ``"naive"``, ``"colluders"``, ``"kappa"``; or a mapping of kinds to their shares of
+        the workers, who follow in that order.
     confusion : array-like of shape (n_workers, n_classes, n_classes), optional
         Explicit confusion matrices, in place of ``crowd``; see :mod:`manyhands.crowds` for makers to join.
     labels_per_task
-        How many distinct workers label each task: a number, or the ends of a range from which it is drawn uniformly
-        for each task. By default 5, or all workers if there are fewer.
+        How many distinct workers label each task: a number, or the ends of a range from which it is drawn
+        uniformly for each task. By default 5, or all workers if there are fewer.
     density
         In place of ``labels_per_task``, the probability that a worker labels a task, of every pair of them
         independently; or one probability a worker.
     pairs
-        In place of ``labels_per_task``, exactly who labels what: the tasks and the workers of the annotations, as
-        numbers from 0. A pair named twice is labelled twice.
+        In place of ``labels_per_task``, exactly who labels what: the tasks and the workers of the
+        annotations, as numbers from 0. A pair named twice is labelled twice.
     activity
-        How the work is shared out, with ``labels_per_task``: weights of the workers, or the exponent of a power law
-        (1 is Zipf's: the busiest worker does twice the work of the second, three times that of the third), by which
-        workers are then ranked at random. Evenly by default.
+        How the work is shared out, with ``labels_per_task``: weights of the workers, or the exponent of a
+        power law (1 is Zipf's: the busiest worker has twice the weight of the second, three times that of the
+        third), in which workers are ranked at random. Evenly by default.
     prior : array-like of shape (n_classes,), optional
         The probabilities of the classes; uniform by default.
     truth : array-like of shape (n_tasks,), optional
         The classes, if they are not to be drawn: class numbers from 0, or names.
     groups : array-like of shape (n_workers,), optional
-        Who colludes with whom: the same number for the workers of a group, -1 for none. By default all workers of the
-        crowd ``"colluders"`` are one group.
+        Who colludes with whom: the same number for the workers of a group, -1 for none. By default all
+        workers of the crowd ``"colluders"`` are one group.
     copying
-        The probability that a member of a group gives the group's answer, which is drawn once a task from the confusion
-        matrix of the group's first worker, and not one's own.
+        The probability that a member of a group gives the group's answer, which is drawn once a task from the
+        confusion matrix of the group's first worker, and not one's own.
     ids
         ``"int"`` names tasks, workers and classes by their numbers, ``"str"`` by ``t…``, ``w…`` and ``c…``.
+        Classes that ``truth`` names keep their names.
     seed
         What all draws follow from, from 0 to 2⁶⁴ - 1.
     **options
@@ -137,8 +145,9 @@ def simulate(
     Returns
     -------
     Simulation
-        The log, the truth, the true confusion matrices. A task that got no label (possible with ``density``, ``pairs`` or a
-        range from 0) is in neither the log nor the truth; its number is left out. A worker without labels is kept.
+        The log, the truth, the true confusion matrices. A task that got no label (possible with ``density``,
+        ``pairs`` or a range from 0) is in neither the log nor the truth, but in ``votes.unlabelled``; the
+        others keep their numbers. A worker without labels is kept.
 
     Examples
     --------
@@ -153,53 +162,99 @@ def simulate(
     array([-1, -1,  0,  0])
     """
     seed = _whole("seed", seed, 0, 2**64 - 1)
+    if ids not in ("int", "str"):
+        raise ValueError(f"ids is {ids!r}; give 'int' or 'str'")
+    if not 0 <= copying <= 1:
+        raise ValueError(f"copying is {copying}; give a probability from 0 to 1")
     given = None if confusion is None else _as_confusion(confusion)
     codes, names = (None, None) if truth is None else _as_truth(truth, n_classes)
-    n_tasks = _size("n_tasks", n_tasks, None if codes is None else len(codes))
-    n_workers = _size("n_workers", n_workers, None if given is None else len(given))
-    n_classes = _size(
-        "n_classes", n_classes, given.shape[1] if given is not None else None if names is None else len(names)
-    )
-    if names is not None and len(names) > n_classes:
-        raise ValueError(f"truth names {len(names)} classes, but n_classes is {n_classes}; they must be the same")
+    n_tasks = _size("n_tasks", n_tasks, _length(codes))
+    n_workers = _size("n_workers", n_workers, _length(given))
+    n_classes = _size("n_classes", n_classes, given.shape[1] if given is not None else _length(names))
+    if names is not None and len(names) != n_classes:
+        raise ValueError(f"truth names {len(names)} classes, but there are {n_classes}; give class numbers")
 
     if prior is not None:
         chances = as_prior(prior, n_classes)
-    elif codes is not None and len(codes):
+    elif codes is not None:
         chances = np.bincount(codes, minlength=n_classes) / len(codes)
     else:
         chances = np.full(n_classes, 1 / n_classes)
-
     if given is None:
         matrices, kinds = _make_crowd(crowd, n_workers, n_classes, chances, seed, options)
     elif options:
-        raise TypeError(f"{', '.join(options)} would go to a crowd's maker, but confusion is given; leave one out")
+        raise TypeError(
+            f"{', '.join(options)} would go to a crowd's maker, but confusion is given; leave one out"
+        )
     else:
         matrices, kinds = given, np.full(n_workers, "given")
     league = _as_groups(groups, kinds)
+
     drawn, tasks, workers, labels = _core.simulate(
         n_tasks,
         n_workers,
         n_classes,
         prior=chances,
+        confusion=matrices,
         truth=codes,
-        confusion=matrices.ravel(),
         **_pattern(labels_per_task, density, pairs, n_tasks, n_workers),
         activity=_as_activity(activity, n_workers, seed),
         groups=_core_groups(league),
         copying=copying,
         seed=seed,
     )
-    votes, kept = _table(tasks, workers, labels, (n_tasks, n_workers, n_classes), names, ids)
-    classes = votes.classes
+    votes, labelled = _table(tasks, workers, labels, (n_tasks, n_workers, n_classes), names, ids)
     return Simulation(
         votes=votes,
-        truth=classes[drawn[kept]],
+        truth=votes.classes[drawn[labelled]],
         confusion=_with_copying(matrices, league, copying),
         prior=chances,
         crowd=kinds,
         groups=league,
         seed=seed,
+    )
+
+
+def _table(
+    tasks: Codes,
+    workers: Codes,
+    labels: npt.NDArray[np.uint16],
+    sizes: tuple[int, int, int],
+    class_names: ArrayNames | None,
+    ids: str,
+) -> tuple[Annotations, npt.NDArray[np.bool_]]:
+    """Build the log from the core's columns, and mark the tasks in it: those with a label."""
+    n_tasks, n_workers, n_classes = sizes
+    labelled = np.zeros(n_tasks, dtype=np.bool_)
+    labelled[tasks] = True
+    n_labelled = int(np.count_nonzero(labelled))
+    if n_labelled < n_tasks:
+        tasks = (np.cumsum(labelled, dtype=np.uint32) - np.uint32(1))[tasks]
+    table = _core.Table(tasks, workers, labels, None, n_labelled, n_workers, n_classes)
+    task_names = _number("t", n_tasks, ids)
+    votes = Annotations(
+        table,
+        task_names if n_labelled == n_tasks else task_names.take(np.flatnonzero(labelled)),
+        _number("w", n_workers, ids),
+        _number("c", n_classes, ids) if class_names is None else sequence(class_names),
+        task_names.take(np.flatnonzero(~labelled)),
+    )
+    return votes, labelled
+
+
+def _number(letter: str, n: int, ids: str) -> Names:
+    """Name 0 to n - 1 by themselves, or by a letter and as many digits as sort them in the same order."""
+    numbers = np.arange(n)
+    if ids == "int":
+        return Names(numbers)
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    digits = pc.utf8_lpad(pa.array(numbers).cast(pa.large_string()), len(str(n - 1)), "0")
+    return Names(
+        pc.binary_join_element_wise(
+            pa.scalar(letter, pa.large_string()), digits, pa.scalar("", pa.large_string())
+        )
     )
 
 
@@ -211,15 +266,21 @@ def _whole(name: str, value: Any, low: int, high: int) -> int:
     return int(value)
 
 
+def _length(array: npt.NDArray[Any] | None) -> int | None:
+    return None if array is None else len(array)
+
+
 def _size(name: str, asked: int | None, found: int | None) -> int:
     """Settle a size that is asked for, found in another argument, or both."""
     if asked is None:
         if found is None:
             raise TypeError(f"{name} is missing; give a whole number")
         asked = found
-    size = _whole(name, asked, 1, 2**32 - 1)
+    size = _whole(name, asked, 1, _LARGEST[name])
     if found is not None and found != size:
-        raise ValueError(f"{name} is {size}, but the truth or confusion given says {found}; they must be the same")
+        raise ValueError(
+            f"{name} is {size}, but the truth or confusion given says {found}; they must be the same"
+        )
     return size
 
 
@@ -227,12 +288,14 @@ def _as_confusion(confusion: npt.ArrayLike) -> Floats:
     given = np.ascontiguousarray(confusion, dtype=np.float64)
     if given.ndim != 3 or given.shape[1] != given.shape[2] or 0 in given.shape:
         raise ValueError(
-            f"confusion has shape {given.shape}; give (n_workers, n_classes true, n_classes observed), none of them 0"
+            f"confusion has shape {given.shape}; give (n_workers, n_classes true, n_classes observed), none 0"
         )
     return given
 
 
-def _as_truth(truth: npt.ArrayLike, n_classes: int | None) -> tuple[npt.NDArray[np.uint16], Names | None]:
+def _as_truth(
+    truth: npt.ArrayLike, n_classes: int | None
+) -> tuple[npt.NDArray[np.uint16], ArrayNames | None]:
     """Turn classes into codes; numbers are codes already, names are sorted as the log's classes will be."""
     given = np.asarray(truth)
     if given.ndim != 1 or not len(given):
@@ -241,7 +304,9 @@ def _as_truth(truth: npt.ArrayLike, n_classes: int | None) -> tuple[npt.NDArray[
         highest = 2**16 - 2 if n_classes is None else n_classes - 1
         wrong = np.flatnonzero((given < 0) | (given > highest))
         if len(wrong):
-            raise ValueError(f"truth of task {wrong[0]} is {given[wrong[0]]}; give a class from 0 to {highest}")
+            raise ValueError(
+                f"truth of task {wrong[0]} is {given[wrong[0]]}; give a class from 0 to {highest}"
+            )
         return given.astype(np.uint16), None
     if given.dtype.kind not in "UTO" or not all(isinstance(name, str) for name in given):
         raise TypeError(f"truth has the type {given.dtype}; give class numbers from 0 or names")
@@ -256,8 +321,8 @@ def _make_crowd(
     prior: Floats,
     seed: int,
     options: dict[str, Any],
-) -> tuple[Floats, Names]:
-    """Make the confusion matrices of a crowd, or of several side by side, and name the crowd of each worker."""
+) -> tuple[Floats, ArrayNames]:
+    """Make the matrices of a crowd, or of several side by side, and name the crowd of each worker."""
     shares = {crowd: 1.0} if isinstance(crowd, str) else dict(crowd)
     if options and len(shares) != 1:
         raise TypeError(
@@ -281,8 +346,12 @@ def _make_crowd(
 def _split(shares: Mapping[str, float], n_workers: int) -> dict[str, int]:
     """Turn shares into whole numbers of workers, by largest remainder."""
     values = np.array(list(shares.values()), dtype=np.float64)
-    if not (len(values) and np.isfinite(values).all() and (values >= 0).all() and abs(values.sum() - 1) <= 1e-6):
-        raise ValueError(f"crowd has the shares {list(shares.values())}; give numbers from 0 to 1 that sum to one")
+    if not (
+        len(values) and np.isfinite(values).all() and (values >= 0).all() and abs(values.sum() - 1) <= 1e-6
+    ):
+        raise ValueError(
+            f"crowd has the shares {list(shares.values())}; give numbers from 0 to 1 that sum to one"
+        )
     counts = np.floor(values * n_workers + 1e-9).astype(int)
     most_left = np.argsort(counts - values * n_workers, kind="stable")
     counts[most_left[: n_workers - counts.sum()]] += 1
@@ -309,23 +378,36 @@ def _pattern(
         return {"pairs": (_codes("tasks", pairs[0], n_tasks), _codes("workers", pairs[1], n_workers))}
     if labels_per_task is None:
         labels_per_task = min(5, n_workers)
-    low, high = labels_per_task if isinstance(labels_per_task, tuple | list) else (labels_per_task, labels_per_task)
-    return {"per_task": (_whole("labels_per_task", low, 0, n_workers), _whole("labels_per_task", high, 1, n_workers))}
+    low, high = (
+        labels_per_task if isinstance(labels_per_task, tuple | list) else (labels_per_task, labels_per_task)
+    )
+    return {
+        "per_task": (
+            _whole("labels_per_task", low, 0, n_workers),
+            _whole("labels_per_task", high, 1, n_workers),
+        )
+    }
 
 
 def _floats(name: str, values: float | npt.ArrayLike, n_workers: int) -> Floats:
     checked = np.asarray(values, dtype=np.float64)
     if checked.shape not in ((), (n_workers,)):
-        raise ValueError(f"{name} has shape {checked.shape}; give one number, or one for each of {n_workers} workers")
+        raise ValueError(
+            f"{name} has shape {checked.shape}; give one number, or one for each of {n_workers} workers"
+        )
     return checked
 
 
 def _codes(name: str, values: npt.ArrayLike, n: int) -> npt.NDArray[np.uint32]:
     codes = np.asarray(values)
     if codes.ndim != 1 or codes.dtype.kind not in "iu":
-        raise TypeError(f"pairs has {name} of shape {codes.shape} and type {codes.dtype}; give a row of whole numbers")
-    if len(codes) and not (0 <= codes.min() and codes.max() < n):
-        raise ValueError(f"pairs has {name} from {codes.min()} to {codes.max()}; give numbers from 0 to {n - 1}")
+        raise TypeError(
+            f"pairs has {name} of shape {codes.shape} and type {codes.dtype}; give a row of whole numbers"
+        )
+    if len(codes) and not (codes.min() >= 0 and codes.max() < n):
+        raise ValueError(
+            f"pairs has {name} from {codes.min()} to {codes.max()}; give numbers from 0 to {n - 1}"
+        )
     return np.ascontiguousarray(codes, dtype=np.uint32)
 
 
@@ -342,7 +424,7 @@ def _as_activity(activity: float | npt.ArrayLike | None, n_workers: int, seed: i
     return np.asarray(ranks**-weights)
 
 
-def _as_groups(groups: npt.ArrayLike | None, kinds: Names) -> Ints:
+def _as_groups(groups: npt.ArrayLike | None, kinds: ArrayNames) -> Ints:
     if groups is None:
         return np.where(kinds == "colluders", 0, -1)
     given = np.asarray(groups)
@@ -355,7 +437,7 @@ def _as_groups(groups: npt.ArrayLike | None, kinds: Names) -> Ints:
 
 
 def _core_groups(groups: Ints) -> npt.NDArray[np.uint32] | None:
-    """Number the groups without gaps, as the core wants them; nothing if nobody colludes."""
+    """Renumber the groups without gaps, as the core wants them; nothing if nobody colludes."""
     if (groups < 0).all():
         return None
     numbers = np.unique(groups, return_inverse=True)[1] - (groups.min() < 0)

@@ -1,0 +1,38 @@
+"""manyhands turns many imperfect opinions into one trustworthy answer.
+
+>>> import manyhands as mh
+>>> votes = mh.Annotations.from_arrays(
+...     tasks=["a", "a", "a", "b", "b"], workers=[1, 2, 3, 1, 2], labels=["cat", "cat", "dog", "dog", "dog"]
+... )
+>>> mh.MajorityVote().fit(votes).labels_.tolist()
+['cat', 'dog']
+"""
+
+from importlib.metadata import version as _version
+
+from manyhands import metrics
+from manyhands._core import get_num_threads, set_num_threads
+from manyhands.aggregate import DawidSkene, MajorityVote, WeightedVote
+from manyhands.annotations import Annotations
+from manyhands.base import all_aggregators, load
+from manyhands.errors import ConvergenceWarning, DataWarning, FileFormatError, NotFittedError
+from manyhands.io import read
+
+__version__ = _version("manyhands")
+
+__all__ = [
+    "Annotations",
+    "ConvergenceWarning",
+    "DataWarning",
+    "DawidSkene",
+    "FileFormatError",
+    "MajorityVote",
+    "NotFittedError",
+    "WeightedVote",
+    "all_aggregators",
+    "get_num_threads",
+    "load",
+    "metrics",
+    "read",
+    "set_num_threads",
+]

@@ -1,0 +1,222 @@
+"""Votes: each task goes to the class with most of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands import _core
+from manyhands.annotations import Annotations
+from manyhands.base import Aggregator, Array, Fit
+from manyhands.names import sequence
+
+_TIES = ("lowest", "random", "abstain")
+
+
+class _Voting(Aggregator):
+    """Common to voting methods: how a posterior of vote shares becomes a `Fit`."""
+
+    def _result_of(self, votes: Annotations, shares: Array, n_iter: int = 1, converged: bool = True) -> Fit:
+        """Workers are judged by the shares themselves; a class they never met gives an even row."""
+        k = votes.n_classes
+        confusion = _core.em_confusion(votes._table, shares, np.zeros((k, k)))
+        return Fit(shares, confusion, shares.mean(axis=0), np.zeros(0), n_iter, converged)
+
+
+class MajorityVote(_Voting):
+    """Majority vote: the class most workers named.
+
+    Every annotation has one vote (or its weight). The posterior is the vote shares, and :attr:`tied_` tells which tasks
+    had no single winner.
+
+    Parameters
+    ----------
+    ties
+        Who wins a tie: the class with the ``"lowest"`` code (the first in sorted order, whatever the order of rows), one
+        of the tied at ``"random"``, or nobody (``"abstain"``: the label is None).
+    seed
+        Seed of random ties.
+
+    Notes
+    -----
+    One pass: O(annotations + tasks · classes) time; memory for the result.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> votes = mh.Annotations.from_dense([[0, 0, 1], [0, 1, -1]])
+    >>> model = mh.MajorityVote().fit(votes)
+    >>> model.labels_.tolist(), model.tied_.tolist()
+    ([0, 0], [False, True])
+    >>> mh.MajorityVote(ties="abstain").fit(votes).labels_.tolist()
+    [0, None]
+    """
+
+    def __init__(self, *, ties: str = "lowest", seed: int = 0) -> None:
+        self.ties = ties
+        self.seed = seed
+
+    def _fit(self, votes: Annotations, progress: Callable[[int, float], object] | None) -> Fit:
+        if self.ties not in _TIES:
+            raise ValueError(f"ties must be one of {', '.join(map(repr, _TIES))}, not {self.ties!r}")
+        return self._result_of(votes, _core.vote_shares(votes._table))
+
+    def _adopt(self, *args: Any) -> None:
+        super()._adopt(*args)
+        if self.ties == "random":
+            self._winners = _break_ties(self.posterior_, self._winners, self._tied, self.seed)
+
+    @property
+    def labels_(self) -> npt.NDArray[Any]:
+        """The winning class of each task, by name, (n_tasks,); ties as the parameter says."""
+        labels = super().labels_
+        if self.ties != "abstain":
+            return labels
+        labels = labels.astype(object)
+        labels[self._tied] = None
+        return labels
+
+    def to_frame(self) -> Any:
+        """Return task, label, confidence and whether it was a tie; the label of an abstention is null."""
+        frame = super().to_frame()
+        if self.ties != "abstain":
+            return frame
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        column = frame.column("label")
+        return frame.set_column(1, "label", pc.if_else(pa.array(self._tied), pa.scalar(None, column.type), column))
+
+    def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
+        return _core.vote_shares(table)
+
+
+def _break_ties(
+    shares: Array, winners: npt.NDArray[np.uint16], tied: npt.NDArray[np.bool_], seed: int
+) -> npt.NDArray[np.uint16]:
+    rows = shares[tied]
+    best = rows >= rows.max(axis=1, keepdims=True) * (1 - 1e-12)
+    draw = np.where(best, np.random.default_rng(seed).random(rows.shape), -1.0)
+    out = winners.copy()
+    out[tied] = draw.argmax(axis=1)
+    return out
+
+
+class WeightedVote(_Voting):
+    """Weighted vote: workers count by a weight, given or learnt from the crowd.
+
+    Parameters
+    ----------
+    weights
+        ``"agreement"``: each worker's share of labels that agree with the majority vote (known as Wawa).
+        ``"zero-based"``: start from equal skills; vote, and move each worker's skill towards their agreement with the
+        outcome, again and again with shrinking steps (zero-based skill). Or a mapping from every worker to a weight.
+    n_iter
+        Rounds of ``"zero-based"``.
+    learning_rate, rate_decay, decay_every
+        Its step size, and the factor by which that shrinks every so many rounds.
+    initial_skill
+        Its first skill of every worker.
+    tol
+        It stops when no skill moves by more than this.
+
+    Attributes
+    ----------
+    weights_ : (n_workers,) array
+        The weights used.
+
+    Notes
+    -----
+    One pass over the annotations a round, two for ``"agreement"``. Ties go to the lowest class code.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> votes = mh.Annotations.from_dense([[0, 0, 1], [1, 1, 1], [0, 0, 1]])
+    >>> mh.WeightedVote().fit(votes).weights_.round(2).tolist()
+    [1.0, 1.0, 0.33]
+    """
+
+    _learnt: ClassVar[tuple[str, ...]] = ("weights_",)
+
+    def __init__(
+        self,
+        weights: str | Mapping[Any, float] = "agreement",
+        *,
+        n_iter: int = 100,
+        learning_rate: float = 1.0,
+        rate_decay: float = 0.5,
+        decay_every: int = 20,
+        initial_skill: float = 0.5,
+        tol: float = 0.0,
+    ) -> None:
+        self.weights = weights
+        self.n_iter = n_iter
+        self.learning_rate = learning_rate
+        self.rate_decay = rate_decay
+        self.decay_every = decay_every
+        self.initial_skill = initial_skill
+        self.tol = tol
+
+    def _iterations(self) -> int | None:
+        return self.n_iter if self.weights == "zero-based" else 1
+
+    def _fit(self, votes: Annotations, progress: Callable[[int, float], object] | None) -> Fit:
+        rounds, converged = 1, True
+        if isinstance(self.weights, str):
+            if self.weights == "agreement":
+                self.weights_ = _agreement(votes, _core.vote_shares(votes._table))
+            elif self.weights == "zero-based":
+                self.weights_, rounds, converged = self._zero_based(votes, progress)
+            else:
+                raise ValueError(
+                    f"weights must be 'agreement', 'zero-based' or a mapping from workers to weights, not {self.weights!r}"
+                )
+        else:
+            self.weights_ = _given(votes, self.weights)
+        return self._result_of(votes, _core.vote_shares(votes._table, self.weights_), rounds, converged)
+
+    def _zero_based(
+        self, votes: Annotations, progress: Callable[[int, float], object] | None
+    ) -> tuple[Array, int, bool]:
+        if self.n_iter < 1 or self.decay_every < 1:
+            raise ValueError(f"n_iter and decay_every must be at least 1, not {self.n_iter} and {self.decay_every}")
+        skills = np.full(votes.n_workers, float(self.initial_skill))
+        rate = self.learning_rate
+        for done in range(1, self.n_iter + 1):
+            shares = _core.vote_shares(votes._table, skills)
+            change = rate * (_agreement(votes, shares) - skills)
+            skills = skills + change
+            if done % self.decay_every == 0:
+                rate *= self.rate_decay
+            if progress is not None:
+                progress(done, float("nan"))
+            if np.abs(change).max() <= self.tol:
+                return skills, done, True
+        return skills, self.n_iter, False
+
+    def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
+        return _core.vote_shares(table, np.where(known >= 0, self.weights_[known], self._average(self.weights_)))
+
+
+def _agreement(votes: Annotations, shares: Array) -> Array:
+    """Share of each worker's labels that name the winner."""
+    winners, _ = _core.winners(shares)
+    agree, total = _core.worker_agreement(votes._table, winners.astype(np.int32))
+    return np.divide(agree, total, out=np.zeros_like(agree), where=total > 0)
+
+
+def _given(votes: Annotations, weights: Mapping[Any, float]) -> Array:
+    position = sequence(weights).match(votes._workers) if len(weights) else np.full(votes.n_workers, -1)
+    if (position < 0).any():
+        missing = votes.workers[position < 0].tolist()
+        shown = ", ".join(repr(w) for w in missing[:3]) + (", …" if len(missing) > 3 else "")
+        raise ValueError(f"weights lack {len(missing):,} of {votes.n_workers:,} workers ({shown})")
+    chosen = np.array(list(weights.values()), np.float64)[position]
+    if not np.isfinite(chosen).all():
+        worker = votes.workers[int(np.argmax(~np.isfinite(chosen)))]
+        raise ValueError(f"the weight of worker {worker!r} is not finite")
+    return chosen

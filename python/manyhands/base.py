@@ -1,0 +1,383 @@
+"""What all aggregators share: parameters in the scikit-learn manner, results, frames, prediction, persistence."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands import _core, metrics, persist
+from manyhands.annotations import Annotations, as_annotations
+from manyhands.errors import NotFittedError
+from manyhands.names import Names
+from manyhands.progress import reporting
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Array = npt.NDArray[np.float64]
+Progress = bool | Callable[[int, float], object]
+
+
+class Parameters:
+    """Constructor arguments as parameters: ``get_params``, ``set_params``, ``repr``, and so ``sklearn.base.clone``."""
+
+    @classmethod
+    def _parameter_names(cls) -> list[str]:
+        return [name for name in inspect.signature(cls).parameters if name != "self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor's arguments by name."""
+        return {name: getattr(self, name) for name in self._parameter_names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments given to the constructor; takes effect at the next ``fit``."""
+        known = self._parameter_names()
+        for name, value in params.items():
+            if name not in known:
+                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = {name: p.default for name, p in inspect.signature(type(self)).parameters.items()}
+        changed = {name: value for name, value in self.get_params().items() if not _same(value, defaults[name])}
+        return f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in changed.items())})"
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (type(a) is type(b) and not isinstance(a, np.ndarray) and bool(a == b))
+
+
+def _short(value: Any) -> str:
+    text = f"array{value.shape}" if isinstance(value, np.ndarray) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What an aggregator learns from a table: class posteriors, and how workers err.
+
+    ``history`` is the objective after each iteration, empty where a method has none.
+    """
+
+    posterior: Array
+    confusion: Array
+    prior: Array
+    history: Array
+    n_iter: int = 1
+    converged: bool = True
+
+
+class Aggregator(Parameters, ABC):
+    """Base of all aggregators: a subclass gives ``_fit``, which maps a table to a `Fit`.
+
+    ``fit`` validates and stores, results are read-only properties with a trailing underscore, and refitting forgets.
+    """
+
+    #: Arrays that a subclass learns beyond the `Fit`, by attribute name; saved with the model.
+    _learnt: ClassVar[tuple[str, ...]] = ()
+
+    _result: Fit | None = None
+
+    @abstractmethod
+    def _fit(self, votes: Annotations, progress: Callable[[int, float], object] | None) -> Fit:
+        """Map a table to a `Fit`; parameters are checked here, before any work."""
+
+    def _iterations(self) -> int | None:
+        """Most iterations a fit can take, for the progress bar."""
+        return getattr(self, "max_iter", None)
+
+    def fit(self, votes: Any, *, progress: Progress = False) -> Self:
+        """Learn from annotations.
+
+        Parameters
+        ----------
+        votes
+            An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
+        progress
+            True for a progress bar, or a function called now and then as ``progress(iteration, objective)``.
+        """
+        votes = as_annotations(votes)
+        with reporting(progress, self._iterations(), type(self).__name__) as callback:
+            result = self._fit(votes, callback)
+        self._adopt(result, votes._tasks, votes._workers, votes._classes, votes.labels_per_worker)
+        return self
+
+    def _adopt(
+        self, result: Fit, tasks: Names, workers: Names, classes: Names, n_labels: npt.NDArray[np.int64]
+    ) -> None:
+        self._result = result
+        self._tasks, self._workers, self._classes = tasks, workers, classes
+        self._n_labels = n_labels
+        self._winners, self._tied = _core.winners(result.posterior)
+
+    def fit_predict(self, votes: Any) -> npt.NDArray[Any]:
+        """Fit and return the label of each task."""
+        return self.fit(votes).labels_
+
+    def fit_predict_proba(self, votes: Any) -> Array:
+        """Fit and return the class posterior of each task, (n_tasks, n_classes)."""
+        return self.fit(votes).posterior_
+
+    # ----------------------------------------------------------------------------------------------- results
+
+    def _fitted(self) -> Fit:
+        if self._result is None:
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(votes) first")
+        return self._result
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._result is not None
+
+    @property
+    def labels_(self) -> npt.NDArray[Any]:
+        """The winning class of each task, by name, (n_tasks,). The lowest class code wins a tie."""
+        self._fitted()
+        return self._classes.values[self._winners]
+
+    @property
+    def posterior_(self) -> Array:
+        """Class posterior of each task, (n_tasks, n_classes); rows sum to one."""
+        return self._fitted().posterior
+
+    @property
+    def tied_(self) -> npt.NDArray[np.bool_]:
+        """Whether another class is as probable as the winner, (n_tasks,)."""
+        self._fitted()
+        return self._tied
+
+    @property
+    def confusion_(self) -> Array:
+        """Confusion matrix of each worker, (n_workers, n_classes true, n_classes observed); rows sum to one."""
+        return self._fitted().confusion
+
+    @property
+    def prior_(self) -> Array:
+        """Class prior, (n_classes,)."""
+        return self._fitted().prior
+
+    @property
+    def history_(self) -> Array:
+        """The objective after each iteration; empty where the method has none."""
+        return self._fitted().history
+
+    @property
+    def objective_(self) -> float:
+        """The objective at the end; NaN where the method has none."""
+        history = self._fitted().history
+        return float(history[-1]) if len(history) else float("nan")
+
+    @property
+    def n_iter_(self) -> int:
+        """Iterations made."""
+        return self._fitted().n_iter
+
+    @property
+    def converged_(self) -> bool:
+        """Whether the stopping rule was met."""
+        return self._fitted().converged
+
+    @property
+    def tasks_(self) -> npt.NDArray[Any]:
+        """Names of the tasks, aligned with `labels_` and `posterior_`."""
+        self._fitted()
+        return self._tasks.values
+
+    @property
+    def workers_(self) -> npt.NDArray[Any]:
+        """Names of the workers, aligned with `confusion_`."""
+        self._fitted()
+        return self._workers.values
+
+    @property
+    def classes_(self) -> npt.NDArray[Any]:
+        """Names of the classes, in code order."""
+        self._fitted()
+        return self._classes.values
+
+    # ------------------------------------------------------------------------------------------------ frames
+
+    def to_frame(self) -> pa.Table:
+        """Return task, label, confidence and whether it was a tie, as an Arrow table (``.to_pandas()``)."""
+        return _labels_frame(self._tasks, self._classes, self._fitted().posterior, self._winners, self._tied)
+
+    def workers_frame(self) -> pa.Table:
+        """Return one row a worker, as an Arrow table.
+
+        ``n_labels``; ``accuracy``, the expected share of right answers under the class prior; ``information``, the bits one
+        answer carries about the class; ``spammer_score`` of Raykar & Yu (2012), 0 for an answer that does not depend on the
+        class, 1 for perfect.
+        """
+        import pyarrow as pa
+
+        fit = self._fitted()
+        return pa.table(
+            {
+                "worker": self._workers.arrow(),
+                "n_labels": self._n_labels,
+                "accuracy": metrics.skill(fit.confusion, fit.prior),
+                "information": metrics.information(fit.confusion, fit.prior),
+                "spammer_score": metrics.spammer_score(fit.confusion),
+            }
+        )
+
+    # -------------------------------------------------------------------------------------------- prediction
+
+    def predict(self, votes: Any) -> npt.NDArray[Any]:
+        """Label tasks, old or new, from annotations by known workers; see :meth:`predict_proba`."""
+        winners, _ = _core.winners(self.predict_proba(votes))
+        return self._classes.values[winners]
+
+    def predict_proba(self, votes: Any) -> Array:
+        """Class posteriors of tasks, old or new, with the workers as they were learnt: (votes.n_tasks, n_classes).
+
+        A worker who was not seen in ``fit`` counts as the crowd's average worker (confusion matrices averaged with the
+        number of labels as weights). Columns are :attr:`classes_`; a label outside them is an error.
+        """
+        self._fitted()
+        votes = as_annotations(votes)
+        table = self._recode(votes)
+        known = self._workers.match(votes._workers)
+        return self._posterior(table, known)
+
+    def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
+        """Posteriors of a table whose worker m was worker known[m] in fit, or nobody where that is -1."""
+        fit = self._fitted()
+        confusion = np.where((known >= 0)[:, None, None], fit.confusion[known], self._average(fit.confusion))
+        return _core.em_posterior(table, fit.prior, np.ascontiguousarray(confusion))
+
+    def _average(self, per_worker: Array) -> Array:
+        """The average over workers, weighted by their number of labels."""
+        return np.average(per_worker, axis=0, weights=self._n_labels)
+
+    def _recode(self, votes: Annotations) -> _core.Table:
+        """The table with this model's class codes."""
+        code_of = self._classes.match(votes._classes)
+        tasks, workers, labels = votes.codes()
+        missing = (code_of < 0) & (np.bincount(labels, minlength=len(code_of)) > 0)
+        if missing.any():
+            unknown = votes.classes[missing].tolist()
+            raise ValueError(
+                f"labels {', '.join(map(repr, unknown[:3]))} were not among the classes seen in fit "
+                f"({', '.join(map(repr, self._classes.values[:5].tolist()))}); pass classes= when the tables are made"
+            )
+        codes = np.maximum(code_of, 0).astype(np.uint16)[labels]
+        n_classes = len(self._classes)
+        return _core.Table(tasks, workers, codes, votes.weights, votes.n_tasks, votes.n_workers, n_classes)
+
+    # ------------------------------------------------------------------------------------------- persistence
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a versioned file that holds data only; read it with :func:`manyhands.load`.
+
+        Parameters that are data rather than settings (gold labels, given starts) are not written.
+        """
+        fit = self._fitted()
+        params = {name: value for name, value in self.get_params().items() if _is_setting(value)}
+        meta = {"class": type(self).__name__, "params": params, "n_iter": fit.n_iter, "converged": fit.converged}
+        arrays = {
+            "posterior": fit.posterior,
+            "confusion": fit.confusion,
+            "prior": fit.prior,
+            "history": fit.history,
+            "n_labels": self._n_labels,
+        }
+        arrays |= {f"learnt.{name}": getattr(self, name) for name in self._learnt}
+        for part in ("tasks", "workers", "classes"):
+            arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
+        persist.write(path, "aggregator", meta, arrays)
+
+    @classmethod
+    def _load(cls, content: persist.Content) -> Aggregator:
+        found = {kind.__name__: kind for kind in all_aggregators()}.get(str(content.meta.get("class")))
+        params = content.meta.get("params")
+        if found is None or not isinstance(params, dict) or not set(params) <= set(found._parameter_names()):
+            raise content.damaged("it names no aggregator of this version")
+        model = found(**params)
+        tasks, workers, classes = (content.names(part) for part in ("tasks", "workers", "classes"))
+        n, m, k = len(tasks), len(workers), len(classes)
+        n_iter, converged = content.meta.get("n_iter"), content.meta.get("converged")
+        if type(n_iter) is not int or type(converged) is not bool or min(n, m, k) < 1:
+            raise content.damaged("its settings are incomplete")
+        result = Fit(
+            posterior=content.array("posterior", np.float64, shape=(n, k)),
+            confusion=content.array("confusion", np.float64, shape=(m, k, k)),
+            prior=content.array("prior", np.float64, shape=(k,)),
+            history=content.array("history", np.float64, ndim=1),
+            n_iter=n_iter,
+            converged=converged,
+        )
+        for name in found._learnt:
+            setattr(model, name, content.array(f"learnt.{name}", np.float64, shape=(m,)))
+        model._adopt(result, tasks, workers, classes, content.array("n_labels", np.int64, shape=(m,)))
+        return model
+
+
+def _is_setting(value: Any) -> bool:
+    if isinstance(value, dict):
+        return False
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _labels_frame(
+    tasks: Names,
+    classes: Names,
+    posterior: Array,
+    winners: npt.NDArray[np.uint16],
+    tied: npt.NDArray[np.bool_],
+) -> pa.Table:
+    import pyarrow as pa
+
+    confidence = np.take_along_axis(posterior, winners[:, None].astype(np.int64), axis=1)[:, 0]
+    return pa.table(
+        {
+            "task": tasks.arrow(),
+            "label": classes.take(winners.astype(np.int64)).arrow(),
+            "confidence": confidence,
+            "tied": tied,
+        }
+    )
+
+
+def all_aggregators() -> list[type[Aggregator]]:
+    """Every aggregator class of the library, by name."""
+    found, stack = [], list(Aggregator.__subclasses__())
+    while stack:
+        cls = stack.pop()
+        stack.extend(cls.__subclasses__())
+        if not inspect.isabstract(cls) and cls.__module__.startswith("manyhands.aggregate"):
+            found.append(cls)
+    return sorted(found, key=lambda cls: cls.__name__)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read back what ``save`` wrote: an :class:`~manyhands.Annotations` table or a fitted model.
+
+    The file holds only arrays and plain settings: reading one from a stranger cannot run code. Anything that is not such
+    a file, whole and consistent, raises :class:`~manyhands.errors.FileFormatError`.
+    """
+    content = persist.read(path)
+    kinds: dict[str, Callable[[persist.Content], Any]] = {
+        "annotations": Annotations._load,
+        "aggregator": Aggregator._load,
+    }
+    if content.kind not in kinds:
+        raise content.damaged(f"it holds an unknown kind of object, {content.kind[:40]!r}")
+    try:
+        return kinds[content.kind](content)
+    except (TypeError, ValueError, KeyError) as error:
+        if isinstance(error, persist.FileFormatError):
+            raise
+        raise content.damaged(str(error)) from error

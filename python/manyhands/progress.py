@@ -1,0 +1,38 @@
+"""Progress of long fits: a bar, or the caller's own function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Callback = Callable[[int, float], object]
+
+
+@contextmanager
+def reporting(progress: bool | Callback, total: int | None, description: str) -> Iterator[Callback | None]:
+    """Turn a `progress` argument into a callback: a bar for True, the function itself, or None for False."""
+    if callable(progress):
+        yield progress
+        return
+    if not progress:
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[objective]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, transient=False) as bar:
+        task = bar.add_task(description, total=total, objective="")
+
+        def callback(step: int, objective: float) -> None:
+            bar.update(task, completed=step, objective=f"objective {objective:,.1f}" if step else "")
+
+        yield callback
+        # Fits usually stop before their limit: show the bar as finished all the same.
+        done = max(bar.tasks[0].completed, 1)
+        bar.update(task, completed=done, total=done)

@@ -1,0 +1,158 @@
+//! Votes and EM.
+
+use numpy::ndarray::{Array2, Array3};
+use numpy::{PyArray1, PyArray2, PyArray3, PyReadonlyArrayDyn, PyUntypedArrayMethods, ToPyArray};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::table::Table;
+use super::{choose, slice, work};
+use crate::em::{self, Assignment, Model, Options, Start};
+use crate::{num, votes};
+
+fn matrix(py: Python<'_>, rows: usize, values: Vec<f64>) -> PyResult<Bound<'_, PyArray2<f64>>> {
+    let width = values.len() / rows.max(1);
+    let array = Array2::from_shape_vec((rows, width), values).map_err(|e| PyValueError::new_err(e.to_string()))?;
+    Ok(PyArray2::from_owned_array(py, array))
+}
+
+fn cube<'py>(py: Python<'py>, table: &Table, values: Vec<f64>) -> PyResult<Bound<'py, PyArray3<f64>>> {
+    let (m, k) = (table.0.n_workers(), table.0.n_classes());
+    let array = Array3::from_shape_vec((m, k, k), values).map_err(|e| PyValueError::new_err(e.to_string()))?;
+    Ok(PyArray3::from_owned_array(py, array))
+}
+
+/// Vote shares (n_tasks, n_classes), each vote counting its worker's weight if weights are given.
+#[pyfunction]
+#[pyo3(signature = (table, worker_weights=None))]
+#[allow(clippy::needless_pass_by_value)]
+pub fn vote_shares<'py>(
+    py: Python<'py>,
+    table: &Table,
+    worker_weights: Option<PyReadonlyArrayDyn<'py, f64>>,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    let weights = worker_weights.as_ref().map(|w| slice("worker_weights", w)).transpose()?;
+    let shares = work(py, None, |control| votes::shares(&table.0, weights, control))?;
+    matrix(py, table.0.n_tasks(), shares)
+}
+
+/// Weight of each worker's annotations that name the answer (a class code, -1 for none), and of all with an answer.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub fn worker_agreement<'py>(
+    py: Python<'py>,
+    table: &Table,
+    answers: PyReadonlyArrayDyn<'py, i32>,
+) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
+    let answers = slice("answers", &answers)?;
+    let (agree, all) = work(py, None, |control| votes::agreement(&table.0, answers, control))?;
+    Ok((PyArray1::from_vec(py, agree), PyArray1::from_vec(py, all)))
+}
+
+/// Index of the largest entry of each row, lowest first, and whether another ties with it.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub fn winners<'py>(
+    py: Python<'py>,
+    rows: PyReadonlyArrayDyn<'py, f64>,
+) -> PyResult<(Bound<'py, PyArray1<u16>>, Bound<'py, PyArray1<bool>>)> {
+    let width = rows.shape().last().copied().unwrap_or(0);
+    let rows = slice("rows", &rows)?;
+    let (winner, tied) = work(py, None, |control| num::winners(rows, width, control))?;
+    Ok((PyArray1::from_vec(py, winner), PyArray1::from_vec(py, tied)))
+}
+
+/// Fits Dawid–Skene by EM.
+///
+/// `start` is "shares", "majority" or "random"; `posterior`, or `prior` and `confusion`, replace it where given.
+#[pyfunction]
+#[pyo3(signature = (table, *, model, assignment, start, pseudo, class_pseudo, max_iter, tol, accelerate=false, seed=0,
+                    gold=None, posterior=None, prior=None, confusion=None, progress=None))]
+#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
+pub fn em_fit<'py>(
+    py: Python<'py>,
+    table: &Table,
+    model: &str,
+    assignment: &str,
+    start: &str,
+    pseudo: PyReadonlyArrayDyn<'py, f64>,
+    class_pseudo: PyReadonlyArrayDyn<'py, f64>,
+    max_iter: usize,
+    tol: f64,
+    accelerate: bool,
+    seed: u64,
+    gold: Option<PyReadonlyArrayDyn<'py, i32>>,
+    posterior: Option<PyReadonlyArrayDyn<'py, f64>>,
+    prior: Option<PyReadonlyArrayDyn<'py, f64>>,
+    confusion: Option<PyReadonlyArrayDyn<'py, f64>>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let start = match (&posterior, &prior, &confusion) {
+        (Some(posterior), _, _) => Start::Posterior(slice("posterior", posterior)?),
+        (None, Some(prior), Some(confusion)) => {
+            Start::Parameters(slice("prior", prior)?, slice("confusion", confusion)?)
+        }
+        _ => choose(
+            "start",
+            start,
+            &[("shares", Start::Shares), ("majority", Start::Majority), ("random", Start::RandomVote(seed))],
+        )?,
+    };
+    let options = Options {
+        model: choose("model", model, &[("full", Model::Full), ("class", Model::Class), ("one-coin", Model::OneCoin)])?,
+        assignment: choose(
+            "assignment",
+            assignment,
+            &[
+                ("soft", Assignment::Soft),
+                ("hard", Assignment::Hard),
+                ("hard-then-soft", Assignment::HardThenSoft),
+            ],
+        )?,
+        start,
+        pseudo: slice("pseudo", &pseudo)?,
+        class_pseudo: slice("class_pseudo", &class_pseudo)?,
+        gold: gold.as_ref().map(|g| slice("gold", g)).transpose()?,
+        accelerate,
+        max_iter,
+        tol,
+    };
+    let fit = work(py, progress.as_ref(), |control| em::fit(&table.0, &options, control))?;
+    let result = PyDict::new(py);
+    result.set_item("posterior", matrix(py, table.0.n_tasks(), fit.posterior)?)?;
+    result.set_item("confusion", cube(py, table, fit.confusion)?)?;
+    result.set_item("prior", fit.prior.to_pyarray(py))?;
+    result.set_item("history", fit.history.to_pyarray(py))?;
+    result.set_item("n_iter", fit.n_iter)?;
+    result.set_item("converged", fit.converged)?;
+    Ok(result)
+}
+
+/// Class posteriors (n_tasks, n_classes) under given parameters.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub fn em_posterior<'py>(
+    py: Python<'py>,
+    table: &Table,
+    prior: PyReadonlyArrayDyn<'py, f64>,
+    confusion: PyReadonlyArrayDyn<'py, f64>,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    let (prior, confusion) = (slice("prior", &prior)?, slice("confusion", &confusion)?);
+    let posterior = work(py, None, |control| em::posterior(&table.0, prior, confusion, control))?;
+    matrix(py, table.0.n_tasks(), posterior)
+}
+
+/// Confusion matrices (n_workers, n_classes, n_classes) of workers judged by given posteriors.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub fn em_confusion<'py>(
+    py: Python<'py>,
+    table: &Table,
+    posterior: PyReadonlyArrayDyn<'py, f64>,
+    pseudo: PyReadonlyArrayDyn<'py, f64>,
+) -> PyResult<Bound<'py, PyArray3<f64>>> {
+    let (posterior, pseudo) = (slice("posterior", &posterior)?, slice("pseudo", &pseudo)?);
+    let confusion = work(py, None, |control| em::confusion(&table.0, posterior, pseudo, control))?;
+    cube(py, table, confusion)
+}

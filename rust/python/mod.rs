@@ -1,0 +1,126 @@
+//! Everything that touches Python: conversion, errors, the interpreter lock, Ctrl-C and progress.
+//!
+//! Only tables, numbers and contiguous arrays of a fixed dtype come in; only freshly owned arrays go out. Every call that
+//! does work goes through [`work`].
+
+mod aggregate;
+mod encode;
+mod simulate;
+mod table;
+
+use std::any::Any;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use numpy::{Element, PyReadonlyArrayDyn};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::control::Control;
+use crate::{Error, pool};
+
+/// How often the waiting thread looks for Ctrl-C and reports progress.
+const TICK: Duration = Duration::from_millis(50);
+
+impl From<Error> for PyErr {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Invalid(message) => PyValueError::new_err(message),
+            Error::Cancelled => PyKeyboardInterrupt::new_err("interrupted"),
+        }
+    }
+}
+
+/// Runs `job` on the pool while this thread, detached from the interpreter, waits for it.
+///
+/// Every tick it re-attaches to look for Ctrl-C and to call `progress(step, objective)`; an exception from either cancels
+/// the job and is raised once the job has stopped. A panic in the job becomes a `RuntimeError`.
+fn work<T: Send>(
+    py: Python<'_>,
+    progress: Option<&Py<PyAny>>,
+    job: impl FnOnce(&Control) -> crate::Result<T> + Send,
+) -> PyResult<T> {
+    let pool = pool::current()?;
+    let control = Control::default();
+    py.detach(|| {
+        std::thread::scope(|scope| {
+            let (done, finished) = channel::<()>();
+            let control = &control;
+            let worker = scope.spawn(move || {
+                let _signals_when_dropped = done;
+                pool.install(|| job(control))
+            });
+            let mut raised = None;
+            while finished.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                if raised.is_none()
+                    && let Err(error) = Python::attach(|py| tick(py, progress, control))
+                {
+                    control.cancel();
+                    raised = Some(error);
+                }
+            }
+            let outcome = worker.join();
+            match raised {
+                Some(error) => Err(error),
+                None => outcome.map_err(|panic| bug(&*panic))?.map_err(PyErr::from),
+            }
+        })
+    })
+}
+
+fn tick(py: Python<'_>, progress: Option<&Py<PyAny>>, control: &Control) -> PyResult<()> {
+    py.check_signals()?;
+    if let Some(callback) = progress {
+        callback.call1(py, control.progress())?;
+    }
+    Ok(())
+}
+
+fn bug(panic: &(dyn Any + Send)) -> PyErr {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(ToString::to_string)
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
+    PyRuntimeError::new_err(format!("internal error in manyhands, please report it: {text}"))
+}
+
+/// The numbers of a contiguous array, whatever its shape.
+fn slice<'a, T: Element>(name: &str, array: &'a PyReadonlyArrayDyn<'_, T>) -> PyResult<&'a [T]> {
+    array.as_slice().map_err(|_| PyTypeError::new_err(format!("{name} must be a C-contiguous array")))
+}
+
+/// A name out of a fixed set, or an error that lists the set.
+fn choose<T: Copy>(name: &str, given: &str, choices: &[(&str, T)]) -> PyResult<T> {
+    choices.iter().find(|(text, _)| *text == given).map(|(_, value)| *value).ok_or_else(|| {
+        let allowed: Vec<&str> = choices.iter().map(|(text, _)| *text).collect();
+        PyValueError::new_err(format!("{name} must be one of {}, not '{given}'", allowed.join(", ")))
+    })
+}
+
+/// Sets the number of threads of all later calls.
+#[pyfunction]
+fn set_num_threads(n_threads: usize) -> PyResult<()> {
+    Ok(pool::set_num_threads(n_threads)?)
+}
+
+/// The number of threads in use.
+#[pyfunction]
+fn get_num_threads() -> PyResult<usize> {
+    Ok(pool::current()?.current_num_threads())
+}
+
+/// The compiled core of manyhands. Private: use the package.
+#[pymodule]
+mod _core {
+    #[pymodule_export]
+    use super::aggregate::{em_confusion, em_fit, em_posterior, vote_shares, winners, worker_agreement};
+    #[pymodule_export]
+    use super::encode::{canonical_integers, encode_integers, encode_strings};
+    #[pymodule_export]
+    use super::simulate::simulate;
+    #[pymodule_export]
+    use super::table::Table;
+    #[pymodule_export]
+    use super::{get_num_threads, set_num_threads};
+}
