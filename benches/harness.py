@@ -51,7 +51,7 @@ def clock(call: Callable[..., object], *arguments: object) -> float:
     return time.perf_counter() - start
 
 
-def take_turns(calls: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, Stat]:
+def take_turns(calls: Mapping[str, Callable[[], float]], repeats: int, slow: float = SLOW) -> dict[str, Stat]:
     """Call each candidate once a round and gather the seconds it returns; a slow one has only one turn."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     left = set(calls)
@@ -59,7 +59,7 @@ def take_turns(calls: Mapping[str, Callable[[], float]], repeats: int) -> dict[s
         for name in [name for name in calls if name in left]:
             start = time.perf_counter()
             seconds[name].append(calls[name]())
-            if time.perf_counter() - start > SLOW:
+            if time.perf_counter() - start > slow:
                 left.discard(name)
     return {name: Stat.of(values) for name, values in seconds.items()}
 
@@ -191,9 +191,15 @@ def machine(threads: int) -> dict[str, Any]:
 def describe(host: Mapping[str, Any]) -> str:
     """Return the machine in two lines."""
     versions = ", ".join(f"{name} {version}" for name, version in host["versions"].items())
+    busy = (
+        "\nThe machine was busy: do not trust the times."
+        if host["load_before"][0] > 0.5 * host["cores"]
+        else ""
+    )
     return (
         f"{host['processor']}, {host['cores']} cores, {host['threads']} threads used, {host['memory_gb']} GB,"
-        f" load {host['load_before'][0]} at the start; {host['system']}\nPython {host['python']}, {versions}"
+        f" load {host['load_before'][0]} at the start; {host['system']}\n"
+        f"Python {host['python']}, {versions}{busy}"
     )
 
 
@@ -247,7 +253,9 @@ def plot(
     xlabel: str,
     ylabel: str,
 ) -> None:
-    """Draw a line a candidate through its (x, y) points, both axes logarithmic."""
+    """Draw a line a candidate through its (x, y) points, both axes logarithmic; nothing without points."""
+    if not any(lines.values()):
+        return
     try:
         import matplotlib
     except ImportError:
@@ -258,8 +266,7 @@ def plot(
 
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
     for name, points in lines.items():
-        if points:
-            axes.loglog(*zip(*sorted(points), strict=True), marker="o", label=name)
+        axes.loglog(*zip(*sorted(points), strict=True), marker="o", label=name)
     axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     axes.grid(which="major", alpha=0.3)
     axes.legend()

@@ -14,7 +14,8 @@ pub const BLOCK: usize = 8;
 /// The logarithm of a long product, at one `ln` for the whole of it.
 ///
 /// Each factor is split into a power of two, whose exponents are added exactly, and a mantissa in [1, 2); the mantissas
-/// are multiplied, which loses no more precision than adding as many logarithms would.
+/// are multiplied, which loses no more precision than adding as many logarithms would. Their product is split in turn when
+/// it has grown large, once in hundreds of factors.
 #[derive(Debug, Clone, Copy)]
 pub struct LogProduct {
     mantissa: f64,
@@ -22,6 +23,9 @@ pub struct LogProduct {
     /// Logarithms added as they are: factors that were computed in log space, or that are not normal numbers.
     rest: f64,
 }
+
+/// Far enough below the largest double for one more mantissa.
+const LARGE: f64 = 1e300;
 
 const EXPONENT_MASK: u64 = 0x7ff0_0000_0000_0000;
 const EXPONENT_OF_ONE: u64 = 0x3ff0_0000_0000_0000;
@@ -38,9 +42,13 @@ impl LogProduct {
             return;
         }
         let (mantissa, exponent) = split(factor);
-        let (product, carry) = split(self.mantissa * mantissa);
-        self.mantissa = product;
-        self.exponent += exponent + carry;
+        self.mantissa *= mantissa;
+        self.exponent += exponent;
+        if self.mantissa > LARGE {
+            let (mantissa, exponent) = split(self.mantissa);
+            self.mantissa = mantissa;
+            self.exponent += exponent;
+        }
     }
 
     /// Multiplies by two to the power of `exponent`.

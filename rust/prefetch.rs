@@ -1,20 +1,28 @@
 //! A hint to the memory system, and the only `unsafe` in the crate.
 
+/// A table below this size stays in the processor's own cache: hints would only cost time.
+const WORTHWHILE: usize = 1 << 15;
+
+/// Whether hints about rows of `data` are worth their instructions.
+#[inline(always)]
+pub(crate) fn worthwhile(data: &[f64]) -> bool {
+    cfg!(target_arch = "x86_64") && data.len() >= WORTHWHILE
+}
+
 /// Asks for the cache lines that hold `data[start..start + len]`; out-of-range requests are ignored.
 ///
 /// The rows of the worker tables are visited in random order: without the hint every visit waits for memory.
 #[inline(always)]
 pub(crate) fn prefetch(data: &[f64], start: usize, len: usize) {
     #[cfg(target_arch = "x86_64")]
-    if start + len <= data.len() {
+    if let Some(row) = data.get(start..start + len) {
         const DOUBLES_PER_LINE: usize = 8;
-        let mut at = start;
-        while at < start + len {
-            hint(&data[at]);
-            at += DOUBLES_PER_LINE;
+        for line in row.chunks_exact(DOUBLES_PER_LINE) {
+            hint(&line[0]);
         }
-        // A row need not begin on a line: its last element may lie one line further.
-        hint(&data[start + len - 1]);
+        if let Some(last) = row.last() {
+            hint(last);
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (data, start, len);

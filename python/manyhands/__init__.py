@@ -10,13 +10,14 @@
 
 from importlib.metadata import version as _version
 
-from manyhands import metrics
+from manyhands import crowds, metrics
 from manyhands._core import get_num_threads, set_num_threads
 from manyhands.aggregate import DawidSkene, MajorityVote, WeightedVote
 from manyhands.annotations import Annotations
 from manyhands.base import all_aggregators, load
 from manyhands.errors import ConvergenceWarning, DataWarning, FileFormatError, NotFittedError
 from manyhands.io import read
+from manyhands.simulate import Simulation, simulate
 
 __version__ = _version("manyhands")
 
@@ -28,11 +29,14 @@ __all__ = [
     "FileFormatError",
     "MajorityVote",
     "NotFittedError",
+    "Simulation",
     "WeightedVote",
     "all_aggregators",
+    "crowds",
     "get_num_threads",
     "load",
     "metrics",
     "read",
     "set_num_threads",
+    "simulate",
 ]

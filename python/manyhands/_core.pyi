@@ -49,7 +49,9 @@ class Table:
 
 def set_num_threads(n_threads: int) -> None: ...
 def get_num_threads() -> int: ...
-def encode_integers(values: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]: ...
+def encode_integers(
+    values: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]: ...
 def encode_strings(
     offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]: ...
@@ -79,3 +81,21 @@ def em_fit(
 ) -> _EmFit: ...
 def em_posterior(table: Table, prior: _F64, confusion: _F64) -> _F64: ...
 def em_confusion(table: Table, posterior: _F64, pseudo: _F64) -> _F64: ...
+def simulate(
+    n_tasks: int,
+    n_workers: int,
+    n_classes: int,
+    *,
+    prior: _F64,
+    confusion: _F64,
+    truth: npt.NDArray[np.uint16] | None = None,
+    per_task: tuple[int, int] | None = None,
+    density: _F64 | None = None,
+    pairs: tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]] | None = None,
+    activity: _F64 | None = None,
+    groups: npt.NDArray[np.uint32] | None = None,
+    copying: float = 1.0,
+    seed: int = 0,
+) -> tuple[
+    npt.NDArray[np.uint16], npt.NDArray[np.uint32], npt.NDArray[np.uint32], npt.NDArray[np.uint16]
+]: ...

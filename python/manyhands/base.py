@@ -42,13 +42,17 @@ class Parameters:
         known = self._parameter_names()
         for name, value in params.items():
             if name not in known:
-                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
+                raise ValueError(
+                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}"
+                )
             setattr(self, name, value)
         return self
 
     def __repr__(self) -> str:
         defaults = {name: p.default for name, p in inspect.signature(type(self)).parameters.items()}
-        changed = {name: value for name, value in self.get_params().items() if not _same(value, defaults[name])}
+        changed = {
+            name: value for name, value in self.get_params().items() if not _same(value, defaults[name])
+        }
         return f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in changed.items())})"
 
 
@@ -207,7 +211,8 @@ class Aggregator(Parameters, ABC):
 
     def to_frame(self) -> pa.Table:
         """Return task, label, confidence and whether it was a tie, as an Arrow table (``.to_pandas()``)."""
-        return _labels_frame(self._tasks, self._classes, self._fitted().posterior, self._winners, self._tied)
+        fit = self._fitted()
+        return _labels_frame(self._tasks, self._classes, fit.posterior, self._winners, self._tied)
 
     def workers_frame(self) -> pa.Table:
         """Return one row a worker, as an Arrow table.
@@ -282,7 +287,12 @@ class Aggregator(Parameters, ABC):
         """
         fit = self._fitted()
         params = {name: value for name, value in self.get_params().items() if _is_setting(value)}
-        meta = {"class": type(self).__name__, "params": params, "n_iter": fit.n_iter, "converged": fit.converged}
+        meta = {
+            "class": type(self).__name__,
+            "params": params,
+            "n_iter": fit.n_iter,
+            "converged": fit.converged,
+        }
         arrays = {
             "posterior": fit.posterior,
             "confusion": fit.confusion,
@@ -301,7 +311,7 @@ class Aggregator(Parameters, ABC):
         params = content.meta.get("params")
         if found is None or not isinstance(params, dict) or not set(params) <= set(found._parameter_names()):
             raise content.damaged("it names no aggregator of this version")
-        model = found(**params)
+        model = found(**{name: _unpacked(value) for name, value in params.items()})
         tasks, workers, classes = (content.names(part) for part in ("tasks", "workers", "classes"))
         n, m, k = len(tasks), len(workers), len(classes)
         n_iter, converged = content.meta.get("n_iter"), content.meta.get("converged")
@@ -329,6 +339,12 @@ def _is_setting(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+def _unpacked(value: Any) -> Any:
+    """Give a setting its type back: JSON has lists only, parameters of several numbers are tuples."""
+    flat = isinstance(value, list) and not any(isinstance(item, list) for item in value)
+    return tuple(value) if flat else value
 
 
 def _labels_frame(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manyhands.annotations import Annotations, Missing, Repeats, _weights
+from manyhands.annotations import Annotations, Missing, Repeats
+from manyhands.checks import checked_weights
 from manyhands.errors import FileFormatError
 from manyhands.frames import match_columns
-from manyhands.names import Column
+from manyhands.names import Column, is_number, plain_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 
 _CSV = {".csv": ",", ".tsv": "\t", ".txt": ","}
-_COMPRESSED = {".gz", ".bz2", ".zst", ".lz4"}
+_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 _PARQUET = {".parquet", ".pq"}
 
 
@@ -40,69 +42,64 @@ def read(
     Parameters
     ----------
     source
-        A path, a glob such as ``"logs/*.parquet"``, or several of either. The ending says what a file is: ``.csv``,
-        ``.tsv`` (also ``.gz``, ``.bz2``, ``.zst``, ``.lz4``), ``.parquet`` or ``.pq``.
+        A path, a glob such as ``"logs/*.parquet"``, or several of either. The ending says what a file is:
+        ``.csv``, ``.tsv`` or ``.txt`` (also with ``.gz``, ``.bz2``, ``.zst``, ``.lz4``), ``.parquet`` or
+        ``.pq``.
     task, worker, label, weight, repeats, missing, classes
         As for :meth:`Annotations.from_frame`.
     delimiter
         What separates the fields of a CSV file; by default a comma, or a tab for ``.tsv``.
 
-    Notes
-    -----
-    Fields of a CSV file are read as text; a column becomes integers only if every value is one in plain form, so that
-    ``007`` and ``7`` stay two ids. An empty field is missing; ``NA`` or ``null`` are names like any other.
+    Notes ----- Fields of a CSV file are read as text; a column becomes integers only if every value is one
+    in plain form, so that ``007`` and ``7`` stay two ids. An empty field is missing; ``NA`` or ``null`` are
+    names like any other.
 
-    Only the needed columns are read. Time and memory are linear in the size of the file; the peak is about the text of
-    three columns.
+    Where a column is text in one file and numbers in another, all of it is treated like the text of a CSV
+    file.
+
+    Only the needed columns are read. Time and memory are linear in the size of the file; the peak is about
+    the text of three columns.
     """
     paths = _expand(source)
     given = {"task": task, "worker": worker, "label": label}
-    tables = [_read_one(path, given, weight, delimiter) for path in paths]
-    import pyarrow as pa
-
-    whole = pa.concat_tables(tables, promote_options="permissive") if len(tables) > 1 else tables[0]
-    del tables
-    parts = []
+    if weight is not None:
+        given["weight"] = weight
+    found = [_find_columns(path, given, delimiter) for path in paths]
+    files = [_read_one(path, names, delimiter) for path, names in zip(paths, found, strict=True)]
+    columns = []
     for role in ("task", "worker", "label"):
-        # Dropping each column as it is taken keeps one copy of the text in memory, not two.
-        parts.append(Column(whole.column(role), f"{role} column"))
-        whole = whole.drop_columns([role])
-    return Annotations._build(
-        *parts,
-        None if weight is None else _weights(whole.column("weight"), f"weight column '{weight}'"),
-        repeats=repeats,
-        missing=missing,
-        classes=classes,
-        parse_integers=all(_kind(path) == "csv" for path in paths),
-    )
+        # Taking each column out keeps one copy of its text in memory, not two.
+        data, parse = _joined(role, [file.pop(role) for file in files], paths)
+        columns.append(Column(data, f"{role} column {found[0][role]!r}", parse_integers=parse))
+    weights = None
+    if weight is not None:
+        data, _ = _joined("weight", [file.pop("weight") for file in files], paths)
+        weights = checked_weights(data, f"weight column {weight!r}")
+    return Annotations._build(*columns, weights=weights, repeats=repeats, missing=missing, classes=classes)
 
 
-def read_table(path: PathLike, columns: Iterable[str] | None = None, delimiter: str | None = None) -> pa.Table:
+def read_table(
+    path: PathLike, columns: Iterable[str] | None = None, delimiter: str | None = None
+) -> pa.Table:
     """Read some columns of a CSV or Parquet file, CSV fields as text."""
-    return _guarded(Path(path), None if columns is None else list(columns), delimiter)
+    return _read_columns(Path(path), None if columns is None else list(columns), delimiter)
 
 
 def write_table(table: pa.Table, path: PathLike) -> None:
     """Write an Arrow table as CSV or Parquet, by the ending of the path."""
+    import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
-    kind = _kind(Path(path))
-    if kind == "parquet":
-        pyarrow.parquet.write_table(table, path)
-    else:
-        options = pyarrow.csv.WriteOptions(
-            delimiter=_CSV[_bare_suffix(Path(path))], quoting_style="needed"
-        )
-        with _open_for_writing(Path(path)) as sink:
-            pyarrow.csv.write_csv(table, sink, options)
-
-
-def _open_for_writing(path: Path) -> Any:
-    import pyarrow as pa
-
-    compression = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}.get(path.suffix)
-    return pa.CompressedOutputStream(str(path), compression) if compression else pa.OSFile(str(path), "wb")
+    target = Path(path)
+    if _kind(target) == "parquet":
+        pyarrow.parquet.write_table(table, target)
+        return
+    options = pyarrow.csv.WriteOptions(delimiter=_CSV[_bare_suffix(target)], quoting_style="needed")
+    codec = _COMPRESSED.get(target.suffix.lower())
+    name = os.fspath(target)
+    with pa.CompressedOutputStream(name, codec) if codec else pa.OSFile(name, "wb") as sink:
+        pyarrow.csv.write_csv(table, sink, options)
 
 
 def _expand(source: PathLike | Iterable[PathLike]) -> list[Path]:
@@ -112,13 +109,15 @@ def _expand(source: PathLike | Iterable[PathLike]) -> list[Path]:
         text = os.fspath(item)
         if Path(text).is_file():
             paths.append(Path(text))
+        elif Path(text).is_dir():
+            raise IsADirectoryError(
+                f"{text!r} is a folder; name its files with a glob such as '{text}/*.parquet'"
+            )
         elif glob.has_magic(text):
-            found = sorted(glob.glob(text, recursive=True))
+            found = sorted(name for name in glob.glob(text, recursive=True) if Path(name).is_file())
             if not found:
                 raise FileNotFoundError(f"no file matches {text!r}")
-            paths.extend(Path(f) for f in found)
-        elif Path(text).is_dir():
-            raise IsADirectoryError(f"{text!r} is a folder; name its files with a glob such as '{text}/*.parquet'")
+            paths.extend(map(Path, found))
         else:
             raise FileNotFoundError(f"there is no file {text!r}")
     if not paths:
@@ -141,68 +140,112 @@ def _kind(path: Path) -> str:
     raise ValueError(f"cannot tell what kind of file {str(path)!r} is; its name should end in one of {known}")
 
 
-def _read_one(
-    path: Path, given: dict[str, str | None], weight: str | None, delimiter: str | None
-) -> pa.Table:
-    names = _column_names(path, delimiter)
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn what Arrow says of a bad file into an error that names it."""
+    import pyarrow as pa
+
     try:
-        found = match_columns(names, given)
-        if weight is not None:
-            found |= {"weight": match_columns(names, {"weight": weight})["weight"]}
+        yield
+    except (FileNotFoundError, PermissionError, IsADirectoryError):
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise FileFormatError(
+            f"cannot read {str(path)!r}: {reason} (is the file truncated, or not what its name says?)"
+        ) from error
+
+
+def _find_columns(path: Path, given: Mapping[str, str | None], delimiter: str | None) -> dict[str, str]:
+    try:
+        return match_columns(_column_names(path, delimiter), given)
     except KeyError as error:
         raise KeyError(f"{path}: {error.args[0]}") from None
-    if len(set(found.values())) < len(found):
-        raise ValueError(f"{path}: each of task, worker and label needs a column of its own, not {found}")
-    table = _guarded(path, list(found.values()), delimiter, weight)
-    return table.select(list(found.values())).rename_columns(list(found))
+    except ValueError as error:
+        if isinstance(error, FileFormatError):
+            raise
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _column_names(path: Path, delimiter: str | None) -> list[str]:
-    import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
-    try:
-        if _kind(path) == "parquet":
+    parquet = _kind(path) == "parquet"
+    with _reading(path):
+        if parquet:
             return list(pyarrow.parquet.read_schema(path).names)
         with pyarrow.csv.open_csv(path, parse_options=_parse_options(path, delimiter)) as reader:
             return list(reader.schema.names)
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(path, error) from error
 
 
 def _parse_options(path: Path, delimiter: str | None) -> Any:
     import pyarrow.csv
 
+    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii()):
+        raise ValueError(f"delimiter must be a single ASCII character, not {delimiter!r}")
     return pyarrow.csv.ParseOptions(delimiter=delimiter or _CSV[_bare_suffix(path)], newlines_in_values=True)
 
 
-def _guarded(
+def _read_one(path: Path, names: Mapping[str, str], delimiter: str | None) -> dict[str, pa.ChunkedArray]:
+    """Read the column of each role."""
+    table = _read_columns(path, list(names.values()), delimiter, number=names.get("weight"))
+    return {role: table.column(name) for role, name in names.items()}
+
+
+def _read_columns(
     path: Path, columns: list[str] | None, delimiter: str | None, number: str | None = None
 ) -> pa.Table:
+    """Read columns of a file; those of a CSV file are text, except `number`."""
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
-    try:
-        if _kind(path) == "parquet":
-            return pyarrow.parquet.read_table(path, columns=columns)
-        wanted = columns if columns is not None else _column_names(path, delimiter)
-        types = {name: pa.float64() if name == number else pa.large_string() for name in wanted}
+    if _kind(path) == "parquet":
+        with _reading(path):
+            # Without partitioning, which would take folders called "task=7" for a column.
+            return pyarrow.parquet.read_table(path, columns=columns, partitioning=None)
+    wanted = columns if columns is not None else _column_names(path, delimiter)
+    types = {name: pa.float64() if name == number else pa.large_string() for name in wanted}
+    parse_options = _parse_options(path, delimiter)
+    with _reading(path):
         return pyarrow.csv.read_csv(
             path,
             read_options=pyarrow.csv.ReadOptions(block_size=1 << 22),
-            parse_options=_parse_options(path, delimiter),
+            parse_options=parse_options,
             convert_options=pyarrow.csv.ConvertOptions(
                 include_columns=wanted, column_types=types, null_values=[""], strings_can_be_null=True
             ),
         )
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(path, error) from error
 
 
-def _unreadable(path: Path, error: Exception) -> Exception:
-    if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError):
-        return error
-    reason = str(error).splitlines()[0]
-    return FileFormatError(f"cannot read {str(path)!r}: {reason} (is the file truncated, or not what its name says?)")
+def _joined(role: str, columns: list[pa.ChunkedArray], paths: list[Path]) -> tuple[pa.ChunkedArray, bool]:
+    """Join a column's parts from several files; also tells whether its text may be read as integers."""
+    import pyarrow as pa
+    import pyarrow.types as types
+
+    parse = all(_kind(path) == "csv" for path in paths)
+    if len({column.type for column in columns}) > 1:
+        columns = [plain_text(_decoded(column)) for column in columns]
+        if any(types.is_large_string(column.type) for column in columns):
+            numeric = [is_number(column.type) and not types.is_boolean(column.type) for column in columns]
+            parse = parse or any(numeric)
+            columns = [
+                column.cast(pa.large_string()) if number or types.is_null(column.type) else column
+                for column, number in zip(columns, numeric, strict=True)
+            ]
+    try:
+        parts = [pa.table({role: column}) for column in columns]
+        return pa.concat_tables(parts, promote_options="permissive").column(0), parse
+    except pa.ArrowException:
+        kinds = {column.type: path for column, path in zip(reversed(columns), reversed(paths), strict=True)}
+        shown = ", ".join(f"{kind} in {str(path)!r}" for kind, path in kinds.items())
+        raise TypeError(
+            f"the {role} column has types that do not go together: {shown}; convert one"
+        ) from None
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    import pyarrow as pa
+
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

@@ -55,16 +55,15 @@ impl WorkerModel for Class {
     }
 
     #[inline(always)]
-    fn add(counts: &mut [f64], label: usize, weight: f64, posterior: &mut [f64]) {
+    fn add(counts: &mut [f64], label: usize, weight: f64, posterior: &[f64]) {
         let k = posterior.len();
-        let right = posterior[label];
-        // The wrong counts are summed without the right class, not as a difference, so that none is lost to rounding.
-        posterior[label] = 0.0;
-        counts[label] += weight * right;
-        for (c, q) in counts[k..2 * k].iter_mut().zip(posterior.iter()) {
+        let wrong = counts[k + label];
+        for (c, q) in counts[k..2 * k].iter_mut().zip(posterior) {
             *c += weight * q;
         }
-        posterior[label] = right;
+        // Put back rather than subtracted, so that nothing is lost to rounding.
+        counts[k + label] = wrong;
+        counts[label] += weight * posterior[label];
     }
 
     fn maximise(counts: &[f64], pseudo: &[f64], k: usize, params: &mut [f64]) {

@@ -9,12 +9,13 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::pass::{Columns, Counts, Likelihood, Open, Opening, Rows, Scratch, Settle, Source, run};
+use super::pass::{Columns, Counts, Free, Likelihood, Open, Opening, Rows, Settle, Source, Width, run, with_width};
 use super::{Options, Start, WorkerModel};
 use crate::Result;
 use crate::control::Control;
 use crate::num::{FLOOR, normalise};
-use crate::table::{Label, Table, with_labels};
+use crate::prefetch::prefetch;
+use crate::table::{Label, Table, WorkerOrder, with_labels};
 
 /// Parameters of one fit, and the log-density their prior gives them.
 #[derive(Debug, Clone)]
@@ -134,7 +135,7 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
         let (table, settle) = (self.table, Settle { gold: self.gold, hard: false });
         with_labels!(table.labels(), |labels| {
             let source = Open { table, labels: labels.as_slice(), opening };
-            self.gather::<Vec<f64>, _>(&source, labels, settle)?;
+            self.gather(Free(k), &source, labels, settle)?;
         });
         self.maximise(&mut params)?;
         Ok(params)
@@ -224,9 +225,9 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
         let table = self.table;
         with_labels!(table.labels(), |labels| {
             if weighted {
-                self.expect_with::<Vec<f64>, _, true>(labels, read, &prior, settle)?;
+                self.expect_with::<_, true>(Free(prior.len()), labels, read, &prior, settle)?;
             } else {
-                self.expect_unweighted(labels, read, &prior, settle)?;
+                with_width!(prior.len(), |width| self.expect_with::<_, false>(width, labels, read, &prior, settle))?;
             }
         });
         self.factors = factors;
@@ -244,27 +245,9 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
         });
     }
 
-    /// Picks the code compiled for the number of classes.
-    fn expect_unweighted<L: Label>(
+    fn expect_with<L: Label, const LOG: bool>(
         &mut self,
-        labels: &[L],
-        factors: &[f64],
-        prior: &[f64],
-        settle: Settle<'_>,
-    ) -> Result<()> {
-        macro_rules! by_width {
-            ($($k:literal)*) => {
-                match prior.len() {
-                    $($k => self.expect_with::<[f64; $k], _, false>(labels, factors, prior, settle),)*
-                    _ => self.expect_with::<Vec<f64>, _, false>(labels, factors, prior, settle),
-                }
-            };
-        }
-        by_width!(2 3 4 5 8 10 16)
-    }
-
-    fn expect_with<B: Scratch, L: Label, const LOG: bool>(
-        &mut self,
+        width: impl Width,
         labels: &[L],
         factors: &[f64],
         prior: &[f64],
@@ -272,27 +255,48 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
     ) -> Result<()> {
         let columns = columns(self.table, labels);
         let source = Likelihood::<W, L, LOG> { columns, factors, prior, model: PhantomData };
-        self.gather::<B, _>(&source, labels, settle)
+        self.gather(width, &source, labels, settle)
     }
 
     /// Runs a source over all tasks into the sink of the plan.
-    fn gather<B: Scratch, L: Label>(&mut self, source: &impl Source, labels: &[L], settle: Settle<'_>) -> Result<()> {
-        let k = self.k();
-        let (table, control) = (self.table, self.control);
-        if self.plan == Plan::Fused {
-            return self.chunks.par_iter_mut().try_for_each(|chunk| {
-                chunk.workers.fill(0.0);
-                chunk.classes.fill(0.0);
-                let mut sink = Counts::<W, L> {
-                    columns: columns(table, labels),
-                    workers: &mut chunk.workers,
-                    classes: &mut chunk.classes,
-                    model: PhantomData,
-                };
-                chunk.log_evidence = run::<B>(table, chunk.tasks.clone(), source, &mut sink, settle, control)?;
-                Ok(())
-            });
+    fn gather<L: Label>(
+        &mut self,
+        width: impl Width,
+        source: &impl Source,
+        labels: &[L],
+        settle: Settle<'_>,
+    ) -> Result<()> {
+        match (&self.plan, self.table.weights()) {
+            (Plan::Fused, None) => self.gather_counts::<L, false>(width, source, labels, settle),
+            (Plan::Fused, Some(_)) => self.gather_counts::<L, true>(width, source, labels, settle),
+            (Plan::TwoPass, _) => self.gather_posterior(width, source, settle),
         }
+    }
+
+    fn gather_counts<L: Label, const WEIGHTED: bool>(
+        &mut self,
+        width: impl Width,
+        source: &impl Source,
+        labels: &[L],
+        settle: Settle<'_>,
+    ) -> Result<()> {
+        let (table, control) = (self.table, self.control);
+        self.chunks.par_iter_mut().try_for_each(|chunk| {
+            chunk.workers.fill(0.0);
+            chunk.classes.fill(0.0);
+            let mut sink = Counts::<W, L, WEIGHTED> {
+                columns: columns(table, labels),
+                workers: &mut chunk.workers,
+                classes: &mut chunk.classes,
+                model: PhantomData,
+            };
+            chunk.log_evidence = run(table, chunk.tasks.clone(), width, source, &mut sink, settle, control)?;
+            Ok(())
+        })
+    }
+
+    fn gather_posterior(&mut self, width: impl Width, source: &impl Source, settle: Settle<'_>) -> Result<()> {
+        let (k, table, control) = (self.k(), self.table, self.control);
         self.posterior.resize(table.n_tasks() * k, 0.0);
         let mut rest = self.posterior.as_mut_slice();
         let mut work = vec![];
@@ -304,7 +308,7 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
         work.into_par_iter().try_for_each(|(chunk, out)| {
             chunk.classes.fill(0.0);
             let mut sink = Rows { out: out.chunks_exact_mut(k), classes: &mut chunk.classes };
-            chunk.log_evidence = run::<B>(table, chunk.tasks.clone(), source, &mut sink, settle, control)?;
+            chunk.log_evidence = run(table, chunk.tasks.clone(), width, source, &mut sink, settle, control)?;
             Ok(())
         })
     }
@@ -342,21 +346,32 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
     fn maximise_in_worker_order(&self, workers: &mut [f64]) -> Result<()> {
         let k = self.k();
         let order = self.table.by_worker(self.control)?;
-        let posterior = &self.posterior;
         workers.par_chunks_mut(W::n_params(k)).enumerate().try_for_each_init(
-            || (vec![0.0; W::n_counts(k)], vec![0.0; k]),
-            |(counts, row), (worker, params)| {
+            || vec![0.0; W::n_counts(k)],
+            |counts, (worker, params)| {
                 self.control.check()?;
-                counts.fill(0.0);
-                for at in order.offsets[worker] as usize..order.offsets[worker + 1] as usize {
-                    let task = order.tasks[at] as usize;
-                    row.copy_from_slice(&posterior[task * k..(task + 1) * k]);
-                    W::add(counts, order.labels.get(at), order.weights.as_ref().map_or(1.0, |w| w[at]), row);
-                }
+                with_width!(k, |width| self.count_worker(width, order, worker, counts));
                 W::maximise(counts, self.pseudo_of(worker), k, params);
                 Ok(())
             },
         )
+    }
+
+    /// Expected counts of one worker, from the stored posteriors of the tasks they labelled.
+    fn count_worker<N: Width>(&self, width: N, order: &WorkerOrder, worker: usize, counts: &mut [f64]) {
+        const AHEAD: usize = 16;
+        let mut row = width.row();
+        let row = row.as_mut();
+        let k = row.len();
+        counts.fill(0.0);
+        for at in order.offsets[worker] as usize..order.offsets[worker + 1] as usize {
+            if let Some(&task) = order.tasks.get(at + AHEAD) {
+                prefetch(&self.posterior, task as usize * k, k);
+            }
+            let task = order.tasks[at] as usize;
+            row.copy_from_slice(&self.posterior[task * k..(task + 1) * k]);
+            W::add(counts, order.labels.get(at), order.weights.as_ref().map_or(1.0, |w| w[at]), row);
+        }
     }
 }
 

@@ -53,10 +53,10 @@ impl WorkerModel for Full {
     }
 
     #[inline(always)]
-    fn add(counts: &mut [f64], label: usize, weight: f64, posterior: &mut [f64]) {
+    fn add(counts: &mut [f64], label: usize, weight: f64, posterior: &[f64]) {
         let k = posterior.len();
         for (c, q) in counts[label * k..label * k + k].iter_mut().zip(posterior) {
-            *c += weight * *q;
+            *c += weight * q;
         }
     }
 

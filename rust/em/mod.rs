@@ -38,6 +38,8 @@ pub trait WorkerModel: Copy + Send + Sync + 'static {
     fn n_counts(k: usize) -> usize;
     /// Whether the factors are the parameters themselves, so that no second table is needed.
     const FACTORS_ARE_PARAMS: bool = false;
+    /// Whether [`WorkerModel::multiply`] ever takes out a common factor.
+    const HAS_COMMON_FACTOR: bool = false;
 
     /// Derives the factors from the parameters.
     fn write_factors(params: &[f64], k: usize, factors: &mut [f64]);
@@ -51,7 +53,7 @@ pub trait WorkerModel: Copy + Send + Sync + 'static {
     /// The same in log space, to the power of `weight`; `factors` hold logarithms. Returns the common summand.
     fn multiply_log(factors: &[f64], label: usize, weight: f64, evidence: &mut [f64]) -> f64;
     /// Adds an annotation of the given weight and posterior to the counts.
-    fn add(counts: &mut [f64], label: usize, weight: f64, posterior: &mut [f64]);
+    fn add(counts: &mut [f64], label: usize, weight: f64, posterior: &[f64]);
 
     /// The parameters that maximise the expected log-likelihood of `counts` plus `pseudo` counts.
     fn maximise(counts: &[f64], pseudo: &[f64], k: usize, params: &mut [f64]);

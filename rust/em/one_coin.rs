@@ -38,6 +38,8 @@ pub(super) fn logistic(x: f64, k: usize) -> f64 {
 }
 
 impl WorkerModel for OneCoin {
+    const HAS_COMMON_FACTOR: bool = true;
+
     fn n_params(_: usize) -> usize {
         1
     }
@@ -74,7 +76,7 @@ impl WorkerModel for OneCoin {
     }
 
     #[inline(always)]
-    fn add(counts: &mut [f64], label: usize, weight: f64, posterior: &mut [f64]) {
+    fn add(counts: &mut [f64], label: usize, weight: f64, posterior: &[f64]) {
         let right = posterior[label];
         counts[0] += weight * right;
         counts[1] += weight * (1.0 - right);

@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::WorkerModel;
 use crate::control::Control;
 use crate::num::{BLOCK, LogProduct, rescale};
-use crate::prefetch::prefetch;
+use crate::prefetch::{prefetch, worthwhile};
 use crate::table::{Label, Table};
 use crate::{Result, votes};
 
@@ -22,43 +22,70 @@ const TASKS_PER_BLOCK: usize = 1 << 12;
 
 /// Gives the posterior of a task.
 pub(super) trait Source: Sync {
-    fn prefetch(&self, row: usize);
+    /// Whether rows should be asked for ahead of time.
+    fn far(&self) -> bool;
+    fn prefetch(&self, row: usize, k: usize);
     /// Writes unnormalised class weights; adds the logarithm of any factor taken out of them to `log`.
     fn evidence(&self, task: usize, rows: Range<usize>, evidence: &mut [f64], log: &mut LogProduct);
 }
 
 /// Takes the posterior of a task.
 pub(super) trait Sink {
-    fn prefetch(&self, row: usize);
-    fn put(&mut self, rows: Range<usize>, posterior: &mut [f64]);
+    fn far(&self) -> bool;
+    fn prefetch(&self, row: usize, k: usize);
+    fn put(&mut self, rows: Range<usize>, posterior: &[f64]);
 }
 
-/// Scratch for one task's posterior: an array of known length, or a vector.
-pub(super) trait Scratch {
-    fn make(k: usize) -> Self;
-    fn slice(&mut self) -> &mut [f64];
+/// The number of classes: known to the compiler, or not.
+pub(super) trait Width: Copy + Sync {
+    /// Room for one number a class.
+    type Row: AsMut<[f64]>;
+    fn row(self) -> Self::Row;
 }
 
-impl<const K: usize> Scratch for [f64; K] {
+/// A number of classes that kernels are compiled for.
+#[derive(Clone, Copy)]
+pub(super) struct Fixed<const K: usize>;
+
+/// Any number of classes.
+#[derive(Clone, Copy)]
+pub(super) struct Free(pub usize);
+
+impl<const K: usize> Width for Fixed<K> {
+    type Row = [f64; K];
     #[inline(always)]
-    fn make(_: usize) -> Self {
+    fn row(self) -> [f64; K] {
         [0.0; K]
     }
+}
+
+impl Width for Free {
+    type Row = Vec<f64>;
     #[inline(always)]
-    fn slice(&mut self) -> &mut [f64] {
-        self
+    fn row(self) -> Vec<f64> {
+        vec![0.0; self.0]
     }
 }
 
-impl Scratch for Vec<f64> {
-    fn make(k: usize) -> Self {
-        vec![0.0; k]
-    }
-    #[inline(always)]
-    fn slice(&mut self) -> &mut [f64] {
-        self
-    }
+/// Runs `$body` with `$width` bound to a [`Width`] of `$k` classes.
+macro_rules! with_width {
+    ($k:expr, |$width:ident| $body:expr) => {
+        $crate::em::pass::with_width!(@each $k, $width, $body, 2 3 4 5 8 10 16)
+    };
+    (@each $k:expr, $width:ident, $body:expr, $($fixed:literal)*) => {
+        match $k {
+            $($fixed => {
+                let $width = $crate::em::pass::Fixed::<$fixed>;
+                $body
+            })*
+            k => {
+                let $width = $crate::em::pass::Free(k);
+                $body
+            }
+        }
+    };
 }
+pub(super) use with_width;
 
 /// How evidence becomes a posterior.
 #[derive(Clone, Copy)]
@@ -126,9 +153,13 @@ pub(super) struct Likelihood<'a, W, L, const LOG: bool> {
 
 impl<W: WorkerModel, L: Label, const LOG: bool> Source for Likelihood<'_, W, L, LOG> {
     #[inline(always)]
-    fn prefetch(&self, row: usize) {
+    fn far(&self) -> bool {
+        worthwhile(self.factors)
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, row: usize, k: usize) {
         if let (Some(&worker), Some(label)) = (self.columns.workers.get(row), self.columns.labels.get(row)) {
-            let k = self.prior.len();
             let (start, len) = W::factor_span(label.code(), k);
             prefetch(self.factors, worker as usize * W::n_factors(k) + start, len);
         }
@@ -159,7 +190,9 @@ impl<W: WorkerModel, L: Label, const LOG: bool> Likelihood<'_, W, L, LOG> {
             for row in start..end {
                 common *= W::multiply(self.factors_of(row, k), self.columns.labels[row].code(), evidence);
             }
-            log.multiply(common);
+            if W::HAS_COMMON_FACTOR {
+                log.multiply(common);
+            }
             if end == rows.end {
                 return;
             }
@@ -200,7 +233,10 @@ pub(super) struct Open<'a, L> {
 }
 
 impl<L: Label> Source for Open<'_, L> {
-    fn prefetch(&self, _: usize) {}
+    fn far(&self) -> bool {
+        false
+    }
+    fn prefetch(&self, _: usize, _: usize) {}
 
     fn evidence(&self, task: usize, rows: Range<usize>, evidence: &mut [f64], _: &mut LogProduct) {
         match self.opening {
@@ -238,33 +274,37 @@ fn pick(seed: u64, task: usize, n: usize) -> usize {
 }
 
 /// Adds posteriors to the expected counts of workers and classes.
-pub(super) struct Counts<'a, W, L> {
+pub(super) struct Counts<'a, W, L, const WEIGHTED: bool> {
     pub columns: Columns<'a, L>,
     pub workers: &'a mut [f64],
     pub classes: &'a mut [f64],
     pub model: std::marker::PhantomData<W>,
 }
 
-impl<W: WorkerModel, L: Label> Sink for Counts<'_, W, L> {
+impl<W: WorkerModel, L: Label, const WEIGHTED: bool> Sink for Counts<'_, W, L, WEIGHTED> {
     #[inline(always)]
-    fn prefetch(&self, row: usize) {
+    fn far(&self) -> bool {
+        worthwhile(self.workers)
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, row: usize, k: usize) {
         if let (Some(&worker), Some(label)) = (self.columns.workers.get(row), self.columns.labels.get(row)) {
-            let k = self.classes.len();
             let (start, len) = W::count_span(label.code(), k);
             prefetch(self.workers, worker as usize * W::n_counts(k) + start, len);
         }
     }
 
     #[inline(always)]
-    fn put(&mut self, rows: Range<usize>, posterior: &mut [f64]) {
+    fn put(&mut self, rows: Range<usize>, posterior: &[f64]) {
         let k = posterior.len();
-        for (c, q) in self.classes.iter_mut().zip(posterior.iter()) {
+        for (c, q) in self.classes[..posterior.len()].iter_mut().zip(posterior) {
             *c += q;
         }
         for row in rows {
             let start = self.columns.workers[row] as usize * W::n_counts(k);
             let counts = &mut self.workers[start..start + W::n_counts(k)];
-            let weight = if self.columns.weights.is_empty() { 1.0 } else { self.columns.weights[row] };
+            let weight = if WEIGHTED { self.columns.weights[row] } else { 1.0 };
             W::add(counts, self.columns.labels[row].code(), weight, posterior);
         }
     }
@@ -278,11 +318,15 @@ pub(super) struct Rows<'a> {
 
 impl Sink for Rows<'_> {
     #[inline(always)]
-    fn prefetch(&self, _: usize) {}
+    fn far(&self) -> bool {
+        false
+    }
+    #[inline(always)]
+    fn prefetch(&self, _: usize, _: usize) {}
 
     #[inline(always)]
-    fn put(&mut self, _: Range<usize>, posterior: &mut [f64]) {
-        for (c, q) in self.classes.iter_mut().zip(posterior.iter()) {
+    fn put(&mut self, _: Range<usize>, posterior: &[f64]) {
+        for (c, q) in self.classes[..posterior.len()].iter_mut().zip(posterior) {
             *c += q;
         }
         if let Some(row) = self.out.next() {
@@ -292,22 +336,22 @@ impl Sink for Rows<'_> {
 }
 
 /// Runs a source into a sink over a range of tasks; returns the log-evidence of those tasks.
-pub(super) fn run<B: Scratch>(
+pub(super) fn run(
     table: &Table,
     tasks: Range<usize>,
+    width: impl Width,
     source: &impl Source,
     sink: &mut impl Sink,
     settle: Settle<'_>,
     control: &Control,
 ) -> Result<f64> {
     let mut log = LogProduct::ONE;
-    let mut scratch = B::make(table.n_classes());
     let arch = pulp::Arch::new();
     let mut at = tasks.start;
     while at < tasks.end {
         control.check()?;
         let end = tasks.end.min(at + TASKS_PER_BLOCK);
-        arch.dispatch(Block { table, tasks: at..end, source, sink, settle, scratch: &mut scratch, log: &mut log });
+        log = arch.dispatch(Block { table, tasks: at..end, width, source, sink, settle, log });
         at = end;
     }
     Ok(log.ln())
@@ -316,33 +360,40 @@ pub(super) fn run<B: Scratch>(
 /// A few thousand tasks: the unit that is compiled for the widest registers the processor has.
 ///
 /// The arithmetic is the same to the bit on all of them: nothing is reordered and no product is fused with a sum.
-struct Block<'a, S, T, B> {
+struct Block<'a, N, S, T> {
     table: &'a Table,
     tasks: Range<usize>,
+    width: N,
     source: &'a S,
     sink: &'a mut T,
     settle: Settle<'a>,
-    scratch: &'a mut B,
-    log: &'a mut LogProduct,
+    log: LogProduct,
 }
 
-impl<S: Source, T: Sink, B: Scratch> pulp::NullaryFnOnce for Block<'_, S, T, B> {
-    type Output = ();
+impl<N: Width, S: Source, T: Sink> pulp::NullaryFnOnce for Block<'_, N, S, T> {
+    type Output = LogProduct;
 
     #[inline(always)]
-    fn call(self) {
-        let Self { table, tasks, source, sink, settle, scratch, log } = self;
+    fn call(self) -> LogProduct {
+        let Self { table, tasks, width, source, sink, settle, mut log } = self;
         let offsets = &table.offsets()[tasks.start..=tasks.end];
+        let (source_is_far, sink_is_far) = (source.far(), sink.far());
+        let mut scratch = width.row();
+        let weights = scratch.as_mut();
+        // Known to the compiler where the width is fixed.
+        let k = weights.len();
         for (task, bounds) in tasks.zip(offsets.windows(2)) {
             let rows = bounds[0] as usize..bounds[1] as usize;
-            for row in rows.clone() {
-                source.prefetch(row + AHEAD);
-                sink.prefetch(row + AHEAD);
+            if source_is_far || sink_is_far {
+                for row in rows.clone() {
+                    source.prefetch(row + AHEAD, k);
+                    sink.prefetch(row + AHEAD, k);
+                }
             }
-            let weights = scratch.slice();
-            source.evidence(task, rows.clone(), weights, log);
-            settle.settle(task, weights, log);
+            source.evidence(task, rows.clone(), weights, &mut log);
+            settle.settle(task, weights, &mut log);
             sink.put(rows, weights);
         }
+        log
     }
 }

@@ -91,7 +91,7 @@ class DawidSkene(Aggregator):
         assignment: str = "soft",
         init: Any = "majority",
         restarts: int = 0,
-        pseudo_count: float | tuple[float, float] | npt.ArrayLike = 0.01,
+        pseudo_count: float | tuple[float, float] | npt.ArrayLike = (0.5, 0.0),
         class_pseudo_count: float | npt.ArrayLike = 0.0,
         worker_prior: Mapping[Any, npt.ArrayLike] | None = None,
         gold: Any = None,
@@ -147,7 +147,9 @@ class DawidSkene(Aggregator):
     def _check(self) -> None:
         for name, allowed in (("model", _MODELS), ("assignment", _ASSIGNMENTS)):
             if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {getattr(self, name)!r}")
+                raise ValueError(
+                    f"{name} must be one of {', '.join(map(repr, allowed))}, not {getattr(self, name)!r}"
+                )
         for name, least in (("max_iter", 1), ("restarts", 0), ("tol", 0), ("seed", 0)):
             value = getattr(self, name)
             if not np.isfinite(value) or value < least:
@@ -162,7 +164,9 @@ class DawidSkene(Aggregator):
         names = list(self.worker_prior)
         codes = votes._workers.find(names)
         if (codes < 0).any():
-            raise ValueError(f"worker_prior names {names[int(np.argmax(codes < 0))]!r}, who is not among the workers")
+            raise ValueError(
+                f"worker_prior names {names[int(np.argmax(codes < 0))]!r}, who is not among the workers"
+            )
         pseudo = np.repeat(shared[None], votes.n_workers, axis=0)
         for code, (name, prior) in zip(codes, self.worker_prior.items(), strict=True):
             pseudo[code] = _counts(prior, (k, k), f"worker_prior of {name!r}")
@@ -215,7 +219,9 @@ def _counts(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
 def _row_pseudo(value: Any, k: int) -> Array:
     if isinstance(value, tuple):
         if len(value) != 2:
-            raise ValueError(f"pseudo_count must be a number, a pair (right, wrong) or an array, not {value!r}")
+            raise ValueError(
+                f"pseudo_count must be a number, a pair (right, wrong) or an array, not {value!r}"
+            )
         right, wrong = (float(_counts(x, (), "pseudo_count")) for x in value)
         off = wrong / (k - 1) if k > 1 else 0.0
         return np.full((k, k), off) + np.eye(k) * (right - off)
@@ -244,9 +250,10 @@ def gold_codes(votes: Annotations, gold: Any) -> npt.NDArray[np.int32]:
     index, truth = metrics.match_gold(votes.tasks, gold)
     codes = votes._classes.find(truth)
     if (codes < 0).any():
-        at = int(np.argmax(codes < 0))
+        at = [int(np.argmax(codes < 0))]
+        (task,), (name,) = votes.tasks[index[at]].tolist(), truth[at].tolist()
         raise ValueError(
-            f"gold gives task {votes.tasks[index[at]]!r} the class {truth[at]!r}, which no worker named; the classes are "
+            f"gold gives task {task!r} the class {name!r}, which no worker named; the classes are "
             f"{', '.join(map(repr, votes.classes[:10].tolist()))} (pass classes= when the table is made to add more)"
         )
     out = np.full(votes.n_tasks, -1, np.int32)

@@ -88,7 +88,9 @@ class MajorityVote(_Voting):
         import pyarrow.compute as pc
 
         column = frame.column("label")
-        return frame.set_column(1, "label", pc.if_else(pa.array(self._tied), pa.scalar(None, column.type), column))
+        return frame.set_column(
+            1, "label", pc.if_else(pa.array(self._tied), pa.scalar(None, column.type), column)
+        )
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         return _core.vote_shares(table)
@@ -123,11 +125,6 @@ class WeightedVote(_Voting):
     tol
         It stops when no skill moves by more than this.
 
-    Attributes
-    ----------
-    weights_ : (n_workers,) array
-        The weights used.
-
     Notes
     -----
     One pass over the annotations a round, two for ``"agreement"``. Ties go to the lowest class code.
@@ -140,7 +137,7 @@ class WeightedVote(_Voting):
     [1.0, 1.0, 0.33]
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("weights_",)
+    _learnt: ClassVar[tuple[str, ...]] = ("_weights",)
 
     def __init__(
         self,
@@ -161,6 +158,12 @@ class WeightedVote(_Voting):
         self.initial_skill = initial_skill
         self.tol = tol
 
+    @property
+    def weights_(self) -> Array:
+        """The weight of each worker, (n_workers,)."""
+        self._fitted()
+        return self._weights
+
     def _iterations(self) -> int | None:
         return self.n_iter if self.weights == "zero-based" else 1
 
@@ -168,22 +171,24 @@ class WeightedVote(_Voting):
         rounds, converged = 1, True
         if isinstance(self.weights, str):
             if self.weights == "agreement":
-                self.weights_ = _agreement(votes, _core.vote_shares(votes._table))
+                self._weights = _agreement(votes, _core.vote_shares(votes._table))
             elif self.weights == "zero-based":
-                self.weights_, rounds, converged = self._zero_based(votes, progress)
+                self._weights, rounds, converged = self._zero_based(votes, progress)
             else:
                 raise ValueError(
                     f"weights must be 'agreement', 'zero-based' or a mapping from workers to weights, not {self.weights!r}"
                 )
         else:
-            self.weights_ = _given(votes, self.weights)
-        return self._result_of(votes, _core.vote_shares(votes._table, self.weights_), rounds, converged)
+            self._weights = _given(votes, self.weights)
+        return self._result_of(votes, _core.vote_shares(votes._table, self._weights), rounds, converged)
 
     def _zero_based(
         self, votes: Annotations, progress: Callable[[int, float], object] | None
     ) -> tuple[Array, int, bool]:
         if self.n_iter < 1 or self.decay_every < 1:
-            raise ValueError(f"n_iter and decay_every must be at least 1, not {self.n_iter} and {self.decay_every}")
+            raise ValueError(
+                f"n_iter and decay_every must be at least 1, not {self.n_iter} and {self.decay_every}"
+            )
         skills = np.full(votes.n_workers, float(self.initial_skill))
         rate = self.learning_rate
         for done in range(1, self.n_iter + 1):
@@ -199,7 +204,9 @@ class WeightedVote(_Voting):
         return skills, self.n_iter, False
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
-        return _core.vote_shares(table, np.where(known >= 0, self.weights_[known], self._average(self.weights_)))
+        return _core.vote_shares(
+            table, np.where(known >= 0, self._weights[known], self._average(self._weights))
+        )
 
 
 def _agreement(votes: Annotations, shares: Array) -> Array:
@@ -217,6 +224,6 @@ def _given(votes: Annotations, weights: Mapping[Any, float]) -> Array:
         raise ValueError(f"weights lack {len(missing):,} of {votes.n_workers:,} workers ({shown})")
     chosen = np.array(list(weights.values()), np.float64)[position]
     if not np.isfinite(chosen).all():
-        worker = votes.workers[int(np.argmax(~np.isfinite(chosen)))]
+        worker = votes.workers.tolist()[int(np.argmax(~np.isfinite(chosen)))]
         raise ValueError(f"the weight of worker {worker!r} is not finite")
     return chosen

@@ -1,0 +1,160 @@
+"""``manyhands aggregate``: a log in, a label for each task out."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from manyhands.cli.console import Stages, number, print_facts, print_json, write
+from manyhands.cli.methods import Truth, add_fit, chosen_method
+from manyhands.cli.options import (
+    STDOUT,
+    Commands,
+    add_command,
+    add_log,
+    add_truth,
+    check_inputs,
+    check_outputs,
+    read_log,
+    read_truth,
+    use_threads,
+)
+
+if TYPE_CHECKING:
+    from manyhands import Annotations
+    from manyhands.base import Aggregator
+
+
+def add(commands: Commands) -> None:
+    """Declare the command."""
+    parser = add_command(
+        commands,
+        "aggregate",
+        run,
+        about="Find the label of each task, and how far each worker can be trusted.",
+        examples="""
+            log.csv > labels.csv
+            log.parquet --method dawid-skene -o labels.parquet --workers workers.csv
+            'logs/*.csv.gz' --task item --worker rater --label answer --evaluate truth.csv -o labels.csv
+        """,
+    )
+    add_log(parser)
+    add_fit(parser)
+    add_truth(parser)
+    out = parser.add_argument_group("output", "CSV or Parquet, by the ending of the name")
+    out.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="labels: task, label, confidence, tied (default: CSV on stdout)",
+    )
+    out.add_argument(
+        "--workers", metavar="FILE", help="workers: labels given, accuracy, information, spammer score"
+    )
+    out.add_argument("--save", metavar="FILE", help="the fitted model, for manyhands.load in Python")
+
+
+def run(args: Namespace) -> None:
+    """Read, fit, write, and report."""
+    inputs = check_inputs(args, args.gold, args.evaluate)
+    check_outputs([args.output, args.workers], others=[args.save], inputs=inputs)
+    if args.json and args.output == STDOUT:
+        raise ValueError("labels as CSV and --json cannot both go to stdout; name a file with -o")
+    build = chosen_method(args)
+    use_threads(args)
+    with Stages(args) as stages:
+        with stages.stage("reading"):
+            votes = read_log(args)
+            model = build(read_truth(args, args.gold, votes))
+            known = read_truth(args, args.evaluate, votes)
+            truth = None if known is None else Truth(votes, known, args.evaluate)
+        with stages.stage("fitting", model._iterations()) as progress:
+            model.fit(votes, progress=progress or False)
+        with stages.stage("writing"):
+            labels = model.to_frame()
+            if args.output not in (None, STDOUT):
+                write(labels, args.output)
+            if args.workers is not None:
+                write(model.workers_frame(), args.workers)
+            if args.save is not None:
+                model.save(args.save)
+        scores = None if truth is None else truth.measure(model)
+    piped = args.output in (None, STDOUT)
+    if args.json:
+        content = report(args, votes, model, stages)
+        content["evaluation"] = scores
+        content["files"] = [path for path in (args.output, args.workers, args.save) if path is not None]
+        print_json(args, content | ({"labels": labels.to_pylist()} if piped else {}))
+        return
+    if piped:
+        with stages.stage("writing"):
+            write(labels, STDOUT)
+    if not args.quiet:
+        files = ", ".join(
+            path for path in (args.output, args.workers, args.save) if path not in (None, STDOUT)
+        )
+        facts = {
+            "log": summary_of_log(votes),
+            "fit": summary_of_fit(args, model),
+            "labels": summary_of_labels(model),
+        }
+        facts |= {"truth": summary_of_scores(truth, scores), "wrote": files, "time": str(stages)}
+        print_facts(facts, stderr=piped)
+
+
+def report(args: Namespace, votes: Annotations, model: Aggregator, stages: Stages) -> dict[str, Any]:
+    """Return what there is to say of a fit, for machines."""
+    return {
+        "command": args.command,
+        "log": [str(path) for path in args.log],
+        "n_annotations": votes.n_annotations,
+        "n_tasks": votes.n_tasks,
+        "n_workers": votes.n_workers,
+        "n_classes": votes.n_classes,
+        "n_unlabelled": len(votes.unlabelled),
+        "method": args.method,
+        "n_iter": model.n_iter_,
+        "converged": model.converged_,
+        "objective": model.objective_,
+        "n_tied": int(model.tied_.sum()),
+        "seconds": stages.seconds,
+    }
+
+
+def summary_of_log(votes: Annotations) -> str:
+    """Say how large a log is."""
+    lost = f" (and {number(len(votes.unlabelled), 'task')} without a label)" if len(votes.unlabelled) else ""
+    return (
+        f"{number(votes.n_annotations, 'annotation')} of {number(votes.n_tasks, 'task')}{lost} "
+        f"by {number(votes.n_workers, 'worker')}, {number(votes.n_classes, 'class', 'classes')}"
+    )
+
+
+def summary_of_fit(args: Namespace, model: Aggregator) -> str:
+    """Say how a fit went."""
+    if not len(model.history_):
+        return f"{args.method}, {number(model.n_iter_, 'pass', 'passes')}"
+    end = "converged" if model.converged_ else "not converged"
+    passes = number(model.n_iter_, "pass", "passes")
+    return f"{args.method}, {end} after {passes}, objective {model.objective_:,.1f}"
+
+
+def summary_of_labels(model: Aggregator) -> str:
+    """Say how sure the labels are."""
+    tied = int(model.tied_.sum())
+    sure = model.posterior_.max(axis=1)
+    ties = f", {number(tied, 'tie')}" if tied else ""
+    return f"mean confidence {sure.mean():.3f}, {(sure < 0.9).mean():.1%} of tasks below 0.9{ties}"
+
+
+def summary_of_scores(truth: Truth | None, scores: dict[str, Any] | None) -> str:
+    """Say how good the labels are, where the truth is known."""
+    if truth is None or scores is None:
+        return ""
+    beyond = truth.n_given - scores["n_tasks"]
+    others = f" ({beyond:,} more are not in the log)" if beyond else ""
+    return (
+        f"accuracy {scores['accuracy']:.4f}, balanced {scores['balanced_accuracy']:.4f}, "
+        f"log-loss {scores['log_loss']:.4f}, calibration error {scores['calibration_error']:.4f} "
+        f"over {number(scores['n_tasks'], 'task')}{others}"
+    )

@@ -1,0 +1,43 @@
+"""``manyhands describe``: what is in a log."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from manyhands.cli.console import Stages, print_json, printable
+from manyhands.cli.options import Commands, add_command, add_log, check_inputs, read_log, use_threads
+
+
+def add(commands: Commands) -> None:
+    """Declare the command."""
+    parser = add_command(
+        commands,
+        "describe",
+        run,
+        about="Summarise a log: sizes, classes, labels per task and worker, overlap, agreement.",
+        examples="""
+            log.csv
+            'logs/*.parquet' --json
+        """,
+    )
+    add_log(parser)
+
+
+def run(args: Namespace) -> None:
+    """Read the log and describe it."""
+    check_inputs(args)
+    use_threads(args)
+    with Stages(args) as stages:
+        with stages.stage("reading"):
+            votes = read_log(args)
+        with stages.stage("counting"):
+            found = votes.describe()
+    if args.json:
+        print_json(
+            args, {"command": args.command, "log": args.log, **found.to_dict(), "seconds": stages.seconds}
+        )
+        return
+    for line in str(found).splitlines():
+        print(printable(line))
+    if not args.quiet:
+        print(f"{'time':<19}{stages}")

@@ -1,0 +1,154 @@
+"""Aggregators by the names they have on the command line, and how good their answers are."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from manyhands.cli.options import amount, count, natural
+
+if TYPE_CHECKING:
+    from manyhands import Annotations
+    from manyhands.base import Aggregator
+
+_EM = ("max_iter", "tol", "seed", "restarts", "accelerate", "assignment", "pseudo_count", "gold")
+
+
+@dataclass(frozen=True)
+class Method:
+    """An aggregator, what is fixed of it, and the parameter that each option sets."""
+
+    aggregator: str
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def build(self, given: Mapping[str, Any]) -> Aggregator:
+        """Make the aggregator, with those of the given options that it has."""
+        import manyhands as mh
+
+        chosen = {parameter: given[name] for name, parameter in self.options.items() if name in given}
+        made: Aggregator = getattr(mh, self.aggregator)(**self.fixed, **chosen)
+        return made
+
+
+def _em(model: str) -> Method:
+    return Method("DawidSkene", {"model": model}, {name: name for name in _EM})
+
+
+#: The methods, the default first.
+METHODS = {
+    "dawid-skene": _em("full"),
+    "per-class": _em("class"),
+    "one-coin": _em("one-coin"),
+    "majority": Method("MajorityVote", options={"ties": "ties", "seed": "seed"}),
+    "agreement": Method("WeightedVote", {"weights": "agreement"}),
+    "zero-based": Method("WeightedVote", {"weights": "zero-based"}, {"max_iter": "n_iter", "tol": "tol"}),
+}
+DEFAULT = next(iter(METHODS))
+
+
+def add_fit(parser: argparse.ArgumentParser, *, choose: bool = True) -> None:
+    """Add the arguments of a fit. Defaults are the library's own: None means that an option was not given."""
+    group = parser.add_argument_group("the fit")
+    if choose:
+        group.add_argument(
+            "--method",
+            choices=METHODS,
+            default=DEFAULT,
+            help=f"how to aggregate (default: {DEFAULT})",
+            metavar="METHOD",
+        )
+    group.add_argument("--max-iter", type=count, metavar="N", help="most passes")
+    group.add_argument(
+        "--tol", type=amount, metavar="X", help="stop when the objective changes by less than this share"
+    )
+    group.add_argument("--seed", type=natural, metavar="N", help="seed of random starts and random ties")
+    group.add_argument(
+        "--restarts", type=natural, metavar="N", help="further fits from random starts; the best wins"
+    )
+    group.add_argument(
+        "--accelerate", action="store_true", default=None, help="extrapolate between passes: fewer of them"
+    )
+    group.add_argument("--assignment", choices=("soft", "hard", "hard-then-soft"), help="kind of E-step")
+    group.add_argument(
+        "--pseudo-count",
+        type=amount,
+        metavar="X",
+        help="imaginary labels a row of a confusion matrix; 0 for none",
+    )
+    group.add_argument("--ties", choices=("lowest", "random", "abstain"), help="who wins a tie (majority)")
+    if choose:
+        group.description = f"methods: {', '.join(METHODS)}"
+
+
+def given_options(args: argparse.Namespace, methods: Mapping[str, Method]) -> dict[str, Any]:
+    """Return the options of a fit that were given; raise for one that no chosen method has."""
+    names = {name for method in METHODS.values() for name in method.options}
+    given = {name: value for name in sorted(names) if (value := getattr(args, name, None)) is not None}
+    for name in given:
+        if not any(name in method.options for method in methods.values()):
+            knowing = ", ".join(other for other, method in METHODS.items() if name in method.options)
+            raise ValueError(
+                f"--{name.replace('_', '-')} means nothing to {', '.join(methods)}; it goes with {knowing}"
+            )
+    return given
+
+
+def chosen_method(args: argparse.Namespace) -> Callable[[Any], Aggregator]:
+    """Check the options of the chosen method and return its maker, which takes the gold labels."""
+    method = METHODS[args.method]
+    given = given_options(args, {args.method: method})
+    return lambda gold: method.build(given if gold is None else given | {"gold": gold})
+
+
+class Truth:
+    """Known classes of some of a log's tasks, to measure answers by.
+
+    Raises if none of them is known to the log; warns of classes that no worker named, which nobody can find.
+    """
+
+    def __init__(self, votes: Annotations, truth: tuple[Any, Any], source: str) -> None:
+        import warnings
+
+        from manyhands import metrics
+
+        try:
+            self.index, self.classes = metrics.match_gold(votes.tasks, truth, unknown="ignore")
+        except ValueError as error:
+            raise ValueError(f"{source}: {error}") from None
+        self.n_given = len(truth[0])
+        distinct = dict.fromkeys(self.classes.tolist())
+        known = set(votes.classes.tolist())
+        self.unnamed = [name for name in distinct if name not in known]
+        shown = ", ".join(map(repr, self.unnamed[:3])) + (", …" if len(self.unnamed) > 3 else "")
+        if len(self.unnamed) == len(distinct):
+            some = ", ".join(map(repr, votes.classes[:3].tolist())) + (", …" if votes.n_classes > 3 else "")
+            raise ValueError(f"{source}: no worker named any of its classes ({shown}); the log has {some}")
+        if self.unnamed:
+            missed = sum(name not in known for name in self.classes.tolist()) / len(self.classes)
+            warnings.warn(
+                f"{source}: no worker named {shown}, so {missed:.1%} of the tasks with truth cannot be right",
+                stacklevel=2,
+            )
+
+    def measure(self, model: Aggregator) -> dict[str, Any]:
+        """Return accuracy, balanced accuracy, log-loss (nats) and calibration error of a fitted model."""
+        import numpy as np
+
+        from manyhands import metrics
+
+        posterior, classes = model.posterior_[self.index], model.classes_
+        if self.unnamed:
+            # A class that no worker named is one of probability 0.
+            posterior = np.hstack([posterior, np.zeros((len(posterior), len(self.unnamed)))])
+            classes = np.array([*classes.tolist(), *self.unnamed], object)
+        labels = model.labels_[self.index]
+        return {
+            "n_tasks": len(self.index),
+            "accuracy": metrics.accuracy(labels, self.classes),
+            "balanced_accuracy": metrics.balanced_accuracy(labels, self.classes),
+            "log_loss": metrics.log_loss(posterior, self.classes, classes=classes),
+            "calibration_error": metrics.calibration_error(posterior, self.classes, classes=classes),
+        }

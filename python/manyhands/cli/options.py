@@ -1,0 +1,254 @@
+"""What the commands' arguments have in common: the parser, the log, known labels, checks of paths."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+if TYPE_CHECKING:
+    from manyhands import Annotations
+
+#: Where a command adds its parser.
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+#: The output that is the process's own.
+STDOUT = "-"
+
+#: More would only be a slip of the keyboard, and starting them takes long.
+MAX_THREADS = 1024
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises where argparse prints and exits, and that expands no abbreviations."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        settings.setdefault("allow_abbrev", False)
+        super().__init__(**settings)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise `message`; argparse itself would print the usage before it and exit."""
+        raise ValueError(f"{message} (see {self.prog} --help)")
+
+
+def add_command(
+    commands: Commands, name: str, run: Callable[[argparse.Namespace], None], *, about: str, examples: str
+) -> Parser:
+    """Add a command: what it does in a sentence, and examples for its help, one a line."""
+    lines = "\n".join(f"  manyhands {name} {line.strip()}".rstrip() for line in examples.strip().splitlines())
+    many = "examples" if "\n" in lines else "example"
+    parser = commands.add_parser(name, help=about, description=about, epilog=f"{many}:\n{lines}")
+    parser.set_defaults(run=run, command=name)
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object on stdout and nothing else"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no summary")
+    parser.add_argument(
+        "--threads", type=threads, metavar="N", help="threads to use; by default one for each core"
+    )
+    return parser
+
+
+def use_threads(args: argparse.Namespace) -> None:
+    """Use as many threads as were asked for."""
+    if args.threads is not None:
+        import manyhands as mh
+
+        mh.set_num_threads(args.threads)
+
+
+# ---------------------------------------------------------------------------------------------------- the log
+
+
+def add_log(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say where the log is and how it is to be read."""
+    group = parser.add_argument_group("the log")
+    group.add_argument(
+        "log",
+        nargs="+",
+        metavar="LOG",
+        help="CSV (also .gz, .bz2, .zst, .lz4) or Parquet, one file, several or a glob",
+    )
+    for role in ("task", "worker", "label"):
+        group.add_argument(
+            f"--{role}", metavar="COLUMN", help=f"column of {role}s, if its name is not a well-known one"
+        )
+    group.add_argument("--weight", metavar="COLUMN", help="column of weights, by default none")
+    group.add_argument(
+        "--repeats",
+        choices=("keep", "first", "last", "error"),
+        default="keep",
+        help="which of a worker's answers to the same task to count (default: keep, all of them)",
+    )
+    group.add_argument(
+        "--missing",
+        choices=("drop", "error"),
+        default="drop",
+        help="what to do with rows without a label (default: drop, with a warning)",
+    )
+    group.add_argument(
+        "--delimiter",
+        type=delimiter,
+        metavar="C",
+        help="what separates the fields of CSV files, such as ';' or '\\t'",
+    )
+
+
+def read_log(args: argparse.Namespace) -> Annotations:
+    """Read the log that `add_log`'s arguments describe."""
+    import manyhands as mh
+
+    names = ("task", "worker", "label", "weight", "repeats", "missing", "delimiter")
+    return mh.read(args.log, **{name: getattr(args, name) for name in names})
+
+
+def add_truth(parser: argparse.ArgumentParser, *, evaluate: bool = True, gold: bool = True) -> None:
+    """Add the arguments that name files of known labels."""
+    group = parser.add_argument_group(
+        "known labels", "CSV or Parquet files with a row for each task that is known"
+    )
+    if gold:
+        group.add_argument(
+            "--gold", metavar="FILE", help="labels to hold fixed in the fit (methods that learn by EM)"
+        )
+    if evaluate:
+        group.add_argument("--evaluate", metavar="FILE", help="labels to measure the answers by")
+    group.add_argument("--truth-task", metavar="COLUMN", help="column of tasks in these files")
+    group.add_argument("--truth-label", metavar="COLUMN", help="column of labels in these files")
+
+
+def read_truth(args: argparse.Namespace, path: str | None, votes: Annotations) -> tuple[Any, Any] | None:
+    """Read known labels, in the types of the log's ids."""
+    if path is None:
+        return None
+    from manyhands.gold import read_gold
+
+    named = {"task": args.truth_task, "label": args.truth_label}
+    try:
+        return read_gold(path, votes, **named, like=(args.task, args.label), delimiter=args.delimiter)
+    except KeyError as error:
+        # Its parameters have other names here than the log's.
+        raise KeyError(re.sub(r"\b(task|label)=…", r"--truth-\1", error.args[0])) from None
+
+
+# ------------------------------------------------------------------------------------------------------ files
+
+
+def check_inputs(args: argparse.Namespace, *paths: str | None) -> list[Path]:
+    """List the log's files and others; raise unless all of them exist and have a known ending."""
+    from manyhands.io import _expand, _kind
+
+    found = _expand([*args.log, *(path for path in paths if path is not None)])
+    for path in found:
+        _kind(path)
+    return found
+
+
+def check_outputs(
+    tables: Iterable[str | None], *, others: Iterable[str | None] = (), inputs: Iterable[Path] = ()
+) -> None:
+    """Raise if a file to be written could not be, or would overwrite what is read or written besides.
+
+    Parameters
+    ----------
+    tables
+        Files whose ending says what they are; None for none, "-" for stdout.
+    others
+        Files whose ending does not matter.
+    inputs
+        The files that will be read.
+    """
+    from manyhands.io import _kind
+
+    taken = {path.resolve(): "is read" for path in inputs}
+    named = [Path(name) for name in tables if name not in (None, STDOUT)]
+    for path in named:
+        _kind(path)
+    for path in (*named, *(Path(name) for name in others if name is not None)):
+        _check_writable(path)
+        if path.resolve() in taken:
+            raise ValueError(f"cannot write {str(path)!r}: it {taken[path.resolve()]} in the same run")
+        taken[path.resolve()] = "is written"
+
+
+def _check_writable(path: Path) -> None:
+    if path.is_dir():
+        raise IsADirectoryError(f"cannot write {str(path)!r}: it is a folder")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise PermissionError(f"cannot write {str(path)!r}: permission denied")
+
+
+# ----------------------------------------------------------------------------------------- types of arguments
+
+
+def count(text: str) -> int:
+    """Return a whole number of at least 1, also in the form 1e6 or 1_000_000."""
+    number = _whole(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
+    return number
+
+
+def natural(text: str) -> int:
+    """Return a whole number from 0 to 2⁶⁴ - 1, such as a seed."""
+    number = _whole(text)
+    if not 0 <= number < 2**64:
+        raise argparse.ArgumentTypeError(f"must lie between 0 and 2**64 - 1, not {text}")
+    return number
+
+
+def threads(text: str) -> int:
+    """Return a number of threads."""
+    number = count(text)
+    if number > MAX_THREADS:
+        raise argparse.ArgumentTypeError(f"must be at most {MAX_THREADS}, not {text}")
+    return number
+
+
+def amount(text: str) -> float:
+    """Return a finite number of at least 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, not {text!r}") from None
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a finite number of at least 0, not {text}")
+    return number
+
+
+def delimiter(text: str) -> str:
+    """Return a single character; a tab may be written as in Python."""
+    return "\t" if text == "\\t" else text
+
+
+def names_of(known: Collection[str]) -> Callable[[str], list[str]]:
+    """Return a type of argument: some of the known names, with commas between them."""
+
+    def parse(text: str) -> list[str]:
+        names = list(dict.fromkeys(text.split(",")))
+        for name in names:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"must be some of {', '.join(known)}, not {name!r}")
+        return names
+
+    return parse
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not number.is_integer():
+        raise argparse.ArgumentTypeError(f"must be a whole number, not {text!r}")
+    return int(number)

@@ -1,0 +1,223 @@
+"""``manyhands simulate``: a log whose truth is known."""
+
+from __future__ import annotations
+
+import argparse
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from manyhands.cli.aggregate import summary_of_log
+from manyhands.cli.console import Stages, print_facts, print_json, write
+from manyhands.cli.options import (
+    STDOUT,
+    Commands,
+    add_command,
+    amount,
+    check_outputs,
+    count,
+    natural,
+    use_threads,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from manyhands.simulate import Simulation
+
+
+def add(commands: Commands) -> None:
+    """Declare the command."""
+    parser = add_command(
+        commands,
+        "simulate",
+        run,
+        about="Draw a log of annotations by a crowd of known quality.",
+        examples="""
+            --tasks 200000 --workers 1000 --classes 5 -o log.parquet --truth truth.parquet
+            --tasks 1e4 --workers 50 --classes 2 --crowd hammer-spammer --density 0.1 > log.csv
+            --tasks 1e4 --workers 50 --classes 4 --crowd one-coin=0.8,colluders=0.2 -o log.csv
+            --tasks 1e4 --workers 50 --classes 3 --crowd flippers --set skill=0.9 --seed 7 -o log.csv
+        """,
+    )
+    sizes = parser.add_argument_group("sizes", "whole numbers, also written 1e6")
+    for name in ("tasks", "workers", "classes"):
+        sizes.add_argument(f"--{name}", type=count, required=True, metavar="N")
+    sizes.add_argument(
+        "--labels-per-task",
+        type=_labels,
+        metavar="N|LOW-HIGH",
+        help="how many workers label each task (default: 5)",
+    )
+    sizes.add_argument(
+        "--density", type=amount, metavar="P", help="or the probability that a worker labels a task"
+    )
+    sizes.add_argument(
+        "--activity",
+        type=amount,
+        metavar="X",
+        help="exponent of a power law by which the work is shared out (default: evenly)",
+    )
+    crowd = parser.add_argument_group("the crowd")
+    crowd.add_argument(
+        "--crowd",
+        type=_crowd,
+        default="class-conditional",
+        metavar="KIND|KIND=SHARE,…",
+        help="what the workers are like: one-coin, class-conditional (default), flippers, hammer-spammer, "
+        "confusers, neighbours, adversary, spammers, naive, colluders, kappa; or several with their shares",
+    )
+    crowd.add_argument(
+        "--set",
+        action="append",
+        type=_setting,
+        default=[],
+        metavar="NAME=VALUE",
+        help="a parameter of the crowd, such as skill=0.8",
+    )
+    crowd.add_argument(
+        "--prior", type=_numbers, metavar="P,P,…", help="class probabilities (default: all the same)"
+    )
+    crowd.add_argument(
+        "--copying",
+        type=amount,
+        metavar="P",
+        help="how often colluders give their common answer (default: 1)",
+    )
+    crowd.add_argument(
+        "--ids", choices=("int", "str"), default="int", help="what names look like (default: int)"
+    )
+    crowd.add_argument(
+        "--seed", type=natural, default=0, metavar="N", help="what all draws follow from (default: 0)"
+    )
+    out = parser.add_argument_group("output", "CSV or Parquet, by the ending of the name")
+    out.add_argument(
+        "-o", "--output", metavar="FILE", help="the log: task, worker, label (default: CSV on stdout)"
+    )
+    out.add_argument("--truth", metavar="FILE", help="the class of each task: task, label")
+    out.add_argument("--confusion", metavar="FILE", help="how workers err: worker, class, label, probability")
+
+
+def run(args: Namespace) -> None:
+    """Draw the log and write it with its truth."""
+    check_outputs([args.output, args.truth, args.confusion])
+    if args.json and args.output in (None, STDOUT):
+        raise ValueError("the log as CSV and --json cannot both go to stdout; name a file with -o")
+    use_threads(args)
+    from manyhands.simulate import simulate
+
+    options = {"copying": args.copying} if args.copying is not None else {}
+    with Stages(args) as stages:
+        with stages.stage("drawing"):
+            drawn = simulate(
+                args.tasks,
+                args.workers,
+                args.classes,
+                crowd=args.crowd,
+                labels_per_task=args.labels_per_task,
+                density=args.density,
+                activity=args.activity,
+                prior=args.prior,
+                ids=args.ids,
+                seed=args.seed,
+                **options,
+                **dict(args.set),
+            )
+        with stages.stage("writing"):
+            if args.truth is not None:
+                write(_truth(drawn), args.truth)
+            if args.confusion is not None:
+                write(_confusion(drawn), args.confusion)
+            if args.output not in (None, STDOUT):
+                write(drawn.votes.to_frame(), args.output)
+    piped = args.output in (None, STDOUT)
+    if args.json:
+        print_json(args, _report(args, drawn) | {"seconds": stages.seconds})
+        return
+    if piped:
+        with stages.stage("writing"):
+            write(drawn.votes.to_frame(), STDOUT)
+    if not args.quiet:
+        files = ", ".join(
+            path for path in (args.output, args.truth, args.confusion) if path not in (None, STDOUT)
+        )
+        skill = drawn.accuracy
+        crowd = f"mean accuracy {skill.mean():.3f}, from {skill.min():.3f} to {skill.max():.3f}"
+        facts = {"log": summary_of_log(drawn.votes), "crowd": crowd, "wrote": files, "time": str(stages)}
+        print_facts(facts, stderr=piped)
+
+
+def _report(args: Namespace, drawn: Simulation) -> dict[str, Any]:
+    votes = drawn.votes
+    return {
+        "command": args.command,
+        "n_annotations": votes.n_annotations,
+        "n_tasks": votes.n_tasks,
+        "n_workers": votes.n_workers,
+        "n_classes": votes.n_classes,
+        "n_unlabelled": len(votes.unlabelled),
+        "mean_accuracy": float(drawn.accuracy.mean()),
+        "seed": drawn.seed,
+        "files": [path for path in (args.output, args.truth, args.confusion) if path is not None],
+    }
+
+
+def _truth(drawn: Simulation) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.table({"task": drawn.votes._tasks.arrow(), "label": pa.array(drawn.truth)})
+
+
+def _confusion(drawn: Simulation) -> pa.Table:
+    """Return the confusion matrices in long form, a row for each worker, true class and label."""
+    import numpy as np
+    import pyarrow as pa
+
+    workers, classes = drawn.votes._workers, drawn.votes._classes
+    worker, true, said = (index.ravel() for index in np.indices(drawn.confusion.shape))
+    columns = {"worker": workers.take(worker), "class": classes.take(true), "label": classes.take(said)}
+    table = {name: names.arrow() for name, names in columns.items()}
+    return pa.table(table | {"probability": drawn.confusion.ravel()})
+
+
+# ----------------------------------------------------------------------------------------- types of arguments
+
+
+def _labels(text: str) -> int | tuple[int, int]:
+    low, dash, high = text.partition("-")
+    return (natural(low), count(high)) if dash and "e" not in low else count(text)
+
+
+def _crowd(text: str) -> str | dict[str, float]:
+    if "=" not in text:
+        return text
+    shares = dict(_setting(part) for part in text.split(","))
+    if not all(isinstance(share, int | float) for share in shares.values()):
+        raise argparse.ArgumentTypeError(
+            f"must be a kind, or kinds with their shares, such as a=0.7,b=0.3, not {text!r}"
+        )
+    return shares
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or (not name.isidentifier() and not name.replace("-", "_").isidentifier()):
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, not {text!r}")
+    return name, _value(value)
+
+
+def _value(text: str) -> Any:
+    """Return a number, a pair of numbers or text."""
+    try:
+        numbers = _numbers(text)
+    except argparse.ArgumentTypeError:
+        return text
+    if len(numbers) > 1:
+        return tuple(numbers)
+    return int(text) if text.strip().isdecimal() else numbers[0]
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be numbers with commas between them, not {text!r}") from None

@@ -1,0 +1,105 @@
+"""``manyhands workers``: who is good, who is careless."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from manyhands.cli.aggregate import report, summary_of_fit, summary_of_log
+from manyhands.cli.console import Stages, print_facts, print_json, print_table, write
+from manyhands.cli.methods import add_fit, chosen_method
+from manyhands.cli.options import (
+    STDOUT,
+    Commands,
+    add_command,
+    add_log,
+    add_truth,
+    check_inputs,
+    check_outputs,
+    count,
+    read_log,
+    read_truth,
+    use_threads,
+)
+
+_KEYS = ("accuracy", "information", "spammer_score", "n_labels")
+
+#: Rows shown where nobody said how many.
+_SHOWN = 30
+
+
+def add(commands: Commands) -> None:
+    """Declare the command."""
+    parser = add_command(
+        commands,
+        "workers",
+        run,
+        about="Show how many labels each worker gave and how good they are, by a fit to the log.",
+        examples="""
+            log.parquet --worst 10
+            log.csv --sort information -o workers.csv
+        """,
+    )
+    add_log(parser)
+    add_fit(parser)
+    add_truth(parser, evaluate=False)
+    out = parser.add_argument_group("output")
+    few = out.add_mutually_exclusive_group()
+    few.add_argument("--worst", type=count, metavar="N", help="only the N lowest, lowest first")
+    few.add_argument("--best", type=count, metavar="N", help="only the N highest, highest first")
+    out.add_argument(
+        "--sort",
+        choices=_KEYS,
+        default=_KEYS[0],
+        help="what to order by (default: accuracy); of a spammer the spammer_score is 0",
+    )
+    out.add_argument(
+        "-o", "--output", metavar="FILE", help="write CSV or Parquet, by the ending ('-': CSV on stdout)"
+    )
+
+
+def run(args: Namespace) -> None:
+    """Read, fit, and show the workers."""
+    inputs = check_inputs(args, args.gold)
+    check_outputs([args.output], inputs=inputs)
+    if args.json and args.output == STDOUT:
+        raise ValueError("workers as CSV and --json cannot both go to stdout; name a file with -o")
+    build = chosen_method(args)
+    use_threads(args)
+    with Stages(args) as stages:
+        with stages.stage("reading"):
+            votes = read_log(args)
+            model = build(read_truth(args, args.gold, votes))
+        with stages.stage("fitting", model._iterations()) as progress:
+            model.fit(votes, progress=progress or False)
+        table = _ordered(model.workers_frame(), args)
+        if args.output not in (None, STDOUT):
+            with stages.stage("writing"):
+                write(table, args.output)
+    if args.json:
+        print_json(args, report(args, votes, model, stages) | {"workers": table.to_pylist()})
+        return
+    if args.output is None:
+        rows = table.slice(0, args.worst or args.best or _SHOWN)
+        print_table(rows.column_names, list(zip(*rows.to_pydict().values(), strict=True)))
+    elif args.output == STDOUT:
+        write(table, STDOUT)
+    if not args.quiet:
+        left = table.num_rows - (args.worst or args.best or _SHOWN)
+        more = (
+            f"{left:,} more workers are not shown; -o FILE writes all"
+            if args.output is None and left > 0
+            else ""
+        )
+        facts = {"log": summary_of_log(votes), "fit": summary_of_fit(args, model), "more": more}
+        wrote = "" if args.output in (None, STDOUT) else args.output
+        print_facts(facts | {"wrote": wrote, "time": str(stages)}, stderr=args.output == STDOUT)
+
+
+def _ordered(table: Any, args: Namespace) -> Any:
+    """Return the workers that were asked for, in order; equals stay in the order of their names."""
+    import numpy as np
+
+    key = table.column(args.sort).to_numpy()
+    order = np.argsort(key if args.worst else -key, kind="stable")
+    return table.take(order[: args.worst or args.best])

@@ -1,0 +1,94 @@
+"""What a table of annotations looks like, in numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How a count is spread: smallest, quartiles, largest, and mean."""
+
+    min: int
+    q25: float
+    median: float
+    q75: float
+    max: int
+    mean: float
+
+    @classmethod
+    def of(cls, counts: npt.NDArray[np.int64]) -> Spread:
+        """Summarise an array of counts."""
+        q25, median, q75 = (float(q) for q in np.quantile(counts, (0.25, 0.5, 0.75)))
+        return cls(int(counts.min()), q25, median, q75, int(counts.max()), float(counts.mean()))
+
+    def __str__(self) -> str:
+        return (
+            f"mean {self.mean:.2f}, median {self.median:g} "
+            f"(quartiles {self.q25:g}–{self.q75:g}, range {self.min:,}–{self.max:,})"
+        )
+
+
+@dataclass(frozen=True)
+class Description:
+    """What :meth:`Annotations.describe` returns; prints as a short report.
+
+    ``overlap`` is the share of tasks with two or more labels, ``agreement`` the share of equal labels among
+    all pairs on the same task (NaN where no task has two), ``n_components`` the number of separate groups of
+    workers that share no task (methods that compare workers can only compare within a group).
+    """
+
+    n_annotations: int
+    n_tasks: int
+    n_workers: int
+    n_classes: int
+    n_unlabelled: int
+    n_repeats: int
+    labels_per_task: Spread
+    labels_per_worker: Spread
+    overlap: float
+    agreement: float
+    n_components: int
+    class_shares: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain numbers and dictionaries, for JSON, which has no NaN: an undefined agreement is None."""
+        return asdict(self) | {"agreement": None if math.isnan(self.agreement) else self.agreement}
+
+    def __str__(self) -> str:
+        shown = sorted(self.class_shares.items(), key=lambda item: -item[1])[:10]
+        shares = ", ".join(f"{name} {share:.1%}" for name, share in shown)
+        more = "" if len(self.class_shares) <= 10 else f", and {len(self.class_shares) - 10} more"
+        agreement = f"{self.agreement:.1%} of pairs of labels on a task are equal"
+        if math.isnan(self.agreement):
+            agreement = "not known: no task has two labels"
+        groups = (
+            "in one group"
+            if self.n_components == 1
+            else f"in {self.n_components:,} groups that share no task"
+        )
+        return "\n".join(
+            (
+                f"annotations        {self.n_annotations:,}",
+                f"tasks              {self.n_tasks:,}  (and {self.n_unlabelled:,} without a label)",
+                f"workers            {self.n_workers:,}  ({groups})",
+                f"classes            {self.n_classes:,}  ({shares}{more})",
+                f"labels per task    {self.labels_per_task}",
+                f"labels per worker  {self.labels_per_worker}",
+                f"overlap            {self.overlap:.1%} of tasks have two or more labels",
+                f"agreement          {agreement}",
+                f"repeats            {self.n_repeats:,} further answers by a worker to the same task",
+            )
+        )
+
+
+def class_texts(classes: npt.NDArray[Any]) -> list[str]:
+    """Print the names of classes, all different."""
+    texts = [name if isinstance(name, str) else repr(name) for name in classes.tolist()]
+    # The number 1 and the text "1" may both be classes.
+    return texts if len(set(texts)) == len(texts) else [repr(name) for name in classes.tolist()]

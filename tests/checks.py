@@ -1,0 +1,672 @@
+"""What every aggregator is held to, and the one place where their variants and twins are listed.
+
+`VARIANTS` names the meaningful settings of each class, `TWINS` its plain NumPy twin; ``test_aggregators.py``
+runs every entry of `CHECKS` on every variant, and fails for a class that is missing from either list.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import manyhands as mh
+from manyhands.base import Aggregator
+from oracles import em, voting
+
+#: Answers that differ only by the order of sums must agree to this.
+SAME = 1e-9
+#: Compiled code and NumPy twins must agree to this.
+PARITY = 1e-8
+
+
+# ----------------------------------------------------------------------------------------------------- crowds
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """A log with names that can be changed: rows are positions in the lists of names."""
+
+    rows: np.ndarray
+    tasks: tuple[Any, ...]
+    workers: tuple[Any, ...]
+    classes: tuple[Any, ...]
+    weights: np.ndarray | None = None
+
+    def columns(self) -> dict[str, list[Any]]:
+        names = (self.tasks, self.workers, self.classes)
+        return {
+            key: [name[i] for i in column]
+            for key, name, column in zip(("task", "worker", "label"), names, self.rows.T, strict=True)
+        }
+
+    def votes(self, *, classes: Any = None) -> mh.Annotations:
+        return mh.Annotations.from_arrays(*self.columns().values(), weights=self.weights, classes=classes)
+
+    def repeated(self) -> Crowd:
+        """Every third row twice."""
+        return replace(self, rows=np.concatenate([self.rows, self.rows[::3]]))
+
+    def weighted(self) -> Crowd:
+        """Every third row with weight two."""
+        return replace(self, weights=np.where(np.arange(len(self.rows)) % 3 == 0, 2.0, 1.0))
+
+
+def crowd(
+    n_tasks: int = 40, n_workers: int = 8, n_classes: int = 3, per_task: int = 5, seed: int = 0
+) -> Crowd:
+    """Workers of mixed skill who err towards the next class; sizes as asked, every worker and class used."""
+    rng = np.random.default_rng(seed)
+    truth = np.arange(n_tasks) % n_classes
+    skill = np.linspace(0.5, 0.9, n_workers)
+    rows = []
+    for task in range(n_tasks):
+        # Workers in turn, so that nobody is left out.
+        for worker in (task + np.arange(per_task)) % n_workers:
+            step = 0 if rng.random() < skill[worker] else (1 if rng.random() < 0.7 else 2)
+            rows.append((task, worker, (truth[task] + step) % n_classes))
+    return Crowd(
+        np.array(rows),
+        tuple(f"t{i:03}" for i in range(n_tasks)),
+        tuple(f"w{i:02}" for i in range(n_workers)),
+        tuple(f"c{i}" for i in range(n_classes)),
+    )
+
+
+def of_rows(rows: np.ndarray, weights: np.ndarray | None = None) -> Crowd:
+    """A crowd of just the tasks, workers and classes that occur in the rows."""
+    rows = np.stack([np.unique(column, return_inverse=True)[1] for column in rows.T], axis=1)
+    sizes = rows.max(axis=0) + 1
+    names = (tuple(f"{letter}{i}" for i in range(size)) for letter, size in zip("twc", sizes, strict=True))
+    return Crowd(rows, *names, weights)
+
+
+STANDARD = crowd()
+
+#: Small and odd logs.
+ODD: dict[str, Crowd] = {
+    "one task": crowd(n_tasks=1, n_workers=5, n_classes=2),
+    "one worker": crowd(n_workers=1, per_task=1),
+    "one class": crowd(n_classes=1),
+    "one annotation": crowd(n_tasks=1, n_workers=1, n_classes=1, per_task=1),
+    "a worker with one label": replace(
+        STANDARD, rows=np.vstack([STANDARD.rows, [3, 8, 1]]), workers=(*STANDARD.workers, "w08")
+    ),
+    "a task with one label": replace(
+        STANDARD, rows=np.vstack([STANDARD.rows, [40, 0, 2]]), tasks=(*STANDARD.tasks, "t040")
+    ),
+    "everyone agrees": of_rows(
+        np.array([(task, worker, task % 2) for task in range(6) for worker in range(4)])
+    ),
+    "nobody agrees": of_rows(np.array([(task, worker, worker) for task in range(4) for worker in range(3)])),
+    "nothing but repeats": of_rows(np.repeat(STANDARD.rows[:5], 4, axis=0)),
+}
+
+
+# --------------------------------------------------------------------------------------------------- variants
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Settings of an aggregator; `make` may name the tasks, workers and classes of a crowd."""
+
+    name: str
+    make: Callable[[Crowd], Aggregator]
+    #: Whether renaming things renames the answer and changes nothing else; draws at random follow the codes.
+    equivariant: bool = True
+    #: Whether ties that go to the lowest class code reach beyond the labels, into weights or posteriors.
+    ties_matter: bool = False
+    #: Whether the twin follows the same path, so that all results can be compared.
+    exact: bool = True
+    #: Whether posteriors depend on the labels alone, so that predict repeats them.
+    predicts_itself: bool = True
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _vote(name: str, **params: Any) -> Variant:
+    return Variant(f"MajorityVote {name}", lambda _: mh.MajorityVote(**params))
+
+
+def _weighted(name: str, weights: Any, *, ties_matter: bool = True, **params: Any) -> Variant:
+    def make(crowd: Crowd) -> Aggregator:
+        given = weights(crowd) if callable(weights) else weights
+        return mh.WeightedVote(given, **params)
+
+    return Variant(f"WeightedVote {name}", make, ties_matter=ties_matter)
+
+
+def _em(name: str, *, exact: bool = True, equivariant: bool = True, **params: Any) -> Variant:
+    # A fixed number of passes unless told otherwise: no convergence warnings on odd tables.
+    params = {"max_iter": 12, "tol": 0.0} | params
+
+    def make(crowd: Crowd) -> Aggregator:
+        return mh.DawidSkene(**{key: v(crowd) if callable(v) else v for key, v in params.items()})
+
+    return Variant(
+        f"DawidSkene {name}",
+        make,
+        equivariant=equivariant,
+        exact=exact,
+        predicts_itself="gold" not in params,
+    )
+
+
+def _by_turns(crowd: Crowd) -> dict[Any, float]:
+    return {worker: 1.0 + i % 3 for i, worker in enumerate(crowd.workers)}
+
+
+def _first_is_gold(crowd: Crowd) -> dict[Any, Any]:
+    return {crowd.tasks[0]: crowd.classes[0]}
+
+
+def _first_is_trusted(crowd: Crowd) -> dict[Any, np.ndarray]:
+    return {crowd.workers[0]: 5.0 * np.eye(len(crowd.classes)) + 0.5}
+
+
+VARIANTS: dict[type[Aggregator], list[Variant]] = {
+    mh.MajorityVote: [
+        _vote("lowest"),
+        _vote("random", ties="random", seed=3),
+        _vote("abstain", ties="abstain"),
+    ],
+    mh.WeightedVote: [
+        _weighted("agreement", "agreement"),
+        _weighted("zero-based", "zero-based", n_iter=7, decay_every=3),
+        _weighted("given", _by_turns, ties_matter=False),
+    ],
+    mh.DawidSkene: [
+        _em("default", max_iter=2000, tol=1e-6),
+        _em("shares", init="shares"),
+        _em("maximum likelihood", pseudo_count=0.0),
+        _em("pair of pseudo-counts", pseudo_count=(2.0, 1.0), class_pseudo_count=1.0),
+        _em("class", model="class"),
+        _em("one-coin", model="one-coin"),
+        _em("hard", assignment="hard"),
+        _em("hard-then-soft", assignment="hard-then-soft", max_iter=24),
+        _em("class hard", model="class", assignment="hard", init="shares", pseudo_count=0.01),
+        _em("gold", gold=_first_is_gold),
+        _em("worker prior", worker_prior=_first_is_trusted),
+        _em("accelerated", accelerate=True, exact=False),
+        _em("accelerated one-coin", accelerate=True, model="one-coin", exact=False),
+        _em("restarts", restarts=3, exact=False, equivariant=False),
+    ],
+}
+
+
+# ------------------------------------------------------------------------------------------------------ twins
+
+
+@dataclass(frozen=True)
+class Answer:
+    posterior: np.ndarray
+    confusion: np.ndarray
+    prior: np.ndarray
+    history: np.ndarray
+
+
+@dataclass(frozen=True)
+class Twin:
+    """Plain versions of `fit` and of `predict_proba`; the latter is told who workers were, -1 for nobody."""
+
+    fit: Callable[[Any, mh.Annotations], Answer]
+    predict_proba: Callable[[Any, em.Rows, np.ndarray], np.ndarray]
+
+
+def _shares_answer(rows: em.Rows, shares: np.ndarray) -> Answer:
+    return Answer(shares, voting.confusion(rows, shares), shares.mean(axis=0), np.zeros(0))
+
+
+def _fit_vote(model: mh.MajorityVote, votes: mh.Annotations) -> Answer:
+    rows = em.Rows.of(votes)
+    return _shares_answer(rows, voting.shares(rows))
+
+
+def twin_weights(model: mh.WeightedVote, votes: mh.Annotations) -> np.ndarray:
+    rows = em.Rows.of(votes)
+    if model.weights == "agreement":
+        return voting.wawa(rows)
+    if model.weights == "zero-based":
+        return voting.zero_based(
+            rows,
+            n_iter=model.n_iter,
+            learning_rate=model.learning_rate,
+            rate_decay=model.rate_decay,
+            decay_every=model.decay_every,
+            initial_skill=model.initial_skill,
+        )
+    return np.array([model.weights[worker] for worker in votes.workers.tolist()], float)
+
+
+def _fit_weighted(model: mh.WeightedVote, votes: mh.Annotations) -> Answer:
+    rows = em.Rows.of(votes)
+    return _shares_answer(rows, voting.shares(rows, twin_weights(model, votes)))
+
+
+def pseudo_counts(model: mh.DawidSkene, votes: mh.Annotations) -> np.ndarray:
+    """What `pseudo_count` and `worker_prior` mean, (M, K, K)."""
+    k, given = votes.n_classes, model.pseudo_count
+    if isinstance(given, tuple):
+        shared = np.full((k, k), given[1] / max(k - 1, 1))
+        shared[np.diag_indices(k)] = given[0]
+    else:
+        shared = np.full((k, k), given / k) if np.ndim(given) == 0 else np.array(given)
+    pseudo = np.repeat(shared[None], votes.n_workers, axis=0)
+    for worker, prior in (model.worker_prior or {}).items():
+        pseudo[votes.workers.tolist().index(worker)] = prior
+    return pseudo
+
+
+def gold_codes(model: mh.DawidSkene, votes: mh.Annotations) -> np.ndarray:
+    """Class code of each task, or -1."""
+    gold = model.gold or {}
+    classes = votes.classes.tolist()
+    return np.array([classes.index(gold[t]) if t in gold else -1 for t in votes.tasks.tolist()])
+
+
+def fit_em(model: mh.DawidSkene, votes: mh.Annotations, rows: em.Rows | None = None) -> em.Result:
+    """The twin of a `DawidSkene`, whatever its parameters (but for acceleration and restarts)."""
+    return em.fit(
+        rows or em.Rows.of(votes),
+        model=model.model,
+        assignment=model.assignment,
+        start=model.init,
+        pseudo=pseudo_counts(model, votes),
+        class_pseudo=np.asarray(model.class_pseudo_count, float)
+        / (votes.n_classes if np.ndim(model.class_pseudo_count) == 0 else 1),
+        gold=gold_codes(model, votes),
+        max_iter=model.max_iter,
+        tol=model.tol,
+    )
+
+
+def _fit_em_answer(model: mh.DawidSkene, votes: mh.Annotations) -> Answer:
+    found = fit_em(model, votes)
+    return Answer(found.posterior, found.confusion, found.prior, found.history)
+
+
+def labels_of(model: Aggregator) -> np.ndarray:
+    """Labels per worker in the table that a model was fitted to."""
+    return model.workers_frame().column("n_labels").to_numpy()
+
+
+def _predict_em(model: mh.DawidSkene, rows: em.Rows, known: np.ndarray) -> np.ndarray:
+    average = np.average(model.confusion_, axis=0, weights=labels_of(model))
+    confusion = np.array([model.confusion_[m] if m >= 0 else average for m in known])
+    nobody = np.full(rows.n_tasks, -1)
+    return em.expect(rows, model.prior_, confusion, nobody, hard=False)[0]
+
+
+def _predict_weighted(model: mh.WeightedVote, rows: em.Rows, known: np.ndarray) -> np.ndarray:
+    average = np.average(model.weights_, weights=labels_of(model))
+    return voting.shares(rows, np.array([model.weights_[m] if m >= 0 else average for m in known]))
+
+
+TWINS: dict[type[Aggregator], Twin] = {
+    mh.MajorityVote: Twin(_fit_vote, lambda _model, rows, _known: voting.shares(rows)),
+    mh.WeightedVote: Twin(_fit_weighted, _predict_weighted),
+    mh.DawidSkene: Twin(_fit_em_answer, _predict_em),
+}
+
+
+# ------------------------------------------------------------------------------------------------ comparisons
+
+ARRAYS = ("posterior_", "confusion_", "prior_", "history_")
+RESULTS = (
+    *ARRAYS,
+    "labels_",
+    "tied_",
+    "objective_",
+    "n_iter_",
+    "converged_",
+    "tasks_",
+    "workers_",
+    "classes_",
+)
+
+
+def assert_close(got: np.ndarray, wanted: np.ndarray, tolerance: float, what: str) -> None:
+    """Equal to an absolute tolerance, relative where numbers exceed one."""
+    assert got.shape == wanted.shape, f"{what}: {got.shape} against {wanted.shape}"
+    if got.size:
+        off = np.abs(got - wanted) / np.maximum(np.abs(wanted), 1.0)
+        assert off.max() <= tolerance, f"{what} differs by {off.max():.2e}"
+
+
+def assert_same_bits(a: Aggregator, b: Aggregator) -> None:
+    for name in RESULTS:
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+
+
+def assert_matches_twin(model: Aggregator, votes: mh.Annotations) -> None:
+    wanted = TWINS[type(model)].fit(model, votes)
+    for name in ARRAYS:
+        assert_close(getattr(model, name), getattr(wanted, name[:-1]), PARITY, name)
+
+
+def never_falls(history: np.ndarray) -> bool:
+    """Whether no step goes down by more than the rounding of a sum."""
+    return bool(np.all(np.diff(history) >= -1e-9 * np.maximum(np.abs(history[:-1]), 1.0)))
+
+
+def assert_sound(model: Aggregator) -> None:
+    """Probabilities are probabilities, shapes fit, and the objective rises."""
+    n, m, k = len(model.tasks_), len(model.workers_), len(model.classes_)
+    assert model.posterior_.shape == (n, k)
+    assert model.confusion_.shape == (m, k, k)
+    assert model.prior_.shape == (k,)
+    assert len(model.labels_) == len(model.tied_) == n
+    for rows in (model.posterior_, model.confusion_, model.prior_):
+        assert np.isfinite(rows).all()
+        assert (rows >= 0).all()
+        np.testing.assert_allclose(rows.sum(axis=-1), 1.0, atol=SAME)
+    assert np.isfinite(model.history_).all()
+    assert never_falls(model.history_), np.diff(model.history_).min()
+
+
+# ----------------------------------------------------------------------------------------------------- checks
+
+CHECKS: list[Callable[[Variant], None]] = []
+
+
+def check(function: Callable[[Variant], None]) -> Callable[[Variant], None]:
+    CHECKS.append(function)
+    return function
+
+
+@check
+def check_clone(variant: Variant) -> None:
+    from sklearn.base import clone
+
+    model = variant.make(STANDARD).fit(STANDARD.votes())
+    twin = clone(model)
+    assert type(twin) is type(model)
+    assert repr(twin) == repr(model)
+    with pytest.raises(mh.NotFittedError):
+        _ = twin.labels_
+    assert_same_bits(twin.fit(STANDARD.votes()), model)
+
+
+@check
+def check_params_and_repr(variant: Variant) -> None:
+    model = variant.make(STANDARD)
+    params = model.get_params()
+    other = type(model)().set_params(**params)
+    assert other.get_params() == params
+    if len(repr(model)) < 200 and "array" not in repr(model) and "..." not in repr(model):
+        assert eval(repr(model), vars(mh)).get_params() == params
+    with pytest.raises(ValueError, match="no_such_parameter"):
+        model.set_params(no_such_parameter=1)
+
+
+@check
+def check_refit_forgets(variant: Variant) -> None:
+    other = crowd(n_tasks=25, n_workers=8, n_classes=4, seed=5)
+    model = variant.make(STANDARD)
+    params = model.get_params()
+    model.set_params(**variant.make(other).get_params()).fit(other.votes())
+    model.set_params(**params).fit(STANDARD.votes())
+    assert_same_bits(model, variant.make(STANDARD).fit(STANDARD.votes()))
+
+
+@check
+def check_seed_repeats(variant: Variant) -> None:
+    a, b = (variant.make(STANDARD).fit(STANDARD.votes()) for _ in range(2))
+    assert_same_bits(a, b)
+
+
+@check
+def check_input_unchanged(variant: Variant) -> None:
+    votes = STANDARD.votes()
+    model = variant.make(STANDARD)
+    params, table = copy.deepcopy(model.get_params()), pickle.loads(pickle.dumps(votes))
+    model.fit(votes)
+    model.predict_proba(votes)
+    assert votes == table
+    after = model.get_params()
+    assert params.keys() == after.keys()
+    for name, value in params.items():
+        np.testing.assert_equal(after[name], value, err_msg=name)
+
+
+@check
+def check_matches_twin(variant: Variant) -> None:
+    if not variant.exact:
+        pytest.skip("the twin takes another path")
+    for log in (STANDARD, STANDARD.repeated(), STANDARD.weighted()):
+        votes = log.votes()
+        assert_matches_twin(variant.make(log).fit(votes), votes)
+
+
+@check
+def check_odd_tables(variant: Variant) -> None:
+    for name, log in ODD.items():
+        votes = log.votes()
+        model = variant.make(log).fit(votes)
+        try:
+            assert_sound(model)
+            if variant.exact:
+                assert_matches_twin(model, votes)
+        except AssertionError as error:
+            raise AssertionError(f"{name}: {error}") from error
+
+
+@check
+def check_unused_class(variant: Variant) -> None:
+    log = replace(STANDARD, classes=(*STANDARD.classes, "unused"))
+    votes = log.votes(classes=log.classes)
+    model = variant.make(log).fit(votes)
+    assert_sound(model)
+    assert model.classes_.tolist() == list(log.classes)
+    assert "unused" not in model.labels_.tolist()
+    if variant.exact:
+        assert_matches_twin(model, votes)
+
+
+def permuted(log: Crowd, part: str, order: np.ndarray) -> Crowd:
+    """The same log with names exchanged: the i-th task, say, now bears the name of the order[i]-th."""
+    names = getattr(log, part)
+    return replace(log, **{part: tuple(names[i] for i in order)})
+
+
+def assert_permutes(
+    variant: Variant, log: Crowd, part: str, order: np.ndarray, tolerance: float = SAME
+) -> None:
+    """Renaming renames the answer. All names must occur in the log."""
+    before = variant.make(log).fit(log.votes())
+    moved = permuted(log, part, order)
+    after = variant.make(moved).fit(moved.votes())
+    by = {p: order if p == part else np.arange(len(getattr(log, p))) for p in ("tasks", "workers", "classes")}
+    n, m, k = by["tasks"], by["workers"], by["classes"]
+    assert_close(after.posterior_[np.ix_(n, k)], before.posterior_, tolerance, f"posterior, {part} renamed")
+    assert_close(
+        after.confusion_[np.ix_(m, k, k)], before.confusion_, tolerance, f"confusion, {part} renamed"
+    )
+    assert_close(after.prior_[k], before.prior_, tolerance, f"prior, {part} renamed")
+    assert_close(after.history_, before.history_, tolerance, f"history, {part} renamed")
+    # Posteriors as close as rounding may or may not count as tied; all others have the same winner.
+    ranked = np.sort(before.posterior_, axis=1)
+    clear = ranked[:, -1] - ranked[:, :-1].max(axis=1, initial=0.0) > 1e-6
+    assert not after.tied_[n][clear].any()
+    name_of = dict(zip(log.classes, moved.classes, strict=True))
+    renamed = np.array([name_of.get(label) for label in before.labels_.tolist()])
+    np.testing.assert_array_equal(after.labels_[n][clear], renamed[clear])
+
+
+@check
+def check_renaming_renames_the_answer(variant: Variant) -> None:
+    if not variant.equivariant:
+        pytest.skip("draws at random follow the codes")
+    rng = np.random.default_rng(0)
+    for part in ("tasks", "workers", "classes"):
+        # Five votes on two classes are never tied.
+        log = crowd(n_classes=2) if part == "classes" and variant.ties_matter else STANDARD
+        order = rng.permutation(len(getattr(log, part)))
+        assert_permutes(variant, log, part, order[::-1] if part == "classes" else order)
+
+
+@check
+def check_repeats_count_twice(variant: Variant) -> None:
+    if not variant.equivariant:
+        pytest.skip("draws at random follow the rows")
+    twice = variant.make(STANDARD).fit(STANDARD.repeated().votes())
+    heavy = variant.make(STANDARD).fit(STANDARD.weighted().votes())
+    once = variant.make(STANDARD).fit(STANDARD.votes())
+    for name in ("posterior_", "confusion_", "prior_"):
+        assert_close(getattr(twice, name), getattr(heavy, name), SAME, name)
+    assert not np.allclose(twice.posterior_, once.posterior_)
+
+
+@check
+def check_any_frame(variant: Variant) -> None:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    columns = STANDARD.columns()
+    model = variant.make(STANDARD).fit(STANDARD.votes())
+    for frame in (columns, pd.DataFrame(columns), pl.DataFrame(columns), pa.table(columns)):
+        assert_same_bits(variant.make(STANDARD).fit(frame), model)
+    categories = pd.DataFrame(columns).astype("category")
+    assert_same_bits(variant.make(STANDARD).fit(categories), model)
+    # The order of rows does not matter either.
+    assert_same_bits(variant.make(STANDARD).fit(pd.DataFrame(columns).sample(frac=1, random_state=0)), model)
+    with pytest.raises(TypeError, match="expected Annotations or a frame"):
+        variant.make(STANDARD).fit([1, 2, 3])
+
+
+@check
+def check_before_fit(variant: Variant) -> None:
+    model = variant.make(STANDARD)
+    results = [name for name in dir(type(model)) if name.endswith("_") and not name.endswith("__")]
+    assert set(RESULTS) <= set(results)
+    for name in results:
+        with pytest.raises(mh.NotFittedError, match="call fit"):
+            getattr(model, name)
+    for call in (model.to_frame, model.workers_frame, lambda: model.save("nowhere")):
+        with pytest.raises(mh.NotFittedError, match=type(model).__name__):
+            call()
+    for call in (model.predict, model.predict_proba):
+        with pytest.raises(mh.NotFittedError, match=type(model).__name__):
+            call(STANDARD.votes())
+
+
+@check
+def check_frames(variant: Variant) -> None:
+    votes = STANDARD.votes()
+    model = variant.make(STANDARD).fit(votes)
+    frame = model.to_frame()
+    assert frame.column_names == ["task", "label", "confidence", "tied"]
+    assert frame.column("task").to_pylist() == votes.tasks.tolist()
+    assert frame.column("label").to_pylist() == model.labels_.tolist()
+    np.testing.assert_allclose(
+        frame.column("confidence").to_numpy(), model.posterior_.max(axis=1), rtol=1e-12
+    )
+    assert frame.column("tied").to_pylist() == model.tied_.tolist()
+    workers = model.workers_frame()
+    assert workers.column("worker").to_pylist() == votes.workers.tolist()
+    assert workers.column("n_labels").to_pylist() == votes.labels_per_worker.tolist()
+    right = np.einsum("k,mkk->m", model.prior_, model.confusion_)
+    np.testing.assert_allclose(workers.column("accuracy").to_numpy(), right, atol=SAME)
+    for name in ("information", "spammer_score"):
+        values = workers.column(name).to_numpy()
+        assert np.isfinite(values).all()
+        assert (values >= -SAME).all()
+
+
+@check
+def check_fit_predict(variant: Variant) -> None:
+    votes = STANDARD.votes()
+    model = variant.make(STANDARD).fit(votes)
+    np.testing.assert_array_equal(variant.make(STANDARD).fit_predict(votes), model.labels_)
+    np.testing.assert_array_equal(variant.make(STANDARD).fit_predict_proba(votes), model.posterior_)
+
+
+@check
+def check_predict(variant: Variant) -> None:
+    votes = STANDARD.votes()
+    model = variant.make(STANDARD).fit(votes)
+    if variant.predicts_itself:
+        assert_close(model.predict_proba(votes), model.posterior_, SAME, "posterior of the same table")
+        clear = ~model.tied_
+        np.testing.assert_array_equal(model.predict(votes)[clear], model.labels_[clear])
+        # New tasks need neither all workers nor all classes.
+        some = votes.select(tasks=votes.tasks[5:8], workers=votes.workers[:7])
+        few = mh.Annotations.from_frame(some.to_frame())
+        expected = model.predict_proba(votes.select(workers=votes.workers[:7]))[5:8]
+        assert_close(model.predict_proba(few), expected, SAME, "posterior of some tasks")
+    before = model.posterior_.copy()
+    model.predict_proba(crowd(n_tasks=9, seed=8).votes())
+    np.testing.assert_array_equal(model.posterior_, before)
+
+
+@check
+def check_unseen_worker_is_the_average_one(variant: Variant) -> None:
+    model = variant.make(STANDARD).fit(STANDARD.votes())
+    new = mh.Annotations.from_arrays(
+        ["x", "x", "x", "y", "y", "z"],
+        ["w00", "somebody", "w05", "somebody", "w01", "a stranger"],
+        ["c0", "c1", "c2", "c0", "c1", "c2"],
+    )
+    names = model.workers_.tolist()
+    known = np.array([names.index(w) if w in names else -1 for w in new.workers.tolist()])
+    assert sorted(known)[:3] == [-1, -1, 0]
+    wanted = TWINS[type(model)].predict_proba(model, em.Rows.of(new), known)
+    assert_close(model.predict_proba(new), wanted, PARITY, "posterior")
+
+
+@check
+def check_unseen_class_is_an_error(variant: Variant) -> None:
+    model = variant.make(STANDARD).fit(STANDARD.votes())
+    new = mh.Annotations.from_arrays(["x", "y"], ["w00", "w01"], ["c1", "zebra"])
+    with pytest.raises(ValueError, match=r"'zebra'.*classes seen in fit"):
+        model.predict_proba(new)
+    # A class that is only known by name does no harm.
+    harmless = mh.Annotations.from_arrays(["x"], ["w00"], ["c1"], classes=["c1", "zebra"])
+    assert model.predict_proba(harmless).shape == (1, 3)
+
+
+@check
+def check_pickle(variant: Variant) -> None:
+    votes = STANDARD.votes()
+    model = variant.make(STANDARD).fit(votes)
+    for copied in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert_same_bits(copied, model)
+        np.testing.assert_array_equal(copied.predict_proba(votes), model.predict_proba(votes))
+        assert copied.to_frame().equals(model.to_frame())
+        assert copied.workers_frame().equals(model.workers_frame())
+    assert repr(pickle.loads(pickle.dumps(variant.make(STANDARD)))) == repr(variant.make(STANDARD))
+
+
+@check
+def check_threads_fit_one_table(variant: Variant) -> None:
+    votes = STANDARD.votes()
+    alone = variant.make(STANDARD).fit(votes)
+    gate = threading.Barrier(4)
+
+    def fit() -> Aggregator:
+        gate.wait()
+        return variant.make(STANDARD).fit(votes)
+
+    with ThreadPoolExecutor(4) as pool:
+        for together in [future.result() for future in [pool.submit(fit) for _ in range(4)]]:
+            assert_same_bits(together, alone)
+
+
+@check
+def check_progress(variant: Variant) -> None:
+    seen: list[tuple[int, float]] = []
+    model = variant.make(STANDARD).fit(
+        STANDARD.votes(), progress=lambda step, value: seen.append((step, value))
+    )
+    assert_same_bits(model, variant.make(STANDARD).fit(STANDARD.votes()))
+    assert all(isinstance(step, int) and isinstance(value, float) for step, value in seen)
+    assert_same_bits(variant.make(STANDARD).fit(STANDARD.votes(), progress=True), model)

@@ -1,0 +1,104 @@
+"""Known labels from files, matched with logs of other types."""
+
+import pyarrow as pa
+import pytest
+
+import manyhands as mh
+from manyhands.gold import read_gold
+from manyhands.io import write_table
+from manyhands.metrics import match_gold
+
+
+def log_of(tasks, labels):
+    return mh.Annotations.from_arrays(tasks, ["w"] * len(tasks), labels)
+
+
+def truth_in(tmp_path, ending, tasks, labels, names=("task", "label")):
+    path = tmp_path / f"truth.{ending}"
+    write_table(pa.table([tasks, labels], names=list(names)), path)
+    return path
+
+
+FORMS = {
+    "integers": ([3, 1, 2], [0, 1, 0]),
+    "text": (["3", "1", "2"], ["0", "1", "0"]),
+}
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("theirs", FORMS)
+@pytest.mark.parametrize("ours", FORMS)
+def test_integers_and_text_meet(ours, theirs, ending, tmp_path):
+    votes = log_of(*FORMS[ours])
+    path = truth_in(tmp_path, ending, *FORMS[theirs])
+    tasks, labels = read_gold(path, votes)
+    assert (tasks.tolist(), labels.tolist()) == FORMS[ours]
+    index, truth = match_gold(votes.tasks, (tasks, labels))
+    assert index.tolist() == [0, 1, 2]
+    assert truth.tolist() == votes.classes[[1, 0, 0]].tolist()
+
+
+def test_ids_with_leading_zeros_are_others(tmp_path):
+    votes = log_of([7, 8], ["x", "y"])
+    (tmp_path / "truth.csv").write_text("task,label\n007,x\n8,y\n")
+    tasks, _ = read_gold(tmp_path / "truth.csv", votes)
+    assert tasks.tolist() == ["007", 8]
+    with pytest.raises(ValueError, match="'007'"):
+        match_gold(votes.tasks, (tasks, tasks))
+
+
+@pytest.mark.parametrize(
+    ("known", "written"),
+    [
+        ([True, False], ["True", "false"]),
+        ([0.5, 2.0], ["0.50", "2"]),
+        ([1.5, 2.5], ["1.5", "2.5"]),
+        (["a", "b"], ["a", "b"]),
+    ],
+)
+def test_other_types_from_text(known, written, tmp_path):
+    votes = log_of(["s", "t"], known)
+    path = truth_in(tmp_path, "csv", ["s", "t"], written)
+    assert read_gold(path, votes)[1].tolist() == known
+
+
+def test_what_the_log_does_not_know_is_left_as_it_is(tmp_path):
+    votes = log_of([1, 2], [0, 1])
+    (tmp_path / "truth.csv").write_text("task,label\n1,0\nnew,1\n2,other\n")
+    tasks, labels = read_gold(tmp_path / "truth.csv", votes)
+    assert tasks.tolist() == [1, "new", 2]
+    assert labels.tolist() == [0, 1, "other"]
+
+
+def test_columns(tmp_path):
+    votes = log_of(["s", "t"], ["x", "y"])
+
+    def read(names, *columns, **settings):
+        path = tmp_path / "truth.csv"
+        write_table(pa.table(list(columns), names=list(names)), path)
+        return read_gold(path, votes, **settings)[1].tolist()
+
+    tasks, right, wrong = ["s", "t"], ["x", "y"], ["y", "x"]
+    assert read(("item", "answer"), tasks, right) == right
+    assert read(("task", "label", "truth"), tasks, wrong, right) == right
+    assert read(("task", "label", "truth"), tasks, wrong, right, label="label") == wrong
+    assert read(("thing", "said"), tasks, right, like=("thing", "said")) == right
+    with pytest.raises(KeyError, match=r"truth\.csv: no column has a well-known name for the label"):
+        read(("task", "said"), tasks, right)
+    with pytest.raises(KeyError, match="several columns could be the label"):
+        read(("task", "label", "answer"), tasks, right, wrong)
+
+
+def test_missing_values(tmp_path):
+    votes = log_of(["s", "t"], ["x", "y"])
+    path = truth_in(tmp_path, "parquet", ["s", "t", "u"], ["x", None, ""])
+    tasks, labels = read_gold(path, votes)
+    assert (tasks.tolist(), labels.tolist()) == (["s"], ["x"])
+    path = truth_in(tmp_path, "parquet", ["s"], pa.array([None], pa.string()))
+    with pytest.raises(ValueError, match="holds no label"):
+        read_gold(path, votes)
+    path = truth_in(tmp_path, "parquet", ["s", None], ["x", "y"])
+    with pytest.raises(ValueError, match="without a task in row 1"):
+        read_gold(path, votes)
+    with pytest.raises(FileNotFoundError, match="absent"):
+        read_gold(tmp_path / "absent.csv", votes)

@@ -1,0 +1,475 @@
+"""Saved files: what goes in comes out, and nothing else gets through the reader."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import struct
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import manyhands as mh
+from manyhands import persist
+
+PRELUDE = struct.Struct("<8sII")
+
+
+def assemble(header: object, body: bytes = b"", *, version: int = 1, length: int | None = None) -> bytes:
+    raw = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return PRELUDE.pack(b"MANYHAND", version, len(raw) if length is None else length) + raw + body
+
+
+def split(content: bytes) -> tuple[dict, bytes]:
+    length = PRELUDE.unpack_from(content)[2]
+    body = PRELUDE.size + length
+    return json.loads(content[PRELUDE.size : body]), content[body:]
+
+
+def arrays_of(content: bytes) -> dict[str, np.ndarray]:
+    header, body = split(content)
+    arrays, at = {}, 0
+    for name, (dtype, shape) in header["arrays"].items():
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        arrays[name] = np.frombuffer(body[at : at + size], dtype).reshape(shape).copy()
+        at += size
+    return arrays
+
+
+def with_arrays(content: bytes, **changes: np.ndarray | None) -> bytes:
+    """The same file with some arrays replaced, added or (None) left out."""
+    header, _ = split(content)
+    arrays = {k: v for k, v in (arrays_of(content) | changes).items() if v is not None}
+    header["arrays"] = {name: [a.dtype.str.lstrip("<|"), list(a.shape)] for name, a in arrays.items()}
+    return assemble(header, b"".join(a.tobytes() for a in arrays.values()))
+
+
+def with_meta(content: bytes, **changes: object) -> bytes:
+    header, body = split(content)
+    header["meta"] = {k: v for k, v in (header["meta"] | changes).items() if v is not ...}
+    return assemble(header, body)
+
+
+def try_load(path: Path, content: bytes) -> object:
+    """What the file holds, or None where it is refused; any other exception is the test's failure."""
+    path.write_bytes(content)
+    try:
+        return mh.load(path)
+    except mh.FileFormatError:
+        return None
+
+
+VOTES = mh.Annotations.from_arrays(
+    ["a", "a", "b", "c", "c"], [3, 1, 1, 2, 3], ["x", "y", "y", "x", "x"], [1.0, 0.5, 2.0, 1.0, 0.0]
+)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> dict[str, bytes]:
+    """The bytes of a saved table and of saved models."""
+    folder = tmp_path_factory.mktemp("saved")
+    objects = {
+        "table": VOTES,
+        "DawidSkene": mh.DawidSkene(max_iter=3, tol=0).fit(VOTES),
+        "MajorityVote": mh.MajorityVote(ties="random", seed=3).fit(VOTES),
+        "WeightedVote": mh.WeightedVote().fit(VOTES),
+    }
+    for name, thing in objects.items():
+        thing.save(folder / name)
+    return {name: (folder / name).read_bytes() for name in objects}
+
+
+# --------------------------------------------------------------------------------------------- round trips
+
+IDS = {
+    "integers": [5, -3, 2**60],
+    "unsigned": np.array([1, 2**64 - 1, 7], np.uint64),
+    "text": ["b", "a\0", "\U0001f600 and more than fifteen bytes"],
+    "floats": [0.5, -1e300, float("inf")],
+    "booleans": [True, False, True],
+}
+
+
+@pytest.mark.parametrize("kind", IDS)
+@pytest.mark.parametrize("weights", [None, [0.5, 0.0, 2.0]])
+def test_tables_come_back_as_they_were(tmp_path, kind, weights):
+    ids = IDS[kind]
+    votes = mh.Annotations.from_arrays(ids, ids, ids, weights)
+    votes.save(tmp_path / "votes.mh")
+    back = mh.load(tmp_path / "votes.mh")
+    assert back == votes
+    assert type(back) is mh.Annotations
+    assert back.tasks.dtype == votes.tasks.dtype
+    assert [p.name for p in tmp_path.iterdir()] == ["votes.mh"]
+
+
+def test_unlabelled_tasks_and_unused_classes_come_back(tmp_path):
+    with pytest.warns(mh.DataWarning):
+        votes = mh.Annotations.from_arrays(
+            ["a", "b", "c"], ["x", "y", "z"], ["no", None, "no"], classes=["yes", "no"]
+        )
+    votes.save(tmp_path / "votes")
+    back = mh.load(tmp_path / "votes")
+    assert back.unlabelled.tolist() == ["b"]
+    assert back.classes.tolist() == ["yes", "no"]
+    part = votes.select(tasks=["c"])
+    part.save(tmp_path / "part")
+    assert mh.load(tmp_path / "part") == part
+
+
+@given(
+    st.lists(
+        st.tuples(st.text(min_size=1, max_size=20), st.integers(-(2**63), 2**63 - 1), st.booleans()),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_any_text_and_integers_come_back(tmp_path_factory, rows):
+    votes = mh.Annotations.from_arrays(*zip(*rows, strict=True))
+    path = tmp_path_factory.getbasetemp() / "any.mh"
+    votes.save(path)
+    assert mh.load(path) == votes
+
+
+@pytest.mark.parametrize("kind", IDS)
+@pytest.mark.parametrize(
+    "model",
+    [
+        mh.MajorityVote(ties="abstain"),
+        mh.MajorityVote(ties="random", seed=7),
+        mh.WeightedVote("zero-based", n_iter=4),
+        mh.DawidSkene(max_iter=5, tol=0.0, pseudo_count=0.5, model="one-coin"),
+    ],
+    ids=repr,
+)
+def test_models_come_back_as_they_were(tmp_path, model, kind):
+    ids = IDS[kind]
+    votes = mh.Annotations.from_arrays([*ids, ids[0]], [*ids, ids[1]], [*ids, ids[0]])
+    model.fit(votes)
+    model.save(tmp_path / "model.mh")
+    back = mh.load(tmp_path / "model.mh")
+    assert type(back) is type(model)
+    assert back.get_params() == model.get_params()
+    assert back.labels_.tolist() == model.labels_.tolist()
+    for name in ("posterior_", "confusion_", "prior_", "history_", "tied_", "tasks_", "workers_", "classes_"):
+        np.testing.assert_array_equal(getattr(back, name), getattr(model, name))
+    assert (back.n_iter_, back.converged_) == (model.n_iter_, model.converged_)
+    assert back.to_frame().equals(model.to_frame())
+    assert back.workers_frame().equals(model.workers_frame())
+    np.testing.assert_array_equal(back.predict_proba(votes), model.predict_proba(votes))
+
+
+def test_a_model_that_is_not_fitted_has_nothing_to_save(tmp_path):
+    with pytest.raises(mh.NotFittedError, match="call fit"):
+        mh.DawidSkene().save(tmp_path / "model.mh")
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ([(1, 2), (3, 4)], r"cannot save tasks of type tuple \(\(1, 2\)\); use integers or text as ids"),
+        ([1, "a"], "cannot save tasks: no Arrow type can hold the ids 1, 'a', …; use integers or text"),
+        ([dt.date(2024, 1, 1), dt.date(2024, 1, 2)], "cannot save tasks of type date .*2024"),
+        ([b"a", b"b"], "cannot save tasks of type bytes"),
+        ([2**70, 1], "cannot save tasks: no Arrow type"),
+        (["\ud800", "a"], "cannot save tasks: no Arrow type"),
+    ],
+)
+def test_ids_that_have_no_plain_form_are_refused(tmp_path, ids, message):
+    votes = mh.Annotations.from_arrays(ids, [1, 2], [0, 1])
+    with pytest.raises(TypeError, match=message):
+        votes.save(tmp_path / "votes.mh")
+    with pytest.raises(TypeError, match=message):
+        mh.MajorityVote().fit(votes).save(tmp_path / "model.mh")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "votes.mh"
+    VOTES.save(path)
+    before = path.read_bytes()
+    with pytest.raises(FileNotFoundError):
+        VOTES.save(tmp_path / "no such folder" / "votes.mh")
+    with pytest.raises(TypeError, match="cannot save array 'a' of dtype O"):
+        persist.write(path, "annotations", {}, {"a": np.array([object()])})
+
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="no space left"):
+        VOTES.select(tasks=["a"]).save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["votes.mh"]
+
+
+# ------------------------------------------------------------------------------------------------ bad files
+
+
+def test_files_that_are_not_ours_are_refused(tmp_path, saved):
+    for content in (b"", b"x", b"MANYHAND", b"task,worker,label\na,b,c\n" * 9, b"\x80\x04\x95" + bytes(60)):
+        assert try_load(tmp_path / "f.mh", content) is None
+    (tmp_path / "f.mh").write_bytes(b"NOTMINE!" + saved["table"][8:])
+    with pytest.raises(mh.FileFormatError, match=r"f\.mh is not a manyhands file"):
+        mh.load(tmp_path / "f.mh")
+    with pytest.raises(FileNotFoundError):
+        mh.load(tmp_path / "nowhere.mh")
+    with pytest.raises(IsADirectoryError):
+        mh.load(tmp_path)
+    assert issubclass(mh.FileFormatError, ValueError)
+
+
+def test_newer_versions_are_refused(tmp_path, saved):
+    header, body = split(saved["table"])
+    path = tmp_path / "f.mh"
+    path.write_bytes(assemble(header, body, version=2))
+    with pytest.raises(mh.FileFormatError, match=r"f\.mh has format version 2, .* reads version 1: .* newer"):
+        mh.load(path)
+
+
+@pytest.mark.parametrize("kind", ["table", "DawidSkene"])
+def test_files_cut_or_continued_anywhere_are_refused(tmp_path, saved, kind):
+    whole = saved[kind]
+    assert try_load(tmp_path / "f.mh", whole) is not None
+    lengths = [*range(0, len(whole), 3), *range(len(whole) - 20, len(whole))]
+    for length in lengths:
+        assert try_load(tmp_path / "f.mh", whole[:length]) is None
+    for more in (1, 8, 1000):
+        assert try_load(tmp_path / "f.mh", whole + bytes(more)) is None
+
+
+def spec(dtype: object = "f8", shape: object = (1,)) -> dict:
+    return {"kind": "annotations", "meta": {}, "arrays": {"tasks": [dtype, shape]}}
+
+
+HEADERS = {
+    "nothing": b"",
+    "not JSON": b"{",
+    "not UTF-8": b'{"kind": "\xff"}',
+    "a list": [],
+    "a number": 3,
+    "deep": b"[" * 100_000 + b"]" * 100_000,
+    "deep in meta": b'{"kind": "annotations", "meta": ' + b'{"a":' * 50_000 + b"1" + b"}" * 50_001,
+    "no keys": {},
+    "no kind": {"meta": {}, "arrays": {}},
+    "kind of another type": {"kind": 7, "meta": {}, "arrays": {}},
+    "unknown kind": {"kind": "os.system", "meta": {}, "arrays": {}},
+    "long kind": {"kind": "x" * 100_000, "meta": {}, "arrays": {}},
+    "no meta": {"kind": "annotations", "arrays": {}},
+    "no arrays": {"kind": "annotations", "meta": {}},
+    "nothing in it": {"kind": "annotations", "meta": {}, "arrays": {}},
+    "no model in it": {"kind": "aggregator", "meta": {}, "arrays": {}},
+    "arrays as a list": {"kind": "annotations", "meta": {}, "arrays": [["f8", [1]]]},
+    "objects": spec("O"),
+    "records": spec([["f8", "i8"]]),
+    "text": spec("U4"),
+    "dtype that is no text": spec({"a": 1}),
+    "unknown dtype": spec("f9"),
+    "big-endian": spec(">f8"),
+    "shape that is a number": spec(shape=8),
+    "shape that is text": spec(shape="8"),
+    "negative": spec(shape=[-1]),
+    "two negatives": spec(shape=[-1, -8]),
+    "booleans": spec("u1", [True]),
+    "fractions": spec("u1", [8.0]),
+    "null": spec(shape=[None]),
+    "huge": spec(shape=[2**47]),
+    "huge twice": spec(shape=[2**47, 2**47]),
+    "beyond 64 bits": spec(shape=[2**64 + 1]),
+    "a hundred digits": spec(shape=[10**100]),
+    "too many digits": b'{"kind": "annotations", "meta": {}, "arrays": {"a": ["f8", ['
+    + b"9" * 5000
+    + b"]]}}",
+    "huge but empty": spec(shape=[0, 2**60, 2**60]),
+    "many dimensions": spec("u1", [1] * 70),
+    "infinity": b'{"kind": "annotations", "meta": {}, "arrays": {"a": ["f8", [Infinity]]}}',
+    "a spec too short": {"kind": "annotations", "meta": {}, "arrays": {"a": ["f8"]}},
+    "a spec of another type": {"kind": "annotations", "meta": {}, "arrays": {"a": None}},
+}
+
+
+@pytest.mark.parametrize("kind", HEADERS)
+def test_headers_made_to_harm_are_refused(tmp_path, kind):
+    for body in (b"", bytes(8)):
+        assert try_load(tmp_path / "f.mh", assemble(HEADERS[kind], body)) is None
+
+
+def test_header_lengths_that_lie_are_refused(tmp_path, saved):
+    header, body = split(saved["table"])
+    for length in (0, 1, 2**24, 2**24 + 1, 2**32 - 1):
+        assert try_load(tmp_path / "f.mh", assemble(header, body, length=length)) is None
+
+
+I64 = np.int64
+BAD_TABLES = {
+    "codes beyond the tasks": {"task_codes": np.array([0, 0, 1, 2, 3], np.uint32)},
+    "codes beyond the workers": {"worker_codes": np.array([0, 0, 1, 2, 2**32 - 1], np.uint32)},
+    "codes beyond the classes": {"label_codes": np.array([0, 0, 1, 1, 2], np.uint16)},
+    "codes of another type": {"task_codes": np.array([0, 0, 1, 2, 2], I64)},
+    "codes of another length": {"worker_codes": np.zeros(4, np.uint32)},
+    "codes in two dimensions": {"task_codes": np.zeros((5, 1), np.uint32)},
+    "no codes": {"label_codes": None},
+    "no rows": {
+        "task_codes": np.zeros(0, np.uint32),
+        "worker_codes": np.zeros(0, np.uint32),
+        "label_codes": np.zeros(0, np.uint16),
+        "weights": None,
+    },
+    "negative weights": {"weights": np.array([1, 1, 1, 1, -1.0])},
+    "infinite weights": {"weights": np.array([1, 1, 1, 1, np.inf])},
+    "weights that are not numbers": {"weights": np.array([1, 1, 1, 1, np.nan])},
+    "weights of another length": {"weights": np.ones(6)},
+    "no names": {"workers": None},
+    "no text": {"tasks.text": None},
+    "no offsets": {"tasks.offsets": None},
+    "names in two dimensions": {"workers": np.array([[1, 2, 3]])},
+    "too few names": {"workers": np.array([1, 2])},
+    "names twice": {"workers": np.array([1, 2, 2])},
+    "names that are not numbers": {"workers": np.array([1, 2, np.nan])},
+    "text twice": {"tasks.text": np.frombuffer(b"aba", np.uint8)},
+    "text that is not UTF-8": {"tasks.text": np.frombuffer(b"a\xffc", np.uint8)},
+    "characters cut in two": {"tasks.text": np.frombuffer("aé".encode(), np.uint8)},
+    "no offset": {"tasks.offsets": np.zeros(0, I64)},
+    "offsets that start late": {"tasks.offsets": np.array([1, 1, 2, 3])},
+    "offsets that end late": {"tasks.offsets": np.array([0, 1, 2, 4])},
+    "offsets that go back": {"tasks.offsets": np.array([0, 2, 1, 3])},
+    "offsets that wrap around": {"tasks.offsets": np.array([0, 2**63 - 1, -2, 3])},
+}
+
+
+@pytest.mark.parametrize("kind", BAD_TABLES)
+def test_tables_that_contradict_themselves_are_refused(tmp_path, saved, kind):
+    assert try_load(tmp_path / "f.mh", with_arrays(saved["table"])) == VOTES
+    assert try_load(tmp_path / "f.mh", with_arrays(saved["table"], **BAD_TABLES[kind])) is None
+
+
+BAD_MODELS = {
+    "a class that is no aggregator": {"class": "Annotations"},
+    "a class of Python": {"class": "object"},
+    "an abstract class": {"class": "Aggregator"},
+    "a private class": {"class": "_Voting"},
+    "a path": {"class": "os.system"},
+    "no class": {"class": ...},
+    "a list as class": {"class": ["DawidSkene"]},
+    "unknown parameters": {"params": {"model": "full", "__class__": "x"}},
+    "parameters as a list": {"params": [1]},
+    "no parameters": {"params": ...},
+    "no count of iterations": {"n_iter": ...},
+    "iterations as text": {"n_iter": "3"},
+    "iterations as a boolean": {"n_iter": True},
+    "convergence as a number": {"converged": 1},
+}
+
+
+@pytest.mark.parametrize("kind", BAD_MODELS)
+def test_models_with_other_settings_are_refused(tmp_path, saved, kind):
+    assert try_load(tmp_path / "f.mh", with_meta(saved["DawidSkene"], **BAD_MODELS[kind])) is None
+
+
+BAD_ARRAYS = {
+    "posterior of another shape": {"posterior": np.full((3, 3), 1 / 3)},
+    "posterior of another type": {"posterior": np.ones((3, 2), I64)},
+    "no posterior": {"posterior": None},
+    "confusion of another shape": {"confusion": np.full((3, 2, 1), 1.0)},
+    "prior of another shape": {"prior": np.ones((2, 1))},
+    "history in two dimensions": {"history": np.zeros((1, 1))},
+    "counts of another type": {"n_labels": np.ones(3)},
+    "no workers": {"workers": np.zeros(0, I64)},
+}
+
+
+@pytest.mark.parametrize("kind", BAD_ARRAYS)
+def test_models_that_contradict_themselves_are_refused(tmp_path, saved, kind):
+    assert try_load(tmp_path / "f.mh", with_arrays(saved["DawidSkene"])) is not None
+    assert try_load(tmp_path / "f.mh", with_arrays(saved["DawidSkene"], **BAD_ARRAYS[kind])) is None
+
+
+def test_a_model_needs_what_its_class_has_learnt(tmp_path, saved):
+    assert try_load(tmp_path / "f.mh", with_arrays(saved["WeightedVote"])) is not None
+    learnt = next(name for name in arrays_of(saved["WeightedVote"]) if name.startswith("learnt."))
+    assert try_load(tmp_path / "f.mh", with_arrays(saved["WeightedVote"], **{learnt: None})) is None
+    assert try_load(tmp_path / "f.mh", with_meta(saved["MajorityVote"], **{"class": "WeightedVote"})) is None
+
+
+@pytest.mark.parametrize("seed", [-1, "x", 1.5, [1, "x"], {"a": 1}])
+def test_parameters_that_cannot_be_used_are_refused(tmp_path, saved, seed):
+    changed = with_meta(saved["MajorityVote"], params={"ties": "random", "seed": seed})
+    assert try_load(tmp_path / "f.mh", changed) is None
+
+
+# --------------------------------------------------------------------------------------------------- fuzzing
+
+
+def use(thing: object) -> None:
+    """Whatever was let through must not break what stands behind the reader."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if isinstance(thing, mh.Annotations):
+            thing.describe()
+            thing.to_frame()
+            mh.MajorityVote().fit(thing)
+        elif thing is not None:
+            thing.to_frame()
+            assert len(thing.labels_) == len(thing.tasks_)
+
+
+@pytest.mark.parametrize("kind", ["table", "DawidSkene", "MajorityVote", "WeightedVote"])
+def test_changed_bytes_are_refused_or_harmless(tmp_path, saved, kind):
+    rng = np.random.default_rng(1)
+    whole = np.frombuffer(saved[kind], np.uint8)
+    header_end = PRELUDE.size + PRELUDE.unpack_from(saved[kind])[2]
+    for i in range(600):
+        content = whole.copy()
+        # The header is where a byte can do most, so half of the changes go there.
+        end = header_end if i % 2 else len(content)
+        places = rng.integers(0, end, rng.integers(1, 4))
+        content[places] = rng.choice([0, 1, 34, 44, 57, 91, 127, 255, int(rng.integers(256))], len(places))
+        use(try_load(tmp_path / "f.mh", content.tobytes()))
+
+
+JSON = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(2**70), 2**70),
+        st.floats(),
+        st.sampled_from(["f8", "u4", "b1", "O", "annotations", "aggregator", "DawidSkene", "random", ""]),
+        st.text(max_size=5),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.sampled_from(["kind", "meta", "a", ""]), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@st.composite
+def changed_headers(draw: st.DrawFn, header: dict) -> dict:
+    """A valid header in which something, somewhere, is something else."""
+    changed = json.loads(json.dumps(header))
+    for _ in range(draw(st.integers(1, 3))):
+        node: object = changed
+        while True:
+            keys = list(node) if isinstance(node, dict) else list(range(len(node)))  # type: ignore[call-overload]
+            if not keys:
+                break
+            key = draw(st.sampled_from(keys))
+            inner = node[key]  # type: ignore[index]
+            if not isinstance(inner, dict | list) or draw(st.booleans()):
+                node[key] = draw(JSON)  # type: ignore[index]
+                break
+            node = inner
+    return changed
+
+
+@pytest.mark.parametrize("kind", ["table", "DawidSkene", "MajorityVote", "WeightedVote"])
+@settings(max_examples=100)
+@given(data=st.data())
+def test_changed_headers_are_refused_or_harmless(tmp_path_factory, saved, kind, data):
+    header, body = split(saved[kind])
+    changed = data.draw(changed_headers(header))
+    use(try_load(tmp_path_factory.getbasetemp() / "f.mh", assemble(changed, body)))

@@ -1,0 +1,96 @@
+"""Figures on real crowdsourcing logs, where the folder with them lies beside the repository."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import manyhands as mh
+
+#: Accuracy of crowd-kit 1.4.2, ``DawidSkene(n_iter=100)``, on each log with gold labels.
+CROWD_KIT = {
+    "bluebird": 0.889,
+    "dog": 0.843,
+    "web": 0.829,
+    "temp": 0.942,
+    "trec2010": 0.702,
+    "ducks": 0.600,
+    "sentence_polarity": 0.915,
+    "weather_cf": 0.830,
+    "weather_cf_amt": 0.840,
+    "product": 0.940,
+    "face": 0.640,
+    "s_rel": 0.617,
+    "labelme": 0.792,
+    "reuters": 0.687,
+    "bm_tweets": 0.709,
+    "hitspam_cf": 0.660,
+    "imagenet15n": 0.428,
+    "chaoyang": 0.997,
+    "nih_cxr": 0.959,
+    "cifar10s": 0.889,
+    "mcqa_validation": 0.902,
+    "metaphor_novelty": 0.471,
+}
+
+
+def _column_text(folder: Path, stem: str):
+    import pandas as pd
+
+    path = next(path for suffix in (".csv", ".csv.gz") if (path := folder / f"{stem}{suffix}").exists())
+    # Some class names look like numbers or missing values.
+    return pd.read_csv(path, dtype=str, keep_default_na=False, usecols=lambda name: name in _COLUMNS)
+
+
+_COLUMNS = {"task", "worker", "label"}
+
+
+@cache
+def log(folder: Path) -> tuple[mh.Annotations, dict[str, str]]:
+    gold = _column_text(folder, "gold")
+    return mh.Annotations.from_frame(_column_text(folder, "labels")), dict(
+        zip(gold.task, gold.label, strict=True)
+    )
+
+
+def accuracy(model, gold: dict[str, str]) -> float:
+    index, truth = mh.metrics.match_gold(model.tasks_, gold, unknown="ignore")
+    return float(np.mean(model.labels_[index] == truth))
+
+
+@pytest.mark.parametrize(("name", "figure"), [("bluebird", 0.759), ("dog", 0.818), ("web", 0.777)])
+def test_majority_vote(shared_data: Path, name: str, figure: float) -> None:
+    votes, gold = log(shared_data / name)
+    assert accuracy(mh.MajorityVote(ties="lowest").fit(votes), gold) == pytest.approx(figure, abs=0.0015)
+
+
+def test_em_from_the_majority(shared_data: Path) -> None:
+    def score(name: str) -> float:
+        votes, gold = log(shared_data / name)
+        return accuracy(mh.DawidSkene(init="majority", pseudo_count=1e-4).fit(votes), gold)
+
+    assert score("bluebird") == pytest.approx(0.880, abs=0.0015)
+    assert 0.832 <= score("dog") <= 0.844
+
+
+@pytest.mark.parametrize("name", CROWD_KIT)
+def test_defaults_keep_up_with_crowd_kit(shared_data: Path, name: str) -> None:
+    votes, gold = log(shared_data / name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mh.ConvergenceWarning)
+        model = mh.DawidSkene().fit(votes)
+    assert accuracy(model, gold) >= CROWD_KIT[name] - 0.02
+
+
+@pytest.mark.parametrize("name", ["trec2010", "product", "labelme", "mcqa_validation"])
+def test_acceleration_halves_the_passes(shared_data: Path, name: str) -> None:
+    votes, _ = log(shared_data / name)
+    plain = mh.DawidSkene(pseudo_count=0.01, max_iter=5000, tol=1e-10).fit(votes)
+    goal = plain.objective_ - 1e-6 * abs(plain.objective_)
+    passes = int(np.argmax(plain.history_ >= goal))
+    fast = mh.DawidSkene(pseudo_count=0.01, accelerate=True, max_iter=passes // 2, tol=0.0).fit(votes)
+    assert fast.objective_ >= goal
