@@ -50,7 +50,7 @@ build: $(EXTENSION) ## make .venv and compile the release extension into it
 demo: build ## simulate a million annotations, aggregate them, show the worst workers
 	@mkdir -p demo
 	$(BIN)/manyhands simulate --tasks 200000 --workers 1000 --classes 5 --labels-per-task 5 --seed 0 \
-		--crowd class-conditional=0.9,spammers=0.08,adversary=0.02 -o demo/log.parquet --truth demo/truth.parquet
+		--crowd class-conditional=0.915,spammers=0.08,adversary=0.005 -o demo/log.parquet --truth demo/truth.parquet
 	$(BIN)/manyhands aggregate demo/log.parquet -o demo/labels.parquet --workers demo/workers.csv \
 		--evaluate demo/truth.parquet
 	$(BIN)/manyhands workers demo/log.parquet --worst 10

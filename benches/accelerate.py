@@ -98,9 +98,7 @@ def compare(name: str, votes: Any, model: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
     parser.add_argument("--sets", type=lambda text: text.split(","), help="names, default all")
     parser.add_argument("--model", choices=("full", "class", "one-coin"), default="full")

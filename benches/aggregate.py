@@ -214,9 +214,7 @@ def parse() -> argparse.Namespace:
     def names(text: str) -> list[str]:
         return text.split(",")
 
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--quick", action="store_true", help="1e5 annotations, K = 10, 1,000 workers")
     add("--full", action="store_true", help="every combination of sizes, classes and workers")

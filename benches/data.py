@@ -108,6 +108,4 @@ def _named(codes: np.ndarray, size: int, ids: str, prefix: str, width: int) -> p
         return pa.array(scattered.view(np.int64)[codes])
     text = pa.large_string()
     digits = pc.utf8_lpad(pa.array(np.arange(size)).cast(text), width, "0")
-    return pc.binary_join_element_wise(pa.scalar(prefix, text), digits, pa.scalar("", text)).take(
-        pa.array(codes)
-    )
+    return pc.binary_join_element_wise(pa.scalar(prefix, text), digits, pa.scalar("", text)).take(pa.array(codes))

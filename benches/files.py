@@ -59,9 +59,7 @@ def commands(path: Path, labels: Path, extra: list[str]) -> dict[str, list[str]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--rows", type=float, default=1e7)
     add("--classes", type=int, default=10)

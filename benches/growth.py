@@ -121,13 +121,9 @@ def measure(title: str, specs: list[dict[str, Any]], row: Any, report: list[str]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add(
-        "--max", type=float, default=1e8, help="largest number of annotations, from 1e5 in tens (default 1e8)"
-    )
+    add("--max", type=float, default=1e8, help="largest number of annotations, from 1e5 in tens (default 1e8)")
     add("--rows", type=float, default=1e7, help="rows of the frames (default 1e7)")
     add("--classes", type=int, default=10)
     add("--workers", type=float, default=1e4)
@@ -170,9 +166,7 @@ def main() -> None:
         if "passes" in line:
             point = line["size"], Stat.of(line["passes"]).median
             points.setdefault(line["method"], []).append(point)
-    harness.plot(
-        arguments.out / "growth.png", points, title=title, xlabel="annotations", ylabel="seconds a pass"
-    )
+    harness.plot(arguments.out / "growth.png", points, title=title, xlabel="annotations", ylabel="seconds a pass")
 
 
 if __name__ == "__main__":

@@ -191,11 +191,7 @@ def machine(threads: int) -> dict[str, Any]:
 def describe(host: Mapping[str, Any]) -> str:
     """Return the machine in two lines."""
     versions = ", ".join(f"{name} {version}" for name, version in host["versions"].items())
-    busy = (
-        "\nThe machine was busy: do not trust the times."
-        if host["load_before"][0] > 0.5 * host["cores"]
-        else ""
-    )
+    busy = "\nThe machine was busy: do not trust the times." if host["load_before"][0] > 0.5 * host["cores"] else ""
     return (
         f"{host['processor']}, {host['cores']} cores, {host['threads']} threads used, {host['memory_gb']} GB,"
         f" load {host['load_before'][0]} at the start; {host['system']}\n"
@@ -213,9 +209,7 @@ def markdown(rows: Iterable[Mapping[str, object]]) -> str:
         "| " + " | ".join(f"{key:{width}}" for key, width in widths.items()) + " |",
         "| " + " | ".join("-" * width for width in widths.values()) + " |",
     ]
-    lines += [
-        "| " + " | ".join(f"{row[key]:{width}}" for key, width in widths.items()) + " |" for row in rows
-    ]
+    lines += ["| " + " | ".join(f"{row[key]:{width}}" for key, width in widths.items()) + " |" for row in rows]
     return "\n".join(lines)
 
 

@@ -276,9 +276,7 @@ fn number<C: Column>(column: &C, shards: &mut [HashTable<Entry<C::Key>>], contro
     let mut entries: Vec<&mut Entry<C::Key>> = shards.iter_mut().flat_map(HashTable::iter_mut).collect();
     code(entries.len())?;
     control.check()?;
-    entries.par_sort_unstable_by(|a, b| {
-        a.key.cmp(&b.key).then_with(|| column.order(a.row as usize, b.row as usize))
-    });
+    entries.par_sort_unstable_by(|a, b| a.key.cmp(&b.key).then_with(|| column.order(a.row as usize, b.row as usize)));
     let mut rows = Vec::with_capacity(entries.len());
     for (i, entry) in entries.into_iter().enumerate() {
         entry.code = i as u32;

@@ -27,9 +27,9 @@ fn threads_from_environment() -> Result<usize> {
     match std::env::var("MANYHANDS_NUM_THREADS") {
         Ok(text) => match text.trim().parse::<usize>() {
             Ok(n) if n > 0 => Ok(n),
-            _ => Err(Error::invalid(format!(
-                "MANYHANDS_NUM_THREADS must be a whole number of at least 1, not '{text}'"
-            ))),
+            _ => {
+                Err(Error::invalid(format!("MANYHANDS_NUM_THREADS must be a whole number of at least 1, not '{text}'")))
+            }
         },
         Err(_) => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
     }

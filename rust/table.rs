@@ -144,7 +144,9 @@ impl Rows<'_> {
             )));
         }
         if n == 0 {
-            return Err(Error::invalid("there are no annotations: the table needs at least one (task, worker, label) row"));
+            return Err(Error::invalid(
+                "there are no annotations: the table needs at least one (task, worker, label) row",
+            ));
         }
         if n > u32::MAX as usize {
             return Err(Error::invalid(format!("{n} annotations exceed the {} that one table holds", u32::MAX)));
@@ -289,10 +291,24 @@ impl Table {
         };
         match (&self.labels, &mut order.labels) {
             (Labels::Narrow(from), Labels::Narrow(to)) => {
-                self.scatter_by_worker(from, &order.offsets, &mut order.tasks, to, order.weights.as_deref_mut(), control)?;
+                self.scatter_by_worker(
+                    from,
+                    &order.offsets,
+                    &mut order.tasks,
+                    to,
+                    order.weights.as_deref_mut(),
+                    control,
+                )?;
             }
             (Labels::Wide(from), Labels::Wide(to)) => {
-                self.scatter_by_worker(from, &order.offsets, &mut order.tasks, to, order.weights.as_deref_mut(), control)?;
+                self.scatter_by_worker(
+                    from,
+                    &order.offsets,
+                    &mut order.tasks,
+                    to,
+                    order.weights.as_deref_mut(),
+                    control,
+                )?;
             }
             _ => unreachable!("both have the width that the number of classes asks for"),
         }
@@ -558,7 +574,12 @@ fn copy_group<L: Label>(rows: &Rows<'_>, group: &mut Group<'_, L>) {
     }
 }
 
-fn scatter_group<L: Label>(rows: &Rows<'_>, offsets: &[u32], group: &mut Group<'_, L>, control: &Control) -> Result<()> {
+fn scatter_group<L: Label>(
+    rows: &Rows<'_>,
+    offsets: &[u32],
+    group: &mut Group<'_, L>,
+    control: &Control,
+) -> Result<()> {
     let mut cursor = group.cursors(offsets);
     for (block, tasks) in rows.tasks.chunks(ROWS_PER_CHECK).enumerate() {
         control.check()?;
@@ -744,7 +765,8 @@ mod tests {
     fn cancelled_work_stops() {
         let control = Control::default();
         control.cancel();
-        let rows = Rows { tasks: &[0], workers: &[0], labels: &[0], weights: None, n_tasks: 1, n_workers: 1, n_classes: 1 };
+        let rows =
+            Rows { tasks: &[0], workers: &[0], labels: &[0], weights: None, n_tasks: 1, n_workers: 1, n_classes: 1 };
         assert_eq!(Table::new(&rows, Repeats::Keep, &control).unwrap_err(), Error::Cancelled);
     }
 }

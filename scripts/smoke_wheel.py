@@ -84,9 +84,7 @@ def check_sdist(sdist: Path) -> None:
     for wanted in ("Cargo.toml", "Cargo.lock", "pyproject.toml", "LICENSE", "README.md", "rust/lib.rs"):
         require(wanted in names, f"{wanted} is missing from {sdist.name}")
     known = ("rust/", "python/manyhands/", "benches/", "tests/")
-    strays = [
-        n for n in names if ("/" in n and not n.startswith(known)) or n.endswith((".so", ".pyd", ".pyc"))
-    ]
+    strays = [n for n in names if ("/" in n and not n.startswith(known)) or n.endswith((".so", ".pyd", ".pyc"))]
     require(not strays, f"{sdist.name} holds {len(strays)} files that are not sources, such as {strays[:3]}")
 
 

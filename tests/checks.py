@@ -59,9 +59,7 @@ class Crowd:
         return replace(self, weights=np.where(np.arange(len(self.rows)) % 3 == 0, 2.0, 1.0))
 
 
-def crowd(
-    n_tasks: int = 40, n_workers: int = 8, n_classes: int = 3, per_task: int = 5, seed: int = 0
-) -> Crowd:
+def crowd(n_tasks: int = 40, n_workers: int = 8, n_classes: int = 3, per_task: int = 5, seed: int = 0) -> Crowd:
     """Workers of mixed skill who err towards the next class; sizes as asked, every worker and class used."""
     rng = np.random.default_rng(seed)
     truth = np.arange(n_tasks) % n_classes
@@ -102,9 +100,7 @@ ODD: dict[str, Crowd] = {
     "a task with one label": replace(
         STANDARD, rows=np.vstack([STANDARD.rows, [40, 0, 2]]), tasks=(*STANDARD.tasks, "t040")
     ),
-    "everyone agrees": of_rows(
-        np.array([(task, worker, task % 2) for task in range(6) for worker in range(4)])
-    ),
+    "everyone agrees": of_rows(np.array([(task, worker, task % 2) for task in range(6) for worker in range(4)])),
     "nobody agrees": of_rows(np.array([(task, worker, worker) for task in range(4) for worker in range(3)])),
     "nothing but repeats": of_rows(np.repeat(STANDARD.rows[:5], 4, axis=0)),
 }
@@ -477,9 +473,7 @@ def permuted(log: Crowd, part: str, order: np.ndarray) -> Crowd:
     return replace(log, **{part: tuple(names[i] for i in order)})
 
 
-def assert_permutes(
-    variant: Variant, log: Crowd, part: str, order: np.ndarray, tolerance: float = SAME
-) -> None:
+def assert_permutes(variant: Variant, log: Crowd, part: str, order: np.ndarray, tolerance: float = SAME) -> None:
     """Renaming renames the answer. All names must occur in the log."""
     before = variant.make(log).fit(log.votes())
     moved = permuted(log, part, order)
@@ -487,9 +481,7 @@ def assert_permutes(
     by = {p: order if p == part else np.arange(len(getattr(log, p))) for p in ("tasks", "workers", "classes")}
     n, m, k = by["tasks"], by["workers"], by["classes"]
     assert_close(after.posterior_[np.ix_(n, k)], before.posterior_, tolerance, f"posterior, {part} renamed")
-    assert_close(
-        after.confusion_[np.ix_(m, k, k)], before.confusion_, tolerance, f"confusion, {part} renamed"
-    )
+    assert_close(after.confusion_[np.ix_(m, k, k)], before.confusion_, tolerance, f"confusion, {part} renamed")
     assert_close(after.prior_[k], before.prior_, tolerance, f"prior, {part} renamed")
     assert_close(after.history_, before.history_, tolerance, f"history, {part} renamed")
     # Posteriors as close as rounding may or may not count as tied; all others have the same winner.
@@ -567,9 +559,7 @@ def check_frames(variant: Variant) -> None:
     assert frame.column_names == ["task", "label", "confidence", "tied"]
     assert frame.column("task").to_pylist() == votes.tasks.tolist()
     assert frame.column("label").to_pylist() == model.labels_.tolist()
-    np.testing.assert_allclose(
-        frame.column("confidence").to_numpy(), model.posterior_.max(axis=1), rtol=1e-12
-    )
+    np.testing.assert_allclose(frame.column("confidence").to_numpy(), model.posterior_.max(axis=1), rtol=1e-12)
     assert frame.column("tied").to_pylist() == model.tied_.tolist()
     workers = model.workers_frame()
     assert workers.column("worker").to_pylist() == votes.workers.tolist()
@@ -664,9 +654,7 @@ def check_threads_fit_one_table(variant: Variant) -> None:
 @check
 def check_progress(variant: Variant) -> None:
     seen: list[tuple[int, float]] = []
-    model = variant.make(STANDARD).fit(
-        STANDARD.votes(), progress=lambda step, value: seen.append((step, value))
-    )
+    model = variant.make(STANDARD).fit(STANDARD.votes(), progress=lambda step, value: seen.append((step, value)))
     assert_same_bits(model, variant.make(STANDARD).fit(STANDARD.votes()))
     assert all(isinstance(step, int) and isinstance(value, float) for step, value in seen)
     assert_same_bits(variant.make(STANDARD).fit(STANDARD.votes(), progress=True), model)

@@ -65,9 +65,7 @@ def test_save_and_load(variant: Variant, tmp_path: Path) -> None:
     assert loaded.to_frame().equals(model.to_frame())
     assert loaded.workers_frame().equals(model.workers_frame())
     # Parameters that are data (gold, priors, weights by worker) are not part of the file; all others are.
-    data = (
-        {"gold", "worker_prior", "weights"} if not isinstance(getattr(model, "weights", ""), str) else set()
-    )
+    data = {"gold", "worker_prior", "weights"} if not isinstance(getattr(model, "weights", ""), str) else set()
     data |= {"gold", "worker_prior"}
     kept = {name: value for name, value in model.get_params().items() if name not in data}
     assert {name: value for name, value in loaded.get_params().items() if name not in data} == kept
@@ -101,9 +99,7 @@ def large() -> tuple[mh.Annotations, Crowd]:
     workers = rng.integers(0, n_workers, len(tasks))
     wrong = rng.random(len(tasks)) > np.linspace(0.4, 0.9, n_workers)[workers]
     labels = np.where(wrong, rng.integers(0, n_classes, len(tasks)), truth[tasks])
-    votes = mh.Annotations.from_codes(
-        tasks, workers, labels, n_tasks=n_tasks, n_workers=n_workers, n_classes=n_classes
-    )
+    votes = mh.Annotations.from_codes(tasks, workers, labels, n_tasks=n_tasks, n_workers=n_workers, n_classes=n_classes)
     names = Crowd(np.zeros((0, 3), int), tuple(range(10)), tuple(range(n_workers)), tuple(range(n_classes)))
     return votes, names
 

@@ -75,9 +75,7 @@ TEXT_FORMS = {
     "arrow string_view": lambda v: pa.array(v, pa.string_view()),
     "arrow dictionary": lambda v: dictionary(v, ["?", *sorted(set(v))[::-1]]),
     "arrow dictionary of views": lambda v: dictionary(v, sorted(set(v)), text="string_view"),
-    "arrow dictionary with doubles": lambda v: pa.DictionaryArray.from_arrays(
-        pa.array(range(len(v))), pa.array(v)
-    ),
+    "arrow dictionary with doubles": lambda v: pa.DictionaryArray.from_arrays(pa.array(range(len(v))), pa.array(v)),
     "arrow slice": lambda v: pa.array(["x", *v, "longer than fifteen bytes"], pa.large_string())[1:-1],
     "arrow slice of a dictionary": lambda v: dictionary(["x", *v, "y"], ["x", "y", *sorted(set(v))])[1:-1],
     "arrow chunks": lambda v: pa.chunked_array([v[:2], [], v[2:]], pa.string()),
@@ -159,9 +157,7 @@ def test_any_frame_gives_the_same_table(form):
 
 def test_a_duckdb_query_runs_once():
     """Columns of different runs would be in different orders."""
-    query = (
-        "select i % 100 as task, 'w' || i as worker, i % 3 as label from range(1000) t(i) order by random()"
-    )
+    query = "select i % 100 as task, 'w' || i as worker, i % 3 as label from range(1000) t(i) order by random()"
     votes = mh.Annotations.from_frame(duckdb.connect().sql(query))
     assert rows_of(votes) == sorted((i % 100, f"w{i}", i % 3) for i in range(1000))
 
@@ -269,9 +265,7 @@ def test_gaps_turn_integers_into_floats_and_back():
 
 
 def test_dictionaries_may_outgrow_their_index_when_joined():
-    chunks = [
-        dictionary([f"{c}{i}" for i in range(100)], [f"{c}{i}" for i in range(100)], "int8") for c in "ab"
-    ]
+    chunks = [dictionary([f"{c}{i}" for i in range(100)], [f"{c}{i}" for i in range(100)], "int8") for c in "ab"]
     assert one_column(pa.chunked_array(chunks)).n_tasks == 200
 
 
@@ -385,9 +379,7 @@ def test_rows_without_a_label_are_set_aside_and_told(kind):
     assert votes.unlabelled.tolist() == ["a"]
     assert votes.weights.tolist() == [1.0, 3.0]
     assert votes.describe().n_unlabelled == 1
-    with pytest.raises(
-        ValueError, match=r"labels is missing .* in 2 of 4 rows, first at row 1; .*missing='drop'"
-    ):
+    with pytest.raises(ValueError, match=r"labels is missing .* in 2 of 4 rows, first at row 1; .*missing='drop'"):
         mh.Annotations.from_arrays(tasks, workers, labels, missing="error")
 
 
@@ -409,9 +401,7 @@ def test_a_complete_log_gives_no_warning_and_lists_nothing():
 def test_rows_without_an_id_are_refused(role, value):
     log = {"task": ["a", "b", "c"], "worker": ["x", "y", "z"], "label": [0, 1, 0]}
     log[role] = [log[role][0], value, log[role][2]]
-    with pytest.raises(
-        ValueError, match=f"^{role} column '{role}' is missing .* in 1 of 3 rows, first at row 1;"
-    ):
+    with pytest.raises(ValueError, match=f"^{role} column '{role}' is missing .* in 1 of 3 rows, first at row 1;"):
         mh.Annotations.from_frame(pd.DataFrame(log))
 
 
@@ -431,9 +421,7 @@ def test_repeats_count_unless_told_otherwise():
     assert first.classes.tolist() == [0, 1, 2]
     last = mh.Annotations.from_arrays(*columns, [10.0, 20.0, 30.0, 40.0], repeats="last")
     assert rows_of(last) == [("a", "x", 0, 20.0), ("b", "x", 0, 40.0)]
-    with pytest.raises(
-        ValueError, match=r"worker 'x' labelled task 'b' more than once \(2 such rows\); choose"
-    ):
+    with pytest.raises(ValueError, match=r"worker 'x' labelled task 'b' more than once \(2 such rows\); choose"):
         mh.Annotations.from_arrays(*columns, repeats="error")
     assert mh.Annotations.from_arrays([1, 2], [1, 1], [0, 0], repeats="error").n_annotations == 2
 
@@ -489,17 +477,13 @@ def test_weights_in_any_form(make):
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), -1.0, None])
 def test_weights_that_are_no_weights_are_refused(value):
     shown = {float("inf"): "inf", float("-inf"): "-inf", -1.0: "-1.0"}.get(value, "nan")
-    with pytest.raises(
-        ValueError, match=f"^weights holds {shown} at row 1; weights must be finite and at least 0"
-    ):
+    with pytest.raises(ValueError, match=f"^weights holds {shown} at row 1; weights must be finite and at least 0"):
         mh.Annotations.from_arrays([1, 2], [1, 2], [0, 1], [1.0, value])
     frame = pa.table({"task": [1, 2], "worker": [1, 2], "label": [0, 1], "w": pa.array([1.0, value])})
     with pytest.raises(ValueError, match=f"^weight column 'w' holds {shown} at row 1"):
         mh.Annotations.from_frame(frame, weight="w")
     with pytest.raises(ValueError, match="at row 1"):
-        mh.Annotations.from_codes(
-            [0, 1], [0, 0], [0, 0], n_tasks=2, n_workers=1, n_classes=1, weights=[1.0, value]
-        )
+        mh.Annotations.from_codes([0, 1], [0, 0], [0, 0], n_tasks=2, n_workers=1, n_classes=1, weights=[1.0, value])
 
 
 @pytest.mark.parametrize("weights", [["1", "2"], ["a", "b"], [1j, 2j], [{}, {}], [1, "2"]])
@@ -971,9 +955,7 @@ def test_tables_pickle_and_copy(votes):
         for twin in (pickle.loads(pickle.dumps(table)), copy.copy(table), copy.deepcopy(table)):
             assert twin == table
             assert twin.unlabelled.tolist() == table.unlabelled.tolist()
-            assert (
-                mh.MajorityVote().fit(twin).labels_.tolist() == mh.MajorityVote().fit(table).labels_.tolist()
-            )
+            assert mh.MajorityVote().fit(twin).labels_.tolist() == mh.MajorityVote().fit(table).labels_.tolist()
 
 
 def test_tables_cannot_be_changed(votes):

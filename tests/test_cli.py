@@ -247,9 +247,7 @@ def test_evaluation_is_the_metrics(log, crowd, capsys):
 
 def test_truth_of_some_tasks_and_of_others(log, crowd, capsys):
     known = list(zip(crowd.votes.tasks[:10], crowd.truth[:10], strict=True))
-    write_rows(
-        "some.csv", ("task", "winner", "truth"), *((t, "?", c) for t, c in known), ("nowhere", "?", "c0")
-    )
+    write_rows("some.csv", ("task", "winner", "truth"), *((t, "?", c) for t, c in known), ("nowhere", "?", "c0"))
     run("aggregate log.csv -o l.csv --evaluate some.csv")
     assert "over 10 tasks (1 more are not in the log)" in capsys.readouterr().out
     assert "no worker named any of its classes ('?')" in complaint(
@@ -259,9 +257,7 @@ def test_truth_of_some_tasks_and_of_others(log, crowd, capsys):
 
 def test_truth_that_no_worker_named_counts_as_wrong(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    write_rows(
-        "log.csv", ("task", "worker", "label"), (1, "a", "x"), (1, "b", "x"), (2, "a", "y"), (2, "b", "y")
-    )
+    write_rows("log.csv", ("task", "worker", "label"), (1, "a", "x"), (1, "b", "x"), (2, "a", "y"), (2, "b", "y"))
     write_rows("truth.csv", ("task", "label"), (1, "x"), (2, "z"))
     run("aggregate log.csv -o l.csv --json --evaluate truth.csv")
     out, err = capsys.readouterr()
@@ -295,9 +291,7 @@ def test_saved_model_can_be_loaded(log):
 
 def test_warnings_are_one_line_each(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    write_rows(
-        "log.csv", ("task", "worker", "label"), (1, "a", "x"), (1, "b", "y"), (2, "a", ""), (3, "a", "y")
-    )
+    write_rows("log.csv", ("task", "worker", "label"), (1, "a", "x"), (1, "b", "y"), (2, "a", ""), (3, "a", "y"))
     run("aggregate log.csv --json --max-iter 1")
     out, err = capsys.readouterr()
     lines = err.splitlines()
@@ -393,9 +387,7 @@ def test_simulate_writes_a_log_with_its_truth(tmp_path, monkeypatch, capsys):
     assert "400 annotations" in capsys.readouterr().out
     wanted = simulate(100, 10, 3, labels_per_task=4, seed=4)
     assert mh.read("log.parquet") == wanted.votes
-    assert [(int(row["task"]), int(row["label"])) for row in rows("truth.csv")] == list(
-        enumerate(wanted.truth)
-    )
+    assert [(int(row["task"]), int(row["label"])) for row in rows("truth.csv")] == list(enumerate(wanted.truth))
     for row in rows("c.csv")[::17]:
         place = int(row["worker"]), int(row["class"]), int(row["label"])
         assert float(row["probability"]) == pytest.approx(wanted.confusion[place], rel=1e-12)

@@ -82,10 +82,7 @@ class Plain:
         n, m, k = len(self.tasks), len(self.workers), len(self.classes)
         seen = np.zeros((m, k), bool)
         seen[w, y] = True
-        gold = {
-            self.tasks.tolist().index(a): self.classes.tolist().index(b)
-            for a, b in (true_labels or {}).items()
-        }
+        gold = {self.tasks.tolist().index(a): self.classes.tolist().index(b) for a, b in (true_labels or {}).items()}
 
         def clamp(q):
             for task, cls in gold.items():
@@ -258,9 +255,7 @@ class TestSurface:
 
     @pytest.mark.parametrize("cls", CLASSES)
     def test_booleans(self, cls):
-        data = log(
-            {"task": [1, 1, 1, 2, 2], "worker": list("abcab"), "label": [True, True, False, False, False]}
-        )
+        data = log({"task": [1, 1, 1, 2, 2], "worker": list("abcab"), "label": [True, True, False, False, False]})
         model = cls()
         assert model.fit_predict(data).to_dict() == {1: True, 2: False}
         assert model.labels_.dtype == model.probas_.columns.dtype == bool

@@ -100,9 +100,7 @@ def stable(model: mh.DawidSkene, votes: mh.Annotations, wanted: em.Result) -> bo
     rows = em.Rows.of(votes)
     for factor in (1 - 1e-13, 1 + 1e-13):
         other = fit_em(model, votes, replace(rows, weights=rows.weights * factor))
-        pairs = [
-            (getattr(wanted, name), getattr(other, name)) for name in ("posterior", "confusion", "history")
-        ]
+        pairs = [(getattr(wanted, name), getattr(other, name)) for name in ("posterior", "confusion", "history")]
         if not all(np.allclose(a, b, rtol=1e-9, atol=1e-9) for a, b in pairs):
             return False
     return True
@@ -201,9 +199,7 @@ def test_the_objective_is_the_penalised_log_likelihood() -> None:
     likelihood = 0.0
     for task in range(votes.n_tasks):
         joint = fit.prior_.copy()
-        for worker, label in zip(
-            rows.workers[rows.tasks == task], rows.labels[rows.tasks == task], strict=True
-        ):
+        for worker, label in zip(rows.workers[rows.tasks == task], rows.labels[rows.tasks == task], strict=True):
             joint *= fit.confusion_[worker, :, label]
         likelihood += np.log(joint.sum())
     diagonal = np.log(np.einsum("mkk->mk", fit.confusion_))
@@ -247,9 +243,9 @@ def test_hard_then_soft_reports_the_soft_phase() -> None:
 def test_ties_of_hard_assignments_do_not_hang_on_the_last_bit(rows, order, model: str) -> None:
     tasks, workers, labels = np.array(rows).T
     fits = [
-        mh.DawidSkene(
-            model=model, assignment="hard", init="shares", pseudo_count=1.0, max_iter=5, tol=0.0
-        ).fit(mh.Annotations.from_codes(tasks, who, labels, n_tasks=3, n_workers=4, n_classes=3))
+        mh.DawidSkene(model=model, assignment="hard", init="shares", pseudo_count=1.0, max_iter=5, tol=0.0).fit(
+            mh.Annotations.from_codes(tasks, who, labels, n_tasks=3, n_workers=4, n_classes=3)
+        )
         for who in (workers, np.array(order)[workers])
     ]
     assert_close(fits[1].posterior_, fits[0].posterior_, 1e-9, "posterior, workers renamed")
@@ -273,9 +269,7 @@ def spammed(seed: int = 0) -> tuple[mh.Annotations, np.ndarray]:
     tasks, workers = np.divmod(np.arange(n_tasks * n_workers), n_workers)
     right = rng.random(len(tasks)) < np.where(workers < 3, 0.9, 0.25)
     labels = np.where(right, truth[tasks], (truth[tasks] + 1) % 3)
-    votes = mh.Annotations.from_codes(
-        tasks, workers, labels, n_tasks=n_tasks, n_workers=n_workers, n_classes=3
-    )
+    votes = mh.Annotations.from_codes(tasks, workers, labels, n_tasks=n_tasks, n_workers=n_workers, n_classes=3)
     return votes, truth
 
 
@@ -345,8 +339,7 @@ def test_seeds_of_restarts_differ() -> None:
 def test_starts_differ() -> None:
     votes = STANDARD.votes()
     first = {
-        init: mh.DawidSkene(init=init, max_iter=1, tol=0.0).fit(votes).history_[0]
-        for init in ("majority", "shares")
+        init: mh.DawidSkene(init=init, max_iter=1, tol=0.0).fit(votes).history_[0] for init in ("majority", "shares")
     }
     assert first["majority"] != first["shares"]
 
@@ -409,9 +402,7 @@ def test_forms_of_pseudo_counts() -> None:
     for what, (short, spelt_out) in same.items():
         a, b = (mh.DawidSkene(pseudo_count=p, max_iter=5, tol=0.0).fit(votes) for p in (short, spelt_out))
         assert_close(a.history_, b.history_, 1e-12, what)
-    a, b = (
-        mh.DawidSkene(class_pseudo_count=p, max_iter=5, tol=0.0).fit(votes) for p in (1.5, [0.5, 0.5, 0.5])
-    )
+    a, b = (mh.DawidSkene(class_pseudo_count=p, max_iter=5, tol=0.0).fit(votes) for p in (1.5, [0.5, 0.5, 0.5]))
     assert_close(a.history_, b.history_, 1e-12, "class_pseudo_count")
 
 
@@ -429,9 +420,7 @@ def test_worker_prior_replaces_the_shared_one() -> None:
     fit = mh.DawidSkene(worker_prior={"w03": believed}, pseudo_count=0.5, max_iter=5, tol=0.0).fit(votes)
     np.testing.assert_allclose(fit.confusion_[3], believed / 1e7, atol=1e-4)
     assert_parity(fit, fit_em(fit, votes))
-    shared = mh.DawidSkene(
-        worker_prior=dict.fromkeys(STANDARD.workers, np.full((3, 3), 0.5)), max_iter=5, tol=0.0
-    )
+    shared = mh.DawidSkene(worker_prior=dict.fromkeys(STANDARD.workers, np.full((3, 3), 0.5)), max_iter=5, tol=0.0)
     plain = mh.DawidSkene(pseudo_count=np.full((3, 3), 0.5), max_iter=5, tol=0.0)
     assert_close(shared.fit(votes).history_, plain.fit(votes).history_, 1e-12, "history")
 
@@ -577,9 +566,7 @@ def drawn(model: str, n_tasks: int, seed: int) -> tuple[mh.Annotations, np.ndarr
     tasks, workers = np.divmod(np.arange(n_tasks * n_workers), n_workers)
     below = confusion.cumsum(axis=2)[workers, truth[tasks]]
     labels = (rng.random((len(tasks), 1)) > below[:, :-1]).sum(axis=1)
-    votes = mh.Annotations.from_codes(
-        tasks, workers, labels, n_tasks=n_tasks, n_workers=n_workers, n_classes=k
-    )
+    votes = mh.Annotations.from_codes(tasks, workers, labels, n_tasks=n_tasks, n_workers=n_workers, n_classes=k)
     return votes, truth, confusion
 
 

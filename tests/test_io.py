@@ -135,9 +135,7 @@ def test_empty_fields_are_missing(tmp_path):
     with pytest.warns(mh.DataWarning, match=r"set aside 2 rows without a label; 1 task has .*\('c'"):
         votes = mh.read(path)
     assert votes.unlabelled.tolist() == ["c"]
-    with pytest.raises(
-        ValueError, match=r"label column 'label' is missing .* in 2 of 4 rows, first at row 1"
-    ):
+    with pytest.raises(ValueError, match=r"label column 'label' is missing .* in 2 of 4 rows, first at row 1"):
         mh.read(path, missing="error")
     path = put(tmp_path / "ids.csv", "item,worker,label\na,1,x\n,2,y\n")
     with pytest.raises(ValueError, match=r"^task column 'item' is missing .* in 1 of 2 rows, first at row 1"):
@@ -286,9 +284,7 @@ def test_missing_files_and_folders_are_named(tmp_path):
         mh.read(tmp_path / "*.csv")
     with pytest.raises(FileNotFoundError, match="no file was named"):
         mh.read([])
-    with pytest.raises(
-        IsADirectoryError, match=r"is a folder; name its files with a glob such as '.*/\*\.parquet'"
-    ):
+    with pytest.raises(IsADirectoryError, match=r"is a folder; name its files with a glob such as '.*/\*\.parquet'"):
         mh.read(tmp_path)
     with pytest.raises(TypeError, match="int"):
         mh.read([3])
@@ -296,9 +292,7 @@ def test_missing_files_and_folders_are_named(tmp_path):
 
 @pytest.mark.parametrize("name", ["log", "log.xlsx", "log.gz", "log.csv.zip", "csv"])
 def test_other_endings_are_refused(tmp_path, name):
-    with pytest.raises(
-        ValueError, match=rf"what kind of file '.*{name}' is; its name should end in one of \.csv"
-    ):
+    with pytest.raises(ValueError, match=rf"what kind of file '.*{name}' is; its name should end in one of \.csv"):
         mh.read(put(tmp_path / name, CSV))
 
 
@@ -429,9 +423,7 @@ def test_columns_with_odd_names(tmp_path):
 # --------------------------------------------------------------------------------------- plain tables of text
 
 
-@pytest.mark.parametrize(
-    "name", ["t.csv", "t.tsv", "t.csv.gz", "t.csv.bz2", "t.csv.zst", "t.csv.lz4", "t.parquet"]
-)
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.csv.gz", "t.csv.bz2", "t.csv.zst", "t.csv.lz4", "t.parquet"])
 def test_tables_are_written_as_they_are_read(tmp_path, name):
     table = pa.table({"text": ["a", 'b"c', "d,\te\n", "é", None], "number": [1, -2, 3, 4, 5]})
     write_table(table, tmp_path / name)

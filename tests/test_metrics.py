@@ -58,9 +58,7 @@ def test_accuracies_agree_with_scikit_learn(form):
     labels = np.where(rng.random(500) < 0.7, truth, rng.integers(0, 4, 500))
     weight = rng.random(500)
     made = LABEL_FORMS[form]
-    assert metrics.accuracy(made(labels), made(truth)) == pytest.approx(
-        sk.accuracy_score(truth, labels), abs=TIGHT
-    )
+    assert metrics.accuracy(made(labels), made(truth)) == pytest.approx(sk.accuracy_score(truth, labels), abs=TIGHT)
     assert metrics.accuracy(made(labels), made(truth), sample_weight=weight) == pytest.approx(
         sk.accuracy_score(truth, labels, sample_weight=weight), abs=TIGHT
     )
@@ -177,9 +175,7 @@ def test_log_loss_and_brier_agree_with_scikit_learn(k):
     by_hand = np.mean(np.sum((posterior - np.eye(k)[truth]) ** 2, axis=1))
     assert metrics.brier(posterior, truth) == pytest.approx(by_hand, abs=TIGHT)
     if k == 2:
-        assert metrics.brier(posterior, truth) == pytest.approx(
-            2 * sk.brier_score_loss(truth, posterior[:, 1])
-        )
+        assert metrics.brier(posterior, truth) == pytest.approx(2 * sk.brier_score_loss(truth, posterior[:, 1]))
 
 
 @given(SEEDS, SIZES, SIZES)
@@ -269,9 +265,7 @@ def test_brier_never_falls_below_zero():
     assert min(metrics.brier([[1 - p, p]], [0]) for p in small) >= 0
 
 
-@pytest.mark.parametrize(
-    "measure", [metrics.log_loss, metrics.brier, metrics.calibration_error, metrics.reliability]
-)
+@pytest.mark.parametrize("measure", [metrics.log_loss, metrics.brier, metrics.calibration_error, metrics.reliability])
 @pytest.mark.parametrize(
     ("posterior", "truth", "classes", "error", "match"),
     [
@@ -339,11 +333,7 @@ def slow_calibration(posterior, truth, edges, norm):
         top = max(row)
         b = next(b for b, upper in enumerate(edges[1:]) if top <= upper or b == len(edges) - 2)
         inside[b].append((top, float(list(row).index(top) == true)))
-    gaps = [
-        (len(each), abs(np.mean([c for c, _ in each]) - np.mean([h for _, h in each])))
-        for each in inside
-        if each
-    ]
+    gaps = [(len(each), abs(np.mean([c for c, _ in each]) - np.mean([h for _, h in each]))) for each in inside if each]
     if norm == "max":
         return max(gap for _, gap in gaps)
     power = {"l1": 1, "l2": 2}[norm]
@@ -355,9 +345,7 @@ def slow_calibration(posterior, truth, edges, norm):
 def test_uniform_calibration_against_the_slow_form(norm, bins):
     posterior, truth = posterior_and_truth(11)
     expected = slow_calibration(posterior, truth, np.arange(bins + 1) / bins, norm)
-    assert metrics.calibration_error(posterior, truth, bins=bins, norm=norm) == pytest.approx(
-        expected, abs=TIGHT
-    )
+    assert metrics.calibration_error(posterior, truth, bins=bins, norm=norm) == pytest.approx(expected, abs=TIGHT)
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "max"])
@@ -460,9 +448,9 @@ def test_calibration_options_are_checked(options, error, match):
 def test_confusion_error_is_the_formula():
     rng = np.random.default_rng(0)
     left, right = stochastic(rng, 5, 3, 3), stochastic(rng, 5, 3, 3)
-    expected = sum(
-        (left[r, i, j] - right[r, i, j]) ** 2 for r in range(5) for i in range(3) for j in range(3)
-    ) / (5 * 3)
+    expected = sum((left[r, i, j] - right[r, i, j]) ** 2 for r in range(5) for i in range(3) for j in range(3)) / (
+        5 * 3
+    )
     assert metrics.confusion_error(left, right) == pytest.approx(expected, abs=TIGHT)
 
 
@@ -549,9 +537,7 @@ def test_information_properties(seed, m, k):
     np.testing.assert_allclose(metrics.information(confusion[:, classes], prior[classes]), bits, atol=TIGHT)
     # Whoever errs in a consistent way tells all; whoever ignores the class tells nothing.
     np.testing.assert_allclose(metrics.information([np.eye(k)[classes]], prior), entropy, atol=TIGHT)
-    np.testing.assert_allclose(
-        metrics.information(np.repeat(confusion[:, :1], k, axis=1), prior), 0, atol=TIGHT
-    )
+    np.testing.assert_allclose(metrics.information(np.repeat(confusion[:, :1], k, axis=1), prior), 0, atol=TIGHT)
 
 
 def test_information_of_spammers_never_falls_below_zero():
@@ -665,9 +651,7 @@ def gold_forms(ids, labels):
     [(TASKS, ["t4", "t1", "t2"]), (TASKS.astype(object), ["t4", "t1", "t2"]), ([30, 10, 20, 5], [5, 30, 10])],
     ids=["text", "objects", "unsorted integers"],
 )
-@pytest.mark.parametrize(
-    "labels", [["x", "y", "x"], [1, 0, 1], [True, False, True]], ids=["text", "int", "bool"]
-)
+@pytest.mark.parametrize("labels", [["x", "y", "x"], [1, 0, 1], [True, False, True]], ids=["text", "int", "bool"])
 def test_gold_in_every_form(tasks, ids, labels):
     for form, gold in gold_forms(ids, labels).items():
         index, truth = metrics.match_gold(tasks, gold)
@@ -834,9 +818,7 @@ def test_all_lists_the_public_names():
     public = {
         name
         for name, value in vars(metrics).items()
-        if getattr(value, "__module__", None) == metrics.__name__
-        and callable(value)
-        and not name.startswith("_")
+        if getattr(value, "__module__", None) == metrics.__name__ and callable(value) and not name.startswith("_")
     }
     assert public == set(metrics.__all__)
 

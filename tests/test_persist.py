@@ -109,9 +109,7 @@ def test_tables_come_back_as_they_were(tmp_path, kind, weights):
 
 def test_unlabelled_tasks_and_unused_classes_come_back(tmp_path):
     with pytest.warns(mh.DataWarning):
-        votes = mh.Annotations.from_arrays(
-            ["a", "b", "c"], ["x", "y", "z"], ["no", None, "no"], classes=["yes", "no"]
-        )
+        votes = mh.Annotations.from_arrays(["a", "b", "c"], ["x", "y", "z"], ["no", None, "no"], classes=["yes", "no"])
     votes.save(tmp_path / "votes")
     back = mh.load(tmp_path / "votes")
     assert back.unlabelled.tolist() == ["b"]
@@ -281,9 +279,7 @@ HEADERS = {
     "huge twice": spec(shape=[2**47, 2**47]),
     "beyond 64 bits": spec(shape=[2**64 + 1]),
     "a hundred digits": spec(shape=[10**100]),
-    "too many digits": b'{"kind": "annotations", "meta": {}, "arrays": {"a": ["f8", ['
-    + b"9" * 5000
-    + b"]]}}",
+    "too many digits": b'{"kind": "annotations", "meta": {}, "arrays": {"a": ["f8", [' + b"9" * 5000 + b"]]}}",
     "huge but empty": spec(shape=[0, 2**60, 2**60]),
     "many dimensions": spec("u1", [1] * 70),
     "infinity": b'{"kind": "annotations", "meta": {}, "arrays": {"a": ["f8", [Infinity]]}}',

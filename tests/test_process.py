@@ -94,9 +94,7 @@ def test_an_exception_in_progress_stops_the_fit():
 
 def random_votes(n: int) -> mh.Annotations:
     rng = np.random.default_rng(5)
-    return mh.Annotations.from_arrays(
-        rng.integers(0, n // 5, n), rng.integers(0, 50, n), rng.integers(0, 4, n)
-    )
+    return mh.Annotations.from_arrays(rng.integers(0, n // 5, n), rng.integers(0, 50, n), rng.integers(0, 4, n))
 
 
 def fit_posterior(votes: mh.Annotations) -> np.ndarray:

@@ -52,9 +52,7 @@ _COLUMNS = {"task", "worker", "label"}
 @cache
 def log(folder: Path) -> tuple[mh.Annotations, dict[str, str]]:
     gold = _column_text(folder, "gold")
-    return mh.Annotations.from_frame(_column_text(folder, "labels")), dict(
-        zip(gold.task, gold.label, strict=True)
-    )
+    return mh.Annotations.from_frame(_column_text(folder, "labels")), dict(zip(gold.task, gold.label, strict=True))
 
 
 def accuracy(model, gold: dict[str, str]) -> float:

@@ -364,9 +364,7 @@ def test_groups_copy_their_first_worker():
 def test_threads_do_not_change_a_bit_and_seeds_do(pattern):
     def draw(seed, threads):
         mh.set_num_threads(threads)
-        return mh.simulate(
-            30_000, 40, 3, crowd={"flippers": 0.5, "colluders": 0.5}, copying=0.8, seed=seed, **pattern
-        )
+        return mh.simulate(30_000, 40, 3, crowd={"flippers": 0.5, "colluders": 0.5}, copying=0.8, seed=seed, **pattern)
 
     before = _core.get_num_threads()
     try:
@@ -407,8 +405,7 @@ def test_accuracy_and_repr():
     )
     np.testing.assert_allclose(simulation.accuracy, 0.75)
     assert repr(simulation) == (
-        "Simulation(2,000 annotations: 1,000 tasks × 3 workers, 2 classes; "
-        "crowd: 3 given; mean accuracy 0.75)"
+        "Simulation(2,000 annotations: 1,000 tasks × 3 workers, 2 classes; crowd: 3 given; mean accuracy 0.75)"
     )
     with pytest.raises(AttributeError):
         simulation.seed = 1

@@ -1,7 +1,7 @@
 """The compiled core. Arrays that come in must be C-contiguous and of the dtype shown; arrays that go out are fresh."""
 
 from collections.abc import Callable
-from typing import Any, TypedDict, final
+from typing import TypedDict, final
 
 import numpy as np
 import numpy.typing as npt
@@ -55,9 +55,7 @@ def encode_integers(
 def encode_strings(
     offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]: ...
-def canonical_integers(
-    offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
-) -> npt.NDArray[np.int64] | None: ...
+def canonical_integers(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64] | None: ...
 def vote_shares(table: Table, worker_weights: _F64 | None = None) -> _F64: ...
 def worker_agreement(table: Table, answers: npt.NDArray[np.int32]) -> tuple[_F64, _F64]: ...
 def winners(rows: _F64) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.bool_]]: ...
@@ -96,6 +94,4 @@ def simulate(
     groups: npt.NDArray[np.uint32] | None = None,
     copying: float = 1.0,
     seed: int = 0,
-) -> tuple[
-    npt.NDArray[np.uint16], npt.NDArray[np.uint32], npt.NDArray[np.uint32], npt.NDArray[np.uint16]
-]: ...
+) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint32], npt.NDArray[np.uint32], npt.NDArray[np.uint16]]: ...

@@ -138,9 +138,7 @@ class Annotations:
         )
 
     @classmethod
-    def from_dense(
-        cls, matrix: npt.ArrayLike, *, missing: Any = -1, classes: Iterable[Any] | None = None
-    ) -> Self:
+    def from_dense(cls, matrix: npt.ArrayLike, *, missing: Any = -1, classes: Iterable[Any] | None = None) -> Self:
         """Build a table from a (tasks × workers) matrix of labels with `missing` where there is none.
 
         None, NaN, empty text and masked entries are no labels either. Tasks and workers are named by their
@@ -404,9 +402,7 @@ class Annotations:
             keep[order[place < per_task]] = True
         return self._subset(keep, np.ones(self.n_tasks, np.bool_), self._unlabelled)
 
-    def _subset(
-        self, keep: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_], unlabelled: Names | None
-    ) -> Self:
+    def _subset(self, keep: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_], unlabelled: Names | None) -> Self:
         """Keep the marked annotations; wanted tasks left with none join the unlabelled."""
         task_codes, worker_codes, labels = self.codes()
         task_codes, tasks, labelled = _compact(task_codes[keep], self._tasks)
@@ -421,9 +417,7 @@ class Annotations:
             self.n_classes,
         )
         lost = self._tasks.take(np.flatnonzero(wanted & ~labelled))
-        return type(self)(
-            table, tasks, workers, self._classes, lost if unlabelled is None else lost.joined(unlabelled)
-        )
+        return type(self)(table, tasks, workers, self._classes, lost if unlabelled is None else lost.joined(unlabelled))
 
     # ------------------------------------------------------------------------------------------ description
 

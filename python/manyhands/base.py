@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from manyhands import _core, metrics, persist
 from manyhands.annotations import Annotations, as_annotations
-from manyhands.errors import NotFittedError
+from manyhands.errors import FileFormatError, NotFittedError
 from manyhands.names import Names
 from manyhands.progress import reporting
 
@@ -42,17 +42,17 @@ class Parameters:
         known = self._parameter_names()
         for name, value in params.items():
             if name not in known:
-                raise ValueError(
-                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}"
-                )
+                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
             setattr(self, name, value)
         return self
 
+    def __sklearn_clone__(self) -> Self:
+        """A fresh estimator with the same parameters, shared and not copied: a fitted start stays fitted."""
+        return type(self)(**self.get_params())
+
     def __repr__(self) -> str:
         defaults = {name: p.default for name, p in inspect.signature(type(self)).parameters.items()}
-        changed = {
-            name: value for name, value in self.get_params().items() if not _same(value, defaults[name])
-        }
+        changed = {name: value for name, value in self.get_params().items() if not _same(value, defaults[name])}
         return f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in changed.items())})"
 
 
@@ -121,15 +121,23 @@ class Aggregator(Parameters, ABC):
         self._result = result
         self._tasks, self._workers, self._classes = tasks, workers, classes
         self._n_labels = n_labels
-        self._winners, self._tied = _core.winners(result.posterior)
+        self._winners, self._tied = self._decide(result.posterior)
 
-    def fit_predict(self, votes: Any) -> npt.NDArray[Any]:
+    def _decide(self, posterior: Array) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.bool_]]:
+        """Winning class code of each row, and whether another ties with it."""
+        return _core.winners(posterior)
+
+    def _named(self, winners: npt.NDArray[np.uint16], tied: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        """Labels of winning codes."""
+        return self._classes.values[winners]
+
+    def fit_predict(self, votes: Any, *, progress: Progress = False) -> npt.NDArray[Any]:
         """Fit and return the label of each task."""
-        return self.fit(votes).labels_
+        return self.fit(votes, progress=progress).labels_
 
-    def fit_predict_proba(self, votes: Any) -> Array:
+    def fit_predict_proba(self, votes: Any, *, progress: Progress = False) -> Array:
         """Fit and return the class posterior of each task, (n_tasks, n_classes)."""
-        return self.fit(votes).posterior_
+        return self.fit(votes, progress=progress).posterior_
 
     # ----------------------------------------------------------------------------------------------- results
 
@@ -145,7 +153,7 @@ class Aggregator(Parameters, ABC):
     def labels_(self) -> npt.NDArray[Any]:
         """The winning class of each task, by name, (n_tasks,). The lowest class code wins a tie."""
         self._fitted()
-        return self._classes.values[self._winners]
+        return self._named(self._winners, self._tied)
 
     @property
     def posterior_(self) -> Array:
@@ -238,8 +246,7 @@ class Aggregator(Parameters, ABC):
 
     def predict(self, votes: Any) -> npt.NDArray[Any]:
         """Label tasks, old or new, from annotations by known workers; see :meth:`predict_proba`."""
-        winners, _ = _core.winners(self.predict_proba(votes))
-        return self._classes.values[winners]
+        return self._named(*self._decide(self.predict_proba(votes)))
 
     def predict_proba(self, votes: Any) -> Array:
         """Class posteriors of tasks, old or new, with the workers as they were learnt: (votes.n_tasks, n_classes).
@@ -286,7 +293,8 @@ class Aggregator(Parameters, ABC):
         Parameters that are data rather than settings (gold labels, given starts) are not written.
         """
         fit = self._fitted()
-        params = {name: value for name, value in self.get_params().items() if _is_setting(value)}
+        params = {name: _plain(value) for name, value in self.get_params().items()}
+        params = {name: value for name, value in params.items() if _is_setting(value)}
         meta = {
             "class": type(self).__name__,
             "params": params,
@@ -329,6 +337,11 @@ class Aggregator(Parameters, ABC):
             setattr(model, name, content.array(f"learnt.{name}", np.float64, shape=(m,)))
         model._adopt(result, tasks, workers, classes, content.array("n_labels", np.int64, shape=(m,)))
         return model
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy number as a plain one."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _is_setting(value: Any) -> bool:
@@ -394,6 +407,6 @@ def load(path: str | os.PathLike[str]) -> Any:
     try:
         return kinds[content.kind](content)
     except (TypeError, ValueError, KeyError) as error:
-        if isinstance(error, persist.FileFormatError):
+        if isinstance(error, FileFormatError):
             raise
         raise content.damaged(str(error)) from error

@@ -24,6 +24,15 @@ def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
 
 
+def check_number(name: str, value: Any, *, least: float, whole: bool = False) -> None:
+    """Refuse a setting that is not a finite number, or not a whole one where that is needed, or too small."""
+    kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        raise TypeError(f"{name} must be a {'whole ' if whole else ''}number, not {value!r}")
+    if not least <= value < 2**63:
+        raise ValueError(f"{name} must be a finite number of at least {least}, not {value}")
+
+
 def check_lengths(tasks: Column, workers: Column, labels: Column, weights: npt.NDArray[Any] | None) -> None:
     """Refuse columns of unequal length or without rows."""
     sizes = {"tasks": len(tasks), "workers": len(workers), "labels": len(labels)}
@@ -133,9 +142,7 @@ def checked_weights(data: Any, what: str) -> npt.NDArray[np.float64]:
         raise ValueError(f"{what} must be one-dimensional, not of shape {given.shape}")
     try:
         # Objects may be decimals and None, but NumPy would also read numbers out of text.
-        if given.dtype.kind not in "biufO" or (
-            given.dtype == object and any(isinstance(w, str) for w in given)
-        ):
+        if given.dtype.kind not in "biufO" or (given.dtype == object and any(isinstance(w, str) for w in given)):
             raise TypeError
         weights = np.ascontiguousarray(given, np.float64)
     except (TypeError, ValueError):
@@ -153,9 +160,7 @@ def checked_codes(values: npt.ArrayLike, what: str, dtype: type[np.unsignedinteg
     if codes.ndim != 1:
         raise ValueError(f"{what} must be one-dimensional, not of shape {codes.shape}")
     if codes.size and codes.dtype.kind not in "ui":
-        raise TypeError(
-            f"{what} must be whole numbers (codes), not {codes.dtype}; use from_arrays for other ids"
-        )
+        raise TypeError(f"{what} must be whole numbers (codes), not {codes.dtype}; use from_arrays for other ids")
     if codes.size and (codes.min() < 0 or codes.max() > np.iinfo(dtype).max):
         raise ValueError(f"{what} must lie between 0 and {np.iinfo(dtype).max:,}")
     return np.ascontiguousarray(codes, dtype)

@@ -115,9 +115,7 @@ def class_conditional(
     return _dirichlet(np.random.default_rng(seed), concentration * means)
 
 
-def flippers(
-    n_workers: int, n_classes: int, *, skill: float = 0.7, spread: float = 0.01, seed: Seed = 0
-) -> Floats:
+def flippers(n_workers: int, n_classes: int, *, skill: float = 0.7, spread: float = 0.01, seed: Seed = 0) -> Floats:
     """Pairwise flippers: right, or else the one wrong class that the worker confuses with the true one.
 
     The wrong class is drawn once for each worker and class, uniformly (Tanno et al. 2019, section 3.1,
@@ -239,9 +237,7 @@ def confusers(
     return _towards(np.broadcast_to(partner, (n_workers, n_classes)), 1 - skills)
 
 
-def neighbours(
-    n_workers: int, n_classes: int, *, skill: float = 0.7, spread: float = 0.01, seed: Seed = 0
-) -> Floats:
+def neighbours(n_workers: int, n_classes: int, *, skill: float = 0.7, spread: float = 0.01, seed: Seed = 0) -> Floats:
     """Workers who stray to the classes next to the true one, as with grades.
 
     Half of the mistakes go to either side; at both ends all of them go to the only neighbour (Tanno et al.
@@ -277,9 +273,7 @@ def neighbours(
     return (sides[0] + sides[1]) / 2
 
 
-def adversary(
-    n_workers: int, n_classes: int, *, skill: float = 0.9, spread: float = 0.01, seed: Seed = 0
-) -> Floats:
+def adversary(n_workers: int, n_classes: int, *, skill: float = 0.9, spread: float = 0.01, seed: Seed = 0) -> Floats:
     """Adversaries: who know the classes, but call each by the name of another.
 
     Each worker permutes the names at random, leaving none in place, and uses the permuted name with the
@@ -469,9 +463,7 @@ def as_prior(prior: npt.ArrayLike, n_classes: int) -> Floats:
     """Check a distribution over the classes and return it as an array."""
     checked = np.asarray(prior, dtype=np.float64)
     if checked.shape != (n_classes,):
-        raise ValueError(
-            f"prior has shape {checked.shape}; give one probability for each of {n_classes} classes"
-        )
+        raise ValueError(f"prior has shape {checked.shape}; give one probability for each of {n_classes} classes")
     if not (np.isfinite(checked).all() and (checked >= 0).all() and abs(checked.sum() - 1) <= 1e-9):
         raise ValueError("prior is not a distribution; give probabilities from 0 to 1 that sum to one")
     return checked
@@ -537,9 +529,7 @@ def _partners(n_classes: int, similar: Sequence[tuple[int, int]] | None) -> npt.
         if a == b or not (0 <= a < n_classes and 0 <= b < n_classes):
             raise ValueError(f"similar has {pair}; give two different classes from 0 to {n_classes - 1}")
         if partner[a] != a or partner[b] != b:
-            raise ValueError(
-                f"similar has {pair}, but one of them has a partner already; name each class once at most"
-            )
+            raise ValueError(f"similar has {pair}, but one of them has a partner already; name each class once at most")
         partner[a], partner[b] = b, a
     return partner
 

@@ -67,11 +67,7 @@ class Description:
         agreement = f"{self.agreement:.1%} of pairs of labels on a task are equal"
         if math.isnan(self.agreement):
             agreement = "not known: no task has two labels"
-        groups = (
-            "in one group"
-            if self.n_components == 1
-            else f"in {self.n_components:,} groups that share no task"
-        )
+        groups = "in one group" if self.n_components == 1 else f"in {self.n_components:,} groups that share no task"
         return "\n".join(
             (
                 f"annotations        {self.n_annotations:,}",

@@ -42,9 +42,7 @@ def match_columns(names: Sequence[str], given: Mapping[str, str | None]) -> dict
         if names.count(name) > 1:
             raise ValueError(f"several columns are called {name!r}; the columns are {_listed(names)}")
         if name in role_of:
-            raise ValueError(
-                f"column {name!r} cannot be both {role_of[name]} and {role}; name another with {role}=…"
-            )
+            raise ValueError(f"column {name!r} cannot be both {role_of[name]} and {role}; name another with {role}=…")
         role_of[name] = role
     return {role: name for name, role in role_of.items()}
 

@@ -81,9 +81,7 @@ def _gold_columns(
 ) -> dict[str, str]:
     names = _column_names(path, delimiter)
     # A log's names for labels come second: a file may hold the winner of a vote beside the truth.
-    label = (
-        label or _only(names, WELL_KNOWN_TRUTH) or _only(names, WELL_KNOWN["label"]) or _only(names, like[1:])
-    )
+    label = label or _only(names, WELL_KNOWN_TRUTH) or _only(names, WELL_KNOWN["label"]) or _only(names, like[1:])
     task = task or _only(names, WELL_KNOWN["task"]) or _only(names, like[:1])
     try:
         return match_columns(names, {"task": task, "label": label})

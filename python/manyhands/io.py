@@ -78,9 +78,7 @@ def read(
     return Annotations._build(*columns, weights=weights, repeats=repeats, missing=missing, classes=classes)
 
 
-def read_table(
-    path: PathLike, columns: Iterable[str] | None = None, delimiter: str | None = None
-) -> pa.Table:
+def read_table(path: PathLike, columns: Iterable[str] | None = None, delimiter: str | None = None) -> pa.Table:
     """Read some columns of a CSV or Parquet file, CSV fields as text."""
     return _read_columns(Path(path), None if columns is None else list(columns), delimiter)
 
@@ -110,9 +108,7 @@ def _expand(source: PathLike | Iterable[PathLike]) -> list[Path]:
         if Path(text).is_file():
             paths.append(Path(text))
         elif Path(text).is_dir():
-            raise IsADirectoryError(
-                f"{text!r} is a folder; name its files with a glob such as '{text}/*.parquet'"
-            )
+            raise IsADirectoryError(f"{text!r} is a folder; name its files with a glob such as '{text}/*.parquet'")
         elif glob.has_magic(text):
             found = sorted(name for name in glob.glob(text, recursive=True) if Path(name).is_file())
             if not found:
@@ -193,9 +189,7 @@ def _read_one(path: Path, names: Mapping[str, str], delimiter: str | None) -> di
     return {role: table.column(name) for role, name in names.items()}
 
 
-def _read_columns(
-    path: Path, columns: list[str] | None, delimiter: str | None, number: str | None = None
-) -> pa.Table:
+def _read_columns(path: Path, columns: list[str] | None, delimiter: str | None, number: str | None = None) -> pa.Table:
     """Read columns of a file; those of a CSV file are text, except `number`."""
     import pyarrow as pa
     import pyarrow.csv
@@ -240,9 +234,7 @@ def _joined(role: str, columns: list[pa.ChunkedArray], paths: list[Path]) -> tup
     except pa.ArrowException:
         kinds = {column.type: path for column, path in zip(reversed(columns), reversed(paths), strict=True)}
         shown = ", ".join(f"{kind} in {str(path)!r}" for kind, path in kinds.items())
-        raise TypeError(
-            f"the {role} column has types that do not go together: {shown}; convert one"
-        ) from None
+        raise TypeError(f"the {role} column has types that do not go together: {shown}; convert one") from None
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:

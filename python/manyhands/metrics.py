@@ -64,9 +64,7 @@ _NAMED_IN_ERRORS = 3
 # Labels against the truth
 
 
-def accuracy(
-    labels: npt.ArrayLike, truth: npt.ArrayLike, *, sample_weight: npt.ArrayLike | None = None
-) -> float:
+def accuracy(labels: npt.ArrayLike, truth: npt.ArrayLike, *, sample_weight: npt.ArrayLike | None = None) -> float:
     """Share of tasks whose label is the truth.
 
     An abstention, that is a label of None or NaN, counts as wrong: otherwise a method could win by answering
@@ -272,9 +270,7 @@ def reliability(
     table, truth_code = _posterior_and_codes(posterior, truth, classes)
     winner = table.argmax(axis=1)
     confidence = table[np.arange(len(table)), winner]
-    edges = (
-        np.linspace(0.0, 1.0, n_bins + 1) if strategy == "uniform" else _quantile_edges(confidence, n_bins)
-    )
+    edges = np.linspace(0.0, 1.0, n_bins + 1) if strategy == "uniform" else _quantile_edges(confidence, n_bins)
     # Comparing with the inner edges only puts rounding (a row that sums to 1 + 1e-9) into the end bins.
     where = np.searchsorted(edges[1:-1], confidence, side="left")
     total = len(edges) - 1
@@ -369,9 +365,7 @@ def confusion_error(estimated: npt.ArrayLike, true: npt.ArrayLike) -> float:
     """
     left, right = _confusion("estimated", estimated), _confusion("true", true)
     if left.shape != right.shape:
-        raise ValueError(
-            f"estimated has shape {left.shape} but true {right.shape}; give both the same workers"
-        )
+        raise ValueError(f"estimated has shape {left.shape} but true {right.shape}; give both the same workers")
     n_workers, n_classes, _ = left.shape
     difference = (left - right).ravel()
     return float(difference @ difference / (n_workers * n_classes))
@@ -433,9 +427,7 @@ def skill_error(estimated: npt.ArrayLike, true: npt.ArrayLike, prior: npt.ArrayL
     return float(np.abs(left - right).mean())
 
 
-def skill_rank_correlation(
-    estimated: npt.ArrayLike, true: npt.ArrayLike, prior: npt.ArrayLike | None = None
-) -> float:
+def skill_rank_correlation(estimated: npt.ArrayLike, true: npt.ArrayLike, prior: npt.ArrayLike | None = None) -> float:
     """Spearman's rank correlation of the workers' skills; equal skills share their mean rank.
 
     Cost: O(M log M) time for skills, and O(M K²) more for confusion matrices.
@@ -605,9 +597,7 @@ def match_gold(
     place = place[order]
     twice = np.flatnonzero(place[1:] == place[:-1])
     if len(twice):
-        raise ValueError(
-            f"gold names task {_show(names[place[twice[0]]])} more than once; keep one label a task"
-        )
+        raise ValueError(f"gold names task {_show(names[place[twice[0]]])} more than once; keep one label a task")
     return place, labels[order]
 
 
@@ -636,12 +626,7 @@ def _gold_columns(gold: Any) -> tuple[Values, Values]:
 def _is_series(gold: Any) -> bool:
     """Tell a pandas Series without importing pandas (lists have an ``index`` too, but it is a method)."""
     index = getattr(gold, "index", None)
-    return (
-        index is not None
-        and not callable(index)
-        and not hasattr(gold, "columns")
-        and hasattr(gold, "to_numpy")
-    )
+    return index is not None and not callable(index) and not hasattr(gold, "columns") and hasattr(gold, "to_numpy")
 
 
 def _frame_columns(frame: Any) -> tuple[Values, Values]:
@@ -787,9 +772,7 @@ def _factorize(values: Values) -> Ints:
     if values.dtype.kind in "biufmM":
         return np.unique(values, return_inverse=True)[1].astype(np.int64)
     codes: dict[Any, int] = {}
-    return np.fromiter(
-        (codes.setdefault(each, len(codes)) for each in values.tolist()), np.int64, len(values)
-    )
+    return np.fromiter((codes.setdefault(each, len(codes)) for each in values.tolist()), np.int64, len(values))
 
 
 def _lookup(names: Values, keys: Values, *, what: str) -> Ints:
@@ -915,9 +898,7 @@ def _prior(prior: npt.ArrayLike | None, n_classes: int) -> Floats:
     return weight
 
 
-def _skill_pair(
-    estimated: npt.ArrayLike, true: npt.ArrayLike, prior: npt.ArrayLike | None
-) -> tuple[Floats, Floats]:
+def _skill_pair(estimated: npt.ArrayLike, true: npt.ArrayLike, prior: npt.ArrayLike | None) -> tuple[Floats, Floats]:
     if prior is not None and np.ndim(estimated) == 1 and np.ndim(true) == 1:
         raise ValueError("prior is for confusion matrices, but estimated and true are skills; leave it out")
     left, right = _skills("estimated", estimated, prior), _skills("true", true, prior)

@@ -70,9 +70,7 @@ class Names:
             return pa.array(self._store)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             shown = ", ".join(repr(name) for name in self._store[:3])
-            raise TypeError(
-                f"no Arrow type can hold the ids {shown}, …; use integers or text as ids"
-            ) from None
+            raise TypeError(f"no Arrow type can hold the ids {shown}, …; use integers or text as ids") from None
 
     def take(self, index: npt.NDArray[Any]) -> Names:
         """Return the names at the given codes."""
@@ -235,9 +233,7 @@ def _unsupported(column: Any, what: str) -> npt.NDArray[np.object_]:
     import pyarrow as pa
 
     if pa.types.is_nested(column.type):
-        raise TypeError(
-            f"{what} holds Arrow {column.type}; an id must be a single value, such as a number or text"
-        )
+        raise TypeError(f"{what} holds Arrow {column.type}; an id must be a single value, such as a number or text")
     return _hashable(column.to_pylist(), what)
 
 

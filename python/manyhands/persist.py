@@ -74,12 +74,7 @@ class Content:
 
         data = self.array(f"{name}.text", np.uint8, ndim=1)
         offsets = self.array(f"{name}.offsets", np.int64, ndim=1)
-        if (
-            not len(offsets)
-            or offsets[0] != 0
-            or offsets[-1] != len(data)
-            or (offsets[1:] < offsets[:-1]).any()
-        ):
+        if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(data) or (offsets[1:] < offsets[:-1]).any():
             raise self.damaged(f"offsets of names {name!r} do not fit their text")
         text = pa.LargeStringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))
         try:
@@ -112,9 +107,7 @@ def pack_names(name: str, names: Names) -> dict[str, npt.NDArray[Any]]:
     return {f"{name}.text": data[offsets[0] : offsets[-1]], f"{name}.offsets": offsets - offsets[0]}
 
 
-def write(
-    path: str | os.PathLike[str], kind: str, meta: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]
-) -> None:
+def write(path: str | os.PathLike[str], kind: str, meta: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
     """Write arrays and settings; the file appears only when it is complete."""
     specs = {name: (array.dtype.str.lstrip("<|="), array.shape) for name, array in arrays.items()}
     for name, (dtype, _) in specs.items():

@@ -184,9 +184,7 @@ def simulate(
     if given is None:
         matrices, kinds = _make_crowd(crowd, n_workers, n_classes, chances, seed, options)
     elif options:
-        raise TypeError(
-            f"{', '.join(options)} would go to a crowd's maker, but confusion is given; leave one out"
-        )
+        raise TypeError(f"{', '.join(options)} would go to a crowd's maker, but confusion is given; leave one out")
     else:
         matrices, kinds = given, np.full(n_workers, "given")
     league = _as_groups(groups, kinds)
@@ -253,9 +251,7 @@ def _number(letter: str, n: int, ids: str) -> Names:
 
     digits = pc.utf8_lpad(pa.array(numbers).cast(pa.large_string()), len(str(n - 1)), "0")
     return Names(
-        pc.binary_join_element_wise(
-            pa.scalar(letter, pa.large_string()), digits, pa.scalar("", pa.large_string())
-        )
+        pc.binary_join_element_wise(pa.scalar(letter, pa.large_string()), digits, pa.scalar("", pa.large_string()))
     )
 
 
@@ -279,9 +275,7 @@ def _size(name: str, asked: int | None, found: int | None) -> int:
         asked = found
     size = _whole(name, asked, 1, _LARGEST[name])
     if found is not None and found != size:
-        raise ValueError(
-            f"{name} is {size}, but the truth or confusion given says {found}; they must be the same"
-        )
+        raise ValueError(f"{name} is {size}, but the truth or confusion given says {found}; they must be the same")
     return size
 
 
@@ -294,9 +288,7 @@ def _as_confusion(confusion: npt.ArrayLike) -> Floats:
     return given
 
 
-def _as_truth(
-    truth: npt.ArrayLike, n_classes: int | None
-) -> tuple[npt.NDArray[np.uint16], ArrayNames | None]:
+def _as_truth(truth: npt.ArrayLike, n_classes: int | None) -> tuple[npt.NDArray[np.uint16], ArrayNames | None]:
     """Turn classes into codes; numbers are codes already, names are sorted as the log's classes will be."""
     given = np.asarray(truth)
     if given.ndim != 1 or not len(given):
@@ -305,9 +297,7 @@ def _as_truth(
         highest = 2**16 - 2 if n_classes is None else n_classes - 1
         wrong = np.flatnonzero((given < 0) | (given > highest))
         if len(wrong):
-            raise ValueError(
-                f"truth of task {wrong[0]} is {given[wrong[0]]}; give a class from 0 to {highest}"
-            )
+            raise ValueError(f"truth of task {wrong[0]} is {given[wrong[0]]}; give a class from 0 to {highest}")
         return given.astype(np.uint16), None
     if given.dtype.kind not in "UTO" or not all(isinstance(name, str) for name in given):
         raise TypeError(f"truth has the type {given.dtype}; give class numbers from 0 or names")
@@ -347,12 +337,8 @@ def _make_crowd(
 def _split(shares: Mapping[str, float], n_workers: int) -> dict[str, int]:
     """Turn shares into whole numbers of workers, by largest remainder."""
     values = np.array(list(shares.values()), dtype=np.float64)
-    if not (
-        len(values) and np.isfinite(values).all() and (values >= 0).all() and abs(values.sum() - 1) <= 1e-6
-    ):
-        raise ValueError(
-            f"crowd has the shares {list(shares.values())}; give numbers from 0 to 1 that sum to one"
-        )
+    if not (len(values) and np.isfinite(values).all() and (values >= 0).all() and abs(values.sum() - 1) <= 1e-6):
+        raise ValueError(f"crowd has the shares {list(shares.values())}; give numbers from 0 to 1 that sum to one")
     counts = np.floor(values * n_workers + 1e-9).astype(int)
     most_left = np.argsort(counts - values * n_workers, kind="stable")
     counts[most_left[: n_workers - counts.sum()]] += 1
@@ -379,9 +365,7 @@ def _pattern(
         return {"pairs": (_codes("tasks", pairs[0], n_tasks), _codes("workers", pairs[1], n_workers))}
     if labels_per_task is None:
         labels_per_task = min(5, n_workers)
-    low, high = (
-        labels_per_task if isinstance(labels_per_task, tuple | list) else (labels_per_task, labels_per_task)
-    )
+    low, high = labels_per_task if isinstance(labels_per_task, tuple | list) else (labels_per_task, labels_per_task)
     return {
         "per_task": (
             _whole("labels_per_task", low, 0, n_workers),
@@ -393,22 +377,16 @@ def _pattern(
 def _floats(name: str, values: float | npt.ArrayLike, n_workers: int) -> Floats:
     checked = np.asarray(values, dtype=np.float64)
     if checked.shape not in ((), (n_workers,)):
-        raise ValueError(
-            f"{name} has shape {checked.shape}; give one number, or one for each of {n_workers} workers"
-        )
+        raise ValueError(f"{name} has shape {checked.shape}; give one number, or one for each of {n_workers} workers")
     return checked
 
 
 def _codes(name: str, values: npt.ArrayLike, n: int) -> npt.NDArray[np.uint32]:
     codes = np.asarray(values)
     if codes.ndim != 1 or codes.dtype.kind not in "iu":
-        raise TypeError(
-            f"pairs has {name} of shape {codes.shape} and type {codes.dtype}; give a row of whole numbers"
-        )
+        raise TypeError(f"pairs has {name} of shape {codes.shape} and type {codes.dtype}; give a row of whole numbers")
     if len(codes) and not (codes.min() >= 0 and codes.max() < n):
-        raise ValueError(
-            f"pairs has {name} from {codes.min()} to {codes.max()}; give numbers from 0 to {n - 1}"
-        )
+        raise ValueError(f"pairs has {name} from {codes.min()} to {codes.max()}; give numbers from 0 to {n - 1}")
     return np.ascontiguousarray(codes, dtype=np.uint32)
 
 

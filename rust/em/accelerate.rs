@@ -15,6 +15,8 @@ use crate::num::FLOOR;
 /// Numbers per block in the sums over parameters: fixed, so that they are the same on any number of threads.
 const BLOCK: usize = 1 << 14;
 
+/// Two passes and a leap at a time. The stopping rule looks at whole cycles: the pass after a leap may gain little although
+/// the leap gained much.
 pub(super) fn run<W: WorkerModel>(
     run: &mut Run,
     engine: &mut Engine<'_, W>,
@@ -24,7 +26,8 @@ pub(super) fn run<W: WorkerModel>(
     run.converged = false;
     let mut longest = 4.0;
     let mut fallback: Option<Params> = None;
-    while run.n_iter < options.max_iter && !run.converged {
+    let mut cycle_start: Option<f64> = None;
+    while run.n_iter < options.max_iter {
         let zero = params.clone();
         let objective = engine.step(params, false)?;
         let refused = run.history.last().is_some_and(|&last| objective.is_nan() || objective < last);
@@ -35,15 +38,17 @@ pub(super) fn run<W: WorkerModel>(
             *params = plain;
             continue;
         }
-        run.record(objective, options.tol, engine.control());
+        run.record(objective, engine.control());
+        run.converged = run.settled(cycle_start, options.tol);
+        cycle_start = Some(objective);
         if run.converged || run.n_iter >= options.max_iter {
             return Ok(());
         }
         let one = params.clone();
         let objective = engine.step(params, false)?;
-        run.record(objective, options.tol, engine.control());
+        run.record(objective, engine.control());
         // The last point must be one whose objective cannot be lower: no leap without a pass left to check it.
-        if run.converged || run.n_iter >= options.max_iter {
+        if run.n_iter >= options.max_iter {
             return Ok(());
         }
         let two = params.clone();

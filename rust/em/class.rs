@@ -1,7 +1,7 @@
 //! The class model ("confusion vector"): one accuracy per worker and class, errors spread evenly over the other classes.
 
 use super::WorkerModel;
-use super::one_coin::{accuracy, logit, logistic, odds};
+use super::one_coin::{accuracy, logistic, logit, odds};
 
 /// Parameters: K accuracies. Factors: K probabilities of one particular error, then K ratios right : that error.
 /// Counts: K expected right answers, then K expected wrong ones.

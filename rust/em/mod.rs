@@ -256,18 +256,26 @@ impl Run {
         self.converged = false;
         while self.n_iter < options.max_iter && !self.converged {
             let objective = engine.step(params, hard)?;
-            self.record(objective, options.tol, engine.control());
+            let last = self.history.last().copied();
+            self.record(objective, engine.control());
+            self.converged = self.settled(last, options.tol);
         }
         Ok(())
     }
 
-    /// Notes the objective that a pass found, and whether the stopping rule is met.
-    fn record(&mut self, objective: f64, tol: f64, control: &Control) {
-        self.converged =
-            self.history.last().is_some_and(|last| (objective - last).abs() < tol * objective.abs().max(f64::MIN_POSITIVE));
+    /// Notes the objective that a pass found.
+    fn record(&mut self, objective: f64, control: &Control) {
         self.history.push(objective);
         self.n_iter += 1;
         control.report(self.n_iter, objective);
+    }
+
+    /// Whether the last objective differs from an earlier one by less than a share `tol` of itself.
+    fn settled(&self, earlier: Option<f64>, tol: f64) -> bool {
+        match (self.history.last(), earlier) {
+            (Some(last), Some(earlier)) => (last - earlier).abs() < tol * last.abs().max(f64::MIN_POSITIVE),
+            _ => false,
+        }
     }
 }
 

@@ -126,12 +126,15 @@ fn sum(values: &[f64]) -> f64 {
     (strands[0] + strands[1]) + (strands[2] + strands[3])
 }
 
-/// Divides everything evenly among the entries that equal the largest.
+/// Divides everything evenly among the entries that tie for the largest.
+///
+/// Equal evidence reaches its entries by different roundings, so a tie is what lies within a relative 1e-12.
 #[inline(always)]
 fn harden(weights: &mut [f64], largest: f64) {
-    let n = weights.iter().filter(|w| **w == largest).count();
+    let limit = largest * (1.0 - 1e-12);
+    let n = weights.iter().filter(|w| **w >= limit).count();
     let share = 1.0 / n as f64;
-    weights.iter_mut().for_each(|w| *w = if *w == largest { share } else { 0.0 });
+    weights.iter_mut().for_each(|w| *w = if *w >= limit { share } else { 0.0 });
 }
 
 /// The columns a pass reads.
@@ -264,7 +267,7 @@ impl<L: Label> Source for Open<'_, L> {
     }
 }
 
-/// A number below `n` that depends on the seed and the task alone (the finaliser of SplitMix64).
+/// A number below `n` that depends on the seed and the task alone (the finaliser of `SplitMix64`).
 fn pick(seed: u64, task: usize, n: usize) -> usize {
     let mut x = seed.wrapping_add((task as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -101,7 +101,8 @@ fn one_class_is_certain() {
 #[test]
 fn two_pass_and_fused_plans_agree() {
     // 4,000 workers of 10 classes with 3 labels each need more room than their annotations allow: two passes.
-    let rows: Vec<(u32, u32, u16)> = (0..12_000).map(|i| (i / 5, (i * 7919) % 12_000 / 3, (i % 7 % 5) as u16)).collect();
+    let rows: Vec<(u32, u32, u16)> =
+        (0..12_000).map(|i| (i / 5, (i * 7919) % 12_000 / 3, (i % 7 % 5) as u16)).collect();
     let (pseudo, class_pseudo) = (vec![0.1; 100], vec![0.0; 10]);
     let wide = table(&rows, None, 10);
     let opts = options(Model::Full, &pseudo, &class_pseudo);
@@ -119,8 +120,9 @@ fn two_pass_and_fused_plans_agree() {
 
 #[test]
 fn threads_do_not_change_a_bit() {
-    let rows: Vec<(u32, u32, u16)> =
-        (0..600_000_u32).map(|i| (i / 5, i.wrapping_mul(2_654_435_761) % 997, (i.wrapping_mul(40_503) >> 7) as u16 % 3)).collect();
+    let rows: Vec<(u32, u32, u16)> = (0..600_000_u32)
+        .map(|i| (i / 5, i.wrapping_mul(2_654_435_761) % 997, (i.wrapping_mul(40_503) >> 7) as u16 % 3))
+        .collect();
     let table = table(&rows, None, 3);
     let (pseudo, class_pseudo) = (vec![0.1; 9], vec![0.0; 3]);
     let run = |n| {

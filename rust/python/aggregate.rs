@@ -104,11 +104,7 @@ pub fn em_fit<'py>(
         assignment: choose(
             "assignment",
             assignment,
-            &[
-                ("soft", Assignment::Soft),
-                ("hard", Assignment::Hard),
-                ("hard-then-soft", Assignment::HardThenSoft),
-            ],
+            &[("soft", Assignment::Soft), ("hard", Assignment::Hard), ("hard-then-soft", Assignment::HardThenSoft)],
         )?,
         start,
         pseudo: slice("pseudo", &pseudo)?,

@@ -12,7 +12,7 @@ use std::any::Any;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use numpy::{Element, PyReadonlyArrayDyn};
+use numpy::{Element, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -87,7 +87,9 @@ fn bug(panic: &(dyn Any + Send)) -> PyErr {
 
 /// The numbers of a contiguous array, whatever its shape.
 fn slice<'a, T: Element>(name: &str, array: &'a PyReadonlyArrayDyn<'_, T>) -> PyResult<&'a [T]> {
-    array.as_slice().map_err(|_| PyTypeError::new_err(format!("{name} must be a C-contiguous array")))
+    // `as_slice` alone would take an array in Fortran order too, and read it in the wrong one.
+    let in_order = array.is_c_contiguous().then(|| array.as_slice().ok()).flatten();
+    in_order.ok_or_else(|| PyTypeError::new_err(format!("{name} must be a C-contiguous array")))
 }
 
 /// A name out of a fixed set, or an error that lists the set.

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from manyhands import _core, metrics
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
+from manyhands.checks import check_choice, check_number
 from manyhands.errors import ConvergenceWarning
 
 _MODELS = ("full", "class", "one-coin")
@@ -91,7 +92,7 @@ class DawidSkene(Aggregator):
         assignment: str = "soft",
         init: Any = "majority",
         restarts: int = 0,
-        pseudo_count: float | tuple[float, float] | npt.ArrayLike = (0.5, 0.0),
+        pseudo_count: float | tuple[float, float] | npt.ArrayLike = (0.1, 0.01),
         class_pseudo_count: float | npt.ArrayLike = 0.0,
         worker_prior: Mapping[Any, npt.ArrayLike] | None = None,
         gold: Any = None,
@@ -117,14 +118,14 @@ class DawidSkene(Aggregator):
 
     def _fit(self, votes: Annotations, progress: Callable[[int, float], object] | None) -> Fit:
         self._check()
-        common = {
+        common: dict[str, Any] = {
             "model": self.model,
             "assignment": self.assignment,
             "pseudo": self._pseudo(votes),
             "class_pseudo": _class_pseudo(self.class_pseudo_count, votes.n_classes),
             "max_iter": self.max_iter,
             "tol": self.tol,
-            "accelerate": self.accelerate,
+            "accelerate": bool(self.accelerate),
             "gold": None if self.gold is None else gold_codes(votes, self.gold),
             "progress": progress,
         }
@@ -145,15 +146,12 @@ class DawidSkene(Aggregator):
     # ------------------------------------------------------------------------------------------ parameters
 
     def _check(self) -> None:
-        for name, allowed in (("model", _MODELS), ("assignment", _ASSIGNMENTS)):
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"{name} must be one of {', '.join(map(repr, allowed))}, not {getattr(self, name)!r}"
-                )
-        for name, least in (("max_iter", 1), ("restarts", 0), ("tol", 0), ("seed", 0)):
-            value = getattr(self, name)
-            if not np.isfinite(value) or value < least:
-                raise ValueError(f"{name} must be at least {least}, not {value}")
+        check_choice("model", self.model, _MODELS)
+        check_choice("assignment", self.assignment, _ASSIGNMENTS)
+        check_number("max_iter", self.max_iter, least=1, whole=True)
+        check_number("restarts", self.restarts, least=0, whole=True)
+        check_number("seed", self.seed, least=0, whole=True)
+        check_number("tol", self.tol, least=0)
 
     def _pseudo(self, votes: Annotations) -> Array:
         """Pseudo-counts: (K, K) for all workers, or (M, K, K) where some have a prior of their own."""
@@ -164,9 +162,7 @@ class DawidSkene(Aggregator):
         names = list(self.worker_prior)
         codes = votes._workers.find(names)
         if (codes < 0).any():
-            raise ValueError(
-                f"worker_prior names {names[int(np.argmax(codes < 0))]!r}, who is not among the workers"
-            )
+            raise ValueError(f"worker_prior names {names[int(np.argmax(codes < 0))]!r}, who is not among the workers")
         pseudo = np.repeat(shared[None], votes.n_workers, axis=0)
         for code, (name, prior) in zip(codes, self.worker_prior.items(), strict=True):
             pseudo[code] = _counts(prior, (k, k), f"worker_prior of {name!r}")
@@ -208,7 +204,10 @@ class DawidSkene(Aggregator):
 
 
 def _counts(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
-    counts = np.array(value, np.float64, order="C")
+    try:
+        counts = np.array(value, np.float64, order="C")
+    except (TypeError, ValueError):
+        raise TypeError(f"{what} must hold numbers, not {value!r}") from None
     if counts.shape != shape:
         raise ValueError(f"{what} has shape {counts.shape}, not {shape}")
     if not (np.isfinite(counts) & (counts >= 0)).all():
@@ -219,9 +218,7 @@ def _counts(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
 def _row_pseudo(value: Any, k: int) -> Array:
     if isinstance(value, tuple):
         if len(value) != 2:
-            raise ValueError(
-                f"pseudo_count must be a number, a pair (right, wrong) or an array, not {value!r}"
-            )
+            raise ValueError(f"pseudo_count must be a number, a pair (right, wrong) or an array, not {value!r}")
         right, wrong = (float(_counts(x, (), "pseudo_count")) for x in value)
         off = wrong / (k - 1) if k > 1 else 0.0
         return np.full((k, k), off) + np.eye(k) * (right - off)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
+from manyhands.checks import check_choice, check_number
 from manyhands.names import sequence
 
 _TIES = ("lowest", "random", "abstain")
@@ -60,37 +61,36 @@ class MajorityVote(_Voting):
         self.seed = seed
 
     def _fit(self, votes: Annotations, progress: Callable[[int, float], object] | None) -> Fit:
-        if self.ties not in _TIES:
-            raise ValueError(f"ties must be one of {', '.join(map(repr, _TIES))}, not {self.ties!r}")
+        check_choice("ties", self.ties, _TIES)
+        check_number("seed", self.seed, least=0, whole=True)
         return self._result_of(votes, _core.vote_shares(votes._table))
 
     def _adopt(self, *args: Any) -> None:
+        # What a fitted model answers does not change with later `set_params`.
+        self._ties, self._seed = self.ties, self.seed
         super()._adopt(*args)
-        if self.ties == "random":
-            self._winners = _break_ties(self.posterior_, self._winners, self._tied, self.seed)
 
-    @property
-    def labels_(self) -> npt.NDArray[Any]:
-        """The winning class of each task, by name, (n_tasks,); ties as the parameter says."""
-        labels = super().labels_
-        if self.ties != "abstain":
-            return labels
-        labels = labels.astype(object)
-        labels[self._tied] = None
+    def _decide(self, posterior: Array) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.bool_]]:
+        winners, tied = super()._decide(posterior)
+        return (_break_ties(posterior, winners, tied, self._seed) if self._ties == "random" else winners), tied
+
+    def _named(self, winners: npt.NDArray[np.uint16], tied: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        labels = super()._named(winners, tied)
+        if self._ties == "abstain":
+            labels = labels.astype(object)
+            labels[tied] = None
         return labels
 
     def to_frame(self) -> Any:
         """Return task, label, confidence and whether it was a tie; the label of an abstention is null."""
         frame = super().to_frame()
-        if self.ties != "abstain":
+        if self._ties != "abstain":
             return frame
         import pyarrow as pa
         import pyarrow.compute as pc
 
         column = frame.column("label")
-        return frame.set_column(
-            1, "label", pc.if_else(pa.array(self._tied), pa.scalar(None, column.type), column)
-        )
+        return frame.set_column(1, "label", pc.if_else(pa.array(self._tied), pa.scalar(None, column.type), column))
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         return _core.vote_shares(table)
@@ -169,34 +169,33 @@ class WeightedVote(_Voting):
 
     def _fit(self, votes: Annotations, progress: Callable[[int, float], object] | None) -> Fit:
         rounds, converged = 1, True
-        if isinstance(self.weights, str):
-            if self.weights == "agreement":
-                self._weights = _agreement(votes, _core.vote_shares(votes._table))
-            elif self.weights == "zero-based":
-                self._weights, rounds, converged = self._zero_based(votes, progress)
-            else:
-                raise ValueError(
-                    f"weights must be 'agreement', 'zero-based' or a mapping from workers to weights, not {self.weights!r}"
-                )
-        else:
+        if isinstance(self.weights, Mapping):
             self._weights = _given(votes, self.weights)
+        elif self.weights == "agreement":
+            self._weights = _agreement(votes, _core.vote_shares(votes._table))
+        elif self.weights == "zero-based":
+            self._weights, rounds, converged = self._zero_based(votes, progress)
+        else:
+            raise ValueError(
+                f"weights must be 'agreement', 'zero-based' or a mapping from workers to weights, not {self.weights!r}"
+            )
         return self._result_of(votes, _core.vote_shares(votes._table, self._weights), rounds, converged)
 
     def _zero_based(
         self, votes: Annotations, progress: Callable[[int, float], object] | None
     ) -> tuple[Array, int, bool]:
-        if self.n_iter < 1 or self.decay_every < 1:
-            raise ValueError(
-                f"n_iter and decay_every must be at least 1, not {self.n_iter} and {self.decay_every}"
-            )
+        check_number("n_iter", self.n_iter, least=1, whole=True)
+        check_number("decay_every", self.decay_every, least=1, whole=True)
+        for name in ("learning_rate", "rate_decay", "initial_skill", "tol"):
+            check_number(name, getattr(self, name), least=0)
         skills = np.full(votes.n_workers, float(self.initial_skill))
         rate = self.learning_rate
         for done in range(1, self.n_iter + 1):
+            if done % self.decay_every == 0:
+                rate *= self.rate_decay
             shares = _core.vote_shares(votes._table, skills)
             change = rate * (_agreement(votes, shares) - skills)
             skills = skills + change
-            if done % self.decay_every == 0:
-                rate *= self.rate_decay
             if progress is not None:
                 progress(done, float("nan"))
             if np.abs(change).max() <= self.tol:
@@ -204,9 +203,7 @@ class WeightedVote(_Voting):
         return skills, self.n_iter, False
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
-        return _core.vote_shares(
-            table, np.where(known >= 0, self._weights[known], self._average(self._weights))
-        )
+        return _core.vote_shares(table, np.where(known >= 0, self._weights[known], self._average(self._weights)))
 
 
 def _agreement(votes: Annotations, shares: Array) -> Array:

@@ -48,9 +48,7 @@ def add(commands: Commands) -> None:
         metavar="FILE",
         help="labels: task, label, confidence, tied (default: CSV on stdout)",
     )
-    out.add_argument(
-        "--workers", metavar="FILE", help="workers: labels given, accuracy, information, spammer score"
-    )
+    out.add_argument("--workers", metavar="FILE", help="workers: labels given, accuracy, information, spammer score")
     out.add_argument("--save", metavar="FILE", help="the fitted model, for manyhands.load in Python")
 
 
@@ -90,9 +88,7 @@ def run(args: Namespace) -> None:
         with stages.stage("writing"):
             write(labels, STDOUT)
     if not args.quiet:
-        files = ", ".join(
-            path for path in (args.output, args.workers, args.save) if path not in (None, STDOUT)
-        )
+        files = ", ".join(path for path in (args.output, args.workers, args.save) if path not in (None, STDOUT))
         facts = {
             "log": summary_of_log(votes),
             "fit": summary_of_fit(args, model),

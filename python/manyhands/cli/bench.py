@@ -32,12 +32,8 @@ def add(commands: Commands) -> None:
     parser.add_argument("--classes", type=count, default=5, metavar="N", help="default: 5")
     parser.add_argument("--workers", type=count, default=1_000, metavar="N", help="default: 1000")
     parser.add_argument("--labels-per-task", type=count, default=5, metavar="N", help="default: 5")
-    parser.add_argument(
-        "--passes", type=count, default=20, metavar="N", help="EM passes of a fit (default: 20)"
-    )
-    parser.add_argument(
-        "--repeats", type=count, default=3, metavar="N", help="runs of each step (default: 3)"
-    )
+    parser.add_argument("--passes", type=count, default=20, metavar="N", help="EM passes of a fit (default: 20)")
+    parser.add_argument("--repeats", type=count, default=3, metavar="N", help="runs of each step (default: 3)")
     parser.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of the log (default: 0)")
 
 
@@ -60,15 +56,11 @@ def run(args: Namespace) -> None:
         for name, (step, parts) in steps.items():
             with stages.stage(name):
                 seconds = min(_timed(step) for _ in range(args.repeats)) / parts
-            results.append(
-                {"step": name, "seconds": seconds, "nanoseconds": seconds / votes.n_annotations * 1e9}
-            )
+            results.append({"step": name, "seconds": seconds, "nanoseconds": seconds / votes.n_annotations * 1e9})
     sizes = {name: getattr(votes, name) for name in ("n_annotations", "n_tasks", "n_workers", "n_classes")}
     machine = {"threads": mh.get_num_threads(), **_machine()}
     if args.json:
-        print_json(
-            args, {"command": args.command, **sizes, **machine, "passes": args.passes, "steps": results}
-        )
+        print_json(args, {"command": args.command, **sizes, **machine, "passes": args.passes, "steps": results})
         return
     rows = [(r["step"], duration(r["seconds"]), f"{r['nanoseconds']:,.1f} ns") for r in results]
     print_table(("step", "time", "an annotation"), rows)

@@ -33,9 +33,7 @@ def run(args: Namespace) -> None:
         with stages.stage("counting"):
             found = votes.describe()
     if args.json:
-        print_json(
-            args, {"command": args.command, "log": args.log, **found.to_dict(), "seconds": stages.seconds}
-        )
+        print_json(args, {"command": args.command, "log": args.log, **found.to_dict(), "seconds": stages.seconds})
         return
     for line in str(found).splitlines():
         print(printable(line))

@@ -65,9 +65,7 @@ def add_fit(parser: argparse.ArgumentParser, *, choose: bool = True) -> None:
         "--tol", type=amount, metavar="X", help="stop when the objective changes by less than this share"
     )
     group.add_argument("--seed", type=natural, metavar="N", help="seed of random starts and random ties")
-    group.add_argument(
-        "--restarts", type=natural, metavar="N", help="further fits from random starts; the best wins"
-    )
+    group.add_argument("--restarts", type=natural, metavar="N", help="further fits from random starts; the best wins")
     group.add_argument(
         "--accelerate", action="store_true", default=None, help="extrapolate between passes: fewer of them"
     )

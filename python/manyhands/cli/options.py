@@ -43,13 +43,9 @@ def add_command(
     many = "examples" if "\n" in lines else "example"
     parser = commands.add_parser(name, help=about, description=about, epilog=f"{many}:\n{lines}")
     parser.set_defaults(run=run, command=name)
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON object on stdout and nothing else"
-    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no summary")
-    parser.add_argument(
-        "--threads", type=threads, metavar="N", help="threads to use; by default one for each core"
-    )
+    parser.add_argument("--threads", type=threads, metavar="N", help="threads to use; by default one for each core")
     return parser
 
 
@@ -108,13 +104,9 @@ def read_log(args: argparse.Namespace) -> Annotations:
 
 def add_truth(parser: argparse.ArgumentParser, *, evaluate: bool = True, gold: bool = True) -> None:
     """Add the arguments that name files of known labels."""
-    group = parser.add_argument_group(
-        "known labels", "CSV or Parquet files with a row for each task that is known"
-    )
+    group = parser.add_argument_group("known labels", "CSV or Parquet files with a row for each task that is known")
     if gold:
-        group.add_argument(
-            "--gold", metavar="FILE", help="labels to hold fixed in the fit (methods that learn by EM)"
-        )
+        group.add_argument("--gold", metavar="FILE", help="labels to hold fixed in the fit (methods that learn by EM)")
     if evaluate:
         group.add_argument("--evaluate", metavar="FILE", help="labels to measure the answers by")
     group.add_argument("--truth-task", metavar="COLUMN", help="column of tasks in these files")

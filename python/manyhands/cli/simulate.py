@@ -48,9 +48,7 @@ def add(commands: Commands) -> None:
         metavar="N|LOW-HIGH",
         help="how many workers label each task (default: 5)",
     )
-    sizes.add_argument(
-        "--density", type=amount, metavar="P", help="or the probability that a worker labels a task"
-    )
+    sizes.add_argument("--density", type=amount, metavar="P", help="or the probability that a worker labels a task")
     sizes.add_argument(
         "--activity",
         type=amount,
@@ -74,25 +72,17 @@ def add(commands: Commands) -> None:
         metavar="NAME=VALUE",
         help="a parameter of the crowd, such as skill=0.8",
     )
-    crowd.add_argument(
-        "--prior", type=_numbers, metavar="P,P,…", help="class probabilities (default: all the same)"
-    )
+    crowd.add_argument("--prior", type=_numbers, metavar="P,P,…", help="class probabilities (default: all the same)")
     crowd.add_argument(
         "--copying",
         type=amount,
         metavar="P",
         help="how often colluders give their common answer (default: 1)",
     )
-    crowd.add_argument(
-        "--ids", choices=("int", "str"), default="int", help="what names look like (default: int)"
-    )
-    crowd.add_argument(
-        "--seed", type=natural, default=0, metavar="N", help="what all draws follow from (default: 0)"
-    )
+    crowd.add_argument("--ids", choices=("int", "str"), default="int", help="what names look like (default: int)")
+    crowd.add_argument("--seed", type=natural, default=0, metavar="N", help="what all draws follow from (default: 0)")
     out = parser.add_argument_group("output", "CSV or Parquet, by the ending of the name")
-    out.add_argument(
-        "-o", "--output", metavar="FILE", help="the log: task, worker, label (default: CSV on stdout)"
-    )
+    out.add_argument("-o", "--output", metavar="FILE", help="the log: task, worker, label (default: CSV on stdout)")
     out.add_argument("--truth", metavar="FILE", help="the class of each task: task, label")
     out.add_argument("--confusion", metavar="FILE", help="how workers err: worker, class, label, probability")
 
@@ -137,9 +127,7 @@ def run(args: Namespace) -> None:
         with stages.stage("writing"):
             write(drawn.votes.to_frame(), STDOUT)
     if not args.quiet:
-        files = ", ".join(
-            path for path in (args.output, args.truth, args.confusion) if path not in (None, STDOUT)
-        )
+        files = ", ".join(path for path in (args.output, args.truth, args.confusion) if path not in (None, STDOUT))
         skill = drawn.accuracy
         crowd = f"mean accuracy {skill.mean():.3f}, from {skill.min():.3f} to {skill.max():.3f}"
         facts = {"log": summary_of_log(drawn.votes), "crowd": crowd, "wrote": files, "time": str(stages)}

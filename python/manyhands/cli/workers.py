@@ -53,9 +53,7 @@ def add(commands: Commands) -> None:
         default=_KEYS[0],
         help="what to order by (default: accuracy); of a spammer the spammer_score is 0",
     )
-    out.add_argument(
-        "-o", "--output", metavar="FILE", help="write CSV or Parquet, by the ending ('-': CSV on stdout)"
-    )
+    out.add_argument("-o", "--output", metavar="FILE", help="write CSV or Parquet, by the ending ('-': CSV on stdout)")
 
 
 def run(args: Namespace) -> None:
@@ -86,11 +84,7 @@ def run(args: Namespace) -> None:
         write(table, STDOUT)
     if not args.quiet:
         left = table.num_rows - (args.worst or args.best or _SHOWN)
-        more = (
-            f"{left:,} more workers are not shown; -o FILE writes all"
-            if args.output is None and left > 0
-            else ""
-        )
+        more = f"{left:,} more workers are not shown; -o FILE writes all" if args.output is None and left > 0 else ""
         facts = {"log": summary_of_log(votes), "fit": summary_of_fit(args, model), "more": more}
         wrote = "" if args.output in (None, STDOUT) else args.output
         print_facts(facts | {"wrote": wrote, "time": str(stages)}, stderr=args.output == STDOUT)

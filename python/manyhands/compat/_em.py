@@ -98,9 +98,7 @@ def with_gold(data: Frame, true_labels: Series | None) -> tuple[Log, npt.NDArray
     gold[tasks] = classes
     twice = gold[tasks] != classes
     if twice.any():
-        raise ValueError(
-            f"true_labels give task {truth.index[twice].tolist()[0]!r} two different classes; keep one"
-        )
+        raise ValueError(f"true_labels give task {truth.index[twice].tolist()[0]!r} two different classes; keep one")
     return log, gold
 
 

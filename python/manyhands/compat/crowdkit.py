@@ -347,9 +347,7 @@ class _DawidSkene(Parameters):
         self.tol = tol
         self.initial_error_strategy = initial_error_strategy
 
-    def _learn(
-        self, data: Frame, true_labels: Series | None = None, initial_error: Frame | None = None
-    ) -> None:
+    def _learn(self, data: Frame, true_labels: Series | None = None, initial_error: Frame | None = None) -> None:
         if self.n_iter < 0:
             raise ValueError(f"n_iter must be at least 0, not {self.n_iter}")
         data = log_columns(data)
@@ -449,9 +447,7 @@ class DawidSkene(_DawidSkene):
         self._learn(data, true_labels, initial_error)
         return self
 
-    def fit_predict(
-        self, data: Frame, true_labels: Series | None = None, initial_error: Frame | None = None
-    ) -> Series:
+    def fit_predict(self, data: Frame, true_labels: Series | None = None, initial_error: Frame | None = None) -> Series:
         """Fit and return ``labels_``."""
         return self.fit(data, true_labels, initial_error).labels_
 
