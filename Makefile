@@ -63,9 +63,11 @@ bench: $(EXTENSION) $(BENCH) ## time whole fits against other libraries, then th
 	$(PY) benches/aggregate.py $(BENCH_ARGS)
 	cargo bench $(LOCKED)
 
+# The wheel is built from the unpacked sdist, whose files all bear an old date: in a shared target folder cargo would
+# take what it compiled there before for the same thing. So it compiles afresh, in a folder of its own.
 wheel: $(TOOLS) ## build sdist and abi3 wheel into dist/, try the wheel where there is no compiler
 	rm -rf dist
-	$(IN_VENV) $(PY) -m maturin build --release --sdist $(LOCKED) --out dist
+	env -u CARGO_TARGET_DIR $(IN_VENV) $(PY) -m maturin build --release --sdist $(LOCKED) --out dist
 	$(PY) scripts/smoke_wheel.py dist
 
 lint: check-rustfmt check-ruff check-clippy check-types ## formatting, lints and types, Rust and Python

@@ -24,7 +24,8 @@ from harness import count, human
 NOT_SHOWN = """\
 What this does not show: a cold disk (files are in the page cache), compressed CSV, many files, rows out of
 task order. polars reads every column into memory and does nothing else; the command line reads, encodes, fits
-with its default settings (until it converges, unless --extra says otherwise) and writes the labels."""
+and writes the labels."""
+PASSES = 20
 
 READERS = {
     "csv": "import sys, polars; polars.read_csv(sys.argv[1])",
@@ -50,9 +51,12 @@ def commands(path: Path, labels: Path, extra: list[str]) -> dict[str, list[str]]
     program = Path(sys.executable).with_name("manyhands")
     found = {"polars reads": [sys.executable, "-c", READERS[path.suffix[1:]], str(path)]}
     if program.exists() and find_spec("manyhands.cli"):
-        vote = [str(program), "aggregate", str(path), "--method", "majority-vote", "-o", str(labels)]
-        skene = [str(program), "aggregate", str(path), "--method", "dawid-skene", "-o", str(labels)]
-        found |= {"manyhands, vote": vote + extra, "manyhands, Dawid–Skene": skene + extra}
+        common = [str(program), "aggregate", str(path), "-o", str(labels), "--threads", str(peers.THREADS)]
+        skene = ["--method", "dawid-skene", "--max-iter", str(PASSES), "--tol", "0"]
+        found |= {
+            "manyhands, majority": [*common, "--method", "majority", *extra],
+            f"manyhands, Dawid–Skene, {PASSES} passes": [*common, *skene, *extra],
+        }
     else:
         print("note: the command `manyhands` is not there, so only polars is timed (run `make build`)")
     return found

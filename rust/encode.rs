@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, Hash};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -15,7 +15,8 @@ use rayon::prelude::*;
 use crate::control::Control;
 use crate::{Error, Result};
 
-const ROWS_PER_CHECK: usize = 1 << 16;
+/// Rows handled between two looks at the control; a row's place in its block fits sixteen bits.
+const BLOCK: usize = 1 << 16;
 const N_SHARDS: usize = 32;
 
 /// A column's codes and what they stand for.
@@ -43,7 +44,7 @@ pub fn integers(values: &[i64], control: &Control) -> Result<Encoded<i64>> {
 
 fn range(values: &[i64], control: &Control) -> Result<Option<(i64, i64)>> {
     values
-        .par_chunks(ROWS_PER_CHECK)
+        .par_chunks(BLOCK)
         .map(|chunk| {
             control.check()?;
             Ok(chunk.iter().fold((i64::MAX, i64::MIN), |(low, high), &v| (low.min(v), high.max(v))))
@@ -143,17 +144,18 @@ fn parse_canonical(text: &[u8]) -> Option<i64> {
         _ => (false, text),
     };
     let leading_zero = digits.first() == Some(&b'0') && (digits.len() > 1 || negative);
-    if digits.is_empty() || digits.len() > 18 || leading_zero {
+    if digits.is_empty() || digits.len() > 19 || leading_zero {
         return None;
     }
-    let mut value = 0_i64;
+    // Nineteen digits fit an unsigned number; whether they fit a signed one shows at the end.
+    let mut value = 0_u64;
     for &digit in digits {
         if !digit.is_ascii_digit() {
             return None;
         }
-        value = value * 10 + i64::from(digit - b'0');
+        value = value * 10 + u64::from(digit - b'0');
     }
-    Some(if negative { -value } else { value })
+    if negative { 0_i64.checked_sub_unsigned(value) } else { i64::try_from(value).ok() }
 }
 
 fn code(n: usize) -> Result<u32> {
@@ -164,7 +166,7 @@ fn code(n: usize) -> Result<u32> {
 }
 
 fn for_blocks<T: Sync>(rows: &[T], control: &Control, f: impl Fn(&[T]) + Sync) -> Result<()> {
-    rows.par_chunks(ROWS_PER_CHECK).try_for_each(|block| {
+    rows.par_chunks(BLOCK).try_for_each(|block| {
         control.check()?;
         f(block);
         Ok(())
@@ -172,9 +174,9 @@ fn for_blocks<T: Sync>(rows: &[T], control: &Control, f: impl Fn(&[T]) + Sync) -
 }
 
 fn fill_blocks<T: Send>(out: &mut [T], control: &Control, f: impl Fn(usize, &mut [T]) + Sync) -> Result<()> {
-    out.par_chunks_mut(ROWS_PER_CHECK).enumerate().try_for_each(|(i, block)| {
+    out.par_chunks_mut(BLOCK).enumerate().try_for_each(|(i, block)| {
         control.check()?;
-        f(i * ROWS_PER_CHECK, block);
+        f(i * BLOCK, block);
         Ok(())
     })
 }
@@ -191,9 +193,11 @@ trait Column: Sync {
     fn order(&self, a: usize, b: usize) -> Ordering;
 }
 
+// Fixed state: the codes do not depend on the hash, and a run should repeat to the instruction.
+static HASHER: FixedState = FixedState::with_seed(0x6d61_6e79_6861_6e64);
+
 fn hash_of(value: impl Hash) -> u32 {
-    // Fixed state: the codes do not depend on the hash, and a run should repeat to the instruction.
-    (FixedState::with_seed(0x6d61_6e79_6861_6e64).hash_one(value) >> 32) as u32
+    (HASHER.hash_one(value) >> 32) as u32
 }
 
 struct Integers<'a>(&'a [i64]);
@@ -240,79 +244,136 @@ impl Column for Strings<'_> {
     }
 }
 
-/// A distinct value: its key and hash, the row it was first seen in by its shard, and in the end its code.
+/// A distinct value: its key and hash, and a row that holds it.
 struct Entry<K> {
     key: K,
     hash: u32,
     row: u32,
-    code: u32,
+    /// Its number in its shard, in order of appearance.
+    place: u32,
 }
 
-/// Codes of all rows, and for each code a row that holds its value.
+type Shard<K> = HashTable<Entry<K>>;
+
+/// The rows of a block, ordered by shard: where each shard's rows begin and end, and the rows, counted from the block's.
+struct Partition<'a> {
+    bounds: [u32; N_SHARDS + 1],
+    rows: &'a mut [u16],
+}
+
+/// Codes of all rows, and for each code a row that holds its value. Transient memory: 6 bytes a row.
 fn encode<C: Column>(column: &C, control: &Control) -> Result<(Vec<u32>, Vec<u64>)> {
     if column.len() > u32::MAX as usize {
         return Err(Error::invalid(format!("{} rows exceed the {} that one table holds", column.len(), u32::MAX)));
     }
-    let mut slots = vec![0_u32; column.len()];
-    fill_blocks(&mut slots, control, |start, block| {
-        for (i, to) in block.iter_mut().enumerate() {
-            *to = column.hash(start + i);
+    let mut order = vec![0_u16; column.len()];
+    // Each row's hash, then its place in its shard, in the end its code. Shards write to rows scattered all over, each
+    // to its own: a relaxed atomic store is a plain one.
+    let mut slots: Vec<AtomicU32> = (0..column.len()).map(|_| AtomicU32::new(0)).collect();
+    let blocks: Vec<Partition<'_>> = order
+        .par_chunks_mut(BLOCK)
+        .zip(slots.par_chunks_mut(BLOCK))
+        .enumerate()
+        .map(|(i, (rows, slots))| partition(column, i * BLOCK, rows, slots, control))
+        .collect::<Result<_>>()?;
+    let shards: Vec<Shard<C::Key>> =
+        (0..N_SHARDS).into_par_iter().map(|s| shard(column, &blocks, &slots, s, control)).collect::<Result<_>>()?;
+    let (ranks, names) = number(column, &shards, control)?;
+    slots.par_chunks_mut(BLOCK).zip(&blocks).try_for_each(|(slots, block)| {
+        control.check()?;
+        for (s, rank) in ranks.iter().enumerate() {
+            for &row in block.of(s) {
+                let slot = slots[row as usize].get_mut();
+                *slot = rank[*slot as usize];
+            }
         }
+        Ok(())
     })?;
-    let mut shards: Vec<HashTable<Entry<C::Key>>> =
-        (0..N_SHARDS).into_par_iter().map(|s| shard(column, &slots, s, control)).collect::<Result<_>>()?;
-    let rows = number(column, &mut shards, control)?;
-    // The hashes give way to the codes: each finds its shard and entry one last time.
-    fill_blocks(&mut slots, control, |start, block| {
-        for (i, slot) in block.iter_mut().enumerate() {
-            *slot = find(column, &shards[shard_of(*slot)], *slot, start + i).map_or(0, |entry| entry.code);
-        }
-    })?;
-    Ok((slots, rows))
+    Ok((slots.into_iter().map(AtomicU32::into_inner).collect(), names))
 }
 
-/// Gives every entry its place in sorted order as its code; returns their rows in that order.
-fn number<C: Column>(column: &C, shards: &mut [HashTable<Entry<C::Key>>], control: &Control) -> Result<Vec<u64>> {
-    let mut entries: Vec<&mut Entry<C::Key>> = shards.iter_mut().flat_map(HashTable::iter_mut).collect();
-    code(entries.len())?;
-    control.check()?;
-    entries.par_sort_unstable_by(|a, b| a.key.cmp(&b.key).then_with(|| column.order(a.row as usize, b.row as usize)));
-    let mut rows = Vec::with_capacity(entries.len());
-    for (i, entry) in entries.into_iter().enumerate() {
-        entry.code = i as u32;
-        rows.push(u64::from(entry.row));
+impl Partition<'_> {
+    fn of(&self, shard: usize) -> &[u16] {
+        &self.rows[self.bounds[shard] as usize..self.bounds[shard + 1] as usize]
     }
-    Ok(rows)
 }
 
+/// Hashes a block of rows and orders them by shard.
+fn partition<'a, C: Column>(
+    column: &C,
+    first: usize,
+    rows: &'a mut [u16],
+    slots: &mut [AtomicU32],
+    control: &Control,
+) -> Result<Partition<'a>> {
+    control.check()?;
+    let mut bounds = [0; N_SHARDS + 1];
+    for (i, slot) in slots.iter_mut().enumerate() {
+        let hash = column.hash(first + i);
+        *slot.get_mut() = hash;
+        bounds[shard_of(hash) + 1] += 1;
+    }
+    for s in 0..N_SHARDS {
+        bounds[s + 1] += bounds[s];
+    }
+    let mut next = bounds;
+    for (i, slot) in slots.iter_mut().enumerate() {
+        let to = &mut next[shard_of(*slot.get_mut())];
+        rows[*to as usize] = i as u16;
+        *to += 1;
+    }
+    Ok(Partition { bounds, rows })
+}
+
+/// The low bits: the tables within the shards look at the others.
 fn shard_of(hash: u32) -> usize {
     hash as usize % N_SHARDS
 }
 
-fn shard<C: Column>(column: &C, hashes: &[u32], s: usize, control: &Control) -> Result<HashTable<Entry<C::Key>>> {
-    let mut table: HashTable<Entry<C::Key>> = HashTable::new();
-    for (block, hashes) in hashes.chunks(ROWS_PER_CHECK).enumerate() {
+/// Finds the distinct values of a shard, and replaces each row's hash by the place of its value.
+fn shard<C: Column>(
+    column: &C,
+    blocks: &[Partition<'_>],
+    slots: &[AtomicU32],
+    s: usize,
+    control: &Control,
+) -> Result<Shard<C::Key>> {
+    let mut table: Shard<C::Key> = HashTable::new();
+    for (block, partition) in blocks.iter().enumerate() {
         control.check()?;
-        for (i, &hash) in hashes.iter().enumerate().filter(|(_, h)| shard_of(**h) == s) {
-            let row = block * ROWS_PER_CHECK + i;
-            if find(column, &table, hash, row).is_none() {
-                let entry = Entry { key: column.key(row), hash, row: row as u32, code: 0 };
-                table.insert_unique(spread(hash), entry, |e| spread(e.hash));
-            }
+        for &i in partition.of(s) {
+            let row = block * BLOCK + i as usize;
+            let (hash, key) = (slots[row].load(Relaxed), column.key(row));
+            let same = |e: &Entry<C::Key>| e.hash == hash && e.key == key && column.order(e.row as usize, row).is_eq();
+            let place = table.len() as u32;
+            let entry = table.entry(spread(hash), same, |e| spread(e.hash)).or_insert_with(|| Entry {
+                key,
+                hash,
+                row: row as u32,
+                place,
+            });
+            slots[row].store(entry.get().place, Relaxed);
         }
     }
     Ok(table)
 }
 
-#[inline(always)]
-fn find<'t, C: Column>(
-    column: &C,
-    table: &'t HashTable<Entry<C::Key>>,
-    hash: u32,
-    row: usize,
-) -> Option<&'t Entry<C::Key>> {
-    let key = column.key(row);
-    table.find(spread(hash), |e| e.hash == hash && e.key == key && column.order(e.row as usize, row).is_eq())
+/// The code of each entry, by shard and place: its rank in sorted order; and a row of each, in that order.
+fn number<C: Column>(column: &C, shards: &[Shard<C::Key>], control: &Control) -> Result<(Vec<Vec<u32>>, Vec<u64>)> {
+    let mut entries: Vec<(u32, &Entry<C::Key>)> =
+        (0..).zip(shards).flat_map(|(s, shard)| shard.iter().map(move |entry| (s, entry))).collect();
+    code(entries.len())?;
+    control.check()?;
+    entries.par_sort_unstable_by(|(_, a), (_, b)| {
+        a.key.cmp(&b.key).then_with(|| column.order(a.row as usize, b.row as usize))
+    });
+    let mut ranks: Vec<Vec<u32>> = shards.iter().map(|shard| vec![0; shard.len()]).collect();
+    let mut rows = Vec::with_capacity(entries.len());
+    for (rank, (s, entry)) in entries.into_iter().enumerate() {
+        ranks[s as usize][entry.place as usize] = rank as u32;
+        rows.push(u64::from(entry.row));
+    }
+    Ok((ranks, rows))
 }
 
 /// The hash table looks at the top and bottom bits of 64; give it all 32 in both places.
@@ -364,7 +425,7 @@ mod tests {
         }
 
         #[test]
-        fn canonical_integers_round_trip(values in prop::collection::vec(-10_i64.pow(18) + 1..10_i64.pow(18), 1..100)) {
+        fn canonical_integers_round_trip(values in prop::collection::vec(any::<i64>(), 1..100)) {
             let (offsets, data) = column(&values.iter().map(ToString::to_string).collect::<Vec<_>>());
             let strs = Strings::new(&offsets, &data).unwrap();
             prop_assert_eq!(canonical_integers(&strs, &Control::default()).unwrap(), Some(values));
@@ -385,6 +446,8 @@ mod tests {
         }
         assert_eq!(parse_canonical(b"0"), Some(0));
         assert_eq!(parse_canonical(b"-120"), Some(-120));
+        assert_eq!(parse_canonical(i64::MIN.to_string().as_bytes()), Some(i64::MIN));
+        assert_eq!(parse_canonical(b"9223372036854775808"), None);
     }
 
     #[test]

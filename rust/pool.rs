@@ -14,7 +14,15 @@ struct Pool {
 
 static POOL: Mutex<Option<Pool>> = Mutex::new(None);
 
+/// More threads than any machine has cores: asking for a million must fail at once, not try.
+const MOST_THREADS: usize = 1024;
+
 fn build(n_threads: usize) -> Result<Arc<ThreadPool>> {
+    if !(1..=MOST_THREADS).contains(&n_threads) {
+        return Err(Error::invalid(format!(
+            "the number of threads must lie between 1 and {MOST_THREADS}, not {n_threads}"
+        )));
+    }
     ThreadPoolBuilder::new()
         .num_threads(n_threads)
         .thread_name(|i| format!("manyhands-{i}"))
@@ -50,9 +58,6 @@ pub fn current() -> Result<Arc<ThreadPool>> {
 
 /// Sets the number of threads of every later call; answers never depend on it.
 pub fn set_num_threads(n_threads: usize) -> Result<()> {
-    if n_threads == 0 {
-        return Err(Error::invalid("the number of threads must be at least 1"));
-    }
     let threads = build(n_threads)?;
     let mut slot = POOL.lock().unwrap_or_else(PoisonError::into_inner);
     let old = slot.replace(Pool { process: std::process::id(), threads });

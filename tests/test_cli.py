@@ -595,12 +595,11 @@ def test_bad_input_of_a_process(log):
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such pipes")
 def test_reader_that_goes_away(log):
-    process = subprocess_of("simulate --tasks 200000 --workers 5 --classes 2 -q")
-    assert process.stdout.readline() == '"task","worker","label"\n'
-    process.stdout.close()
-    assert process.stderr.read() == ""
-    process.stderr.close()
-    assert process.wait(timeout=60) == 141
+    with subprocess_of("simulate --tasks 200000 --workers 5 --classes 2 -q") as process:
+        assert process.stdout.readline() == '"task","worker","label"\n'
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(timeout=60) == 141
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT")
@@ -618,19 +617,14 @@ def test_interrupt(log):
         sys.exit(main(sys.argv[1:]))
     """
     endless = "aggregate log.csv --tol 0 --max-iter 1000000000 -o labels.csv"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *words(endless)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout.readline() == "fitting\n"
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=10)
-    finally:
-        process.kill()
-        process.wait()
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", code, *words(endless)], **pipes) as process:
+        try:
+            assert process.stdout.readline() == "fitting\n"
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=10)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert err == "manyhands: interrupted\n"
     assert not (log / "labels.csv").exists()

@@ -7,7 +7,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -69,15 +69,20 @@ def _short(value: Any) -> str:
 class Fit:
     """What an aggregator learns from a table: class posteriors, and how workers err.
 
-    ``history`` is the objective after each iteration, empty where a method has none.
+    ``history`` is the objective after each iteration, empty where a method has none. ``confusion`` may be a function
+    that makes it, for methods that do not need it themselves: it is called when somebody asks.
     """
 
     posterior: Array
-    confusion: Array
+    confusion: Array | Callable[[], Array]
     prior: Array
     history: Array
     n_iter: int = 1
     converged: bool = True
+
+    def made(self) -> Array:
+        """The confusion matrices, made now if they were not yet."""
+        return self.confusion() if callable(self.confusion) else self.confusion
 
 
 class Aggregator(Parameters, ABC):
@@ -146,6 +151,11 @@ class Aggregator(Parameters, ABC):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(votes) first")
         return self._result
 
+    def __getstate__(self) -> dict[str, Any]:
+        if self._result is not None:
+            _ = self.confusion_  # a function cannot be pickled, what it makes can
+        return self.__dict__.copy()
+
     def __sklearn_is_fitted__(self) -> bool:
         return self._result is not None
 
@@ -169,7 +179,11 @@ class Aggregator(Parameters, ABC):
     @property
     def confusion_(self) -> Array:
         """Confusion matrix of each worker, (n_workers, n_classes true, n_classes observed); rows sum to one."""
-        return self._fitted().confusion
+        fit = self._fitted()
+        confusion = fit.made()
+        if confusion is not fit.confusion:
+            self._result = replace(fit, confusion=confusion)
+        return confusion
 
     @property
     def prior_(self) -> Array:
@@ -225,20 +239,20 @@ class Aggregator(Parameters, ABC):
     def workers_frame(self) -> pa.Table:
         """Return one row a worker, as an Arrow table.
 
-        ``n_labels``; ``accuracy``, the expected share of right answers under the class prior; ``information``, the bits one
-        answer carries about the class; ``spammer_score`` of Raykar & Yu (2012), 0 for an answer that does not depend on the
-        class, 1 for perfect.
+        ``n_labels``; ``accuracy``, the expected share of right answers under the class prior; ``information``, the
+        bits one answer carries about the class; ``spammer_score`` of Raykar & Yu (2012), 0 for an answer that does not
+        depend on the class, 1 for perfect.
         """
         import pyarrow as pa
 
-        fit = self._fitted()
+        self._fitted()
         return pa.table(
             {
                 "worker": self._workers.arrow(),
                 "n_labels": self._n_labels,
-                "accuracy": metrics.skill(fit.confusion, fit.prior),
-                "information": metrics.information(fit.confusion, fit.prior),
-                "spammer_score": metrics.spammer_score(fit.confusion),
+                "accuracy": metrics.skill(self.confusion_, self.prior_),
+                "information": metrics.information(self.confusion_, self.prior_),
+                "spammer_score": metrics.spammer_score(self.confusion_),
             }
         )
 
@@ -262,13 +276,16 @@ class Aggregator(Parameters, ABC):
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         """Posteriors of a table whose worker m was worker known[m] in fit, or nobody where that is -1."""
-        fit = self._fitted()
-        confusion = np.where((known >= 0)[:, None, None], fit.confusion[known], self._average(fit.confusion))
-        return _core.em_posterior(table, fit.prior, np.ascontiguousarray(confusion))
+        return _core.em_posterior(table, self.prior_, self._carried_over(self.confusion_, known))
 
-    def _average(self, per_worker: Array) -> Array:
-        """The average over workers, weighted by their number of labels."""
-        return np.average(per_worker, axis=0, weights=self._n_labels)
+    def _carried_over(self, per_worker: Array, known: npt.NDArray[np.int64]) -> Array:
+        """What was learnt of each worker, for the workers of another table; see `_posterior`.
+
+        A worker not seen before gets the average, weighted by numbers of labels.
+        """
+        carried = per_worker[known]
+        carried[known < 0] = np.average(per_worker, axis=0, weights=self._n_labels)
+        return carried
 
     def _recode(self, votes: Annotations) -> _core.Table:
         """The table with this model's class codes."""
@@ -303,7 +320,7 @@ class Aggregator(Parameters, ABC):
         }
         arrays = {
             "posterior": fit.posterior,
-            "confusion": fit.confusion,
+            "confusion": self.confusion_,
             "prior": fit.prior,
             "history": fit.history,
             "n_labels": self._n_labels,
@@ -333,6 +350,9 @@ class Aggregator(Parameters, ABC):
             n_iter=n_iter,
             converged=converged,
         )
+        for part in (result.posterior, result.prior, content.array("confusion", np.float64)):
+            if not (part >= 0).all() or np.abs(part.sum(axis=-1) - 1).max() > 1e-6:
+                raise content.damaged("it holds probabilities that do not sum to one")
         for name in found._learnt:
             setattr(model, name, content.array(f"learnt.{name}", np.float64, shape=(m,)))
         model._adopt(result, tasks, workers, classes, content.array("n_labels", np.int64, shape=(m,)))
@@ -394,8 +414,8 @@ def all_aggregators() -> list[type[Aggregator]]:
 def load(path: str | os.PathLike[str]) -> Any:
     """Read back what ``save`` wrote: an :class:`~manyhands.Annotations` table or a fitted model.
 
-    The file holds only arrays and plain settings: reading one from a stranger cannot run code. Anything that is not such
-    a file, whole and consistent, raises :class:`~manyhands.errors.FileFormatError`.
+    The file holds only arrays and plain settings: reading one from a stranger cannot run code. Anything that is not
+    such a file, whole and consistent, raises :class:`~manyhands.errors.FileFormatError`.
     """
     content = persist.read(path)
     kinds: dict[str, Callable[[persist.Content], Any]] = {

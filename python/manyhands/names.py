@@ -251,10 +251,8 @@ def _convert(data: Any, what: str) -> Any:
     elif isinstance(data, Mapping) or not hasattr(data, "__getitem__"):
         data = list(data)  # a generator can be read only once
     try:
-        if hasattr(data, "__arrow_c_stream__"):
-            column = pa.chunked_array(data)
-        else:
-            column = pa.array(data, from_pandas=True)
+        stream = hasattr(data, "__arrow_c_stream__")
+        column = pa.chunked_array(data) if stream else pa.array(data, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return _hashable(data, what)
     return _one_chunk(column) if _is_supported(column.type) else _hashable(data, what)

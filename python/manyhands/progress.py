@@ -17,6 +17,7 @@ def reporting(progress: bool | Callback, total: int | None, description: str) ->
     if not progress:
         yield None
         return
+    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -26,7 +27,8 @@ def reporting(progress: bool | Callback, total: int | None, description: str) ->
         TextColumn("{task.fields[objective]}"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, transient=False) as bar:
+    # Standard output is for results.
+    with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(description, total=total, objective="")
 
         def callback(step: int, objective: float) -> None:

@@ -194,13 +194,22 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
         Ok((std::mem::take(&mut self.posterior), self.log_evidence() + params.log_prior))
     }
 
-    /// Confusion matrices of all workers, (workers × true × observed).
-    pub fn confusion(&self, params: &Params) -> Vec<f64> {
-        let k = self.k();
+    /// Confusion matrices of all workers, (workers × true × observed); in place of the parameters where they are as many.
+    pub fn confusion(&self, params: Vec<f64>) -> Vec<f64> {
+        let (k, n) = (self.k(), W::n_params(self.k()));
+        if n == k * k {
+            let mut confusion = params;
+            confusion.par_chunks_mut(n).for_each_init(Vec::new, |copy, matrix| {
+                copy.clear();
+                copy.extend_from_slice(matrix);
+                W::confusion(copy, k, matrix);
+            });
+            return confusion;
+        }
         let mut confusion = vec![0.0; self.table.n_workers() * k * k];
         confusion
             .par_chunks_mut(k * k)
-            .zip(params.workers.par_chunks(W::n_params(k)))
+            .zip(params.par_chunks(n))
             .for_each(|(matrix, worker)| W::confusion(worker, k, matrix));
         confusion
     }

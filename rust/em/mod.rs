@@ -233,7 +233,7 @@ fn fit_model<W: WorkerModel>(table: &Table, options: &Options<'_>, control: &Con
     if options.assignment != Assignment::Hard {
         run.history.push(soft);
     }
-    let confusion = engine.confusion(&params);
+    let confusion = engine.confusion(params.workers);
     let Run { history, n_iter, converged } = run;
     Ok(Fit { posterior, confusion, prior: params.prior, history, n_iter, converged })
 }
@@ -313,7 +313,7 @@ pub fn confusion(table: &Table, posterior: &[f64], pseudo: &[f64], control: &Con
     validate(table, &options)?;
     let mut engine = Engine::<full::Full>::new(table, &options, control)?;
     let params = engine.start(options.start)?;
-    Ok(engine.confusion(&params))
+    Ok(engine.confusion(params.workers))
 }
 
 #[cfg(test)]

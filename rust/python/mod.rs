@@ -102,8 +102,9 @@ fn choose<T: Copy>(name: &str, given: &str, choices: &[(&str, T)]) -> PyResult<T
 
 /// Sets the number of threads of all later calls.
 #[pyfunction]
-fn set_num_threads(n_threads: usize) -> PyResult<()> {
-    Ok(pool::set_num_threads(n_threads)?)
+fn set_num_threads(n_threads: i64) -> PyResult<()> {
+    // A negative number is as wrong as none, and told in the same words.
+    Ok(pool::set_num_threads(usize::try_from(n_threads).unwrap_or(0))?)
 }
 
 /// The number of threads in use.

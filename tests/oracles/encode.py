@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 
-#: Text in this form is read as an integer; longer ones might not fit in 64 bits and stay text.
-CANONICAL = re.compile(r"0|-?[1-9][0-9]{0,17}")
+#: Text in this form is read as an integer if it fits in 64 bits.
+CANONICAL = re.compile(r"0|-?[1-9][0-9]*")
 
 
 def encode(values: list) -> tuple[np.ndarray, list]:
@@ -20,6 +20,6 @@ def encode(values: list) -> tuple[np.ndarray, list]:
 
 def canonical_integers(texts: list[str]) -> list[int] | None:
     """The integers that the texts spell, or None if any of them is not one in plain form."""
-    if all(CANONICAL.fullmatch(text) for text in texts):
+    if all(CANONICAL.fullmatch(text) and -(2**63) <= int(text) < 2**63 for text in texts):
         return [int(text) for text in texts]
     return None

@@ -52,9 +52,9 @@ def zero_based(
     """Skills that follow the agreement with the vote they weigh, (M,)."""
     skills, rate = np.full(rows.n_workers, initial_skill), learning_rate
     for done in range(1, n_iter + 1):
-        skills = skills + rate * (agreement(rows, shares(rows, skills)) - skills)
         if done % decay_every == 0:
             rate = rate * rate_decay
+        skills = skills + rate * (agreement(rows, shares(rows, skills)) - skills)
     return skills
 
 

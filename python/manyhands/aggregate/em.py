@@ -24,8 +24,9 @@ class DawidSkene(Aggregator):
     """Dawid–Skene: classes and workers' confusion matrices, learnt together by EM.
 
     Task ``n`` has class ``k`` with probability ``prior_[k]``, and worker ``m`` then answers ``l`` with probability
-    ``confusion_[m, k, l]``, independently of the others. EM alternates between the class posteriors given the parameters and
-    the parameters given the posteriors (normalised expected counts); the penalised log-likelihood never falls.
+    ``confusion_[m, k, l]``, independently of the others. EM alternates between the class posteriors given the
+    parameters and the parameters given the posteriors (normalised expected counts); the penalised log-likelihood never
+    falls.
 
     Parameters
     ----------
@@ -64,17 +65,17 @@ class DawidSkene(Aggregator):
     Notes
     -----
     Time per pass O(annotations · classes) for ``"full"`` and ``"class"``, O(annotations + tasks · classes) for
-    ``"one-coin"``. Memory beside the table and the results: at most 8 bytes an annotation, or 32 MB if that is more; with
-    `accelerate`, eight copies of the parameters.
+    ``"one-coin"``. Memory beside the table and the results: at most 8 bytes an annotation, or 32 MB if that is more;
+    with `accelerate`, eight copies of the parameters.
 
-    With one class everything is certain. A worker's row for a class they never met is even. Answers are the same bits on
-    any number of threads.
+    With one class everything is certain. Without pseudo-counts, a worker's row for a class they never met is even.
+    Answers are the same bits on any number of threads.
 
     References
     ----------
     A. P. Dawid and A. M. Skene, "Maximum likelihood estimation of observer error-rates using the EM algorithm",
-    Applied Statistics 28 (1979). R. Varadhan and C. Roland, "Simple and globally convergent methods for accelerating the
-    convergence of any EM algorithm", Scandinavian Journal of Statistics 35 (2008).
+    Applied Statistics 28 (1979). R. Varadhan and C. Roland, "Simple and globally convergent methods for accelerating
+    the convergence of any EM algorithm", Scandinavian Journal of Statistics 35 (2008).
 
     Examples
     --------
@@ -136,8 +137,8 @@ class DawidSkene(Aggregator):
                 best = other
         if not best["converged"] and self.tol > 0:
             warnings.warn(
-                f"DawidSkene stopped at max_iter={self.max_iter} before tol={self.tol:g} was met; raise max_iter, or set "
-                "accelerate=True",
+                f"DawidSkene stopped at max_iter={self.max_iter} before tol={self.tol:g} was met; raise max_iter, or "
+                "set accelerate=True",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -192,15 +193,14 @@ class DawidSkene(Aggregator):
     @staticmethod
     def _from_fitted(votes: Annotations, model: Aggregator) -> dict[str, Any]:
         """A start from another fit: its workers by name, the average worker for the rest."""
-        fit = model._fitted()
+        confusion = model.confusion_
         if model._classes != votes._classes:
             raise ValueError(
-                f"the {type(model).__name__} to start from knows the classes {model.classes_.tolist()[:5]}, the votes have "
-                f"{votes.classes.tolist()[:5]}; make both tables with the same classes="
+                f"the {type(model).__name__} to start from knows the classes {model.classes_.tolist()[:5]}, the votes "
+                f"have {votes.classes.tolist()[:5]}; make both tables with the same classes="
             )
         known = model._workers.match(votes._workers)
-        confusion = np.where((known >= 0)[:, None, None], fit.confusion[known], model._average(fit.confusion))
-        return {"start": "", "prior": fit.prior, "confusion": np.ascontiguousarray(confusion)}
+        return {"start": "", "prior": model.prior_, "confusion": model._carried_over(confusion, known)}
 
 
 def _counts(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:

@@ -22,9 +22,15 @@ class _Voting(Aggregator):
 
     def _result_of(self, votes: Annotations, shares: Array, n_iter: int = 1, converged: bool = True) -> Fit:
         """Workers are judged by the shares themselves; a class they never met gives an even row."""
-        k = votes.n_classes
-        confusion = _core.em_confusion(votes._table, shares, np.zeros((k, k)))
-        return Fit(shares, confusion, shares.mean(axis=0), np.zeros(0), n_iter, converged)
+        none = np.zeros((votes.n_classes, votes.n_classes))
+        return Fit(
+            posterior=shares,
+            confusion=lambda: _core.em_confusion(votes._table, shares, none),
+            prior=shares.mean(axis=0),
+            history=np.zeros(0),
+            n_iter=n_iter,
+            converged=converged,
+        )
 
 
 class MajorityVote(_Voting):
@@ -36,8 +42,8 @@ class MajorityVote(_Voting):
     Parameters
     ----------
     ties
-        Who wins a tie: the class with the ``"lowest"`` code (the first in sorted order, whatever the order of rows), one
-        of the tied at ``"random"``, or nobody (``"abstain"``: the label is None).
+        Who wins a tie: the class with the ``"lowest"`` code (the first in sorted order, whatever the order of rows),
+        one of the tied at ``"random"``, or nobody (``"abstain"``: the label is None).
     seed
         Seed of random ties.
 
@@ -203,7 +209,7 @@ class WeightedVote(_Voting):
         return skills, self.n_iter, False
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
-        return _core.vote_shares(table, np.where(known >= 0, self._weights[known], self._average(self._weights)))
+        return _core.vote_shares(table, self._carried_over(self._weights, known))
 
 
 def _agreement(votes: Annotations, shares: Array) -> Array:

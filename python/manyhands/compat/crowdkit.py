@@ -373,7 +373,7 @@ class _DawidSkene(Parameters):
         self.probas_ = log.probas(posterior).take(order)
         self.labels_ = log.labels(posterior).take(order)
         self.priors_ = series(fit.prior, log.classes, "prior")
-        self.errors_ = errors(log, fit.confusion)
+        self.errors_ = errors(log, fit.made())
         self.loss_history_ = history
 
     def _set_nothing(self) -> None:
@@ -508,7 +508,7 @@ class OneCoinDawidSkene(_DawidSkene):
 
     def _set_results(self, log: Log, posterior: Array, fit: Fit, history: list[float]) -> None:
         super()._set_results(log, posterior, fit, history)
-        accuracy = fit.confusion[:, 0, 0]  # as any entry of the diagonal
+        accuracy = fit.made()[:, 0, 0]  # as any entry of the diagonal
         self.skills_ = series(accuracy, log.workers, "skill").take(log.worker_order())
 
     def _set_nothing(self) -> None:
