@@ -228,16 +228,24 @@ impl Column for Strings<'_> {
     fn len(&self) -> usize {
         Strings::len(self)
     }
+    #[inline(always)]
     fn hash(&self, row: usize) -> u32 {
-        hash_of(self.get(row))
+        if self.get(row).len() <= INLINE { hash_of(self.key(row)) } else { hash_of(self.get(row)) }
     }
+    #[inline(always)]
     fn key(&self, row: usize) -> u128 {
         let text = self.get(row);
-        let mut bytes = [0; 16];
         let head = text.len().min(INLINE);
-        bytes[..head].copy_from_slice(&text[..head]);
-        bytes[INLINE] = text.len().min(INLINE + 1) as u8;
-        u128::from_be_bytes(bytes)
+        let start = self.offsets[row] as usize;
+        // Sixteen bytes at once, whatever follows the text, then a mask: a copy of unknown length costs more.
+        let wide = self.data.get(start..start + 16).and_then(|b| <[u8; 16]>::try_from(b).ok());
+        let bytes = wide.unwrap_or_else(|| {
+            let mut bytes = [0; 16];
+            bytes[..head].copy_from_slice(&text[..head]);
+            bytes
+        });
+        let kept = u128::MAX.checked_shl(128 - 8 * head as u32).unwrap_or(0);
+        (u128::from_be_bytes(bytes) & kept) | text.len().min(INLINE + 1) as u128
     }
     fn order(&self, a: usize, b: usize) -> Ordering {
         if self.get(a).len() <= INLINE { Ordering::Equal } else { self.get(a).cmp(self.get(b)) }

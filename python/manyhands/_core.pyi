@@ -6,6 +6,22 @@ from typing import TypedDict, final
 import numpy as np
 import numpy.typing as npt
 
+__all__ = [
+    "Table",
+    "canonical_integers",
+    "em_confusion",
+    "em_fit",
+    "em_posterior",
+    "encode_integers",
+    "encode_strings",
+    "get_num_threads",
+    "set_num_threads",
+    "simulate",
+    "vote_shares",
+    "winners",
+    "worker_agreement",
+]
+
 _F64 = npt.NDArray[np.float64]
 
 class _EmFit(TypedDict):

@@ -30,7 +30,7 @@ def check_number(name: str, value: Any, *, least: float, whole: bool = False) ->
     if isinstance(value, bool) or not isinstance(value, kinds):
         raise TypeError(f"{name} must be a {'whole ' if whole else ''}number, not {value!r}")
     if not least <= value < 2**63:
-        raise ValueError(f"{name} must be a finite number of at least {least}, not {value}")
+        raise ValueError(f"{name} must be at least {least}, not {value}")
 
 
 def check_lengths(tasks: Column, workers: Column, labels: Column, weights: npt.NDArray[Any] | None) -> None:

@@ -9,7 +9,9 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::pass::{Columns, Counts, Free, Likelihood, Open, Opening, Rows, Settle, Source, Width, run, with_width};
+use super::pass::{
+    Columns, Counts, Free, Likelihood, Open, Opening, PLAIN, Rows, Settle, Source, Width, run, with_width,
+};
 use super::{Options, Start, WorkerModel};
 use crate::Result;
 use crate::control::Control;
@@ -135,7 +137,7 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
         let (table, settle) = (self.table, Settle { gold: self.gold, hard: false });
         with_labels!(table.labels(), |labels| {
             let source = Open { table, labels: labels.as_slice(), opening };
-            self.gather(Free(k), &source, labels, settle)?;
+            self.gather::<_, false>(Free(k), &source, labels, settle)?;
         });
         self.maximise(&mut params)?;
         Ok(params)
@@ -233,10 +235,13 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
         let read = if W::FACTORS_ARE_PARAMS && !weighted { &params.workers } else { &factors };
         let table = self.table;
         with_labels!(table.labels(), |labels| {
+            let k = prior.len();
             if weighted {
-                self.expect_with::<_, true>(Free(prior.len()), labels, read, &prior, settle)?;
+                self.expect_with::<_, true, false>(Free(k), labels, read, &prior, settle)?;
+            } else if hard || self.gold.is_some() {
+                self.expect_with::<_, false, false>(Free(k), labels, read, &prior, settle)?;
             } else {
-                with_width!(prior.len(), |width| self.expect_with::<_, false>(width, labels, read, &prior, settle))?;
+                with_width!(k, |width| self.expect_with::<_, false, PLAIN>(width, labels, read, &prior, settle))?;
             }
         });
         self.factors = factors;
@@ -254,7 +259,7 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
         });
     }
 
-    fn expect_with<L: Label, const LOG: bool>(
+    fn expect_with<L: Label, const LOG: bool, const PLAIN: bool>(
         &mut self,
         width: impl Width,
         labels: &[L],
@@ -264,11 +269,11 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
     ) -> Result<()> {
         let columns = columns(self.table, labels);
         let source = Likelihood::<W, L, LOG> { columns, factors, prior, model: PhantomData };
-        self.gather(width, &source, labels, settle)
+        self.gather::<L, PLAIN>(width, &source, labels, settle)
     }
 
     /// Runs a source over all tasks into the sink of the plan.
-    fn gather<L: Label>(
+    fn gather<L: Label, const PLAIN: bool>(
         &mut self,
         width: impl Width,
         source: &impl Source,
@@ -276,13 +281,13 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
         settle: Settle<'_>,
     ) -> Result<()> {
         match (&self.plan, self.table.weights()) {
-            (Plan::Fused, None) => self.gather_counts::<L, false>(width, source, labels, settle),
-            (Plan::Fused, Some(_)) => self.gather_counts::<L, true>(width, source, labels, settle),
-            (Plan::TwoPass, _) => self.gather_posterior(width, source, settle),
+            (Plan::Fused, None) => self.gather_counts::<L, false, PLAIN>(width, source, labels, settle),
+            (Plan::Fused, Some(_)) => self.gather_counts::<L, true, PLAIN>(width, source, labels, settle),
+            (Plan::TwoPass, _) => self.gather_posterior::<PLAIN>(width, source, settle),
         }
     }
 
-    fn gather_counts<L: Label, const WEIGHTED: bool>(
+    fn gather_counts<L: Label, const WEIGHTED: bool, const PLAIN: bool>(
         &mut self,
         width: impl Width,
         source: &impl Source,
@@ -299,12 +304,17 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
                 classes: &mut chunk.classes,
                 model: PhantomData,
             };
-            chunk.log_evidence = run(table, chunk.tasks.clone(), width, source, &mut sink, settle, control)?;
+            chunk.log_evidence = run::<PLAIN>(table, chunk.tasks.clone(), width, source, &mut sink, settle, control)?;
             Ok(())
         })
     }
 
-    fn gather_posterior(&mut self, width: impl Width, source: &impl Source, settle: Settle<'_>) -> Result<()> {
+    fn gather_posterior<const PLAIN: bool>(
+        &mut self,
+        width: impl Width,
+        source: &impl Source,
+        settle: Settle<'_>,
+    ) -> Result<()> {
         let (k, table, control) = (self.k(), self.table, self.control);
         self.posterior.resize(table.n_tasks() * k, 0.0);
         let mut rest = self.posterior.as_mut_slice();
@@ -317,7 +327,7 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
         work.into_par_iter().try_for_each(|(chunk, out)| {
             chunk.classes.fill(0.0);
             let mut sink = Rows { out: out.chunks_exact_mut(k), classes: &mut chunk.classes };
-            chunk.log_evidence = run(table, chunk.tasks.clone(), width, source, &mut sink, settle, control)?;
+            chunk.log_evidence = run::<PLAIN>(table, chunk.tasks.clone(), width, source, &mut sink, settle, control)?;
             Ok(())
         })
     }

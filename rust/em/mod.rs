@@ -82,6 +82,11 @@ pub enum Model {
     OneCoin,
 }
 
+impl Model {
+    /// Every model by name.
+    pub const NAMES: [(&str, Self); 3] = [("full", Self::Full), ("class", Self::Class), ("one-coin", Self::OneCoin)];
+}
+
 /// Runs `$body` with `$W` bound to the worker model's type.
 macro_rules! with_model {
     ($model:expr, |$W:ident| $body:expr) => {

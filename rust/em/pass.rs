@@ -70,7 +70,7 @@ impl Width for Free {
 /// Runs `$body` with `$width` bound to a [`Width`] of `$k` classes.
 macro_rules! with_width {
     ($k:expr, |$width:ident| $body:expr) => {
-        $crate::em::pass::with_width!(@each $k, $width, $body, 2 3 4 5 8 10 16)
+        $crate::em::pass::with_width!(@each $k, $width, $body, 2 3 4 5 8 10 16 20)
     };
     (@each $k:expr, $width:ident, $body:expr, $($fixed:literal)*) => {
         match $k {
@@ -94,10 +94,17 @@ pub(super) struct Settle<'a> {
     pub hard: bool,
 }
 
+/// Neither gold nor hard assignments. The common case has code of its own: looking a class up by number would keep the
+/// evidence out of registers.
+pub(super) const PLAIN: bool = true;
+
 impl Settle<'_> {
     /// Turns class weights into a posterior and multiplies the task's evidence into `log`.
     #[inline(always)]
-    fn settle(&self, task: usize, weights: &mut [f64], log: &mut LogProduct) {
+    fn settle<const PLAIN: bool>(&self, task: usize, weights: &mut [f64], log: &mut LogProduct) {
+        if PLAIN {
+            return share_out(weights, log);
+        }
         let known = self.gold.map_or(-1, |gold| gold[task]);
         if known >= 0 {
             log.multiply(weights[known as usize]);
@@ -108,12 +115,18 @@ impl Settle<'_> {
             log.multiply(largest);
             harden(weights, largest);
         } else {
-            let total = sum(weights);
-            log.multiply(total);
-            let scale = 1.0 / total;
-            weights.iter_mut().for_each(|w| *w *= scale);
+            share_out(weights, log);
         }
     }
+}
+
+/// Divides class weights by their sum.
+#[inline(always)]
+fn share_out(weights: &mut [f64], log: &mut LogProduct) {
+    let total = sum(weights);
+    log.multiply(total);
+    let scale = 1.0 / total;
+    weights.iter_mut().for_each(|w| *w *= scale);
 }
 
 /// A sum of four strands: four times less waiting than one strand, and always the same order.
@@ -339,7 +352,7 @@ impl Sink for Rows<'_> {
 }
 
 /// Runs a source into a sink over a range of tasks; returns the log-evidence of those tasks.
-pub(super) fn run(
+pub(super) fn run<const PLAIN: bool>(
     table: &Table,
     tasks: Range<usize>,
     width: impl Width,
@@ -354,7 +367,7 @@ pub(super) fn run(
     while at < tasks.end {
         control.check()?;
         let end = tasks.end.min(at + TASKS_PER_BLOCK);
-        log = arch.dispatch(Block { table, tasks: at..end, width, source, sink, settle, log });
+        log = arch.dispatch(Block::<_, _, _, PLAIN> { table, tasks: at..end, width, source, sink, settle, log });
         at = end;
     }
     Ok(log.ln())
@@ -363,7 +376,7 @@ pub(super) fn run(
 /// A few thousand tasks: the unit that is compiled for the widest registers the processor has.
 ///
 /// The arithmetic is the same to the bit on all of them: nothing is reordered and no product is fused with a sum.
-struct Block<'a, N, S, T> {
+struct Block<'a, N, S, T, const PLAIN: bool> {
     table: &'a Table,
     tasks: Range<usize>,
     width: N,
@@ -373,7 +386,7 @@ struct Block<'a, N, S, T> {
     log: LogProduct,
 }
 
-impl<N: Width, S: Source, T: Sink> pulp::NullaryFnOnce for Block<'_, N, S, T> {
+impl<N: Width, S: Source, T: Sink, const PLAIN: bool> pulp::NullaryFnOnce for Block<'_, N, S, T, PLAIN> {
     type Output = LogProduct;
 
     #[inline(always)]
@@ -394,7 +407,7 @@ impl<N: Width, S: Source, T: Sink> pulp::NullaryFnOnce for Block<'_, N, S, T> {
                 }
             }
             source.evidence(task, rows.clone(), weights, &mut log);
-            settle.settle(task, weights, &mut log);
+            settle.settle::<PLAIN>(task, weights, &mut log);
             sink.put(rows, weights);
         }
         log

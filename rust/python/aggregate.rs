@@ -11,6 +11,9 @@ use super::{choose, slice, work};
 use crate::em::{self, Assignment, Model, Options, Start};
 use crate::{num, votes};
 
+/// Two arrays of the same length.
+type Pair<'py, A, B> = (Bound<'py, PyArray1<A>>, Bound<'py, PyArray1<B>>);
+
 fn matrix(py: Python<'_>, rows: usize, values: Vec<f64>) -> PyResult<Bound<'_, PyArray2<f64>>> {
     let width = values.len() / rows.max(1);
     let array = Array2::from_shape_vec((rows, width), values).map_err(|e| PyValueError::new_err(e.to_string()))?;
@@ -23,7 +26,7 @@ fn cube<'py>(py: Python<'py>, table: &Table, values: Vec<f64>) -> PyResult<Bound
     Ok(PyArray3::from_owned_array(py, array))
 }
 
-/// Vote shares (n_tasks, n_classes), each vote counting its worker's weight if weights are given.
+/// Vote shares (tasks × classes), each vote counting its worker's weight if weights are given.
 #[pyfunction]
 #[pyo3(signature = (table, worker_weights=None))]
 #[allow(clippy::needless_pass_by_value)]
@@ -44,7 +47,7 @@ pub fn worker_agreement<'py>(
     py: Python<'py>,
     table: &Table,
     answers: PyReadonlyArrayDyn<'py, i32>,
-) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
+) -> PyResult<Pair<'py, f64, f64>> {
     let answers = slice("answers", &answers)?;
     let (agree, all) = work(py, None, |control| votes::agreement(&table.0, answers, control))?;
     Ok((PyArray1::from_vec(py, agree), PyArray1::from_vec(py, all)))
@@ -53,10 +56,7 @@ pub fn worker_agreement<'py>(
 /// Index of the largest entry of each row, lowest first, and whether another ties with it.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
-pub fn winners<'py>(
-    py: Python<'py>,
-    rows: PyReadonlyArrayDyn<'py, f64>,
-) -> PyResult<(Bound<'py, PyArray1<u16>>, Bound<'py, PyArray1<bool>>)> {
+pub fn winners<'py>(py: Python<'py>, rows: PyReadonlyArrayDyn<'py, f64>) -> PyResult<Pair<'py, u16, bool>> {
     let width = rows.shape().last().copied().unwrap_or(0);
     let rows = slice("rows", &rows)?;
     let (winner, tied) = work(py, None, |control| num::winners(rows, width, control))?;
@@ -100,7 +100,7 @@ pub fn em_fit<'py>(
         )?,
     };
     let options = Options {
-        model: choose("model", model, &[("full", Model::Full), ("class", Model::Class), ("one-coin", Model::OneCoin)])?,
+        model: choose("model", model, &Model::NAMES)?,
         assignment: choose(
             "assignment",
             assignment,
@@ -125,7 +125,7 @@ pub fn em_fit<'py>(
     Ok(result)
 }
 
-/// Class posteriors (n_tasks, n_classes) under given parameters.
+/// Class posteriors (tasks × classes) under given parameters.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
 pub fn em_posterior<'py>(
@@ -139,7 +139,7 @@ pub fn em_posterior<'py>(
     matrix(py, table.0.n_tasks(), posterior)
 }
 
-/// Confusion matrices (n_workers, n_classes, n_classes) of workers judged by given posteriors.
+/// Confusion matrices (workers × classes × classes) of workers judged by given posteriors.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
 pub fn em_confusion<'py>(

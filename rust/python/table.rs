@@ -60,7 +60,7 @@ impl Table {
         self.0.len()
     }
 
-    /// Start of each task's rows, and their end: (n_tasks + 1,).
+    /// Start of each task's rows, and the end of the last.
     fn offsets<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u32>> {
         PyArray1::from_slice(py, self.0.offsets())
     }
