@@ -201,14 +201,9 @@ impl Table {
             offsets,
             by_worker: OnceLock::new(),
         };
-        let kept = match &mut table.labels {
-            Labels::Narrow(labels) => {
-                fill(rows, repeats, &table.offsets, &mut table.workers, labels, table.weights.as_deref_mut(), control)
-            }
-            Labels::Wide(labels) => {
-                fill(rows, repeats, &table.offsets, &mut table.workers, labels, table.weights.as_deref_mut(), control)
-            }
-        }?;
+        let kept = with_labels!(&mut table.labels, |labels| {
+            fill(rows, repeats, &table.offsets, &mut table.workers, labels, table.weights.as_deref_mut(), control)
+        })?;
         if let Some(kept) = kept {
             table.compact(&kept);
         }
@@ -289,35 +284,13 @@ impl Table {
             weights: self.weights.as_ref().map(|w| vec![0.0; w.len()]),
             offsets,
         };
-        match (&self.labels, &mut order.labels) {
-            (Labels::Narrow(from), Labels::Narrow(to)) => {
-                self.scatter_by_worker(
-                    from,
-                    &order.offsets,
-                    &mut order.tasks,
-                    to,
-                    order.weights.as_deref_mut(),
-                    control,
-                )?;
-            }
-            (Labels::Wide(from), Labels::Wide(to)) => {
-                self.scatter_by_worker(
-                    from,
-                    &order.offsets,
-                    &mut order.tasks,
-                    to,
-                    order.weights.as_deref_mut(),
-                    control,
-                )?;
-            }
-            _ => unreachable!("both have the width that the number of classes asks for"),
-        }
+        let (offsets, tasks, weights) = (&order.offsets, &mut order.tasks, order.weights.as_deref_mut());
+        with_labels!(&mut order.labels, |labels| self.scatter_by_worker(offsets, tasks, labels, weights, control))?;
         Ok(order)
     }
 
     fn scatter_by_worker<L: Label>(
         &self,
-        from: &[L],
         offsets: &[u32],
         tasks: &mut [u32],
         labels: &mut [L],
@@ -333,7 +306,7 @@ impl Table {
                 for row in self.rows_of(task) {
                     if let Some(to) = group.claim(&mut cursor, self.workers[row]) {
                         group.ids[to] = task as u32;
-                        group.labels[to] = from[row];
+                        group.labels[to] = L::from_code(self.labels.get(row) as u16);
                         if let (Some(to_w), Some(from_w)) = (group.weights.as_deref_mut(), &self.weights) {
                             to_w[to] = from_w[row];
                         }
@@ -354,10 +327,7 @@ impl Table {
         }
         self.offsets = ends;
         retain(&mut self.workers, kept);
-        match &mut self.labels {
-            Labels::Narrow(labels) => retain(labels, kept),
-            Labels::Wide(labels) => retain(labels, kept),
-        }
+        with_labels!(&mut self.labels, |labels| retain(labels, kept));
         if let Some(weights) = &mut self.weights {
             retain(weights, kept);
         }
@@ -644,129 +614,4 @@ fn mark_repeats(repeats: Repeats, sorted: &[(u32, u16, u32, f64)], kept: &mut [b
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    type Triple = (u32, u32, u16);
-
-    fn build(triples: &[Triple], sizes: (usize, usize, usize), repeats: Repeats) -> Result<Table> {
-        let tasks: Vec<u32> = triples.iter().map(|t| t.0).collect();
-        let workers: Vec<u32> = triples.iter().map(|t| t.1).collect();
-        let labels: Vec<u16> = triples.iter().map(|t| t.2).collect();
-        let rows = Rows {
-            tasks: &tasks,
-            workers: &workers,
-            labels: &labels,
-            weights: None,
-            n_tasks: sizes.0,
-            n_workers: sizes.1,
-            n_classes: sizes.2,
-        };
-        Table::new(&rows, repeats, &Control::default())
-    }
-
-    fn triples_of(table: &Table) -> Vec<Triple> {
-        let (tasks, workers, labels) = table.columns();
-        tasks.into_iter().zip(workers).zip(labels).map(|((t, w), l)| (t, w, l)).collect()
-    }
-
-    fn log() -> impl Strategy<Value = Vec<Triple>> {
-        prop::collection::vec((0_u32..12, 0_u32..7, 0_u16..300), 1..200)
-    }
-
-    proptest! {
-        #[test]
-        fn holds_the_sorted_log(mut log in log()) {
-            let table = build(&log, (12, 7, 300), Repeats::Keep).unwrap();
-            log.sort_unstable();
-            prop_assert_eq!(triples_of(&table), log);
-        }
-
-        #[test]
-        fn repeats_keep_the_first_or_last(log in log(), first in any::<bool>()) {
-            let repeats = if first { Repeats::First } else { Repeats::Last };
-            let table = build(&log, (12, 7, 300), repeats).unwrap();
-            let mut expected = std::collections::BTreeMap::new();
-            for &(t, w, l) in &log {
-                if first { expected.entry((t, w)).or_insert(l); } else { expected.insert((t, w), l); }
-            }
-            let expected: Vec<Triple> = expected.into_iter().map(|((t, w), l)| (t, w, l)).collect();
-            prop_assert_eq!(triples_of(&table), expected);
-            prop_assert_eq!(table.n_repeats(), 0);
-        }
-
-        #[test]
-        fn worker_order_holds_the_same_rows(log in log()) {
-            let table = build(&log, (12, 7, 300), Repeats::Keep).unwrap();
-            let order = table.by_worker(&Control::default()).unwrap();
-            let mut rows = vec![];
-            for m in 0..7 {
-                for r in order.offsets[m] as usize..order.offsets[m + 1] as usize {
-                    rows.push((order.tasks[r], m as u32, order.labels.get(r) as u16));
-                }
-            }
-            rows.sort_unstable();
-            prop_assert_eq!(rows, triples_of(&table));
-        }
-
-        #[test]
-        fn arbitrary_columns_never_panic(
-            tasks in prop::collection::vec(any::<u32>(), 0..20),
-            workers in prop::collection::vec(any::<u32>(), 0..20),
-            labels in prop::collection::vec(any::<u16>(), 0..20),
-            weights in prop::option::of(prop::collection::vec(any::<f64>(), 0..20)),
-            (n_tasks, n_workers, n_classes) in (0_usize..30, 0_usize..30, 0_usize..70_000),
-        ) {
-            let rows = Rows { tasks: &tasks, workers: &workers, labels: &labels, weights: weights.as_deref(),
-                              n_tasks, n_workers, n_classes };
-            if let Ok(table) = Table::new(&rows, Repeats::Keep, &Control::default()) {
-                prop_assert_eq!(table.len(), tasks.len());
-            }
-        }
-
-        #[test]
-        fn chunks_cover_the_tasks(log in log(), n in 1_usize..20) {
-            let table = build(&log, (12, 7, 300), Repeats::Keep).unwrap();
-            let covered: Vec<usize> = table.chunks(n).into_iter().flatten().collect();
-            prop_assert_eq!(covered, (0..12).collect::<Vec<_>>());
-        }
-    }
-
-    #[test]
-    fn large_logs_go_through_several_groups() {
-        let n = 3_000_000_u32;
-        let mut log: Vec<Triple> =
-            (0..n).map(|i| (i.wrapping_mul(2_654_435_761) % 10_007, i % 101, (i % 3) as u16)).collect();
-        let table = build(&log, (10_007, 101, 3), Repeats::Keep).unwrap();
-        log.sort_unstable();
-        assert_eq!(triples_of(&table), log);
-    }
-
-    #[test]
-    fn counts_and_graph() {
-        let table = build(&[(0, 0, 1), (0, 1, 1), (1, 2, 0), (1, 2, 0)], (2, 4, 2), Repeats::Keep).unwrap();
-        assert_eq!(table.worker_counts(), [1, 1, 2, 0]);
-        assert_eq!(table.label_counts(), [2, 2]);
-        assert_eq!(table.n_components(), 2);
-        assert_eq!(table.agreeing_pairs(), (2, 2));
-        assert_eq!(table.first_repeat(), Some((1, 2)));
-    }
-
-    #[test]
-    fn bad_rows_are_named() {
-        let error = build(&[(0, 0, 0), (0, 9, 0)], (1, 1, 1), Repeats::Keep).unwrap_err().to_string();
-        assert!(error.contains("worker code 9 at row 1"), "{error}");
-        assert!(build(&[], (1, 1, 1), Repeats::Keep).is_err());
-        assert!(build(&[(0, 0, 0)], (1, 1, 70_000), Repeats::Keep).unwrap_err().to_string().contains("70000 classes"));
-    }
-
-    #[test]
-    fn cancelled_work_stops() {
-        let control = Control::default();
-        control.cancel();
-        let rows =
-            Rows { tasks: &[0], workers: &[0], labels: &[0], weights: None, n_tasks: 1, n_workers: 1, n_classes: 1 };
-        assert_eq!(Table::new(&rows, Repeats::Keep, &control).unwrap_err(), Error::Cancelled);
-    }
-}
+mod tests;

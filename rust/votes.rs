@@ -1,5 +1,7 @@
 //! Counting votes: the pass behind majority vote and its weighted relatives.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::control::Control;
@@ -19,6 +21,17 @@ pub fn shares(table: &Table, worker_weights: Option<&[f64]>, control: &Control) 
     {
         return Err(Error::invalid(format!("{} weights for {} workers", weights.len(), table.n_workers())));
     }
+    match (table.weights(), worker_weights) {
+        (None, None) => weighted_shares(table, |_| 1.0, control),
+        (Some(own), None) => weighted_shares(table, |row| own[row], control),
+        (None, Some(worker)) => weighted_shares(table, |row| worker[table.workers()[row] as usize], control),
+        (Some(own), Some(worker)) => {
+            weighted_shares(table, |row| own[row] * worker[table.workers()[row] as usize], control)
+        }
+    }
+}
+
+fn weighted_shares(table: &Table, weight: impl Fn(usize) -> f64 + Sync, control: &Control) -> Result<Vec<f64>> {
     let k = table.n_classes();
     let mut out = vec![0.0; table.n_tasks() * k];
     out.par_chunks_mut(TASKS_PER_BLOCK * k).enumerate().try_for_each(|(block, rows)| {
@@ -26,7 +39,7 @@ pub fn shares(table: &Table, worker_weights: Option<&[f64]>, control: &Control) 
         let first = block * TASKS_PER_BLOCK;
         with_labels!(table.labels(), |labels| {
             for (i, row) in rows.chunks_exact_mut(k).enumerate() {
-                add_votes(table, labels, worker_weights, first + i, row);
+                add_votes(labels, table.rows_of(first + i), &weight, row);
                 row.iter_mut().for_each(|x| *x = x.max(0.0));
                 num::normalise(row);
             }
@@ -36,18 +49,11 @@ pub fn shares(table: &Table, worker_weights: Option<&[f64]>, control: &Control) 
     Ok(out)
 }
 
-/// Adds the votes on `task` to `row`.
-pub(crate) fn add_votes<L: Label>(
-    table: &Table,
-    labels: &[L],
-    worker_weights: Option<&[f64]>,
-    task: usize,
-    row: &mut [f64],
-) {
-    for r in table.rows_of(task) {
-        let own = table.weights().map_or(1.0, |w| w[r]);
-        let worker = worker_weights.map_or(1.0, |w| w[table.workers()[r] as usize]);
-        row[labels[r].code()] += own * worker;
+/// Adds the votes in `rows` of the table to the classes of `row`.
+#[inline]
+pub(crate) fn add_votes<L: Label>(labels: &[L], rows: Range<usize>, weight: impl Fn(usize) -> f64, row: &mut [f64]) {
+    for (at, label) in rows.clone().zip(&labels[rows]) {
+        row[label.code()] += weight(at);
     }
 }
 

@@ -7,7 +7,6 @@ import datetime
 import subprocess
 import sys
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -431,8 +430,8 @@ def test_reliability_is_frozen():
     ("options", "error", "match"),
     [
         ({"bins": 0}, ValueError, "bins must be at least 1, not 0"),
-        ({"bins": 2.5}, TypeError, r"bins must be an integer, not 2\.5"),
-        ({"bins": True}, TypeError, "bins must be an integer, not True"),
+        ({"bins": 2.5}, TypeError, r"bins must be a whole number, not 2\.5"),
+        ({"bins": True}, TypeError, "bins must be a whole number, not True"),
         ({"strategy": "width"}, ValueError, "strategy must be one of 'uniform', 'quantile', not 'width'"),
         ({"norm": "l3"}, ValueError, "norm must be one of 'l1', 'l2', 'max', not 'l3'"),
     ],
@@ -818,20 +817,13 @@ def test_all_lists_the_public_names():
     public = {
         name
         for name, value in vars(metrics).items()
-        if getattr(value, "__module__", None) == metrics.__name__ and callable(value) and not name.startswith("_")
+        if callable(value) and value.__module__.startswith(metrics.__name__) and not name.startswith("_")
     }
     assert public == set(metrics.__all__)
 
 
 def test_import_is_light():
     heavy = ("scipy", "sklearn", "pandas", "polars", "torch", "pyarrow")
-    code = (
-        "import importlib.util, sys\n"
-        "spec = importlib.util.spec_from_file_location('metrics_alone', sys.argv[1])\n"
-        "module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)\n"
-        "spec.loader.exec_module(module)\n"
-        f"print([name for name in {heavy!r} if name in sys.modules])"
-    )
-    path = Path(metrics.__file__)
-    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    code = f"import sys, manyhands.metrics; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

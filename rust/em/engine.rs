@@ -62,7 +62,7 @@ struct Chunk {
 
 fn plan(table: &Table, n_counts: usize) -> (Plan, usize) {
     const SMALL: usize = 1 << 25;
-    const ROWS_PER_CHUNK: usize = 1 << 17;
+    const ROWS_PER_CHUNK: usize = 1 << 15;
     const MOST_CHUNKS: usize = 32;
     let bytes = (table.n_workers() * n_counts * size_of::<f64>()).max(1);
     let wanted = table.len().div_ceil(ROWS_PER_CHUNK).clamp(1, MOST_CHUNKS);

@@ -266,7 +266,7 @@ impl<L: Label> Source for Open<'_, L> {
             }
             _ => {
                 evidence.fill(0.0);
-                votes::add_votes(self.table, self.labels, None, task, evidence);
+                votes::add_votes(self.labels, rows, |row| self.table.weights().map_or(1.0, |w| w[row]), evidence);
                 if matches!(self.opening, Opening::Majority) {
                     let largest = evidence.iter().copied().fold(0.0, f64::max);
                     harden(evidence, largest);

@@ -9,6 +9,7 @@ mod simulate;
 mod table;
 
 use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -43,28 +44,35 @@ fn work<T: Send>(
     let pool = pool::current()?;
     let control = Control::default();
     py.detach(|| {
-        std::thread::scope(|scope| {
-            let (done, finished) = channel::<()>();
-            let control = &control;
-            let worker = scope.spawn(move || {
-                let _signals_when_dropped = done;
-                pool.install(|| job(control))
+        let (done, finished) = channel();
+        let mut raised = None;
+        // The job runs on the pool while this closure, on the calling thread, waits for it.
+        let outcome = pool.in_place_scope(|scope| {
+            scope.spawn(|_| {
+                let outcome = catch_unwind(AssertUnwindSafe(|| job(&control)));
+                // Nobody stops listening before the job ends.
+                let _ = done.send(outcome);
             });
-            let mut raised = None;
-            while finished.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+            loop {
+                match finished.recv_timeout(TICK) {
+                    Ok(outcome) => return Some(outcome),
+                    Err(RecvTimeoutError::Disconnected) => return None,
+                    Err(RecvTimeoutError::Timeout) => {}
+                }
                 if raised.is_none()
-                    && let Err(error) = Python::attach(|py| tick(py, progress, control))
+                    && let Err(error) = Python::attach(|py| tick(py, progress, &control))
                 {
                     control.cancel();
                     raised = Some(error);
                 }
             }
-            let outcome = worker.join();
-            match raised {
-                Some(error) => Err(error),
-                None => outcome.map_err(|panic| bug(&*panic))?.map_err(PyErr::from),
-            }
-        })
+        });
+        match (raised, outcome) {
+            (Some(error), _) => Err(error),
+            (None, Some(Ok(result))) => Ok(result?),
+            (None, Some(Err(panic))) => Err(bug(&*panic)),
+            (None, None) => Err(bug(&"the job ended without a result")),
+        }
     })
 }
 

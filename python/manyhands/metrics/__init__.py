@@ -1,0 +1,40 @@
+"""Measures of labels, posteriors and estimated workers.
+
+Labels are compared with :func:`accuracy` and :func:`balanced_accuracy`; posteriors with :func:`log_loss`,
+:func:`brier`, :func:`calibration_error` and :func:`reliability`; workers with :func:`confusion_error`,
+:func:`skill_error` and :func:`skill_rank_correlation`. :func:`skill`, :func:`information` and
+:func:`spammer_score` sum a confusion matrix up in one number a worker, and :func:`match_gold` finds the tasks
+whose truth is known.
+
+Shapes: N tasks, M workers, K classes. Confusion matrices are ``confusion[worker, true, observed]``.
+Everything is NumPy; nothing here changes its input.
+"""
+
+from manyhands.metrics.labels import accuracy, balanced_accuracy
+from manyhands.metrics.matching import match_gold
+from manyhands.metrics.probabilities import Reliability, brier, calibration_error, log_loss, reliability
+from manyhands.metrics.workers import (
+    confusion_error,
+    information,
+    skill,
+    skill_error,
+    skill_rank_correlation,
+    spammer_score,
+)
+
+__all__ = [
+    "Reliability",
+    "accuracy",
+    "balanced_accuracy",
+    "brier",
+    "calibration_error",
+    "confusion_error",
+    "information",
+    "log_loss",
+    "match_gold",
+    "reliability",
+    "skill",
+    "skill_error",
+    "skill_rank_correlation",
+    "spammer_score",
+]

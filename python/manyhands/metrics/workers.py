@@ -1,0 +1,258 @@
+"""Workers: estimates against the truth, and a confusion matrix summed up in one number."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.metrics._checks import Floats, as_finite, as_probabilities, check_same_length
+
+
+def confusion_error(estimated: npt.ArrayLike, true: npt.ArrayLike) -> float:
+    """Squared Frobenius distance of the confusion matrices, averaged over workers and divided by K.
+
+    The confusion matrix error of Tanno et al. (2019), "Learning from noisy labels by regularized estimation
+    of annotator confusion", CVPR: the sum of all squared differences over M K.
+
+    Cost: O(M K²) time and memory.
+
+    Parameters
+    ----------
+    estimated, true : array-like of shape (M, K, K)
+        Confusion matrices of the same workers in the same order; rows sum to one.
+
+    Returns
+    -------
+    float
+        0 if they are equal. The paper speaks of a range up to 1, but two certain rows that disagree are at
+        squared distance 2, so the error can reach 2.
+
+    Examples
+    --------
+    >>> from manyhands import metrics
+    >>> metrics.confusion_error([[[1.0, 0.0], [0.5, 0.5]]], [[[1.0, 0.0], [0.0, 1.0]]])
+    0.25
+    """
+    left, right = _confusion("estimated", estimated), _confusion("true", true)
+    if left.shape != right.shape:
+        raise ValueError(f"estimated has shape {left.shape} but true {right.shape}; give both the same workers")
+    n_workers, n_classes, _ = left.shape
+    difference = (left - right).ravel()
+    return float(difference @ difference / (n_workers * n_classes))
+
+
+def skill(confusion: npt.ArrayLike, prior: npt.ArrayLike | None = None) -> Floats:
+    """Skill of each worker, its expected accuracy: the confusion diagonal weighted by the class prior.
+
+    Cost: O(M K) time after the O(M K²) check.
+
+    Parameters
+    ----------
+    confusion : array-like of shape (M, K, K)
+        Rows sum to one.
+    prior : array-like of shape (K,), optional
+        Share of each class, sums to one; uniform if None.
+
+    Returns
+    -------
+    ndarray of shape (M,)
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> from manyhands import metrics
+    >>> metrics.skill([[[0.9, 0.1], [0.5, 0.5]]], [0.75, 0.25])
+    array([0.8])
+    """
+    table = _confusion("confusion", confusion)
+    expected: Floats = np.einsum("mkk,k->m", table, _prior(prior, table.shape[1]))
+    return expected
+
+
+def skill_error(estimated: npt.ArrayLike, true: npt.ArrayLike, prior: npt.ArrayLike | None = None) -> float:
+    """Mean absolute error of the workers' skills.
+
+    Cost: O(M) time for skills, O(M K²) for confusion matrices.
+
+    Parameters
+    ----------
+    estimated, true : array-like of shape (M,) or (M, K, K)
+        Skills, or confusion matrices whose :func:`skill` is taken. One may be of the first kind and the
+        other of the second.
+    prior : array-like of shape (K,), optional
+        Class prior for the confusion matrices; uniform if None.
+
+    Returns
+    -------
+    float
+        0 if all skills agree.
+
+    Examples
+    --------
+    >>> from manyhands import metrics
+    >>> round(metrics.skill_error([0.9, 0.5], [0.8, 0.7]), 4)
+    0.15
+    """
+    left, right = _skill_pair(estimated, true, prior)
+    return float(np.abs(left - right).mean())
+
+
+def skill_rank_correlation(estimated: npt.ArrayLike, true: npt.ArrayLike, prior: npt.ArrayLike | None = None) -> float:
+    """Spearman's rank correlation of the workers' skills; equal skills share their mean rank.
+
+    Cost: O(M log M) time for skills, and O(M K²) more for confusion matrices.
+
+    Parameters
+    ----------
+    estimated, true, prior
+        As in :func:`skill_error`.
+
+    Returns
+    -------
+    float
+        From -1 to 1: 1 if both sort the workers alike. NaN where it is undefined: a single worker, or one
+        side's skills all equal.
+
+    References
+    ----------
+    Spearman (1904), "The proof and measurement of association between two things", American Journal of
+    Psychology 15(1).
+
+    Examples
+    --------
+    >>> from manyhands import metrics
+    >>> metrics.skill_rank_correlation([0.9, 0.5, 0.6], [0.8, 0.4, 0.7])
+    1.0
+    """
+    left, right = (_centred_ranks(each) for each in _skill_pair(estimated, true, prior))
+    scale = float(np.sqrt((left @ left) * (right @ right)))
+    return float(np.clip(left @ right / scale, -1.0, 1.0)) if scale > 0 else float("nan")
+
+
+def information(confusion: npt.ArrayLike, prior: npt.ArrayLike | None = None) -> Floats:
+    """Mutual information between the true class and one label of each worker, in bits.
+
+    Unlike :func:`skill` it credits whoever is wrong in a consistent way: a worker who swaps two classes tells
+    as much as one who never errs.
+
+    Cost: O(M K²) time and memory.
+
+    Parameters
+    ----------
+    confusion, prior
+        As in :func:`skill`.
+
+    Returns
+    -------
+    ndarray of shape (M,)
+        From 0 (labels independent of the truth, and always so for K = 1) to the entropy of the prior, at most
+        log2 K.
+
+    References
+    ----------
+    Shannon (1948), "A mathematical theory of communication", Bell System Technical Journal 27.
+
+    Examples
+    --------
+    >>> from manyhands import metrics
+    >>> metrics.information([[[1, 0], [0, 1]], [[0, 1], [1, 0]], [[0.5, 0.5], [0.5, 0.5]]])
+    array([1., 1., 0.])
+    """
+    table = _confusion("confusion", confusion)
+    weight = _prior(prior, table.shape[1])
+    of_label = _entropy(np.einsum("mkl,k->ml", table, weight))
+    given_class = _entropy(table) @ weight
+    return np.maximum(of_label - given_class, 0.0)  # rounding may leave a spammer a hair below zero
+
+
+def spammer_score(confusion: npt.ArrayLike) -> Floats:
+    """Spammer score of Raykar & Yu: how far the label a worker gives depends on the class at all.
+
+    It sums the squared distances between all pairs of rows a_c of the confusion matrix:
+    ``1 / (K (K - 1)) * sum over c < d of |a_c - a_d|²``. For two classes that is
+    ``(sensitivity + specificity - 1)²``.
+
+    Cost: O(M K²) time and memory.
+
+    Parameters
+    ----------
+    confusion : array-like of shape (M, K, K)
+        Rows sum to one.
+
+    Returns
+    -------
+    ndarray of shape (M,)
+        From 0 (a spammer: all rows equal) to 1 (each class has a label of its own; consistent swaps count as
+        perfect). With a single class nobody can be told from a spammer nor be wrong; the score is 1 then, so
+        that the identity scores 1 for every K and dropping low scores drops nobody.
+
+    References
+    ----------
+    Raykar & Yu (2012), "Eliminating spammers and ranking annotators for crowdsourced labeling tasks", Journal
+    of Machine Learning Research 13.
+
+    Examples
+    --------
+    >>> from manyhands import metrics
+    >>> metrics.spammer_score([[[0.9, 0.1], [0.4, 0.6]], [[0.7, 0.3], [0.7, 0.3]]]).round(4)
+    array([0.25, 0.  ])
+    """
+    table = _confusion("confusion", confusion)
+    n_workers, n_classes, _ = table.shape
+    if n_classes == 1:
+        return np.ones(n_workers)
+    # All pairs of K points are K times the spread about their mean: K² work instead of K³, no cancellation.
+    spread = table - table.mean(axis=1, keepdims=True)
+    score: Floats = np.einsum("mkl,mkl->m", spread, spread) / (n_classes - 1)
+    return score
+
+
+def _confusion(what: str, values: npt.ArrayLike) -> Floats:
+    table = as_probabilities(what, ("worker", "class"), values)
+    if table.shape[1] != table.shape[2]:
+        raise ValueError(f"{what} must have shape (workers, classes, classes), not {table.shape}")
+    return table
+
+
+def _prior(prior: npt.ArrayLike | None, n_classes: int) -> Floats:
+    if prior is None:
+        return np.full(n_classes, 1.0 / n_classes)
+    weight = as_probabilities("prior", (), prior)
+    if len(weight) != n_classes:
+        raise ValueError(f"prior has {len(weight)} entries but confusion has {n_classes} classes")
+    return weight
+
+
+def _skill_pair(estimated: npt.ArrayLike, true: npt.ArrayLike, prior: npt.ArrayLike | None) -> tuple[Floats, Floats]:
+    if prior is not None and np.ndim(estimated) == 1 and np.ndim(true) == 1:
+        raise ValueError("prior is for confusion matrices, but estimated and true are skills; leave it out")
+    left, right = _skills("estimated", estimated, prior), _skills("true", true, prior)
+    check_same_length("estimated", left, "true", right)
+    return left, right
+
+
+def _skills(what: str, values: npt.ArrayLike, prior: npt.ArrayLike | None) -> Floats:
+    ndim = np.ndim(values)
+    if ndim == 1:
+        return as_finite(what, values)
+    if ndim != 3:
+        raise ValueError(
+            f"{what} must be skills of shape (workers,) or confusions of shape (workers, classes, classes), "
+            f"not {np.shape(values)}"
+        )
+    return skill(_confusion(what, values), prior)
+
+
+def _centred_ranks(values: Floats) -> Floats:
+    """Ranks about their mean; ties share the mean of the ranks they take up."""
+    _, which, count = np.unique(values, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(count) - (count - 1) / 2.0)[which]
+    return np.asarray(rank - (len(values) + 1) / 2.0, dtype=np.float64)
+
+
+def _entropy(table: Floats) -> Floats:
+    """Entropy in bits along the last axis, with 0 log 0 = 0."""
+    log = np.zeros_like(table)
+    np.log2(table, out=log, where=table > 0)
+    negative: Floats = np.einsum("...k,...k->...", table, log)
+    return -negative
