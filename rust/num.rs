@@ -113,7 +113,7 @@ pub fn normalise(values: &mut [f64]) {
 /// The lowest index wins a tie. Entries within a relative 1e-12 of the largest count as tied: shares of equal votes
 /// reach their rows by different roundings.
 pub fn winners(rows: &[f64], width: usize, control: &Control) -> Result<(Vec<u16>, Vec<bool>)> {
-    const ROWS: usize = 1 << 14;
+    const ROWS: usize = 1 << 11;
     if width == 0 || !rows.len().is_multiple_of(width) {
         return Err(Error::invalid(format!("{} numbers do not make rows of {width}", rows.len())));
     }

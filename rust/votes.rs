@@ -9,7 +9,7 @@ use crate::num;
 use crate::table::{Label, Table, with_labels};
 use crate::{Error, Result};
 
-const TASKS_PER_BLOCK: usize = 1 << 13;
+const TASKS_PER_BLOCK: usize = 1 << 11;
 
 /// Share of each class in the votes on each task, (tasks × classes); a vote counts its own weight times its worker's.
 ///

@@ -78,7 +78,7 @@ except KeyboardInterrupt:
             output, _ = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()
-    assert output.replace("ready\n", "") == "interrupted\nand well\n"
+    assert output.endswith("interrupted\nand well\n")  # the signal may cut a "ready" short
     assert process.returncode == 0
 
 
