@@ -67,12 +67,15 @@ def take_turns(calls: Mapping[str, Callable[[], float]], repeats: int, slow: flo
 def pass_timer(run: Callable[[int], object], least: int, budget: float = 0.15) -> Callable[[], float]:
     """Return a call that measures the seconds of one pass: the difference between many passes and few.
 
-    What a run does once (start, last write, building the answer) cancels. Passes are doubled until they take
-    ``budget`` seconds; ``least`` is the smallest number of passes that the candidate accepts.
+    What a run does once (start, last write, building the answer) cancels. At least eight passes make the difference,
+    so that what remains of it is small beside them, and they are doubled until they take ``budget`` seconds; only a
+    candidate whose first pass is slow is judged by that. ``least`` is the smallest number of passes it accepts.
     """
     more = 1
-    while (first := clock(run, least + more)) < budget and more < 4096:
-        more *= 2
+    if (first := clock(run, least + more)) <= SLOW:
+        more = 8
+        while (first := clock(run, least + more)) < budget and more < 4096:
+            more *= 2
 
     def once() -> float:
         few = clock(run, least)

@@ -120,7 +120,7 @@ fn voting(c: &mut Criterion) {
     group.throughput(Throughput::Elements(ANNOTATIONS as u64)).sample_size(20);
     let table = log(5).table();
     group.bench_function("shares", |b| b.iter(|| votes::shares(black_box(&table), None, &Control::default())));
-    let shares = votes::shares(&table, None, &Control::default()).expect("the table is valid");
+    let (shares, _) = votes::shares(&table, None, &Control::default()).expect("the table is valid");
     group.bench_function("winners", |b| b.iter(|| num::winners(black_box(&shares), 5, &Control::default())));
     group.finish();
 }

@@ -11,11 +11,13 @@ use crate::{Error, Result};
 
 const TASKS_PER_BLOCK: usize = 1 << 11;
 
-/// Share of each class in the votes on each task, (tasks × classes); a vote counts its own weight times its worker's.
+/// Share of each class in the votes on each task, (tasks × classes), and the sum of each class's shares.
+///
+/// A vote counts its own weight times its worker's.
 ///
 /// Negative sums (workers may have negative weight) count as zero; a task without positive votes gets equal shares.
 /// One pass: O(annotations + tasks · classes).
-pub fn shares(table: &Table, worker_weights: Option<&[f64]>, control: &Control) -> Result<Vec<f64>> {
+pub fn shares(table: &Table, worker_weights: Option<&[f64]>, control: &Control) -> Result<(Vec<f64>, Vec<f64>)> {
     if let Some(weights) = worker_weights
         && weights.len() != table.n_workers()
     {
@@ -31,22 +33,38 @@ pub fn shares(table: &Table, worker_weights: Option<&[f64]>, control: &Control) 
     }
 }
 
-fn weighted_shares(table: &Table, weight: impl Fn(usize) -> f64 + Sync, control: &Control) -> Result<Vec<f64>> {
+fn weighted_shares(
+    table: &Table,
+    weight: impl Fn(usize) -> f64 + Sync,
+    control: &Control,
+) -> Result<(Vec<f64>, Vec<f64>)> {
     let k = table.n_classes();
     let mut out = vec![0.0; table.n_tasks() * k];
-    out.par_chunks_mut(TASKS_PER_BLOCK * k).enumerate().try_for_each(|(block, rows)| {
-        control.check()?;
-        let first = block * TASKS_PER_BLOCK;
-        with_labels!(table.labels(), |labels| {
-            for (i, row) in rows.chunks_exact_mut(k).enumerate() {
-                add_votes(labels, table.rows_of(first + i), &weight, row);
-                row.iter_mut().for_each(|x| *x = x.max(0.0));
-                num::normalise(row);
-            }
-        });
-        Ok(())
-    })?;
-    Ok(out)
+    let blocks: Vec<Vec<f64>> = out
+        .par_chunks_mut(TASKS_PER_BLOCK * k)
+        .enumerate()
+        .map(|(block, rows)| {
+            control.check()?;
+            let first = block * TASKS_PER_BLOCK;
+            let mut total = vec![0.0; k];
+            with_labels!(table.labels(), |labels| {
+                for (i, row) in rows.chunks_exact_mut(k).enumerate() {
+                    // Fresh memory must be written before it is read: a page that is read first is mapped twice.
+                    row.fill(0.0);
+                    add_votes(labels, table.rows_of(first + i), &weight, row);
+                    row.iter_mut().for_each(|x| *x = x.max(0.0));
+                    num::normalise(row);
+                    total.iter_mut().zip(row).for_each(|(t, x)| *t += *x);
+                }
+            });
+            Ok(total)
+        })
+        .collect::<Result<_>>()?;
+    let mut total = vec![0.0; k];
+    for block in blocks {
+        total.iter_mut().zip(block).for_each(|(t, x)| *t += x);
+    }
+    Ok((out, total))
 }
 
 /// Adds the votes in `rows` of the table to the classes of `row`.
@@ -104,9 +122,10 @@ mod tests {
 
     #[test]
     fn shares_sum_to_one() {
-        let got = shares(&table(), None, &Control::default()).unwrap();
+        let (got, totals) = shares(&table(), None, &Control::default()).unwrap();
         assert_eq!(got, [1.0 / 3.0, 2.0 / 3.0, 0.0, 0.0, 0.0, 1.0]);
-        let got = shares(&table(), Some(&[-1.0, 1.0, 2.0]), &Control::default()).unwrap();
+        assert_eq!(totals, [1.0 / 3.0, 2.0 / 3.0, 1.0]);
+        let (got, _) = shares(&table(), Some(&[-1.0, 1.0, 2.0]), &Control::default()).unwrap();
         assert_eq!(got, [1.0, 0.0, 0.0, 1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0]);
         assert!(shares(&table(), Some(&[1.0]), &Control::default()).is_err());
     }

@@ -165,7 +165,7 @@ def test_agreement_by_hand() -> None:
 def test_zero_based_skill_by_hand() -> None:
     log = {"task": [1, 1, 1], "worker": ["ann", "bob", "cy"], "label": ["a", "a", "b"]}
     model = mh.WeightedVote("zero-based", n_iter=2, learning_rate=0.5, rate_decay=0.5, decay_every=1).fit(log)
-    # Skills start at 1/2; agreements are 1, 1, 0; steps are 1/4 and then 1/8 of the way: the rate shrinks before a step.
+    # Skills start at 1/2; agreements are 1, 1, 0; the rate shrinks before a step: 1/4 and then 1/8 of the way.
     np.testing.assert_allclose(model.weights_, [0.671875, 0.671875, 0.328125])
     assert model.n_iter_ == 2
     assert not model.converged_

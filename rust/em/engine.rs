@@ -68,8 +68,8 @@ fn plan(table: &Table, n_counts: usize) -> (Plan, usize) {
     let wanted = table.len().div_ceil(ROWS_PER_CHUNK).clamp(1, MOST_CHUNKS);
     let room = SMALL.max(8 * table.len()) / bytes;
     // Zeroing and adding up the tables must stay small beside the pass, which touches a row of counts per annotation.
-    let worthwhile = table.len() / (table.n_workers() * n_counts).max(1);
-    let n_chunks = wanted.min(room).min(worthwhile.max(1));
+    let visits = table.len() / (table.n_workers() * n_counts).max(1);
+    let n_chunks = wanted.min(room).min(visits.min(4).max(visits / 4)).max(1);
     if n_chunks >= wanted.min(4) { (Plan::Fused, n_chunks) } else { (Plan::TwoPass, wanted) }
 }
 
@@ -316,7 +316,10 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
         settle: Settle<'_>,
     ) -> Result<()> {
         let (k, table, control) = (self.k(), self.table, self.control);
-        self.posterior.resize(table.n_tasks() * k, 0.0);
+        if self.posterior.is_empty() {
+            // Untouched zero pages: each thread maps the ones it writes.
+            self.posterior = vec![0.0; table.n_tasks() * k];
+        }
         let mut rest = self.posterior.as_mut_slice();
         let mut work = vec![];
         for chunk in &mut self.chunks {

@@ -26,7 +26,7 @@ fn cube<'py>(py: Python<'py>, table: &Table, values: Vec<f64>) -> PyResult<Bound
     Ok(PyArray3::from_owned_array(py, array))
 }
 
-/// Vote shares (tasks × classes), each vote counting its worker's weight if weights are given.
+/// Vote shares (tasks × classes), each vote counting its worker's weight if weights are given, and their sums by class.
 #[pyfunction]
 #[pyo3(signature = (table, worker_weights=None))]
 #[allow(clippy::needless_pass_by_value)]
@@ -34,10 +34,10 @@ pub fn vote_shares<'py>(
     py: Python<'py>,
     table: &Table,
     worker_weights: Option<PyReadonlyArrayDyn<'py, f64>>,
-) -> PyResult<Bound<'py, PyArray2<f64>>> {
+) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>)> {
     let weights = worker_weights.as_ref().map(|w| slice("worker_weights", w)).transpose()?;
-    let shares = work(py, None, |control| votes::shares(&table.0, weights, control))?;
-    matrix(py, table.0.n_tasks(), shares)
+    let (shares, totals) = work(py, None, |control| votes::shares(&table.0, weights, control))?;
+    Ok((matrix(py, table.0.n_tasks(), shares)?, PyArray1::from_vec(py, totals)))
 }
 
 /// Weight of each worker's annotations that name the answer (a class code, -1 for none), and of all with an answer.

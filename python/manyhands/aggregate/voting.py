@@ -20,14 +20,16 @@ _TIES = ("lowest", "random", "abstain")
 class _Voting(Aggregator):
     """Common to voting methods: how a posterior of vote shares becomes a `Fit`."""
 
-    def _result_of(self, votes: Annotations, shares: Array, n_iter: int = 1, converged: bool = True) -> Fit:
+    def _result_of(
+        self, votes: Annotations, weights: Array | None = None, n_iter: int = 1, converged: bool = True
+    ) -> Fit:
         """Workers are judged by the shares themselves; a class they never met gives an even row."""
+        shares, totals = _core.vote_shares(votes._table, weights)
         none = np.zeros((votes.n_classes, votes.n_classes))
         return Fit(
             posterior=shares,
             confusion=lambda: _core.em_confusion(votes._table, shares, none),
-            # Column by column: NumPy takes several times as long over the rows of a tall, thin array.
-            prior=np.array([column.mean() for column in shares.T]),
+            prior=totals / votes.n_tasks,
             history=np.zeros(0),
             n_iter=n_iter,
             converged=converged,
@@ -70,7 +72,7 @@ class MajorityVote(_Voting):
     def _fit(self, votes: Annotations, progress: Callable[[int, float], object] | None) -> Fit:
         check_choice("ties", self.ties, _TIES)
         check_number("seed", self.seed, least=0, whole=True)
-        return self._result_of(votes, _core.vote_shares(votes._table))
+        return self._result_of(votes)
 
     def _adopt(self, *args: Any) -> None:
         # What a fitted model answers does not change with later `set_params`.
@@ -100,7 +102,7 @@ class MajorityVote(_Voting):
         return frame.set_column(1, "label", pc.if_else(pa.array(self._tied), pa.scalar(None, column.type), column))
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
-        return _core.vote_shares(table)
+        return _core.vote_shares(table)[0]
 
 
 def _break_ties(
@@ -179,14 +181,14 @@ class WeightedVote(_Voting):
         if isinstance(self.weights, Mapping):
             self._weights = _given(votes, self.weights)
         elif self.weights == "agreement":
-            self._weights = _agreement(votes, _core.vote_shares(votes._table))
+            self._weights = _agreement(votes)
         elif self.weights == "zero-based":
             self._weights, rounds, converged = self._zero_based(votes, progress)
         else:
             raise ValueError(
                 f"weights must be 'agreement', 'zero-based' or a mapping from workers to weights, not {self.weights!r}"
             )
-        return self._result_of(votes, _core.vote_shares(votes._table, self._weights), rounds, converged)
+        return self._result_of(votes, self._weights, rounds, converged)
 
     def _zero_based(
         self, votes: Annotations, progress: Callable[[int, float], object] | None
@@ -200,8 +202,7 @@ class WeightedVote(_Voting):
         for done in range(1, self.n_iter + 1):
             if done % self.decay_every == 0:
                 rate *= self.rate_decay
-            shares = _core.vote_shares(votes._table, skills)
-            change = rate * (_agreement(votes, shares) - skills)
+            change = rate * (_agreement(votes, skills) - skills)
             skills = skills + change
             if progress is not None:
                 progress(done, float("nan"))
@@ -210,12 +211,12 @@ class WeightedVote(_Voting):
         return skills, self.n_iter, False
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
-        return _core.vote_shares(table, self._carried_over(self._weights, known))
+        return _core.vote_shares(table, self._carried_over(self._weights, known))[0]
 
 
-def _agreement(votes: Annotations, shares: Array) -> Array:
-    """Share of each worker's labels that name the winner."""
-    winners, _ = _core.winners(shares)
+def _agreement(votes: Annotations, weights: Array | None = None) -> Array:
+    """Share of each worker's labels that name the winner of the (weighted) vote."""
+    winners, _ = _core.winners(_core.vote_shares(votes._table, weights)[0])
     agree, total = _core.worker_agreement(votes._table, winners.astype(np.int32))
     return np.divide(agree, total, out=np.zeros_like(agree), where=total > 0)
 
