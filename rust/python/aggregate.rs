@@ -14,6 +14,9 @@ use crate::{num, votes};
 /// Two arrays of the same length.
 type Pair<'py, A, B> = (Bound<'py, PyArray1<A>>, Bound<'py, PyArray1<B>>);
 
+/// Shares of each task, and their sums.
+type Shares<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>);
+
 fn matrix(py: Python<'_>, rows: usize, values: Vec<f64>) -> PyResult<Bound<'_, PyArray2<f64>>> {
     let width = values.len() / rows.max(1);
     let array = Array2::from_shape_vec((rows, width), values).map_err(|e| PyValueError::new_err(e.to_string()))?;
@@ -34,7 +37,7 @@ pub fn vote_shares<'py>(
     py: Python<'py>,
     table: &Table,
     worker_weights: Option<PyReadonlyArrayDyn<'py, f64>>,
-) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>)> {
+) -> PyResult<Shares<'py>> {
     let weights = worker_weights.as_ref().map(|w| slice("worker_weights", w)).transpose()?;
     let (shares, totals) = work(py, None, |control| votes::shares(&table.0, weights, control))?;
     Ok((matrix(py, table.0.n_tasks(), shares)?, PyArray1::from_vec(py, totals)))
