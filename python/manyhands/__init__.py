@@ -8,8 +8,6 @@
 ['cat', 'dog']
 """
 
-from importlib.metadata import version as _version
-
 from manyhands import crowds, metrics
 from manyhands._core import get_num_threads, set_num_threads
 from manyhands.aggregate import DawidSkene, MajorityVote, WeightedVote
@@ -18,8 +16,6 @@ from manyhands.base import all_aggregators, load
 from manyhands.errors import ConvergenceWarning, DataWarning, FileFormatError, NotFittedError
 from manyhands.io import read
 from manyhands.simulate import Simulation, simulate
-
-__version__ = _version("manyhands")
 
 __all__ = [
     "Annotations",
@@ -40,3 +36,12 @@ __all__ = [
     "set_num_threads",
     "simulate",
 ]
+
+
+def __getattr__(name: str) -> str:
+    # Looked up when asked for: the machinery costs as much as a third of the whole import.
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("manyhands")
+    raise AttributeError(f"module 'manyhands' has no attribute {name!r}")
