@@ -1,7 +1,7 @@
 """The main table: manyhands beside its rivals, same data, same passes, same run.
 
-    python benches/aggregate.py --quick              # two minutes
-    python benches/aggregate.py                      # a quarter of an hour
+    python benches/aggregate.py --quick              # a few minutes
+    python benches/aggregate.py                      # an hour on two cores, most of it the rivals
     python benches/aggregate.py --full --large       # every combination, ours alone at 1e8
 
 Three parts: seconds a pass with the table already built; seconds of the whole call, from a pandas frame to
