@@ -1,5 +1,7 @@
 //! A hint to the memory system, and the only `unsafe` in the crate.
 
+use std::ops::Range;
+
 /// A table below this size stays in the processor's own cache: hints would only cost time.
 const WORTHWHILE: usize = 1 << 15;
 
@@ -9,13 +11,13 @@ pub(crate) fn worthwhile(data: &[f64]) -> bool {
     cfg!(target_arch = "x86_64") && data.len() >= WORTHWHILE
 }
 
-/// Asks for the cache lines that hold `data[start..start + len]`; out-of-range requests are ignored.
+/// Asks for the cache lines that hold `data[at]`; out-of-range requests are ignored.
 ///
 /// The rows of the worker tables are visited in random order: without the hint every visit waits for memory.
 #[inline(always)]
-pub(crate) fn prefetch(data: &[f64], start: usize, len: usize) {
+pub(crate) fn prefetch(data: &[f64], at: Range<usize>) {
     #[cfg(target_arch = "x86_64")]
-    if let Some(row) = data.get(start..start + len) {
+    if let Some(row) = data.get(at) {
         const DOUBLES_PER_LINE: usize = 8;
         for line in row.chunks_exact(DOUBLES_PER_LINE) {
             hint(&line[0]);
@@ -25,7 +27,7 @@ pub(crate) fn prefetch(data: &[f64], start: usize, len: usize) {
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (data, start, len);
+    let _ = (data, at);
 }
 
 #[cfg(target_arch = "x86_64")]

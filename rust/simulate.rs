@@ -221,7 +221,8 @@ impl<'a> Voice<'a> {
         let mut rng = stream(self.seed, Purpose::Label, chunk);
         for (i, label) in labels.iter_mut().enumerate() {
             if let (Some(&task), Some(&worker)) = (tasks.get(i + AHEAD), workers.get(i + AHEAD)) {
-                prefetch(&self.sums, self.row(worker, truth[task as usize]), self.n_classes);
+                let row = self.row(worker, truth[task as usize]);
+                prefetch(&self.sums, row..row + self.n_classes);
             }
             let (task, worker) = (tasks[i], workers[i]);
             let class = truth[task as usize];

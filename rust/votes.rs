@@ -1,7 +1,5 @@
 //! Counting votes: the pass behind majority vote and its weighted relatives.
 
-use std::ops::Range;
-
 use rayon::prelude::*;
 
 use crate::control::Control;
@@ -51,7 +49,10 @@ fn weighted_shares(
                 for (i, row) in rows.chunks_exact_mut(k).enumerate() {
                     // Fresh memory must be written before it is read: a page that is read first is mapped twice.
                     row.fill(0.0);
-                    add_votes(labels, table.rows_of(first + i), &weight, row);
+                    let votes = table.rows_of(first + i);
+                    for (at, label) in votes.clone().zip(&labels[votes]) {
+                        row[label.code()] += weight(at);
+                    }
                     row.iter_mut().for_each(|x| *x = x.max(0.0));
                     num::normalise(row);
                     total.iter_mut().zip(row).for_each(|(t, x)| *t += *x);
@@ -65,14 +66,6 @@ fn weighted_shares(
         total.iter_mut().zip(block).for_each(|(t, x)| *t += x);
     }
     Ok((out, total))
-}
-
-/// Adds the votes in `rows` of the table to the classes of `row`.
-#[inline]
-pub(crate) fn add_votes<L: Label>(labels: &[L], rows: Range<usize>, weight: impl Fn(usize) -> f64, row: &mut [f64]) {
-    for (at, label) in rows.clone().zip(&labels[rows]) {
-        row[label.code()] += weight(at);
-    }
 }
 
 /// For each worker, the weight of the annotations that name their task's `answer`, and of all that have an answer.

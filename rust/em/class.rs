@@ -12,9 +12,6 @@ impl WorkerModel for Class {
     fn n_params(k: usize) -> usize {
         k
     }
-    fn n_factors(k: usize) -> usize {
-        2 * k
-    }
     fn n_counts(k: usize) -> usize {
         2 * k
     }
@@ -23,15 +20,6 @@ impl WorkerModel for Class {
         for (class, &p) in params.iter().enumerate() {
             (factors[class], factors[k + class]) = odds(p, k);
         }
-    }
-
-    #[inline(always)]
-    fn factor_span(_: usize, k: usize) -> (usize, usize) {
-        (0, 2 * k)
-    }
-    #[inline(always)]
-    fn count_span(_: usize, k: usize) -> (usize, usize) {
-        (0, 2 * k)
     }
 
     #[inline(always)]

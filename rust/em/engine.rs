@@ -1,16 +1,18 @@
 //! Passes in parallel, and the M-step.
 //!
-//! Memory beside the table and the parameters (workers × classes² doubles for the full model): a table of counts per chunk
-//! in the fused plan, at most 8 bytes an annotation in all (or 32 MB, if that is more); in the two-pass plan the
-//! table in worker order (5 to 6 bytes an annotation) and the posteriors, which are the result anyway.
+//! Memory beside the table and the parameters (workers × classes² doubles for the full model): 4 bytes an annotation for
+//! its cell (8 where workers × classes passes 2³²), and a table of counts per chunk in the fused plan, at most 8 bytes an
+//! annotation in all (or 32 MB, if that is more); in the two-pass plan the table in worker order (5 to 6 bytes an
+//! annotation) and the posteriors, which are the result anyway.
 
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
 use super::pass::{
-    Columns, Counts, Free, Likelihood, Open, Opening, PLAIN, Rows, Settle, Source, Width, run, with_width,
+    Cell, Columns, Counts, Free, Likelihood, Open, Opening, PLAIN, Rows, Settle, Source, Width, run, with_width,
 };
 use super::{Options, Start, WorkerModel};
 use crate::Result;
@@ -49,7 +51,39 @@ pub(super) struct Engine<'a, W> {
     posterior: Vec<f64>,
     /// What the E-step reads, where that is not the parameters themselves.
     factors: Vec<f64>,
+    cells: Arc<Cells>,
     model: PhantomData<W>,
+}
+
+/// Worker · classes + label of each annotation, as narrow as the product allows.
+enum Cells {
+    Narrow(Vec<u32>),
+    Wide(Vec<u64>),
+}
+
+/// Runs `$body` with `$cells` bound to the slice, compiled once per width.
+macro_rules! with_cells {
+    ($all:expr, |$cells:ident| $body:expr) => {
+        match $all {
+            Cells::Narrow($cells) => $body,
+            Cells::Wide($cells) => $body,
+        }
+    };
+}
+
+impl Cells {
+    fn new(table: &Table) -> Self {
+        let k = table.n_classes() as u64;
+        let cell = |(worker, label): (&u32, usize)| u64::from(*worker) * k + label as u64;
+        with_labels!(table.labels(), |labels| {
+            let pairs = table.workers().par_iter().zip(labels.par_iter().map(|label| label.code()));
+            if k * table.n_workers() as u64 <= 1 << 32 {
+                Self::Narrow(pairs.map(|pair| cell(pair) as u32).collect())
+            } else {
+                Self::Wide(pairs.map(cell).collect())
+            }
+        })
+    }
 }
 
 /// A run of tasks and the sums over it.
@@ -100,6 +134,7 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
             chunks,
             posterior: vec![],
             factors: vec![],
+            cells: Arc::new(Cells::new(table)),
             model: PhantomData,
         })
     }
@@ -134,10 +169,11 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
                 return Ok(params);
             }
         };
-        let (table, settle) = (self.table, Settle { gold: self.gold, hard: false });
-        with_labels!(table.labels(), |labels| {
-            let source = Open { table, labels: labels.as_slice(), opening };
-            self.gather::<_, false>(Free(k), &source, labels, settle)?;
+        let settle = Settle { gold: self.gold, hard: false };
+        let cells = Arc::clone(&self.cells);
+        with_cells!(&*cells, |cells| {
+            let columns = self.columns(cells);
+            self.gather::<_, false>(Free(k), &Open { columns, opening }, columns, settle)?;
         });
         self.maximise(&mut params)?;
         Ok(params)
@@ -233,25 +269,27 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
             prior.iter_mut().for_each(|p| *p = p.ln());
         }
         let read = if W::FACTORS_ARE_PARAMS && !weighted { &params.workers } else { &factors };
-        let table = self.table;
-        with_labels!(table.labels(), |labels| {
-            let k = prior.len();
-            if weighted {
-                self.expect_with::<_, true, false>(Free(k), labels, read, &prior, settle)?;
-            } else if hard || self.gold.is_some() {
-                self.expect_with::<_, false, false>(Free(k), labels, read, &prior, settle)?;
-            } else {
-                with_width!(k, |width| self.expect_with::<_, false, PLAIN>(width, labels, read, &prior, settle))?;
+        let (k, cells) = (prior.len(), Arc::clone(&self.cells));
+        match &*cells {
+            Cells::Narrow(cells) if !weighted && !hard && self.gold.is_none() => {
+                with_width!(k, |width| self.expect_with::<_, false, PLAIN>(width, cells, read, &prior, settle))?;
             }
-        });
+            cells => with_cells!(cells, |cells| {
+                if weighted {
+                    self.expect_with::<_, true, false>(Free(k), cells, read, &prior, settle)?;
+                } else {
+                    self.expect_with::<_, false, false>(Free(k), cells, read, &prior, settle)?;
+                }
+            }),
+        }
         self.factors = factors;
         Ok(())
     }
 
     fn write_factors(&self, params: &[f64], factors: &mut Vec<f64>, log: bool) {
         let k = self.k();
-        factors.resize(self.table.n_workers() * W::n_factors(k), 0.0);
-        factors.par_chunks_mut(W::n_factors(k)).zip(params.par_chunks(W::n_params(k))).for_each(|(f, p)| {
+        factors.resize(self.table.n_workers() * W::n_counts(k), 0.0);
+        factors.par_chunks_mut(W::n_counts(k)).zip(params.par_chunks(W::n_params(k))).for_each(|(f, p)| {
             W::write_factors(p, k, f);
             if log {
                 f.iter_mut().for_each(|x| *x = x.ln());
@@ -259,47 +297,54 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
         });
     }
 
-    fn expect_with<L: Label, const LOG: bool, const PLAIN: bool>(
+    fn columns<'c, C>(&self, cells: &'c [C]) -> Columns<'c, C>
+    where
+        'a: 'c,
+    {
+        Columns { cells, weights: self.table.weights().unwrap_or(&[]) }
+    }
+
+    fn expect_with<C: Cell, const LOG: bool, const PLAIN: bool>(
         &mut self,
         width: impl Width,
-        labels: &[L],
+        cells: &[C],
         factors: &[f64],
         prior: &[f64],
         settle: Settle<'_>,
     ) -> Result<()> {
-        let columns = columns(self.table, labels);
-        let source = Likelihood::<W, L, LOG> { columns, factors, prior, model: PhantomData };
-        self.gather::<L, PLAIN>(width, &source, labels, settle)
+        let columns = self.columns(cells);
+        let source = Likelihood::<W, C, LOG> { columns, factors, prior, model: PhantomData };
+        self.gather::<C, PLAIN>(width, &source, columns, settle)
     }
 
     /// Runs a source over all tasks into the sink of the plan.
-    fn gather<L: Label, const PLAIN: bool>(
+    fn gather<C: Cell, const PLAIN: bool>(
         &mut self,
         width: impl Width,
         source: &impl Source,
-        labels: &[L],
+        columns: Columns<'_, C>,
         settle: Settle<'_>,
     ) -> Result<()> {
         match (&self.plan, self.table.weights()) {
-            (Plan::Fused, None) => self.gather_counts::<L, false, PLAIN>(width, source, labels, settle),
-            (Plan::Fused, Some(_)) => self.gather_counts::<L, true, PLAIN>(width, source, labels, settle),
+            (Plan::Fused, None) => self.gather_counts::<C, false, PLAIN>(width, source, columns, settle),
+            (Plan::Fused, Some(_)) => self.gather_counts::<C, true, PLAIN>(width, source, columns, settle),
             (Plan::TwoPass, _) => self.gather_posterior::<PLAIN>(width, source, settle),
         }
     }
 
-    fn gather_counts<L: Label, const WEIGHTED: bool, const PLAIN: bool>(
+    fn gather_counts<C: Cell, const WEIGHTED: bool, const PLAIN: bool>(
         &mut self,
         width: impl Width,
         source: &impl Source,
-        labels: &[L],
+        columns: Columns<'_, C>,
         settle: Settle<'_>,
     ) -> Result<()> {
         let (table, control) = (self.table, self.control);
         self.chunks.par_iter_mut().try_for_each(|chunk| {
             chunk.workers.fill(0.0);
             chunk.classes.fill(0.0);
-            let mut sink = Counts::<W, L, WEIGHTED> {
-                columns: columns(table, labels),
+            let mut sink = Counts::<W, C, WEIGHTED> {
+                columns,
                 workers: &mut chunk.workers,
                 classes: &mut chunk.classes,
                 model: PhantomData,
@@ -350,17 +395,25 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
         Ok(())
     }
 
+    /// Blocks of workers: long enough for the sums to stream, short enough for every core to have some.
     fn maximise_from_chunks(&self, workers: &mut [f64]) {
+        const WORKERS: usize = 128;
         let (k, n) = (self.k(), W::n_counts(self.k()));
-        workers.par_chunks_mut(W::n_params(k)).enumerate().for_each_init(
-            || vec![0.0; n],
-            |total, (worker, params)| {
-                total.fill(0.0);
+        workers.par_chunks_mut(WORKERS * W::n_params(k)).enumerate().for_each_init(
+            Vec::new,
+            |total, (block, params)| {
+                let first = block * WORKERS;
+                let rows = first * n..(first + params.len() / W::n_params(k)) * n;
+                total.clear();
+                total.resize(rows.len(), 0.0);
                 for chunk in &self.chunks {
-                    let counts = &chunk.workers[worker * n..(worker + 1) * n];
-                    total.iter_mut().zip(counts).for_each(|(t, c)| *t += c);
+                    total.iter_mut().zip(&chunk.workers[rows.clone()]).for_each(|(t, c)| *t += c);
                 }
-                W::maximise(total, self.pseudo_of(worker), k, params);
+                for (i, (params, counts)) in
+                    params.chunks_exact_mut(W::n_params(k)).zip(total.chunks_exact(n)).enumerate()
+                {
+                    W::maximise(counts, self.pseudo_of(first + i), k, params);
+                }
             },
         );
     }
@@ -388,17 +441,14 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
         counts.fill(0.0);
         for at in order.offsets[worker] as usize..order.offsets[worker + 1] as usize {
             if let Some(&task) = order.tasks.get(at + AHEAD) {
-                prefetch(&self.posterior, task as usize * k, k);
+                prefetch(&self.posterior, task as usize * k..(task as usize + 1) * k);
             }
             let task = order.tasks[at] as usize;
             row.copy_from_slice(&self.posterior[task * k..(task + 1) * k]);
-            W::add(counts, order.labels.get(at), order.weights.as_ref().map_or(1.0, |w| w[at]), row);
+            let (cells, label) = W::locate(order.labels.get(at), k);
+            W::add(&mut counts[cells], label, order.weights.as_ref().map_or(1.0, |w| w[at]), row);
         }
     }
-}
-
-fn columns<'a, L>(table: &'a Table, labels: &'a [L]) -> Columns<'a, L> {
-    Columns { workers: table.workers(), labels, weights: table.weights().unwrap_or(&[]) }
 }
 
 fn floor_and_normalise(prior: &mut [f64]) {

@@ -1,5 +1,7 @@
 //! The full model: a free confusion matrix per worker.
 
+use std::ops::Range;
+
 use super::WorkerModel;
 use crate::num::FLOOR;
 
@@ -14,9 +16,6 @@ impl WorkerModel for Full {
     fn n_params(k: usize) -> usize {
         k * k
     }
-    fn n_factors(k: usize) -> usize {
-        k * k
-    }
     fn n_counts(k: usize) -> usize {
         k * k
     }
@@ -25,37 +24,31 @@ impl WorkerModel for Full {
         factors.copy_from_slice(params);
     }
 
+    /// The label has said all it can say once its row is found.
     #[inline(always)]
-    fn factor_span(label: usize, k: usize) -> (usize, usize) {
-        (label * k, k)
-    }
-    #[inline(always)]
-    fn count_span(label: usize, k: usize) -> (usize, usize) {
-        (label * k, k)
+    fn locate(cell: usize, k: usize) -> (Range<usize>, usize) {
+        (cell * k..cell * k + k, 0)
     }
 
     #[inline(always)]
-    fn multiply(factors: &[f64], label: usize, evidence: &mut [f64]) -> f64 {
-        let k = evidence.len();
-        for (e, f) in evidence.iter_mut().zip(&factors[label * k..label * k + k]) {
+    fn multiply(factors: &[f64], _: usize, evidence: &mut [f64]) -> f64 {
+        for (e, f) in evidence.iter_mut().zip(factors) {
             *e *= f;
         }
         1.0
     }
 
     #[inline(always)]
-    fn multiply_log(factors: &[f64], label: usize, weight: f64, evidence: &mut [f64]) -> f64 {
-        let k = evidence.len();
-        for (e, f) in evidence.iter_mut().zip(&factors[label * k..label * k + k]) {
+    fn multiply_log(factors: &[f64], _: usize, weight: f64, evidence: &mut [f64]) -> f64 {
+        for (e, f) in evidence.iter_mut().zip(factors) {
             *e += weight * f;
         }
         0.0
     }
 
     #[inline(always)]
-    fn add(counts: &mut [f64], label: usize, weight: f64, posterior: &[f64]) {
-        let k = posterior.len();
-        for (c, q) in counts[label * k..label * k + k].iter_mut().zip(posterior) {
+    fn add(counts: &mut [f64], _: usize, weight: f64, posterior: &[f64]) {
+        for (c, q) in counts.iter_mut().zip(posterior) {
             *c += weight * q;
         }
     }

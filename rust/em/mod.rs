@@ -19,6 +19,8 @@ mod full;
 mod one_coin;
 mod pass;
 
+use std::ops::Range;
+
 use crate::control::Control;
 use crate::table::Table;
 use crate::{Error, Result};
@@ -28,13 +30,11 @@ use engine::{Engine, Params};
 /// How a worker's confusion matrix is parametrised, and what its E- and M-steps do with it.
 ///
 /// A worker is `n_params` numbers. The E-step multiplies *factors* derived from them, the M-step turns expected *counts*
-/// into new ones. Methods act on one worker's slice of each table; `label` is a class code below `k`.
+/// into new ones. Methods act on one worker's slice of each table, or on what [`WorkerModel::locate`] finds of it.
 pub trait WorkerModel: Copy + Send + Sync + 'static {
     /// Numbers that describe one worker.
     fn n_params(k: usize) -> usize;
-    /// Numbers that the E-step reads for one worker.
-    fn n_factors(k: usize) -> usize;
-    /// Expected counts from which the M-step makes one worker's parameters.
+    /// Expected counts from which the M-step makes one worker's parameters; the E-step reads as many factors.
     fn n_counts(k: usize) -> usize;
     /// Whether the factors are the parameters themselves, so that no second table is needed.
     const FACTORS_ARE_PARAMS: bool = false;
@@ -43,11 +43,14 @@ pub trait WorkerModel: Copy + Send + Sync + 'static {
 
     /// Derives the factors from the parameters.
     fn write_factors(params: &[f64], k: usize, factors: &mut [f64]);
-    /// Part of a worker's factors that `label` touches: (start, length).
-    fn factor_span(label: usize, k: usize) -> (usize, usize);
-    /// Part of a worker's counts that `label` touches: (start, length).
-    fn count_span(label: usize, k: usize) -> (usize, usize);
-
+    /// Which factors, and which counts, of all workers' an annotation touches, and its label.
+    ///
+    /// `cell` is worker · k + label. The methods below are given that part of either table.
+    #[inline(always)]
+    fn locate(cell: usize, k: usize) -> (Range<usize>, usize) {
+        let (worker, label) = (cell / k, cell % k);
+        (worker * Self::n_counts(k)..(worker + 1) * Self::n_counts(k), label)
+    }
     /// Multiplies `evidence[k]` by the probability of `label` under class k; returns a factor common to all classes.
     fn multiply(factors: &[f64], label: usize, evidence: &mut [f64]) -> f64;
     /// The same in log space, to the power of `weight`; `factors` hold logarithms. Returns the common summand.

@@ -43,24 +43,12 @@ impl WorkerModel for OneCoin {
     fn n_params(_: usize) -> usize {
         1
     }
-    fn n_factors(_: usize) -> usize {
-        2
-    }
     fn n_counts(_: usize) -> usize {
         2
     }
 
     fn write_factors(params: &[f64], k: usize, factors: &mut [f64]) {
         (factors[0], factors[1]) = odds(params[0], k);
-    }
-
-    #[inline(always)]
-    fn factor_span(_: usize, _: usize) -> (usize, usize) {
-        (0, 2)
-    }
-    #[inline(always)]
-    fn count_span(_: usize, _: usize) -> (usize, usize) {
-        (0, 2)
     }
 
     #[inline(always)]

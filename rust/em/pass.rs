@@ -7,11 +7,11 @@
 use std::ops::Range;
 
 use super::WorkerModel;
+use crate::Result;
 use crate::control::Control;
 use crate::num::{BLOCK, LogProduct, rescale};
 use crate::prefetch::{prefetch, worthwhile};
-use crate::table::{Label, Table};
-use crate::{Result, votes};
+use crate::table::Table;
 
 /// How many annotations ahead the worker tables are asked for: far enough to cover a trip to memory, near enough for
 /// the lines still to be there when they are used.
@@ -150,24 +150,42 @@ fn harden(weights: &mut [f64], largest: f64) {
     weights.iter_mut().for_each(|w| *w = if *w >= limit { share } else { 0.0 });
 }
 
-/// The columns a pass reads.
+/// What a pass reads of each annotation.
 #[derive(Clone, Copy)]
-pub(super) struct Columns<'a, L> {
-    pub workers: &'a [u32],
-    pub labels: &'a [L],
+pub(super) struct Columns<'a, C> {
+    pub cells: &'a [C],
     /// Empty where annotations have no weights.
     pub weights: &'a [f64],
 }
 
+/// Worker · classes + label: one number instead of two to load, and for the full model the address of a row.
+pub(super) trait Cell: Copy + Send + Sync {
+    fn index(self) -> usize;
+}
+
+impl Cell for u32 {
+    #[inline(always)]
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl Cell for u64 {
+    #[inline(always)]
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
 /// The E-step. `factors` and `prior` hold logarithms where `LOG` is set, which weighted annotations need.
-pub(super) struct Likelihood<'a, W, L, const LOG: bool> {
-    pub columns: Columns<'a, L>,
+pub(super) struct Likelihood<'a, W, C, const LOG: bool> {
+    pub columns: Columns<'a, C>,
     pub factors: &'a [f64],
     pub prior: &'a [f64],
     pub model: std::marker::PhantomData<W>,
 }
 
-impl<W: WorkerModel, L: Label, const LOG: bool> Source for Likelihood<'_, W, L, LOG> {
+impl<W: WorkerModel, C: Cell, const LOG: bool> Source for Likelihood<'_, W, C, LOG> {
     #[inline(always)]
     fn far(&self) -> bool {
         worthwhile(self.factors)
@@ -175,9 +193,8 @@ impl<W: WorkerModel, L: Label, const LOG: bool> Source for Likelihood<'_, W, L, 
 
     #[inline(always)]
     fn prefetch(&self, row: usize, k: usize) {
-        if let (Some(&worker), Some(label)) = (self.columns.workers.get(row), self.columns.labels.get(row)) {
-            let (start, len) = W::factor_span(label.code(), k);
-            prefetch(self.factors, worker as usize * W::n_factors(k) + start, len);
+        if let Some(cell) = self.columns.cells.get(row) {
+            prefetch(self.factors, W::locate(cell.index(), k).0);
         }
     }
 
@@ -187,13 +204,7 @@ impl<W: WorkerModel, L: Label, const LOG: bool> Source for Likelihood<'_, W, L, 
     }
 }
 
-impl<W: WorkerModel, L: Label, const LOG: bool> Likelihood<'_, W, L, LOG> {
-    #[inline(always)]
-    fn factors_of(&self, row: usize, k: usize) -> &[f64] {
-        let start = self.columns.workers[row] as usize * W::n_factors(k);
-        &self.factors[start..start + W::n_factors(k)]
-    }
-
+impl<W: WorkerModel, C: Cell, const LOG: bool> Likelihood<'_, W, C, LOG> {
     /// Products, rescaled often enough never to leave the range of a double.
     #[inline(always)]
     fn multiplied(&self, rows: Range<usize>, evidence: &mut [f64], log: &mut LogProduct) {
@@ -203,8 +214,9 @@ impl<W: WorkerModel, L: Label, const LOG: bool> Likelihood<'_, W, L, LOG> {
         loop {
             let end = rows.end.min(start + BLOCK);
             let mut common = 1.0;
-            for row in start..end {
-                common *= W::multiply(self.factors_of(row, k), self.columns.labels[row].code(), evidence);
+            for cell in &self.columns.cells[start..end] {
+                let (at, label) = W::locate(cell.index(), k);
+                common *= W::multiply(&self.factors[at], label, evidence);
             }
             if W::HAS_COMMON_FACTOR {
                 log.multiply(common);
@@ -222,10 +234,9 @@ impl<W: WorkerModel, L: Label, const LOG: bool> Likelihood<'_, W, L, LOG> {
     fn summed(&self, rows: Range<usize>, evidence: &mut [f64], log: &mut LogProduct) {
         let k = evidence.len();
         evidence.copy_from_slice(&self.prior[..k]);
-        for row in rows {
-            let (label, weight) = (self.columns.labels[row].code(), self.columns.weights[row]);
-            let common = W::multiply_log(self.factors_of(row, k), label, weight, evidence);
-            log.add_log(common);
+        for (cell, weight) in self.columns.cells[rows.clone()].iter().zip(&self.columns.weights[rows]) {
+            let (at, label) = W::locate(cell.index(), k);
+            log.add_log(W::multiply_log(&self.factors[at], label, *weight, evidence));
         }
         let largest = evidence.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         log.add_log(largest);
@@ -242,13 +253,12 @@ pub(super) enum Opening<'a> {
     Given(&'a [f64]),
 }
 
-pub(super) struct Open<'a, L> {
-    pub table: &'a Table,
-    pub labels: &'a [L],
+pub(super) struct Open<'a, C> {
+    pub columns: Columns<'a, C>,
     pub opening: Opening<'a>,
 }
 
-impl<L: Label> Source for Open<'_, L> {
+impl<C: Cell> Source for Open<'_, C> {
     fn far(&self) -> bool {
         false
     }
@@ -261,12 +271,16 @@ impl<L: Label> Source for Open<'_, L> {
                 evidence.copy_from_slice(&posterior[task * k..(task + 1) * k]);
             }
             Opening::RandomVote(seed) if !rows.is_empty() => {
+                let k = evidence.len();
                 evidence.fill(0.0);
-                evidence[self.labels[rows.start + pick(seed, task, rows.len())].code()] = 1.0;
+                evidence[self.columns.cells[rows.start + pick(seed, task, rows.len())].index() % k] = 1.0;
             }
             _ => {
+                let k = evidence.len();
                 evidence.fill(0.0);
-                votes::add_votes(self.labels, rows, |row| self.table.weights().map_or(1.0, |w| w[row]), evidence);
+                for row in rows {
+                    evidence[self.columns.cells[row].index() % k] += self.columns.weights.get(row).unwrap_or(&1.0);
+                }
                 if matches!(self.opening, Opening::Majority) {
                     let largest = evidence.iter().copied().fold(0.0, f64::max);
                     harden(evidence, largest);
@@ -290,14 +304,14 @@ fn pick(seed: u64, task: usize, n: usize) -> usize {
 }
 
 /// Adds posteriors to the expected counts of workers and classes.
-pub(super) struct Counts<'a, W, L, const WEIGHTED: bool> {
-    pub columns: Columns<'a, L>,
+pub(super) struct Counts<'a, W, C, const WEIGHTED: bool> {
+    pub columns: Columns<'a, C>,
     pub workers: &'a mut [f64],
     pub classes: &'a mut [f64],
     pub model: std::marker::PhantomData<W>,
 }
 
-impl<W: WorkerModel, L: Label, const WEIGHTED: bool> Sink for Counts<'_, W, L, WEIGHTED> {
+impl<W: WorkerModel, C: Cell, const WEIGHTED: bool> Sink for Counts<'_, W, C, WEIGHTED> {
     #[inline(always)]
     fn far(&self) -> bool {
         worthwhile(self.workers)
@@ -305,9 +319,8 @@ impl<W: WorkerModel, L: Label, const WEIGHTED: bool> Sink for Counts<'_, W, L, W
 
     #[inline(always)]
     fn prefetch(&self, row: usize, k: usize) {
-        if let (Some(&worker), Some(label)) = (self.columns.workers.get(row), self.columns.labels.get(row)) {
-            let (start, len) = W::count_span(label.code(), k);
-            prefetch(self.workers, worker as usize * W::n_counts(k) + start, len);
+        if let Some(cell) = self.columns.cells.get(row) {
+            prefetch(self.workers, W::locate(cell.index(), k).0);
         }
     }
 
@@ -317,11 +330,10 @@ impl<W: WorkerModel, L: Label, const WEIGHTED: bool> Sink for Counts<'_, W, L, W
         for (c, q) in self.classes[..posterior.len()].iter_mut().zip(posterior) {
             *c += q;
         }
-        for row in rows {
-            let start = self.columns.workers[row] as usize * W::n_counts(k);
-            let counts = &mut self.workers[start..start + W::n_counts(k)];
-            let weight = if WEIGHTED { self.columns.weights[row] } else { 1.0 };
-            W::add(counts, self.columns.labels[row].code(), weight, posterior);
+        for (i, cell) in self.columns.cells[rows.clone()].iter().enumerate() {
+            let (at, label) = W::locate(cell.index(), k);
+            let weight = if WEIGHTED { self.columns.weights[rows.start + i] } else { 1.0 };
+            W::add(&mut self.workers[at], label, weight, posterior);
         }
     }
 }
