@@ -11,6 +11,9 @@
 pub mod control;
 pub mod em;
 pub mod encode;
+pub mod factor;
+pub mod kos;
+pub mod moments;
 pub mod num;
 pub mod pool;
 pub mod simulate;

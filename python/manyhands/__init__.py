@@ -13,7 +13,13 @@ from manyhands._core import get_num_threads, set_num_threads
 from manyhands.aggregate import DawidSkene, MajorityVote, WeightedVote
 from manyhands.annotations import Annotations
 from manyhands.base import all_aggregators, load
-from manyhands.errors import ConvergenceWarning, DataWarning, FileFormatError, NotFittedError
+from manyhands.errors import (
+    ConvergenceWarning,
+    DataWarning,
+    FileFormatError,
+    IdentifiabilityWarning,
+    NotFittedError,
+)
 from manyhands.io import read
 from manyhands.simulate import Simulation, simulate
 
@@ -23,6 +29,7 @@ __all__ = [
     "DataWarning",
     "DawidSkene",
     "FileFormatError",
+    "IdentifiabilityWarning",
     "MajorityVote",
     "NotFittedError",
     "Simulation",

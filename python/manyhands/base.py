@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from manyhands import _core, metrics, persist
 from manyhands.annotations import Annotations, as_annotations
-from manyhands.errors import FileFormatError, NotFittedError
+from manyhands.errors import FileFormatError, IdentifiabilityWarning, NotFittedError
 from manyhands.names import Names
 from manyhands.progress import reporting
 
@@ -79,6 +80,8 @@ class Fit:
     history: Array
     n_iter: int = 1
     converged: bool = True
+    #: What is doubtful about the answer, or was done instead of what was asked; in whole sentences.
+    remarks: tuple[str, ...] = ()
 
     def made(self) -> Array:
         """The confusion matrices, made now if they were not yet."""
@@ -117,6 +120,8 @@ class Aggregator(Parameters, ABC):
         votes = as_annotations(votes)
         with reporting(progress, self._iterations(), type(self).__name__) as callback:
             result = self._fit(votes, callback)
+        if result.remarks:
+            warnings.warn(f"{type(self).__name__}: {' '.join(result.remarks)}", IdentifiabilityWarning, stacklevel=2)
         self._adopt(result, votes._tasks, votes._workers, votes._classes, votes.labels_per_worker)
         return self
 
@@ -210,6 +215,11 @@ class Aggregator(Parameters, ABC):
     def converged_(self) -> bool:
         """Whether the stopping rule was met."""
         return self._fitted().converged
+
+    @property
+    def remarks_(self) -> tuple[str, ...]:
+        """What is doubtful about the answer, or was done instead of what was asked; empty where nothing is."""
+        return self._fitted().remarks
 
     @property
     def tasks_(self) -> npt.NDArray[Any]:
@@ -317,6 +327,7 @@ class Aggregator(Parameters, ABC):
             "params": params,
             "n_iter": fit.n_iter,
             "converged": fit.converged,
+            "remarks": list(fit.remarks),
         }
         arrays = {
             "posterior": fit.posterior,
@@ -340,7 +351,9 @@ class Aggregator(Parameters, ABC):
         tasks, workers, classes = (content.names(part) for part in ("tasks", "workers", "classes"))
         n, m, k = len(tasks), len(workers), len(classes)
         n_iter, converged = content.meta.get("n_iter"), content.meta.get("converged")
-        if type(n_iter) is not int or type(converged) is not bool or min(n, m, k) < 1:
+        remarks = content.meta.get("remarks", [])
+        plain = isinstance(remarks, list) and all(isinstance(remark, str) for remark in remarks)
+        if type(n_iter) is not int or type(converged) is not bool or not plain or min(n, m, k) < 1:
             raise content.damaged("its settings are incomplete")
         result = Fit(
             posterior=content.array("posterior", np.float64, shape=(n, k)),
@@ -349,6 +362,7 @@ class Aggregator(Parameters, ABC):
             history=content.array("history", np.float64, ndim=1),
             n_iter=n_iter,
             converged=converged,
+            remarks=tuple(remarks),
         )
         for part in (result.posterior, result.prior, content.array("confusion", np.float64)):
             if not (part >= 0).all() or np.abs(part.sum(axis=-1) - 1).max() > 1e-6:

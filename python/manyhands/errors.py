@@ -17,3 +17,7 @@ class DataWarning(UserWarning):
 
 class ConvergenceWarning(UserWarning):
     """An iteration stopped at its limit before its tolerance was met."""
+
+
+class IdentifiabilityWarning(UserWarning):
+    """The table does not determine what a method looks for; the message says what was done instead."""

@@ -5,7 +5,10 @@
 
 mod aggregate;
 mod encode;
+mod factor;
+mod moments;
 mod simulate;
+mod skills;
 mod table;
 
 use std::any::Any;

@@ -1,0 +1,63 @@
+//! Factorisations of moments: from what pairs and triples of workers say together to each worker's confusion matrix.
+//!
+//! Moments come as lists of pairs (or triples) of workers with a small block of numbers each; nothing is sized workers
+//! squared.
+
+use crate::{Error, Result};
+
+/// The pairs of each worker, in one list.
+#[derive(Debug, Clone)]
+pub struct Adjacency {
+    offsets: Vec<usize>,
+    links: Vec<Link>,
+}
+
+/// One of a worker's pairs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// The other worker.
+    pub partner: u32,
+    /// Which pair it is.
+    pub pair: u32,
+    /// Whether the worker is the first of the pair, so that its labels number the block's rows.
+    pub first: bool,
+}
+
+impl Adjacency {
+    /// Lists both ends of `pairs`, a flat list of (first, second); each worker's links are in the order of the pairs.
+    pub fn new(n_workers: usize, pairs: &[u32]) -> Result<Self> {
+        if !pairs.len().is_multiple_of(2) || pairs.len() / 2 > u32::MAX as usize {
+            return Err(Error::invalid(format!("{} numbers do not make a list of pairs of workers", pairs.len())));
+        }
+        let mut offsets = vec![0; n_workers + 1];
+        for pair in pairs.chunks_exact(2) {
+            if pair[0] == pair[1] || pair.iter().any(|&m| m as usize >= n_workers) {
+                return Err(Error::invalid(format!(
+                    "({}, {}) is not a pair of two of the {n_workers} workers",
+                    pair[0], pair[1]
+                )));
+            }
+            pair.iter().for_each(|&m| offsets[m as usize + 1] += 1);
+        }
+        (0..n_workers).for_each(|m| offsets[m + 1] += offsets[m]);
+        let mut next = offsets.clone();
+        let mut links = vec![Link { partner: 0, pair: 0, first: false }; pairs.len()];
+        for (i, pair) in pairs.chunks_exact(2).enumerate() {
+            for (me, partner, first) in [(pair[0], pair[1], true), (pair[1], pair[0], false)] {
+                links[next[me as usize]] = Link { partner, pair: i as u32, first };
+                next[me as usize] += 1;
+            }
+        }
+        Ok(Self { offsets, links })
+    }
+
+    /// The pairs of a worker.
+    pub fn of(&self, worker: usize) -> &[Link] {
+        &self.links[self.offsets[worker]..self.offsets[worker + 1]]
+    }
+
+    /// The number of workers.
+    pub fn n_workers(&self) -> usize {
+        self.offsets.len() - 1
+    }
+}

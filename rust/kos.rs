@@ -1,0 +1,1 @@
+//! The messages of Karger, Oh and Shah.

@@ -1,0 +1,1 @@
+//! Moments of the answers: how often workers give which labels together.
