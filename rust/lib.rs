@@ -20,7 +20,7 @@ pub mod simulate;
 pub mod table;
 pub mod votes;
 
-mod prefetch;
+mod memory;
 #[cfg(feature = "python")]
 mod python;
 

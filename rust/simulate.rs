@@ -17,7 +17,7 @@ use rayon::prelude::*;
 use self::choose::Choice;
 use self::random::{Purpose, accumulate, key, search, stream, to_unit, unit};
 use crate::control::Control;
-use crate::prefetch::prefetch;
+use crate::memory::prefetch;
 use crate::{Error, Result};
 
 /// How far from one the sum of a row of probabilities may be.

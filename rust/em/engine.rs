@@ -17,8 +17,8 @@ use super::pass::{
 use super::{Options, Start, WorkerModel};
 use crate::Result;
 use crate::control::Control;
+use crate::memory::{large_pages, prefetch};
 use crate::num::{FLOOR, normalise};
-use crate::prefetch::prefetch;
 use crate::table::{Label, Table, WorkerOrder, with_labels};
 
 /// Parameters of one fit, and the log-density their prior gives them.
@@ -115,7 +115,7 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
         let chunks = table
             .chunks(n_chunks)
             .into_iter()
-            .map(|tasks| Chunk { tasks, workers: vec![0.0; n_counts], classes: vec![0.0; k], log_evidence: 0.0 })
+            .map(|tasks| Chunk { tasks, workers: table_of(n_counts), classes: vec![0.0; k], log_evidence: 0.0 })
             .collect();
         if plan == Plan::TwoPass {
             table.by_worker(control)?;
@@ -158,7 +158,7 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
     pub fn start(&mut self, start: Start<'_>) -> Result<Params> {
         let k = self.k();
         let mut params =
-            Params { workers: vec![0.0; self.table.n_workers() * W::n_params(k)], prior: vec![0.0; k], log_prior: 0.0 };
+            Params { workers: table_of(self.table.n_workers() * W::n_params(k)), prior: vec![0.0; k], log_prior: 0.0 };
         let opening = match start {
             Start::Shares => Opening::Shares,
             Start::Majority => Opening::Majority,
@@ -288,7 +288,9 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
 
     fn write_factors(&self, params: &[f64], factors: &mut Vec<f64>, log: bool) {
         let k = self.k();
-        factors.resize(self.table.n_workers() * W::n_counts(k), 0.0);
+        if factors.is_empty() {
+            *factors = table_of(self.table.n_workers() * W::n_counts(k));
+        }
         factors.par_chunks_mut(W::n_counts(k)).zip(params.par_chunks(W::n_params(k))).for_each(|(f, p)| {
             W::write_factors(p, k, f);
             if log {
@@ -363,7 +365,7 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
         let (k, table, control) = (self.k(), self.table, self.control);
         if self.posterior.is_empty() {
             // Untouched zero pages: each thread maps the ones it writes.
-            self.posterior = vec![0.0; table.n_tasks() * k];
+            self.posterior = table_of(table.n_tasks() * k);
         }
         let mut rest = self.posterior.as_mut_slice();
         let mut work = vec![];
@@ -449,6 +451,13 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
             W::add(&mut counts[cells], label, order.weights.as_ref().map_or(1.0, |w| w[at]), row);
         }
     }
+}
+
+/// Zeros that will be visited in random order.
+fn table_of(len: usize) -> Vec<f64> {
+    let table = vec![0.0; len];
+    large_pages(&table);
+    table
 }
 
 fn floor_and_normalise(prior: &mut [f64]) {

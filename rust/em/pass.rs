@@ -9,8 +9,8 @@ use std::ops::Range;
 use super::WorkerModel;
 use crate::Result;
 use crate::control::Control;
+use crate::memory::{prefetch, worthwhile};
 use crate::num::{BLOCK, LogProduct, rescale};
-use crate::prefetch::{prefetch, worthwhile};
 use crate::table::Table;
 
 /// How many annotations ahead the worker tables are asked for: far enough to cover a trip to memory, near enough for
