@@ -58,16 +58,8 @@ def run(args: Namespace) -> None:
     check_outputs([args.output, args.workers], others=[args.save], inputs=inputs)
     if args.json and args.output == STDOUT:
         raise ValueError("labels as CSV and --json cannot both go to stdout; name a file with -o")
-    build = chosen_method(args)
-    use_threads(args)
     with Stages(args) as stages:
-        with stages.stage("reading"):
-            votes = read_log(args)
-            model = build(read_truth(args, args.gold, votes))
-            known = read_truth(args, args.evaluate, votes)
-            truth = None if known is None else Truth(votes, known, args.evaluate)
-        with stages.stage("fitting", model._iterations()) as progress:
-            model.fit(votes, progress=progress or False)
+        votes, model, truth = read_and_fit(args, stages, args.evaluate)
         with stages.stage("writing"):
             labels = model.to_frame()
             if args.output not in (None, STDOUT):
@@ -96,6 +88,22 @@ def run(args: Namespace) -> None:
         }
         facts |= {"truth": summary_of_scores(truth, scores), "wrote": files, "time": str(stages)}
         print_facts(facts, stderr=piped)
+
+
+def read_and_fit(
+    args: Namespace, stages: Stages, evaluate: str | None = None
+) -> tuple[Annotations, Aggregator, Truth | None]:
+    """Read the log, the gold and the truth to evaluate against, if any, and fit the method that was chosen."""
+    build = chosen_method(args)
+    use_threads(args)
+    with stages.stage("reading"):
+        votes = read_log(args)
+        model = build(read_truth(args, args.gold, votes))
+        known = read_truth(args, evaluate, votes)
+        truth = None if known is None else Truth(votes, known, str(evaluate))
+    with stages.stage("fitting", model._iterations()) as progress:
+        model.fit(votes, progress=progress or False)
+    return votes, model, truth
 
 
 def report(args: Namespace, votes: Annotations, model: Aggregator, stages: Stages) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from manyhands.cli.aggregate import report, summary_of_fit, summary_of_log
+from manyhands.cli.aggregate import read_and_fit, report, summary_of_fit, summary_of_log
 from manyhands.cli.console import Stages, print_facts, print_json, print_table, write
-from manyhands.cli.methods import add_fit, chosen_method
+from manyhands.cli.methods import add_fit
 from manyhands.cli.options import (
     STDOUT,
     Commands,
@@ -17,9 +17,6 @@ from manyhands.cli.options import (
     check_inputs,
     check_outputs,
     count,
-    read_log,
-    read_truth,
-    use_threads,
 )
 
 _KEYS = ("accuracy", "information", "spammer_score", "n_labels")
@@ -62,14 +59,8 @@ def run(args: Namespace) -> None:
     check_outputs([args.output], inputs=inputs)
     if args.json and args.output == STDOUT:
         raise ValueError("workers as CSV and --json cannot both go to stdout; name a file with -o")
-    build = chosen_method(args)
-    use_threads(args)
     with Stages(args) as stages:
-        with stages.stage("reading"):
-            votes = read_log(args)
-            model = build(read_truth(args, args.gold, votes))
-        with stages.stage("fitting", model._iterations()) as progress:
-            model.fit(votes, progress=progress or False)
+        votes, model, _ = read_and_fit(args, stages)
         table = _ordered(model.workers_frame(), args)
         if args.output not in (None, STDOUT):
             with stages.stage("writing"):
