@@ -420,7 +420,7 @@ impl Table {
     }
 }
 
-fn find(parent: &mut [u32], mut node: u32) -> u32 {
+pub(crate) fn find(parent: &mut [u32], mut node: u32) -> u32 {
     while parent[node as usize] != node {
         // Path halving keeps the trees shallow without recursion.
         parent[node as usize] = parent[parent[node as usize] as usize];

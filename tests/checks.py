@@ -20,6 +20,7 @@ import pytest
 import manyhands as mh
 from manyhands.base import Aggregator
 from oracles import em, voting
+from oracles.kernels import plain_kernels
 
 #: Answers that differ only by the order of sums must agree to this.
 SAME = 1e-9
@@ -123,6 +124,8 @@ class Variant:
     exact: bool = True
     #: Whether posteriors depend on the labels alone, so that predict repeats them.
     predicts_itself: bool = True
+    #: Whether any table, however small, determines the answer; else twins and renamed tables may settle elsewhere.
+    determined: bool = True
 
     def __str__(self) -> str:
         return self.name
@@ -154,6 +157,10 @@ def _em(name: str, *, exact: bool = True, equivariant: bool = True, **params: An
         exact=exact,
         predicts_itself="gold" not in params,
     )
+
+
+def _moments(kind: type[Aggregator], name: str, *, equivariant: bool = True, **params: Any) -> Variant:
+    return Variant(f"{kind.__name__} {name}", lambda _: kind(**params), equivariant=equivariant, determined=False)
 
 
 def _by_turns(crowd: Crowd) -> dict[Any, float]:
@@ -194,6 +201,26 @@ VARIANTS: dict[type[Aggregator], list[Variant]] = {
         _em("accelerated", accelerate=True, exact=False),
         _em("accelerated one-coin", accelerate=True, model="one-coin", exact=False),
         _em("restarts", restarts=3, exact=False, equivariant=False),
+        replace(_em("from moments", init="multispa", exact=False), determined=False),
+        _em("from a spectral start", init="spectral", exact=False, equivariant=False),
+    ],
+    mh.MultiSPA: [
+        _moments(mh.MultiSPA, "default"),
+        _moments(mh.MultiSPA, "alone", refine=0, shrink=0.5, min_overlap=2.0),
+    ],
+    mh.CoupledNMF: [
+        _moments(mh.CoupledNMF, "default", max_iter=30, tol=0.0),
+        _moments(mh.CoupledNMF, "even", weights="even", max_iter=10, tol=0.0),
+    ],
+    mh.SymmetricNMF: [_moments(mh.SymmetricNMF, "default", impute=10, max_iter=20)],
+    mh.CoupledCPD: [
+        _moments(mh.CoupledCPD, "default", max_iter=5, tol=0.0),
+        _moments(mh.CoupledCPD, "triples alone", first=False, second=False, max_iter=5, tol=0.0),
+    ],
+    # Groups and starts are drawn by position.
+    mh.SpectralDS: [
+        _moments(mh.SpectralDS, "default", equivariant=False),
+        _moments(mh.SpectralDS, "alone", em_passes=0, groupings=1, equivariant=False),
     ],
 }
 
@@ -289,6 +316,12 @@ def _fit_em_answer(model: mh.DawidSkene, votes: mh.Annotations) -> Answer:
     return Answer(found.posterior, found.confusion, found.prior, found.history)
 
 
+def _fit_plainly(model: Aggregator, votes: mh.Annotations) -> Answer:
+    with plain_kernels(votes):
+        found = type(model)(**model.get_params())._fit(votes, None)
+    return Answer(found.posterior, found.made(), found.prior, found.history)
+
+
 def labels_of(model: Aggregator) -> np.ndarray:
     """Labels per worker in the table that a model was fitted to."""
     return model.workers_frame().column("n_labels").to_numpy()
@@ -310,6 +343,10 @@ TWINS: dict[type[Aggregator], Twin] = {
     mh.MajorityVote: Twin(_fit_vote, lambda _model, rows, _known: voting.shares(rows)),
     mh.WeightedVote: Twin(_fit_weighted, _predict_weighted),
     mh.DawidSkene: Twin(_fit_em_answer, _predict_em),
+    **{
+        kind: Twin(_fit_plainly, _predict_em)
+        for kind in (mh.MultiSPA, mh.CoupledNMF, mh.SymmetricNMF, mh.CoupledCPD, mh.SpectralDS)
+    },
 }
 
 
@@ -449,7 +486,7 @@ def check_odd_tables(variant: Variant) -> None:
         model = variant.make(log).fit(votes)
         try:
             assert_sound(model)
-            if variant.exact:
+            if variant.exact and variant.determined:
                 assert_matches_twin(model, votes)
         except AssertionError as error:
             raise AssertionError(f"{name}: {error}") from error
@@ -463,7 +500,7 @@ def check_unused_class(variant: Variant) -> None:
     assert_sound(model)
     assert model.classes_.tolist() == list(log.classes)
     assert "unused" not in model.labels_.tolist()
-    if variant.exact:
+    if variant.exact and variant.determined:
         assert_matches_twin(model, votes)
 
 

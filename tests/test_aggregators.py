@@ -26,6 +26,9 @@ from checks import (
 )
 from manyhands.base import Aggregator
 
+#: Odd tables leave something undetermined, and methods say so.
+pytestmark = pytest.mark.filterwarnings("ignore::manyhands.IdentifiabilityWarning")
+
 ALL = [variant for variants in VARIANTS.values() for variant in variants]
 on_all = pytest.mark.parametrize("variant", ALL, ids=str)
 
@@ -216,7 +219,7 @@ def test_any_small_table_gives_a_sound_answer(variant: Variant, log: Crowd) -> N
     assert_sound(model.fit(log.votes()))
 
 
-@pytest.mark.parametrize("variant", [variant for variant in ALL if variant.equivariant], ids=str)
+@pytest.mark.parametrize("variant", [variant for variant in ALL if variant.equivariant and variant.determined], ids=str)
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(log=crowds(), data=st.data())
 def test_renaming_renames_the_answer(variant: Variant, log: Crowd, data: st.DataObject) -> None:

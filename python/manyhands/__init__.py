@@ -8,9 +8,18 @@
 ['cat', 'dog']
 """
 
-from manyhands import crowds, metrics
+from manyhands import crowds, metrics, moments
 from manyhands._core import get_num_threads, set_num_threads
-from manyhands.aggregate import DawidSkene, MajorityVote, WeightedVote
+from manyhands.aggregate import (
+    CoupledCPD,
+    CoupledNMF,
+    DawidSkene,
+    MajorityVote,
+    MultiSPA,
+    SpectralDS,
+    SymmetricNMF,
+    WeightedVote,
+)
 from manyhands.annotations import Annotations
 from manyhands.base import all_aggregators, load
 from manyhands.errors import (
@@ -26,19 +35,25 @@ from manyhands.simulate import Simulation, simulate
 __all__ = [
     "Annotations",
     "ConvergenceWarning",
+    "CoupledCPD",
+    "CoupledNMF",
     "DataWarning",
     "DawidSkene",
     "FileFormatError",
     "IdentifiabilityWarning",
     "MajorityVote",
+    "MultiSPA",
     "NotFittedError",
     "Simulation",
+    "SpectralDS",
+    "SymmetricNMF",
     "WeightedVote",
     "all_aggregators",
     "crowds",
     "get_num_threads",
     "load",
     "metrics",
+    "moments",
     "read",
     "set_num_threads",
     "simulate",

@@ -8,15 +8,27 @@ import numpy.typing as npt
 
 __all__ = [
     "Table",
+    "assignment",
     "canonical_integers",
+    "components",
+    "cpd_fit",
     "em_confusion",
     "em_fit",
     "em_posterior",
     "encode_integers",
     "encode_strings",
     "get_num_threads",
+    "moments_cross",
+    "moments_first",
+    "moments_groups",
+    "moments_pairs",
+    "moments_triples",
+    "nmf_fit",
     "set_num_threads",
+    "simplex_lstsq",
+    "simplex_projection",
     "simulate",
+    "spa",
     "vote_shares",
     "winners",
     "worker_agreement",
@@ -31,6 +43,11 @@ class _EmFit(TypedDict):
     history: _F64
     n_iter: int
     converged: bool
+
+class _GroupMoments(TypedDict):
+    second: _F64
+    third: _F64
+    n_tasks: int
 
 @final
 class Table:
@@ -95,6 +112,16 @@ def em_fit(
 ) -> _EmFit: ...
 def em_posterior(table: Table, prior: _F64, confusion: _F64) -> _F64: ...
 def em_confusion(table: Table, posterior: _F64, pseudo: _F64) -> _F64: ...
+def moments_first(table: Table) -> _F64: ...
+def moments_pairs(
+    table: Table, *, min_overlap: float, max_partners: int, joint: bool = True
+) -> tuple[npt.NDArray[np.uint32], _F64, _F64]: ...
+def moments_triples(
+    table: Table, pairs: npt.NDArray[np.uint32], *, min_overlap: float, max_triples: int, joint: bool = True
+) -> tuple[npt.NDArray[np.uint32], _F64, _F64]: ...
+def moments_groups(table: Table, groups: npt.NDArray[np.uint8]) -> _GroupMoments: ...
+def moments_cross(table: Table, groups: npt.NDArray[np.uint8]) -> tuple[_F64, _F64]: ...
+def components(n_workers: int, pairs: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]: ...
 def simulate(
     n_tasks: int,
     n_workers: int,
@@ -111,3 +138,42 @@ def simulate(
     copying: float = 1.0,
     seed: int = 0,
 ) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint32], npt.NDArray[np.uint32], npt.NDArray[np.uint16]]: ...
+
+class Factorisation(TypedDict):
+    prior: _F64
+    confusion: _F64
+    history: _F64
+    n_iter: int
+    converged: bool
+def spa(points: _F64, n_pick: int) -> tuple[npt.NDArray[np.uint32], _F64]: ...
+def simplex_lstsq(design: _F64, targets: _F64) -> _F64: ...
+def simplex_projection(rows: _F64) -> _F64: ...
+def assignment(score: _F64) -> npt.NDArray[np.uint32]: ...
+def nmf_fit(
+    pairs: npt.NDArray[np.uint32],
+    joint: _F64,
+    prior: _F64,
+    confusion: _F64,
+    *,
+    weights: _F64,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> Factorisation: ...
+def cpd_fit(
+    n_workers: int,
+    prior: _F64,
+    confusion: _F64,
+    *,
+    triples: npt.NDArray[np.uint32],
+    triple_values: _F64,
+    triple_weights: _F64,
+    pairs: npt.NDArray[np.uint32],
+    pair_values: _F64,
+    pair_weights: _F64,
+    first_values: _F64,
+    first_weights: _F64,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> Factorisation: ...

@@ -3,7 +3,51 @@
 //! Moments come as lists of pairs (or triples) of workers with a small block of numbers each; nothing is sized workers
 //! squared.
 
+pub mod accelerate;
+pub mod assignment;
+pub mod cpd;
+pub mod nmf;
+pub mod rank_one;
+pub mod simplex;
+pub mod spa;
+
 use crate::{Error, Result};
+
+/// What a factorisation found.
+#[derive(Debug, Clone)]
+pub struct Fit {
+    /// Class prior.
+    pub prior: Vec<f64>,
+    /// Confusion matrices, (workers × true × observed).
+    pub confusion: Vec<f64>,
+    /// The objective at the start and after each iteration that was kept; it never falls.
+    pub history: Vec<f64>,
+    /// Iterations made, those that were not kept included.
+    pub n_iter: usize,
+    /// Whether the stopping rule was met.
+    pub converged: bool,
+}
+
+/// Fails unless `what` holds as many numbers as it must.
+pub(crate) fn sized(what: &str, got: usize, wanted: usize) -> Result<()> {
+    if got == wanted { Ok(()) } else { Err(Error::invalid(format!("{what} must hold {wanted} numbers, not {got}"))) }
+}
+
+/// Fails unless all numbers are finite.
+pub(crate) fn finite(what: &str, values: &[f64]) -> Result<()> {
+    match values.iter().find(|x| !x.is_finite()) {
+        None => Ok(()),
+        Some(bad) => Err(Error::invalid(format!("{what} must be finite, but hold {bad}"))),
+    }
+}
+
+/// Fails unless all numbers are finite and at least zero.
+pub(crate) fn not_negative(what: &str, values: &[f64]) -> Result<()> {
+    match values.iter().find(|x| !(x.is_finite() && **x >= 0.0)) {
+        None => Ok(()),
+        Some(bad) => Err(Error::invalid(format!("{what} must be finite and at least 0, but hold {bad}"))),
+    }
+}
 
 /// The pairs of each worker, in one list.
 #[derive(Debug, Clone)]

@@ -132,6 +132,10 @@ mod _core {
     #[pymodule_export]
     use super::encode::{canonical_integers, encode_integers, encode_strings};
     #[pymodule_export]
+    use super::moments::{components, moments_cross, moments_first, moments_groups, moments_pairs, moments_triples};
+    #[pymodule_export]
+    use super::factor::{assignment, cpd_fit, nmf_fit, simplex_lstsq, simplex_projection, spa};
+    #[pymodule_export]
     use super::simulate::simulate;
     #[pymodule_export]
     use super::table::Table;

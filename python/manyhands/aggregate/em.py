@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core, metrics
+from manyhands.aggregate.moments import MultiSPA
+from manyhands.aggregate.spectral import SpectralDS
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import check_choice, check_number
@@ -18,6 +20,8 @@ from manyhands.errors import ConvergenceWarning
 _MODELS = ("full", "class", "one-coin")
 _ASSIGNMENTS = ("soft", "hard", "hard-then-soft")
 _STARTS = ("majority", "shares")
+#: Aggregators whose parameters are a start that needs none itself.
+_FITTED_STARTS: dict[str, type[Aggregator]] = {"multispa": MultiSPA, "spectral": SpectralDS}
 
 
 class DawidSkene(Aggregator):
@@ -38,7 +42,9 @@ class DawidSkene(Aggregator):
         iterations), or ``"hard-then-soft"``. Reported posteriors are soft in any case.
     init
         Where to start: ``"majority"`` (the majority class, divided among classes that tie), ``"shares"`` (vote shares),
-        an (n_tasks, n_classes) array of posteriors, a pair (prior, confusion) of parameters, or a fitted aggregator.
+        ``"multispa"`` or ``"spectral"`` (the parameters that `MultiSPA` or `SpectralDS` finds from moments: no local
+        optimum near a poor majority), an (n_tasks, n_classes) array of posteriors, a pair (prior, confusion) of
+        parameters, or any aggregator: as it was fitted, or if it was not, fitted to the same votes first.
     restarts
         Further runs from random starts (one of each task's labels, drawn at random); the best objective wins.
     pseudo_count
@@ -130,7 +136,8 @@ class DawidSkene(Aggregator):
             "gold": None if self.gold is None else gold_codes(votes, self.gold),
             "progress": progress,
         }
-        best = _core.em_fit(votes._table, **common, **self._start(votes))
+        start, remarks = self._start(votes)
+        best = _core.em_fit(votes._table, **common, **start)
         for i in range(self.restarts):
             other = _core.em_fit(votes._table, **common, start="random", seed=self.seed + i)
             if other["history"][-1] > best["history"][-1]:
@@ -142,7 +149,7 @@ class DawidSkene(Aggregator):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        return Fit(**best)
+        return Fit(**best, remarks=remarks)
 
     # ------------------------------------------------------------------------------------------ parameters
 
@@ -169,29 +176,36 @@ class DawidSkene(Aggregator):
             pseudo[code] = _counts(prior, (k, k), f"worker_prior of {name!r}")
         return pseudo
 
-    def _start(self, votes: Annotations) -> dict[str, Any]:
-        """Arguments of the core that say where to start."""
-        if self.warm_start and self._result is not None:
-            return self._from_fitted(votes, self)
-        if isinstance(self.init, str):
-            if self.init not in _STARTS:
+    def _start(self, votes: Annotations) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Arguments of the core that say where to start, and what is doubtful about it."""
+        init = self if self.warm_start and self._result is not None else self.init
+        if isinstance(init, str) and init in _FITTED_STARTS:
+            init = _FITTED_STARTS[init]()
+        if isinstance(init, str):
+            if init not in _STARTS:
                 raise ValueError(
-                    f"init must be one of {', '.join(map(repr, _STARTS))}, an array of posteriors, a pair (prior, "
-                    f"confusion) or a fitted aggregator, not {self.init!r}"
+                    f"init must be one of {', '.join(map(repr, (*_STARTS, *_FITTED_STARTS)))}, an array of "
+                    f"posteriors, a pair (prior, confusion) or an aggregator, not {init!r}"
                 )
-            return {"start": self.init}
-        if isinstance(self.init, Aggregator):
-            return self._from_fitted(votes, self.init)
-        if isinstance(self.init, tuple) and len(self.init) == 2:
+            return {"start": init}, ()
+        if isinstance(init, Aggregator):
+            return self._from_fitted(votes, init) if init._result else self._from_fit(votes, init)
+        if isinstance(init, tuple) and len(init) == 2:
             k = votes.n_classes
-            prior = _probabilities(self.init[0], (k,), "the prior given as init")
-            confusion = _probabilities(self.init[1], (votes.n_workers, k, k), "the confusion given as init")
-            return {"start": "", "prior": prior, "confusion": confusion}
+            prior = _probabilities(init[0], (k,), "the prior given as init")
+            confusion = _probabilities(init[1], (votes.n_workers, k, k), "the confusion given as init")
+            return {"start": "", "prior": prior, "confusion": confusion}, ()
         shape = (votes.n_tasks, votes.n_classes)
-        return {"start": "", "posterior": _probabilities(self.init, shape, "the posterior given as init")}
+        return {"start": "", "posterior": _probabilities(init, shape, "the posterior given as init")}, ()
 
     @staticmethod
-    def _from_fitted(votes: Annotations, model: Aggregator) -> dict[str, Any]:
+    def _from_fit(votes: Annotations, model: Aggregator) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """A start from a fit to the same votes; the model that was given stays as it is."""
+        fit = model._fit(votes, None)
+        return {"start": "", "prior": fit.prior, "confusion": fit.made()}, fit.remarks
+
+    @staticmethod
+    def _from_fitted(votes: Annotations, model: Aggregator) -> tuple[dict[str, Any], tuple[str, ...]]:
         """A start from another fit: its workers by name, the average worker for the rest."""
         confusion = model.confusion_
         if model._classes != votes._classes:
@@ -200,7 +214,7 @@ class DawidSkene(Aggregator):
                 f"have {votes.classes.tolist()[:5]}; make both tables with the same classes="
             )
         known = model._workers.match(votes._workers)
-        return {"start": "", "prior": model.prior_, "confusion": model._carried_over(confusion, known)}
+        return {"start": "", "prior": model.prior_, "confusion": model._carried_over(confusion, known)}, ()
 
 
 def _counts(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:

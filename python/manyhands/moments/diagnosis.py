@@ -1,0 +1,251 @@
+"""What the moments of a log determine, and so which methods can be trusted with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands import _core
+from manyhands.annotations import Annotations, as_annotations
+from manyhands.checks import check_number
+from manyhands.moments.statistics import Array, Moments, compute
+
+#: A singular value counts if it exceeds this many times what noise would give.
+_ABOVE_NOISE = 2.0
+#: An answer given for one class this exclusively makes its giver a specialist of that class.
+_SPECIALIST = 0.95
+#: Answers given fewer times than this are not looked at: too few to be called exclusive.
+_LEAST_ANSWERS = 10
+#: Most workers times classes of the dense matrix of SymmetricNMF.
+_LARGEST_DENSE = 8_192
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What :func:`diagnose` finds; ``print`` it.
+
+    Attributes
+    ----------
+    n_workers, n_classes : int
+        The size of the crowd; of the classes, those that somebody named.
+    components : tuple of int
+        Workers in each group that shares tasks, largest first; groups of one are workers who share none.
+    n_pairs : int
+        Pairs of workers that share enough tasks.
+    overlap : tuple of float
+        Least, median and most tasks that a pair shares.
+    partners : tuple of float
+        Least, median and most partners of a worker.
+    n_triples : int
+        Triples of workers that share tasks, as far as they were counted.
+    singular_values : ndarray of shape (n_classes,)
+        Of the stacked pair frequencies of the worker who tells most, largest first.
+    noise : float
+        The singular value that sampling alone would give there.
+    rank : int
+        Singular values above twice the noise: how many classes that worker's pairs tell apart.
+    purity : ndarray of shape (n_classes,)
+        For each class, the most exclusive answer of any worker: the share of that class where the answer is given.
+        Under the confusion matrices that `MultiSPA` finds, and so only as good as they are.
+    methods : dict
+        For each method by name, whether it applies, and why (not).
+    """
+
+    n_workers: int
+    n_classes: int
+    components: tuple[int, ...]
+    n_pairs: int
+    overlap: tuple[float, float, float]
+    partners: tuple[float, float, float]
+    n_triples: int
+    singular_values: Array
+    noise: float
+    rank: int
+    purity: Array
+    methods: dict[str, tuple[bool, str]] = field(default_factory=dict)
+
+    @property
+    def specialists(self) -> npt.NDArray[np.bool_]:
+        """Whether each class has a specialist: an answer that is given for it at least 95 times in a hundred."""
+        return self.purity >= _SPECIALIST
+
+    def __str__(self) -> str:
+        groups = ", ".join(f"{size:,}" for size in self.components[:5]) + (", …" if len(self.components) > 5 else "")
+        values = ", ".join(f"{value:.3g}" for value in self.singular_values[:10])
+        lines = [
+            f"{self.n_workers:,} workers in {len(self.components):,} groups that share tasks ({groups})",
+            f"{self.n_pairs:,} pairs, sharing {_three(self.overlap)} tasks; {_three(self.partners)} partners a worker",
+            f"{self.n_triples:,} triples",
+            f"{self.rank} of {self.n_classes} classes told apart (singular values {values}; noise {self.noise:.2g})",
+            f"{int(self.specialists.sum())} of {self.n_classes} classes have a specialist "
+            f"(purest answers {', '.join(f'{purity:.2f}' for purity in self.purity[:10])})",
+        ]
+        width = max(map(len, self.methods), default=0)
+        lines += [
+            f"{'+' if applies else '-'} {name:{width}}  {reason}" for name, (applies, reason) in self.methods.items()
+        ]
+        return "\n".join(lines)
+
+
+def diagnose(votes: Any, *, min_overlap: float = 1.0, max_partners: int = 256, max_triples: int = 20_000) -> Diagnosis:
+    """Say what the moments of a log determine: who shares tasks, how many classes are told apart, which methods apply.
+
+    Parameters
+    ----------
+    votes
+        An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
+    min_overlap, max_partners, max_triples
+        As in :func:`compute`.
+
+    Notes
+    -----
+    The *rank* is that of one worker's pair frequencies, put side by side: at most as many classes can be told from
+    pairs as it has singular values above noise. The noise of a block of ``n`` shared tasks has squares of expected sum
+    ``(1 − Σ frequency²) / n``; spread evenly over the singular values of the stack, it sets the threshold.
+
+    Time and memory as :func:`compute` of order 3 without blocks, and a fit of `MultiSPA`.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> crowd = mh.simulate(500, 10, 3, labels_per_task=6, seed=1)
+    >>> found = mh.moments.diagnose(crowd.votes)
+    >>> found.components, found.rank
+    ((10,), 3)
+    >>> found.methods["SpectralMetaLearner"]
+    (False, 'for two classes; here are 3')
+    """
+    votes = as_annotations(votes)
+    check_number("max_triples", max_triples, least=1, whole=True)
+    moments = compute(votes, min_overlap=min_overlap, max_partners=max_partners)
+    triples, _, _ = _core.moments_triples(
+        votes._table, moments.pairs, min_overlap=max(min_overlap, 1.0), max_triples=max_triples, joint=False
+    )
+    sizes = np.bincount(moments.components)
+    degrees = np.bincount(moments.pairs.ravel(), minlength=votes.n_workers)
+    n_classes = int((moments.first.sum(axis=0) > 0).sum())
+    values, noise = _spectrum(moments)
+    found = Diagnosis(
+        n_workers=votes.n_workers,
+        n_classes=n_classes,
+        components=tuple(sorted(sizes.tolist(), reverse=True)),
+        n_pairs=len(moments.pairs),
+        overlap=_range(moments.pair_overlap),
+        partners=_range(degrees),
+        n_triples=len(triples),
+        singular_values=values[:n_classes],
+        noise=noise,
+        rank=int((values > _ABOVE_NOISE * noise).sum()) if len(moments.pairs) else 0,
+        purity=_purity(moments)[moments.first.sum(axis=0) > 0],
+    )
+    found.methods.update(_applicable(found, votes, _has_odd_cycle(moments)))
+    return found
+
+
+def _three(numbers: tuple[float, float, float]) -> str:
+    low, middle, high = (f"{number:,.4g}" for number in numbers)
+    return f"{low} to {high} (median {middle})"
+
+
+def _range(values: npt.NDArray[Any]) -> tuple[float, float, float]:
+    if not len(values):
+        return (0.0, 0.0, 0.0)
+    return float(values.min()), float(np.median(values)), float(values.max())
+
+
+def _spectrum(moments: Moments) -> tuple[Array, float]:
+    """Singular values of the stack of the worker that tells most above its noise, and that noise."""
+    from manyhands.aggregate._factors import Blocks
+
+    blocks = Blocks(moments)
+    k = moments.n_classes
+    best = (-np.inf, np.zeros(k), 0.0)
+    for worker in np.argsort(-blocks.support, kind="stable")[:64].tolist():
+        joint = blocks.of(worker)
+        if not len(joint):
+            continue
+        overlap = joint.sum(axis=(1, 2))
+        share = joint / overlap[:, None, None]
+        noise = float(np.sqrt(((1 - np.square(share).sum(axis=(1, 2))).clip(0) / overlap).sum() / k))
+        values = np.linalg.svd(share.swapaxes(0, 1).reshape(k, -1), compute_uv=False)
+        told = float((values > _ABOVE_NOISE * noise).sum())
+        score = told + values[-1] / (values[0] + noise)
+        if score > best[0]:
+            best = (score, values, noise)
+    return best[1], best[2]
+
+
+def _purity(moments: Moments) -> Array:
+    """The most exclusive answer for each class, under the confusion matrices that MultiSPA finds."""
+    from manyhands.aggregate.moments import MultiSPA
+
+    k = moments.n_classes
+    if not len(moments.pairs) or k < 2:
+        return np.full(k, 1.0 if k == 1 else 0.0)
+    prior, confusion = MultiSPA().factorise(moments)
+    given = prior[:, None] * confusion
+    total = given.sum(axis=1, keepdims=True)
+    share = np.divide(given, total, out=np.zeros_like(given), where=total > 0)
+    often = moments.first[:, None, :] >= _LEAST_ANSWERS
+    return np.asarray(np.where(often, share, 0.0).max(axis=(0, 2)))
+
+
+def _has_odd_cycle(moments: Moments) -> bool:
+    """Whether some workers share tasks in an odd circle: else skills are known up to a factor between two sides."""
+    side = np.zeros(moments.n_workers, np.int8)
+    pairs = moments.pairs.astype(np.intp)
+    neighbours = [pairs[:, ::step] for step in (1, -1)]
+    for root in range(moments.n_workers):
+        if side[root]:
+            continue
+        side[root] = 1
+        frontier = np.array([root])
+        while len(frontier):
+            inside = np.isin(np.concatenate([n[:, 0] for n in neighbours]), frontier)
+            ends = np.concatenate(neighbours)[inside]
+            if (side[ends[:, 0]] == side[ends[:, 1]]).any():
+                return True
+            fresh = ends[side[ends[:, 1]] == 0]
+            side[fresh[:, 1]] = -side[fresh[:, 0]]
+            frontier = np.unique(fresh[:, 1])
+    return False
+
+
+def _applicable(found: Diagnosis, votes: Annotations, odd_cycle: bool) -> dict[str, tuple[bool, str]]:
+    """For each method, whether the log supports it, and the reason."""
+    k, short = found.n_classes, found.rank < found.n_classes
+    several = sum(size > 1 for size in found.components) > 1
+    apart = "; groups are solved one by one" if several else ""
+    told = f"pairs tell {found.rank} of {k} classes apart"
+    if not found.n_pairs:
+        reason = "no two workers share enough tasks"
+        pairs, triples, one_coin = (False, reason), (False, reason), (False, reason)
+    else:
+        pairs = (not short, told + apart)
+        few = "no three workers share tasks"
+        triples = (found.n_triples > 0 and not short, told + apart if found.n_triples else few)
+        circle = "agreement fixes every skill" if odd_cycle else "workers form two sides: skills known up to a factor"
+        one_coin = (odd_cycle, circle + apart)
+    all_there = bool(found.specialists.all())
+    specialists = "every class has a specialist" if all_there else "not every class has a specialist: biased"
+    dense = votes.n_workers * k
+    fits = dense <= _LARGEST_DENSE
+    return {
+        "MultiSPA": (pairs[0] and all_there, f"{pairs[1]}; {specialists}" if found.n_pairs else pairs[1]),
+        "CoupledNMF": pairs,
+        "SymmetricNMF": pairs if fits else (False, f"workers × classes is {dense:,}, beyond {_LARGEST_DENSE:,}"),
+        "CoupledCPD": triples,
+        "SpectralDS": triples if found.n_triples else (False, "no three workers share tasks"),
+        "SpectralMetaLearner": (
+            (k == 2 and found.n_triples > 0, "two classes and triples" if found.n_triples else "no triples")
+            if k == 2
+            else (False, f"for two classes; here are {k}")
+        ),
+        "OneCoinSpectral": one_coin,
+        "OneCoinGradient": one_coin,
+        "MMSR": one_coin,
+        "KOS": (k > 1, "two classes" if k == 2 else "one class against the rest" if k > 2 else "one class only"),
+    }

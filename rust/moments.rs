@@ -1,1 +1,0 @@
-//! Moments of the answers: how often workers give which labels together.

@@ -1,0 +1,77 @@
+"""Methods over plain kernels: the same steps in Python, every compiled kernel replaced by its NumPy twin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+import manyhands.aggregate as aggregate
+from manyhands import _core
+from manyhands.aggregate import _factors, _spa, spectral
+from manyhands.moments import statistics
+
+from . import factor, moments
+from .em import Rows, expect
+
+_MODULES = (statistics, _factors, _spa, spectral, aggregate.moments)
+
+
+class _Plain:
+    """Stands in for the compiled module while a table of `votes` is fitted; what has no twin here is the real thing."""
+
+    def __init__(self, votes: Any) -> None:
+        self._rows = Rows.of(votes)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_core, name)
+
+    def moments_first(self, table: Any) -> Any:
+        return moments.moments_first(self._rows)
+
+    def moments_pairs(self, table: Any, **options: Any) -> Any:
+        return moments.moments_pairs(self._rows, **options)
+
+    def moments_triples(self, table: Any, pairs: Any, **options: Any) -> Any:
+        return moments.moments_triples(self._rows, pairs, **options)
+
+    def moments_groups(self, table: Any, groups: Any) -> Any:
+        return dict(zip(("second", "third", "n_tasks"), moments.moments_groups(self._rows, groups), strict=True))
+
+    def moments_cross(self, table: Any, groups: Any) -> Any:
+        return moments.moments_cross(self._rows, groups)
+
+    def em_posterior(self, table: Any, prior: Any, confusion: Any) -> Any:
+        return expect(self._rows, prior, confusion, np.full(self._rows.n_tasks, -1), hard=False)[0]
+
+    components = staticmethod(moments.components)
+    spa = staticmethod(factor.spa)
+    simplex_lstsq = staticmethod(factor.simplex_lstsq)
+
+    def nmf_fit(self, *args: Any, progress: Any = None, **options: Any) -> Any:
+        return _as_dict(factor.nmf_fit(*args, **options))
+
+    def cpd_fit(self, *args: Any, progress: Any = None, **options: Any) -> Any:
+        return _as_dict(factor.cpd_fit(*args, **options))
+
+
+def _as_dict(result: Any) -> dict[str, Any]:
+    return {
+        "prior": result.point.prior,
+        "confusion": result.point.confusion,
+        "history": np.array(result.history),
+        "n_iter": result.n_iter,
+        "converged": result.converged,
+    }
+
+
+@contextmanager
+def plain_kernels(votes: Any) -> Iterator[None]:
+    """Within, methods of moments run on NumPy alone."""
+    with ExitStack() as stack:
+        for module in _MODULES:
+            stack.enter_context(mock.patch.object(module, "_core", _Plain(votes)))
+        yield
