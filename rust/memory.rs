@@ -30,10 +30,21 @@ pub(crate) fn prefetch(data: &[f64], at: Range<usize>) {
     let _ = (data, at);
 }
 
+/// Asks for the cache line in which `data[at]` starts; out-of-range requests are ignored.
+#[inline(always)]
+pub(crate) fn prefetch_at<T>(data: &[T], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(item) = data.get(at) {
+        hint(item);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (data, at);
+}
+
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 #[allow(unsafe_code)]
-fn hint(item: &f64) {
+fn hint<T>(item: &T) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     // SAFETY: the reference is valid, and a prefetch neither reads nor writes memory as far as the program can tell.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(item).cast::<i8>()) }

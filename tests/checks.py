@@ -19,7 +19,7 @@ import pytest
 
 import manyhands as mh
 from manyhands.base import Aggregator
-from oracles import em, voting
+from oracles import em, skills, voting
 from oracles.kernels import plain_kernels
 
 #: Answers that differ only by the order of sums must agree to this.
@@ -126,9 +126,25 @@ class Variant:
     predicts_itself: bool = True
     #: Whether any table, however small, determines the answer; else twins and renamed tables may settle elsewhere.
     determined: bool = True
+    #: The most classes it takes; None for any number.
+    most_classes: int | None = None
 
     def __str__(self) -> str:
         return self.name
+
+    def fits(self, log: Crowd) -> Crowd:
+        """The log, with classes laid together where it has too many for this variant."""
+        if self.most_classes is None or len(log.classes) <= self.most_classes:
+            return log
+        rows = log.rows.copy()
+        rows[:, 2] %= self.most_classes
+        used = np.unique(rows[:, 2])
+        rows[:, 2] = np.searchsorted(used, rows[:, 2])
+        return replace(log, rows=rows, classes=tuple(log.classes[i] for i in used))
+
+    @property
+    def standard(self) -> Crowd:
+        return self.fits(STANDARD)
 
 
 def _vote(name: str, **params: Any) -> Variant:
@@ -161,6 +177,17 @@ def _em(name: str, *, exact: bool = True, equivariant: bool = True, **params: An
 
 def _moments(kind: type[Aggregator], name: str, *, equivariant: bool = True, **params: Any) -> Variant:
     return Variant(f"{kind.__name__} {name}", lambda _: kind(**params), equivariant=equivariant, determined=False)
+
+
+def _skills(cls: type[Aggregator], name: str, **params: Any) -> Variant:
+    # A fixed number of iterations, as in `_em`.
+    params = {"max_iter": 8, "tol": 0.0} | params
+    most = 2 if cls is mh.SpectralMetaLearner else None
+    return Variant(f"{cls.__name__} {name}", lambda _: cls(**params), most_classes=most)
+
+
+def _kos(name: str, **params: Any) -> Variant:
+    return Variant(f"KOS {name}", lambda _: mh.KOS(**params), equivariant=False, predicts_itself=False)
 
 
 def _by_turns(crowd: Crowd) -> dict[Any, float]:
@@ -222,6 +249,22 @@ VARIANTS: dict[type[Aggregator], list[Variant]] = {
         _moments(mh.SpectralDS, "default", equivariant=False),
         _moments(mh.SpectralDS, "alone", em_passes=0, groupings=1, equivariant=False),
     ],
+    mh.OneCoinSpectral: [
+        _skills(mh.OneCoinSpectral, "eigenvector"),
+        _skills(mh.OneCoinSpectral, "ratio", method="ratio"),
+        _skills(mh.OneCoinSpectral, "few pairs", min_overlap=12),
+    ],
+    mh.OneCoinGradient: [_skills(mh.OneCoinGradient, "default")],
+    mh.MMSR: [
+        _skills(mh.MMSR, "half"),
+        _skills(mh.MMSR, "one", trim=1),
+        _skills(mh.MMSR, "share", trim=0.2),
+    ],
+    mh.SpectralMetaLearner: [
+        _skills(mh.SpectralMetaLearner, "default"),
+        _skills(mh.SpectralMetaLearner, "few triples", max_triples=5, min_overlap=3),
+    ],
+    mh.KOS: [_kos("default"), _kos("long", max_iter=60, seed=7)],
 }
 
 
@@ -339,6 +382,52 @@ def _predict_weighted(model: mh.WeightedVote, rows: em.Rows, known: np.ndarray) 
     return voting.shares(rows, np.array([model.weights_[m] if m >= 0 else average for m in known]))
 
 
+def _one_coin_twin(solve: Callable[[Any], Callable[..., skills.RankOne]]) -> Twin:
+    """The twin of a one-coin method; `solve(model)` is how it finds skills."""
+
+    def fit(model: Any, votes: mh.Annotations) -> Answer:
+        return skills.one_coin_fit(
+            em.Rows.of(votes), min_overlap=model.min_overlap, max_partners=model.max_partners, solve=solve(model)
+        )
+
+    return Twin(fit, _predict_em)
+
+
+def _spectral(model: mh.OneCoinSpectral) -> Callable[..., skills.RankOne]:
+    stop = {"max_iter": model.max_iter, "tol": model.tol}
+    if model.method == "ratio":
+        return lambda *given: skills.rank_one_ratio(*given[:4], components=given[4], **stop)
+    return lambda *given: skills.rank_one_spectral(*given[:4], **stop)
+
+
+def _gradient(model: mh.OneCoinGradient) -> Callable[..., skills.RankOne]:
+    return lambda *given: skills.rank_one_gradient(*given[:4], max_iter=model.max_iter, tol=model.tol)
+
+
+def _msr(model: mh.MMSR) -> Callable[..., skills.RankOne]:
+    def solve(n, pairs, values, weights, _):
+        degrees = [(pairs == worker).sum() for worker in range(n)]
+        if model.trim is None:
+            firm = [(pairs[weights >= 10] == worker).sum() for worker in range(n)]
+            trim = [max(d // 2 - 1, 0) for d in firm]
+        else:
+            trim = [model.trim if isinstance(model.trim, int) else int(d * model.trim) for d in degrees]
+        stop = {"max_iter": model.max_iter, "tol": model.tol}
+        found = skills.rank_one_msr(n, pairs, values, weights, trim=trim, plain=False, **stop)
+        found.history = []  # how far values moved: no objective
+        return found
+
+    return solve
+
+
+def _fit_meta_learner(model: mh.SpectralMetaLearner, votes: mh.Annotations) -> Answer:
+    return skills.meta_learner_fit(em.Rows.of(votes), **model.get_params())
+
+
+def _fit_kos(model: mh.KOS, votes: mh.Annotations) -> Answer:
+    return skills.kos_answer(em.Rows.of(votes), n_iter=model.max_iter, seed=model.seed)
+
+
 TWINS: dict[type[Aggregator], Twin] = {
     mh.MajorityVote: Twin(_fit_vote, lambda _model, rows, _known: voting.shares(rows)),
     mh.WeightedVote: Twin(_fit_weighted, _predict_weighted),
@@ -347,6 +436,11 @@ TWINS: dict[type[Aggregator], Twin] = {
         kind: Twin(_fit_plainly, _predict_em)
         for kind in (mh.MultiSPA, mh.CoupledNMF, mh.SymmetricNMF, mh.CoupledCPD, mh.SpectralDS)
     },
+    mh.OneCoinSpectral: _one_coin_twin(_spectral),
+    mh.OneCoinGradient: _one_coin_twin(_gradient),
+    mh.MMSR: _one_coin_twin(_msr),
+    mh.SpectralMetaLearner: Twin(_fit_meta_learner, _predict_em),
+    mh.KOS: Twin(_fit_kos, _predict_em),
 }
 
 
@@ -419,18 +513,18 @@ def check(function: Callable[[Variant], None]) -> Callable[[Variant], None]:
 def check_clone(variant: Variant) -> None:
     from sklearn.base import clone
 
-    model = variant.make(STANDARD).fit(STANDARD.votes())
+    model = variant.make(variant.standard).fit(variant.standard.votes())
     twin = clone(model)
     assert type(twin) is type(model)
     assert repr(twin) == repr(model)
     with pytest.raises(mh.NotFittedError):
         _ = twin.labels_
-    assert_same_bits(twin.fit(STANDARD.votes()), model)
+    assert_same_bits(twin.fit(variant.standard.votes()), model)
 
 
 @check
 def check_params_and_repr(variant: Variant) -> None:
-    model = variant.make(STANDARD)
+    model = variant.make(variant.standard)
     params = model.get_params()
     other = type(model)().set_params(**params)
     assert other.get_params() == params
@@ -442,24 +536,24 @@ def check_params_and_repr(variant: Variant) -> None:
 
 @check
 def check_refit_forgets(variant: Variant) -> None:
-    other = crowd(n_tasks=25, n_workers=8, n_classes=4, seed=5)
-    model = variant.make(STANDARD)
+    other = variant.fits(crowd(n_tasks=25, n_workers=8, n_classes=4, seed=5))
+    model = variant.make(variant.standard)
     params = model.get_params()
     model.set_params(**variant.make(other).get_params()).fit(other.votes())
-    model.set_params(**params).fit(STANDARD.votes())
-    assert_same_bits(model, variant.make(STANDARD).fit(STANDARD.votes()))
+    model.set_params(**params).fit(variant.standard.votes())
+    assert_same_bits(model, variant.make(variant.standard).fit(variant.standard.votes()))
 
 
 @check
 def check_seed_repeats(variant: Variant) -> None:
-    a, b = (variant.make(STANDARD).fit(STANDARD.votes()) for _ in range(2))
+    a, b = (variant.make(variant.standard).fit(variant.standard.votes()) for _ in range(2))
     assert_same_bits(a, b)
 
 
 @check
 def check_input_unchanged(variant: Variant) -> None:
-    votes = STANDARD.votes()
-    model = variant.make(STANDARD)
+    votes = variant.standard.votes()
+    model = variant.make(variant.standard)
     params, table = copy.deepcopy(model.get_params()), pickle.loads(pickle.dumps(votes))
     model.fit(votes)
     model.predict_proba(votes)
@@ -474,7 +568,7 @@ def check_input_unchanged(variant: Variant) -> None:
 def check_matches_twin(variant: Variant) -> None:
     if not variant.exact:
         pytest.skip("the twin takes another path")
-    for log in (STANDARD, STANDARD.repeated(), STANDARD.weighted()):
+    for log in (variant.standard, variant.standard.repeated(), variant.standard.weighted()):
         votes = log.votes()
         assert_matches_twin(variant.make(log).fit(votes), votes)
 
@@ -482,6 +576,7 @@ def check_matches_twin(variant: Variant) -> None:
 @check
 def check_odd_tables(variant: Variant) -> None:
     for name, log in ODD.items():
+        log = variant.fits(log)
         votes = log.votes()
         model = variant.make(log).fit(votes)
         try:
@@ -494,7 +589,9 @@ def check_odd_tables(variant: Variant) -> None:
 
 @check
 def check_unused_class(variant: Variant) -> None:
-    log = replace(STANDARD, classes=(*STANDARD.classes, "unused"))
+    if variant.most_classes is not None:
+        pytest.skip("takes no class more")
+    log = replace(variant.standard, classes=(*variant.standard.classes, "unused"))
     votes = log.votes(classes=log.classes)
     model = variant.make(log).fit(votes)
     assert_sound(model)
@@ -537,7 +634,7 @@ def check_renaming_renames_the_answer(variant: Variant) -> None:
     rng = np.random.default_rng(0)
     for part in ("tasks", "workers", "classes"):
         # Five votes on two classes are never tied.
-        log = crowd(n_classes=2) if part == "classes" and variant.ties_matter else STANDARD
+        log = crowd(n_classes=2) if part == "classes" and variant.ties_matter else variant.standard
         order = rng.permutation(len(getattr(log, part)))
         assert_permutes(variant, log, part, order[::-1] if part == "classes" else order)
 
@@ -546,9 +643,9 @@ def check_renaming_renames_the_answer(variant: Variant) -> None:
 def check_repeats_count_twice(variant: Variant) -> None:
     if not variant.equivariant:
         pytest.skip("draws at random follow the rows")
-    twice = variant.make(STANDARD).fit(STANDARD.repeated().votes())
-    heavy = variant.make(STANDARD).fit(STANDARD.weighted().votes())
-    once = variant.make(STANDARD).fit(STANDARD.votes())
+    twice = variant.make(variant.standard).fit(variant.standard.repeated().votes())
+    heavy = variant.make(variant.standard).fit(variant.standard.weighted().votes())
+    once = variant.make(variant.standard).fit(variant.standard.votes())
     for name in ("posterior_", "confusion_", "prior_"):
         assert_close(getattr(twice, name), getattr(heavy, name), SAME, name)
     assert not np.allclose(twice.posterior_, once.posterior_)
@@ -560,21 +657,21 @@ def check_any_frame(variant: Variant) -> None:
     import polars as pl
     import pyarrow as pa
 
-    columns = STANDARD.columns()
-    model = variant.make(STANDARD).fit(STANDARD.votes())
+    columns = variant.standard.columns()
+    model = variant.make(variant.standard).fit(variant.standard.votes())
     for frame in (columns, pd.DataFrame(columns), pl.DataFrame(columns), pa.table(columns)):
-        assert_same_bits(variant.make(STANDARD).fit(frame), model)
+        assert_same_bits(variant.make(variant.standard).fit(frame), model)
     categories = pd.DataFrame(columns).astype("category")
-    assert_same_bits(variant.make(STANDARD).fit(categories), model)
+    assert_same_bits(variant.make(variant.standard).fit(categories), model)
     # The order of rows does not matter either.
-    assert_same_bits(variant.make(STANDARD).fit(pd.DataFrame(columns).sample(frac=1, random_state=0)), model)
+    assert_same_bits(variant.make(variant.standard).fit(pd.DataFrame(columns).sample(frac=1, random_state=0)), model)
     with pytest.raises(TypeError, match="expected Annotations or a frame"):
-        variant.make(STANDARD).fit([1, 2, 3])
+        variant.make(variant.standard).fit([1, 2, 3])
 
 
 @check
 def check_before_fit(variant: Variant) -> None:
-    model = variant.make(STANDARD)
+    model = variant.make(variant.standard)
     results = [name for name in dir(type(model)) if name.endswith("_") and not name.endswith("__")]
     assert set(RESULTS) <= set(results)
     for name in results:
@@ -585,13 +682,13 @@ def check_before_fit(variant: Variant) -> None:
             call()
     for call in (model.predict, model.predict_proba):
         with pytest.raises(mh.NotFittedError, match=type(model).__name__):
-            call(STANDARD.votes())
+            call(variant.standard.votes())
 
 
 @check
 def check_frames(variant: Variant) -> None:
-    votes = STANDARD.votes()
-    model = variant.make(STANDARD).fit(votes)
+    votes = variant.standard.votes()
+    model = variant.make(variant.standard).fit(votes)
     frame = model.to_frame()
     assert frame.column_names == ["task", "label", "confidence", "tied"]
     assert frame.column("task").to_pylist() == votes.tasks.tolist()
@@ -611,16 +708,16 @@ def check_frames(variant: Variant) -> None:
 
 @check
 def check_fit_predict(variant: Variant) -> None:
-    votes = STANDARD.votes()
-    model = variant.make(STANDARD).fit(votes)
-    np.testing.assert_array_equal(variant.make(STANDARD).fit_predict(votes), model.labels_)
-    np.testing.assert_array_equal(variant.make(STANDARD).fit_predict_proba(votes), model.posterior_)
+    votes = variant.standard.votes()
+    model = variant.make(variant.standard).fit(votes)
+    np.testing.assert_array_equal(variant.make(variant.standard).fit_predict(votes), model.labels_)
+    np.testing.assert_array_equal(variant.make(variant.standard).fit_predict_proba(votes), model.posterior_)
 
 
 @check
 def check_predict(variant: Variant) -> None:
-    votes = STANDARD.votes()
-    model = variant.make(STANDARD).fit(votes)
+    votes = variant.standard.votes()
+    model = variant.make(variant.standard).fit(votes)
     if variant.predicts_itself:
         assert_close(model.predict_proba(votes), model.posterior_, SAME, "posterior of the same table")
         clear = ~model.tied_
@@ -631,17 +728,17 @@ def check_predict(variant: Variant) -> None:
         expected = model.predict_proba(votes.select(workers=votes.workers[:7]))[5:8]
         assert_close(model.predict_proba(few), expected, SAME, "posterior of some tasks")
     before = model.posterior_.copy()
-    model.predict_proba(crowd(n_tasks=9, seed=8).votes())
+    model.predict_proba(variant.fits(crowd(n_tasks=9, seed=8)).votes())
     np.testing.assert_array_equal(model.posterior_, before)
 
 
 @check
 def check_unseen_worker_is_the_average_one(variant: Variant) -> None:
-    model = variant.make(STANDARD).fit(STANDARD.votes())
+    model = variant.make(variant.standard).fit(variant.standard.votes())
     new = mh.Annotations.from_arrays(
         ["x", "x", "x", "y", "y", "z"],
         ["w00", "somebody", "w05", "somebody", "w01", "a stranger"],
-        ["c0", "c1", "c2", "c0", "c1", "c2"],
+        [model.classes_[i % len(model.classes_)] for i in range(6)],
     )
     names = model.workers_.tolist()
     known = np.array([names.index(w) if w in names else -1 for w in new.workers.tolist()])
@@ -652,36 +749,36 @@ def check_unseen_worker_is_the_average_one(variant: Variant) -> None:
 
 @check
 def check_unseen_class_is_an_error(variant: Variant) -> None:
-    model = variant.make(STANDARD).fit(STANDARD.votes())
+    model = variant.make(variant.standard).fit(variant.standard.votes())
     new = mh.Annotations.from_arrays(["x", "y"], ["w00", "w01"], ["c1", "zebra"])
     with pytest.raises(ValueError, match=r"'zebra'.*classes seen in fit"):
         model.predict_proba(new)
     # A class that is only known by name does no harm.
     harmless = mh.Annotations.from_arrays(["x"], ["w00"], ["c1"], classes=["c1", "zebra"])
-    assert model.predict_proba(harmless).shape == (1, 3)
+    assert model.predict_proba(harmless).shape == (1, len(model.classes_))
 
 
 @check
 def check_pickle(variant: Variant) -> None:
-    votes = STANDARD.votes()
-    model = variant.make(STANDARD).fit(votes)
+    votes = variant.standard.votes()
+    model = variant.make(variant.standard).fit(votes)
     for copied in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         assert_same_bits(copied, model)
         np.testing.assert_array_equal(copied.predict_proba(votes), model.predict_proba(votes))
         assert copied.to_frame().equals(model.to_frame())
         assert copied.workers_frame().equals(model.workers_frame())
-    assert repr(pickle.loads(pickle.dumps(variant.make(STANDARD)))) == repr(variant.make(STANDARD))
+    assert repr(pickle.loads(pickle.dumps(variant.make(variant.standard)))) == repr(variant.make(variant.standard))
 
 
 @check
 def check_threads_fit_one_table(variant: Variant) -> None:
-    votes = STANDARD.votes()
-    alone = variant.make(STANDARD).fit(votes)
+    votes = variant.standard.votes()
+    alone = variant.make(variant.standard).fit(votes)
     gate = threading.Barrier(4)
 
     def fit() -> Aggregator:
         gate.wait()
-        return variant.make(STANDARD).fit(votes)
+        return variant.make(variant.standard).fit(votes)
 
     with ThreadPoolExecutor(4) as pool:
         for together in [future.result() for future in [pool.submit(fit) for _ in range(4)]]:
@@ -691,7 +788,9 @@ def check_threads_fit_one_table(variant: Variant) -> None:
 @check
 def check_progress(variant: Variant) -> None:
     seen: list[tuple[int, float]] = []
-    model = variant.make(STANDARD).fit(STANDARD.votes(), progress=lambda step, value: seen.append((step, value)))
-    assert_same_bits(model, variant.make(STANDARD).fit(STANDARD.votes()))
+    model = variant.make(variant.standard).fit(
+        variant.standard.votes(), progress=lambda step, value: seen.append((step, value))
+    )
+    assert_same_bits(model, variant.make(variant.standard).fit(variant.standard.votes()))
     assert all(isinstance(step, int) and isinstance(value, float) for step, value in seen)
-    assert_same_bits(variant.make(STANDARD).fit(STANDARD.votes(), progress=True), model)
+    assert_same_bits(variant.make(variant.standard).fit(variant.standard.votes(), progress=True), model)

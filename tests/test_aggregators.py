@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import _thread
+import functools
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +32,8 @@ from manyhands.base import Aggregator
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.IdentifiabilityWarning")
 
 ALL = [variant for variants in VARIANTS.values() for variant in variants]
+# Odd tables leave much open, and some methods say so.
+pytestmark = pytest.mark.filterwarnings("ignore::manyhands.IdentifiabilityWarning")
 on_all = pytest.mark.parametrize("variant", ALL, ids=str)
 
 
@@ -58,8 +62,8 @@ def test_check(variant: Variant, check) -> None:
 
 @on_all
 def test_save_and_load(variant: Variant, tmp_path: Path) -> None:
-    votes = STANDARD.votes()
-    model = variant.make(STANDARD).fit(votes)
+    votes = variant.standard.votes()
+    model = variant.make(variant.standard).fit(votes)
     model.save(tmp_path / "model.mh")
     loaded = mh.load(tmp_path / "model.mh")
     assert type(loaded) is type(model)
@@ -93,10 +97,14 @@ def test_saved_names_keep_their_type(ids: str, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def large() -> tuple[mh.Annotations, Crowd]:
-    """400,000 annotations: several chunks in every plan of the core."""
+def large() -> Callable[[int], tuple[mh.Annotations, Crowd]]:
+    """400,000 annotations of so many classes: several chunks in every plan of the core."""
+    return functools.cache(_large)
+
+
+def _large(n_classes: int = 3) -> tuple[mh.Annotations, Crowd]:
     rng = np.random.default_rng(0)
-    n_tasks, n_workers, n_classes, per_task = 80_000, 500, 3, 5
+    n_tasks, n_workers, per_task = 80_000, 500, 5
     truth = rng.integers(0, n_classes, n_tasks)
     tasks = np.repeat(np.arange(n_tasks), per_task)
     workers = rng.integers(0, n_workers, len(tasks))
@@ -123,7 +131,7 @@ def _short(model: Aggregator) -> Aggregator:
 
 @on_all
 def test_threads_do_not_change_a_bit(variant: Variant, large, threads) -> None:
-    votes, names = large
+    votes, names = large(variant.most_classes or 3)
     fits = []
     for n_threads in (1, 3):
         threads(n_threads)
@@ -153,7 +161,7 @@ def test_progress_is_reported_and_its_exceptions_end_the_fit(large) -> None:
 
     model = _long()
     with pytest.raises(Enough):
-        model.fit(large[0], progress=progress)
+        model.fit(large(3)[0], progress=progress)
     steps = [step for step, _ in seen]
     assert steps == sorted(steps)
     assert steps[-1] > 3
@@ -186,7 +194,7 @@ def test_interrupt_ends_the_fit(large) -> None:
     timer.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            _long().fit(large[0])
+            _long().fit(large(3)[0])
     finally:
         timer.cancel()
         timer.join()
@@ -212,6 +220,7 @@ def crowds(draw: st.DrawFn, max_rows: int = 40) -> Crowd:
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(log=crowds())
 def test_any_small_table_gives_a_sound_answer(variant: Variant, log: Crowd) -> None:
+    log = variant.fits(log)
     model = variant.make(log)
     if isinstance(model, mh.DawidSkene):
         # Convergence is another test's business, and would warn here.
@@ -223,6 +232,7 @@ def test_any_small_table_gives_a_sound_answer(variant: Variant, log: Crowd) -> N
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(log=crowds(), data=st.data())
 def test_renaming_renames_the_answer(variant: Variant, log: Crowd, data: st.DataObject) -> None:
+    log = variant.fits(log)
     parts = ["tasks", "workers"] if variant.ties_matter else ["tasks", "workers", "classes"]
     part = data.draw(st.sampled_from(parts))
     order = np.array(data.draw(st.permutations(range(len(getattr(log, part))))))
@@ -230,6 +240,7 @@ def test_renaming_renames_the_answer(variant: Variant, log: Crowd, data: st.Data
     def make(crowd: Crowd) -> Aggregator:
         # A few passes: symmetric tables are unstable fixed points, which rounding leaves sooner or later.
         model = variant.make(crowd)
-        return model.set_params(max_iter=6, tol=0.0) if isinstance(model, mh.DawidSkene) else model
+        few = {"max_iter": 6, "tol": 0.0}
+        return model.set_params(**few) if few.keys() <= model.get_params().keys() else model
 
     assert_permutes(Variant(variant.name, make), log, part, order)

@@ -11,12 +11,17 @@
 from manyhands import crowds, metrics, moments
 from manyhands._core import get_num_threads, set_num_threads
 from manyhands.aggregate import (
+    KOS,
+    MMSR,
     CoupledCPD,
     CoupledNMF,
     DawidSkene,
     MajorityVote,
     MultiSPA,
+    OneCoinGradient,
+    OneCoinSpectral,
     SpectralDS,
+    SpectralMetaLearner,
     SymmetricNMF,
     WeightedVote,
 )
@@ -33,6 +38,8 @@ from manyhands.io import read
 from manyhands.simulate import Simulation, simulate
 
 __all__ = [
+    "KOS",
+    "MMSR",
     "Annotations",
     "ConvergenceWarning",
     "CoupledCPD",
@@ -44,8 +51,11 @@ __all__ = [
     "MajorityVote",
     "MultiSPA",
     "NotFittedError",
+    "OneCoinGradient",
+    "OneCoinSpectral",
     "Simulation",
     "SpectralDS",
+    "SpectralMetaLearner",
     "SymmetricNMF",
     "WeightedVote",
     "all_aggregators",

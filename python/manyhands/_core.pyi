@@ -18,12 +18,19 @@ __all__ = [
     "encode_integers",
     "encode_strings",
     "get_num_threads",
+    "kos_fit",
     "moments_cross",
     "moments_first",
     "moments_groups",
     "moments_pairs",
     "moments_triples",
     "nmf_fit",
+    "pair_agreement",
+    "rank_one_gradient",
+    "rank_one_graph",
+    "rank_one_msr",
+    "rank_one_ratio",
+    "rank_one_spectral",
     "set_num_threads",
     "simplex_lstsq",
     "simplex_projection",
@@ -48,6 +55,12 @@ class _GroupMoments(TypedDict):
     second: _F64
     third: _F64
     n_tasks: int
+
+class _RankOne(TypedDict):
+    vector: _F64
+    history: _F64
+    n_iter: int
+    converged: bool
 
 @final
 class Table:
@@ -145,6 +158,7 @@ class Factorisation(TypedDict):
     history: _F64
     n_iter: int
     converged: bool
+
 def spa(points: _F64, n_pick: int) -> tuple[npt.NDArray[np.uint32], _F64]: ...
 def simplex_lstsq(design: _F64, targets: _F64) -> _F64: ...
 def simplex_projection(rows: _F64) -> _F64: ...
@@ -177,3 +191,53 @@ def cpd_fit(
     tol: float,
     progress: Callable[[int, float], object] | None = None,
 ) -> Factorisation: ...
+def pair_agreement(table: Table, pairs: npt.NDArray[np.uint32]) -> _F64: ...
+def rank_one_spectral(
+    n_workers: int,
+    pairs: npt.NDArray[np.uint32],
+    values: _F64,
+    weights: _F64,
+    *,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _RankOne: ...
+def rank_one_ratio(
+    n_workers: int,
+    pairs: npt.NDArray[np.uint32],
+    values: _F64,
+    weights: _F64,
+    *,
+    components: npt.NDArray[np.uint32],
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _RankOne: ...
+def rank_one_gradient(
+    n_workers: int,
+    pairs: npt.NDArray[np.uint32],
+    values: _F64,
+    weights: _F64,
+    *,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _RankOne: ...
+def rank_one_msr(
+    n_workers: int,
+    pairs: npt.NDArray[np.uint32],
+    values: _F64,
+    weights: _F64,
+    *,
+    trim: npt.NDArray[np.uint32],
+    plain: bool,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _RankOne: ...
+def rank_one_graph(
+    n_workers: int, pairs: npt.NDArray[np.uint32]
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]]: ...
+def kos_fit(
+    table: Table, *, n_iter: int, seed: int, progress: Callable[[int, float], object] | None = None
+) -> tuple[_F64, _F64, npt.NDArray[np.bool_]]: ...

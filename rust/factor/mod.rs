@@ -4,6 +4,7 @@
 //! squared.
 
 pub mod accelerate;
+pub mod agreement;
 pub mod assignment;
 pub mod cpd;
 pub mod nmf;

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::{MOST_BYTES, Ticker, View, Weights, room_for, with_view};
+use super::{MOST_BYTES, Ticker, View, Weights, check_room, follow, with_view};
 use crate::control::Control;
-use crate::table::{Label, Table};
+use crate::table::{Label, Table, WorkerOrder};
 use crate::{Error, Result};
 
 /// The number of groups.
@@ -126,8 +126,7 @@ pub fn moments_groups(table: &Table, groups: &[u8], control: &Control) -> Result
     }
     // By the sizes of the data, so that the sums are the same on any machine.
     let n_chunks = table.len().div_ceil(ROWS_PER_CHUNK).min(MOST_CHUNKS).min(CHUNK_BYTES / bytes).max(1);
-    let own = table.by_worker(control)?;
-    with_view!(table, own, |view| {
+    with_view!(table, |view| {
         let sum = |tasks| sum_tasks(view, groups, tasks, control);
         let parts: Vec<Sums> = table.chunks(n_chunks).into_par_iter().map(sum).collect::<Result<_>>()?;
         Ok(mean(parts, k))
@@ -174,19 +173,14 @@ fn mean(parts: Vec<Sums>, k: usize) -> Groups {
 pub fn moments_cross(table: &Table, groups: &[u8], control: &Control) -> Result<Cross> {
     check_groups(table, groups)?;
     let (n_workers, cells) = (table.n_workers(), table.n_classes() * table.n_classes());
-    if n_workers > room_for(cells * size_of::<f64>()) {
-        return Err(Error::invalid(format!(
-            "blocks of {cells} numbers for {n_workers} workers need more than {} GiB; group rare classes",
-            MOST_BYTES >> 30
-        )));
-    }
-    let own = table.by_worker(control)?;
+    check_room(n_workers, cells)?;
+    let order = table.by_worker(control)?;
     let mut out = Cross { cross: vec![0.0; n_workers * cells], overlap: vec![0.0; n_workers] };
-    with_view!(table, own, |view| {
-        out.cross.par_chunks_mut(cells).zip(&mut out.overlap).enumerate().try_for_each(|(worker, (block, overlap))| {
-            *overlap = add_cross(view, groups, worker, block, control)?;
+    with_view!(table, |view| {
+        out.cross.par_chunks_mut(cells).zip(&mut out.overlap).enumerate().try_for_each(|(worker, (cross, overlap))| {
+            *overlap = add_cross(view, order, groups, worker, cross, control)?;
             if *overlap > 0.0 {
-                block.iter_mut().for_each(|x| *x /= *overlap);
+                cross.iter_mut().for_each(|x| *x /= *overlap);
             }
             Ok(())
         })
@@ -194,27 +188,27 @@ pub fn moments_cross(table: &Table, groups: &[u8], control: &Control) -> Result<
     Ok(out)
 }
 
+/// Adds up what one worker says; returns the weight behind it.
 fn add_cross<L: Label, W: Weights>(
     view: View<'_, L, W>,
+    order: &WorkerOrder,
     groups: &[u8],
     worker: usize,
-    block: &mut [f64],
+    cross: &mut [f64],
     control: &Control,
 ) -> Result<f64> {
     let (k, wanted) = (view.table.n_classes(), (groups[worker] + 1) % GROUPS as u8);
-    let mut ticker = Ticker::new(control);
     let mut overlap = 0.0;
-    for own in view.rows_of(worker) {
-        let rows = view.beside(own);
-        ticker.tick(rows.len())?;
+    follow(view, order, worker, control, |visit| {
         let heard = |row: &usize| groups[view.table.workers()[*row] as usize] == wanted;
-        let total: f64 = rows.clone().filter(heard).map(|row| view.weights.at(row)).sum();
-        if total <= 0.0 {
-            continue;
+        let total: f64 = visit.rows.clone().filter(heard).map(|row| view.weights.at(row)).sum();
+        if total > 0.0 {
+            overlap += visit.weight;
+            let line = &mut cross[visit.label * k..][..k];
+            for row in visit.rows.filter(heard) {
+                line[view.labels[row].code()] += visit.weight * view.weights.at(row) / total;
+            }
         }
-        let (weight, line) = (view.own_weights.at(own), &mut block[view.own_labels[own].code() * k..][..k]);
-        overlap += weight;
-        rows.filter(heard).for_each(|row| line[view.labels[row].code()] += weight * view.weights.at(row) / total);
-    }
+    })?;
     Ok(overlap)
 }

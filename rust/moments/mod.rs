@@ -1,10 +1,10 @@
 //! Moments of the answers: how often workers give which labels, alone, in pairs and in triples.
 //!
 //! Pairs and triples are lists: only those that label tasks together are there, capped by how well they are supported.
-//! Nothing is sized workers × workers. Every sum is made by one job, in the order of the tasks, so that it is the same on
-//! any number of threads.
+//! Every sum is made by one job, in the order of the tasks, so that it is the same on any number of threads.
 
 mod groups;
+mod meet;
 mod pairs;
 mod triples;
 
@@ -13,6 +13,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::control::Control;
+use crate::memory::prefetch_at;
 use crate::table::{Label, Table, WorkerOrder, find};
 use crate::{Error, Result};
 
@@ -28,24 +29,31 @@ const VISITS_PER_CHECK: usize = 1 << 18;
 
 /// Weight of each worker's labels, (workers × classes).
 ///
-/// Time O(annotations), memory the result and the table in worker order.
+/// One pass: time O(annotations), memory the result.
 pub fn moments_first(table: &Table, control: &Control) -> Result<Vec<f64>> {
-    let (order, k) = (table.by_worker(control)?, table.n_classes());
-    if room_for(k * size_of::<f64>()) < table.n_workers() {
-        return Err(Error::invalid(format!(
-            "label counts of {} workers and {k} classes need more than {MOST_BYTES} bytes; group rare classes",
-            table.n_workers()
-        )));
-    }
-    let mut out = vec![0.0; table.n_workers() * k];
-    out.par_chunks_mut(k).enumerate().try_for_each(|(worker, counts)| {
-        control.check()?;
-        for row in order.offsets[worker] as usize..order.offsets[worker + 1] as usize {
-            counts[order.labels.get(row)] += order.weights.as_ref().map_or(1.0, |w| w[row]);
+    let (n_workers, k) = (table.n_workers(), table.n_classes());
+    check_room(n_workers, k)?;
+    let mut out = vec![0.0; n_workers * k];
+    let mut ticker = Ticker::new(control);
+    with_view!(table, |view| {
+        for (row, (&worker, label)) in table.workers().iter().zip(view.labels).enumerate() {
+            ticker.tick(1)?;
+            out[worker as usize * k + label.code()] += view.weights.at(row);
         }
-        Ok(())
-    })?;
-    Ok(out)
+        Ok(out)
+    })
+}
+
+/// Refuses so many numbers for each worker if there is no room for them.
+fn check_room(n_workers: usize, numbers: usize) -> Result<()> {
+    if n_workers <= room_for(numbers * size_of::<f64>()) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{numbers} numbers for each of {n_workers} workers take more than {} GiB; join classes, or leave out workers with \
+         few labels",
+        MOST_BYTES >> 30
+    )))
 }
 
 /// The number of the connected component of each worker in the graph of `pairs` (a flat list of two workers each).
@@ -149,8 +157,15 @@ fn split<'a, T>(mut values: &'a mut [T], offsets: &[usize], width: usize) -> Vec
 }
 
 /// Weights of rows, where there are any: lets the loops be compiled for both cases.
-trait Weights: Copy + Sync {
+trait Weights: Copy + Send + Sync {
+    /// The product of two weights, if it must be stored: nothing where all are one.
+    type Product: Copy + Default + Send + Sync;
+
     fn at(&self, row: usize) -> f64;
+
+    fn product(&self, row: usize, other: usize) -> Self::Product;
+
+    fn value(product: Self::Product) -> f64;
 }
 
 /// Every row has weight one.
@@ -158,75 +173,103 @@ trait Weights: Copy + Sync {
 struct Even;
 
 impl Weights for Even {
+    type Product = ();
+
     #[inline(always)]
     fn at(&self, _: usize) -> f64 {
+        1.0
+    }
+
+    #[inline(always)]
+    fn product(&self, _: usize, _: usize) {}
+
+    #[inline(always)]
+    fn value((): ()) -> f64 {
         1.0
     }
 }
 
 impl Weights for &[f64] {
+    type Product = f64;
+
     #[inline(always)]
     fn at(&self, row: usize) -> f64 {
         self[row]
     }
+
+    #[inline(always)]
+    fn product(&self, row: usize, other: usize) -> f64 {
+        self[row] * self[other]
+    }
+
+    #[inline(always)]
+    fn value(product: f64) -> f64 {
+        product
+    }
 }
 
-/// The table by worker, to walk along, and by task, to see who else is there.
+/// The columns of a table.
 #[derive(Clone, Copy)]
 struct View<'a, L, W> {
     table: &'a Table,
     labels: &'a [L],
     weights: W,
-    own: &'a WorkerOrder,
-    own_labels: &'a [L],
-    own_weights: W,
-}
-
-impl<L: Label, W: Weights> View<'_, L, W> {
-    /// The rows of a worker in worker order.
-    fn rows_of(&self, worker: usize) -> Range<usize> {
-        self.own.offsets[worker] as usize..self.own.offsets[worker + 1] as usize
-    }
-
-    /// The rows, in task order, of the task that an own row belongs to.
-    #[inline(always)]
-    fn beside(&self, own: usize) -> Range<usize> {
-        self.table.rows_of(self.own.tasks[own] as usize)
-    }
 }
 
 /// Runs `$body` with `$view` bound to a [`View`], compiled for each width of label, with and without weights.
 macro_rules! with_view {
-    ($table:expr, $own:expr, |$view:ident| $body:expr) => {{
-        use $crate::moments::{Even, View, mismatch};
-        use $crate::table::Labels::{Narrow, Wide};
-        let (table, own) = ($table, $own);
-        match (table.labels(), &own.labels, table.weights(), own.weights.as_deref()) {
-            (Narrow(labels), Narrow(own_labels), None, None) => {
-                let $view = View { table, labels, weights: Even, own, own_labels, own_weights: Even };
+    ($table:expr, |$view:ident| $body:expr) => {{
+        let table = $table;
+        $crate::table::with_labels!(table.labels(), |labels| match table.weights() {
+            None => {
+                let $view = $crate::moments::View { table, labels, weights: $crate::moments::Even };
                 $body
             }
-            (Wide(labels), Wide(own_labels), None, None) => {
-                let $view = View { table, labels, weights: Even, own, own_labels, own_weights: Even };
+            Some(weights) => {
+                let $view = $crate::moments::View { table, labels, weights };
                 $body
             }
-            (Narrow(labels), Narrow(own_labels), Some(weights), Some(own_weights)) => {
-                let $view = View { table, labels, weights, own, own_labels, own_weights };
-                $body
-            }
-            (Wide(labels), Wide(own_labels), Some(weights), Some(own_weights)) => {
-                let $view = View { table, labels, weights, own, own_labels, own_weights };
-                $body
-            }
-            (Narrow(_) | Wide(_), ..) => Err(mismatch()),
-        }
+        })
     }};
 }
 use with_view;
 
-/// The two orders of a table are made of the same columns, so this is never seen.
-fn mismatch() -> Error {
-    Error::invalid("the orders of the table by task and by worker differ")
+/// An annotation on the way of a worker.
+struct Visit {
+    label: usize,
+    weight: f64,
+    /// Where all annotations of the task are, this one among them.
+    rows: Range<usize>,
+}
+
+/// Calls `visit` for every annotation of one worker, in the order of the tasks.
+#[inline(always)]
+fn follow<L: Label, W: Weights>(
+    view: View<'_, L, W>,
+    order: &WorkerOrder,
+    worker: usize,
+    control: &Control,
+    mut visit: impl FnMut(Visit),
+) -> Result<()> {
+    const AHEAD: usize = 12;
+    let offsets = view.table.offsets();
+    let mut ticker = Ticker::new(control);
+    for own in order.offsets[worker] as usize..order.offsets[worker + 1] as usize {
+        // A worker's tasks lie far apart. Those ahead are asked for: first where they begin, then what is there.
+        if let Some(&task) = order.tasks.get(own + 2 * AHEAD) {
+            prefetch_at(offsets, task as usize);
+        }
+        if let Some(&task) = order.tasks.get(own + AHEAD) {
+            let row = offsets[task as usize] as usize;
+            prefetch_at(view.table.workers(), row);
+            prefetch_at(view.labels, row);
+        }
+        let rows = view.table.rows_of(order.tasks[own] as usize);
+        ticker.tick(1 + rows.len())?;
+        let weight = order.weights.as_ref().map_or(1.0, |weights| weights[own]);
+        visit(Visit { label: order.labels.get(own), weight, rows });
+    }
+    Ok(())
 }
 
 /// Looks for cancellation once in so many visits.

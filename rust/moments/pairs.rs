@@ -1,10 +1,11 @@
 //! Pairs of workers that label the same tasks.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
-use super::{Lists, Ticker, View, Weights, room_for, split, with_view};
+use super::meet::{self, Job, Meetings, Way, With};
+use super::{Lists, View, Weights, room_for, split, with_view};
 use crate::control::Control;
 use crate::table::{Label, Table};
 use crate::{Error, Result};
@@ -20,7 +21,7 @@ pub struct Pairs {
     pub joint: Vec<f64>,
 }
 
-/// The slot of a worker that is not among the partners at hand.
+/// The place of a pair that is not kept.
 const NONE: u32 = u32::MAX;
 
 /// Counts, for the best-supported pairs of workers, how often they give which labels to the same tasks.
@@ -29,11 +30,22 @@ const NONE: u32 = u32::MAX;
 /// positive and at least `min_overlap`, and if it is among the `max_partners` pairs of largest overlap of at least one of
 /// the two (of equals those with the lower partner). Without `joint` the blocks are left out.
 ///
-/// Two sweeps, each of one job per worker: the first counts overlaps, the second adds up the blocks of the pairs kept.
-/// Time O(Σ n²) over tasks with n annotations. Memory, beside the result of 16 + 8 · classes² bytes a pair and the table
-/// in worker order: 16 bytes a pair, and 12 bytes a worker for each thread.
+/// Two sweeps: the first counts overlaps, the second adds up the blocks of the pairs kept. Time O(Σ n²) over tasks with n
+/// annotations. Memory, beside the result of 16 + 8 · classes² bytes a pair: 16 bytes a pair, for each thread 16 bytes a
+/// worker, and either 256 MB for meetings or (16 and more annotations a task) the table in worker order, which is kept.
 pub fn moments_pairs(
     table: &Table,
+    min_overlap: f64,
+    max_partners: usize,
+    joint: bool,
+    control: &Control,
+) -> Result<Pairs> {
+    count_pairs(table, Way::choose(table, control)?, min_overlap, max_partners, joint, control)
+}
+
+pub(super) fn count_pairs(
+    table: &Table,
+    way: Way<'_>,
     min_overlap: f64,
     max_partners: usize,
     joint: bool,
@@ -42,14 +54,15 @@ pub fn moments_pairs(
     if min_overlap.is_nan() {
         return Err(Error::invalid("min_overlap is not a number"));
     }
-    let own = table.by_worker(control)?;
-    let cells = if joint { table.n_classes() * table.n_classes() } else { 0 };
+    let (n_workers, k) = (table.n_workers(), table.n_classes());
+    let cells = if joint { k * k } else { 0 };
     let most = room_for((cells + 2) * size_of::<f64>());
-    with_view!(table, own, |view| {
-        let best = best_partners(view, min_overlap, max_partners, most, control)?;
-        let kept = greater_partners(&best);
+    with_view!(table, |view| {
+        let count = Count { n_workers, min_overlap, max_partners, most_pairs: most, links: AtomicUsize::new(0) };
+        let best = meet::run(view, way, With::All, vec![(); n_workers], &count, control)?;
+        let kept = later_partners(&Lists::join(&best));
         drop(best);
-        if kept.items.len() > most { Err(too_many(most)) } else { accumulate(view, &kept, cells, control) }
+        if kept.items.len() > most { Err(too_many(most)) } else { accumulate(view, way, &kept, cells, control) }
     })
 }
 
@@ -61,75 +74,101 @@ fn too_many(most: usize) -> Error {
     ))
 }
 
-/// The best-supported partners of each worker, ascending.
-fn best_partners<L: Label, W: Weights>(
-    view: View<'_, L, W>,
+/// Finds the best-supported partners of each worker, ascending.
+struct Count {
+    n_workers: usize,
     min_overlap: f64,
     max_partners: usize,
     most_pairs: usize,
-    control: &Control,
-) -> Result<Lists> {
-    let n_workers = view.table.n_workers();
-    let links = AtomicUsize::new(0);
-    let lists: Vec<Vec<u32>> = (0..n_workers)
-        .into_par_iter()
-        .map_init(
-            || (vec![0.0; n_workers], Vec::new()),
-            |(overlap, met), worker| {
-                count_overlaps(view, worker, overlap, met, control)?;
-                let list = best(worker, overlap, met, min_overlap, max_partners);
-                met.drain(..).for_each(|other| overlap[other as usize] = 0.0);
-                // A pair is listed at most twice.
-                if links.fetch_add(list.len(), Ordering::Relaxed) + list.len() > 2 * most_pairs {
-                    return Err(too_many(most_pairs));
-                }
-                Ok(list)
-            },
-        )
-        .collect::<Result<_>>()?;
-    Ok(Lists::join(&lists))
+    /// How many partners were listed so far.
+    links: AtomicUsize,
 }
 
-/// Adds up the worker's overlap with everyone, and lists whom it met.
-fn count_overlaps<L: Label, W: Weights>(
-    view: View<'_, L, W>,
-    worker: usize,
-    overlap: &mut [f64],
-    met: &mut Vec<u32>,
-    control: &Control,
-) -> Result<()> {
-    let mut ticker = Ticker::new(control);
-    for own in view.rows_of(worker) {
-        let (rows, weight) = (view.beside(own), view.own_weights.at(own));
-        ticker.tick(rows.len())?;
-        for (row, &other) in rows.clone().zip(&view.table.workers()[rows]) {
-            let (product, sum) = (weight * view.weights.at(row), &mut overlap[other as usize]);
-            if *sum == 0.0 && product > 0.0 {
-                met.push(other);
-            }
-            *sum += product;
+impl Job for Count {
+    type Scratch = Overlaps;
+    type Item = ();
+    type Out = Vec<u32>;
+
+    fn scratch(&self) -> Overlaps {
+        Overlaps { sums: vec![0.0; self.n_workers], met: vec![], values: vec![] }
+    }
+
+    fn run(&self, overlaps: &mut Overlaps, _: usize, (): (), meetings: impl Meetings) -> Result<Vec<u32>> {
+        overlaps.count(meetings)?;
+        let list = overlaps.take_best(self.min_overlap, self.max_partners);
+        // A pair is listed at most twice.
+        if self.links.fetch_add(list.len(), Relaxed) + list.len() > 2 * self.most_pairs {
+            return Err(too_many(self.most_pairs));
         }
+        Ok(list)
     }
-    Ok(())
 }
 
-/// Chooses from the workers met: those of largest overlap, the lower of equals.
-fn best(worker: usize, overlap: &[f64], met: &[u32], min_overlap: f64, max_partners: usize) -> Vec<u32> {
-    let sum = |other: u32| overlap[other as usize];
-    let enough = |other: &u32| *other as usize != worker && sum(*other) >= min_overlap;
-    let mut list: Vec<u32> = met.iter().copied().filter(enough).collect();
-    if max_partners < list.len() {
-        list.select_nth_unstable_by(max_partners, |&a, &b| sum(b).total_cmp(&sum(a)).then(a.cmp(&b)));
-        list.truncate(max_partners);
+/// The overlaps of one worker with all others.
+struct Overlaps {
+    sums: Vec<f64>,
+    /// Whom the worker met.
+    met: Vec<u32>,
+    /// The overlap with each of them.
+    values: Vec<f64>,
+}
+
+impl Overlaps {
+    /// Adds up what a worker labelled together with each other, and lists whom it met (and perhaps others), ascending.
+    fn count(&mut self, meetings: impl Meetings) -> Result<()> {
+        // With so many met, a look at all workers is quicker than a list.
+        let most_met = self.sums.len() / 8;
+        let (sums, met) = (&mut self.sums, &mut self.met);
+        met.clear();
+        let mut many = false;
+        meetings.each(|meeting| {
+            sums[meeting.other] += meeting.product;
+            if !many {
+                met.push(meeting.other as u32);
+                many = met.len() > most_met;
+            }
+        })?;
+        if many {
+            met.clear();
+            met.extend(0..sums.len() as u32);
+        } else {
+            met.sort_unstable();
+            met.dedup();
+        }
+        Ok(())
     }
-    list.sort_unstable();
-    // Far more may have been met than are kept.
-    list.shrink_to_fit();
-    list
+
+    /// Lists the partners of largest overlap, of equals the lower, in ascending order, and forgets the overlaps.
+    fn take_best(&mut self, min_overlap: f64, max_partners: usize) -> Vec<u32> {
+        let (sums, met, values) = (&mut self.sums, &mut self.met, &mut self.values);
+        // Nearly any pattern of keeping and leaving occurs: written without a branch, none is mispredicted.
+        values.resize(met.len(), 0.0);
+        let mut n = 0;
+        for i in 0..met.len() {
+            let sum = std::mem::take(&mut sums[met[i] as usize]);
+            (met[n], values[n]) = (met[i], sum);
+            n += usize::from((sum > 0.0) & (sum >= min_overlap));
+        }
+        met.truncate(n);
+        values.truncate(n);
+        if max_partners >= n {
+            return met.clone();
+        }
+        // Those above the first that is left out are kept, and as many of its equals as there is room for.
+        let mut order = values.clone();
+        let least = *order.select_nth_unstable_by(max_partners, |a, b| b.total_cmp(a)).1;
+        let mut room = max_partners - order[..max_partners].iter().filter(|sum| **sum > least).count();
+        let mut keep = |sum: f64| {
+            let equal = sum == least && room > 0;
+            room -= usize::from(equal);
+            sum > least || equal
+        };
+        met.iter().zip(values).filter(|(_, sum)| keep(**sum)).map(|(&other, _)| other).collect()
+    }
 }
 
 /// The partners that each worker shares a kept pair with and that come after it, ascending.
-fn greater_partners(best: &Lists) -> Lists {
+fn later_partners(best: &Lists) -> Lists {
     // A pair is kept if either has the other in its list: the lists of the later worker are turned around.
     let turned =
         Lists::sort(best.n_workers(), best.links().filter(|(m, other)| other < m).map(|(m, other)| (other, m)));
@@ -147,71 +186,69 @@ fn greater_partners(best: &Lists) -> Lists {
     Lists::join(&lists)
 }
 
-/// Adds up the blocks of the pairs kept, each worker's by one job.
+/// Adds up the blocks of the pairs kept.
 fn accumulate<L: Label, W: Weights>(
     view: View<'_, L, W>,
+    way: Way<'_>,
     kept: &Lists,
     cells: usize,
     control: &Control,
 ) -> Result<Pairs> {
-    let (n_pairs, k) = (kept.items.len(), view.table.n_classes());
+    let n_pairs = kept.items.len();
     let mut out = Pairs {
         pairs: kept.links().flat_map(|(first, second)| [first, second]).collect(),
         overlap: vec![0.0; n_pairs],
         joint: vec![0.0; n_pairs * cells],
     };
-    let blocks = split(&mut out.joint, &kept.offsets, cells);
+    let joints = split(&mut out.joint, &kept.offsets, cells);
     let overlaps = split(&mut out.overlap, &kept.offsets, 1);
-    blocks.into_par_iter().zip(overlaps).enumerate().try_for_each_init(
-        || vec![NONE; view.table.n_workers()],
-        |slots, (worker, (block, overlap))| {
-            let partners = kept.of(worker);
-            if partners.is_empty() {
-                return Ok(());
-            }
-            for (slot, &other) in (0..).zip(partners) {
-                slots[other as usize] = slot;
-            }
-            if cells > 0 {
-                let add = |slot: usize, own: usize, row: usize, product: f64| {
-                    block[slot * cells + view.own_labels[own].code() * k + view.labels[row].code()] += product;
-                };
-                sweep(view, worker, slots, add, control)?;
-                for (sum, block) in overlap.iter_mut().zip(block.chunks_exact(cells)) {
-                    *sum = block.iter().sum();
-                }
-            } else {
-                sweep(view, worker, slots, |slot, _, _, product| overlap[slot] += product, control)?;
-            }
-            partners.iter().for_each(|&other| slots[other as usize] = NONE);
-            Ok(())
-        },
-    )?;
+    let items = joints.into_iter().zip(overlaps).collect();
+    meet::run(view, way, With::Later, items, &Add { kept, n_classes: view.table.n_classes() }, control)?;
     Ok(out)
 }
 
-/// Calls `add(slot, own row, row, product of weights)` for everything the worker labelled together with a kept partner.
-fn sweep<L: Label, W: Weights>(
-    view: View<'_, L, W>,
-    worker: usize,
-    slots: &[u32],
-    mut add: impl FnMut(usize, usize, usize, f64),
-    control: &Control,
-) -> Result<()> {
-    let mut ticker = Ticker::new(control);
-    for own in view.rows_of(worker) {
-        let (rows, weight) = (view.beside(own), view.own_weights.at(own));
-        ticker.tick(rows.len())?;
-        // Partners come after the worker, and a task's rows are sorted by worker: the last rows are enough.
-        for row in rows.rev() {
-            let other = view.table.workers()[row] as usize;
-            if other <= worker {
-                break;
-            }
-            if slots[other] != NONE {
-                add(slots[other] as usize, own, row, weight * view.weights.at(row));
-            }
-        }
+/// Adds up the blocks, and the overlaps, of the pairs in which a worker comes first.
+struct Add<'a> {
+    kept: &'a Lists,
+    n_classes: usize,
+}
+
+/// The blocks of a worker's pairs, and their overlaps.
+type Sums<'a> = (&'a mut [f64], &'a mut [f64]);
+
+impl<'a> Job for Add<'a> {
+    type Scratch = Vec<u32>;
+    type Item = Sums<'a>;
+    type Out = ();
+
+    fn scratch(&self) -> Vec<u32> {
+        vec![NONE; self.kept.n_workers()]
     }
-    Ok(())
+
+    fn run(
+        &self,
+        places: &mut Vec<u32>,
+        worker: usize,
+        (joint, overlap): Sums<'a>,
+        meetings: impl Meetings,
+    ) -> Result<()> {
+        let (partners, k) = (self.kept.of(worker), self.n_classes);
+        if partners.is_empty() {
+            return Ok(());
+        }
+        (0..).zip(partners).for_each(|(place, &other)| places[other as usize] = place);
+        // Fresh memory must be written before it is read: a page that is read first is mapped twice.
+        joint.fill(0.0);
+        meetings.each(|meeting| {
+            if places[meeting.other] != NONE {
+                let place = places[meeting.other] as usize;
+                overlap[place] += meeting.product;
+                if !joint.is_empty() {
+                    joint[(place * k + meeting.own_label) * k + meeting.label] += meeting.product;
+                }
+            }
+        })?;
+        partners.iter().for_each(|&other| places[other as usize] = NONE);
+        Ok(())
+    }
 }

@@ -6,9 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use super::{Lists, Ticker, View, Weights, check_pairs, room_for, split, with_view};
+use super::{Lists, View, Weights, check_pairs, follow, room_for, split, with_view};
 use crate::control::Control;
-use crate::table::{Label, Table};
+use crate::table::{Label, Table, WorkerOrder};
 use crate::{Error, Result};
 
 /// What triples of workers said together.
@@ -22,11 +22,14 @@ pub struct Triples {
     pub joint: Vec<f64>,
 }
 
-/// The slot of a worker, or the cell of a pair, that is not wanted.
+/// The slot of a worker, or the place of a triple, that is not wanted.
 const NONE: u32 = u32::MAX;
 
-/// How many counts, or places of blocks, one sweep handles: they stay in the processor's own cache.
+/// How many counts, or numbers in blocks, one sweep handles: they stay in the processor's own cache.
 const CELLS_PER_SWEEP: usize = 1 << 16;
+
+/// How many pairs of partners may be listed one by one, 16 bytes each.
+const MOST_LISTED: usize = 1 << 22;
 
 /// Counts, for the best-supported triples of workers, how often they give which labels to the same tasks.
 ///
@@ -37,8 +40,8 @@ const CELLS_PER_SWEEP: usize = 1 << 16;
 ///
 /// One job per worker, that handles the triples in which it comes first. Time O(Σ n³) over tasks with n annotations by
 /// workers that are paired. Memory, beside the result of 20 + 8 · classes³ bytes a triple and the table in worker order:
-/// 64 bytes a triple of `max_triples`, and for each thread 4 bytes a worker and about 1 MB, more for a worker with more
-/// than 65,536 partners.
+/// 48 bytes a triple of `max_triples`, once and once more for each thread, and for each thread 4 bytes a worker and at
+/// most 128 MB (1 MB where all workers label the same tasks).
 pub fn moments_triples(
     table: &Table,
     pairs: &[u32],
@@ -51,14 +54,26 @@ pub fn moments_triples(
         return Err(Error::invalid("min_overlap is not a number"));
     }
     check_pairs(table.n_workers(), pairs)?;
-    let own = table.by_worker(control)?;
+    let order = table.by_worker(control)?;
     let partners = greater_partners(table.n_workers(), pairs);
     let cells = if joint { table.n_classes().saturating_pow(3) } else { 0 };
     let most = room_for(cells.saturating_add(3).saturating_mul(size_of::<f64>()));
-    with_view!(table, own, |view| {
+    with_view!(table, |view| {
         // One more than there is room for is enough to know that there is not.
-        let kept = best_triples(view, &partners, min_overlap, max_triples.min(most + 1), control)?;
-        if kept.len() > most { Err(too_many(most)) } else { accumulate(view, &kept, cells, control) }
+        let kept = best_triples(view, order, &partners, min_overlap, max_triples.min(most + 1), control)?;
+        if kept.len() > most {
+            return Err(too_many(most));
+        }
+        let workers = kept.iter().map(|candidate| candidate.workers).collect::<Vec<_>>();
+        let mut out = Triples {
+            triples: workers.as_flattened().to_vec(),
+            overlap: kept.iter().map(|candidate| candidate.overlap).collect(),
+            joint: vec![0.0; kept.len() * cells],
+        };
+        if joint {
+            accumulate(view, order, &workers, cells, &mut out.joint, control)?;
+        }
+        Ok(out)
     })
 }
 
@@ -126,35 +141,37 @@ impl Best {
 /// Finds the triples to keep, sorted by their workers.
 fn best_triples<L: Label, W: Weights>(
     view: View<'_, L, W>,
+    order: &WorkerOrder,
     partners: &Lists,
     min_overlap: f64,
     max_triples: usize,
     control: &Control,
-) -> Result<Vec<[u32; 3]>> {
+) -> Result<Vec<Candidate>> {
     if max_triples == 0 {
         return Ok(vec![]);
     }
     let all = Mutex::new(Best { most: max_triples, items: vec![], last: None });
     let lock = || all.lock().unwrap_or_else(PoisonError::into_inner);
     (0..view.table.n_workers()).into_par_iter().with_max_len(1).try_for_each_init(
-        || (vec![NONE; view.table.n_workers()], vec![]),
-        |(slots, counts), worker| {
+        || vec![NONE; view.table.n_workers()],
+        |slots, worker| {
             let list = partners.of(worker);
             if list.len() < 2 {
                 return Ok(());
             }
             let mut best = Best { most: max_triples, items: vec![], last: lock().last };
-            let mut sweep = Sweep { view, worker, list, slots, control };
-            sweep.open();
-            let per_sweep = (CELLS_PER_SWEEP / list.len()).max(1);
-            for first in (0..list.len()).step_by(per_sweep) {
-                let seconds = first..(first + per_sweep).min(list.len());
-                counts.clear();
-                counts.resize(seconds.len() * list.len(), 0.0);
-                sweep.run(&seconds, |cell, _, _, _, product| counts[cell] += product)?;
-                for (second, counts) in seconds.zip(counts.chunks_exact(list.len())) {
-                    collect(worker, list, second, partners, counts, min_overlap, &mut best);
+            let mut offer = |second: u32, third: u32, overlap: f64| {
+                if overlap > 0.0 && overlap >= min_overlap && partners.of(second as usize).binary_search(&third).is_ok()
+                {
+                    best.push(Candidate { overlap, workers: [worker as u32, second, third] });
                 }
+            };
+            let mut sweep = Sweep { view, order, worker, list, slots, control };
+            sweep.open();
+            if sweep.n_visits()? <= (list.len() * list.len() / 4).min(MOST_LISTED) {
+                count_listed(&sweep, &mut offer)?;
+            } else {
+                count_tabled(&sweep, &mut offer)?;
             }
             sweep.close();
             let mut all = lock();
@@ -164,40 +181,72 @@ fn best_triples<L: Label, W: Weights>(
     )?;
     let mut best = all.into_inner().unwrap_or_else(PoisonError::into_inner);
     best.cut();
-    let mut triples: Vec<[u32; 3]> = best.items.iter().map(|candidate| candidate.workers).collect();
-    triples.par_sort_unstable();
-    Ok(triples)
+    best.items.par_sort_unstable_by_key(|candidate| candidate.workers);
+    Ok(best.items)
 }
 
-/// Offers the triples of a worker and its partner number `second` whose third is a partner of both.
-fn collect(
-    worker: usize,
-    list: &[u32],
-    second: usize,
-    partners: &Lists,
-    counts: &[f64],
-    min_overlap: f64,
-    best: &mut Best,
-) {
-    let mut theirs = partners.of(list[second] as usize).iter().copied().peekable();
-    for (third, &other) in list.iter().enumerate().skip(second + 1) {
-        while theirs.next_if(|&x| x < other).is_some() {}
-        let overlap = counts[third];
-        if theirs.peek() == Some(&other) && overlap > 0.0 && overlap >= min_overlap {
-            best.push(Candidate { overlap, workers: [worker as u32, list[second], other] });
+/// Offers (second, third, overlap) of all that the worker met together: for a worker who met most of them never.
+fn count_listed<L: Label, W: Weights>(
+    sweep: &Sweep<'_, '_, L, W>,
+    offer: &mut impl FnMut(u32, u32, f64),
+) -> Result<()> {
+    let mut listed: Vec<([u32; 2], f64)> = vec![];
+    sweep.run(0..sweep.list.len(), |visit| {
+        listed.push(([visit.second as u32, visit.third as u32], visit.product));
+    })?;
+    // Stable, so that sums are made in the order of the tasks.
+    listed.sort_by_key(|(slots, _)| *slots);
+    for run in listed.chunk_by(|a, b| a.0 == b.0) {
+        let [second, third] = run[0].0.map(|slot| sweep.list[slot as usize]);
+        offer(second, third, run.iter().map(|(_, product)| product).sum());
+    }
+    Ok(())
+}
+
+/// The same by tables of (some seconds × all thirds): for a worker who met most of them often.
+fn count_tabled<L: Label, W: Weights>(
+    sweep: &Sweep<'_, '_, L, W>,
+    offer: &mut impl FnMut(u32, u32, f64),
+) -> Result<()> {
+    let width = sweep.list.len();
+    let per_sweep = (CELLS_PER_SWEEP / width).max(1);
+    let mut counts = vec![];
+    for first in (0..width).step_by(per_sweep) {
+        let seconds = first..(first + per_sweep).min(width);
+        counts.clear();
+        counts.resize(seconds.len() * width, 0.0);
+        sweep.run(seconds.clone(), |visit| counts[(visit.second - first) * width + visit.third] += visit.product)?;
+        for (second, counts) in seconds.zip(counts.chunks_exact(width)) {
+            for third in second + 1..width {
+                offer(sweep.list[second], sweep.list[third], counts[third]);
+            }
         }
     }
+    Ok(())
 }
 
 /// A worker, and those of the others that are of interest beside it.
 struct Sweep<'a, 'b, L, W> {
     view: View<'a, L, W>,
+    order: &'a WorkerOrder,
     worker: usize,
     /// All come after the worker; ascending.
     list: &'b [u32],
     /// Place in the list of each worker.
     slots: &'b mut [u32],
     control: &'b Control,
+}
+
+/// Three annotations of one task.
+struct Triple {
+    /// Place of the second worker in the list, and of the third.
+    second: usize,
+    third: usize,
+    /// Label of the first worker, and rows of the other two.
+    label: usize,
+    rows: [usize; 2],
+    /// Product of the weights.
+    product: f64,
 }
 
 impl<L: Label, W: Weights> Sweep<'_, '_, L, W> {
@@ -211,17 +260,22 @@ impl<L: Label, W: Weights> Sweep<'_, '_, L, W> {
         self.list.iter().for_each(|&other| self.slots[other as usize] = NONE);
     }
 
-    /// Calls `add(cell, own row, row, row, product of weights)` for everything the worker labelled together with two in
-    /// the list, the second among places `seconds`; the cell is that of (second, third) in a matrix of such places.
-    fn run(&mut self, seconds: &Range<usize>, mut add: impl FnMut(usize, usize, usize, usize, f64)) -> Result<()> {
-        let (view, width) = (self.view, self.list.len());
-        let mut ticker = Ticker::new(self.control);
+    /// At least the number of triples that a run visits.
+    fn n_visits(&self) -> Result<usize> {
+        let choose_two = |n: usize| n * n.saturating_sub(1) / 2;
+        let mut n = 0;
+        follow(self.view, self.order, self.worker, self.control, |visit| n += choose_two(visit.rows.len() - 1))?;
+        Ok(n)
+    }
+
+    /// Calls `add` for everything the worker labelled together with two in the list, the second among places `seconds`.
+    fn run(&self, seconds: Range<usize>, mut add: impl FnMut(Triple)) -> Result<()> {
+        let view = self.view;
         let mut here: Vec<(usize, usize)> = vec![];
-        for own in view.rows_of(self.worker) {
-            let rows = view.beside(own);
+        follow(view, self.order, self.worker, self.control, |visit| {
             here.clear();
             // From the last row on: partners come after the worker, and rows are sorted by worker.
-            for row in rows.clone().rev() {
+            for row in visit.rows.rev() {
                 let other = view.table.workers()[row] as usize;
                 if other <= self.worker {
                     break;
@@ -230,96 +284,51 @@ impl<L: Label, W: Weights> Sweep<'_, '_, L, W> {
                     here.push((self.slots[other] as usize, row));
                 }
             }
-            ticker.tick(rows.len())?;
-            let weight = view.own_weights.at(own);
-            for (place, &(second, row)) in here.iter().enumerate() {
+            let after = here.partition_point(|(slot, _)| *slot >= seconds.end);
+            for (place, &(second, row)) in here.iter().enumerate().skip(after) {
                 if second < seconds.start {
                     break;
                 }
-                if second >= seconds.end {
-                    continue;
-                }
-                ticker.tick(place)?;
-                let (base, weight) = ((second - seconds.start) * width, weight * view.weights.at(row));
-                // A worker's repeated answers meet on the diagonal, which nobody reads.
+                let (label, weight) = (visit.label, visit.weight * view.weights.at(row));
                 for &(third, third_row) in &here[..place] {
-                    add(base + third, own, row, third_row, weight * view.weights.at(third_row));
+                    // The answers before may be the second worker's own.
+                    if third != second {
+                        let product = weight * view.weights.at(third_row);
+                        add(Triple { second, third, label, rows: [row, third_row], product });
+                    }
                 }
             }
-        }
-        Ok(())
+        })
     }
 }
 
 /// Adds up the blocks of the triples kept; those that start with the same worker by one job.
 fn accumulate<L: Label, W: Weights>(
     view: View<'_, L, W>,
+    order: &WorkerOrder,
     kept: &[[u32; 3]],
     cells: usize,
+    joint: &mut [f64],
     control: &Control,
-) -> Result<Triples> {
-    let mut out = Triples {
-        triples: kept.as_flattened().to_vec(),
-        overlap: vec![0.0; kept.len()],
-        joint: vec![0.0; kept.len() * cells],
-    };
-    let mut offsets = vec![0];
-    for run in kept.chunk_by(|a, b| a[0] == b[0]) {
-        offsets.push(offsets[offsets.len() - 1] + run.len());
-    }
-    let blocks = split(&mut out.joint, &offsets, cells);
-    let overlaps = split(&mut out.overlap, &offsets, 1);
+) -> Result<()> {
     let runs: Vec<&[[u32; 3]]> = kept.chunk_by(|a, b| a[0] == b[0]).collect();
-    runs.into_par_iter().zip(blocks).zip(overlaps).with_max_len(1).try_for_each_init(
-        || (vec![NONE; view.table.n_workers()], vec![]),
-        |(slots, places), ((run, block), overlap)| {
+    let mut offsets = vec![0];
+    runs.iter().for_each(|run| offsets.push(offsets[offsets.len() - 1] + run.len()));
+    let blocks = split(joint, &offsets, cells);
+    runs.into_par_iter().zip(blocks).with_max_len(1).try_for_each_init(
+        || vec![NONE; view.table.n_workers()],
+        |slots, (run, blocks)| {
             let list = members(run);
-            let mut sweep = Sweep { view, worker: run[0][0] as usize, list: &list, slots, control };
+            let mut sweep = Sweep { view, order, worker: run[0][0] as usize, list: &list, slots, control };
             sweep.open();
-            for part in parts(run, &list, cells) {
-                let seconds = locate(&list, run[part.start][1])..locate(&list, run[part.end - 1][1]) + 1;
-                places.clear();
-                places.resize(seconds.len() * list.len(), NONE);
-                for (place, triple) in (0..).zip(&run[part.clone()]) {
-                    let cell = (locate(&list, triple[1]) - seconds.start) * list.len() + locate(&list, triple[2]);
-                    places[cell] = place;
-                }
-                let block = &mut block[part.start * cells..part.end * cells];
-                add_part(&mut sweep, &seconds, places, block, &mut overlap[part])?;
+            let per_sweep = (CELLS_PER_SWEEP / cells).max(1);
+            for (part, blocks) in run.chunks(per_sweep).zip(blocks.chunks_mut(per_sweep * cells)) {
+                add_part(&sweep, part, blocks)?;
             }
             sweep.close();
             Ok(())
         },
-    )?;
-    Ok(out)
-}
-
-/// One sweep over the worker's tasks for the triples that have a place.
-fn add_part<L: Label, W: Weights>(
-    sweep: &mut Sweep<'_, '_, L, W>,
-    seconds: &Range<usize>,
-    places: &[u32],
-    block: &mut [f64],
-    overlap: &mut [f64],
-) -> Result<()> {
-    let (view, k) = (sweep.view, sweep.view.table.n_classes());
-    if block.is_empty() {
-        return sweep.run(seconds, |cell, _, _, _, product| {
-            if places[cell] != NONE {
-                overlap[places[cell] as usize] += product;
-            }
-        });
-    }
-    sweep.run(seconds, |cell, own, row, third_row, product| {
-        if places[cell] != NONE {
-            let label = view.own_labels[own].code() * k + view.labels[row].code();
-            block[(places[cell] as usize * k * k + label) * k + view.labels[third_row].code()] += product;
-        }
-    })?;
-    for (sum, block) in overlap.iter_mut().zip(block.chunks_exact(k * k * k)) {
-        *sum = block.iter().sum();
-    }
-    Ok(())
+    )
 }
 
 /// The second and third workers of a run of triples, ascending and each once.
@@ -330,24 +339,39 @@ fn members(run: &[[u32; 3]]) -> Vec<u32> {
     list
 }
 
-/// The place of a member.
-fn locate(list: &[u32], worker: u32) -> usize {
-    list.partition_point(|&x| x < worker)
+/// Adds up some of the worker's triples in one sweep over its tasks.
+fn add_part<L: Label, W: Weights>(sweep: &Sweep<'_, '_, L, W>, part: &[[u32; 3]], blocks: &mut [f64]) -> Result<()> {
+    let (list, width) = (sweep.list, sweep.list.len());
+    let slots = |triple: &[u32; 3]| [triple[1], triple[2]].map(|worker| list.partition_point(|&x| x < worker));
+    let wanted: Vec<[usize; 2]> = part.iter().map(slots).collect();
+    let seconds = wanted[0][0]..wanted[wanted.len() - 1][0] + 1;
+    let first = seconds.start;
+    if seconds.len() * width > 4 * CELLS_PER_SWEEP {
+        return add_triples(sweep, seconds, blocks, |second, third| wanted.binary_search(&[second, third]).ok());
+    }
+    let mut places = vec![NONE; seconds.len() * width];
+    for (place, slots) in (0..).zip(&wanted) {
+        places[(slots[0] - first) * width + slots[1]] = place;
+    }
+    add_triples(sweep, seconds, blocks, |second, third| {
+        let place = places[(second - first) * width + third];
+        (place != NONE).then_some(place as usize)
+    })
 }
 
-/// Cuts a run of triples into parts that one sweep can handle: neither too many blocks nor too many places for them.
-fn parts(run: &[[u32; 3]], list: &[u32], cells: usize) -> Vec<Range<usize>> {
-    let most_triples = (CELLS_PER_SWEEP / cells.max(1)).max(1);
-    let most_seconds = (CELLS_PER_SWEEP / list.len()).max(1);
-    let mut parts = vec![];
-    let (mut start, mut first) = (0, locate(list, run[0][1]));
-    for (i, triple) in run.iter().enumerate() {
-        let second = locate(list, triple[1]);
-        if i - start == most_triples || second - first >= most_seconds {
-            parts.push(start..i);
-            (start, first) = (i, second);
+fn add_triples<L: Label, W: Weights>(
+    sweep: &Sweep<'_, '_, L, W>,
+    seconds: Range<usize>,
+    blocks: &mut [f64],
+    place: impl Fn(usize, usize) -> Option<usize>,
+) -> Result<()> {
+    let (view, k) = (sweep.view, sweep.view.table.n_classes());
+    // Fresh memory must be written before it is read: a page that is read first is mapped twice.
+    blocks.fill(0.0);
+    sweep.run(seconds, |triple| {
+        if let Some(place) = place(triple.second, triple.third) {
+            let [second, third] = triple.rows.map(|row| view.labels[row].code());
+            blocks[((place * k + triple.label) * k + second) * k + third] += triple.product;
         }
-    }
-    parts.push(start..run.len());
-    parts
+    })
 }

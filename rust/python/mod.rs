@@ -132,11 +132,15 @@ mod _core {
     #[pymodule_export]
     use super::encode::{canonical_integers, encode_integers, encode_strings};
     #[pymodule_export]
-    use super::moments::{components, moments_cross, moments_first, moments_groups, moments_pairs, moments_triples};
-    #[pymodule_export]
     use super::factor::{assignment, cpd_fit, nmf_fit, simplex_lstsq, simplex_projection, spa};
     #[pymodule_export]
+    use super::moments::{components, moments_cross, moments_first, moments_groups, moments_pairs, moments_triples};
+    #[pymodule_export]
     use super::simulate::simulate;
+    #[pymodule_export]
+    use super::skills::{
+        kos_fit, pair_agreement, rank_one_gradient, rank_one_graph, rank_one_msr, rank_one_ratio, rank_one_spectral,
+    };
     #[pymodule_export]
     use super::table::Table;
     #[pymodule_export]

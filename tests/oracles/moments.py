@@ -47,9 +47,7 @@ def _listed(
     return np.array(groups, np.uint32).reshape(-1, size), overlap, blocks
 
 
-def moments_pairs(
-    rows: Rows, *, min_overlap: float, max_partners: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def moments_pairs(rows: Rows, *, min_overlap: float, max_partners: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pairs, their overlaps and blocks: each among the best supported of one of the two."""
     joint = _joint(rows, 2)
     kept = set()

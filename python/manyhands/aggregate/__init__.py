@@ -1,17 +1,24 @@
 """Aggregators, a file a family: each maps an annotation table to labels, posteriors and worker confusions."""
 
 from manyhands.aggregate.em import DawidSkene
+from manyhands.aggregate.messages import KOS
 from manyhands.aggregate.moments import CoupledCPD, CoupledNMF, MultiSPA
+from manyhands.aggregate.skills import MMSR, OneCoinGradient, OneCoinSpectral, SpectralMetaLearner
 from manyhands.aggregate.spectral import SpectralDS, SymmetricNMF
 from manyhands.aggregate.voting import MajorityVote, WeightedVote
 
 __all__ = [
+    "KOS",
+    "MMSR",
     "CoupledCPD",
     "CoupledNMF",
     "DawidSkene",
     "MajorityVote",
     "MultiSPA",
+    "OneCoinGradient",
+    "OneCoinSpectral",
     "SpectralDS",
+    "SpectralMetaLearner",
     "SymmetricNMF",
     "WeightedVote",
 ]

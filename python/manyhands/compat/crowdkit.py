@@ -7,7 +7,8 @@ on purpose, and why, is listed in ``docs/migrating-from-crowd-kit.md``.
 
 The classes here only translate: frames to tables and back, and one way of counting iterations to the other.
 Programs that are not bound to this interface find more options, and no need of pandas, in
-:class:`manyhands.MajorityVote`, :class:`manyhands.WeightedVote` and :class:`manyhands.DawidSkene`.
+:class:`manyhands.MajorityVote`, :class:`manyhands.WeightedVote`, :class:`manyhands.DawidSkene`,
+:class:`manyhands.MMSR` and :class:`manyhands.KOS`.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from manyhands.aggregate import WeightedVote as _WeightedVote
 from manyhands.base import Array, Fit, Parameters
 from manyhands.compat._em import Em, beginning, errors, with_gold
 from manyhands.compat._log import Log, find, import_pandas, log_columns, no_probas, no_series, series
+from manyhands.compat._skills import KOS, MMSR
 from manyhands.errors import NotFittedError
 
 if TYPE_CHECKING:
     from manyhands.compat._log import Frame, Index, Series
 
-__all__ = ["DawidSkene", "MajorityVote", "OneCoinDawidSkene", "Wawa", "ZeroBasedSkill"]
+__all__ = ["KOS", "MMSR", "DawidSkene", "MajorityVote", "OneCoinDawidSkene", "Wawa", "ZeroBasedSkill"]
 
 
 # ----------------------------------------------------------------------------------------------------- voting

@@ -141,7 +141,7 @@ def diagnose(votes: Any, *, min_overlap: float = 1.0, max_partners: int = 256, m
         rank=int((values > _ABOVE_NOISE * noise).sum()) if len(moments.pairs) else 0,
         purity=_purity(moments)[moments.first.sum(axis=0) > 0],
     )
-    found.methods.update(_applicable(found, votes, _has_odd_cycle(moments)))
+    found.methods.update(_applicable(found, votes, bool(_core.rank_one_graph(votes.n_workers, moments.pairs)[1].any())))
     return found
 
 
@@ -191,27 +191,6 @@ def _purity(moments: Moments) -> Array:
     share = np.divide(given, total, out=np.zeros_like(given), where=total > 0)
     often = moments.first[:, None, :] >= _LEAST_ANSWERS
     return np.asarray(np.where(often, share, 0.0).max(axis=(0, 2)))
-
-
-def _has_odd_cycle(moments: Moments) -> bool:
-    """Whether some workers share tasks in an odd circle: else skills are known up to a factor between two sides."""
-    side = np.zeros(moments.n_workers, np.int8)
-    pairs = moments.pairs.astype(np.intp)
-    neighbours = [pairs[:, ::step] for step in (1, -1)]
-    for root in range(moments.n_workers):
-        if side[root]:
-            continue
-        side[root] = 1
-        frontier = np.array([root])
-        while len(frontier):
-            inside = np.isin(np.concatenate([n[:, 0] for n in neighbours]), frontier)
-            ends = np.concatenate(neighbours)[inside]
-            if (side[ends[:, 0]] == side[ends[:, 1]]).any():
-                return True
-            fresh = ends[side[ends[:, 1]] == 0]
-            side[fresh[:, 1]] = -side[fresh[:, 0]]
-            frontier = np.unique(fresh[:, 1])
-    return False
 
 
 def _applicable(found: Diagnosis, votes: Annotations, odd_cycle: bool) -> dict[str, tuple[bool, str]]:
