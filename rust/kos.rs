@@ -35,6 +35,8 @@ const MOST_CHUNKS: usize = 64;
 /// Tasks between two looks at [`Control::check`].
 const TASKS_PER_CHECK: usize = 1 << 12;
 
+/// Rows between two looks at it.
+const ROWS_PER_CHECK: usize = 1 << 16;
 /// Scores below this share of the votes behind them are zero.
 const ROUNDING: f64 = 1e-12;
 
@@ -64,7 +66,7 @@ pub fn fit(table: &Table, n_iter: usize, seed: u64, control: &Control) -> Result
         run.round(control)?;
         control.report(done, f64::NAN);
     }
-    run.turn();
+    run.turn(control)?;
     let silent: Vec<bool> = run.component.iter().map(|&c| run.dead[c as usize]).collect();
     let told = |worker: usize| if run.sums.is_empty() || silent[worker] { 1.0 } else { run.sums[worker] };
     Ok(Fit { scores: run.scores(control)?, weights: (0..table.n_workers()).map(told).collect(), silent })
@@ -191,19 +193,20 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Turns the sign of components whose average worker looks worse than a guess.
-    fn turn(&mut self) {
+    /// Turns the sign of components whose average worker, counted by labels, looks worse than a guess.
+    fn turn(&mut self, control: &Control) -> Result<()> {
         let mut lean = vec![0.0; self.scale.len()];
-        let rows = self.table.workers().iter().enumerate();
-        if !self.sums.is_empty() {
-            for (row, &worker) in rows {
-                let weight = self.table.weights().map_or(1.0, |w| w[row]);
-                lean[self.component[worker as usize] as usize] += weight * self.sums[worker as usize];
+        for (row, &worker) in self.table.workers().iter().enumerate().filter(|_| !self.sums.is_empty()) {
+            if row.is_multiple_of(ROWS_PER_CHECK) {
+                control.check()?;
             }
+            let weight = self.table.weights().map_or(1.0, |w| w[row]);
+            lean[self.component[worker as usize] as usize] += weight * self.sums[worker as usize];
         }
         let sign: Vec<f64> = lean.iter().map(|&lean| if lean < 0.0 { -1.0 } else { 1.0 }).collect();
         self.sums.iter_mut().zip(&self.component).for_each(|(sum, &c)| *sum *= sign[c as usize]);
         self.scale.iter_mut().zip(sign).for_each(|(scale, sign)| *scale *= sign);
+        Ok(())
     }
 
     /// Σ a · y of each task and class.

@@ -1,6 +1,6 @@
 //! Coupled decomposition of first, second and third moments in least squares.
 //!
-//! The model of a triple (m, m′, m″) is T\[l, l′, l″\] = Σ_k prior\[k\] · C\[m, k, l\] · C\[m′, k, l′\] · C\[m″, k, l″\], that of a pair
+//! The model of a triple (m, m′, m″) is T\[l, l′, l″\] = `Σ_k` prior\[k\] · C\[m, k, l\] · C\[m′, k, l′\] · C\[m″, k, l″\], that of a pair
 //! or of one worker has as many factors; the objective is −½ Σ weight · ‖observed − modelled‖² (Traganitis, Pagès-Zamora &
 //! Giannakis 2018). One confusion matrix at a time, and then the prior, is fitted with the others held: a quadratic
 //! programme over rows on the simplex, solved by ADMM (Huang, Sidiropoulos & Liavas 2016). What it finds is taken only
@@ -211,7 +211,7 @@ impl<'a> Problem<'a> {
             return Ok(None);
         }
         let of = |m: u32| (&confusion[m as usize * kk..][..kk], &self.grams[m as usize * kk..][..kk]);
-        let add_triple = |to: &mut Block, scratch: &mut [f64], (triple, place): (u32, u8)| {
+        let add_triple = |to: &mut Block, _: &mut [f64], (triple, place): (u32, u8)| {
             let at = triple as usize;
             let workers = &self.options.triples.groups[3 * at..3 * at + 3];
             let values = &self.options.triples.values[at * kk * k..][..kk * k];
@@ -223,7 +223,7 @@ impl<'a> Problem<'a> {
             };
             let [(a, gram_a), (b, gram_b)] = [of(others[0]), of(others[1])];
             to.gram.iter_mut().zip(gram_a).zip(gram_b).for_each(|((to, x), y)| *to += weight * x * y);
-            contract_third(values, strides, a, b, weight, k, scratch, &mut to.linear);
+            contract_third(values, strides, a, b, weight, k, &mut to.linear);
         };
         let mut block = self.sum(triples, kk * kk, k, add_triple)?;
         let add_pair = |to: &mut Block, _: &mut [f64], link: super::Link| {
@@ -261,9 +261,9 @@ impl<'a> Problem<'a> {
             for (((to, x), y), z) in to.gram.iter_mut().zip(gram_a).zip(gram_b).zip(gram_c) {
                 *to += weight * x * y * z;
             }
-            let (scratch, linear) = scratch.split_at_mut(kk);
+            let linear = &mut scratch[..kk];
             linear.fill(0.0);
-            contract_third(&values[at * kk * k..][..kk * k], [kk, k, 1], b, c, weight, k, scratch, linear);
+            contract_third(&values[at * kk * k..][..kk * k], [kk, k, 1], b, c, weight, k, linear);
             add_rowwise(&mut to.linear, linear, a, k);
         };
         let all: Vec<u32> = (0..weights.len() as u32).collect();
@@ -305,7 +305,7 @@ impl<'a> Problem<'a> {
         let parts: Vec<Block> = moments
             .par_chunks((BLOCK / cost).max(1))
             .map_init(
-                || vec![0.0; 2 * k * k],
+                || vec![0.0; k * k],
                 |scratch, moments| {
                     self.control.check()?;
                     let mut part = Block::zero(k, width);
@@ -382,18 +382,8 @@ fn contract_second(values: &[f64], first: bool, other: &[f64], weight: f64, k: u
 
 /// Adds Σ weight · values\[l, l′, l″\] · a\[k, l′\] · b\[k, l″\] to `to[k, l]`, where the strides are those of l, l′ and l″.
 #[allow(clippy::too_many_arguments)]
-fn contract_third(
-    values: &[f64],
-    strides: [usize; 3],
-    a: &[f64],
-    b: &[f64],
-    weight: f64,
-    k: usize,
-    scratch: &mut [f64],
-    to: &mut [f64],
-) {
+fn contract_third(values: &[f64], strides: [usize; 3], a: &[f64], b: &[f64], weight: f64, k: usize, to: &mut [f64]) {
     let [own, first, second] = strides;
-    let _ = scratch;
     for ((to, a), b) in to.chunks_exact_mut(k).zip(a.chunks_exact(k)).zip(b.chunks_exact(k)) {
         for (l, to) in to.iter_mut().enumerate() {
             let mut sum = 0.0;

@@ -1,6 +1,6 @@
 //! Coupled nonnegative factorisation of pairwise moments in the Kullback–Leibler divergence.
 //!
-//! The model of a pair (m, m′) is R\[l, l′\] = Σ_k prior\[k\] · C\[m, k, l\] · C\[m′, k, l′\]; the objective is −Σ weight · KL(R̂ ‖ R)
+//! The model of a pair (m, m′) is R\[l, l′\] = `Σ_k` prior\[k\] · C\[m, k, l\] · C\[m′, k, l′\]; the objective is −Σ weight · KL(R̂ ‖ R)
 //! over the pairs, R̂ the observed frequencies (Ibrahim, Fu, Kargas & Huang 2019). Read as the log-likelihood of a latent
 //! class, it is raised by the step of expectation–maximisation: all confusion matrices and the prior at once, each from
 //! the counts that the present ones make expected.

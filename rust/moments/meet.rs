@@ -141,6 +141,9 @@ struct Note<L, P> {
     product: P,
 }
 
+/// A chunk's part of each bucket.
+type Parts<'a, L, W> = Vec<&'a mut [Note<L, <W as Weights>::Product>]>;
+
 struct Noted<'a, L, W: Weights>(&'a [Note<L, W::Product>]);
 
 impl<L: Label, W: Weights> Meetings for Noted<'_, L, W> {
@@ -218,20 +221,20 @@ impl Buckets {
         &self,
         view: View<'_, L, W>,
         with: With,
-        mut items: Vec<J::Item>,
+        items: Vec<J::Item>,
         job: &J,
         control: &Control,
     ) -> Result<Vec<J::Out>> {
         let chunks = view.table.chunks(CHUNKS);
         let counts = self.count(view.table, with, &chunks, control)?;
         let mut made = Vec::with_capacity(items.len());
-        let mut notes = vec![];
+        let (mut items, mut notes) = (items.into_iter(), vec![]);
         for round in self.rounds(&counts, size_of::<Note<L, W::Product>>()) {
             let ends = self.write(view, with, &chunks, &counts, round.clone(), &mut notes, control)?;
             let mut buckets = Vec::with_capacity(round.len());
             for (bucket, ends) in round.zip(ends.windows(2)) {
-                let rest = items.split_off(self.workers[bucket].len());
-                buckets.push((bucket, std::mem::replace(&mut items, rest), &notes[ends[0]..ends[1]]));
+                let items: Vec<_> = items.by_ref().take(self.workers[bucket].len()).collect();
+                buckets.push((bucket, items, &notes[ends[0]..ends[1]]));
             }
             let outs: Vec<Vec<J::Out>> = buckets
                 .into_par_iter()
@@ -273,7 +276,7 @@ impl Buckets {
         };
         notes.resize(ends[round.len()], blank);
         // Every chunk gets its part of each bucket.
-        let mut parts: Vec<Vec<&mut [Note<L, W::Product>]>> = chunks.iter().map(|_| vec![]).collect();
+        let mut parts: Vec<Parts<'_, L, W>> = chunks.iter().map(|_| vec![]).collect();
         let mut rest = &mut notes[..];
         for bucket in round.clone() {
             for (parts, counts) in parts.iter_mut().zip(counts) {

@@ -10,8 +10,6 @@ mod triples;
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use crate::control::Control;
 use crate::memory::prefetch_at;
 use crate::table::{Label, Table, WorkerOrder, find};

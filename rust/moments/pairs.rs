@@ -94,7 +94,7 @@ impl Job for Count {
     }
 
     fn run(&self, overlaps: &mut Overlaps, _: usize, (): (), meetings: impl Meetings) -> Result<Vec<u32>> {
-        overlaps.count(meetings)?;
+        overlaps.count(&meetings)?;
         let list = overlaps.take_best(self.min_overlap, self.max_partners);
         // A pair is listed at most twice.
         if self.links.fetch_add(list.len(), Relaxed) + list.len() > 2 * self.most_pairs {
@@ -115,7 +115,7 @@ struct Overlaps {
 
 impl Overlaps {
     /// Adds up what a worker labelled together with each other, and lists whom it met (and perhaps others), ascending.
-    fn count(&mut self, meetings: impl Meetings) -> Result<()> {
+    fn count(&mut self, meetings: &impl Meetings) -> Result<()> {
         // With so many met, a look at all workers is quicker than a list.
         let most_met = self.sums.len() / 8;
         let (sums, met) = (&mut self.sums, &mut self.met);
@@ -139,6 +139,7 @@ impl Overlaps {
     }
 
     /// Lists the partners of largest overlap, of equals the lower, in ascending order, and forgets the overlaps.
+    #[allow(clippy::needless_bitwise_bool)]
     fn take_best(&mut self, min_overlap: f64, max_partners: usize) -> Vec<u32> {
         let (sums, met, values) = (&mut self.sums, &mut self.met, &mut self.values);
         // Nearly any pattern of keeping and leaving occurs: written without a branch, none is mispredicted.

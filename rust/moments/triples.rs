@@ -186,7 +186,7 @@ fn best_triples<L: Label, W: Weights>(
 }
 
 /// Offers (second, third, overlap) of all that the worker met together: for a worker who met most of them never.
-fn count_listed<L: Label, W: Weights>(
+pub(super) fn count_listed<L: Label, W: Weights>(
     sweep: &Sweep<'_, '_, L, W>,
     offer: &mut impl FnMut(u32, u32, f64),
 ) -> Result<()> {
@@ -204,7 +204,7 @@ fn count_listed<L: Label, W: Weights>(
 }
 
 /// The same by tables of (some seconds × all thirds): for a worker who met most of them often.
-fn count_tabled<L: Label, W: Weights>(
+pub(super) fn count_tabled<L: Label, W: Weights>(
     sweep: &Sweep<'_, '_, L, W>,
     offer: &mut impl FnMut(u32, u32, f64),
 ) -> Result<()> {
@@ -217,8 +217,8 @@ fn count_tabled<L: Label, W: Weights>(
         counts.resize(seconds.len() * width, 0.0);
         sweep.run(seconds.clone(), |visit| counts[(visit.second - first) * width + visit.third] += visit.product)?;
         for (second, counts) in seconds.zip(counts.chunks_exact(width)) {
-            for third in second + 1..width {
-                offer(sweep.list[second], sweep.list[third], counts[third]);
+            for (third, count) in sweep.list.iter().zip(counts).skip(second + 1) {
+                offer(sweep.list[second], *third, *count);
             }
         }
     }
@@ -226,15 +226,15 @@ fn count_tabled<L: Label, W: Weights>(
 }
 
 /// A worker, and those of the others that are of interest beside it.
-struct Sweep<'a, 'b, L, W> {
-    view: View<'a, L, W>,
-    order: &'a WorkerOrder,
-    worker: usize,
+pub(super) struct Sweep<'a, 'b, L, W> {
+    pub view: View<'a, L, W>,
+    pub order: &'a WorkerOrder,
+    pub worker: usize,
     /// All come after the worker; ascending.
-    list: &'b [u32],
+    pub list: &'b [u32],
     /// Place in the list of each worker.
-    slots: &'b mut [u32],
-    control: &'b Control,
+    pub slots: &'b mut [u32],
+    pub control: &'b Control,
 }
 
 /// Three annotations of one task.
@@ -250,7 +250,7 @@ struct Triple {
 }
 
 impl<L: Label, W: Weights> Sweep<'_, '_, L, W> {
-    fn open(&mut self) {
+    pub(super) fn open(&mut self) {
         for (slot, &other) in (0..).zip(self.list) {
             self.slots[other as usize] = slot;
         }
@@ -261,7 +261,7 @@ impl<L: Label, W: Weights> Sweep<'_, '_, L, W> {
     }
 
     /// At least the number of triples that a run visits.
-    fn n_visits(&self) -> Result<usize> {
+    pub(super) fn n_visits(&self) -> Result<usize> {
         let choose_two = |n: usize| n * n.saturating_sub(1) / 2;
         let mut n = 0;
         follow(self.view, self.order, self.worker, self.control, |visit| n += choose_two(visit.rows.len() - 1))?;

@@ -9,6 +9,9 @@ use pyo3::types::PyDict;
 use super::{slice, work};
 use crate::factor::{self, Fit, cpd, nmf};
 
+/// Indices of points, and their distances.
+type Picks<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f64>>);
+
 /// The shape of an array, or an error unless it is of so many dimensions and has the lengths that are given.
 fn shape<const N: usize, T: Element>(
     name: &str,
@@ -31,11 +34,7 @@ fn matrix(py: Python<'_>, rows: usize, columns: usize, values: Vec<f64>) -> PyRe
 /// Picks the vertices of points (points × dimensions): their indices, and the norms of their residuals.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
-pub fn spa<'py>(
-    py: Python<'py>,
-    points: PyReadonlyArrayDyn<'py, f64>,
-    n_pick: usize,
-) -> PyResult<(Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f64>>)> {
+pub fn spa<'py>(py: Python<'py>, points: PyReadonlyArrayDyn<'py, f64>, n_pick: usize) -> PyResult<Picks<'py>> {
     let [_, dim] = shape("points", &points, [None, None])?;
     let points = slice("points", &points)?;
     let (picks, residuals) = work(py, None, |control| factor::spa::spa(points, dim, n_pick, control))?;

@@ -161,7 +161,7 @@ class MultiSPA(MomentAggregator):
     """
 
     def __init__(
-        self, *, refine: int = 10, min_overlap: float = 1.0, max_partners: int = 256, shrink: float = 1.0
+        self, *, refine: int = 10, min_overlap: float = 1.0, max_partners: int = 64, shrink: float = 1.0
     ) -> None:
         self.refine = refine
         self.min_overlap = min_overlap
@@ -219,7 +219,7 @@ class CoupledNMF(MomentAggregator):
         max_iter: int = 500,
         tol: float = 1e-9,
         min_overlap: float = 1.0,
-        max_partners: int = 256,
+        max_partners: int = 64,
         shrink: float = 1.0,
     ) -> None:
         self.weights = weights
@@ -300,7 +300,7 @@ class CoupledCPD(MomentAggregator):
         max_iter: int = 100,
         tol: float = 1e-9,
         min_overlap: float = 1.0,
-        max_partners: int = 256,
+        max_partners: int = 64,
         max_triples: int = 20_000,
         shrink: float = 1.0,
     ) -> None:

@@ -75,7 +75,7 @@ class SymmetricNMF(MomentAggregator):
         max_iter: int = 500,
         tol: float = 1e-9,
         min_overlap: float = 1.0,
-        max_partners: int = 256,
+        max_partners: int = 64,
         shrink: float = 1.0,
     ) -> None:
         self.impute = impute

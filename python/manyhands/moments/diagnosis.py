@@ -90,7 +90,7 @@ class Diagnosis:
         return "\n".join(lines)
 
 
-def diagnose(votes: Any, *, min_overlap: float = 1.0, max_partners: int = 256, max_triples: int = 20_000) -> Diagnosis:
+def diagnose(votes: Any, *, min_overlap: float = 1.0, max_partners: int = 64, max_triples: int = 20_000) -> Diagnosis:
     """Say what the moments of a log determine: who shares tasks, how many classes are told apart, which methods apply.
 
     Parameters

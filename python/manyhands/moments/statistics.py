@@ -175,7 +175,7 @@ def compute(
     *,
     order: int = 2,
     min_overlap: float = 1.0,
-    max_partners: int = 256,
+    max_partners: int = 64,
     max_triples: int = 20_000,
 ) -> Moments:
     """Count what workers say alone, in pairs and in triples.
