@@ -15,11 +15,12 @@ import pytest
 
 import manyhands as mh
 from manyhands.cli import COMMANDS, main
+from manyhands.cli.methods import COMPARED
 from manyhands.io import write_table
 from manyhands.simulate import simulate
 
 COMMAND_NAMES = [command.__name__.rpartition(".")[2] for command in COMMANDS]
-METHOD_NAMES = ["dawid-skene", "per-class", "one-coin", "majority", "agreement", "zero-based"]
+METHOD_NAMES = ["dawid-skene", "per-class", "one-coin", "majority", "agreement", "zero-based", "multispa", "mmsr"]
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +149,8 @@ def test_methods_are_those_of_the_library(method, log):
         "one-coin": mh.DawidSkene(model="one-coin"),
         "majority": mh.MajorityVote(),
         "agreement": mh.WeightedVote("agreement"),
+        "multispa": mh.MultiSPA(),
+        "mmsr": mh.MMSR(),
         "zero-based": mh.WeightedVote("zero-based"),
     }[method].fit(mh.read("log.csv"))
     confidence = [float(row["confidence"]) for row in rows("labels.csv")]
@@ -353,7 +356,7 @@ def test_describe(log, capsys):
 def test_compare(log, crowd, capsys):
     run("compare log.csv --evaluate truth.csv --json --max-iter 50")
     found = json.loads(capsys.readouterr().out)
-    assert [method["method"] for method in found["methods"]] == METHOD_NAMES
+    assert [method["method"] for method in found["methods"]] == list(COMPARED)
     majority = mh.MajorityVote().fit(crowd.votes)
     assert found["methods"][3]["accuracy"] == mh.metrics.accuracy(majority.labels_, crowd.truth)
     agreement = np.array(found["agreement"])

@@ -129,3 +129,55 @@ fn step_length(zero: &[f64], one: &[f64], two: &[f64]) -> f64 {
     let (rr, vv) = blocks.into_iter().fold((0.0, 0.0), |sums, block| (sums.0 + block.0, sums.1 + block.1));
     (rr / vv).sqrt()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Maximises −½ Σ rate · x² by steps along the gradient, of which the flattest direction gains least.
+    struct Bowl(Vec<f64>);
+
+    impl Bowl {
+        fn objective(&self, point: &[f64]) -> f64 {
+            -0.5 * self.0.iter().zip(point).map(|(rate, x)| rate * x * x).sum::<f64>()
+        }
+    }
+
+    impl Steps for Bowl {
+        fn step(&mut self, point: &mut [f64]) -> Result<f64> {
+            let before = self.objective(point);
+            point.iter_mut().zip(&self.0).for_each(|(x, rate)| *x -= rate * *x);
+            Ok(before)
+        }
+
+        fn repair(&self, _: &mut [f64], _: &[f64]) {}
+
+        fn metric(&self, _: f64) -> f64 {
+            1.0
+        }
+    }
+
+    #[test]
+    fn leaps_are_quick_and_never_lower_the_objective() {
+        let mut bowl = Bowl(vec![1.0, 0.3, 0.1, 1e-2, 1e-4]);
+        let (mut point, mut run) = (vec![1.0; 5], Run::default());
+        let limits = Limits { max_iter: 200, least_gain: 1e-15 };
+        run.accelerated(&mut bowl, &mut point, limits, &Control::default()).unwrap();
+        // Plain steps would need over a hundred thousand.
+        assert!(run.converged && run.n_iter < 100, "{run:?}");
+        assert!(bowl.objective(&point) > -1e-12);
+        assert!(run.history.windows(2).all(|pair| pair[1] >= pair[0]));
+    }
+
+    #[test]
+    fn an_iteration_ends_at_a_point_that_a_step_has_reached() {
+        for max_iter in 0..12 {
+            let mut bowl = Bowl(vec![0.5, 1e-3]);
+            let (mut point, mut run) = (vec![1.0; 2], Run::default());
+            let limits = Limits { max_iter, least_gain: 0.0 };
+            run.accelerated(&mut bowl, &mut point, limits, &Control::default()).unwrap();
+            assert_eq!(run.n_iter, max_iter);
+            assert!(run.history.last().is_none_or(|&last| bowl.objective(&point) >= last));
+        }
+    }
+}

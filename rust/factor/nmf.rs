@@ -237,3 +237,48 @@ impl Scratch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two good workers and one who never gives the second label.
+    const CONFUSION: [f64; 12] = [0.9, 0.1, 0.0, 1.0, 1.0, 0.0, 0.2, 0.8, 0.7, 0.3, 0.4, 0.6];
+    const PRIOR: [f64; 2] = [0.6, 0.4];
+    const PAIRS: [u32; 6] = [0, 1, 0, 2, 1, 2];
+
+    fn joint() -> Vec<f64> {
+        let entry = |a: u32, b: u32, i: usize, j: usize| -> f64 {
+            (0..2)
+                .map(|k| PRIOR[k] * CONFUSION[a as usize * 4 + k * 2 + i] * CONFUSION[b as usize * 4 + k * 2 + j])
+                .sum()
+        };
+        let blocks = PAIRS.chunks_exact(2).flat_map(|p| (0..4).map(move |at| 7.0 * entry(p[0], p[1], at / 2, at % 2)));
+        blocks.collect()
+    }
+
+    fn options<'a>(joint: &'a [f64], confusion: &'a [f64]) -> Options<'a> {
+        Options { pairs: &PAIRS, joint, weights: &[1.0; 3], prior: &[0.5, 0.5], confusion, max_iter: 2000, tol: 1e-18 }
+    }
+
+    #[test]
+    fn exact_moments_give_back_their_parameters() {
+        let joint = joint();
+        let start = [0.8, 0.2, 0.2, 0.8, 0.8, 0.2, 0.3, 0.7, 0.6, 0.4, 0.4, 0.6];
+        let fit = nmf_fit(&options(&joint, &start), &Control::default()).unwrap();
+        assert!(fit.converged && fit.history.windows(2).all(|pair| pair[1] >= pair[0] - 1e-15));
+        for (got, wanted) in fit.confusion.iter().chain(&fit.prior).zip(CONFUSION.iter().chain(&PRIOR)) {
+            assert!((got - wanted).abs() < 1e-5, "{:?}", fit.confusion);
+        }
+    }
+
+    #[test]
+    fn wrong_arguments_are_told() {
+        let (joint, control) = (joint(), Control::default());
+        assert!(nmf_fit(&options(&joint[1..], &CONFUSION), &control).is_err());
+        assert!(nmf_fit(&options(&joint, &CONFUSION[1..]), &control).is_err());
+        assert!(nmf_fit(&options(&joint, &CONFUSION[..8]), &control).is_err());
+        control.cancel();
+        assert_eq!(nmf_fit(&options(&joint, &CONFUSION), &control).err(), Some(Error::Cancelled));
+    }
+}

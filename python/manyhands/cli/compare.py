@@ -7,7 +7,7 @@ from typing import Any
 
 from manyhands.cli.aggregate import summary_of_log
 from manyhands.cli.console import Stages, duration, print_facts, print_json, print_table
-from manyhands.cli.methods import METHODS, Truth, add_fit, given_options
+from manyhands.cli.methods import COMPARED, METHODS, Truth, add_fit, given_options
 from manyhands.cli.options import (
     Commands,
     add_command,
@@ -38,12 +38,13 @@ def add(commands: Commands) -> None:
     add_log(parser)
     add_fit(parser, choose=False)
     add_truth(parser)
+    others = ", ".join(name for name in METHODS if name not in COMPARED)
     parser.add_argument(
         "--methods",
         type=names_of(METHODS),
-        default=list(METHODS),
+        default=list(COMPARED),
         metavar="A,B,…",
-        help=f"what to run (default: {','.join(METHODS)}); options of a fit go to those that have them",
+        help=f"what to run (default: {','.join(COMPARED)}; also {others}); options of a fit go to those that have them",
     )
 
 

@@ -33,8 +33,11 @@ class Method:
         return made
 
 
-def _em(model: str) -> Method:
-    return Method("DawidSkene", {"model": model}, {name: name for name in _EM})
+def _em(model: str, **fixed: str) -> Method:
+    return Method("DawidSkene", {"model": model, **fixed}, {name: name for name in _EM})
+
+
+_STOPPING = {"max_iter": "max_iter", "tol": "tol"}
 
 
 #: The methods, the default first.
@@ -45,8 +48,31 @@ METHODS = {
     "majority": Method("MajorityVote", options={"ties": "ties", "seed": "seed"}),
     "agreement": Method("WeightedVote", {"weights": "agreement"}),
     "zero-based": Method("WeightedVote", {"weights": "zero-based"}, {"max_iter": "n_iter", "tol": "tol"}),
+    "dawid-skene-multispa": _em("full", init="multispa"),
+    "dawid-skene-spectral": _em("full", init="spectral"),
+    "multispa": Method("MultiSPA"),
+    "coupled-nmf": Method("CoupledNMF", options=_STOPPING),
+    "symmetric-nmf": Method("SymmetricNMF", options=_STOPPING),
+    "coupled-cpd": Method("CoupledCPD", options=_STOPPING),
+    "spectral": Method("SpectralDS", options={"seed": "seed"}),
+    "meta-learner": Method("SpectralMetaLearner", options=_STOPPING),
+    "one-coin-spectral": Method("OneCoinSpectral", options=_STOPPING),
+    "one-coin-gradient": Method("OneCoinGradient", options=_STOPPING),
+    "mmsr": Method("MMSR", options=_STOPPING),
+    "kos": Method("KOS", options={"max_iter": "max_iter", "seed": "seed"}),
 }
 DEFAULT = next(iter(METHODS))
+#: What a comparison runs unless told otherwise: what takes any log, in about the time of EM.
+COMPARED = (
+    "dawid-skene",
+    "per-class",
+    "one-coin",
+    "majority",
+    "agreement",
+    "zero-based",
+    "dawid-skene-spectral",
+    "kos",
+)
 
 
 def add_fit(parser: argparse.ArgumentParser, *, choose: bool = True) -> None:
