@@ -532,7 +532,6 @@ BAD = {
     "tol NaN": ({"tol": np.nan}, "tol must be at least 0, not nan"),
     "restarts": ({"restarts": -1}, "restarts must be at least 0, not -1"),
     "seed": ({"seed": -1}, "seed must be at least 0, not -1"),
-    "start from nothing": ({"init": mh.MajorityVote()}, "MajorityVote is not fitted yet"),
     "start with other classes": (
         {"init": mh.MajorityVote().fit(crowd(n_classes=4).votes())},
         "same classes=",

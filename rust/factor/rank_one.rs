@@ -350,7 +350,8 @@ pub fn msr(links: &Links, trim: &[u32], plain: bool, options: &Options, control:
                 if plain {
                     (end.value.abs() / other, 1.0)
                 } else {
-                    (end.value * sides[worker] * sides[partner] / other, end.weight * other * other)
+                    // Zero has a sign, which would order ties: adding zero takes it away.
+                    (end.value * sides[worker] * sides[partner] / other + 0.0, end.weight * other * other)
                 }
             };
             let mut ratios: Vec<(f64, f64)> = ends.iter().map(ratio).collect();
