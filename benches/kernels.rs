@@ -3,7 +3,6 @@
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use manyhands::control::Control;
 use manyhands::em::{self, Assignment, Model, Options, Start};
-use manyhands::factor::{cpd, nmf, simplex, spa};
 use manyhands::table::{Repeats, Rows, Table};
 use manyhands::{encode, num, votes};
 use std::hint::black_box;
@@ -126,74 +125,5 @@ fn voting(c: &mut Criterion) {
     group.finish();
 }
 
-fn numbers(n: usize) -> Vec<f64> {
-    (0..n).map(|i| (mix(i) >> 11) as f64 / (1_u64 << 53) as f64).collect()
-}
-
-fn geometry(c: &mut Criterion) {
-    let mut group = c.benchmark_group("simplex");
-    const POINTS: usize = 10_000;
-    group.throughput(Throughput::Elements(POINTS as u64)).sample_size(20);
-    for k in [3, 10] {
-        let (points, design) = (numbers(POINTS * k), numbers(k * k));
-        let control = Control::default();
-        group.bench_function(BenchmarkId::new("spa", k), |b| b.iter(|| spa::spa(black_box(&points), k, k, &control)));
-        group.bench_function(BenchmarkId::new("least squares", k), |b| {
-            b.iter(|| simplex::simplex_lstsq(black_box(&design), k, &points, k, &control));
-        });
-        group.bench_function(BenchmarkId::new("projection", k), |b| {
-            b.iter(|| simplex::simplex_projection(black_box(&points), k, &control));
-        });
-    }
-    group.finish();
-}
-
-/// Moments of a crowd that nobody has met: what they say does not matter to the time.
-fn factorisation(c: &mut Criterion) {
-    const PEOPLE: u32 = 100;
-    const FEW: u32 = 20;
-    let mut group = c.benchmark_group("factorisation");
-    group.sample_size(20);
-    let pairs: Vec<u32> = (0..PEOPLE).flat_map(|a| (a + 1..PEOPLE).flat_map(move |b| [a, b])).collect();
-    let triples: Vec<u32> =
-        (0..FEW).flat_map(|a| (a + 1..FEW).flat_map(move |b| (b + 1..FEW).flat_map(move |c| [a, b, c]))).collect();
-    for k in [3, 5, 10] {
-        let (prior, joint) = (vec![1.0 / k as f64; k], numbers(pairs.len() / 2 * k * k));
-        let confusion = numbers(PEOPLE as usize * k * k);
-        let weights = vec![1.0; pairs.len() / 2];
-        // A step and the closing evaluation: two sweeps over the pairs in all.
-        let options = nmf::Options {
-            pairs: &pairs,
-            joint: &joint,
-            weights: &weights,
-            prior: &prior,
-            confusion: &confusion,
-            max_iter: 1,
-            tol: 0.0,
-        };
-        group.throughput(Throughput::Elements(weights.len() as u64));
-        group.bench_function(BenchmarkId::new("divergence, pairs", k), |b| {
-            b.iter(|| nmf::nmf_fit(black_box(&options), &Control::default()));
-        });
-        let few = FEW as usize;
-        let (values, weights) = (numbers(triples.len() / 3 * k * k * k), vec![1.0; triples.len() / 3]);
-        let options = cpd::Options {
-            prior: &prior,
-            confusion: &confusion[..few * k * k],
-            triples: cpd::Order { groups: &triples, values: &values, weights: &weights },
-            pairs: cpd::Order { groups: &[], values: &[], weights: &[] },
-            first_values: &vec![0.0; few * k],
-            first_weights: &vec![0.0; few],
-            max_iter: 1,
-            tol: 0.0,
-        };
-        group.throughput(Throughput::Elements(weights.len() as u64));
-        group.bench_function(BenchmarkId::new("least squares, triples", k), |b| {
-            b.iter(|| cpd::cpd_fit(black_box(&options), &Control::default()));
-        });
-    }
-    group.finish();
-}
-
-criterion_group!(benches, em_pass, table_build, encoding, voting, geometry, factorisation);
+criterion_group!(benches, em_pass, table_build, encoding, voting);
 criterion_main!(benches);
