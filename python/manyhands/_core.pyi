@@ -152,7 +152,7 @@ def simulate(
     seed: int = 0,
 ) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint32], npt.NDArray[np.uint32], npt.NDArray[np.uint16]]: ...
 
-class Factorisation(TypedDict):
+class _Factorisation(TypedDict):
     prior: _F64
     confusion: _F64
     history: _F64
@@ -173,7 +173,7 @@ def nmf_fit(
     max_iter: int,
     tol: float,
     progress: Callable[[int, float], object] | None = None,
-) -> Factorisation: ...
+) -> _Factorisation: ...
 def cpd_fit(
     n_workers: int,
     prior: _F64,
@@ -190,7 +190,7 @@ def cpd_fit(
     max_iter: int,
     tol: float,
     progress: Callable[[int, float], object] | None = None,
-) -> Factorisation: ...
+) -> _Factorisation: ...
 def pair_agreement(table: Table, pairs: npt.NDArray[np.uint32]) -> _F64: ...
 def rank_one_spectral(
     n_workers: int,

@@ -355,7 +355,7 @@ def _least_squares(
     max_iter: int,
     tol: float,
     progress: _Progress,
-) -> _core.Factorisation:
+) -> _core._Factorisation:
     """Coupled least squares on triples, where there are any, and on pairs and labels as asked."""
     # Workers take turns, and the outcome depends on whose comes first: an order that does not follow their codes.
     order = Blocks(moments).order
@@ -385,7 +385,7 @@ def _even(weights: Array) -> Array:
     return weights / weights.mean() if len(weights) else weights
 
 
-def _improved(start: Factors, found: _core.Factorisation) -> Factors:
+def _improved(start: Factors, found: _core._Factorisation) -> Factors:
     return replace(
         start,
         prior=found["prior"],
