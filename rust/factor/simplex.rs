@@ -64,8 +64,10 @@ const RIDGE: f64 = 1e-6;
 /// Gradients within this share of the largest possible count as equal.
 const FLAT: f64 = 1e-13;
 
-/// Targets farther off than this share of the design are drawn in: they have the same answer to the last bit.
-const FAR: f64 = 1e50;
+/// Targets farther off than so many times the design's largest entry are drawn in, lest rounding hide the simplex.
+///
+/// From there only the target's direction counts, but for corners that differ by less than 1e-8 along it.
+const FAR: f64 = 1e8;
 
 /// Targets per job.
 const TARGETS: usize = 16;
@@ -246,6 +248,9 @@ impl Solver {
         for i in (0..n).rev() {
             let known: f64 = (i + 1..n).map(|h| self.at(i, self.free[h]) * self.z[h]).sum();
             self.z[i] = (self.at(i, k) + slope * self.u[i] - known) / self.at(i, self.free[i]);
+        }
+        if n == 1 {
+            self.z[0] = 1.0;
         }
         slope
     }
