@@ -26,8 +26,10 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use crate::components::Components;
 use crate::control::Control;
-use crate::table::{Label, Table, find, with_labels};
+use crate::num::{GOLDEN, inverse_power_of_two, scramble, to_unit};
+use crate::table::{Label, Table, with_labels};
 use crate::{Error, Result};
 
 /// Most chunks of tasks that are handled at the same time.
@@ -382,58 +384,31 @@ fn power_of_two_over(x: f64) -> f64 {
     if !x.is_normal() {
         return 1.0;
     }
-    let exponent = ((x.to_bits() >> 52) & 0x7ff) as i64 - 1023;
-    f64::from_bits(((1023 - exponent.clamp(-1022, 1022)) as u64) << 52)
+    inverse_power_of_two(x).0
 }
 
 /// Component of each worker in the graph of tasks and workers, numbered by lowest member, and how many there are.
 fn components(table: &Table, control: &Control) -> Result<(Vec<u32>, usize)> {
-    let mut parent: Vec<u32> = (0..table.n_workers() as u32).collect();
+    let mut found = Components::new(table.n_workers());
     for task in 0..table.n_tasks() {
         if task.is_multiple_of(TASKS_PER_CHECK) {
             control.check()?;
         }
-        let workers = &table.workers()[table.rows_of(task)];
-        for pair in workers.windows(2) {
-            let (a, b) = (find(&mut parent, pair[0]), find(&mut parent, pair[1]));
-            parent[a.max(b) as usize] = a.min(b);
-        }
+        table.workers()[table.rows_of(task)].windows(2).for_each(|pair| found.join(pair[0], pair[1]));
     }
-    let mut numbers = vec![0; parent.len()];
-    let mut n = 0;
-    for worker in 0..parent.len() as u32 {
-        let first = find(&mut parent, worker);
-        if first == worker {
-            numbers[worker as usize] = n;
-            n += 1;
-        } else {
-            // The root is the lowest member, so it has its number already.
-            numbers[worker as usize] = numbers[first as usize];
-        }
-    }
-    Ok((numbers, n as usize))
+    Ok(found.numbered())
 }
 
 /// A draw from the normal distribution of mean 1 and variance 1 that depends on nothing but its key (Box and Muller).
 fn normal(seed: u64, task: u64, worker: u64) -> f64 {
-    let key = mix(mix(mix(seed.wrapping_add(STEP)) ^ task.wrapping_add(STEP)) ^ worker.wrapping_add(STEP));
-    let (u, v) = (unit(mix(key ^ 1)), unit(mix(key ^ 2)));
+    let key = mix(mix(mix(seed.wrapping_add(GOLDEN)) ^ task.wrapping_add(GOLDEN)) ^ worker.wrapping_add(GOLDEN));
+    let (u, v) = (to_unit(mix(key ^ 1)), to_unit(mix(key ^ 2)));
     1.0 + (-2.0 * (1.0 - u).ln()).sqrt() * (std::f64::consts::TAU * v).cos()
 }
 
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// A bijection of 64-bit words that spreads any change of the input over all output bits (the `SplitMix64` finaliser).
+/// The next word of `SplitMix64` after this one.
 fn mix(word: u64) -> u64 {
-    let word = word.wrapping_add(STEP);
-    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
-}
-
-/// A number in [0, 1) from 64 random bits.
-fn unit(bits: u64) -> f64 {
-    (bits >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
+    scramble(word.wrapping_add(GOLDEN))
 }
 
 #[cfg(test)]

@@ -20,9 +20,11 @@ pub mod simulate;
 pub mod table;
 pub mod votes;
 
+mod components;
 mod memory;
 #[cfg(feature = "python")]
 mod python;
+mod squarem;
 
 /// Everything that can go wrong in the core.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

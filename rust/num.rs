@@ -84,14 +84,36 @@ pub fn rescale(values: &mut [f64]) -> i64 {
     if largest < f64::MIN_POSITIVE {
         return 0;
     }
-    let (_, exponent) = split(largest);
-    // 2^-exponent is exact and normal, because the exponent of a normal number lies within ±1023 and FLOOR keeps
-    // products far from either end.
-    let factor = f64::from_bits(((1023 - exponent.clamp(-1022, 1022)) as u64) << 52);
+    let (factor, exponent) = inverse_power_of_two(largest);
     for value in values {
         *value *= factor;
     }
-    exponent.clamp(-1022, 1022)
+    exponent
+}
+
+/// The power of two by which a positive normal number must be multiplied to lie in [1, 2), and the exponent it takes away.
+///
+/// The factor is exact and normal: at the very ends of the range it stops short.
+#[inline(always)]
+pub(crate) fn inverse_power_of_two(x: f64) -> (f64, i64) {
+    let exponent = split(x).1.clamp(-1022, 1022);
+    (f64::from_bits(((1023 - exponent) as u64) << 52), exponent)
+}
+
+/// A number in `[0, 1)` from 64 random bits.
+#[inline]
+pub(crate) fn to_unit(bits: u64) -> f64 {
+    (bits >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
+}
+
+/// The increment of `SplitMix64`.
+pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A bijection of 64-bit words that spreads any change of the input over all output bits (the finaliser of `SplitMix64`).
+pub(crate) fn scramble(word: u64) -> u64 {
+    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
 }
 
 /// Scales `values` to sum to one; a sum too small to divide by gives equal shares.

@@ -15,9 +15,10 @@ use rand::Rng;
 use rayon::prelude::*;
 
 use self::choose::Choice;
-use self::random::{Purpose, accumulate, key, search, stream, to_unit, unit};
+use self::random::{Purpose, accumulate, key, search, stream, unit};
 use crate::control::Control;
 use crate::memory::prefetch;
+use crate::num::to_unit;
 use crate::{Error, Result};
 
 /// How far from one the sum of a row of probabilities may be.

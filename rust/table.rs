@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rayon::prelude::*;
 
+use crate::components::Components;
 use crate::control::Control;
 use crate::{Error, Result};
 
@@ -405,28 +406,13 @@ impl Table {
 
     /// Number of connected components of the graph that joins a worker to the tasks they labelled.
     pub fn n_components(&self) -> usize {
-        let mut parent: Vec<u32> = (0..self.n_workers as u32).collect();
+        let mut found = Components::new(self.n_workers);
         for task in 0..self.n_tasks() {
-            let rows = self.rows_of(task);
-            let Some(first) = self.workers.get(rows.start).filter(|_| !rows.is_empty()) else { continue };
-            let root = find(&mut parent, *first);
-            for &worker in &self.workers[rows] {
-                let other = find(&mut parent, worker);
-                parent[other as usize] = root;
-            }
+            self.workers[self.rows_of(task)].windows(2).for_each(|pair| found.join(pair[0], pair[1]));
         }
         let counts = self.worker_counts();
-        (0..self.n_workers).filter(|&m| counts[m] > 0 && parent[m] as usize == m).count()
+        (0..self.n_workers).filter(|&m| counts[m] > 0 && found.root(m as u32) as usize == m).count()
     }
-}
-
-pub(crate) fn find(parent: &mut [u32], mut node: u32) -> u32 {
-    while parent[node as usize] != node {
-        // Path halving keeps the trees shallow without recursion.
-        parent[node as usize] = parent[parent[node as usize] as usize];
-        node = parent[node as usize];
-    }
-    node
 }
 
 fn retain<T>(values: &mut Vec<T>, kept: &[bool]) {

@@ -18,13 +18,13 @@ from manyhands import _core, metrics, persist
 from manyhands.annotations import Annotations, as_annotations
 from manyhands.errors import FileFormatError, IdentifiabilityWarning, NotFittedError
 from manyhands.names import Names
-from manyhands.progress import reporting
+from manyhands.progress import Callback, reporting
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Array = npt.NDArray[np.float64]
-Progress = bool | Callable[[int, float], object]
+Progress = bool | Callback
 
 
 class Parameters:
@@ -100,7 +100,7 @@ class Aggregator(Parameters, ABC):
     _result: Fit | None = None
 
     @abstractmethod
-    def _fit(self, votes: Annotations, progress: Callable[[int, float], object] | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
         """Map a table to a `Fit`; parameters are checked here, before any work."""
 
     def _iterations(self) -> int | None:

@@ -33,6 +33,18 @@ def check_number(name: str, value: Any, *, least: float, whole: bool = False) ->
         raise ValueError(f"{name} must be at least {least}, not {value}")
 
 
+def check_stopping(max_iter: Any, tol: Any) -> None:
+    """Refuse what cannot end an iteration."""
+    check_number("max_iter", max_iter, least=1, whole=True)
+    check_number("tol", tol, least=0)
+
+
+def check_pairing(min_overlap: Any, max_partners: Any) -> None:
+    """Refuse what cannot choose pairs of workers."""
+    check_number("min_overlap", min_overlap, least=0)
+    check_number("max_partners", max_partners, least=1, whole=True)
+
+
 def check_lengths(tasks: Column, workers: Column, labels: Column, weights: npt.NDArray[Any] | None) -> None:
     """Refuse columns of unequal length or without rows."""
     sizes = {"tasks": len(tasks), "workers": len(workers), "labels": len(labels)}

@@ -73,7 +73,7 @@ def one_coin(
     if not (len(shape) == 2 and all(np.isfinite(s) and s > 0 for s in shape)):
         raise ValueError(f"shape is {shape}; give two numbers above zero")
     rates = low + (high - low) * np.random.default_rng(seed).beta(*shape, size=n_workers)
-    return _diagonal(rates, n_classes)
+    return with_diagonal(rates, n_classes)
 
 
 def class_conditional(
@@ -110,7 +110,7 @@ def class_conditional(
     _check_probability("skill", skill)
     if not (np.isfinite(concentration) and concentration > 0):
         raise ValueError(f"concentration is {concentration}; give a finite number above zero")
-    mean = _diagonal(np.full(1, skill), n_classes)[0]
+    mean = with_diagonal(np.full(1, skill), n_classes)[0]
     means = np.broadcast_to(mean, (n_workers, n_classes, n_classes))
     return _dirichlet(np.random.default_rng(seed), concentration * means)
 
@@ -308,7 +308,7 @@ def adversary(n_workers: int, n_classes: int, *, skill: float = 0.9, spread: flo
     circle = rng.permuted(np.tile(np.arange(n_classes), (n_workers, 1)), axis=1)
     names = np.empty_like(circle)
     np.put_along_axis(names, circle, np.roll(circle, -1, axis=1), axis=1)
-    return np.take_along_axis(_diagonal(skills, n_classes), names[:, :, None], axis=1)
+    return np.take_along_axis(with_diagonal(skills, n_classes), names[:, :, None], axis=1)
 
 
 def spammers(n_workers: int, n_classes: int, *, concentration: float = 1.0, seed: Seed = 0) -> Floats:
@@ -399,7 +399,7 @@ def colluders(n_workers: int, n_classes: int, *, wrong: float = 0.9, seed: Seed 
     """
     _check_sizes(n_workers, n_classes)
     _check_probability("wrong", wrong)
-    return _diagonal(np.full(n_workers, 1 - wrong), n_classes)
+    return with_diagonal(np.full(n_workers, 1 - wrong), n_classes)
 
 
 def kappa(
@@ -497,7 +497,7 @@ def _skills(rng: np.random.Generator, n_workers: int, skill: float, spread: floa
     return rng.normal(skill, spread, size=n_workers).clip(0, 1)
 
 
-def _diagonal(rates: Floats, n_classes: int) -> Floats:
+def with_diagonal(rates: Floats, n_classes: int) -> Floats:
     """Matrices with these diagonals, one a worker, and the rest of each row spread evenly."""
     if n_classes == 1:
         return np.ones((len(rates), 1, 1))

@@ -11,9 +11,7 @@ use super::engine::{Engine, Params};
 use super::{Options, Run, WorkerModel};
 use crate::Result;
 use crate::num::FLOOR;
-
-/// Numbers per block in the sums over parameters: fixed, so that they are the same on any number of threads.
-const BLOCK: usize = 1 << 14;
+use crate::squarem::{Reach, leap};
 
 /// Two passes and a leap at a time. The stopping rule looks at whole cycles: the pass after a leap may gain little although
 /// the leap gained much.
@@ -24,7 +22,7 @@ pub(super) fn run<W: WorkerModel>(
     options: &Options<'_>,
 ) -> Result<()> {
     run.converged = false;
-    let mut longest = 4.0;
+    let mut reach = Reach::default();
     let mut fallback: Option<Params> = None;
     let mut cycle_start: Option<f64> = None;
     while run.n_iter < options.max_iter {
@@ -34,7 +32,7 @@ pub(super) fn run<W: WorkerModel>(
         if refused && let Some(plain) = fallback.take() {
             // The pass was spent on a point that is not kept: it counts, its objective does not.
             run.n_iter += 1;
-            longest = f64::max(1.0, longest / 4.0);
+            reach.refused();
             *params = plain;
             continue;
         }
@@ -52,7 +50,7 @@ pub(super) fn run<W: WorkerModel>(
             return Ok(());
         }
         let two = params.clone();
-        if extrapolate(engine, &zero, &one, params, &mut longest) {
+        if extrapolate(engine, &zero, &one, params, &mut reach) {
             fallback = Some(two);
         } else {
             *params = two;
@@ -68,30 +66,19 @@ fn extrapolate<W: WorkerModel>(
     zero: &Params,
     one: &Params,
     two: &mut Params,
-    longest: &mut f64,
+    reach: &mut Reach,
 ) -> bool {
     let k = two.prior.len();
     let (a, b) = (natural::<W>(zero, k), natural::<W>(one, k));
     let c = natural::<W>(two, k);
-    let step = step_length(&a, &b, &c);
-    if !step.is_finite() || step <= 1.0 {
-        return false;
-    }
-    if step > *longest {
-        *longest *= 4.0;
-    }
-    let step = step.min(*longest);
-    let next = |((x0, x1), x2): ((f64, f64), f64)| {
-        let (r, v) = (x1 - x0, x2 - 2.0 * x1 + x0);
-        x0 + 2.0 * step * r + step * step * v
-    };
+    let Some(step) = reach.step(&a, &b, &c) else { return false };
     let (n, low) = (two.workers.len(), FLOOR.ln());
     two.workers.par_iter_mut().zip(&a[..n]).zip(&b[..n]).zip(&c[..n]).for_each(|(((to, x0), x1), x2)| {
-        *to = next(((*x0, *x1), *x2)).clamp(2.0 * low, -2.0 * low);
+        *to = leap(step, *x0, *x1, *x2).clamp(2.0 * low, -2.0 * low);
     });
     two.workers.par_chunks_mut(W::n_params(k)).for_each(|worker| W::from_natural(worker, k));
     for (i, to) in two.prior.iter_mut().enumerate() {
-        *to = next(((a[n + i], b[n + i]), c[n + i])).clamp(low, 0.0).exp();
+        *to = leap(step, a[n + i], b[n + i], c[n + i]).clamp(low, 0.0).exp();
     }
     crate::num::normalise(&mut two.prior);
     two.prior.iter_mut().for_each(|p| *p = p.max(FLOOR));
@@ -105,20 +92,4 @@ fn natural<W: WorkerModel>(params: &Params, k: usize) -> Vec<f64> {
     out.par_chunks_mut(W::n_params(k)).for_each(|worker| W::to_natural(worker, k));
     out.extend(params.prior.iter().map(|p| p.ln()));
     out
-}
-
-fn step_length(a: &[f64], b: &[f64], c: &[f64]) -> f64 {
-    let blocks: Vec<(f64, f64)> = a
-        .par_chunks(BLOCK)
-        .zip(b.par_chunks(BLOCK))
-        .zip(c.par_chunks(BLOCK))
-        .map(|((a, b), c)| {
-            a.iter().zip(b).zip(c).fold((0.0, 0.0), |(rr, vv), ((x0, x1), x2)| {
-                let (r, v) = (x1 - x0, x2 - 2.0 * x1 + x0);
-                (rr + r * r, vv + v * v)
-            })
-        })
-        .collect();
-    let (rr, vv) = blocks.into_iter().fold((0.0, 0.0), |sums, block| (sums.0 + block.0, sums.1 + block.1));
-    (rr / vv).sqrt()
 }

@@ -10,7 +10,7 @@ use super::WorkerModel;
 use crate::Result;
 use crate::control::Control;
 use crate::memory::{prefetch, worthwhile};
-use crate::num::{BLOCK, LogProduct, rescale};
+use crate::num::{BLOCK, GOLDEN, LogProduct, rescale, scramble};
 use crate::table::Table;
 
 /// How many annotations ahead the worker tables are asked for: far enough to cover a trip to memory, near enough for
@@ -296,10 +296,7 @@ impl<C: Cell> Source for Open<'_, C> {
 
 /// A number below `n` that depends on the seed and the task alone (the finaliser of `SplitMix64`).
 fn pick(seed: u64, task: usize, n: usize) -> usize {
-    let mut x = seed.wrapping_add((task as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^= x >> 31;
+    let x = scramble(seed.wrapping_add((task as u64 + 1).wrapping_mul(GOLDEN)));
     ((u128::from(x) * n as u128) >> 64) as usize
 }
 

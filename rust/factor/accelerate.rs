@@ -9,9 +9,7 @@ use rayon::prelude::*;
 
 use crate::Result;
 use crate::control::Control;
-
-/// Numbers per block in the sums over a point: fixed, so that they are the same on any number of threads.
-const BLOCK: usize = 1 << 14;
+use crate::squarem::{Reach, leap};
 
 /// A problem that is solved by repeating a step which never lowers its objective.
 pub(crate) trait Steps {
@@ -56,7 +54,7 @@ impl Run {
         limits: Limits,
         control: &Control,
     ) -> Result<()> {
-        let mut longest = 4.0;
+        let mut reach = Reach::default();
         let mut fallback: Option<Vec<f64>> = None;
         let mut cycle_start = self.history.last().copied();
         while self.n_iter < limits.max_iter {
@@ -66,7 +64,7 @@ impl Run {
             if refused && let Some(plain) = fallback.take() {
                 // The step was spent on a point that is not kept: it counts, its objective does not.
                 self.n_iter += 1;
-                longest = f64::max(1.0, longest / 4.0);
+                reach.refused();
                 *point = plain;
                 continue;
             }
@@ -83,7 +81,7 @@ impl Run {
             if self.n_iter >= limits.max_iter {
                 return Ok(());
             }
-            let leap = extrapolate(&zero, &one, point, &mut longest);
+            let leap = extrapolate(&zero, &one, point, &mut reach);
             fallback = leap.map(|mut leap| {
                 problem.repair(&mut leap);
                 std::mem::replace(point, leap)
@@ -98,34 +96,7 @@ impl Run {
 }
 
 /// The extrapolated point, where there is a leap to make.
-fn extrapolate(zero: &[f64], one: &[f64], two: &[f64], longest: &mut f64) -> Option<Vec<f64>> {
-    let step = step_length(zero, one, two);
-    if !step.is_finite() || step <= 1.0 {
-        return None;
-    }
-    if step > *longest {
-        *longest *= 4.0;
-    }
-    let step = step.min(*longest);
-    let next = |((x0, x1), x2): ((&f64, &f64), &f64)| {
-        let (r, v) = (x1 - x0, x2 - 2.0 * x1 + x0);
-        x0 + 2.0 * step * r + step * step * v
-    };
-    Some(zero.par_iter().zip(one).zip(two).map(next).collect())
-}
-
-fn step_length(zero: &[f64], one: &[f64], two: &[f64]) -> f64 {
-    let blocks: Vec<(f64, f64)> = zero
-        .par_chunks(BLOCK)
-        .zip(one.par_chunks(BLOCK))
-        .zip(two.par_chunks(BLOCK))
-        .map(|((zero, one), two)| {
-            zero.iter().zip(one).zip(two).fold((0.0, 0.0), |(rr, vv), ((x0, x1), x2)| {
-                let (r, v) = (x1 - x0, x2 - 2.0 * x1 + x0);
-                (rr + r * r, vv + v * v)
-            })
-        })
-        .collect();
-    let (rr, vv) = blocks.into_iter().fold((0.0, 0.0), |sums, block| (sums.0 + block.0, sums.1 + block.1));
-    (rr / vv).sqrt()
+fn extrapolate(zero: &[f64], one: &[f64], two: &[f64], reach: &mut Reach) -> Option<Vec<f64>> {
+    let step = reach.step(zero, one, two)?;
+    Some(zero.par_iter().zip(one).zip(two).map(|((x0, x1), x2)| leap(step, *x0, *x1, *x2)).collect())
 }

@@ -50,6 +50,18 @@ pub(crate) fn not_negative(what: &str, values: &[f64]) -> Result<()> {
     }
 }
 
+/// Fails unless `pairs` is a flat list of pairs of two different workers.
+pub(crate) fn check_pairs(n_workers: usize, pairs: &[u32]) -> Result<()> {
+    let most = u32::MAX as usize;
+    if !pairs.len().is_multiple_of(2) || pairs.len() / 2 > most || n_workers > most {
+        return Err(Error::invalid(format!("{} numbers do not make a list of pairs of workers", pairs.len())));
+    }
+    match pairs.chunks_exact(2).find(|p| p[0] == p[1] || p.iter().any(|&m| m as usize >= n_workers)) {
+        None => Ok(()),
+        Some(p) => Err(Error::invalid(format!("({}, {}) is not a pair of two of the {n_workers} workers", p[0], p[1]))),
+    }
+}
+
 /// The pairs of each worker, in one list.
 #[derive(Debug, Clone)]
 pub struct Adjacency {
@@ -71,19 +83,9 @@ pub struct Link {
 impl Adjacency {
     /// Lists both ends of `pairs`, a flat list of (first, second); each worker's links are in the order of the pairs.
     pub fn new(n_workers: usize, pairs: &[u32]) -> Result<Self> {
-        if !pairs.len().is_multiple_of(2) || pairs.len() / 2 > u32::MAX as usize {
-            return Err(Error::invalid(format!("{} numbers do not make a list of pairs of workers", pairs.len())));
-        }
+        check_pairs(n_workers, pairs)?;
         let mut offsets = vec![0; n_workers + 1];
-        for pair in pairs.chunks_exact(2) {
-            if pair[0] == pair[1] || pair.iter().any(|&m| m as usize >= n_workers) {
-                return Err(Error::invalid(format!(
-                    "({}, {}) is not a pair of two of the {n_workers} workers",
-                    pair[0], pair[1]
-                )));
-            }
-            pair.iter().for_each(|&m| offsets[m as usize + 1] += 1);
-        }
+        pairs.iter().for_each(|&m| offsets[m as usize + 1] += 1);
         (0..n_workers).for_each(|m| offsets[m + 1] += offsets[m]);
         let mut next = offsets.clone();
         let mut links = vec![Link { partner: 0, pair: 0, first: false }; pairs.len()];

@@ -10,9 +10,11 @@ mod triples;
 
 use std::ops::Range;
 
+use crate::components::Components;
 use crate::control::Control;
+use crate::factor::check_pairs;
 use crate::memory::prefetch_at;
-use crate::table::{Label, Table, WorkerOrder, find};
+use crate::table::{Label, Table, WorkerOrder};
 use crate::{Error, Result};
 
 pub use groups::{Cross, Groups, moments_cross, moments_groups};
@@ -59,35 +61,9 @@ fn check_room(n_workers: usize, numbers: usize) -> Result<()> {
 /// Components are numbered in the order of their lowest worker. Time and memory O(workers + pairs), near enough.
 pub fn components(n_workers: usize, pairs: &[u32]) -> Result<Vec<u32>> {
     check_pairs(n_workers, pairs)?;
-    let mut parent: Vec<u32> = (0..n_workers as u32).collect();
-    for pair in pairs.chunks_exact(2) {
-        let (a, b) = (find(&mut parent, pair[0]), find(&mut parent, pair[1]));
-        // The lower root wins, so that every root is the lowest worker of its component.
-        parent[a.max(b) as usize] = a.min(b);
-    }
-    let mut next = 0;
-    let mut number = vec![0; n_workers];
-    for worker in 0..n_workers {
-        let root = find(&mut parent, worker as u32) as usize;
-        if root == worker {
-            number[worker] = next;
-            next += 1;
-        } else {
-            number[worker] = number[root];
-        }
-    }
-    Ok(number)
-}
-
-/// Refuses a flat list that is not one of pairs of two different workers.
-fn check_pairs(n_workers: usize, pairs: &[u32]) -> Result<()> {
-    if !pairs.len().is_multiple_of(2) || n_workers > u32::MAX as usize {
-        return Err(Error::invalid(format!("{} numbers do not make a list of pairs of workers", pairs.len())));
-    }
-    match pairs.chunks_exact(2).find(|p| p[0] == p[1] || p.iter().any(|&m| m as usize >= n_workers)) {
-        None => Ok(()),
-        Some(p) => Err(Error::invalid(format!("({}, {}) is not a pair of two of the {n_workers} workers", p[0], p[1]))),
-    }
+    let mut found = Components::new(n_workers);
+    pairs.chunks_exact(2).for_each(|pair| found.join(pair[0], pair[1]));
+    Ok(found.numbered().0)
 }
 
 /// How many items of so many bytes a result may have.

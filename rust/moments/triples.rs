@@ -6,8 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use super::{Lists, View, Weights, check_pairs, follow, room_for, split, with_view};
+use super::{Lists, View, Weights, follow, room_for, split, with_view};
 use crate::control::Control;
+use crate::factor::check_pairs;
 use crate::table::{Label, Table, WorkerOrder};
 use crate::{Error, Result};
 

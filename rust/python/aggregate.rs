@@ -1,13 +1,11 @@
 //! Votes and EM.
 
-use numpy::ndarray::{Array2, Array3};
-use numpy::{PyArray1, PyArray2, PyArray3, PyReadonlyArrayDyn, PyUntypedArrayMethods, ToPyArray};
-use pyo3::exceptions::PyValueError;
+use numpy::{PyArray1, PyArray2, PyArray3, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::table::Table;
-use super::{choose, slice, work};
+use super::{array, choose, set_course, slice, work};
 use crate::em::{self, Assignment, Model, Options, Start};
 use crate::{num, votes};
 
@@ -16,18 +14,6 @@ type Pair<'py, A, B> = (Bound<'py, PyArray1<A>>, Bound<'py, PyArray1<B>>);
 
 /// Shares of each task, and their sums.
 type Shares<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>);
-
-fn matrix(py: Python<'_>, rows: usize, values: Vec<f64>) -> PyResult<Bound<'_, PyArray2<f64>>> {
-    let width = values.len() / rows.max(1);
-    let array = Array2::from_shape_vec((rows, width), values).map_err(|e| PyValueError::new_err(e.to_string()))?;
-    Ok(PyArray2::from_owned_array(py, array))
-}
-
-fn cube<'py>(py: Python<'py>, table: &Table, values: Vec<f64>) -> PyResult<Bound<'py, PyArray3<f64>>> {
-    let (m, k) = (table.0.n_workers(), table.0.n_classes());
-    let array = Array3::from_shape_vec((m, k, k), values).map_err(|e| PyValueError::new_err(e.to_string()))?;
-    Ok(PyArray3::from_owned_array(py, array))
-}
 
 /// Vote shares (tasks × classes), each vote counting its worker's weight if weights are given, and their sums by class.
 #[pyfunction]
@@ -40,7 +26,7 @@ pub fn vote_shares<'py>(
 ) -> PyResult<Shares<'py>> {
     let weights = worker_weights.as_ref().map(|w| slice("worker_weights", w)).transpose()?;
     let (shares, totals) = work(py, None, |control| votes::shares(&table.0, weights, control))?;
-    Ok((matrix(py, table.0.n_tasks(), shares)?, PyArray1::from_vec(py, totals)))
+    Ok((array(py, table.rows(), shares)?, PyArray1::from_vec(py, totals)))
 }
 
 /// Weight of each worker's annotations that name the answer (a class code, -1 for none), and of all with an answer.
@@ -119,12 +105,10 @@ pub fn em_fit<'py>(
     };
     let fit = work(py, progress.as_ref(), |control| em::fit(&table.0, &options, control))?;
     let result = PyDict::new(py);
-    result.set_item("posterior", matrix(py, table.0.n_tasks(), fit.posterior)?)?;
-    result.set_item("confusion", cube(py, table, fit.confusion)?)?;
-    result.set_item("prior", fit.prior.to_pyarray(py))?;
-    result.set_item("history", fit.history.to_pyarray(py))?;
-    result.set_item("n_iter", fit.n_iter)?;
-    result.set_item("converged", fit.converged)?;
+    result.set_item("posterior", array(py, table.rows(), fit.posterior)?)?;
+    result.set_item("confusion", array(py, table.blocks(), fit.confusion)?)?;
+    result.set_item("prior", PyArray1::from_vec(py, fit.prior))?;
+    set_course(&result, fit.history, fit.n_iter, fit.converged)?;
     Ok(result)
 }
 
@@ -139,7 +123,7 @@ pub fn em_posterior<'py>(
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
     let (prior, confusion) = (slice("prior", &prior)?, slice("confusion", &confusion)?);
     let posterior = work(py, None, |control| em::posterior(&table.0, prior, confusion, control))?;
-    matrix(py, table.0.n_tasks(), posterior)
+    array(py, table.rows(), posterior)
 }
 
 /// Confusion matrices (workers × classes × classes) of workers judged by given posteriors.
@@ -153,5 +137,5 @@ pub fn em_confusion<'py>(
 ) -> PyResult<Bound<'py, PyArray3<f64>>> {
     let (posterior, pseudo) = (slice("posterior", &posterior)?, slice("pseudo", &pseudo)?);
     let confusion = work(py, None, |control| em::confusion(&table.0, posterior, pseudo, control))?;
-    cube(py, table, confusion)
+    array(py, table.blocks(), confusion)
 }

@@ -1,12 +1,11 @@
 //! Factorisations.
 
-use numpy::ndarray::{Array2, Array3};
-use numpy::{Element, PyArray1, PyArray2, PyArray3, PyReadonlyArrayDyn, PyUntypedArrayMethods, ToPyArray};
+use numpy::{Element, PyArray1, PyArray2, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::{slice, work};
+use super::{array, set_course, slice, work};
 use crate::factor::{self, Fit, cpd, nmf};
 
 /// Indices of points, and their distances.
@@ -24,11 +23,6 @@ fn shape<const N: usize, T: Element>(
         let wanted = wanted.join(", ");
         PyValueError::new_err(format!("{name} must be of shape ({wanted}), not {:?}", array.shape()))
     })
-}
-
-fn matrix(py: Python<'_>, rows: usize, columns: usize, values: Vec<f64>) -> PyResult<Bound<'_, PyArray2<f64>>> {
-    let array = Array2::from_shape_vec((rows, columns), values).map_err(|e| PyValueError::new_err(e.to_string()))?;
-    Ok(PyArray2::from_owned_array(py, array))
 }
 
 /// Picks the vertices of points (points × dimensions): their indices, and the norms of their residuals.
@@ -56,7 +50,7 @@ pub fn simplex_lstsq<'py>(
     }
     let (design, targets) = (slice("design", &design)?, slice("targets", &targets)?);
     let rows = work(py, None, |control| factor::simplex::simplex_lstsq(design, k, targets, dim, control))?;
-    matrix(py, n, k, rows)
+    array(py, [n, k], rows)
 }
 
 /// The nearest point of the simplex to each row.
@@ -69,7 +63,7 @@ pub fn simplex_projection<'py>(
     let [n, k] = shape("rows", &rows, [None, None])?;
     let rows = slice("rows", &rows)?;
     let rows = work(py, None, |control| factor::simplex::simplex_projection(rows, k, control))?;
-    matrix(py, n, k, rows)
+    array(py, [n, k], rows)
 }
 
 /// The column of each row in the one-to-one assignment of the largest total score.
@@ -175,13 +169,9 @@ pub fn cpd_fit<'py>(
 fn dictionary(py: Python<'_>, fit: Fit) -> PyResult<Bound<'_, PyDict>> {
     let k = fit.prior.len();
     let n_workers = fit.confusion.len() / (k * k);
-    let confusion = Array3::from_shape_vec((n_workers, k, k), fit.confusion);
-    let confusion = confusion.map_err(|e| PyValueError::new_err(e.to_string()))?;
     let result = PyDict::new(py);
-    result.set_item("prior", fit.prior.to_pyarray(py))?;
-    result.set_item("confusion", PyArray3::from_owned_array(py, confusion))?;
-    result.set_item("history", fit.history.to_pyarray(py))?;
-    result.set_item("n_iter", fit.n_iter)?;
-    result.set_item("converged", fit.converged)?;
+    result.set_item("prior", PyArray1::from_vec(py, fit.prior))?;
+    result.set_item("confusion", array(py, [n_workers, k, k], fit.confusion)?)?;
+    set_course(&result, fit.history, fit.n_iter, fit.converged)?;
     Ok(result)
 }

@@ -16,9 +16,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use numpy::{Element, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use numpy::ndarray::{Array, IntoDimension};
+use numpy::{Element, PyArray, PyArray1, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::control::Control;
 use crate::{Error, pool};
@@ -101,6 +103,23 @@ fn slice<'a, T: Element>(name: &str, array: &'a PyReadonlyArrayDyn<'_, T>) -> Py
     // `as_slice` alone would take an array in Fortran order too, and read it in the wrong one.
     let in_order = array.is_c_contiguous().then(|| array.as_slice().ok()).flatten();
     in_order.ok_or_else(|| PyTypeError::new_err(format!("{name} must be a C-contiguous array")))
+}
+
+/// Numbers as an array of the shape given.
+fn array<T: Element, D: IntoDimension>(
+    py: Python<'_>,
+    shape: D,
+    values: Vec<T>,
+) -> PyResult<Bound<'_, PyArray<T, D::Dim>>> {
+    let array = Array::from_shape_vec(shape.into_dimension(), values);
+    Ok(PyArray::from_owned_array(py, array.map_err(|error| PyValueError::new_err(error.to_string()))?))
+}
+
+/// Adds how an iteration went to what it found.
+fn set_course(found: &Bound<'_, PyDict>, history: Vec<f64>, n_iter: usize, converged: bool) -> PyResult<()> {
+    found.set_item("history", PyArray1::from_vec(found.py(), history))?;
+    found.set_item("n_iter", n_iter)?;
+    found.set_item("converged", converged)
 }
 
 /// A name out of a fixed set, or an error that lists the set.

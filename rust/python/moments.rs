@@ -1,13 +1,11 @@
 //! Moments.
 
-use numpy::ndarray::{Array2, Array3, Array4};
-use numpy::{Element, PyArray1, PyArray2, PyArray3, PyArray4, PyReadonlyArrayDyn};
-use pyo3::exceptions::PyValueError;
+use numpy::{PyArray1, PyArray2, PyArray3, PyArray4, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::table::Table;
-use super::{slice, work};
+use super::{array, slice, work};
 use crate::moments;
 
 /// Pairs, their overlaps and their blocks.
@@ -19,23 +17,11 @@ type Triples<'py> = (Bound<'py, PyArray2<u32>>, Bound<'py, PyArray1<f64>>, Bound
 /// A block for each worker, and overlaps.
 type Cross<'py> = (Bound<'py, PyArray3<f64>>, Bound<'py, PyArray1<f64>>);
 
-fn shape_error(error: impl std::fmt::Display) -> PyErr {
-    PyValueError::new_err(error.to_string())
-}
-
-fn array2<T: Element>(py: Python<'_>, shape: (usize, usize), values: Vec<T>) -> PyResult<Bound<'_, PyArray2<T>>> {
-    Ok(PyArray2::from_owned_array(py, Array2::from_shape_vec(shape, values).map_err(shape_error)?))
-}
-
-fn array3(py: Python<'_>, shape: (usize, usize, usize), values: Vec<f64>) -> PyResult<Bound<'_, PyArray3<f64>>> {
-    Ok(PyArray3::from_owned_array(py, Array3::from_shape_vec(shape, values).map_err(shape_error)?))
-}
-
 /// Weight of each worker's labels, (workers × classes).
 #[pyfunction]
 pub fn moments_first<'py>(py: Python<'py>, table: &Table) -> PyResult<Bound<'py, PyArray2<f64>>> {
     let first = work(py, None, |control| moments::moments_first(&table.0, control))?;
-    array2(py, (table.0.n_workers(), table.0.n_classes()), first)
+    array(py, [table.0.n_workers(), table.0.n_classes()], first)
 }
 
 /// Pairs of workers (first < second), the weight of what both labelled, and the weight of each pair of labels.
@@ -54,9 +40,9 @@ pub fn moments_pairs<'py>(
     let found = work(py, None, |control| moments::moments_pairs(&table.0, min_overlap, max_partners, joint, control))?;
     let n = found.overlap.len();
     Ok((
-        array2(py, (n, 2), found.pairs)?,
+        array(py, [n, 2], found.pairs)?,
         PyArray1::from_vec(py, found.overlap),
-        array3(py, (if joint { n } else { 0 }, k, k), found.joint)?,
+        array(py, [if joint { n } else { 0 }, k, k], found.joint)?,
     ))
 }
 
@@ -79,11 +65,10 @@ pub fn moments_triples<'py>(
     let found =
         work(py, None, |control| moments::moments_triples(&table.0, pairs, min_overlap, max_triples, joint, control))?;
     let n = found.overlap.len();
-    let shape = (if joint { n } else { 0 }, k, k, k);
     Ok((
-        array2(py, (n, 3), found.triples)?,
+        array(py, [n, 3], found.triples)?,
         PyArray1::from_vec(py, found.overlap),
-        PyArray4::from_owned_array(py, Array4::from_shape_vec(shape, found.joint).map_err(shape_error)?),
+        array(py, [if joint { n } else { 0 }, k, k, k], found.joint)?,
     ))
 }
 
@@ -98,8 +83,8 @@ pub fn moments_groups<'py>(
     let (k, groups) = (table.0.n_classes(), slice("groups", &groups)?);
     let found = work(py, None, |control| moments::moments_groups(&table.0, groups, control))?;
     let result = PyDict::new(py);
-    result.set_item("second", array3(py, (3, k, k), found.second)?)?;
-    result.set_item("third", array3(py, (k, k, k), found.third)?)?;
+    result.set_item("second", array(py, [3, k, k], found.second)?)?;
+    result.set_item("third", array(py, [k, k, k], found.third)?)?;
     result.set_item("n_tasks", found.n_tasks)?;
     Ok(result)
 }
@@ -108,9 +93,9 @@ pub fn moments_groups<'py>(
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
 pub fn moments_cross<'py>(py: Python<'py>, table: &Table, groups: PyReadonlyArrayDyn<'py, u8>) -> PyResult<Cross<'py>> {
-    let (k, groups) = (table.0.n_classes(), slice("groups", &groups)?);
+    let groups = slice("groups", &groups)?;
     let found = work(py, None, |control| moments::moments_cross(&table.0, groups, control))?;
-    Ok((array3(py, (table.0.n_workers(), k, k), found.cross)?, PyArray1::from_vec(py, found.overlap)))
+    Ok((array(py, table.blocks(), found.cross)?, PyArray1::from_vec(py, found.overlap)))
 }
 
 /// The number of the connected component of each worker in the graph of pairs, in the order of their lowest worker.

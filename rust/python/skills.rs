@@ -1,13 +1,12 @@
 //! Methods that estimate skills.
 
-use numpy::ndarray::Array2;
-use numpy::{PyArray1, PyArray2, PyReadonlyArrayDyn, ToPyArray};
-use pyo3::exceptions::PyValueError;
+use numpy::{PyArray1, PyArray2, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::table::Table;
-use super::{slice, work};
+use super::{array, set_course, slice, work};
+use crate::control::Control;
 use crate::factor::agreement;
 use crate::factor::rank_one::{self, Fit, Links, Options};
 use crate::kos;
@@ -18,12 +17,20 @@ type Messages<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>, Boun
 /// Component of each worker, and whether it has an odd cycle.
 type Graph<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<bool>>);
 
-fn answer(py: Python<'_>, fit: Fit) -> PyResult<Bound<'_, PyDict>> {
+/// Runs a method on the values of pairs of workers.
+fn rank_one_fit<'py>(
+    py: Python<'py>,
+    n_workers: usize,
+    [values, weights]: [&PyReadonlyArrayDyn<'py, f64>; 2],
+    pairs: &PyReadonlyArrayDyn<'py, u32>,
+    progress: Option<&Py<PyAny>>,
+    method: impl FnOnce(&Links, &Control) -> crate::Result<Fit> + Send,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (pairs, values, weights) = (slice("pairs", pairs)?, slice("values", values)?, slice("weights", weights)?);
+    let fit = work(py, progress, |control| method(&Links::new(n_workers, pairs, values, weights)?, control))?;
     let result = PyDict::new(py);
     result.set_item("vector", PyArray1::from_vec(py, fit.vector))?;
-    result.set_item("history", fit.history.to_pyarray(py))?;
-    result.set_item("n_iter", fit.n_iter)?;
-    result.set_item("converged", fit.converged)?;
+    set_course(&result, fit.history, fit.n_iter, fit.converged)?;
     Ok(result)
 }
 
@@ -54,11 +61,10 @@ pub fn rank_one_spectral<'py>(
     tol: f64,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (pairs, values, weights) = (slice("pairs", &pairs)?, slice("values", &values)?, slice("weights", &weights)?);
-    let fit = work(py, progress.as_ref(), |control| {
-        rank_one::spectral(&Links::new(n_workers, pairs, values, weights)?, &Options { max_iter, tol }, control)
-    })?;
-    answer(py, fit)
+    let options = Options { max_iter, tol };
+    rank_one_fit(py, n_workers, [&values, &weights], &pairs, progress.as_ref(), |links, control| {
+        rank_one::spectral(links, &options, control)
+    })
 }
 
 /// Ratio of the leading eigenvectors of weighted values and of weights, component by component.
@@ -76,13 +82,11 @@ pub fn rank_one_ratio<'py>(
     tol: f64,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (pairs, values, weights) = (slice("pairs", &pairs)?, slice("values", &values)?, slice("weights", &weights)?);
     let components = slice("components", &components)?;
-    let fit = work(py, progress.as_ref(), |control| {
-        let links = Links::new(n_workers, pairs, values, weights)?;
-        rank_one::ratio(&links, components, &Options { max_iter, tol }, control)
-    })?;
-    answer(py, fit)
+    let options = Options { max_iter, tol };
+    rank_one_fit(py, n_workers, [&values, &weights], &pairs, progress.as_ref(), |links, control| {
+        rank_one::ratio(links, components, &options, control)
+    })
 }
 
 /// The least-squares fit with every number in [-1, 1], by projected gradient.
@@ -99,11 +103,10 @@ pub fn rank_one_gradient<'py>(
     tol: f64,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (pairs, values, weights) = (slice("pairs", &pairs)?, slice("values", &values)?, slice("weights", &weights)?);
-    let fit = work(py, progress.as_ref(), |control| {
-        rank_one::gradient(&Links::new(n_workers, pairs, values, weights)?, &Options { max_iter, tol }, control)
-    })?;
-    answer(py, fit)
+    let options = Options { max_iter, tol };
+    rank_one_fit(py, n_workers, [&values, &weights], &pairs, progress.as_ref(), |links, control| {
+        rank_one::gradient(links, &options, control)
+    })
 }
 
 /// Skills from trimmed means of ratios; `trim` neighbours of each worker are set aside on either side.
@@ -122,13 +125,11 @@ pub fn rank_one_msr<'py>(
     tol: f64,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (pairs, values, weights) = (slice("pairs", &pairs)?, slice("values", &values)?, slice("weights", &weights)?);
     let trim = slice("trim", &trim)?;
-    let fit = work(py, progress.as_ref(), |control| {
-        let links = Links::new(n_workers, pairs, values, weights)?;
-        rank_one::msr(&links, trim, plain, &Options { max_iter, tol }, control)
-    })?;
-    answer(py, fit)
+    let options = Options { max_iter, tol };
+    rank_one_fit(py, n_workers, [&values, &weights], &pairs, progress.as_ref(), |links, control| {
+        rank_one::msr(links, trim, plain, &options, control)
+    })
 }
 
 /// Component of each worker in the graph of the pairs, and whether the component has a cycle of odd length.
@@ -156,8 +157,6 @@ pub fn kos_fit<'py>(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Messages<'py>> {
     let fit = work(py, progress.as_ref(), |control| kos::fit(&table.0, n_iter, seed, control))?;
-    let shape = (table.0.n_tasks(), table.0.n_classes());
-    let scores = Array2::from_shape_vec(shape, fit.scores).map_err(|e| PyValueError::new_err(e.to_string()))?;
     let weights = PyArray1::from_vec(py, fit.weights);
-    Ok((PyArray2::from_owned_array(py, scores), weights, PyArray1::from_vec(py, fit.silent)))
+    Ok((array(py, table.rows(), fit.scores)?, weights, PyArray1::from_vec(py, fit.silent)))
 }

@@ -13,6 +13,18 @@ type Columns<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u32>>, Bound
 #[pyclass(frozen, module = "manyhands._core")]
 pub struct Table(pub CoreTable);
 
+impl Table {
+    /// The shape of a number for each task and class.
+    pub fn rows(&self) -> [usize; 2] {
+        [self.0.n_tasks(), self.0.n_classes()]
+    }
+
+    /// The shape of a matrix over the classes for each worker.
+    pub fn blocks(&self) -> [usize; 3] {
+        [self.0.n_workers(), self.0.n_classes(), self.0.n_classes()]
+    }
+}
+
 #[pymethods]
 impl Table {
     #[new]

@@ -6,6 +6,8 @@
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use crate::num::{GOLDEN, scramble, to_unit};
+
 /// Rows up to this length are searched by counting, which has no branch to mispredict; longer ones by bisection.
 const COUNTED: usize = 32;
 
@@ -24,29 +26,16 @@ pub(super) enum Purpose {
     Shared = 5,
 }
 
-/// A bijection of 64-bit words that spreads any change of the input over all output bits (the `SplitMix64` finaliser).
-fn mix(word: u64) -> u64 {
-    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
-}
-
 /// One word that depends on all of `words` and on their order.
 pub(super) fn key<const L: usize>(words: [u64; L]) -> u64 {
-    words.into_iter().fold(0, |state: u64, word| {
-        mix(state.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ mix(word.wrapping_add(0x9e37_79b9_7f4a_7c15)))
-    })
+    words
+        .into_iter()
+        .fold(0, |state: u64, word| scramble(state.wrapping_add(GOLDEN) ^ scramble(word.wrapping_add(GOLDEN))))
 }
 
 /// The stream of one purpose for one chunk of work.
 pub(super) fn stream(seed: u64, purpose: Purpose, chunk: usize) -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(key([seed, purpose as u64, chunk as u64]))
-}
-
-/// A number in `[0, 1)` from 64 random bits.
-#[inline]
-pub(super) fn to_unit(bits: u64) -> f64 {
-    (bits >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
 }
 
 /// A number drawn uniformly from `[0, 1)`.

@@ -12,6 +12,7 @@ from manyhands import _core
 from manyhands.annotations import Annotations
 from manyhands.base import Array, Fit
 from manyhands.checks import counted
+from manyhands.crowds import with_diagonal
 
 Codes = npt.NDArray[np.uint32]
 Mask = npt.NDArray[np.bool_]
@@ -37,7 +38,7 @@ class Pairs:
     @classmethod
     def of(cls, votes: Annotations, pairs: Codes, overlap: Array, values: Array) -> Pairs:
         components, odd = _core.rank_one_graph(votes.n_workers, pairs)
-        return cls(_label_weights(votes), pairs, overlap, values, components, odd)
+        return cls(_core.moments_first(votes._table).sum(axis=1), pairs, overlap, values, components, odd)
 
     @property
     def degrees(self) -> npt.NDArray[np.int64]:
@@ -93,13 +94,6 @@ def _graph_remarks(known: Mask, doubtful: Mask, flat: Mask) -> tuple[str, ...]:
     return tuple(remarks)
 
 
-def _label_weights(votes: Annotations) -> Array:
-    """Weight of each worker's labels, (M,)."""
-    if votes.weights is None:
-        return votes.labels_per_worker.astype(np.float64)
-    return _sums(votes.codes()[1], votes.weights, votes.n_workers)
-
-
 def _sums(codes: npt.NDArray[Any], values: Array, n: int) -> Array:
     """Sum of the values of each code below n."""
     sums: Array = np.bincount(codes, values, minlength=n).astype(np.float64, copy=False)
@@ -110,13 +104,6 @@ def certain(votes: Annotations) -> Fit:
     """The fit of a table with one class."""
     m = votes.n_workers
     return Fit(np.ones((votes.n_tasks, 1)), np.ones((m, 1, 1)), np.ones(1), np.zeros(0), n_iter=0)
-
-
-def one_coin(accuracy: Array, k: int) -> Array:
-    """Confusion matrices of workers with one accuracy each, (M, K, K)."""
-    confusion = np.repeat(((1 - accuracy) / (k - 1))[:, None, None], k, axis=1).repeat(k, axis=2)
-    confusion[:, np.arange(k), np.arange(k)] = accuracy[:, None]
-    return confusion
 
 
 def inside(probability: Array, labels: Array, k: int) -> Array:
@@ -156,7 +143,7 @@ def with_strangers(
         average = max(average, float(np.average(np.einsum("mkk->m", confusion) / k, weights=weight)))
     confusion[alone] = 1.0 / k
     posterior = _core.em_posterior(votes._table, prior, confusion)
-    confusion[alone] = one_coin(inside(_strangers(votes, posterior, alone, average), labels[alone], k), k)
+    confusion[alone] = with_diagonal(inside(_strangers(votes, posterior, alone, average), labels[alone], k), k)
     return confusion, (
         f"{counted(int(alone.sum()), 'worker shares', 'workers share')} too few tasks with anybody to be judged by "
         "agreement, and got the accuracy that the others' answers suggest, or else that of the average worker.",

@@ -129,6 +129,12 @@ def normalised(rows: Array) -> Array:
     return np.ascontiguousarray(np.where(empty, 1.0 / rows.shape[-1], rows / np.where(empty, 1.0, total)))
 
 
+def drawn_towards(centre: Array, confusion: Array, labels: Array, shrink: float) -> Array:
+    """Confusion matrices drawn towards `centre` by `shrink` labels a row, where there are `labels` (M, K) behind it."""
+    share = (shrink / (labels + shrink) if shrink else np.zeros_like(labels))[..., None]
+    return normalised((1.0 - share) * confusion + share * centre)
+
+
 def prior_told_by(confusion: Array, answers: Array) -> Array:
     """The class prior from label frequencies (n, K) of workers with known confusion matrices (n, K, K)."""
     k = confusion.shape[-1]

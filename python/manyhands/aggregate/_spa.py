@@ -47,13 +47,14 @@ def multi_spa(moments: Moments, refine: int = 10) -> Factors:
 
 def _solve(moments: Moments, blocks: Blocks, members: npt.NDArray[np.intp]) -> tuple[Array, Array]:
     """Prior and confusion matrices of one component: the best of several references."""
-    found: list[tuple[float, int, Array, Array]] = []
+    answers = normalised(moments.first[members])
+    compared = _best_supported(moments, members)
+    found: list[tuple[float, Array, Array]] = []
     for reference, vertices in _references(blocks, members):
         confusion = _carry(blocks, members, reference, vertices)
-        answers = normalised(moments.first[members])
         prior = prior_told_by(confusion, answers)
-        found.append((_misfit(moments, members, prior, confusion), len(found), prior, confusion))
-    _, _, prior, confusion = min(found, key=lambda candidate: candidate[:2])
+        found.append((_misfit(*compared, prior, confusion), prior, confusion))
+    _, prior, confusion = min(found, key=lambda candidate: candidate[0])
     prior, confusion, _ = named(prior, confusion, moments.first[members].sum(axis=1))
     return prior, confusion
 
@@ -92,37 +93,41 @@ def _carry(blocks: Blocks, members: npt.NDArray[np.intp], reference: int, vertic
     k = len(vertices)
     place = {worker: i for i, worker in enumerate(members.tolist())}
     confusion = np.full((len(members), k, k), 1.0 / k)
-    worth = np.zeros(len(members))
     confusion[place[reference]] = vertices
     solved = np.zeros(len(members), bool)
     solved[place[reference]] = True
     frontier = [reference]
     while frontier:
-        best: dict[int, tuple[float, int, Array]] = {}
+        best: dict[int, tuple[float, Array]] = {}
         for parent in frontier:
-            here = place[parent]
-            worth[here] = np.linalg.svd(confusion[here], compute_uv=False)[-1]
+            known = confusion[place[parent]]
+            worth = np.linalg.svd(known, compute_uv=False)[-1] ** 2
             joint = blocks.of(parent)
-            told = told_by(confusion[here], joint)
+            told = told_by(known, joint)
             for child, matrix, overlap in zip(
                 blocks.partners(parent).tolist(), told, joint.sum(axis=(1, 2)).tolist(), strict=True
             ):
-                trust = worth[here] ** 2 * overlap
+                trust = worth * overlap
                 if not solved[place[child]] and (child not in best or trust > best[child][0]):
-                    best[child] = (trust, parent, matrix)
-        for child, (_, _, matrix) in best.items():
+                    best[child] = (trust, matrix)
+        for child, (_, matrix) in best.items():
             confusion[place[child]], solved[place[child]] = matrix, True
         frontier = sorted(best)
     return confusion
 
 
-def _misfit(moments: Moments, members: npt.NDArray[np.intp], prior: Array, confusion: Array) -> float:
-    """Kullback–Leibler divergence of the best-supported pairs from what the parameters say, weighted by overlap."""
+def _best_supported(moments: Moments, members: npt.NDArray[np.intp]) -> tuple[npt.NDArray[np.intp], Array]:
+    """The pairs on which candidates are compared, as places among the members (pairs, 2), and their counts."""
     place = np.full(moments.n_workers, -1, np.intp)
     place[members] = np.arange(len(members))
     ends = place[moments.pairs.astype(np.intp)]
     inside = np.flatnonzero(ends[:, 0] >= 0)
     chosen = inside[np.argsort(-moments.pair_overlap[inside], kind="stable")[:_COMPARED]]
-    first, second = ends[chosen].T
+    return ends[chosen], moments.pair_joint[chosen]
+
+
+def _misfit(ends: npt.NDArray[np.intp], joint: Array, prior: Array, confusion: Array) -> float:
+    """Kullback–Leibler divergence of pairs from what the parameters say, up to a constant, weighted by overlap."""
+    first, second = ends.T
     model = np.einsum("k,pkl,pkj->plj", prior, confusion[first], confusion[second], optimize=True)
-    return -float((moments.pair_joint[chosen] * np.log(np.maximum(model, 1e-12))).sum())
+    return -float((joint * np.log(np.maximum(model, 1e-12))).sum())

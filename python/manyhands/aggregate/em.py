@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import check_choice, check_number
 from manyhands.errors import ConvergenceWarning
+from manyhands.progress import Callback
 
 _MODELS = ("full", "class", "one-coin")
 _ASSIGNMENTS = ("soft", "hard", "hard-then-soft")
@@ -123,7 +124,7 @@ class DawidSkene(Aggregator):
         self.seed = seed
         self.warm_start = warm_start
 
-    def _fit(self, votes: Annotations, progress: Callable[[int, float], object] | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
         self._check()
         common: dict[str, Any] = {
             "model": self.model,

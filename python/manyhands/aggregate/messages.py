@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +11,7 @@ from manyhands.aggregate._agreement import Mask, certain
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import check_number, counted
+from manyhands.progress import Callback
 
 #: The outcome is doubtful where labels agree with it, corrected for chance, less than this.
 _LEAST_AGREEMENT = 0.1
@@ -77,7 +77,7 @@ class KOS(Aggregator):
         self._fitted()
         return self._weights
 
-    def _fit(self, votes: Annotations, progress: Callable[[int, float], object] | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
         check_number("max_iter", self.max_iter, least=1, whole=True)
         check_number("seed", self.seed, least=0, whole=True)
         if votes.n_classes == 1:

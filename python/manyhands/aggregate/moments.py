@@ -7,20 +7,19 @@ classes by the assumption that the crowd is better than chance on average.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from manyhands import _core
-from manyhands.aggregate._factors import Blocks, Factors, named, normalised, of_classes, with_unsaid
+from manyhands.aggregate._factors import Blocks, Factors, drawn_towards, named, normalised, of_classes, with_unsaid
 from manyhands.aggregate._spa import multi_spa
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
-from manyhands.checks import check_choice, check_number
+from manyhands.checks import check_choice, check_number, check_pairing, check_stopping
 from manyhands.moments import Moments, compute
+from manyhands.progress import Callback
 
-_Progress = Callable[[int, float], object] | None
 _WEIGHTS = ("overlap", "even")
 _NOT_NOTHING = 1e-6
 
@@ -38,12 +37,11 @@ class MomentAggregator(Aggregator):
     shrink: float
 
     @abstractmethod
-    def _factorise(self, moments: Moments, progress: _Progress) -> Factors:
+    def _factorise(self, moments: Moments, progress: Callback | None) -> Factors:
         """Map moments of more than one class, with at least one pair of workers, to parameters."""
 
     def _check(self) -> None:
-        check_number("min_overlap", self.min_overlap, least=0)
-        check_number("max_partners", self.max_partners, least=1, whole=True)
+        check_pairing(self.min_overlap, self.max_partners)
         check_number("shrink", self.shrink, least=0)
 
     def _moments(self, votes: Annotations) -> Moments:
@@ -64,11 +62,11 @@ class MomentAggregator(Aggregator):
         factors = self._factors(moments, None)
         return factors.prior, factors.confusion
 
-    def _factors(self, moments: Moments, progress: _Progress) -> Factors:
+    def _factors(self, moments: Moments, progress: Callback | None) -> Factors:
         """Factors of any moments; where there is nothing to factorise, nobody is solved."""
         m, k = moments.n_workers, moments.n_classes
-        if (moments.first.sum(axis=0) > 0).sum() > 1 and len(moments.pairs):
-            said = moments.first.sum(axis=0) > 0
+        said = moments.first.sum(axis=0) > 0
+        if said.sum() > 1 and len(moments.pairs):
             found = self._factorise(of_classes(moments, said), progress)
             prior, confusion, doubts = named(found.prior, found.confusion, moments.first.sum(axis=1) * found.solved)
             prior, confusion = with_unsaid(said, prior, confusion)
@@ -77,11 +75,12 @@ class MomentAggregator(Aggregator):
         even = np.full((m, k, k), 1.0 / k)
         return Factors(np.full(k, 1.0 / k), even, np.zeros(m, bool), np.zeros(0), remarks=remarks)
 
-    def _fit(self, votes: Annotations, progress: _Progress) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
         self._check()
-        factors = self._factors(self._moments(votes), progress)
+        moments = self._moments(votes)
+        factors = self._factors(moments, progress)
         remarks = list(factors.remarks)
-        prior, confusion = factors.prior, self._drawn_together(votes, factors)
+        prior, confusion = factors.prior, self._drawn_together(moments.first.sum(axis=1), factors)
         posterior = self._posterior_of(votes, factors.solved, prior, confusion)
         if not factors.solved.all():
             lonely = int((~factors.solved).sum())
@@ -95,17 +94,14 @@ class MomentAggregator(Aggregator):
             posterior, confusion, prior, factors.history, factors.n_iter, factors.converged, remarks=tuple(remarks)
         )
 
-    def _drawn_together(self, votes: Annotations, factors: Factors) -> Array:
+    def _drawn_together(self, labels: Array, factors: Factors) -> Array:
         """Confusion matrices, drawn towards the average of those solved by `shrink` labels a row."""
-        labels = _core.moments_first(votes._table).sum(axis=1)
-        k = votes.n_classes
+        k = len(factors.prior)
         weights = labels * factors.solved
         average = np.average(factors.confusion, axis=0, weights=weights) if weights.any() else np.full((k, k), 1.0 / k)
         # The average, in turn, leaves every answer possible.
         average = normalised(average + 1e-3 / k)
-        of_class = labels[:, None] * factors.prior
-        share = self.shrink / (of_class + self.shrink) if self.shrink else np.zeros_like(of_class)
-        return normalised((1.0 - share[..., None]) * factors.confusion + share[..., None] * average)
+        return drawn_towards(average, factors.confusion, labels[:, None] * factors.prior, self.shrink)
 
     @staticmethod
     def _posterior_of(
@@ -172,7 +168,7 @@ class MultiSPA(MomentAggregator):
         super()._check()
         check_number("refine", self.refine, least=0, whole=True)
 
-    def _factorise(self, moments: Moments, progress: _Progress) -> Factors:
+    def _factorise(self, moments: Moments, progress: Callback | None) -> Factors:
         return multi_spa(moments, self.refine)
 
 
@@ -232,10 +228,9 @@ class CoupledNMF(MomentAggregator):
     def _check(self) -> None:
         super()._check()
         check_choice("weights", self.weights, _WEIGHTS)
-        check_number("max_iter", self.max_iter, least=1, whole=True)
-        check_number("tol", self.tol, least=0)
+        check_stopping(self.max_iter, self.tol)
 
-    def _factorise(self, moments: Moments, progress: _Progress) -> Factors:
+    def _factorise(self, moments: Moments, progress: Callback | None) -> Factors:
         start = multi_spa(moments)
         overlap = moments.pair_overlap
         found = _core.nmf_fit(
@@ -315,9 +310,8 @@ class CoupledCPD(MomentAggregator):
 
     def _check(self) -> None:
         super()._check()
-        check_number("max_iter", self.max_iter, least=1, whole=True)
+        check_stopping(self.max_iter, self.tol)
         check_number("max_triples", self.max_triples, least=1, whole=True)
-        check_number("tol", self.tol, least=0)
 
     def _moments(self, votes: Annotations) -> Moments:
         return compute(
@@ -328,56 +322,33 @@ class CoupledCPD(MomentAggregator):
             max_triples=self.max_triples,
         )
 
-    def _factorise(self, moments: Moments, progress: _Progress) -> Factors:
+    def _factorise(self, moments: Moments, progress: Callback | None) -> Factors:
         start = multi_spa(moments)
         triples = len(moments.triples) > 0
         if not triples:
             remark = "No three workers share tasks: pairs alone were fitted."
             start = replace(start, remarks=(*start.remarks, remark))
-        found = _least_squares(
-            moments,
-            start,
-            first=self.first,
-            second=self.second or not triples,
+        # Workers take turns, and the outcome depends on whose comes first: an order that does not follow their codes.
+        order = Blocks(moments).order
+        turn = np.argsort(order).astype(np.uint32)
+        pairs = slice(None if self.second or not triples else 0)
+        found = _core.cpd_fit(
+            moments.n_workers,
+            start.prior,
+            start.confusion[order],
+            triples=turn[moments.triples],
+            triple_values=moments.triple_frequencies,
+            triple_weights=_even(moments.triple_overlap),
+            pairs=turn[moments.pairs[pairs]],
+            pair_values=moments.pair_frequencies[pairs],
+            pair_weights=_even(moments.pair_overlap[pairs]),
+            first_values=normalised(moments.first[order]),
+            first_weights=_even(moments.first[order].sum(axis=1)) * self.first,
             max_iter=self.max_iter,
             tol=self.tol,
             progress=progress,
         )
-        return _improved(start, found)
-
-
-def _least_squares(
-    moments: Moments,
-    start: Factors,
-    *,
-    first: bool = False,
-    second: bool = True,
-    max_iter: int,
-    tol: float,
-    progress: _Progress,
-) -> _core._Factorisation:
-    """Coupled least squares on triples, where there are any, and on pairs and labels as asked."""
-    # Workers take turns, and the outcome depends on whose comes first: an order that does not follow their codes.
-    order = Blocks(moments).order
-    turn = np.argsort(order).astype(np.uint32)
-    pairs = slice(None if second else 0)
-    found = _core.cpd_fit(
-        moments.n_workers,
-        start.prior,
-        start.confusion[order],
-        triples=turn[moments.triples],
-        triple_values=moments.triple_frequencies,
-        triple_weights=_even(moments.triple_overlap),
-        pairs=turn[moments.pairs[pairs]],
-        pair_values=moments.pair_frequencies[pairs],
-        pair_weights=_even(moments.pair_overlap[pairs]),
-        first_values=normalised(moments.first[order]),
-        first_weights=_even(moments.first[order].sum(axis=1)) * first,
-        max_iter=max_iter,
-        tol=tol,
-        progress=progress,
-    )
-    return found | {"confusion": found["confusion"][turn]}
+        return _improved(start, found | {"confusion": found["confusion"][turn]})
 
 
 def _even(weights: Array) -> Array:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
 
 import numpy as np
 
 from manyhands import _core
-from manyhands.aggregate._agreement import Codes, Pairs, certain, inside, one_coin, with_strangers
+from manyhands.aggregate._agreement import Codes, Pairs, certain, inside, with_strangers
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
-from manyhands.checks import check_choice, check_number
+from manyhands.checks import check_choice, check_number, check_pairing, check_stopping
+from manyhands.crowds import with_diagonal
 from manyhands.errors import ConvergenceWarning
-
-_Progress = Callable[[int, float], object] | None
+from manyhands.progress import Callback
 
 #: From so many common tasks on, a pair's agreement counts as evidence by itself.
 _FIRM = 10.0
@@ -32,10 +31,8 @@ class _PairSkills(Aggregator):
     tol: float
 
     def _check(self) -> None:
-        check_number("min_overlap", self.min_overlap, least=0)
-        check_number("max_partners", self.max_partners, least=1, whole=True)
-        check_number("max_iter", self.max_iter, least=1, whole=True)
-        check_number("tol", self.tol, least=0)
+        check_pairing(self.min_overlap, self.max_partners)
+        check_stopping(self.max_iter, self.tol)
 
     def _warn_unless(self, converged: bool) -> None:
         if not converged and self.tol > 0:
@@ -51,7 +48,7 @@ class _OneCoin(_PairSkills):
     """Common to one-coin methods: what agreement says of skills, and what skills say of classes."""
 
     @abstractmethod
-    def _solve(self, pairs: Pairs, progress: _Progress) -> _core._RankOne:
+    def _solve(self, pairs: Pairs, progress: Callback | None) -> _core._RankOne:
         """Find a vector whose products are the values of the pairs."""
 
     def _objective(self, found: _core._RankOne) -> Array:
@@ -64,7 +61,7 @@ class _OneCoin(_PairSkills):
         right = self.confusion_[:, 0, 0]
         return np.ones(len(right)) if k == 1 else (k * right - 1) / (k - 1)
 
-    def _fit(self, votes: Annotations, progress: _Progress) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
         self._check()
         k = votes.n_classes
         if k == 1:
@@ -76,7 +73,7 @@ class _OneCoin(_PairSkills):
         accuracy = inside((1 + (k - 1) * skills) / k, pairs.labels, k)
         alone = pairs.degrees == 0
         even = np.full(k, 1.0 / k)
-        confusion, more = with_strangers(votes, even, one_coin(accuracy, k), pairs.labels, alone)
+        confusion, more = with_strangers(votes, even, with_diagonal(accuracy, k), pairs.labels, alone)
         prior = _core.em_posterior(votes._table, even, confusion).mean(axis=0)
         return Fit(
             posterior=_core.em_posterior(votes._table, prior, confusion),
@@ -167,7 +164,7 @@ class OneCoinSpectral(_OneCoin):
         check_choice("method", self.method, ("eigenvector", "ratio"))
         super()._check()
 
-    def _solve(self, pairs: Pairs, progress: _Progress) -> _core._RankOne:
+    def _solve(self, pairs: Pairs, progress: Callback | None) -> _core._RankOne:
         given = (len(pairs.labels), pairs.pairs, pairs.values, pairs.overlap)
         if self.method == "eigenvector":
             return _core.rank_one_spectral(*given, max_iter=self.max_iter, tol=self.tol, progress=progress)
@@ -219,7 +216,7 @@ class OneCoinGradient(_OneCoin):
         self.max_iter = max_iter
         self.tol = tol
 
-    def _solve(self, pairs: Pairs, progress: _Progress) -> _core._RankOne:
+    def _solve(self, pairs: Pairs, progress: Callback | None) -> _core._RankOne:
         return _core.rank_one_gradient(
             len(pairs.labels),
             pairs.pairs,
@@ -303,7 +300,7 @@ class MMSR(_OneCoin):
         share: Codes = np.floor(degrees * self.trim).astype(np.uint32)
         return share
 
-    def _solve(self, pairs: Pairs, progress: _Progress) -> _core._RankOne:
+    def _solve(self, pairs: Pairs, progress: Callback | None) -> _core._RankOne:
         return _core.rank_one_msr(
             len(pairs.labels),
             pairs.pairs,
@@ -379,7 +376,7 @@ class SpectralMetaLearner(_PairSkills):
         super()._check()
         check_number("max_triples", self.max_triples, least=1, whole=True)
 
-    def _fit(self, votes: Annotations, progress: _Progress) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
         self._check()
         if votes.n_classes == 1:
             return certain(votes)

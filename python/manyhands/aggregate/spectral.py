@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
@@ -10,18 +9,26 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregate._factors import Blocks, Factors, named, normalised, told_by, with_unsaid
+from manyhands.aggregate._factors import (
+    Blocks,
+    Factors,
+    drawn_towards,
+    named,
+    normalised,
+    prior_told_by,
+    told_by,
+    with_unsaid,
+)
 from manyhands.aggregate._spa import multi_spa
 from manyhands.aggregate.moments import MomentAggregator
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
-from manyhands.checks import check_number
+from manyhands.checks import check_number, check_stopping
 from manyhands.moments import Moments
-
-_Progress = Callable[[int, float], object] | None
+from manyhands.progress import Callback
 
 #: Workers times classes beyond which the dense matrix of SymmetricNMF would pass half a gigabyte.
-_LARGEST = 8_192
+LARGEST = 8_192
 #: Imputed frequencies that move less than this have settled.
 _SETTLED = 1e-10
 #: Singular values below this share of what an even, perfect crowd has count as zero.
@@ -88,18 +95,17 @@ class SymmetricNMF(MomentAggregator):
     def _check(self) -> None:
         super()._check()
         check_number("impute", self.impute, least=0, whole=True)
-        check_number("max_iter", self.max_iter, least=1, whole=True)
-        check_number("tol", self.tol, least=0)
+        check_stopping(self.max_iter, self.tol)
 
     def _moments(self, votes: Annotations) -> Moments:
-        if votes.n_workers * votes.n_classes > _LARGEST:
+        if votes.n_workers * votes.n_classes > LARGEST:
             raise ValueError(
                 f"SymmetricNMF makes a dense square matrix of workers × classes, {votes.n_workers:,} × "
-                f"{votes.n_classes} here; the limit is {_LARGEST:,}. CoupledNMF fits the same model and stays sparse."
+                f"{votes.n_classes} here; the limit is {LARGEST:,}. CoupledNMF fits the same model and stays sparse."
             )
         return super()._moments(votes)
 
-    def _factorise(self, moments: Moments, progress: _Progress) -> Factors:
+    def _factorise(self, moments: Moments, progress: Callback | None) -> Factors:
         start = multi_spa(moments)
         k = moments.n_classes
         solved = np.flatnonzero(start.solved)
@@ -117,7 +123,7 @@ class SymmetricNMF(MomentAggregator):
         whole[solved] = confusion
         return Factors(prior, whole, start.solved, history, len(history), converged, remarks=start.remarks)
 
-    def _rotate(self, basis: Array, guess: Array, progress: _Progress) -> tuple[Array, Array, bool]:
+    def _rotate(self, basis: Array, guess: Array, progress: Callback | None) -> tuple[Array, Array, bool]:
         """The rotation of `basis` that is closest to non-negative, from the one closest to `guess`."""
         rotation = _nearest_rotation(basis, guess)
         history: list[float] = []
@@ -258,16 +264,17 @@ class SpectralDS(Aggregator):
     def _iterations(self) -> int | None:
         return self.em_passes
 
-    def _fit(self, votes: Annotations, progress: _Progress) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
         check_number("em_passes", self.em_passes, least=0, whole=True)
         check_number("groupings", self.groupings, least=1, whole=True)
         check_number("restarts", self.restarts, least=1, whole=True)
         check_number("shrink", self.shrink, least=0)
         check_number("seed", self.seed, least=0, whole=True)
         rng = np.random.default_rng(self.seed)
+        counts = _core.moments_first(votes._table)
         fits = []
         for _ in range(self.groupings if votes.n_classes > 1 else 1):
-            found = self._decompose(votes, rng)
+            found = self._decompose(votes, counts, rng)
             if not isinstance(found, str):
                 prior, confusion, remarks = found
                 fits.append(self._em(votes, {"start": "", "prior": prior, "confusion": confusion}, remarks, progress))
@@ -275,7 +282,9 @@ class SpectralDS(Aggregator):
             return self._em(votes, {"start": "majority"}, (str(found),), progress)
         return max(fits, key=lambda fit: float(fit.history[-1]))
 
-    def _em(self, votes: Annotations, start: dict[str, Any], remarks: tuple[str, ...], progress: _Progress) -> Fit:
+    def _em(
+        self, votes: Annotations, start: dict[str, Any], remarks: tuple[str, ...], progress: Callback | None
+    ) -> Fit:
         """The EM passes from a start."""
         k = votes.n_classes
         fit = _core.em_fit(
@@ -291,9 +300,10 @@ class SpectralDS(Aggregator):
         )
         return Fit(**fit | {"converged": True}, remarks=remarks)
 
-    def _decompose(self, votes: Annotations, rng: np.random.Generator) -> tuple[Array, Array, tuple[str, ...]] | str:
+    def _decompose(
+        self, votes: Annotations, counts: Array, rng: np.random.Generator
+    ) -> tuple[Array, Array, tuple[str, ...]] | str:
         """Prior, confusion matrices and remarks by one division into groups; or why there are none."""
-        counts = _core.moments_first(votes._table)
         labels, said = counts.sum(axis=1), counts.sum(axis=0) > 0
         if said.sum() == 1:
             return said.astype(np.float64), np.full((votes.n_workers, *2 * said.shape), 1.0 / len(said)), ()
@@ -313,8 +323,8 @@ class SpectralDS(Aggregator):
             mine = np.flatnonzero(groups == group)
             # Rows: what the other group says, columns: the worker's own label.
             confusion[mine] = told_by(matrices[(group + 1) % 3], np.ascontiguousarray(cross[mine].swapaxes(1, 2)))
-        share = self.shrink / (labels[:, None] * prior + self.shrink) if self.shrink else np.zeros(1)
-        confusion = normalised((1 - share[..., None]) * confusion + share[..., None] / said.sum())
+        even = np.full(2 * (said.sum(),), 1.0 / said.sum())
+        confusion = drawn_towards(even, confusion, labels[:, None] * prior, self.shrink)
         prior, confusion, doubts = named(prior, confusion, labels)
         return *with_unsaid(said, prior, confusion), doubts
 
@@ -353,10 +363,8 @@ def _group_factors(second: Array, third: Array, rng: np.random.Generator, restar
         # The prior times a permutation is what is left between two groups.
         left = np.linalg.pinv(matrices[0].T) @ between[0, c] @ np.linalg.pinv(matrices[c])
         matrices[c] = matrices[c][_core.assignment(np.ascontiguousarray(left)).astype(np.intp)]
-    answers = np.concatenate([between[0, 1].sum(axis=1), between[1, 2].sum(axis=1), between[2, 0].sum(axis=1)])
-    design = np.concatenate([matrix.T for matrix in matrices])
-    prior = _core.simplex_lstsq(np.ascontiguousarray(design), answers[None])[0]
-    return prior, np.stack(matrices)
+    confusion = np.stack(matrices)
+    return prior_told_by(confusion, second.sum(axis=2)), confusion
 
 
 def _symmetric(cube: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +13,7 @@ from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import check_choice, check_number
 from manyhands.names import sequence
+from manyhands.progress import Callback
 
 _TIES = ("lowest", "random", "abstain")
 
@@ -69,7 +70,7 @@ class MajorityVote(_Voting):
         self.ties = ties
         self.seed = seed
 
-    def _fit(self, votes: Annotations, progress: Callable[[int, float], object] | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
         check_choice("ties", self.ties, _TIES)
         check_number("seed", self.seed, least=0, whole=True)
         return self._result_of(votes)
@@ -176,7 +177,7 @@ class WeightedVote(_Voting):
     def _iterations(self) -> int | None:
         return self.n_iter if self.weights == "zero-based" else 1
 
-    def _fit(self, votes: Annotations, progress: Callable[[int, float], object] | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
         rounds, converged = 1, True
         if isinstance(self.weights, Mapping):
             self._weights = _given(votes, self.weights)
@@ -190,9 +191,7 @@ class WeightedVote(_Voting):
             )
         return self._result_of(votes, self._weights, rounds, converged)
 
-    def _zero_based(
-        self, votes: Annotations, progress: Callable[[int, float], object] | None
-    ) -> tuple[Array, int, bool]:
+    def _zero_based(self, votes: Annotations, progress: Callback | None) -> tuple[Array, int, bool]:
         check_number("n_iter", self.n_iter, least=1, whole=True)
         check_number("decay_every", self.decay_every, least=1, whole=True)
         for name in ("learning_rate", "rate_decay", "initial_skill", "tol"):

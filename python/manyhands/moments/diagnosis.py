@@ -19,8 +19,6 @@ _ABOVE_NOISE = 2.0
 _SPECIALIST = 0.95
 #: Answers given fewer times than this are not looked at: too few to be called exclusive.
 _LEAST_ANSWERS = 10
-#: Most workers times classes of the dense matrix of SymmetricNMF.
-_LARGEST_DENSE = 8_192
 
 
 @dataclass(frozen=True)
@@ -195,6 +193,8 @@ def _purity(moments: Moments) -> Array:
 
 def _applicable(found: Diagnosis, votes: Annotations, odd_cycle: bool) -> dict[str, tuple[bool, str]]:
     """For each method, whether the log supports it, and the reason."""
+    from manyhands.aggregate.spectral import LARGEST
+
     k, short = found.n_classes, found.rank < found.n_classes
     several = sum(size > 1 for size in found.components) > 1
     apart = "; groups are solved one by one" if several else ""
@@ -211,11 +211,11 @@ def _applicable(found: Diagnosis, votes: Annotations, odd_cycle: bool) -> dict[s
     all_there = bool(found.specialists.all())
     specialists = "every class has a specialist" if all_there else "not every class has a specialist: biased"
     dense = votes.n_workers * k
-    fits = dense <= _LARGEST_DENSE
+    fits = dense <= LARGEST
     return {
         "MultiSPA": (pairs[0] and all_there, f"{pairs[1]}; {specialists}" if found.n_pairs else pairs[1]),
         "CoupledNMF": pairs,
-        "SymmetricNMF": pairs if fits else (False, f"workers × classes is {dense:,}, beyond {_LARGEST_DENSE:,}"),
+        "SymmetricNMF": pairs if fits else (False, f"workers × classes is {dense:,}, beyond {LARGEST:,}"),
         "CoupledCPD": triples,
         "SpectralDS": triples if found.n_triples else (False, "no three workers share tasks"),
         "SpectralMetaLearner": (

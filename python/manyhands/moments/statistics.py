@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands.annotations import Annotations, as_annotations
-from manyhands.checks import check_choice, check_number, counted
+from manyhands.checks import check_choice, check_number, check_pairing, counted
 
 Array = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.uint32]
@@ -222,8 +222,7 @@ def compute(
            [0., 1.]])
     """
     check_choice("order", str(order), ("2", "3"))
-    check_number("min_overlap", min_overlap, least=0)
-    check_number("max_partners", max_partners, least=1, whole=True)
+    check_pairing(min_overlap, max_partners)
     check_number("max_triples", max_triples, least=1, whole=True)
     given: Annotations = as_annotations(votes)
     table, k = given._table, given.n_classes

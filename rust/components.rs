@@ -1,0 +1,43 @@
+//! Connected components, found by joining pairs one after the other.
+
+/// A forest over `0..n` in which every tree is a component and every root its lowest member.
+#[derive(Debug)]
+pub(crate) struct Components {
+    parent: Vec<u32>,
+}
+
+impl Components {
+    /// As many components as members.
+    pub fn new(n: usize) -> Self {
+        Self { parent: (0..n as u32).collect() }
+    }
+
+    /// Makes one component of those of `a` and `b`.
+    pub fn join(&mut self, a: u32, b: u32) {
+        let (a, b) = (self.root(a), self.root(b));
+        self.parent[a.max(b) as usize] = a.min(b);
+    }
+
+    /// The lowest member of the component.
+    pub fn root(&mut self, mut member: u32) -> u32 {
+        while self.parent[member as usize] != member {
+            // Path halving keeps the trees shallow without recursion.
+            self.parent[member as usize] = self.parent[self.parent[member as usize] as usize];
+            member = self.parent[member as usize];
+        }
+        member
+    }
+
+    /// The number of each member's component, in the order of their lowest members, and how many there are.
+    pub fn numbered(mut self) -> (Vec<u32>, usize) {
+        let mut numbers = vec![0; self.parent.len()];
+        let mut n = 0;
+        for member in 0..self.parent.len() as u32 {
+            let root = self.root(member);
+            // A root comes before the rest of its component, so it has its number already.
+            numbers[member as usize] = if root == member { n } else { numbers[root as usize] };
+            n += u32::from(root == member);
+        }
+        (numbers, n as usize)
+    }
+}
