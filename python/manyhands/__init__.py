@@ -8,7 +8,9 @@
 ['cat', 'dog']
 """
 
-from manyhands import crowds, metrics, moments
+from typing import Any
+
+from manyhands import crowds, metrics, moments, synthetic
 from manyhands._core import get_num_threads, set_num_threads
 from manyhands.aggregate import (
     KOS,
@@ -67,13 +69,19 @@ __all__ = [
     "read",
     "set_num_threads",
     "simulate",
+    "synthetic",
 ]
 
 
-def __getattr__(name: str) -> str:
-    # Looked up when asked for: the machinery costs as much as a third of the whole import.
+def __getattr__(name: str) -> Any:
+    # Looked up when asked for: the machinery of versions costs as much as a third of the whole import, and torch far
+    # more.
     if name == "__version__":
         from importlib.metadata import version
 
         return version("manyhands")
+    if name == "learn":
+        from importlib import import_module
+
+        return import_module("manyhands.learn")
     raise AttributeError(f"module 'manyhands' has no attribute {name!r}")

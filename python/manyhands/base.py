@@ -88,7 +88,88 @@ class Fit:
         return self.confusion() if callable(self.confusion) else self.confusion
 
 
-class Aggregator(Parameters, ABC):
+class Acquainted(ABC):
+    """Somebody who knows a crowd from a fit: its workers by name, the classes, and how each worker errs.
+
+    A subclass keeps `_workers`, `_classes` and `_n_labels`, and has ``confusion_`` and ``prior_``.
+    """
+
+    _workers: Names
+    _classes: Names
+    _n_labels: npt.NDArray[np.int64]
+
+    @abstractmethod
+    def _fitted(self) -> Any:
+        """Raise `NotFittedError` before ``fit``."""
+
+    @property
+    @abstractmethod
+    def confusion_(self) -> Array:
+        """Confusion matrix of each worker, (n_workers, n_classes true, n_classes observed); rows sum to one."""
+
+    @property
+    @abstractmethod
+    def prior_(self) -> Array:
+        """Class prior, (n_classes,)."""
+
+    @property
+    def workers_(self) -> npt.NDArray[Any]:
+        """Names of the workers, aligned with `confusion_`."""
+        self._fitted()
+        return self._workers.values
+
+    @property
+    def classes_(self) -> npt.NDArray[Any]:
+        """Names of the classes, in code order."""
+        self._fitted()
+        return self._classes.values
+
+    def workers_frame(self) -> pa.Table:
+        """Return one row a worker, as an Arrow table.
+
+        ``n_labels``; ``accuracy``, the expected share of right answers under the class prior; ``information``, the
+        bits one answer carries about the class; ``spammer_score`` of Raykar & Yu (2012), 0 for an answer that does not
+        depend on the class, 1 for perfect.
+        """
+        import pyarrow as pa
+
+        self._fitted()
+        return pa.table(
+            {
+                "worker": self._workers.arrow(),
+                "n_labels": self._n_labels,
+                "accuracy": metrics.skill(self.confusion_, self.prior_),
+                "information": metrics.information(self.confusion_, self.prior_),
+                "spammer_score": metrics.spammer_score(self.confusion_),
+            }
+        )
+
+    def _carried_over(self, per_worker: Array, known: npt.NDArray[np.int64]) -> Array:
+        """What was learnt of each worker, for the workers of another table; see `_posterior`.
+
+        A worker not seen before gets the average, weighted by numbers of labels.
+        """
+        carried = per_worker[known]
+        carried[known < 0] = np.average(per_worker, axis=0, weights=self._n_labels)
+        return carried
+
+    def _recode(self, votes: Annotations) -> _core.Table:
+        """The table with this model's class codes."""
+        code_of = self._classes.match(votes._classes)
+        tasks, workers, labels = votes.codes()
+        missing = (code_of < 0) & (np.bincount(labels, minlength=len(code_of)) > 0)
+        if missing.any():
+            unknown = votes.classes[missing].tolist()
+            raise ValueError(
+                f"labels {', '.join(map(repr, unknown[:3]))} were not among the classes seen in fit "
+                f"({', '.join(map(repr, self._classes.values[:5].tolist()))}); pass classes= when the tables are made"
+            )
+        codes = np.maximum(code_of, 0).astype(np.uint16)[labels]
+        n_classes = len(self._classes)
+        return _core.Table(tasks, workers, codes, votes.weights, votes.n_tasks, votes.n_workers, n_classes)
+
+
+class Aggregator(Acquainted, Parameters):
     """Base of all aggregators: a subclass gives ``_fit``, which maps a table to a `Fit`.
 
     ``fit`` validates and stores, results are read-only properties with a trailing underscore, and refitting forgets.
@@ -227,44 +308,12 @@ class Aggregator(Parameters, ABC):
         self._fitted()
         return self._tasks.values
 
-    @property
-    def workers_(self) -> npt.NDArray[Any]:
-        """Names of the workers, aligned with `confusion_`."""
-        self._fitted()
-        return self._workers.values
-
-    @property
-    def classes_(self) -> npt.NDArray[Any]:
-        """Names of the classes, in code order."""
-        self._fitted()
-        return self._classes.values
-
     # ------------------------------------------------------------------------------------------------ frames
 
     def to_frame(self) -> pa.Table:
         """Return task, label, confidence and whether it was a tie, as an Arrow table (``.to_pandas()``)."""
         fit = self._fitted()
         return _labels_frame(self._tasks, self._classes, fit.posterior, self._winners, self._tied)
-
-    def workers_frame(self) -> pa.Table:
-        """Return one row a worker, as an Arrow table.
-
-        ``n_labels``; ``accuracy``, the expected share of right answers under the class prior; ``information``, the
-        bits one answer carries about the class; ``spammer_score`` of Raykar & Yu (2012), 0 for an answer that does not
-        depend on the class, 1 for perfect.
-        """
-        import pyarrow as pa
-
-        self._fitted()
-        return pa.table(
-            {
-                "worker": self._workers.arrow(),
-                "n_labels": self._n_labels,
-                "accuracy": metrics.skill(self.confusion_, self.prior_),
-                "information": metrics.information(self.confusion_, self.prior_),
-                "spammer_score": metrics.spammer_score(self.confusion_),
-            }
-        )
 
     # -------------------------------------------------------------------------------------------- prediction
 
@@ -287,30 +336,6 @@ class Aggregator(Parameters, ABC):
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         """Posteriors of a table whose worker m was worker known[m] in fit, or nobody where that is -1."""
         return _core.em_posterior(table, self.prior_, self._carried_over(self.confusion_, known))
-
-    def _carried_over(self, per_worker: Array, known: npt.NDArray[np.int64]) -> Array:
-        """What was learnt of each worker, for the workers of another table; see `_posterior`.
-
-        A worker not seen before gets the average, weighted by numbers of labels.
-        """
-        carried = per_worker[known]
-        carried[known < 0] = np.average(per_worker, axis=0, weights=self._n_labels)
-        return carried
-
-    def _recode(self, votes: Annotations) -> _core.Table:
-        """The table with this model's class codes."""
-        code_of = self._classes.match(votes._classes)
-        tasks, workers, labels = votes.codes()
-        missing = (code_of < 0) & (np.bincount(labels, minlength=len(code_of)) > 0)
-        if missing.any():
-            unknown = votes.classes[missing].tolist()
-            raise ValueError(
-                f"labels {', '.join(map(repr, unknown[:3]))} were not among the classes seen in fit "
-                f"({', '.join(map(repr, self._classes.values[:5].tolist()))}); pass classes= when the tables are made"
-            )
-        codes = np.maximum(code_of, 0).astype(np.uint16)[labels]
-        n_classes = len(self._classes)
-        return _core.Table(tasks, workers, codes, votes.weights, votes.n_tasks, votes.n_workers, n_classes)
 
     # ------------------------------------------------------------------------------------------- persistence
 

@@ -15,9 +15,12 @@
 mod accelerate;
 mod class;
 mod engine;
+mod forecast;
 mod full;
 mod one_coin;
 mod pass;
+
+pub use forecast::forecast;
 
 use std::ops::Range;
 

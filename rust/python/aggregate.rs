@@ -126,6 +126,20 @@ pub fn em_posterior<'py>(
     array(py, table.rows(), posterior)
 }
 
+/// Class posteriors (tasks × classes) given a prior for each task and confusion matrices.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub fn em_forecast<'py>(
+    py: Python<'py>,
+    table: &Table,
+    priors: PyReadonlyArrayDyn<'py, f64>,
+    confusion: PyReadonlyArrayDyn<'py, f64>,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    let (priors, confusion) = (slice("priors", &priors)?, slice("confusion", &confusion)?);
+    let posterior = work(py, None, |control| em::forecast(&table.0, priors, confusion, control))?;
+    array(py, table.rows(), posterior)
+}
+
 /// Confusion matrices (workers × classes × classes) of workers judged by given posteriors.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]

@@ -147,7 +147,7 @@ fn get_num_threads() -> PyResult<usize> {
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use super::aggregate::{em_confusion, em_fit, em_posterior, vote_shares, winners, worker_agreement};
+    use super::aggregate::{em_confusion, em_fit, em_forecast, em_posterior, vote_shares, winners, worker_agreement};
     #[pymodule_export]
     use super::encode::{canonical_integers, encode_integers, encode_strings};
     #[pymodule_export]

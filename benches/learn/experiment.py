@@ -1,0 +1,101 @@
+"""What the experiments with learners share: networks, repeats over seeds, and a table as Markdown and JSON.
+
+Every number is of the last epoch, and no clean label is seen before it: they only measure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import harness
+
+#: A measure of one run, by name; higher or lower is better as the name says.
+Measures = dict[str, float]
+Run = Callable[[int], Measures]
+
+
+def fully_connected(
+    n_inputs: int, n_classes: int, *, hidden: int = 128, dropout: float = 0.5, seed: int = 0
+) -> nn.Module:
+    """One hidden layer; its start follows from the seed."""
+    torch.manual_seed(seed)
+    layers = [nn.Flatten(), nn.Linear(n_inputs, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, n_classes)]
+    return nn.Sequential(*layers)
+
+
+def repeat(runs: Mapping[str, Run], seeds: int) -> Iterator[dict[str, Any]]:
+    """Run every method with every seed; give a row a method, with mean and deviation of each measure."""
+    for name, run in runs.items():
+        found: list[Measures] = []
+        start = time.perf_counter()
+        for seed in range(seeds):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found.append(run(seed))
+        seconds = (time.perf_counter() - start) / seeds
+        row = {"method": name} | {key: spread([f[key] for f in found]) for key in found[0]}
+        row["seconds a run"] = f"{seconds:.1f}"
+        print("  " + "; ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+        yield row
+
+
+def spread(values: list[float]) -> str:
+    """Mean ± standard deviation."""
+    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+    return f"{statistics.fmean(values):.2f} ± {deviation:.2f}"
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The options all experiments have."""
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--seeds", type=int, default=5)
+    made.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of real data sets")
+    made.add_argument("--only", default="", help="comma-separated methods")
+    made.add_argument("--out", type=Path, default=harness.RESULTS)
+    return made
+
+
+def chosen(runs: Mapping[str, Run], only: str) -> dict[str, Run]:
+    """The methods asked for, all if none is named."""
+    wanted = [name for name in only.split(",") if name]
+    unknown = [name for name in wanted if name not in runs]
+    if unknown:
+        raise SystemExit(f"no method {unknown[0]!r}; there are {', '.join(runs)}")
+    return {name: runs[name] for name in wanted} if wanted else dict(runs)
+
+
+def report(name: str, tables: Mapping[str, list[dict[str, Any]]], notes: str, out: Path) -> None:
+    """Print the tables and write them."""
+    host = harness.machine(1)
+    text = "\n\n".join(
+        [
+            harness.describe(host),
+            *(f"## {title}\n\n{harness.markdown(rows)}" for title, rows in tables.items()),
+            notes.strip(),
+        ]
+    )
+    print("\n" + text)
+    harness.save(name, out, {"machine": host, "tables": dict(tables)}, text)
+
+
+def data_set(folder: Path, name: str) -> Path:
+    """The folder of a data set, or a line that says what is missing."""
+    path = folder / name
+    if not path.is_dir():
+        raise SystemExit(f"{path} is not there; give the folder of data sets with --data")
+    return path
+
+
+# Small models: more threads are many times slower on shared cores.
+torch.set_num_threads(1)

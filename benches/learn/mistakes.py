@@ -1,0 +1,99 @@
+"""MNIST labelled by seniors, with juniors who copy them or do not look: who is misled? (Cao et al. 2019, Fig. 4, Table
+3)
+
+    python benches/learn/mistakes.py                    # high and low expertise, three kinds of mistakes
+    python benches/learn/mistakes.py --only MaxMIG,DeepEM --seeds 5
+
+A network of one hidden layer, Adam, the last epoch. "Both" is the accuracy, on new images, given image and labels.
+Also Example E.2: one worker who knows, and a hundred who copy a coin.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from experiment import Measures, Run, chosen, data_set, fully_connected, parser, repeat, report
+from torch import nn
+
+import manyhands as mh
+from manyhands import learn
+
+
+def example(make: type[learn.Learner], **options: Any) -> Run:
+    """Example E.2: the features are the class, worker 0 knows it, workers 1 to 100 all say what one coin says."""
+
+    def once(seed: int) -> Measures:
+        rng = np.random.default_rng(seed)
+        truth, coin = rng.integers(2, size=(2, 2000))
+        labels = np.c_[truth, np.repeat(coin[:, None], 100, axis=1)]
+        X = np.eye(2, dtype=np.float32)[truth]
+        torch.manual_seed(seed)
+        learner = make(nn.Linear(2, 2), max_epochs=30, lr=1e-2, seed=seed, **options).fit(X, labels)
+        # Nothing but agreement with worker 0 says which class is which.
+        right = (learner.predict(X) == truth).mean()
+        return {"accuracy": 100 * right}
+
+    return once
+
+
+def main() -> None:
+    made = parser(__doc__)
+    made.add_argument("--images", type=int, default=10_000)
+    made.add_argument("--epochs", type=int, default=20)
+    arguments = made.parse_args()
+    arrays = np.load(data_set(arguments.data, "mnist") / "features.npz")
+    X = torch.from_numpy(arrays["X_train"][: arguments.images].astype(np.float32) / 255).flatten(1)
+    X_test = torch.from_numpy(arrays["X_test"].astype(np.float32) / 255).flatten(1)
+    truth, y_test = arrays["y_train"][: arguments.images].astype(int), arrays["y_test"].astype(int)
+
+    def table(expertise: str, mistakes: str) -> list[dict[str, Any]]:
+        def run(make: type[learn.Learner], **options: Any) -> Run:
+            def once(seed: int) -> Measures:
+                new = len(y_test)
+                both = np.concatenate([truth, y_test])
+                log = mh.synthetic.experts(both, 10, expertise=expertise, mistakes=mistakes, seed=seed)
+                old = log.votes.select(tasks=range(len(truth)))
+                backbone = fully_connected(X.shape[1], 10, hidden=256, dropout=0.2, seed=seed)
+                settings = {"max_epochs": arguments.epochs, "batch_size": 128, "seed": seed} | options
+                learner = make(backbone, **settings).fit(X, old)
+                fresh = log.votes.select(tasks=range(len(truth), len(truth) + new))
+                names = range(len(truth), len(truth) + new)
+                return {
+                    "image": 100 * (learner.predict(X_test) == y_test).mean(),
+                    "both": 100 * (learner.predict(X_test, fresh, tasks=names) == y_test).mean(),
+                }
+
+            return once
+
+        runs = {
+            "MajorityTarget": run(learn.MajorityTarget),
+            "CrowdLayer": run(learn.CrowdLayer),
+            "DoctorNet": run(learn.DoctorNet),
+            "DeepEM": run(learn.DeepEM),
+            "MaxMIG": run(learn.MaxMIG, worker_lr=1e-2),
+        }
+        return list(repeat(chosen(runs, arguments.only), arguments.seeds))
+
+    tables = {}
+    for expertise in ("high", "low"):
+        for mistakes in ("independent", "naive", "correlated"):
+            title = f"{expertise} expertise, {mistakes} mistakes"
+            print(title, flush=True)
+            tables[title] = table(expertise, mistakes)
+    print("Example E.2", flush=True)
+    runs = {
+        "DeepEM": example(learn.DeepEM),
+        "MaxMIG": example(learn.MaxMIG),
+        "MaxMIG zero": example(learn.MaxMIG, init="zero"),
+    }
+    tables["Example E.2"] = list(repeat(runs, arguments.seeds))
+    notes = """
+Accuracy in per cent, mean ± deviation over seeds. What this does not show: other data, labels missing, other juniors.
+"""
+    report("learn-mistakes", tables, notes, arguments.out)
+
+
+if __name__ == "__main__":
+    main()

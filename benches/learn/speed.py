@@ -1,0 +1,120 @@
+"""What a crowd of workers costs in an epoch: 1e5 samples with three labels each, from 100 to 100,000 workers.
+
+    python benches/learn/speed.py                       # ten minutes, mostly the dense versions
+
+Beside the bare backbone trained on one label a sample, and beside the same loss on dense (samples × workers) labels,
+for as many workers as that takes reasonable time and memory; each in a fresh process, whose peak memory is reported.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from experiment import parser, report
+from torch import nn
+
+import harness
+import manyhands as mh
+from manyhands import learn
+
+SAMPLES, CLASSES, FEATURES, BATCH = 100_000, 10, 64, 256
+
+
+def backbone() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(FEATURES, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, CLASSES))
+
+
+def one(spec: dict[str, Any]) -> dict[str, float]:
+    """Seconds of the second epoch, and the growth of memory."""
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(SAMPLES, FEATURES)).astype(np.float32)
+    tasks = np.repeat(np.arange(SAMPLES), 3)
+    workers = rng.integers(spec["workers"], size=3 * SAMPLES)
+    labels = rng.integers(CLASSES, size=3 * SAMPLES)
+    votes = mh.Annotations.from_codes(
+        tasks, workers, labels, n_tasks=SAMPLES, n_workers=spec["workers"], n_classes=CLASSES
+    )
+    harness.reset_peak()
+    before = harness.rss()
+    ends: list[float] = []
+    if spec["kind"] == "dense":
+        dense(X, tasks, workers, labels, spec["workers"], ends)
+    else:
+        make = {
+            "backbone": learn.MajorityTarget,
+            "CCEM": learn.CCEM,
+            "trace": learn.TraceRegularized,
+            "MaxMIG": learn.MaxMIG,
+        }
+        learner = make[spec["kind"]](
+            backbone(), max_epochs=3, batch_size=BATCH, callbacks=[lambda *_: ends.append(time.perf_counter())]
+        )
+        learner.fit(X, votes)
+    return {"seconds": min(np.diff(ends)), "bytes": harness.peak() - before}
+
+
+def dense(X: np.ndarray, tasks: np.ndarray, workers: np.ndarray, labels: np.ndarray, m: int, ends: list[float]) -> None:
+    """The usual implementation: labels samples × workers, every worker's answer to every sample, Adam on everything."""
+    matrix = np.full((SAMPLES, m), -1, np.int16)
+    matrix[tasks, workers] = labels
+    network = backbone()
+    rows = nn.Parameter((6 * torch.eye(CLASSES) - 5).repeat(m, 1, 1))
+    optimizer = torch.optim.Adam([*network.parameters(), rows], lr=1e-3)
+    steps = 40 if m >= 1000 else SAMPLES // BATCH
+    for _ in range(3):
+        order = torch.randperm(SAMPLES)
+        start = time.perf_counter()
+        for part in order.split(BATCH)[:steps]:
+            given = torch.from_numpy(matrix[part.numpy()].astype(np.int64))
+            probs = F.softmax(network(torch.from_numpy(X[part.numpy()])), dim=1)
+            confusion = F.softplus(rows)
+            confusion = confusion / confusion.sum(dim=2, keepdim=True)
+            answers = torch.einsum("bk,mkl->bml", probs, confusion)
+            mask = given >= 0
+            right = answers.gather(2, given.clamp_min(0)[:, :, None])[:, :, 0]
+            loss = -(right.clamp_min(1e-12).log() * mask).sum() / mask.sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        # A part of the steps stands for all where a whole epoch would take minutes.
+        took = (time.perf_counter() - start) * len(order.split(BATCH)) / steps
+        ends.append((ends[-1] if ends else 0.0) + took)
+
+
+def main() -> None:
+    made = parser(__doc__)
+    made.add_argument("--child", default="", help="used by the script itself")
+    made.add_argument("--workers", default="100,1000,10000,100000")
+    arguments = made.parse_args()
+    if arguments.child:
+        print(json.dumps(one(json.loads(arguments.child))))
+        return
+    rows = []
+    for m in map(int, arguments.workers.split(",")):
+        row: dict[str, Any] = {"workers": f"{m:,}"}
+        bare = 0.0
+        for kind in ("backbone", "CCEM", "trace", "MaxMIG", "dense"):
+            if kind == "dense" and m > 10_000:
+                row[kind] = "– (not tried)"
+                continue
+            found = harness.in_child("learn/speed.py", {"kind": kind, "workers": m})
+            bare = found["seconds"] if kind == "backbone" else bare
+            row[kind] = f"{found['seconds']:.2f} s ×{found['seconds'] / bare:.2f}, {found['bytes'] / 2**20:,.0f} MB"
+        print("  " + "; ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+        rows.append(row)
+    notes = """
+Seconds of the quicker of two epochs, ratio to the bare backbone, and peak memory above the input. "dense" from 1,000
+workers on is a part of an epoch's steps, scaled. One thread.
+"""
+    report("learn-speed", {"An epoch": rows}, notes, arguments.out)
+
+
+if __name__ == "__main__":
+    main()

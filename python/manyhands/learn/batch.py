@@ -1,0 +1,234 @@
+"""Features and annotations side by side, handed out in ragged batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from manyhands.annotations import Annotations, as_annotations
+from manyhands.checks import listed
+from manyhands.names import sequence
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some samples with all their annotations, as index triples: nothing here is samples × workers.
+
+    Annotation ``i`` says that worker ``worker[i]`` gave the label ``label[i]`` to the sample ``sample[i]`` of this
+    batch; `index` is its place among all annotations, and `rows` are the samples' places in the training data.
+    """
+
+    x: Any
+    rows: Tensor
+    sample: Tensor
+    worker: Tensor
+    label: Tensor
+    weight: Tensor
+    index: Tensor
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def n_annotations(self) -> int:
+        """How many annotations the samples have together."""
+        return len(self.sample)
+
+
+class Features(Protocol):
+    """Rows of features, whatever they are kept in."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, rows: Tensor, device: torch.device) -> Any:
+        """The features of some rows, as one input of the backbone."""
+
+
+class _ArrayFeatures:
+    """A NumPy array, perhaps memory-mapped: rows are copied when they are asked for."""
+
+    def __init__(self, data: npt.NDArray[Any]) -> None:
+        if data.dtype == object:
+            raise TypeError("X holds Python objects, not numbers; convert it to a numeric array")
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def take(self, rows: Tensor, device: torch.device) -> Tensor:
+        return _floats(torch.from_numpy(self._data[rows.numpy()])).to(device)
+
+
+class _SparseFeatures(_ArrayFeatures):
+    """A SciPy sparse matrix: a batch at a time becomes dense."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data.tocsr()
+
+    def __len__(self) -> int:
+        return int(self._data.shape[0])
+
+    def take(self, rows: Tensor, device: torch.device) -> Tensor:
+        return _floats(torch.from_numpy(self._data[rows.numpy()].toarray())).to(device)
+
+
+class _TensorFeatures:
+    def __init__(self, data: Tensor) -> None:
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def take(self, rows: Tensor, device: torch.device) -> Tensor:
+        return _floats(self._data[rows.to(self._data.device)]).to(device)
+
+
+class _DatasetFeatures:
+    """A map-style dataset whose items are features, or tuples that begin with them."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def take(self, rows: Tensor, device: torch.device) -> Tensor:
+        items = [self._data[row] for row in rows.tolist()]
+        items = [item[0] if isinstance(item, tuple | list) else item for item in items]
+        return _floats(torch.stack([torch.as_tensor(item) for item in items])).to(device)
+
+
+def _floats(x: Tensor) -> Tensor:
+    # Whole numbers may be token ids, and stay what they are.
+    return x.float() if x.is_floating_point() else x
+
+
+def as_features(X: Any) -> Features:
+    """Wrap an array, tensor, SciPy sparse matrix, frame or map-style dataset; refuse what is not finite."""
+    if isinstance(X, Tensor):
+        _refuse_not_finite(torch.isfinite(X).reshape(len(X), -1).all(dim=1).cpu().numpy() if len(X) else None)
+        return _TensorFeatures(X)
+    if hasattr(X, "tocsr"):
+        values = np.asarray(X.tocsr().data)
+        if not np.isfinite(values).all():
+            raise ValueError("X holds NaN or infinite values")
+        return _SparseFeatures(X)
+    if hasattr(X, "__getitem__") and not hasattr(X, "__array__") and not isinstance(X, list | tuple):
+        if not hasattr(X, "__len__"):
+            raise TypeError(
+                f"X must have a length; {type(X).__name__} has none (an iterable-style dataset will not do)"
+            )
+        return _DatasetFeatures(X)
+    data = np.asarray(X)
+    if data.ndim == 0:
+        raise TypeError(f"X must be an array, a tensor, a sparse matrix or a map-style dataset, not {X!r}")
+    if data.dtype.kind == "f" and len(data):
+        _refuse_not_finite(np.isfinite(data).reshape(len(data), -1).all(axis=1))
+    return _ArrayFeatures(data)
+
+
+def _refuse_not_finite(finite: npt.NDArray[np.bool_] | None) -> None:
+    if finite is not None and not finite.all():
+        raise ValueError(f"X holds NaN or infinite values, first in row {int(np.argmin(finite))}")
+
+
+def as_votes(votes: Any) -> Annotations:
+    """A table as it is, one made of a frame, or one made of a (samples × workers) array with -1 where none answered."""
+    if isinstance(votes, np.ndarray | list | tuple):
+        matrix = np.asanyarray(votes)
+        return Annotations.from_dense(matrix[:, None] if matrix.ndim == 1 else matrix)
+    return as_annotations(votes)
+
+
+def rows_of(votes: Annotations, n_rows: int, tasks: Any) -> npt.NDArray[np.int64]:
+    """Which row of X each task of the votes is.
+
+    Rows are named by `tasks`; where that is None, the tasks' own names must be row numbers. A task without a row is an
+    error that names it; a row without a task is no sample.
+    """
+    if tasks is None:
+        names = votes.tasks
+        if names.dtype.kind not in "iu":
+            raise ValueError(
+                f"the tasks of the votes are names such as {names[:1].tolist()[0]!r}; say with tasks= which task each "
+                "row of X is (tasks=votes.tasks if they are in that order)"
+            )
+        rows = names.astype(np.int64)
+        lost = (rows < 0) | (rows >= n_rows)
+        if lost.any():
+            raise ValueError(
+                f"tasks {listed(names[lost].tolist())} of the votes are no rows of X, which has {n_rows}; name the "
+                "rows with tasks=, or leave those tasks out with votes.select(tasks=...)"
+            )
+        return rows
+    given = sequence(tasks, "tasks")
+    if len(given) != n_rows:
+        raise ValueError(f"tasks names {len(given)} rows, but X has {n_rows}")
+    codes, counts = np.unique(votes._tasks.match(given), return_counts=True)
+    if (counts[codes >= 0] > 1).any():
+        twice = votes.tasks[codes[(counts > 1) & (codes >= 0)]].tolist()
+        raise ValueError(f"tasks names {listed(twice)} more than once; a task is one row of X")
+    rows = given.match(votes._tasks)
+    if (rows < 0).any():
+        raise ValueError(
+            f"tasks {listed(votes.tasks[rows < 0].tolist())} of the votes have no row in X; add them, or leave "
+            "them out with votes.select(tasks=...)"
+        )
+    return rows
+
+
+class CrowdData:
+    """Samples that are tasks of a table: sample ``n`` is the task of code ``n``, with the row of X that belongs to it.
+
+    Memory: beside X and the table, 28 bytes an annotation and 16 a sample.
+    """
+
+    def __init__(self, X: Any, votes: Any, tasks: Any = None) -> None:
+        self.features = as_features(X)
+        self.votes = as_votes(votes)
+        self._rows = torch.from_numpy(rows_of(self.votes, len(self.features), tasks))
+        table = self.votes._table
+        _, workers, labels = table.columns()
+        self._offsets = torch.from_numpy(table.offsets().astype(np.int64))
+        self._workers = torch.from_numpy(workers.astype(np.int64))
+        self._labels = torch.from_numpy(labels.astype(np.int64))
+        weights = table.weights()
+        self._weights = torch.ones(len(workers)) if weights is None else torch.from_numpy(weights).float()
+        #: Samples that have annotations; a table made of codes may have tasks without.
+        self.samples = torch.from_numpy(np.flatnonzero(np.diff(table.offsets())))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def batch(self, samples: Tensor, device: torch.device) -> Batch:
+        """The given samples with their annotations. O(samples + annotations), no loop."""
+        starts = self._offsets[samples]
+        counts = self._offsets[samples + 1] - starts
+        sample = torch.repeat_interleave(counts)
+        # Its number in the batch, moved from where its sample begins here to where it begins among all.
+        moved = starts - (counts.cumsum(0) - counts)
+        index = torch.arange(len(sample)) + moved[sample]
+        return Batch(
+            x=self.features.take(self._rows[samples], device),
+            rows=samples.to(device),
+            sample=sample.to(device),
+            worker=self._workers[index].to(device),
+            label=self._labels[index].to(device),
+            weight=self._weights[index].to(device),
+            index=index.to(device),
+        )
+
+    def batches(
+        self, samples: Tensor, size: int, device: torch.device, *, shuffle: torch.Generator | None = None
+    ) -> Iterator[Batch]:
+        """All given samples, so many at a time, in order or shuffled."""
+        if shuffle is not None:
+            samples = samples[torch.randperm(len(samples), generator=shuffle)]
+        for part in samples.split(size):
+            yield self.batch(part, device)

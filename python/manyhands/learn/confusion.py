@@ -1,0 +1,609 @@
+"""Networks with a model of the workers on top, trained together by the likelihood of the labels."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyhands.base import Array
+from manyhands.checks import check_choice, check_number
+from manyhands.learn.batch import Batch, CrowdData
+from manyhands.learn.heads import (
+    ConfusionModel,
+    CrowdWeights,
+    EmbeddedConfusion,
+    FreeConfusion,
+    LowRankConfusion,
+    OneCoin,
+    WorkerModel,
+    WorkerTable,
+)
+from manyhands.learn.learner import Learner
+from manyhands.learn.losses import log_det, log_mixture, outlier_penalty
+from manyhands.learn.trunk import split
+
+_WORKER_MODELS = ("softplus", "softmax", "one-coin", "low-rank", "embedded")
+
+
+def worker_model(kind: str, n_workers: int, n_classes: int) -> ConfusionModel:
+    """A model of the workers by name, with its usual settings."""
+    if kind in ("softplus", "softmax"):
+        return FreeConfusion(n_workers, n_classes, link=kind)  # type: ignore[arg-type]
+    kinds = {"one-coin": OneCoin, "low-rank": LowRankConfusion, "embedded": EmbeddedConfusion}
+    return kinds[kind](n_workers, n_classes)
+
+
+class _WorkerLearner(Learner):
+    """Maximises the likelihood of the labels, under a worker model that is the part named ``workers``."""
+
+    @abstractmethod
+    def _worker_model(self, n_workers: int, n_classes: int) -> WorkerModel:
+        """The model of the workers, at its start."""
+
+    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+        model = self._worker_model(data.votes.n_workers, data.votes.n_classes)
+        start = self._start(data.votes)
+        if start is not None:
+            if not isinstance(model, ConfusionModel):
+                raise ValueError(
+                    f"a {type(self).__name__} cannot start from the confusion matrices of start_from; leave it out"
+                )
+            model.set_confusion(torch.from_numpy(start[1]).float())
+        return {"workers": model}
+
+    @property
+    def _crowd(self) -> Any:
+        return self._parts_or_fail()["workers"]
+
+    def _label_log_probs(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        likelihood: Tensor = self._crowd.log_likelihood(log_probs[batch.sample], batch.worker, batch.label)
+        return likelihood
+
+    def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        return -self._reduce(self._label_log_probs(batch, log_probs), batch)
+
+    def _learnt_confusion(self, data: CrowdData) -> Array:
+        confusion = self._crowd.confusion().double().cpu().numpy()
+        return np.ascontiguousarray(confusion / confusion.sum(axis=2, keepdims=True))
+
+
+class CrowdLayer(_WorkerLearner):
+    """Crowd layer: each worker's answer is a softmax of the network's class probabilities, transformed for the worker.
+
+    Parameters
+    ----------
+    backbone
+        Any ``nn.Module`` that returns logits; for the kinds of regression, one number a sample.
+    kind
+        What a worker has: a matrix (``"MW"``), a weight a class (``"VW"``), a bias a class (``"VB"``) or both
+        (``"VW-B"``); for numbers as labels a scale (``"S"``), a bias (``"B"``) or both (``"S+B"``). The identity at
+        first.
+    **training
+        See :class:`~manyhands.learn.Training`.
+
+    Notes
+    -----
+    Time per epoch O(annotations · classes²) beside the backbone, ``"MW"``; O(annotations · classes) the others. For
+    regression the labels of the votes must be numbers; ``predict`` returns numbers, and there are no probabilities.
+
+    References
+    ----------
+    F. Rodrigues and F. Pereira, "Deep learning from crowds", AAAI 2018.
+    """
+
+    def __init__(self, backbone: nn.Module, *, kind: str = "MW", **training: Any) -> None:
+        super().__init__(backbone, **training)
+        self.kind = kind
+
+    @property
+    def _regresses(self) -> bool:
+        return self.kind in ("S", "B", "S+B")
+
+    def _check(self) -> None:
+        super()._check()
+        check_choice("kind", self.kind, ("MW", "VW", "VB", "VW-B", "S", "B", "S+B"))
+
+    def _worker_model(self, n_workers: int, n_classes: int) -> WorkerModel:
+        return CrowdWeights(n_workers, n_classes, kind=self.kind)  # type: ignore[arg-type]
+
+    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+        if not self._regresses:
+            return super()._build(data)
+        if self.start_from is not None:
+            raise ValueError("regression has no aggregator to start from; leave start_from out")
+        try:
+            values = data.votes.classes.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"kind={self.kind!r} is regression: labels must be numbers") from None
+        self._values = torch.from_numpy(values).float().to(self._on)
+        return {"workers": WorkerTable(data.votes.n_workers, torch.tensor([1.0, 0.0]))}
+
+    def _forward(self, x: Any) -> Tensor:
+        if not self._regresses:
+            return super()._forward(x)
+        values = self._network(x).float()
+        if values.numel() != len(values):
+            raise ValueError(f"regression needs one number a sample; the backbone returns shape {tuple(values.shape)}")
+        return values.reshape(-1, 1)
+
+    def _label_log_probs(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        if not self._regresses:
+            return super()._label_log_probs(batch, log_probs)
+        rows = self._crowd(batch.worker)
+        scale = rows[:, 0] if "S" in self.kind else 1.0
+        bias = rows[:, 1] if "B" in self.kind else 0.0
+        answer = scale * log_probs[batch.sample, 0] + bias
+        return -((answer - self._values[batch.label]) ** 2)
+
+    def _mean_prediction(self, data: CrowdData) -> Array:
+        if not self._regresses:
+            return super()._mean_prediction(data)
+        return np.full(data.votes.n_classes, 1.0 / data.votes.n_classes)
+
+    def _learnt_confusion(self, data: CrowdData) -> Array:
+        if not self._regresses:
+            return super()._learnt_confusion(data)
+        weight: Tensor = self._crowd.weight.detach()
+        return weight.double().cpu().numpy()
+
+    @property
+    def confusion_(self) -> Array:
+        """Confusion matrix of each worker, (n_workers, n_classes true, n_classes observed); not for regression."""
+        if self._regresses:
+            raise AttributeError("regression has no confusion matrices; see scale_and_bias_")
+        return super().confusion_
+
+    @property
+    def scale_and_bias_(self) -> Array:
+        """Scale and bias of each worker, (n_workers, 2); of regression only."""
+        self._fitted()
+        if not self._regresses:
+            raise AttributeError(f"kind={self.kind!r} has confusion matrices, not scales and biases")
+        return self._confusion
+
+    def predict_proba(self, X: Any, votes: Any = None, *, tasks: Any = None) -> Array:
+        """Class probabilities, (n, n_classes); see `Learner.predict_proba`. Not for regression."""
+        if self._regresses:
+            raise AttributeError("regression has no class probabilities; see predict")
+        return super().predict_proba(X, votes, tasks=tasks)
+
+    def predict(self, X: Any, votes: Any = None, *, tasks: Any = None) -> Any:
+        """The most probable class of each row, by name; for regression the predicted numbers."""
+        if not self._regresses:
+            return super().predict(X, votes, tasks=tasks)
+        self._fitted()
+        if votes is not None:
+            raise ValueError("regression predicts from the features alone; leave votes out")
+        return self._log_probs(X)[:, 0]
+
+
+class CCEM(_WorkerLearner):
+    """Coupled cross-entropy minimisation: the network's probabilities pass through a confusion matrix of each worker.
+
+    Parameters
+    ----------
+    backbone
+        Any ``nn.Module`` that returns logits.
+    workers
+        The model of the workers: a free matrix each by ``"softplus"`` or ``"softmax"``, ``"one-coin"``, ``"low-rank"``
+        (for many classes), or ``"embedded"``.
+    **training
+        See :class:`~manyhands.learn.Training`.
+
+    Notes
+    -----
+    Time per epoch O(annotations · classes²) beside the backbone; a step touches only the workers of its batch.
+
+    References
+    ----------
+    S. Ibrahim, T. Nguyen and X. Fu, "Deep learning from crowdsourced labels: coupled cross-entropy minimization,
+    identifiability, and regularization", ICLR 2023.
+    """
+
+    def __init__(self, backbone: nn.Module, *, workers: str = "softplus", **training: Any) -> None:
+        super().__init__(backbone, **training)
+        self.workers = workers
+
+    def _check(self) -> None:
+        super()._check()
+        check_choice("workers", self.workers, _WORKER_MODELS)
+
+    def _worker_model(self, n_workers: int, n_classes: int) -> ConfusionModel:
+        return worker_model(self.workers, n_workers, n_classes)
+
+
+class _Regularised(CCEM):
+    """Coupled cross-entropy plus a term of each batch."""
+
+    @abstractmethod
+    def _regulariser(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        """What is added to the loss of a batch."""
+
+    def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        return super()._loss(batch, log_probs) + self._regulariser(batch, log_probs)
+
+
+class TraceRegularized(_Regularised):
+    """Coupled cross-entropy with the trace of the confusion matrices: as much confusion as explains the labels.
+
+    Parameters
+    ----------
+    backbone
+        Any ``nn.Module`` that returns logits.
+    trace
+        Weight of the mean trace, beside the cross-entropy summed over a sample's labels. 0 is `CCEM`.
+    workers
+        The model of the workers, as of `CCEM`.
+    **training
+        See :class:`~manyhands.learn.Training`.
+
+    Notes
+    -----
+    Identifies network and matrices if the mean confusion matrix is diagonally dominant. With a weight so large that the
+    learnt mean matrix loses its diagonal, ``fit`` raises. Time per epoch O(annotations · classes²) beside the backbone.
+
+    References
+    ----------
+    R. Tanno et al., "Learning from noisy labels by regularized estimation of annotator confusion", CVPR 2019, Eq. 4.
+    """
+
+    def __init__(self, backbone: nn.Module, *, trace: float = 0.01, workers: str = "softplus", **training: Any) -> None:
+        super().__init__(backbone, workers=workers, **training)
+        self.trace = trace
+
+    def _check(self) -> None:
+        super()._check()
+        check_number("trace", self.trace, least=0)
+
+    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+        # The paper sums over a sample's labels where the loss here is a mean over labels.
+        self._scale = self.trace / (data.votes.n_annotations / max(len(data.samples), 1))
+        return super()._build(data)
+
+    def _regulariser(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        if not self.trace:
+            return torch.zeros((), device=self._on)
+        traces = self._crowd.log_confusion(batch.worker).diagonal(dim1=1, dim2=2).exp().sum(dim=1)
+        return self._scale * self._worker_mean(traces, batch)
+
+    def _learnt_confusion(self, data: CrowdData) -> Array:
+        confusion = super()._learnt_confusion(data)
+        mean = np.average(confusion, axis=0, weights=self._n_labels)
+        if self.trace and len(mean) > 1 and np.trace(mean) < 1:
+            raise ValueError(
+                f"trace={self.trace:g} is too large: the mean confusion matrix has lost its diagonal (mean accuracy "
+                f"{np.trace(mean) / len(mean):.3f}, below chance); lower it"
+            )
+        return confusion
+
+
+class GeoCrowdNet(_Regularised):
+    """Coupled cross-entropy with a volume term that identifies the model with no experts, or with little data.
+
+    Parameters
+    ----------
+    backbone
+        Any ``nn.Module`` that returns logits.
+    side
+        ``"F"``: the log-determinant of the predictions' Gram matrix F Fᵀ (no class experts needed); ``"W"``: that of
+        the confusion matrices' Wᵀ W (no samples of certain class needed).
+    volume
+        Weight of the term. 0 is `CCEM`.
+    momentum
+        Share of the running Gram matrix, to which each batch adds the rest.
+    ridge
+        Added to the diagonal. With 0 a singular Gram matrix raises.
+    workers
+        The model of the workers, as of `CCEM`.
+    **training
+        See :class:`~manyhands.learn.Training`.
+
+    Notes
+    -----
+    Time per epoch O(annotations · classes² + steps · classes³) beside the backbone.
+
+    References
+    ----------
+    S. Ibrahim, T. Nguyen and X. Fu, ICLR 2023 (see `CCEM`).
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        side: Literal["F", "W"] = "F",
+        volume: float = 0.01,
+        momentum: float = 0.9,
+        ridge: float = 1e-6,
+        workers: str = "softplus",
+        **training: Any,
+    ) -> None:
+        super().__init__(backbone, workers=workers, **training)
+        self.side = side
+        self.volume = volume
+        self.momentum = momentum
+        self.ridge = ridge
+
+    def _check(self) -> None:
+        super()._check()
+        check_choice("side", self.side, ("F", "W"))
+        check_number("volume", self.volume, least=0)
+        check_number("ridge", self.ridge, least=0)
+        check_number("momentum", self.momentum, least=0)
+        if self.momentum >= 1:
+            raise ValueError(f"momentum is a share below 1, not {self.momentum}")
+
+    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+        return super()._build(data) | {"volume": RunningVolume(data.votes.n_classes, self.momentum, self.ridge)}
+
+    def _regulariser(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        if not self.volume:
+            return torch.zeros((), device=self._on)
+        volume = self._parts_or_fail()["volume"]
+        if self.side == "F":
+            probs = log_probs.exp()
+            gram = probs.T @ probs / len(batch)
+        else:
+            confusion = self._crowd.log_confusion(batch.worker).exp()
+            weight = self._per_worker[batch.worker] / batch.n_annotations
+            gram = torch.einsum("a,aij,akj->ik", weight, confusion, confusion)
+        return -self.volume * volume(gram, f"the Gram matrix of {self.side}")
+
+
+class RunningVolume(nn.Module):
+    """Log-determinant of a Gram matrix that batches add to; gradients go through the newest batch."""
+
+    gram: Tensor
+    seen: Tensor
+
+    def __init__(self, n_classes: int, momentum: float, ridge: float) -> None:
+        super().__init__()
+        self.momentum, self.ridge = momentum, ridge
+        self.register_buffer("gram", torch.zeros(n_classes, n_classes))
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, gram: Tensor, what: str = "the Gram matrix") -> Tensor:
+        """Add a batch's Gram matrix and return the log-determinant of the running one."""
+        now = self.momentum * self.gram + (1 - self.momentum) * gram
+        seen = self.momentum * self.seen + (1 - self.momentum)
+        if self.training:
+            self.gram.copy_(now.detach())
+            self.seen.copy_(seen)
+        # Divided by the weight of all batches so far, the first ones count fully. Gradients are those of the whole, as
+        # if all of it were the newest batch.
+        whole = (now / seen).detach() + gram - gram.detach()
+        return log_det(whole, ridge=self.ridge, what=what)
+
+
+class SingleConfusion(TraceRegularized):
+    """One confusion matrix for the whole crowd, with the trace term: a baseline that does not tell workers apart.
+
+    Parameters
+    ----------
+    backbone
+        Any ``nn.Module`` that returns logits.
+    trace
+        Weight of the matrix's trace.
+    **training
+        See :class:`~manyhands.learn.Training`.
+
+    Notes
+    -----
+    Trained on every label (the paper trains it on the majority vote). ``confusion_`` repeats the one matrix.
+
+    References
+    ----------
+    S. Sukhbaatar et al., "Training convolutional networks with noisy labels" (2014); Tanno et al. 2019, Sec. 3.3.
+    """
+
+    def __init__(self, backbone: nn.Module, *, trace: float = 0.01, **training: Any) -> None:
+        super().__init__(backbone, trace=trace, workers="softplus", **training)
+
+    def _worker_model(self, n_workers: int, n_classes: int) -> ConfusionModel:
+        return _OneForAll(n_workers, n_classes)
+
+
+class _OneForAll(FreeConfusion):
+    """Free confusion matrices of which all workers have the first."""
+
+    def __init__(self, n_workers: int, n_classes: int) -> None:
+        super().__init__(1, n_classes)
+        self.n_workers = n_workers
+
+    def log_confusion(self, worker: Tensor) -> Tensor:
+        return super().log_confusion(torch.zeros_like(worker))
+
+    def set_confusion(self, confusion: Tensor) -> None:
+        super().set_confusion(confusion.mean(dim=0, keepdim=True))
+
+
+class COINNet(GeoCrowdNet):
+    """Coupled cross-entropy for crowds that some samples confuse in ways of their own: those are found as outliers.
+
+    Each annotation may differ from the worker's confusion matrix by a vector, and a sample's vectors together are
+    penalised by an ℓ₂,ₚ norm with p < 1: most samples have none.
+
+    Parameters
+    ----------
+    backbone
+        Any ``nn.Module`` that returns logits.
+    outlier
+        Weight of the outlier term.
+    p, zeta
+        Its power, and what keeps it smooth at zero.
+    volume, momentum, ridge, workers
+        As of `GeoCrowdNet`, whose volume term of F it has.
+    **training
+        See :class:`~manyhands.learn.Training`.
+
+    Notes
+    -----
+    Numbers kept beside the worker model: annotations · classes, touched a batch at a time.
+
+    References
+    ----------
+    T. Nguyen, S. Ibrahim and X. Fu, "Noisy label learning with instance-dependent outliers: identifiability via crowd
+    wisdom", NeurIPS 2024.
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        outlier: float = 0.1,
+        p: float = 0.4,
+        zeta: float = 1e-2,
+        volume: float = 0.01,
+        momentum: float = 0.9,
+        ridge: float = 1e-6,
+        workers: str = "softplus",
+        **training: Any,
+    ) -> None:
+        super().__init__(backbone, side="F", volume=volume, momentum=momentum, ridge=ridge, workers=workers, **training)
+        self.outlier = outlier
+        self.p = p
+        self.zeta = zeta
+
+    def _check(self) -> None:
+        super()._check()
+        check_number("outlier", self.outlier, least=0)
+        for name in ("p", "zeta"):
+            check_number(name, getattr(self, name), least=0)
+            if not getattr(self, name):
+                raise ValueError(f"{name} must be above 0")
+
+    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+        shifts = WorkerTable(data.votes.n_annotations, torch.zeros(data.votes.n_classes))
+        return super()._build(data) | {"shifts": shifts}
+
+    def _shifts(self, index: Tensor) -> Tensor:
+        rows: Tensor = self._parts_or_fail()["shifts"](index)
+        return rows - rows.mean(dim=1, keepdim=True)
+
+    def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        nominal = self._crowd.answers(log_probs[batch.sample], batch.worker).exp()
+        shifts = self._shifts(batch.index)
+        shifted = (nominal + shifts).clamp_min(1e-6)
+        right = shifted.gather(1, batch.label[:, None])[:, 0] / shifted.sum(dim=1)
+        squares = torch.zeros(len(batch), device=self._on).index_add(0, batch.sample, (shifts**2).sum(dim=1))
+        # Beside a loss that is a mean over labels, a mean over samples of the samples' terms.
+        penalty = outlier_penalty(squares, self.p, self.zeta).mean()
+        return -self._reduce(right.log(), batch) + self.outlier * penalty + self._regulariser(batch, log_probs)
+
+    def _learnt_confusion(self, data: CrowdData) -> Array:
+        with torch.no_grad():
+            squares = (self._shifts(torch.arange(data.votes.n_annotations, device=self._on)) ** 2).sum(dim=1)
+        offsets = data.votes._table.offsets().astype(np.int64)
+        totals = np.concatenate([[0.0], np.cumsum(squares.double().cpu().numpy())])
+        self._outlier_scores = totals[offsets[1:]] - totals[offsets[:-1]]
+        return super()._learnt_confusion(data)
+
+    @property
+    def outlier_scores_(self) -> Array:
+        """How far the labels of each task are from what the workers' matrices explain, aligned with ``votes.tasks``."""
+        self._fitted()
+        return self._outlier_scores
+
+
+class InstanceTrace(Learner):
+    """Confusion matrices that depend on the sample, low-rank for each worker, with their trace as regulariser.
+
+    A worker's logits are a matrix of its own plus a product of a (classes × rank) matrix that a shared layer makes of
+    the sample's features with a (rank × classes) matrix of the worker.
+
+    Parameters
+    ----------
+    backbone
+        An ``nn.Sequential`` whose last layer makes the logits, or a module with parts ``trunk`` and ``head``.
+    trace
+        Weight of the mean trace over all (sample, worker) pairs with a label.
+    rank
+        Of what depends on the sample. 0 has none, and is `TraceRegularized` with the trace averaged over labels.
+    **training
+        See :class:`~manyhands.learn.Training`.
+
+    Notes
+    -----
+    Time per epoch O(annotations · classes² · rank) beside the backbone. ``confusion_`` is averaged over the samples a
+    worker labelled, weighted by the network's class probabilities.
+
+    References
+    ----------
+    L. Zhang et al., "Disentangling human error from the ground truth in segmentation of medical images", NeurIPS 2020.
+    """
+
+    def __init__(self, backbone: nn.Module, *, trace: float = 0.01, rank: int = 1, **training: Any) -> None:
+        super().__init__(backbone, **training)
+        self.trace = trace
+        self.rank = rank
+
+    def _check(self) -> None:
+        super()._check()
+        check_number("trace", self.trace, least=0)
+        check_number("rank", self.rank, least=0, whole=True)
+        split(self.backbone)
+
+    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+        m, k = data.votes.n_workers, data.votes.n_classes
+        matrices = FreeConfusion(m, k, link="softmax")
+        start = self._start(data.votes)
+        if start is not None:
+            matrices.set_confusion(torch.from_numpy(start[1]).float())
+        self._scale = self.trace / (data.votes.n_annotations / max(len(data.samples), 1))
+        parts: dict[str, nn.Module] = {"workers": matrices}
+        if self.rank:
+            # Lazy, since the width of the features is the backbone's affair; zero for workers, so that all start alike.
+            parts["sample"] = nn.LazyLinear(k * self.rank)
+            parts["patterns"] = WorkerTable(m, torch.zeros(self.rank, k))
+            with torch.no_grad():
+                parts["sample"](split(self.backbone)[0](data.batch(data.samples[:2], torch.device("cpu")).x).float())
+        return parts
+
+    def _forward(self, x: Any) -> Tensor:
+        trunk, head = split(self._network)
+        features = trunk(x)
+        self._features = features.float()
+        return F.log_softmax(self._checked(head(features)), dim=1)
+
+    def _log_confusion(self, batch: Batch) -> Tensor:
+        """Log confusion matrix of each annotation, (n_annotations, true, observed)."""
+        parts = self._parts_or_fail()
+        matrices: Any = parts["workers"]
+        logits: Tensor = matrices.table(batch.worker)
+        if self.rank:
+            k = len(self._classes)
+            sample = parts["sample"](self._features).reshape(-1, k, self.rank)
+            logits = logits + sample[batch.sample] @ parts["patterns"](batch.worker)
+        return F.log_softmax(logits, dim=2)
+
+    def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        log_confusion = self._log_confusion(batch)
+        traces = log_confusion.diagonal(dim1=1, dim2=2).exp().sum(dim=1)
+        likelihood = self._likelihood(batch, log_probs, log_confusion)
+        return -self._reduce(likelihood, batch) + self._scale * traces.mean()
+
+    @staticmethod
+    def _likelihood(batch: Batch, log_probs: Tensor, log_confusion: Tensor) -> Tensor:
+        k = log_probs.shape[1]
+        columns = log_confusion.gather(2, batch.label[:, None, None].expand(-1, k, 1))[:, :, 0]
+        return log_mixture(log_probs[batch.sample], columns)
+
+    def _label_log_probs(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        return self._likelihood(batch, log_probs, self._log_confusion(batch))
+
+    @torch.no_grad()
+    def _learnt_confusion(self, data: CrowdData) -> Array:
+        m, k = len(self._workers), len(self._classes)
+        total = torch.zeros(m, k, k, dtype=torch.float64)
+        self._parts_or_fail().eval()
+        for batch in data.batches(data.samples, 1024, self._on):
+            probs = self._forward(batch.x).exp()[batch.sample]
+            weighed = probs[:, :, None] * self._log_confusion(batch).exp() + 1e-9 / k
+            total.index_add_(0, batch.worker.cpu(), weighed.double().cpu())
+        confusion = total / total.sum(dim=2, keepdim=True)
+        return torch.nan_to_num(confusion, nan=1.0 / k).numpy()

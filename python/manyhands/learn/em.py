@@ -1,0 +1,124 @@
+"""Networks trained by expectation–maximisation: their targets are posteriors, made anew between epochs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from manyhands import _core
+from manyhands.base import Array
+from manyhands.checks import check_number
+from manyhands.learn.batch import Batch, CrowdData
+from manyhands.learn.learner import Learner, judged
+from manyhands.learn.losses import log_mixture, soft_cross_entropy
+from manyhands.learn.targets import vote_shares
+
+
+class _EMLearner(Learner):
+    """Cross-entropy with posteriors that an E-step makes anew every so many epochs."""
+
+    def __init__(self, backbone: nn.Module, *, epochs_per_step: int = 1, **training: Any) -> None:
+        super().__init__(backbone, **training)
+        self.epochs_per_step = epochs_per_step
+
+    def _check(self) -> None:
+        super()._check()
+        check_number("epochs_per_step", self.epochs_per_step, least=1, whole=True)
+
+    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+        start = self._start(data.votes)
+        posterior, confusion = start if start is not None else (vote_shares(data.votes), None)
+        self._take(posterior, judged(data.votes, posterior) if confusion is None else confusion)
+        return {}
+
+    def _take(self, posterior: Array, confusion: Array) -> None:
+        self._posterior = torch.from_numpy(posterior).float().to(self._on)
+        self._matrices = torch.from_numpy(confusion).float().to(self._on)
+
+    @abstractmethod
+    def _e_step(self, data: CrowdData, predicted: Array) -> tuple[Array, Array]:
+        """Posteriors of the samples and confusion matrices, given the network's predictions of the samples."""
+
+    def _start_epoch(self, epoch: int, data: CrowdData) -> None:
+        if epoch and epoch % self.epochs_per_step == 0:
+            self._take(*self._e_step(data, self._predicted(data)))
+
+    def _learnt_confusion(self, data: CrowdData) -> Array:
+        return self._e_step(data, self._predicted(data))[1]
+
+    def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        return soft_cross_entropy(log_probs, self._posterior[batch.rows]).mean()
+
+    def _label_log_probs(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        columns = self._matrices[batch.worker, :, batch.label]
+        return log_mixture(log_probs[batch.sample], columns.clamp_min(1e-12).log())
+
+    def _state(self) -> dict[str, Tensor]:
+        return {"posterior": self._posterior, "matrices": self._matrices}
+
+    def _set_state(self, state: dict[str, Tensor]) -> None:
+        self._posterior = state["posterior"].to(self._on)
+        self._matrices = state["matrices"].to(self._on)
+
+
+class DeepEM(_EMLearner):
+    """Deep EM: the network's prediction is the prior of a Dawid–Skene model, whose posteriors it is trained on.
+
+    With a linear backbone it is the method of Raykar et al.; with a deep one AggNet.
+
+    Parameters
+    ----------
+    backbone
+        Any ``nn.Module`` that returns logits.
+    epochs_per_step
+        Epochs of the network for each E-step.
+    **training
+        See :class:`~manyhands.learn.Training`.
+
+    Notes
+    -----
+    Starts from vote shares, or from the posteriors of `start_from`. E- and M-step of the confusion matrices run in the
+    compiled core, O(annotations · classes) each; beside them an epoch costs the backbone's training and one prediction.
+
+    References
+    ----------
+    V. C. Raykar et al., "Learning from crowds", JMLR 11 (2010). S. Albarqouni et al., "AggNet", IEEE TMI 35 (2016).
+    """
+
+    def _e_step(self, data: CrowdData, predicted: Array) -> tuple[Array, Array]:
+        confusion = judged(data.votes, self._posterior.double().cpu().numpy())
+        return _core.em_forecast(data.votes._table, predicted, confusion), confusion
+
+
+class ModelBootstrappedEM(_EMLearner):
+    """Model-bootstrapped EM: workers are judged by the network's own decisions, so that one label a sample is enough.
+
+    Parameters
+    ----------
+    backbone
+        Any ``nn.Module`` that returns logits.
+    epochs_per_step
+        Epochs of the network for each E-step.
+    **training
+        See :class:`~manyhands.learn.Training`.
+
+    Notes
+    -----
+    Starts from vote shares. Cost as of `DeepEM`.
+
+    References
+    ----------
+    A. Khetan, Z. C. Lipton and A. Anandkumar, "Learning from noisy singly-labeled data", ICLR 2018.
+    """
+
+    def _e_step(self, data: CrowdData, predicted: Array) -> tuple[Array, Array]:
+        decided = np.eye(predicted.shape[1])[predicted.argmax(axis=1)]
+        prior = decided[data.samples.numpy()].mean(axis=0)
+        # A class that the network never names would stay unnamed for ever.
+        prior = (prior + 1e-6) / (1 + 1e-6 * len(prior))
+        confusion = judged(data.votes, decided)
+        return _core.em_posterior(data.votes._table, prior, confusion), confusion

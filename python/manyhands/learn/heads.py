@@ -1,0 +1,262 @@
+"""How workers turn a class into an answer: models of workers behind one interface, as ``nn.Module``s.
+
+All keep what they know of each worker in a `WorkerTable`, of which a batch touches only the rows of the workers in it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyhands.checks import check_choice, check_number
+from manyhands.learn.losses import log_mixture
+
+#: Softplus of 1 and of −5: the paper's start 6I − 5 is a confusion matrix close to the identity.
+_START = (1.0, -5.0)
+#: Numbers in a table from which on its gradients are sparse: a dense step would write them all for the few that
+#: changed.
+_LAZY_FROM = 1 << 17
+
+
+class WorkerTable(nn.Module):
+    """A row of numbers for each worker, all rows alike at first.
+
+    Large tables have sparse gradients: a step costs the workers in the batch, not the crowd.
+    """
+
+    def __init__(self, n_workers: int, row: Tensor) -> None:
+        super().__init__()
+        self.shape = row.shape
+        self.weight = nn.Parameter(row.detach().reshape(1, -1).repeat(n_workers, 1))
+        self.sparse = self.weight.numel() >= _LAZY_FROM
+
+    def forward(self, worker: Tensor) -> Tensor:
+        """The rows of some workers, (n, ...)."""
+        rows = F.embedding(worker, self.weight, sparse=self.sparse)
+        return rows.reshape(len(worker), *self.shape)
+
+    def set(self, rows: Tensor) -> None:
+        """Give every worker its row, (n_workers, ...)."""
+        with torch.no_grad():
+            self.weight.copy_(rows.reshape(self.weight.shape))
+
+
+class WorkerModel(nn.Module):
+    """What workers answer, given what is known of the class.
+
+    A subclass gives `answers`; one that has confusion matrices is a `ConfusionModel`.
+    """
+
+    def __init__(self, n_workers: int, n_classes: int) -> None:
+        super().__init__()
+        self.n_workers, self.n_classes = n_workers, n_classes
+
+    @abstractmethod
+    def answers(self, log_probs: Tensor, worker: Tensor) -> Tensor:
+        """Log-probabilities of each possible answer, (n, n_classes), where the class has `log_probs` (n, n_classes)."""
+
+    def log_likelihood(self, log_probs: Tensor, worker: Tensor, label: Tensor) -> Tensor:
+        """Log-probability of the answers that were given, (n,)."""
+        return self.answers(log_probs, worker).gather(1, label[:, None])[:, 0]
+
+    def confusion(self) -> Tensor:
+        """What each worker answers where the class is certain, (n_workers, true, observed); rows sum to one."""
+        k = self.n_classes
+        device = next(self.parameters()).device
+        certain = torch.eye(k, device=device).clamp_min(torch.finfo(torch.float32).tiny).log()
+        parts = []
+        with torch.no_grad():
+            for part in torch.arange(self.n_workers, device=device).split(max(1, (1 << 20) // k**2)):
+                given = certain.repeat(len(part), 1)
+                parts.append(self.answers(given, part.repeat_interleave(k)).exp().reshape(-1, k, k))
+        return torch.cat(parts)
+
+
+class ConfusionModel(WorkerModel):
+    """Workers with a confusion matrix each: a subclass gives its logarithm, and can be set to given matrices."""
+
+    @abstractmethod
+    def log_confusion(self, worker: Tensor) -> Tensor:
+        """Log confusion matrices of some workers, (n, true, observed)."""
+
+    @abstractmethod
+    def set_confusion(self, confusion: Tensor) -> None:
+        """Start from given matrices, (n_workers, true, observed), as nearly as the model can."""
+
+    def answers(self, log_probs: Tensor, worker: Tensor) -> Tensor:
+        """Log-probabilities of each possible answer, (n, n_classes)."""
+        return torch.logsumexp(log_probs[:, :, None] + self.log_confusion(worker), dim=1)
+
+    def log_columns(self, worker: Tensor, label: Tensor) -> Tensor:
+        """Log-probability of the answers given, for each class that may be true, (n, n_classes)."""
+        log_confusion = self.log_confusion(worker)
+        return log_confusion.gather(2, label[:, None, None].expand(-1, self.n_classes, 1))[:, :, 0]
+
+    def log_likelihood(self, log_probs: Tensor, worker: Tensor, label: Tensor) -> Tensor:
+        """Log-probability of the answers that were given, (n,)."""
+        return log_mixture(log_probs, self.log_columns(worker, label))
+
+    def confusion(self) -> Tensor:
+        """Confusion matrices of all workers, (n_workers, true, observed)."""
+        workers = torch.arange(self.n_workers, device=next(self.parameters()).device)
+        with torch.no_grad():
+            return torch.cat([self.log_confusion(part).exp() for part in workers.split(1 << 14)])
+
+
+class FreeConfusion(ConfusionModel):
+    """A free matrix each, kept on the simplex by softplus or softmax of its rows.
+
+    Starts at softplus(6I − 5), rows normalised (Tanno et al. 2019), or at the same matrix by softmax. Numbers kept:
+    workers · classes².
+    """
+
+    def __init__(self, n_workers: int, n_classes: int, *, link: Literal["softplus", "softmax"] = "softplus") -> None:
+        super().__init__(n_workers, n_classes)
+        check_choice("link", link, ("softplus", "softmax"))
+        self.link = link
+        start = torch.full((n_classes, n_classes), _START[1]).fill_diagonal_(_START[0])
+        if link == "softmax":
+            start = F.softplus(start).log()
+        self.table = WorkerTable(n_workers, start)
+
+    def log_confusion(self, worker: Tensor) -> Tensor:
+        """Log confusion matrices of some workers, (n, true, observed)."""
+        rows = self.table(worker)
+        if self.link == "softmax":
+            return F.log_softmax(rows, dim=2)
+        # Far below zero softplus is the exponential: its logarithm is the number itself, and does not underflow.
+        log_positive = torch.where(rows < -15, rows, F.softplus(rows.clamp_min(-15)).log())
+        return F.log_softmax(log_positive, dim=2)
+
+    def set_confusion(self, confusion: Tensor) -> None:
+        """Start from given matrices, (n_workers, true, observed)."""
+        log_rows = confusion.clamp_min(1e-6).log()
+        if self.link == "softplus":
+            # Scaled as the usual start is, so that the same step changes it as much; then softplus undone.
+            scaled = confusion.clamp_min(1e-6) * math.log1p(math.exp(_START[0]))
+            log_rows = scaled + torch.log(-torch.expm1(-scaled))
+        self.table.set(log_rows)
+
+
+class OneCoin(ConfusionModel):
+    """One accuracy a worker, wrong answers spread evenly. Numbers kept: one a worker."""
+
+    def __init__(self, n_workers: int, n_classes: int, *, accuracy: float = 0.9) -> None:
+        super().__init__(n_workers, n_classes)
+        self.table = WorkerTable(n_workers, torch.tensor([math.log(accuracy / (1 - accuracy))]))
+
+    def log_confusion(self, worker: Tensor) -> Tensor:
+        """Log confusion matrices of some workers, (n, true, observed)."""
+        logit = self.table(worker)[:, :, None]
+        right = torch.eye(self.n_classes, dtype=torch.bool, device=logit.device)
+        wrong = F.logsigmoid(-logit) - math.log(max(self.n_classes - 1, 1))
+        log_confusion = torch.where(right, F.logsigmoid(logit), wrong)
+        return log_confusion if self.n_classes > 1 else torch.zeros_like(log_confusion)
+
+    def set_confusion(self, confusion: Tensor) -> None:
+        """Start from the mean diagonal of given matrices."""
+        accuracy = confusion.diagonal(dim1=1, dim2=2).mean(dim=1).clamp(1e-4, 1 - 1e-4)
+        self.table.set(torch.logit(accuracy))
+
+
+class LowRankConfusion(ConfusionModel):
+    """Logits shared by all workers plus each worker's mixture of `rank` shared patterns of confusion.
+
+    What one worker teaches helps all others: for many classes, where free matrices would have more numbers than there
+    are labels. Numbers kept: classes² · (1 + rank) + workers · rank.
+    """
+
+    def __init__(self, n_workers: int, n_classes: int, *, rank: int = 4) -> None:
+        super().__init__(n_workers, n_classes)
+        check_number("rank", rank, least=1, whole=True)
+        start = torch.full((n_classes, n_classes), _START[1]).fill_diagonal_(_START[0])
+        self.shared = nn.Parameter(F.softplus(start).log())
+        # The first pattern is the one all crowds have: how often a worker is right at all.
+        patterns = torch.randn(rank, n_classes, n_classes) / n_classes
+        patterns[0] = torch.eye(n_classes)
+        self.patterns = nn.Parameter(patterns)
+        self.table = WorkerTable(n_workers, torch.zeros(rank))
+
+    def log_confusion(self, worker: Tensor) -> Tensor:
+        """Log confusion matrices of some workers, (n, true, observed)."""
+        own = (self.table(worker) @ self.patterns.flatten(1)).reshape(-1, self.n_classes, self.n_classes)
+        return F.log_softmax(self.shared + own, dim=2)
+
+    def set_confusion(self, confusion: Tensor) -> None:
+        """Start from given matrices: their mean log, and the best `rank` patterns of what differs from it."""
+        logs = confusion.clamp_min(1e-4).log()
+        mean = logs.mean(dim=0)
+        rank = len(self.patterns)
+        left, scale, right = torch.linalg.svd((logs - mean).flatten(1), full_matrices=False)
+        keep = min(rank, len(scale))
+        with torch.no_grad():
+            self.shared.copy_(mean)
+            self.patterns[:keep] = (scale[:keep, None].sqrt() * right[:keep]).reshape(-1, *mean.shape)
+            rows = torch.zeros(self.n_workers, rank, dtype=logs.dtype)
+            rows[:, :keep] = left[:, :keep] * scale[:keep].sqrt()
+        self.table.set(rows)
+
+
+class EmbeddedConfusion(ConfusionModel):
+    """A small network makes a worker's confusion logits from an embedding of the worker.
+
+    Numbers kept: workers · `size` + the network's.
+    """
+
+    def __init__(self, n_workers: int, n_classes: int, *, size: int = 8, hidden: int = 32) -> None:
+        super().__init__(n_workers, n_classes)
+        check_number("size", size, least=1, whole=True)
+        start = torch.full((n_classes, n_classes), _START[1]).fill_diagonal_(_START[0])
+        self.shared = nn.Parameter(F.softplus(start).log())
+        self.table = WorkerTable(n_workers, torch.zeros(size))
+        self.table.set(torch.randn(n_workers, size) / math.sqrt(size))
+        self.network = nn.Sequential(nn.Linear(size, hidden), nn.Tanh(), nn.Linear(hidden, n_classes**2))
+        # All workers start as the shared one.
+        last = self.network[2]
+        assert isinstance(last, nn.Linear)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+
+    def log_confusion(self, worker: Tensor) -> Tensor:
+        """Log confusion matrices of some workers, (n, true, observed)."""
+        own = self.network(self.table(worker)).reshape(-1, self.n_classes, self.n_classes)
+        return F.log_softmax(self.shared + own, dim=2)
+
+    def set_confusion(self, confusion: Tensor) -> None:
+        """Start from the mean of given matrices: workers differ by their embeddings only once these are learnt."""
+        with torch.no_grad():
+            self.shared.copy_(confusion.mean(dim=0).clamp_min(1e-4).log())
+
+
+class CrowdWeights(WorkerModel):
+    """The crowd layer of Rodrigues & Pereira (2018): a worker's answer is a softmax of transformed class probabilities.
+
+    `kind`: a matrix each (``"MW"``), a weight a class (``"VW"``), a bias a class (``"VB"``), or both (``"VW-B"``). The
+    identity at first. Numbers kept: workers · classes², · classes, · classes and 2 · classes.
+    """
+
+    def __init__(self, n_workers: int, n_classes: int, *, kind: Literal["MW", "VW", "VB", "VW-B"] = "MW") -> None:
+        super().__init__(n_workers, n_classes)
+        check_choice("kind", kind, ("MW", "VW", "VB", "VW-B"))
+        self.kind = kind
+        one, zero = torch.ones(n_classes), torch.zeros(n_classes)
+        starts = {"MW": torch.eye(n_classes), "VW": one, "VB": zero, "VW-B": torch.stack([one, zero])}
+        self.table = WorkerTable(n_workers, starts[kind])
+
+    def answers(self, log_probs: Tensor, worker: Tensor) -> Tensor:
+        """Log-probabilities of each possible answer, (n, n_classes)."""
+        probs, rows = log_probs.exp(), self.table(worker)
+        if self.kind == "MW":
+            activation = (probs[:, None, :] @ rows)[:, 0]
+        elif self.kind == "VW":
+            activation = probs * rows
+        elif self.kind == "VB":
+            activation = probs + rows
+        else:
+            activation = probs * rows[:, 0] + rows[:, 1]
+        return F.log_softmax(activation, dim=1)

@@ -1,0 +1,152 @@
+"""Max-MIG: a network and an aggregator of the labels that agree as much as they can, and no more."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyhands.annotations import Annotations
+from manyhands.base import Array
+from manyhands.checks import check_choice
+from manyhands.crowds import as_prior
+from manyhands.learn.batch import Batch, CrowdData, rows_of
+from manyhands.learn.heads import WorkerTable
+from manyhands.learn.learner import Learner, judged, normalised
+from manyhands.learn.losses import Divergence, mutual_information_gain
+from manyhands.learn.targets import vote_shares
+
+
+class CrowdAggregator(nn.Module):
+    """Max-MIG's aggregator: softmax of the workers' weights of their answers, summed, plus the log prior.
+
+    A worker's weights are (n_classes answered, n_classes): a label picks one row. Numbers kept: workers · classes².
+    """
+
+    def __init__(self, n_workers: int, prior: Tensor, *, learn_prior: bool = False) -> None:
+        super().__init__()
+        self.n_classes = len(prior)
+        self.table = WorkerTable(n_workers * self.n_classes, torch.zeros(self.n_classes))
+        self.prior_logits = nn.Parameter(prior.log(), requires_grad=learn_prior)
+
+    def log_prior(self) -> Tensor:
+        """Log-probabilities of the classes, (n_classes,)."""
+        return F.log_softmax(self.prior_logits, dim=0)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Log-probabilities of the classes given each sample's labels, (n, n_classes)."""
+        rows = self.table(batch.worker * self.n_classes + batch.label) * batch.weight[:, None]
+        start = self.log_prior().expand(len(batch), -1)
+        return F.log_softmax(start.index_add(0, batch.sample, rows), dim=1)
+
+    def set_confusion(self, confusion: Tensor) -> None:
+        """Start from the weights that are right for independent workers: logarithms of confusion, by answer."""
+        self.table.set(confusion.clamp_min(1e-6).log().transpose(1, 2))
+
+
+class MaxMIG(Learner):
+    """Max-MIG: network and crowd are two views of the class, and learn what they have in common.
+
+    The f-mutual information gain rewards agreement of network and aggregator on the same sample and punishes it on
+    different ones. Workers may depend on one another in any way as long as what they share, apart from the class, is
+    not to be seen in the sample: copies and naive answers do no harm.
+
+    Parameters
+    ----------
+    backbone
+        Any ``nn.Module`` that returns logits.
+    divergence
+        ``"kl"``, ``"pearson"`` or ``"js"``.
+    prior
+        Of the classes: ``"uniform"`` or an array, fixed; ``"learnt"``, from uniform.
+    init
+        Of the aggregator's weights: ``"shares"``, logarithms of confusion matrices judged by vote shares (Eq. 2 of the
+        paper), or ``"zero"``, every worker ignored at first. `start_from` replaces it.
+    **training
+        See :class:`~manyhands.learn.Training`.
+
+    Notes
+    -----
+    Time per epoch O(annotations · classes + samples · batch size · classes) beside the backbone. ``predict_proba(X,
+    votes)`` is the paper's forecaster ζ, of network and aggregator over the prior. The score on held-out samples is the
+    gain itself.
+
+    References
+    ----------
+    P. Cao, Y. Xu, Y. Kong and Y. Wang, "Max-MIG: an information theoretic approach for joint learning from crowds",
+    ICLR 2019.
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        divergence: Divergence = "kl",
+        prior: Literal["uniform", "learnt"] | npt.ArrayLike = "uniform",
+        init: Literal["shares", "zero"] = "shares",
+        **training: Any,
+    ) -> None:
+        super().__init__(backbone, **training)
+        self.divergence = divergence
+        self.prior = prior
+        self.init = init
+
+    def _check(self) -> None:
+        super()._check()
+        check_choice("divergence", self.divergence, ("kl", "pearson", "js"))
+        check_choice("init", self.init, ("shares", "zero"))
+        if isinstance(self.prior, str):
+            check_choice("prior", self.prior, ("uniform", "learnt"))
+        if self.batch_size < 2:
+            raise ValueError("Max-MIG compares samples with one another: batch_size must be at least 2")
+
+    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+        votes = data.votes
+        k = votes.n_classes
+        prior = np.full(k, 1 / k) if isinstance(self.prior, str) else as_prior(self.prior, k)
+        learn = isinstance(self.prior, str) and self.prior == "learnt"
+        crowd = CrowdAggregator(votes.n_workers, torch.from_numpy(prior).float(), learn_prior=learn)
+        start = self._start(votes)
+        if start is not None:
+            crowd.set_confusion(torch.from_numpy(start[1]).float())
+        elif self.init == "shares":
+            crowd.set_confusion(torch.from_numpy(judged(votes, vote_shares(votes))).float())
+        return {"crowd": crowd}
+
+    @property
+    def _crowd(self) -> Any:
+        return self._parts_or_fail()["crowd"]
+
+    def _gain(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        return mutual_information_gain(log_probs, self._crowd(batch), self._crowd.log_prior().exp(), self.divergence)
+
+    def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        if len(batch) < 2:  # the last batch of an epoch may be a single sample, which says nothing
+            return torch.zeros((), device=self._on)
+        return -self._gain(batch, log_probs)
+
+    def _score(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        if len(batch) < 2:
+            return torch.zeros_like(batch.weight)
+        return self._gain(batch, log_probs).expand(batch.n_annotations)
+
+    @torch.no_grad()
+    def _forecast(self, log_probs: Array, votes: Annotations, tasks: Any) -> Array:
+        """Network times aggregator over prior, for rows that have annotations."""
+        rows = rows_of(votes, len(log_probs), tasks)
+        task, worker, label = self._recode(votes).columns()
+        known = self._workers.match(votes._workers)
+        # The average worker's weights are those of a worker nobody knows.
+        k = len(self._classes)
+        weights = self._crowd.table.weight.detach().double().cpu().numpy().reshape(-1, k, k)
+        table = self._carried_over(weights, known)
+        weight = np.ones(len(task)) if votes.weights is None else votes._table.weights()
+        scores = np.zeros((votes.n_tasks, k))
+        np.add.at(scores, task, table[worker, label] * np.asarray(weight)[:, None])
+        out = log_probs.copy()
+        out[rows] += scores
+        return normalised(out)

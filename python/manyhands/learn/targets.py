@@ -1,0 +1,164 @@
+"""A network trained on targets that are made of the votes before training starts, or on the votes as they are."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from manyhands import _core
+from manyhands.aggregate import DawidSkene
+from manyhands.annotations import Annotations
+from manyhands.base import Aggregator, Array
+from manyhands.checks import check_number
+from manyhands.learn.batch import Batch, CrowdData
+from manyhands.learn.learner import Learner
+from manyhands.learn.losses import bootstrap, soft_cross_entropy
+
+
+class _TargetLearner(Learner):
+    """Cross-entropy with a distribution over classes for each sample."""
+
+    @abstractmethod
+    def _targets(self, votes: Annotations) -> Array:
+        """A distribution for each task, (n_tasks, n_classes)."""
+
+    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+        start = self._start(data.votes)
+        targets = self._targets(data.votes) if start is None else start[0]
+        self._aims = torch.from_numpy(targets).float().to(self._on)
+        return {}
+
+    def _sample_losses(self, log_probs: Tensor, targets: Tensor) -> Tensor:
+        return soft_cross_entropy(log_probs, targets)
+
+    def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        return self._sample_losses(log_probs, self._aims[batch.rows]).mean()
+
+
+def vote_shares(votes: Annotations) -> Array:
+    """Share of each class among a task's votes, (n_tasks, n_classes)."""
+    return _core.vote_shares(votes._table)[0]
+
+
+def majority(votes: Annotations) -> Array:
+    """The class with most votes, divided among classes that tie, (n_tasks, n_classes)."""
+    shares = vote_shares(votes)
+    best = (shares == shares.max(axis=1, keepdims=True)).astype(np.float64)
+    return best / best.sum(axis=1, keepdims=True)
+
+
+class MajorityTarget(_TargetLearner):
+    """The plain baseline: a network trained on the majority vote, which is divided among classes that tie.
+
+    Time per epoch: the backbone's. Takes a backbone and what :class:`~manyhands.learn.Training` lists.
+
+    Examples
+    --------
+    >>> import torch, manyhands as mh
+    >>> X, truth = mh.synthetic.gaussians(300, 3)
+    >>> crowd = mh.simulate(truth=truth, n_workers=20, labels_per_task=3)
+    >>> learner = mh.learn.MajorityTarget(torch.nn.Linear(10, 3), max_epochs=5).fit(X, crowd.votes)
+    >>> learner.predict_proba(X).shape
+    (300, 3)
+    """
+
+    def _targets(self, votes: Annotations) -> Array:
+        return majority(votes)
+
+
+class SoftTarget(_TargetLearner):
+    """A network trained on the shares of the votes: a sample the crowd disagrees on is an uncertain one.
+
+    Time per epoch: the backbone's. Takes a backbone and what :class:`~manyhands.learn.Training` lists.
+    """
+
+    def _targets(self, votes: Annotations) -> Array:
+        return vote_shares(votes)
+
+
+class AggregatedTarget(_TargetLearner):
+    """A network trained on the posteriors of an aggregator: labels first, network second.
+
+    Parameters
+    ----------
+    backbone
+        Any ``nn.Module`` that returns logits.
+    aggregator
+        Fitted to these votes before training (the one given stays as it is); `DawidSkene()` if None.
+    **training
+        See :class:`~manyhands.learn.Training`.
+
+    Notes
+    -----
+    Time per epoch: the backbone's. Confusion matrices are the aggregator's.
+    """
+
+    def __init__(self, backbone: nn.Module, *, aggregator: Aggregator | None = None, **training: Any) -> None:
+        super().__init__(backbone, **training)
+        self.aggregator = aggregator
+
+    def _check(self) -> None:
+        super()._check()
+        if self.aggregator is not None and not isinstance(self.aggregator, Aggregator):
+            raise TypeError(f"aggregator must be an aggregator, not {type(self.aggregator).__name__}")
+
+    def _targets(self, votes: Annotations) -> Array:
+        model = DawidSkene() if self.aggregator is None else copy.copy(self.aggregator)
+        self._fit_of_votes = model.fit(votes)
+        return self._fit_of_votes.posterior_
+
+    def _learnt_confusion(self, data: CrowdData) -> Array:
+        return super()._learnt_confusion(data) if self.start_from is not None else self._fit_of_votes.confusion_
+
+
+class SoftBootstrap(_TargetLearner):
+    """Soft bootstrapping: the target is `beta` of the majority vote and the rest of the network's own prediction.
+
+    Parameters
+    ----------
+    backbone
+        Any ``nn.Module`` that returns logits.
+    beta
+        Weight of the majority vote; 1 is `MajorityTarget`.
+    **training
+        See :class:`~manyhands.learn.Training`.
+
+    References
+    ----------
+    S. Reed et al., "Training deep neural networks on noisy labels with bootstrapping" (2014).
+    """
+
+    def __init__(self, backbone: nn.Module, *, beta: float = 0.95, **training: Any) -> None:
+        super().__init__(backbone, **training)
+        self.beta = beta
+
+    def _check(self) -> None:
+        super()._check()
+        check_number("beta", self.beta, least=0)
+        if self.beta > 1:
+            raise ValueError(f"beta is a share, between 0 and 1, not {self.beta}")
+
+    def _targets(self, votes: Annotations) -> Array:
+        return majority(votes)
+
+    def _sample_losses(self, log_probs: Tensor, targets: Tensor) -> Tensor:
+        return bootstrap(log_probs, targets, self.beta)
+
+
+class LearnFromAll(Learner):
+    """A network trained on every label as it is, as if no worker ever erred.
+
+    With ``reduction="sample"`` it is the same as `SoftTarget`. Time per epoch: the backbone's. Takes a backbone and
+    what :class:`~manyhands.learn.Training` lists.
+    """
+
+    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+        return {}
+
+    def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        return -self._reduce(self._label_log_probs(batch, log_probs), batch)

@@ -1,0 +1,24 @@
+"""A backbone in two: what makes features, and the layer that makes logits of them."""
+
+from __future__ import annotations
+
+from torch import nn
+
+
+def split(backbone: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """The trunk and the head of a backbone.
+
+    A module with parts ``trunk`` and ``head`` says itself what they are; of an ``nn.Sequential`` the head is the last
+    layer.
+    """
+    trunk, head = getattr(backbone, "trunk", None), getattr(backbone, "head", None)
+    if isinstance(trunk, nn.Module) and isinstance(head, nn.Module):
+        return trunk, head
+    if isinstance(backbone, nn.Sequential) and len(backbone) > 1:
+        return backbone[:-1], backbone[-1]
+    if isinstance(backbone, nn.Linear):
+        return nn.Identity(), backbone
+    raise ValueError(
+        f"this learner needs the features before the last layer, and finds none in a {type(backbone).__name__}: "
+        "give an nn.Sequential that ends with the layer of logits, or a module with parts named trunk and head"
+    )

@@ -1,0 +1,124 @@
+"""Plain twins of the learners' losses: a sample, a label, a class at a time. Nothing is shared with the library."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max())
+    return e / e.sum()
+
+
+def softplus(x: np.ndarray) -> np.ndarray:
+    return np.logaddexp(0.0, x)
+
+
+def free_confusion(rows: np.ndarray, link: str) -> np.ndarray:
+    """Confusion matrices of free parameters, (workers × true × observed)."""
+    out = np.empty_like(rows)
+    for m in range(len(rows)):
+        for k in range(rows.shape[1]):
+            out[m, k] = softmax(rows[m, k]) if link == "softmax" else softplus(rows[m, k]) / softplus(rows[m, k]).sum()
+    return out
+
+
+def coupled_cross_entropy(probs: np.ndarray, confusion: np.ndarray, triples: list[tuple[int, int, int]]) -> float:
+    """Mean over labels of −log Σ_k p[k] C[m, k, l]."""
+    total = 0.0
+    for sample, worker, label in triples:
+        total -= np.log(sum(probs[sample, k] * confusion[worker, k, label] for k in range(probs.shape[1])))
+    return total / len(triples)
+
+
+def crowd_layer(probs: np.ndarray, weights: np.ndarray, triples: list[tuple[int, int, int]], kind: str) -> float:
+    """Mean over labels of the cross-entropy of a worker's softmax."""
+    total = 0.0
+    for sample, worker, label in triples:
+        p, w = probs[sample], weights[worker]
+        if kind == "MW":
+            scores = np.array([sum(p[k] * w[k, j] for k in range(len(p))) for j in range(len(p))])
+        else:
+            scores = {"VW": lambda p, w: p * w, "VB": lambda p, w: p + w, "VW-B": lambda p, w: p * w[0] + w[1]}[kind](
+                p, w
+            )
+        total -= np.log(softmax(scores)[label])
+    return total / len(triples)
+
+
+def mean_trace(confusion: np.ndarray) -> float:
+    return float(np.mean([np.trace(matrix) for matrix in confusion]))
+
+
+def log_det_gram(rows: np.ndarray) -> float:
+    """log det of the mean outer product of rows."""
+    gram = sum(np.outer(row, row) for row in rows) / len(rows)
+    return float(np.log(np.linalg.det(gram)))
+
+
+def aggregator(weights: np.ndarray, log_prior: np.ndarray, triples: list[tuple[int, int, int]], n: int) -> np.ndarray:
+    """Max-MIG's g: softmax of the weights that the labels pick, (samples × classes)."""
+    scores = np.tile(log_prior, (n, 1))
+    for sample, worker, label in triples:
+        scores[sample] += weights[worker, label]
+    return np.array([softmax(row) for row in scores])
+
+
+def mutual_information_gain(h: np.ndarray, g: np.ndarray, prior: np.ndarray, divergence: str) -> float:
+    """Eq. 1 of Max-MIG, with Table 1 written out."""
+    slope = {"kl": lambda t: 1 + np.log(t), "pearson": lambda t: 2 * (t - 1), "js": lambda t: np.log(2 * t / (1 + t))}
+    dual = {"kl": lambda t: t, "pearson": lambda t: t**2 - 1, "js": lambda t: -np.log(2 / (1 + t))}
+    n = len(h)
+    same = other = 0.0
+    for i in range(n):
+        for j in range(n):
+            agreement = sum(h[i, k] * g[j, k] / prior[k] for k in range(len(prior)))
+            if i == j:
+                same += slope[divergence](agreement)
+            else:
+                other += dual[divergence](agreement)
+    return same / n - other / (n * (n - 1))
+
+
+def towards_agreement(p: float, indicator: float, strength: float) -> float:
+    """Eq. 4 of Learn2Agree."""
+    up = p * np.exp(strength * (indicator - 0.5))
+    return up / (up + (1 - p) * np.exp(strength * (0.5 - indicator)))
+
+
+def agreement_regression(predicted: float, agreement: float) -> float:
+    return max(agreement * (predicted - agreement), (agreement - 1) * (predicted - agreement))
+
+
+def focal(p: float, right: bool, gamma: float) -> float:
+    """Eq. 5 of Learn2Agree."""
+    g = float(right)
+    return -(abs(g - p) ** gamma) * (g * np.log(p) + (1 - g) * np.log(1 - p))
+
+
+def focus(n_said: int, n_total: int) -> float:
+    """Eq. 7 of Learn2Agree, with the library's bounds."""
+    most = max(n_said, n_total - n_said)
+    least = max(n_total - most, 1)
+    rate = (n_total - 1) / n_total
+    return min((1 - rate**most) / (1 - rate**least), 5.0)
+
+
+def kappa_loss(probs: np.ndarray, said: np.ndarray, workers: np.ndarray) -> float:
+    """Sigmoid of log(1 − κ) of each worker, averaged."""
+    losses = []
+    for worker in np.unique(workers):
+        p, r = probs[workers == worker], said[workers == worker]
+        observed = np.mean(np.abs(r - p))
+        expected = r.mean() * (1 - p.mean()) + (1 - r.mean()) * p.mean()
+        kappa = 1 - observed / expected
+        losses.append(1 / (1 + np.exp(-np.log(1 - kappa))))
+    return float(np.mean(losses))
+
+
+def forecast(rows, priors: np.ndarray, confusion: np.ndarray) -> np.ndarray:
+    """Posteriors of tasks with priors of their own: sums of logarithms."""
+    logs = np.log(np.maximum(priors, 1e-30))
+    for task, worker, label, weight in zip(rows.tasks, rows.workers, rows.labels, rows.weights, strict=True):
+        logs[task] += weight * np.log(np.maximum(confusion[worker, :, label], 1e-30))
+    return np.array([softmax(row) for row in logs])

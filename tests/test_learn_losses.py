@@ -1,0 +1,360 @@
+"""Losses and heads against plain twins, and their gradients against finite differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import manyhands as mh
+from learners import backbone, crowd
+from manyhands import _core, learn
+from manyhands.learn import heads, losses
+from manyhands.learn.agree import focus, kappa_loss
+from manyhands.learn.batch import CrowdData
+from manyhands.learn.confusion import RunningVolume
+from manyhands.learn.information import CrowdAggregator
+from oracles import learn as plain
+from oracles.em import Rows
+
+CPU = torch.device("cpu")
+
+
+def some(seed: int = 0, n: int = 12, m: int = 5, k: int = 3):
+    """Log-probabilities of samples, and a ragged batch of labels."""
+    log = crowd(n=n, n_workers=m, n_classes=k, seed=seed)
+    data = CrowdData(log.X, log.votes)
+    batch = data.batch(torch.arange(n), CPU)
+    rng = np.random.default_rng(seed)
+    log_probs = torch.log_softmax(torch.from_numpy(rng.normal(size=(n, k))), dim=1)
+    triples = list(zip(batch.sample.tolist(), batch.worker.tolist(), batch.label.tolist(), strict=True))
+    return batch, log_probs, triples, rng
+
+
+def random_table(table: heads.WorkerTable, rng: np.random.Generator) -> np.ndarray:
+    rows = rng.normal(size=(len(table.weight), *table.shape))
+    table.double()
+    table.set(torch.from_numpy(rows))
+    return rows
+
+
+@pytest.mark.parametrize("link", ["softplus", "softmax"])
+def test_coupled_cross_entropy(link):
+    batch, log_probs, triples, rng = some()
+    model = heads.FreeConfusion(5, 3, link=link)
+    confusion = plain.free_confusion(random_table(model.table, rng), link)
+    np.testing.assert_allclose(model.confusion().numpy(), confusion, atol=1e-12)
+    found = -model.log_likelihood(log_probs[batch.sample], batch.worker, batch.label).mean()
+    assert found.item() == pytest.approx(plain.coupled_cross_entropy(log_probs.exp().numpy(), confusion, triples))
+    answers = model.answers(log_probs[batch.sample], batch.worker)
+    np.testing.assert_allclose(answers.exp().sum(dim=1).detach(), 1)
+    gathered = answers.gather(1, batch.label[:, None])[:, 0]
+    np.testing.assert_allclose(-gathered.mean().item(), found.item())
+
+
+def test_the_start_of_confusion_matrices_is_the_papers():
+    start = heads.FreeConfusion(2, 4).confusion()[0].numpy()
+    expected = plain.softplus(6 * np.eye(4) - 5)
+    np.testing.assert_allclose(start, expected / expected.sum(axis=1, keepdims=True), rtol=1e-5)
+    np.testing.assert_allclose(heads.FreeConfusion(2, 4, link="softmax").confusion()[0].numpy(), start, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["MW", "VW", "VB", "VW-B"])
+def test_crowd_layer(kind):
+    batch, log_probs, triples, rng = some()
+    model = heads.CrowdWeights(5, 3, kind=kind)
+    weights = random_table(model.table, rng)
+    found = -model.log_likelihood(log_probs[batch.sample], batch.worker, batch.label).mean()
+    assert found.item() == pytest.approx(plain.crowd_layer(log_probs.exp().numpy(), weights, triples, kind))
+
+
+def test_crowd_layers_start_as_the_identity():
+    probs = torch.tensor([[0.2, 0.5, 0.3]])
+    for kind in ("MW", "VW", "VB", "VW-B"):
+        answers = heads.CrowdWeights(1, 3, kind=kind).answers(probs.log(), torch.tensor([0]))
+        np.testing.assert_allclose(answers.exp().detach(), torch.softmax(probs, dim=1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", [heads.FreeConfusion, heads.OneCoin, heads.LowRankConfusion])
+def test_confusion_can_be_set(make):
+    confusion = torch.from_numpy(mh.crowds.one_coin(7, 4, accuracy=(0.4, 0.9), seed=1)).float()
+    model = make(7, 4)
+    model.set_confusion(confusion)
+    np.testing.assert_allclose(model.confusion().numpy(), confusion.numpy(), atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: heads.FreeConfusion(5, 3),
+        lambda: heads.FreeConfusion(5, 3, link="softmax"),
+        lambda: heads.OneCoin(5, 3),
+        lambda: heads.LowRankConfusion(5, 3),
+        lambda: heads.EmbeddedConfusion(5, 3),
+        lambda: heads.CrowdWeights(5, 3, kind="MW"),
+        lambda: heads.CrowdWeights(5, 3, kind="VW-B"),
+    ],
+)
+def test_gradients_of_heads(make):
+    batch, log_probs, _, rng = some(n=6)
+    model = make().double()
+    random_table(model.table, rng)
+    parameters = [p.detach().requires_grad_() for p in model.parameters()]
+    names = [name for name, _ in model.named_parameters()]
+
+    def loss(logits, *values):
+        state = dict(zip(names, values, strict=True))
+        given = torch.log_softmax(logits, dim=1)[batch.sample]
+        return torch.func.functional_call(
+            _Likelihood(model),
+            {f"model.{key}": value for key, value in state.items()},
+            (given, batch.worker, batch.label),
+        )
+
+    assert torch.autograd.gradcheck(loss, (log_probs.clone().requires_grad_(), *parameters))
+
+
+class _Likelihood(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, *given):
+        return self.model.log_likelihood(*given).mean()
+
+
+@pytest.mark.parametrize("divergence", ["kl", "pearson", "js"])
+def test_mutual_information_gain(divergence):
+    batch, log_probs, triples, rng = some()
+    prior = rng.dirichlet(np.ones(3))
+    crowd_part = CrowdAggregator(5, torch.from_numpy(prior)).double()
+    weights = rng.normal(size=(5, 3, 3))
+    crowd_part.table.set(torch.from_numpy(weights))
+    g = crowd_part(batch)
+    np.testing.assert_allclose(g.exp().detach(), plain.aggregator(weights, np.log(prior), triples, 12), atol=1e-7)
+    gain = losses.mutual_information_gain(log_probs, g, torch.from_numpy(prior), divergence)
+    expected = plain.mutual_information_gain(log_probs.exp().numpy(), g.exp().detach().numpy(), prior, divergence)
+    assert gain.item() == pytest.approx(expected)
+
+    def loss(h, g):
+        return losses.mutual_information_gain(
+            torch.log_softmax(h, 1), torch.log_softmax(g, 1), torch.from_numpy(prior), divergence
+        )
+
+    start = [torch.from_numpy(rng.normal(size=(4, 3))).requires_grad_() for _ in range(2)]
+    assert torch.autograd.gradcheck(loss, start)
+
+
+def test_the_gain_of_one_sample_is_an_error():
+    with pytest.raises(ValueError, match="two samples or more"):
+        losses.mutual_information_gain(torch.zeros(1, 2), torch.zeros(1, 2), torch.ones(2) / 2)
+
+
+@given(p=st.floats(0.01, 0.99), indicator=st.floats(0, 1), strength=st.floats(0, 5))
+def test_regularised_probability(p, indicator, strength):
+    logit = torch.tensor(np.log(p / (1 - p)))
+    found = torch.sigmoid(losses.towards_agreement(logit, torch.tensor(indicator, dtype=torch.float64), strength))
+    assert found.item() == pytest.approx(plain.towards_agreement(p, indicator, strength), rel=1e-9)
+    unchanged = torch.sigmoid(losses.towards_agreement(logit, torch.tensor(0.5), strength))
+    assert unchanged.item() == pytest.approx(p)
+
+
+@given(predicted=st.floats(0, 1), agreement=st.floats(0, 1))
+def test_agreement_regression(predicted, agreement):
+    found = losses.agreement_regression(torch.tensor(predicted), torch.tensor(agreement))
+    assert found.item() == pytest.approx(plain.agreement_regression(predicted, agreement), abs=1e-6)
+    assert found.item() >= 0
+
+
+@given(p=st.floats(0.001, 0.999), right=st.booleans(), gamma=st.floats(0, 5))
+def test_focal(p, right, gamma):
+    log_right = torch.tensor(np.log(p if right else 1 - p))
+    assert losses.focal(log_right, gamma).item() == pytest.approx(plain.focal(p, right, gamma), rel=1e-9)
+
+
+def test_focus_and_kappa():
+    log = crowd(n=60)
+    _, workers, labels = log.votes.codes()
+    found = focus(log.votes)
+    for worker in range(9):
+        said = labels[workers == worker]
+        for k in range(3):
+            assert found[worker, k] == pytest.approx(plain.focus((said == k).sum(), len(said)))
+    rng = np.random.default_rng(0)
+    probs, said, workers = rng.random(40), rng.integers(2, size=40).astype(float), rng.integers(4, size=40)
+    loss = kappa_loss(torch.from_numpy(probs)[:, None], torch.from_numpy(said)[:, None], torch.from_numpy(workers))
+    assert loss.item() == pytest.approx(plain.kappa_loss(probs, said, workers))
+
+
+def test_volume():
+    rng = np.random.default_rng(0)
+    rows = rng.dirichlet(np.ones(3), size=20)
+    gram = torch.from_numpy(rows.T @ rows / 20)
+    assert losses.log_det(gram).item() == pytest.approx(plain.log_det_gram(rows))
+    volume = RunningVolume(3, momentum=0.9, ridge=0.0).double()
+    assert volume(gram).item() == pytest.approx(plain.log_det_gram(rows))
+    again = rng.dirichlet(np.ones(3), size=20)
+    other = torch.from_numpy(again.T @ again / 20)
+    mixed = (0.09 * gram + 0.1 * other) / 0.19
+    assert volume(other).item() == pytest.approx(torch.logdet(mixed).item())
+    volume.eval()
+    assert torch.autograd.gradcheck(lambda x: losses.log_det(x @ x.T / 20), torch.from_numpy(rows.T).requires_grad_())
+    with pytest.raises(ValueError, match="singular"):
+        losses.log_det(torch.ones(2, 2))
+    assert np.isfinite(losses.log_det(torch.ones(2, 2), ridge=1e-3).item())
+
+
+def test_bootstrap_of_one_is_cross_entropy():
+    _, log_probs, _, rng = some()
+    targets = torch.from_numpy(rng.dirichlet(np.ones(3), size=12))
+    expected = losses.soft_cross_entropy(log_probs, targets)
+    assert torch.equal(losses.bootstrap(log_probs, targets, 1.0), expected)
+    entropy = -(log_probs.exp() * log_probs).sum(dim=1)
+    np.testing.assert_allclose(losses.bootstrap(log_probs, targets, 0.9), 0.9 * expected + 0.1 * entropy)
+
+
+@given(seed=st.integers(0, 1000), weighted=st.booleans())
+def test_forecast(seed, weighted):
+    log = crowd(n=15, seed=seed % 7)
+    rng = np.random.default_rng(seed)
+    columns = log.votes.to_frame()
+    weights = rng.uniform(0.1, 3, len(log.votes)) if weighted else None
+    votes = mh.Annotations.from_arrays(columns["task"], columns["worker"], columns["label"], weights, classes=range(3))
+    priors, confusion = rng.dirichlet(np.ones(3), size=15), rng.dirichlet(np.ones(3), size=(votes.n_workers, 3))
+    found = _core.em_forecast(votes._table, priors, confusion)
+    np.testing.assert_allclose(found, plain.forecast(Rows.of(votes), priors, confusion), atol=1e-12)
+
+
+def test_forecast_of_contradictions_is_not_nan():
+    votes = mh.Annotations.from_codes([0] * 400, range(400), [1] * 400, n_tasks=1, n_workers=400, n_classes=2)
+    certain = np.tile(np.eye(2), (400, 1, 1))
+    found = _core.em_forecast(votes._table, np.array([[1.0, 0.0]]), certain)
+    np.testing.assert_allclose(found, [[0, 1]])
+    with pytest.raises(ValueError, match="the priors hold 3 numbers, not 2"):
+        _core.em_forecast(votes._table, np.array([[1.0, 0.0, 0.0]]), certain)
+
+
+# --------------------------------------------------------------------------------------------------- the loop
+
+
+def test_a_sparse_table_learns_the_same_as_a_dense_one(monkeypatch):
+    """Every worker is in every batch: lazy Adam and Adam then take the same steps."""
+    log = crowd(n=64, n_workers=4, per_task=4)
+    options = {"max_epochs": 4, "batch_size": 32}
+    dense = learn.TraceRegularized(backbone(), **options).fit(log.X, log.votes)
+    monkeypatch.setattr(heads, "_LAZY_FROM", 1)
+    lazy = learn.TraceRegularized(backbone(), **options, clip=1e6).fit(log.X, log.votes)
+    assert lazy._crowd.table.sparse
+    np.testing.assert_allclose(lazy.confusion_, dense.confusion_, atol=1e-6)
+    np.testing.assert_allclose(lazy.predict_proba(log.X), dense.predict_proba(log.X), atol=1e-5)
+
+
+def test_trace_of_zero_is_ccem():
+    log = crowd()
+    plain_one = learn.CCEM(backbone(), max_epochs=3).fit(log.X, log.votes)
+    for make, options in ((learn.TraceRegularized, {"trace": 0.0}), (learn.GeoCrowdNet, {"volume": 0.0})):
+        same = make(backbone(), max_epochs=3, **options).fit(log.X, log.votes)
+        assert (same.predict_proba(log.X) == plain_one.predict_proba(log.X)).all()
+
+
+def test_learn_from_all_by_sample_is_soft_target():
+    log = crowd()
+    a = learn.LearnFromAll(backbone(), max_epochs=3, reduction="sample").fit(log.X, log.votes)
+    b = learn.SoftTarget(backbone(), max_epochs=3).fit(log.X, log.votes)
+    np.testing.assert_allclose(a.predict_proba(log.X), b.predict_proba(log.X), atol=1e-5)
+
+
+def test_the_batch_estimate_of_the_mean_trace_is_unbiased():
+    log = crowd(n=60, per_task=2)
+    data = CrowdData(log.X, log.votes)
+    learner = learn.TraceRegularized(backbone(), max_epochs=1).fit(log.X, log.votes)
+    values = torch.arange(9.0)
+    means, sizes = [], []
+    for batch in data.batches(data.samples, 7, CPU):
+        means.append(learner._worker_mean(values[batch.worker], batch).item())
+        sizes.append(batch.n_annotations)
+    assert np.average(means, weights=sizes) == pytest.approx(values.mean().item(), rel=1e-5)
+
+
+def test_reductions():
+    log = crowd(n=40, per_task=(1, 4) and 3)
+    data = CrowdData(log.X, log.votes.sample(fraction=0.6, seed=1))
+    batch = data.batch(data.samples, CPU)
+    learner = learn.LearnFromAll(backbone(), max_epochs=1).fit(log.X, data.votes)
+    for reduction in ("label", "sample", "worker"):
+        learner.set_params(reduction=reduction)
+        weights = learner._weights(batch)
+        assert weights.sum().item() == pytest.approx(1, rel=1e-5)
+        if reduction != "label":
+            by = batch.sample if reduction == "sample" else batch.worker
+            totals = torch.zeros(int(by.max()) + 1).index_add(0, by, weights)
+            np.testing.assert_allclose(totals, totals.mean(), rtol=1e-5)
+
+
+def test_early_stopping_keeps_the_best_epoch():
+    log = crowd(n=120)
+    seen = []
+    learner = learn.LearnFromAll(
+        backbone(),
+        max_epochs=200,
+        lr=0.05,
+        validation=0.3,
+        patience=3,
+        callbacks=[lambda learner, record: seen.append(record["score"])],
+    ).fit(log.X, log.votes)
+    score = learner.history_["score"]
+    assert len(score) < 200
+    assert seen == score.tolist()
+    assert score.argmax() == len(score) - 4
+    shorter = learn.LearnFromAll(backbone(), max_epochs=int(score.argmax()) + 1, lr=0.05, validation=0.3)
+    again = shorter.fit(log.X, log.votes)
+    np.testing.assert_array_equal(again.predict_proba(log.X), learner.predict_proba(log.X))
+
+
+def test_clipping_schedules_precision_and_optimizers():
+    log = crowd()
+    for options in (
+        {"clip": 0.01},
+        {"schedule": "cosine"},
+        {"schedule": "step"},
+        {"schedule": lambda optimizer: torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)},
+        {"precision": "bfloat16"},
+        {"optimizer": "sgd"},
+        {"optimizer": "adamw", "weight_decay": 0.1},
+        {"worker_lr": 0.1},
+    ):
+        usual = learn.CCEM(backbone(), max_epochs=3).fit(log.X, log.votes)
+        other = learn.CCEM(backbone(), max_epochs=3, **options).fit(log.X, log.votes)
+        assert (usual.predict_proba(log.X) != other.predict_proba(log.X)).any()
+    rates = learn.CCEM(backbone(), max_epochs=4, schedule="step").fit(log.X, log.votes).history_["lr"]
+    np.testing.assert_allclose(rates, [1e-3, 1e-3, 1e-4, 1e-5])
+
+
+def test_a_loss_that_is_not_finite_raises():
+    log = crowd()
+    with pytest.raises(FloatingPointError, match="lower lr"):
+        learn.CCEM(backbone(), lr=1e30, optimizer="sgd", max_epochs=5).fit(log.X, log.votes)
+
+
+def test_a_trace_that_is_too_large_raises():
+    log = crowd()
+    with pytest.raises(ValueError, match="trace=1000 is too large"):
+        learn.TraceRegularized(backbone(), trace=1000.0, lr=0.05, max_epochs=30).fit(log.X, log.votes)
+
+
+def test_a_singular_volume_raises_without_ridge():
+    log = crowd()
+    votes = mh.Annotations.from_arrays(
+        *(log.votes.to_frame()[c] for c in ("task", "worker", "label")), classes=range(40)
+    )
+    with pytest.raises(ValueError, match="singular"):
+        learn.GeoCrowdNet(backbone(40), ridge=0.0, batch_size=8, max_epochs=1).fit(log.X, votes)
+
+
+def test_progress_is_reported():
+    log = crowd()
+    seen = []
+    learn.CCEM(backbone(), max_epochs=3).fit(log.X, log.votes, progress=lambda epoch, loss: seen.append(epoch))
+    assert seen == [1, 2, 3]

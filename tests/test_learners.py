@@ -1,0 +1,311 @@
+"""What every learner is held to."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+import manyhands as mh
+from learners import VARIANTS, Variant, backbone, crowd
+from manyhands import learn
+
+every = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+
+
+def test_every_learner_has_a_variant():
+    assert {variant.make for variant in VARIANTS} == set(learn.all_learners())
+
+
+@every
+def test_results(variant: Variant):
+    log = crowd()
+    learner = variant.learner().fit(log.X, log.votes)
+    for probs in (learner.predict_proba(log.X), learner.predict_proba(log.X, log.votes)):
+        assert probs.shape == (240, 3)
+        np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-9)
+    assert learner.confusion_.shape == (9, 3, 3)
+    np.testing.assert_allclose(learner.confusion_.sum(axis=2), 1, atol=1e-6)
+    assert learner.skills_.shape == (9,)
+    assert ((learner.skills_ >= 0) & (learner.skills_ <= 1)).all()
+    np.testing.assert_allclose(learner.prior_.sum(), 1)
+    assert set(learner.predict(log.X)) <= set(log.votes.classes)
+    assert len(learner.history_["loss"]) == 3
+    assert learner.workers_frame().num_rows == 9
+    assert learner.score(log.X, log.truth) == (learner.predict(log.X) == log.truth).mean()
+
+
+@every
+def test_same_seed_same_result_and_the_callers_randomness_is_left_alone(variant: Variant):
+    log = crowd()
+    first = variant.learner(seed=3).fit(log.X, log.votes)
+    torch.manual_seed(99)
+    before = torch.get_rng_state()
+    second = variant.learner(seed=3).fit(log.X, log.votes)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert (first.predict_proba(log.X) == second.predict_proba(log.X)).all()
+    assert (first.confusion_ == second.confusion_).all()
+    other = variant.learner(seed=4).fit(log.X, log.votes)
+    assert (first.predict_proba(log.X) != other.predict_proba(log.X)).any()
+
+
+@every
+def test_refit_forgets_and_the_backbone_is_left_alone(variant: Variant):
+    log = crowd()
+    learner = variant.learner()
+    before = [p.clone() for p in learner.backbone.parameters()]
+    first = learner.fit(log.X, log.votes).predict_proba(log.X)
+    assert all(torch.equal(a, b) for a, b in zip(before, learner.backbone.parameters(), strict=True))
+    assert (learner.fit(log.X, log.votes).predict_proba(log.X) == first).all()
+
+
+@every
+def test_an_interrupted_training_resumes_to_the_same_result(variant: Variant, tmp_path):
+    log = crowd()
+    options = {"max_epochs": 4, "validation": 0.2, "schedule": "cosine"}
+    whole = variant.learner(**options).fit(log.X, log.votes)
+
+    def interrupt(learner: learn.Learner, record: dict[str, float]) -> bool:
+        return record["epoch"] == 1
+
+    path = tmp_path / "run.pt"
+    variant.learner(**options, checkpoint=path, callbacks=[interrupt]).fit(log.X, log.votes)
+    resumed = variant.learner(**options, checkpoint=path).fit(log.X, log.votes, resume=True)
+    assert (resumed.predict_proba(log.X) == whole.predict_proba(log.X)).all()
+    assert (resumed.confusion_ == whole.confusion_).all()
+    np.testing.assert_array_equal(resumed.history_["loss"], whole.history_["loss"])
+    np.testing.assert_array_equal(resumed.history_["score"], whole.history_["score"])
+
+
+@every
+def test_clone_params_repr(variant: Variant):
+    learner = variant.learner(max_epochs=7)
+    twin = clone(learner)
+    assert twin.get_params() == learner.get_params()
+    assert "max_epochs=7" in repr(learner)
+    with pytest.raises(ValueError, match="no parameter 'nonsense'"):
+        learner.set_params(nonsense=1)
+    with pytest.raises(TypeError, match="nonsense"):
+        variant.learner(nonsense=1)
+
+
+@every
+def test_not_fitted(variant: Variant):
+    with pytest.raises(mh.NotFittedError, match="call fit"):
+        variant.learner().predict(crowd().X)
+
+
+@every
+def test_pickle(variant: Variant):
+    log = crowd()
+    learner = variant.learner().fit(log.X, log.votes)
+    again = pickle.loads(pickle.dumps(learner))
+    assert (again.predict_proba(log.X, log.votes) == learner.predict_proba(log.X, log.votes)).all()
+
+
+@every
+@pytest.mark.parametrize(
+    "case", ["one label a task", "one worker", "two classes", "a class nobody has", "one sample a batch"]
+)
+def test_limits(variant: Variant, case: str):
+    options = {}
+    if case == "one worker":
+        log = crowd(n_workers=1, per_task=1)
+    elif case == "two classes":
+        log = crowd(n_classes=2)
+    else:
+        log = crowd(per_task=1 if case == "one label a task" else 3)
+    votes = log.votes
+    if case == "a class nobody has":
+        votes = mh.Annotations.from_arrays(
+            *(votes.to_frame()[name] for name in ("task", "worker", "label")), classes=range(4)
+        )
+    if case == "one sample a batch":
+        # 33 samples in batches of 32: the last is alone.
+        votes = votes.select(tasks=range(33))
+    learner = variant.learner(votes.n_classes, **options).fit(log.X, votes)
+    assert np.isfinite(learner.predict_proba(log.X)).all()
+    assert np.isfinite(learner.confusion_).all()
+
+
+@every
+def test_start_from(variant: Variant):
+    log = crowd()
+    learner = variant.learner(start_from=mh.DawidSkene())
+    if variant.starts:
+        unlike = variant.learner().fit(log.X, log.votes).predict_proba(log.X)
+        assert (learner.fit(log.X, log.votes).predict_proba(log.X) != unlike).any()
+        fitted = mh.DawidSkene().fit(log.votes)
+        same = variant.learner(start_from=fitted).fit(log.X, log.votes)
+        assert (same.predict_proba(log.X) == learner.predict_proba(log.X)).all()
+    elif variant.make is not learn.LearnFromAll:
+        with pytest.raises(ValueError, match="start_from"):
+            learner.fit(log.X, log.votes)
+
+
+@every
+def test_learns(variant: Variant):
+    """From a crowd of fair workers, each learner does better than the labels it was given."""
+    log = crowd(600, n_workers=12, per_task=3, crowd="one-coin", accuracy=(0.6, 0.8))
+    tasks, _, labels = log.votes.codes()
+    single = (labels == log.truth[log.votes.tasks[tasks]]).mean()
+    options = {"weight_epochs": 3} if variant.make is learn.WeightedDoctorNet else {}
+    learner = variant.learner(max_epochs=25, lr=5e-3, **options).fit(log.X, log.votes)
+    assert learner.score(log.X, log.truth) > single + 0.1
+    assert (learner.predict(log.X, log.votes) == log.truth).mean() > single + 0.1
+
+
+# ------------------------------------------------------------------------------------------------ what goes in
+
+
+def test_features_of_every_kind_give_the_same():
+    from scipy.sparse import csr_matrix
+
+    log = crowd()
+    expected = learn.CCEM(backbone(), max_epochs=2).fit(log.X, log.votes).predict_proba(log.X)
+
+    class Data(torch.utils.data.Dataset):
+        def __len__(self) -> int:
+            return len(log.X)
+
+        def __getitem__(self, i: int):
+            return torch.from_numpy(log.X[i]), 0
+
+    for X in (log.X.astype(np.float64), torch.from_numpy(log.X), csr_matrix(log.X), Data(), log.X.tolist()):
+        found = learn.CCEM(backbone(), max_epochs=2).fit(X, log.votes).predict_proba(X)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_rows_are_found_by_name_whatever_their_order():
+    log = crowd()
+    names = [f"image {i}" for i in range(len(log.X))]
+    columns = log.votes.to_frame()
+    named = mh.Annotations.from_arrays(
+        [names[i] for i in columns["task"].to_pylist()], columns["worker"], columns["label"]
+    )
+    order = np.random.default_rng(0).permutation(len(log.X))
+    learner = learn.DeepEM(backbone(), max_epochs=2).fit(log.X[order], named, tasks=[names[i] for i in order])
+    both = learner.predict_proba(log.X[order], named, tasks=[names[i] for i in order])
+    back = learner.predict_proba(log.X, named, tasks=names)
+    np.testing.assert_allclose(both[np.argsort(order)], back, atol=1e-9)
+
+
+def test_rows_without_votes_are_predicted_from_features_alone():
+    log = crowd()
+    some = log.votes.select(tasks=range(100))
+    learner = learn.TraceRegularized(backbone(), max_epochs=2).fit(log.X, some)
+    alone, both = learner.predict_proba(log.X), learner.predict_proba(log.X, some)
+    assert (alone[100:] == both[100:]).all()
+    assert (alone[:100] != both[:100]).any(axis=1).all()
+
+
+def test_a_worker_nobody_knows_counts_as_the_average():
+    log = crowd()
+    learner = learn.CCEM(backbone(), max_epochs=2).fit(log.X, log.votes)
+    new = mh.Annotations.from_arrays([0], ["stranger"], [1], classes=log.votes.classes)
+    mean = np.average(learner.confusion_, axis=0, weights=log.votes.labels_per_worker)
+    expected = learner.predict_proba(log.X[:1])[0] * mean[:, 1]
+    np.testing.assert_allclose(learner.predict_proba(log.X[:1], new)[0], expected / expected.sum(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda log: {"tasks": ["a"]}, "names 1 rows, but X has 240"),
+        (lambda log: {"X": log.X[:10]}, "are no rows of X, which has 10"),
+        (
+            lambda log: {"X": np.where(np.arange(240)[:, None] == 7, np.nan, log.X)},
+            "NaN or infinite values, first in row 7",
+        ),
+        (lambda log: {"X": torch.full((240, 6), torch.inf)}, "NaN or infinite values, first in row 0"),
+        (lambda log: {"tasks": [0, *range(239)]}, "0 more than once"),
+        (lambda log: {"tasks": range(1, 241)}, "0 of the votes have no row in X"),
+        (lambda log: {"votes": mh.Annotations.from_arrays(["a"], ["b"], [0])}, "say with tasks="),
+    ],
+)
+def test_misaligned_input(change, message):
+    log = crowd()
+    given = {"X": log.X, "votes": log.votes, "tasks": None} | change(log)
+    with pytest.raises(ValueError, match=message):
+        learn.CCEM(backbone(), max_epochs=1).fit(given["X"], given["votes"], tasks=given["tasks"])
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"max_epochs": 0}, ValueError, "max_epochs must be at least 1"),
+        ({"lr": -1.0}, ValueError, "lr must be at least 0"),
+        ({"optimizer": "lion"}, ValueError, "optimizer must be one of"),
+        ({"schedule": "sawtooth"}, ValueError, "schedule must be one of"),
+        ({"reduction": "sum"}, ValueError, "reduction must be one of"),
+        ({"precision": "float8"}, ValueError, "precision must be one of"),
+        ({"validation": 1.0}, ValueError, "below 1"),
+        ({"patience": 3}, ValueError, "set validation"),
+        ({"start_from": "majority"}, TypeError, "start_from must be an aggregator"),
+        ({"workers": "telepathy"}, ValueError, "workers must be one of"),
+    ],
+)
+def test_settings_that_cannot_work(options, error, message):
+    log = crowd()
+    with pytest.raises(error, match=message):
+        learn.CCEM(backbone(), **options).fit(log.X, log.votes)
+
+
+def test_a_backbone_that_does_not_fit():
+    log = crowd()
+    with pytest.raises(ValueError, match="one logit a class"):
+        learn.CCEM(backbone(5), max_epochs=1).fit(log.X, log.votes)
+    with pytest.raises(TypeError, match="backbone must be a torch"):
+        learn.CCEM(lambda x: x).fit(log.X, log.votes)
+
+    class Closed(nn.Module):
+        def forward(self, x):
+            return x[:, :3]
+
+    for make in (learn.DoctorNet, learn.InstanceTrace, learn.Learn2Agree):
+        with pytest.raises(ValueError, match="parts named trunk and head"):
+            make(Closed(), max_epochs=1).fit(log.X, log.votes)
+    with pytest.raises(ValueError, match="no parameters to learn"):
+        learn.MajorityTarget(Closed(), max_epochs=1).fit(log.X, log.votes)
+
+
+def test_resume_needs_a_checkpoint_of_the_same_learner(tmp_path):
+    log = crowd()
+    with pytest.raises(ValueError, match="set checkpoint="):
+        learn.CCEM(backbone()).fit(log.X, log.votes, resume=True)
+    path = tmp_path / "run.pt"
+    learn.CCEM(backbone(), max_epochs=1, checkpoint=path).fit(log.X, log.votes)
+    with pytest.raises(ValueError, match="is of a CCEM with 9 workers"):
+        learn.DeepEM(backbone(), max_epochs=2, checkpoint=path).fit(log.X, log.votes, resume=True)
+
+
+# ------------------------------------------------------------------------------------------------ scikit-learn
+
+
+def test_pipeline_and_cross_val_predict():
+    log = crowd(n_workers=5, per_task=5)
+    matrix = np.full((len(log.X), 5), -1)
+    tasks, workers, labels = log.votes.codes()
+    matrix[tasks, workers] = labels
+    model = make_pipeline(StandardScaler(), learn.CCEM(backbone(), max_epochs=15, lr=5e-3))
+    assert (model.fit(log.X, matrix).predict(log.X) == log.truth).mean() > 0.8
+    assert (cross_val_predict(model, log.X, matrix, cv=3) == log.truth).mean() > 0.8
+
+
+def test_import_is_light_and_says_what_is_missing():
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import manyhands as mh\n"
+        "try:\n    mh.learn\nexcept ImportError as error:\n    print(error)\n"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert 'pip install "manyhands[torch]"' in out
