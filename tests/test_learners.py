@@ -47,14 +47,15 @@ def test_results(variant: Variant):
 @every
 def test_same_seed_same_result_and_the_callers_randomness_is_left_alone(variant: Variant):
     log = crowd()
-    first = variant.learner(seed=3).fit(log.X, log.votes)
+    first, second, other = (variant.learner(seed=seed) for seed in (3, 3, 4))
+    first.fit(log.X, log.votes)
     torch.manual_seed(99)
     before = torch.get_rng_state()
-    second = variant.learner(seed=3).fit(log.X, log.votes)
+    second.fit(log.X, log.votes)
     assert torch.equal(torch.get_rng_state(), before)
     assert (first.predict_proba(log.X) == second.predict_proba(log.X)).all()
     assert (first.confusion_ == second.confusion_).all()
-    other = variant.learner(seed=4).fit(log.X, log.votes)
+    other.fit(log.X, log.votes)
     assert (first.predict_proba(log.X) != other.predict_proba(log.X)).any()
 
 
@@ -140,11 +141,11 @@ def test_limits(variant: Variant, case: str):
 @every
 def test_start_from(variant: Variant):
     log = crowd()
-    learner = variant.learner(start_from=mh.DawidSkene())
+    learner = variant.learner(start_from=mh.DawidSkene(model="one-coin"))
     if variant.starts:
         unlike = variant.learner().fit(log.X, log.votes).predict_proba(log.X)
         assert (learner.fit(log.X, log.votes).predict_proba(log.X) != unlike).any()
-        fitted = mh.DawidSkene().fit(log.votes)
+        fitted = mh.DawidSkene(model="one-coin").fit(log.votes)
         same = variant.learner(start_from=fitted).fit(log.X, log.votes)
         assert (same.predict_proba(log.X) == learner.predict_proba(log.X)).all()
     elif variant.make is not learn.LearnFromAll:

@@ -80,7 +80,7 @@ class Learn2Agree(Learner):
     C. Wang et al., "Learn2Agree: fitting with multiple annotators without objective ground truth" (2022).
     """
 
-    _defaults: ClassVar[dict[str, Any]] = {"reduction": "worker"}
+    _defaults: ClassVar[dict[str, Any]] = {"reduction": "worker", "worker_lr": None}
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -62,6 +62,9 @@ class DoctorNet(Learner):
     M. Y. Guan, V. Gulshan, A. M. Dai and G. E. Hinton, "Who said what: modeling individual labelers improves
     classification", AAAI 2018.
     """
+
+    #: Heads are layers of the network, and see as many samples as others.
+    _defaults: ClassVar[dict[str, Any]] = {"worker_lr": None}
 
     def _check(self) -> None:
         super()._check()

@@ -21,9 +21,7 @@ from manyhands.learn.targets import vote_shares
 class _EMLearner(Learner):
     """Cross-entropy with posteriors that an E-step makes anew every so many epochs."""
 
-    def __init__(self, backbone: nn.Module, *, epochs_per_step: int = 1, **training: Any) -> None:
-        super().__init__(backbone, **training)
-        self.epochs_per_step = epochs_per_step
+    epochs_per_step: int
 
     def _check(self) -> None:
         super()._check()
@@ -89,6 +87,10 @@ class DeepEM(_EMLearner):
     V. C. Raykar et al., "Learning from crowds", JMLR 11 (2010). S. Albarqouni et al., "AggNet", IEEE TMI 35 (2016).
     """
 
+    def __init__(self, backbone: nn.Module, *, epochs_per_step: int = 1, **training: Any) -> None:
+        super().__init__(backbone, **training)
+        self.epochs_per_step = epochs_per_step
+
     def _e_step(self, data: CrowdData, predicted: Array) -> tuple[Array, Array]:
         confusion = judged(data.votes, self._posterior.double().cpu().numpy())
         return _core.em_forecast(data.votes._table, predicted, confusion), confusion
@@ -108,12 +110,17 @@ class ModelBootstrappedEM(_EMLearner):
 
     Notes
     -----
-    Starts from vote shares. Cost as of `DeepEM`.
+    Starts from vote shares. The network must have learnt something before it may judge: more epochs a step than of
+    `DeepEM`. Cost as there.
 
     References
     ----------
     A. Khetan, Z. C. Lipton and A. Anandkumar, "Learning from noisy singly-labeled data", ICLR 2018.
     """
+
+    def __init__(self, backbone: nn.Module, *, epochs_per_step: int = 10, **training: Any) -> None:
+        super().__init__(backbone, **training)
+        self.epochs_per_step = epochs_per_step
 
     def _e_step(self, data: CrowdData, predicted: Array) -> tuple[Array, Array]:
         decided = np.eye(predicted.shape[1])[predicted.argmax(axis=1)]

@@ -43,7 +43,8 @@ class Training:
     max_epochs, batch_size
         Passes over the samples, and samples a step.
     lr, worker_lr
-        Learning rate, and that of everything that is not the backbone; None for the same.
+        Learning rate of the backbone, and of all else; None for the same. What belongs to a worker moves only in
+        batches with the worker's labels, so it needs larger steps.
     optimizer, weight_decay
         ``"adam"``, ``"adamw"`` or ``"sgd"`` (momentum 0.9). Weights decay in the backbone only.
     schedule
@@ -75,7 +76,7 @@ class Training:
     max_epochs: int = 50
     batch_size: int = 64
     lr: float = 1e-3
-    worker_lr: float | None = None
+    worker_lr: float | None = 1e-2
     optimizer: str = "adam"
     weight_decay: float = 0.0
     schedule: str | Callable[[torch.optim.Optimizer], Any] | None = None
