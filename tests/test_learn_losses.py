@@ -242,7 +242,7 @@ def test_forecast_of_contradictions_is_not_nan():
 def test_a_sparse_table_learns_the_same_as_a_dense_one(monkeypatch):
     """Every worker is in every batch: lazy Adam and Adam then take the same steps."""
     log = crowd(n=64, n_workers=4, per_task=4)
-    options = {"max_epochs": 4, "batch_size": 32}
+    options = {"max_epochs": 4, "batch_size": 32, "worker_lr": 1e-3}
     dense = learn.TraceRegularized(backbone(), **options).fit(log.X, log.votes)
     monkeypatch.setattr(heads, "_LAZY_FROM", 1)
     lazy = learn.TraceRegularized(backbone(), **options, clip=1e6).fit(log.X, log.votes)
@@ -334,14 +334,16 @@ def test_clipping_schedules_precision_and_optimizers():
 
 def test_a_loss_that_is_not_finite_raises():
     log = crowd()
+    huge = torch.nn.Linear(6, 3)
+    torch.nn.init.constant_(huge.weight, 1e38)
     with pytest.raises(FloatingPointError, match="lower lr"):
-        learn.CCEM(backbone(), max_epochs=1).fit(np.full((240, 6), 1e38), log.votes)
+        learn.CCEM(huge, max_epochs=1).fit(100 * log.X, log.votes)
 
 
 def test_a_trace_that_is_too_large_raises():
     log = crowd()
     with pytest.raises(ValueError, match="trace=1000 is too large"):
-        learn.TraceRegularized(backbone(), trace=1000.0, lr=0.05, max_epochs=30).fit(log.X, log.votes)
+        learn.TraceRegularized(backbone(), trace=1000.0, worker_lr=0.1, max_epochs=30).fit(log.X, log.votes)
 
 
 def test_a_singular_volume_raises_without_ridge():

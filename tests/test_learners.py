@@ -160,7 +160,7 @@ def test_learns(variant: Variant):
     tasks, _, labels = log.votes.codes()
     single = (labels == log.truth[log.votes.tasks[tasks]]).mean()
     options = {"weight_epochs": 3} if variant.make is learn.WeightedDoctorNet else {}
-    learner = variant.learner(max_epochs=25, lr=5e-3, **options).fit(log.X, log.votes)
+    learner = variant.learner(max_epochs=25, lr=5e-3, worker_lr=5e-3, **options).fit(log.X, log.votes)
     assert learner.score(log.X, log.truth) > single + 0.1
     assert (learner.predict(log.X, log.votes) == log.truth).mean() > single + 0.1
 

@@ -53,13 +53,13 @@ def main() -> None:
             return once
 
         runs = {
-            "trace": run(learn.TraceRegularized, worker_lr=1e-2),
-            "no trace": run(learn.CCEM, worker_lr=1e-2),
+            "trace": run(learn.TraceRegularized),
+            "no trace": run(learn.CCEM),
             "MBEM": run(learn.ModelBootstrappedEM),
             "deep EM": run(learn.DeepEM),
             "weighted doctor net": run(learn.WeightedDoctorNet, weight_epochs=2),
             "soft bootstrap": run(learn.SoftBootstrap),
-            "single confusion": run(learn.SingleConfusion, worker_lr=1e-2),
+            "single confusion": run(learn.SingleConfusion),
             "majority": run(learn.MajorityTarget),
         }
         return list(repeat(chosen(runs, arguments.only), arguments.seeds))

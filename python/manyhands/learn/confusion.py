@@ -271,15 +271,13 @@ class TraceRegularized(_Regularised):
         traces = self._crowd.log_confusion(batch.worker).diagonal(dim1=1, dim2=2).exp().sum(dim=1)
         return self._scale * self._worker_mean(traces, batch)
 
-    def _learnt_confusion(self, data: CrowdData) -> Array:
-        confusion = super()._learnt_confusion(data)
-        mean = np.average(confusion, axis=0, weights=self._n_labels)
+    def _finish(self, data: CrowdData) -> None:
+        mean = np.average(self._learnt_confusion(data), axis=0, weights=self._n_labels)
         if self.trace and len(mean) > 1 and np.trace(mean) < 1:
             raise ValueError(
                 f"trace={self.trace:g} is too large: the mean confusion matrix has lost its diagonal (mean accuracy "
                 f"{np.trace(mean) / len(mean):.3f}, below chance); lower it"
             )
-        return confusion
 
 
 class GeoCrowdNet(_Regularised):
@@ -495,13 +493,12 @@ class COINNet(GeoCrowdNet):
         penalty = outlier_penalty(squares, self.p, self.zeta).mean()
         return -self._reduce(right.log(), batch) + self.outlier * penalty + self._regulariser(batch, log_probs)
 
-    def _learnt_confusion(self, data: CrowdData) -> Array:
+    def _finish(self, data: CrowdData) -> None:
         with torch.no_grad():
             squares = (self._shifts(torch.arange(data.votes.n_annotations, device=self._on)) ** 2).sum(dim=1)
         offsets = data.votes._table.offsets().astype(np.int64)
         totals = np.concatenate([[0.0], np.cumsum(squares.double().cpu().numpy())])
         self._outlier_scores = totals[offsets[1:]] - totals[offsets[:-1]]
-        return super()._learnt_confusion(data)
 
     @property
     def outlier_scores_(self) -> Array:

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyhands import _core, metrics
 from manyhands.annotations import Annotations
 from manyhands.base import Array
 from manyhands.checks import check_choice
@@ -43,9 +44,28 @@ class CrowdAggregator(nn.Module):
         start = self.log_prior().expand(len(batch), -1)
         return F.log_softmax(start.index_add(0, batch.sample, rows), dim=1)
 
-    def set_confusion(self, confusion: Tensor) -> None:
-        """Start from the weights that are right for independent workers: logarithms of confusion, by answer."""
-        self.table.set(confusion.clamp_min(1e-6).log().transpose(1, 2))
+    def set_confusion(self, confusion: Tensor, scale: float = 1.0) -> None:
+        """Start from the weights that are right for independent workers: logarithms of confusion, by answer, scaled."""
+        self.table.set(scale * confusion.clamp_min(1e-6).log().transpose(1, 2))
+
+    def reorder(self, order: Tensor) -> None:
+        """Give the classes another order."""
+        self.table.set(self.table.weight[:, order])
+        with torch.no_grad():
+            self.prior_logits.copy_(self.prior_logits[order])
+
+
+class _Reordered(nn.Module):
+    """Logits with the classes in another order."""
+
+    order: Tensor
+
+    def __init__(self, order: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("order", order)
+
+    def forward(self, logits: Tensor) -> Tensor:
+        return logits[:, self.order]
 
 
 class MaxMIG(Learner):
@@ -63,14 +83,15 @@ class MaxMIG(Learner):
         ``"kl"``, ``"pearson"`` or ``"js"``.
     prior
         Of the classes: ``"uniform"`` or an array, fixed; ``"learnt"``, from uniform.
-    init
-        Of the aggregator's weights: ``"shares"``, logarithms of confusion matrices judged by vote shares (Eq. 2 of the
-        paper), or ``"zero"``, every worker ignored at first. `start_from` replaces it.
     **training
         See :class:`~manyhands.learn.Training`.
 
     Notes
     -----
+    The aggregator starts from logarithms of confusion matrices judged by vote shares (Eq. 2 of the paper) or those of
+    `start_from`, divided by the mean number of labels a sample has. The gain does not tell how classes are named: in
+    the end they are named so that informative workers are right as often as possible.
+
     Time per epoch O(annotations · classes + samples · batch size · classes) beside the backbone. ``predict_proba(X,
     votes)`` is the paper's forecaster ζ, of network and aggregator over the prior. The score on held-out samples is the
     gain itself.
@@ -87,18 +108,15 @@ class MaxMIG(Learner):
         *,
         divergence: Divergence = "kl",
         prior: Literal["uniform", "learnt"] | npt.ArrayLike = "uniform",
-        init: Literal["shares", "zero"] = "shares",
         **training: Any,
     ) -> None:
         super().__init__(backbone, **training)
         self.divergence = divergence
         self.prior = prior
-        self.init = init
 
     def _check(self) -> None:
         super()._check()
         check_choice("divergence", self.divergence, ("kl", "pearson", "js"))
-        check_choice("init", self.init, ("shares", "zero"))
         if isinstance(self.prior, str):
             check_choice("prior", self.prior, ("uniform", "learnt"))
         if self.batch_size < 2:
@@ -111,11 +129,23 @@ class MaxMIG(Learner):
         learn = isinstance(self.prior, str) and self.prior == "learnt"
         crowd = CrowdAggregator(votes.n_workers, torch.from_numpy(prior).float(), learn_prior=learn)
         start = self._start(votes)
-        if start is not None:
-            crowd.set_confusion(torch.from_numpy(start[1]).float())
-        elif self.init == "shares":
-            crowd.set_confusion(torch.from_numpy(judged(votes, vote_shares(votes))).float())
+        confusion = judged(votes, vote_shares(votes)) if start is None else start[1]
+        # As if a sample's labels were copies of one: a start that is sure of itself leaves no gradient to find out.
+        crowd.set_confusion(torch.from_numpy(confusion).float(), scale=len(data.samples) / votes.n_annotations)
         return {"crowd": crowd}
+
+    def _finish(self, data: CrowdData) -> None:
+        """Name the classes so that informative workers are right as often as possible: the gain is blind to names.
+
+        Weighed by information, since a crowd of copies that knows nothing agrees with either naming by chance.
+        """
+        confusion, prior = self._learnt_confusion(data), self._mean_prediction(data)
+        weight = self._n_labels * metrics.information(confusion, prior)
+        mean = np.einsum("m,mkl->kl", weight, confusion)
+        order = torch.from_numpy(np.argsort(_core.assignment(mean))).to(self._on)
+        if not torch.equal(order, torch.arange(len(order), device=self._on)):
+            self._parts_or_fail()["network"] = nn.Sequential(self._network, _Reordered(order))
+            self._crowd.reorder(order)
 
     @property
     def _crowd(self) -> Any:

@@ -205,6 +205,9 @@ class Learner(Acquainted, Parameters):
     def _start_epoch(self, epoch: int, data: CrowdData) -> None:
         """Called before each epoch, with all data: for what is learnt in other ways than by gradients."""
 
+    def _finish(self, data: CrowdData) -> None:
+        """Called once after the last epoch, in evaluation mode."""
+
     def _state(self) -> dict[str, Tensor]:
         """Tensors that a learner keeps outside of its parts, for checkpoints."""
         return {}
@@ -305,6 +308,7 @@ class Learner(Acquainted, Parameters):
             self._parts = nn.ModuleDict({"network": network, **self._build(data)}).to(self._on)
             self._run(data, resume, report)
             self._parts.eval()
+            self._finish(data)
             self._prior = self._mean_prediction(data)
             self._confusion = self._learnt_confusion(data)
         return self
