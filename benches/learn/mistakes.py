@@ -39,8 +39,8 @@ def example(make: type[learn.Learner], **options: Any) -> Run:
 
 def main() -> None:
     made = parser(__doc__)
-    made.add_argument("--images", type=int, default=10_000)
-    made.add_argument("--epochs", type=int, default=20)
+    made.add_argument("--images", type=int, default=4_000)
+    made.add_argument("--epochs", type=int, default=15)
     arguments = made.parse_args()
     arrays = np.load(data_set(arguments.data, "mnist") / "features.npz")
     X = torch.from_numpy(arrays["X_train"][: arguments.images].astype(np.float32) / 255).flatten(1)
@@ -54,7 +54,7 @@ def main() -> None:
                 both = np.concatenate([truth, y_test])
                 log = mh.synthetic.experts(both, 10, expertise=expertise, mistakes=mistakes, seed=seed)
                 old = log.votes.select(tasks=range(len(truth)))
-                backbone = fully_connected(X.shape[1], 10, hidden=256, dropout=0.2, seed=seed)
+                backbone = fully_connected(X.shape[1], 10, hidden=128, dropout=0.2, seed=seed)
                 settings = {"max_epochs": arguments.epochs, "batch_size": 128, "seed": seed} | options
                 learner = make(backbone, **settings).fit(X, old)
                 fresh = log.votes.select(tasks=range(len(truth), len(truth) + new))

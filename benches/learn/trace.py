@@ -25,7 +25,7 @@ def main() -> None:
     made.add_argument("--crowds", default="flippers,hammer-spammer")
     made.add_argument("--labels", default="5,1", help="labels an image")
     made.add_argument("--skill", type=float, default=0.35)
-    made.add_argument("--images", type=int, default=20_000)
+    made.add_argument("--images", type=int, default=6_000)
     made.add_argument("--epochs", type=int, default=10)
     arguments = made.parse_args()
     arrays = np.load(data_set(arguments.data, "mnist") / "features.npz")
@@ -42,7 +42,7 @@ def main() -> None:
         def run(make: type[learn.Learner], **options: Any) -> Run:
             def once(seed: int) -> Measures:
                 log = crowd(kind, labels, seed)
-                backbone = fully_connected(X.shape[1], 10, hidden=256, dropout=0.2, seed=seed)
+                backbone = fully_connected(X.shape[1], 10, hidden=128, dropout=0.2, seed=seed)
                 settings = {"max_epochs": arguments.epochs, "batch_size": 128, "seed": seed} | options
                 learner = make(backbone, **settings).fit(X, log.votes)
                 return {

@@ -12,20 +12,14 @@ except ImportError as error:
 from manyhands.learn import heads, losses
 from manyhands.learn.agree import Learn2Agree
 from manyhands.learn.batch import Batch, CrowdData
-from manyhands.learn.confusion import (
-    CCEM,
-    COINNet,
-    CrowdLayer,
-    GeoCrowdNet,
-    InstanceTrace,
-    SingleConfusion,
-    TraceRegularized,
-)
+from manyhands.learn.confusion import CCEM, CrowdLayer, GeoCrowdNet, SingleConfusion, TraceRegularized
 from manyhands.learn.doctor import DoctorNet, WeightedDoctorNet
 from manyhands.learn.em import DeepEM, ModelBootstrappedEM
 from manyhands.learn.information import MaxMIG
-from manyhands.learn.learner import Learner, Training, all_learners
+from manyhands.learn.instance import COINNet, InstanceTrace
+from manyhands.learn.learner import Learner, all_learners
 from manyhands.learn.targets import AggregatedTarget, LearnFromAll, MajorityTarget, SoftBootstrap, SoftTarget
+from manyhands.learn.training import Training
 
 __all__ = [
     "CCEM",

@@ -6,8 +6,7 @@ import copy
 import inspect
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -24,83 +23,25 @@ from manyhands.checks import check_choice, check_number
 from manyhands.errors import NotFittedError
 from manyhands.learn.batch import Batch, CrowdData, as_features, as_votes, rows_of
 from manyhands.learn.heads import WorkerTable
+from manyhands.learn.training import (
+    DTYPES,
+    OPTIMIZERS,
+    PRECISIONS,
+    REDUCTIONS,
+    SCHEDULES,
+    TRAINING,
+    TRAINING_NAMES,
+    EpochCallback,
+    clip_gradients,
+    find_device,
+    seeded,
+)
 from manyhands.progress import reporting
 
 #: Samples predicted at a time.
 _PREDICTED = 1024
 #: Pseudo-counts (right, wrong) of the confusion matrices that follow from predictions.
 _PSEUDO = (0.1, 0.01)
-
-EpochCallback = Callable[["Learner", dict[str, float]], object]
-
-
-@dataclass(frozen=True)
-class Training:
-    """How to train: what every learner takes by keyword.
-
-    Parameters
-    ----------
-    max_epochs, batch_size
-        Passes over the samples, and samples a step.
-    lr, worker_lr
-        Learning rate of the backbone, and of all else; None for the same. What belongs to a worker moves only in
-        batches with the worker's labels, so it needs larger steps.
-    optimizer, weight_decay
-        ``"adam"``, ``"adamw"`` or ``"sgd"`` (momentum 0.9). Weights decay in the backbone only.
-    schedule
-        How the rates change: None, ``"cosine"`` to zero over `max_epochs`, ``"step"`` (a tenth at one half and at three
-        quarters), or a function from optimiser to scheduler.
-    clip
-        Greatest norm of the gradient; None for any.
-    reduction
-        Weight of an annotation's loss: each alike (``"label"``), alike by sample (``"sample"``), or alike by worker
-        (``"worker"``).
-    validation, patience
-        Share of samples held out, and epochs without a better score on them until training ends; the best epoch's
-        parameters are kept. The score is that of the crowd's held-out labels: no clean ones are needed. 0 keeps the
-        last epoch.
-    precision
-        Of the backbone: ``"float32"``, or mixed with ``"bfloat16"`` or ``"float16"``.
-    device
-        ``"auto"``, or any that torch knows.
-    seed
-        Of everything random; the same seed gives the same result on a CPU.
-    start_from
-        An aggregator, fitted or not, whose posteriors or confusion matrices are the start.
-    callbacks
-        Functions called as ``callback(learner, record)`` after each epoch; one that returns True ends the training.
-    checkpoint
-        File written after each epoch, from which ``fit(..., resume=True)`` goes on.
-    """
-
-    max_epochs: int = 50
-    batch_size: int = 64
-    lr: float = 1e-3
-    worker_lr: float | None = 1e-2
-    optimizer: str = "adam"
-    weight_decay: float = 0.0
-    schedule: str | Callable[[torch.optim.Optimizer], Any] | None = None
-    clip: float | None = None
-    reduction: str = "label"
-    validation: float = 0.0
-    patience: int | None = None
-    precision: str = "float32"
-    device: str | torch.device = "auto"
-    seed: int = 0
-    start_from: Aggregator | None = None
-    callbacks: Sequence[EpochCallback] = ()
-    checkpoint: str | os.PathLike[str] | None = None
-
-
-_TRAINING = [
-    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=item.default)
-    for name, item in Training.__dataclass_fields__.items()
-]
-_TRAINING_NAMES = tuple(item.name for item in _TRAINING)
-_OPTIMIZERS = ("adam", "adamw", "sgd")
-_SCHEDULES = ("cosine", "step")
-_REDUCTIONS = ("label", "sample", "worker")
-_PRECISIONS = ("float32", "bfloat16", "float16")
 
 
 @dataclass
@@ -146,18 +87,18 @@ class Learner(Acquainted, Parameters):
     def __init__(self, backbone: nn.Module, **training: Any) -> None:
         self.backbone = backbone
         for name in training:
-            if name not in _TRAINING_NAMES:
+            if name not in TRAINING_NAMES:
                 raise TypeError(
                     f"{type(self).__name__} has no parameter {name!r}; it has {inspect.signature(type(self))}"
                 )
-        for item in _TRAINING:
+        for item in TRAINING:
             setattr(self, item.name, training.get(item.name, self._defaults.get(item.name, item.default)))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         # The signature says what `**training` stands for, so that parameters, repr and clone know it.
         super().__init_subclass__(**kwargs)
         own = [p for p in inspect.signature(cls.__init__).parameters.values() if p.kind is not p.VAR_KEYWORD]
-        changed = [p.replace(default=cls._defaults.get(p.name, p.default)) for p in _TRAINING]
+        changed = [p.replace(default=cls._defaults.get(p.name, p.default)) for p in TRAINING]
         cls.__signature__ = inspect.Signature([*own[1:], *changed])  # type: ignore[attr-defined]
 
     # ---------------------------------------------------------------------------- what a learner is made of
@@ -182,11 +123,11 @@ class Learner(Acquainted, Parameters):
             check_number("patience", self.patience, least=1, whole=True)
             if not self.validation:
                 raise ValueError("patience needs samples to judge by: set validation, such as validation=0.1")
-        check_choice("optimizer", self.optimizer, _OPTIMIZERS)
-        check_choice("reduction", self.reduction, _REDUCTIONS)
-        check_choice("precision", self.precision, _PRECISIONS)
+        check_choice("optimizer", self.optimizer, OPTIMIZERS)
+        check_choice("reduction", self.reduction, REDUCTIONS)
+        check_choice("precision", self.precision, PRECISIONS)
         if isinstance(self.schedule, str):
-            check_choice("schedule", self.schedule, _SCHEDULES)
+            check_choice("schedule", self.schedule, SCHEDULES)
         if self.start_from is not None and not isinstance(self.start_from, Aggregator):
             raise TypeError(f"start_from must be an aggregator, not {type(self.start_from).__name__}")
 
@@ -300,10 +241,10 @@ class Learner(Acquainted, Parameters):
             raise ValueError("resume=True needs the file to resume from: set checkpoint=")
         data = CrowdData(X, votes, tasks)
         self._adopt_names(data.votes)
-        self._on = _device(self.device)
+        self._on = find_device(self.device)
         counts = torch.from_numpy(data.votes.labels_per_worker).float()
         self._per_worker = (counts.sum() / (len(counts) * counts.clamp_min(1))).to(self._on)
-        with _seeded(self.seed, self._on), reporting(progress, self.max_epochs, type(self).__name__) as report:
+        with seeded(self.seed, self._on), reporting(progress, self.max_epochs, type(self).__name__) as report:
             network = copy.deepcopy(self.backbone)
             self._parts = nn.ModuleDict({"network": network, **self._build(data)}).to(self._on)
             self._run(data, resume, report)
@@ -379,7 +320,7 @@ class Learner(Acquainted, Parameters):
         for batch in data.batches(samples, self.batch_size, self._on, shuffle=shuffle):
             for optimizer in optimizers:
                 optimizer.zero_grad(set_to_none=True)
-            with torch.autocast(self._on.type, _DTYPES[self.precision], enabled=self.precision != "float32"):
+            with torch.autocast(self._on.type, DTYPES[self.precision], enabled=self.precision != "float32"):
                 log_probs = self._forward(batch.x)
             loss = self._loss(batch, log_probs)
             if not torch.isfinite(loss):
@@ -397,7 +338,7 @@ class Learner(Acquainted, Parameters):
         if self.clip is not None:
             for optimizer in optimizers:
                 scaler.unscale_(optimizer)
-            _clip([p for p in self._parts_or_fail().parameters() if p.grad is not None], self.clip)
+            clip_gradients([p for p in self._parts_or_fail().parameters() if p.grad is not None], self.clip)
         for optimizer in optimizers:
             if any(p.grad is not None for group in optimizer.param_groups for p in group["params"]):
                 scaler.step(optimizer)
@@ -610,37 +551,6 @@ def judged(votes: Annotations, posterior: Array) -> Array:
     off = _PSEUDO[1] / max(k - 1, 1)
     pseudo = np.full((k, k), off) + np.eye(k) * (_PSEUDO[0] - off)
     return _core.em_confusion(votes._table, np.ascontiguousarray(posterior, np.float64), pseudo)
-
-
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-
-
-def _device(asked: str | torch.device) -> torch.device:
-    if asked != "auto":
-        return torch.device(asked)
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-
-
-@contextmanager
-def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Everything random follows from the seed, and the caller's own randomness is as before afterwards."""
-    cuda = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=cuda):
-        torch.manual_seed(seed)
-        yield
-
-
-def _clip(parameters: list[nn.Parameter], most: float) -> None:
-    """Scale gradients down to a common norm; torch's own function does not take sparse ones."""
-    gradients = [p.grad.coalesce() if p.grad.is_sparse else p.grad for p in parameters if p.grad is not None]
-    values = [g.values() if g.is_sparse else g for g in gradients]
-    norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(v) for v in values]))
-    factor = (most / (norm + 1e-6)).clamp_max(1.0)
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        parameter.grad = gradient
-        (gradient.values() if gradient.is_sparse else gradient).mul_(factor)
 
 
 def all_learners() -> list[type[Learner]]:

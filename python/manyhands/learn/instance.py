@@ -1,0 +1,205 @@
+"""Workers whose errors depend on the sample: outliers among the samples, or matrices that follow the features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyhands.base import Array
+from manyhands.checks import check_number
+from manyhands.learn.batch import Batch, CrowdData
+from manyhands.learn.confusion import GeoCrowdNet
+from manyhands.learn.heads import FreeConfusion, WorkerTable
+from manyhands.learn.learner import Learner
+from manyhands.learn.losses import log_mixture, outlier_penalty
+from manyhands.learn.trunk import split
+
+
+class COINNet(GeoCrowdNet):
+    """Coupled cross-entropy for crowds that some samples confuse in ways of their own: those are found as outliers.
+
+    Each annotation may differ from the worker's confusion matrix by a vector, and a sample's vectors together are
+    penalised by an ℓ₂,ₚ norm with p < 1: most samples have none.
+
+    Parameters
+    ----------
+    backbone
+        Any ``nn.Module`` that returns logits.
+    outlier
+        Weight of the outlier term.
+    p, zeta
+        Its power, and what keeps it smooth at zero.
+    volume, momentum, ridge, workers
+        As of `GeoCrowdNet`, whose volume term of F it has.
+    **training
+        See :class:`~manyhands.learn.Training`.
+
+    Notes
+    -----
+    Numbers kept beside the worker model: annotations · classes, touched a batch at a time.
+
+    References
+    ----------
+    T. Nguyen, S. Ibrahim and X. Fu, "Noisy label learning with instance-dependent outliers: identifiability via crowd
+    wisdom", NeurIPS 2024.
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        outlier: float = 0.1,
+        p: float = 0.4,
+        zeta: float = 1e-2,
+        volume: float = 0.01,
+        momentum: float = 0.9,
+        ridge: float = 1e-6,
+        workers: str = "softplus",
+        **training: Any,
+    ) -> None:
+        super().__init__(backbone, side="F", volume=volume, momentum=momentum, ridge=ridge, workers=workers, **training)
+        self.outlier = outlier
+        self.p = p
+        self.zeta = zeta
+
+    def _check(self) -> None:
+        super()._check()
+        check_number("outlier", self.outlier, least=0)
+        for name in ("p", "zeta"):
+            check_number(name, getattr(self, name), least=0)
+            if not getattr(self, name):
+                raise ValueError(f"{name} must be above 0")
+
+    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+        shifts = WorkerTable(data.votes.n_annotations, torch.zeros(data.votes.n_classes))
+        return super()._build(data) | {"shifts": shifts}
+
+    def _shifts(self, index: Tensor) -> Tensor:
+        rows: Tensor = self._parts_or_fail()["shifts"](index)
+        return rows - rows.mean(dim=1, keepdim=True)
+
+    def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        nominal = self._crowd.answers(log_probs[batch.sample], batch.worker).exp()
+        shifts = self._shifts(batch.index)
+        shifted = (nominal + shifts).clamp_min(1e-6)
+        right = shifted.gather(1, batch.label[:, None])[:, 0] / shifted.sum(dim=1)
+        squares = torch.zeros(len(batch), device=self._on).index_add(0, batch.sample, (shifts**2).sum(dim=1))
+        # Beside a loss that is a mean over labels, a mean over samples of the samples' terms.
+        penalty = outlier_penalty(squares, self.p, self.zeta).mean()
+        return -self._reduce(right.log(), batch) + self.outlier * penalty + self._regulariser(batch, log_probs)
+
+    def _finish(self, data: CrowdData) -> None:
+        with torch.no_grad():
+            squares = (self._shifts(torch.arange(data.votes.n_annotations, device=self._on)) ** 2).sum(dim=1)
+        offsets = data.votes._table.offsets().astype(np.int64)
+        totals = np.concatenate([[0.0], np.cumsum(squares.double().cpu().numpy())])
+        self._outlier_scores = totals[offsets[1:]] - totals[offsets[:-1]]
+
+    @property
+    def outlier_scores_(self) -> Array:
+        """How far the labels of each task are from what the workers' matrices explain, aligned with ``votes.tasks``."""
+        self._fitted()
+        return self._outlier_scores
+
+
+class InstanceTrace(Learner):
+    """Confusion matrices that depend on the sample, low-rank for each worker, with their trace as regulariser.
+
+    A worker's logits are a matrix of its own plus a product of a (classes × rank) matrix that a shared layer makes of
+    the sample's features with a (rank × classes) matrix of the worker.
+
+    Parameters
+    ----------
+    backbone
+        An ``nn.Sequential`` whose last layer makes the logits, or a module with parts ``trunk`` and ``head``.
+    trace
+        Weight of the mean trace over all (sample, worker) pairs with a label.
+    rank
+        Of what depends on the sample. 0 has none, and is `TraceRegularized` with the trace averaged over labels.
+    **training
+        See :class:`~manyhands.learn.Training`.
+
+    Notes
+    -----
+    Time per epoch O(annotations · classes² · rank) beside the backbone. ``confusion_`` is averaged over the samples a
+    worker labelled, weighted by the network's class probabilities.
+
+    References
+    ----------
+    L. Zhang et al., "Disentangling human error from the ground truth in segmentation of medical images", NeurIPS 2020.
+    """
+
+    def __init__(self, backbone: nn.Module, *, trace: float = 0.01, rank: int = 1, **training: Any) -> None:
+        super().__init__(backbone, **training)
+        self.trace = trace
+        self.rank = rank
+
+    def _check(self) -> None:
+        super()._check()
+        check_number("trace", self.trace, least=0)
+        check_number("rank", self.rank, least=0, whole=True)
+        split(self.backbone)
+
+    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+        m, k = data.votes.n_workers, data.votes.n_classes
+        matrices = FreeConfusion(m, k, link="softmax")
+        start = self._start(data.votes)
+        if start is not None:
+            matrices.set_confusion(torch.from_numpy(start[1]).float())
+        self._scale = self.trace / (data.votes.n_annotations / max(len(data.samples), 1))
+        parts: dict[str, nn.Module] = {"workers": matrices}
+        if self.rank:
+            # Lazy, since the width of the features is the backbone's affair; zero for workers, so that all start alike.
+            parts["sample"] = nn.LazyLinear(k * self.rank)
+            parts["patterns"] = WorkerTable(m, torch.zeros(self.rank, k))
+            with torch.no_grad():
+                parts["sample"](split(self.backbone)[0](data.batch(data.samples[:2], torch.device("cpu")).x).float())
+        return parts
+
+    def _forward(self, x: Any) -> Tensor:
+        trunk, head = split(self._network)
+        features = trunk(x)
+        self._features = features.float()
+        return F.log_softmax(self._checked(head(features)), dim=1)
+
+    def _log_confusion(self, batch: Batch) -> Tensor:
+        """Log confusion matrix of each annotation, (n_annotations, true, observed)."""
+        parts = self._parts_or_fail()
+        matrices: Any = parts["workers"]
+        logits: Tensor = matrices.table(batch.worker)
+        if self.rank:
+            k = len(self._classes)
+            sample = parts["sample"](self._features).reshape(-1, k, self.rank)
+            logits = logits + sample[batch.sample] @ parts["patterns"](batch.worker)
+        return F.log_softmax(logits, dim=2)
+
+    def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        log_confusion = self._log_confusion(batch)
+        traces = log_confusion.diagonal(dim1=1, dim2=2).exp().sum(dim=1)
+        likelihood = self._likelihood(batch, log_probs, log_confusion)
+        return -self._reduce(likelihood, batch) + self._scale * traces.mean()
+
+    @staticmethod
+    def _likelihood(batch: Batch, log_probs: Tensor, log_confusion: Tensor) -> Tensor:
+        k = log_probs.shape[1]
+        columns = log_confusion.gather(2, batch.label[:, None, None].expand(-1, k, 1))[:, :, 0]
+        return log_mixture(log_probs[batch.sample], columns)
+
+    def _label_log_probs(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        return self._likelihood(batch, log_probs, self._log_confusion(batch))
+
+    @torch.no_grad()
+    def _learnt_confusion(self, data: CrowdData) -> Array:
+        m, k = len(self._workers), len(self._classes)
+        total = torch.zeros(m, k, k, dtype=torch.float64)
+        self._parts_or_fail().eval()
+        for batch in data.batches(data.samples, 1024, self._on):
+            probs = self._forward(batch.x).exp()[batch.sample]
+            weighed = probs[:, :, None] * self._log_confusion(batch).exp() + 1e-9 / k
+            total.index_add_(0, batch.worker.cpu(), weighed.double().cpu())
+        confusion = total / total.sum(dim=2, keepdim=True)
+        return torch.nan_to_num(confusion, nan=1.0 / k).numpy()

@@ -1,0 +1,98 @@
+"""Learners recover what simulated crowds were made of, and real data give the published figures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import manyhands as mh
+from learners import crowd
+from manyhands import learn
+
+
+def network(n_features: int, n_classes: int, hidden: int = 32, seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(n_features, hidden), nn.ReLU(), nn.Linear(hidden, n_classes))
+
+
+@pytest.mark.parametrize("make", [learn.CCEM, learn.TraceRegularized, learn.GeoCrowdNet, learn.DeepEM, learn.COINNet])
+def test_confusion_error_falls_with_the_number_of_samples(make):
+    """The error falls about as 1/√n, so its square as 1/n."""
+    errors = []
+    for n in (300, 4800):
+        log = crowd(n, n_workers=6, per_task=3, seed=2, crowd="class-conditional")
+        learner = make(network(6, 3), max_epochs=max(20, 24_000 // n), lr=5e-3).fit(log.X, log.votes)
+        errors.append(mh.metrics.confusion_error(learner.confusion_, log.confusion))
+    assert errors[1] < errors[0] / 4
+
+
+@pytest.mark.parametrize("make", [learn.CCEM, learn.ModelBootstrappedEM, learn.MaxMIG, learn.CrowdLayer])
+def test_one_label_a_sample_is_enough(make):
+    log = crowd(3000, n_workers=10, per_task=1, crowd="one-coin", accuracy=(0.4, 0.9), seed=1)
+    learner = make(network(6, 3), max_epochs=20).fit(log.X, log.votes)
+    assert mh.metrics.skill_rank_correlation(learner.confusion_, log.confusion) > 0.8
+    plain = learn.MajorityTarget(network(6, 3), max_epochs=20).fit(log.X, log.votes)
+    assert learner.score(log.X, log.truth) > plain.score(log.X, log.truth) - 0.01
+
+
+def test_copies_mislead_em_but_not_max_mig():
+    """Example E.2 of Max-MIG: the features are the class, one worker knows it, a hundred copy a coin."""
+    accuracy = []
+    for seed in range(3):
+        truth, coin = np.random.default_rng(seed).integers(2, size=(2, 600))
+        labels = np.c_[truth, np.repeat(coin[:, None], 100, axis=1)]
+        X = np.eye(2, dtype=np.float32)[truth]
+        torch.manual_seed(seed)
+        options = {"max_epochs": 30, "lr": 1e-2, "seed": seed}
+        mig = learn.MaxMIG(nn.Linear(2, 2), **options).fit(X, labels)
+        assert mig.score(X, truth) == 1.0
+        accuracy.append(learn.DeepEM(nn.Linear(2, 2), **options).fit(X, labels).score(X, truth))
+    assert np.mean(accuracy) < 0.9
+
+
+def test_outliers_are_found():
+    X, truth = mh.synthetic.gaussians(2000, 4, separation=5.0, seed=3)
+    log, odd = mh.synthetic.outliers(
+        X, truth, mh.crowds.one_coin(8, 4, accuracy=0.85), share=0.1, labels_per_task=4, seed=3
+    )
+    learner = learn.COINNet(network(10, 4), max_epochs=40).fit(X, log.votes)
+    score = learner.outlier_scores_
+    ranks = np.argsort(np.argsort(score))
+    auc = (ranks[odd].mean() - ranks[~odd].mean()) / len(odd) + 0.5
+    assert auc > 0.8
+
+
+def test_regression_learns_scales_and_biases():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, 4)).astype(np.float32)
+    value = X @ np.array([1.0, -2.0, 0.5, 0.0])
+    scale, bias = np.array([1.0, 1.0, 0.5, 1.5]), np.array([0.0, 1.0, -1.0, 0.0])
+    answers = np.round(scale * value[:, None] + bias + rng.normal(size=(800, 4)) * 0.1, 2)
+    votes = mh.Annotations.from_dense(answers, missing=None)
+    learner = learn.CrowdLayer(nn.Linear(4, 1), kind="S+B", max_epochs=60).fit(X, votes)
+    found = learner.scale_and_bias_
+    # Only what workers have in common tells the scale of the truth: compare them with one another.
+    np.testing.assert_allclose(found[:, 0] / found[0, 0], scale / scale[0], atol=0.05)
+    assert np.corrcoef(learner.predict(X), value)[0, 1] > 0.99
+    with pytest.raises(AttributeError, match="no class probabilities"):
+        learner.predict_proba(X)
+    with pytest.raises(AttributeError, match="scale_and_bias_"):
+        _ = learner.confusion_
+    with pytest.raises(ValueError, match="labels must be numbers"):
+        learn.CrowdLayer(nn.Linear(4, 1), kind="S").fit(X[:2], [["a", "b"], ["b", "a"]])
+    with pytest.raises(ValueError, match="one number a sample"):
+        learn.CrowdLayer(nn.Linear(4, 2), kind="S", max_epochs=1).fit(X, votes)
+
+
+def test_labelme(shared_data):
+    """One seed of the protocol of benches/learn/labelme.py: 87 per cent published figures apart, chance is 14."""
+    arrays = np.load(shared_data / "labelme" / "features.npz")
+    X, X_test = arrays["X_train"].astype(np.float32), arrays["X_test"].astype(np.float32)
+    votes = mh.read(shared_data / "labelme" / "labels.csv")
+    torch.manual_seed(0)
+    backbone = nn.Sequential(nn.Linear(512, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, 8))
+    for make, least in ((learn.MajorityTarget, 0.785), (learn.CrowdLayer, 0.83), (learn.MaxMIG, 0.86)):
+        found = make(backbone, max_epochs=50).fit(X, votes).predict(X_test).astype(int)
+        assert (found == arrays["y_test"]).mean() > least
