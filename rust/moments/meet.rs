@@ -4,15 +4,17 @@
 //! a worker from task to task: the table in worker order says where to go, and what is found there is worth the way. Where
 //! they have few, nearly all time would go into waiting for memory; then meetings are written down in the order of the
 //! tasks, sorted by worker as they are (into buckets of some neighbouring workers, a bounded number at a time), and read
-//! back. Either way each worker's meetings come in the order of the tasks.
+//! back; if all fit at once, they are kept for the next job. Either way each worker's meetings come in the order of the
+//! tasks.
 
 use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::{Ticker, View, Weights, follow};
+use super::{Ticker, View, Weights, follow, split};
 use crate::Result;
 use crate::control::Control;
+use crate::memory::large_pages_to_come;
 use crate::table::{Label, Table, WorkerOrder};
 
 /// Two annotations of one task by different workers, as the first of them sees it.
@@ -53,7 +55,7 @@ pub(super) trait Job: Sync {
 pub(super) enum With {
     /// Those with anyone.
     All,
-    /// Those with workers that come later: every pair once.
+    /// At least those with workers that come later.
     Later,
 }
 
@@ -74,28 +76,44 @@ impl<'a> Way<'a> {
     }
 }
 
-/// Does the job for every worker, given an item each; returns what was made, in the order of the workers.
-pub(super) fn run<L: Label, W: Weights, J: Job>(
-    view: View<'_, L, W>,
-    way: Way<'_>,
-    with: With,
-    items: Vec<J::Item>,
-    job: &J,
-    control: &Control,
-) -> Result<Vec<J::Out>> {
-    match way {
-        Way::Follow(order) => items
-            .into_par_iter()
-            .enumerate()
-            .with_max_len(1)
-            .map_init(
-                || job.scratch(),
-                |scratch, (worker, item)| {
-                    job.run(scratch, worker, item, Followed { view, order, worker, with, control })
-                },
-            )
-            .collect(),
-        Way::Write => Buckets::new(view.table).run(view, with, items, job, control),
+/// Hands out the meetings of a table to one job after another.
+pub(super) struct Meet<'a, L, W: Weights> {
+    view: View<'a, L, W>,
+    source: Source<'a, W>,
+    control: &'a Control,
+}
+
+enum Source<'a, W: Weights> {
+    Follow(&'a WorkerOrder),
+    Write(Notes<W>),
+}
+
+impl<'a, L: Label, W: Weights> Meet<'a, L, W> {
+    pub fn new(view: View<'a, L, W>, way: Way<'a>, control: &'a Control) -> Self {
+        let source = match way {
+            Way::Follow(order) => Source::Follow(order),
+            Way::Write => Source::Write(Notes::new(view.table)),
+        };
+        Self { view, source, control }
+    }
+
+    /// Does the job for every worker, given an item each; returns what was made, in the order of the workers.
+    pub fn run<J: Job>(&mut self, with: With, items: Vec<J::Item>, job: &J) -> Result<Vec<J::Out>> {
+        let (view, control) = (self.view, self.control);
+        match &mut self.source {
+            Source::Follow(order) => items
+                .into_par_iter()
+                .enumerate()
+                .with_max_len(1)
+                .map_init(
+                    || job.scratch(),
+                    |scratch, (worker, item)| {
+                        job.run(scratch, worker, item, Followed { view, order, worker, with, control })
+                    },
+                )
+                .collect(),
+            Source::Write(notes) => notes.run(view, with, items, job, control),
+        }
     }
 }
 
@@ -130,38 +148,230 @@ impl<L: Label, W: Weights> Meetings for Followed<'_, L, W> {
     }
 }
 
-/// A meeting, written down.
+/// How a meeting is written down in one number: from the top the other worker (32 bits), the place of the worker in its
+/// bucket, its own label and the other's.
 #[derive(Debug, Clone, Copy)]
-struct Note<L, P> {
-    other: u32,
-    /// Place of the worker in its bucket.
-    worker: u16,
-    own_label: L,
-    label: L,
-    product: P,
+struct Format {
+    label_bits: u32,
 }
 
-/// A chunk's part of each bucket.
-type Parts<'a, L, W> = Vec<&'a mut [Note<L, <W as Weights>::Product>]>;
+impl Format {
+    fn new(n_classes: usize) -> Self {
+        Self { label_bits: n_classes.next_power_of_two().trailing_zeros() }
+    }
 
-struct Noted<'a, L, W: Weights>(&'a [Note<L, W::Product>]);
+    /// How many places there are.
+    fn n_places(self) -> usize {
+        1 << (32 - 2 * self.label_bits)
+    }
 
-impl<L: Label, W: Weights> Meetings for Noted<'_, L, W> {
+    /// What the meetings of one annotation have in common.
+    #[inline(always)]
+    fn own(self, place: usize, label: usize) -> u64 {
+        (((place << self.label_bits) | label) << self.label_bits) as u64
+    }
+
+    #[inline(always)]
+    fn code(own: u64, other: u32, label: usize) -> u64 {
+        (u64::from(other) << 32) | own | label as u64
+    }
+
+    #[inline(always)]
+    fn place(self, code: u64) -> usize {
+        (u64::from(code as u32) >> (2 * self.label_bits)) as usize
+    }
+
+    #[inline(always)]
+    fn meeting(self, code: u64, product: f64) -> Meeting {
+        let mask = (1 << self.label_bits) - 1;
+        Meeting {
+            other: (code >> 32) as usize,
+            own_label: (code as usize >> self.label_bits) & mask,
+            label: code as usize & mask,
+            product,
+        }
+    }
+}
+
+struct Noted<'a, W: Weights> {
+    notes: &'a [W::Note],
+    format: Format,
+}
+
+impl<W: Weights> Meetings for Noted<'_, W> {
     #[inline(always)]
     fn each(&self, mut meet: impl FnMut(Meeting)) -> Result<()> {
-        for note in self.0 {
-            meet(Meeting {
-                other: note.other as usize,
-                own_label: note.own_label.code(),
-                label: note.label.code(),
-                product: W::value(note.product),
-            });
-        }
+        self.notes.iter().for_each(|&note| meet(self.format.meeting(W::code(note), W::product(note))));
         Ok(())
     }
 }
 
-/// Neighbouring workers, so many that their meetings fit into the processor's cache.
+/// Meetings, written down.
+struct Notes<W: Weights> {
+    format: Format,
+    buckets: Buckets,
+    /// Room for the meetings of a round.
+    notes: Vec<W::Note>,
+    /// Where each bucket's begin and the last one's end, once the meetings of everyone with anyone are there, sorted.
+    all: Option<Vec<usize>>,
+}
+
+/// A bucket's number, the items of its workers and its meetings.
+type Bucket<'a, W, I> = (usize, Vec<I>, &'a mut [<W as Weights>::Note]);
+
+impl<W: Weights> Notes<W> {
+    fn new(table: &Table) -> Self {
+        let format = Format::new(table.n_classes());
+        Self { format, buckets: Buckets::new(table, format.n_places()), notes: vec![], all: None }
+    }
+
+    fn run<L: Label, J: Job>(
+        &mut self,
+        view: View<'_, L, W>,
+        with: With,
+        items: Vec<J::Item>,
+        job: &J,
+        control: &Control,
+    ) -> Result<Vec<J::Out>> {
+        let n_buckets = self.buckets.workers.len();
+        let mut made = Vec::with_capacity(items.len());
+        let mut items = items.into_iter();
+        if let Some(ends) = self.all.take() {
+            self.read(0..n_buckets, &ends, true, &mut items, job, control, &mut made)?;
+            self.all = Some(ends);
+            return Ok(made);
+        }
+        let chunks = view.table.chunks(CHUNKS);
+        let counts = self.buckets.count(view.table, with, &chunks, control)?;
+        for round in self.buckets.rounds(&counts, size_of::<W::Note>()) {
+            let ends = self.write(view, with, &chunks, &counts, round.clone(), control)?;
+            self.read(round.clone(), &ends, false, &mut items, job, control, &mut made)?;
+            self.all = (with == With::All && round.len() == n_buckets).then_some(ends);
+        }
+        Ok(made)
+    }
+
+    /// Writes down the meetings of a run of buckets; returns where each bucket's begin and the last one's end.
+    fn write<L: Label>(
+        &mut self,
+        view: View<'_, L, W>,
+        with: With,
+        chunks: &[Range<usize>],
+        counts: &[Vec<usize>],
+        round: Range<usize>,
+        control: &Control,
+    ) -> Result<Vec<usize>> {
+        let mut ends = vec![0];
+        for bucket in round.clone() {
+            ends.push(ends[ends.len() - 1] + counts.iter().map(|counts| counts[bucket]).sum::<usize>());
+        }
+        let n_notes = ends[round.len()];
+        if self.notes.len() < n_notes {
+            // Zeros cost nothing until they are written over, and that many threads do.
+            self.notes = vec![];
+            self.notes = vec![W::Note::default(); n_notes];
+            large_pages_to_come(&self.notes);
+        }
+        // Every chunk gets its part of each bucket.
+        let mut parts: Vec<Vec<&mut [W::Note]>> = chunks.iter().map(|_| vec![]).collect();
+        let mut rest = &mut self.notes[..];
+        for bucket in round.clone() {
+            for (parts, counts) in parts.iter_mut().zip(counts) {
+                parts.push(rest.split_off_mut(..counts[bucket]).unwrap_or_default());
+            }
+        }
+        let (workers, buckets, format) = (view.table.workers(), &self.buckets, self.format);
+        chunks.par_iter().zip(parts).try_for_each(|(chunk, mut parts)| {
+            each_row(view.table, with, chunk.clone(), control, |row, worker, beside| {
+                let bucket = buckets.of[worker] as usize;
+                // One comparison: buckets before the round wrap around to a large number.
+                let Some(part) = parts.get_mut(bucket.wrapping_sub(round.start)) else { return };
+                let own = format.own(worker - buckets.workers[bucket].start, view.labels[row].code());
+                for others in beside {
+                    let to = part.split_off_mut(..others.len()).unwrap_or_default();
+                    for (to, other) in to.iter_mut().zip(others) {
+                        let code = Format::code(own, workers[other], view.labels[other].code());
+                        *to = view.weights.note(code, row, other);
+                    }
+                }
+            })
+        })?;
+        Ok(ends)
+    }
+
+    /// Hands out the meetings of a run of buckets, sorted by worker if they are not yet.
+    #[allow(clippy::too_many_arguments)]
+    fn read<J: Job>(
+        &mut self,
+        round: Range<usize>,
+        ends: &[usize],
+        sorted: bool,
+        items: &mut impl Iterator<Item = J::Item>,
+        job: &J,
+        control: &Control,
+        made: &mut Vec<J::Out>,
+    ) -> Result<()> {
+        let (workers, format) = (&self.buckets.workers, self.format);
+        let mut buckets: Vec<Bucket<'_, W, J::Item>> = Vec::with_capacity(round.len());
+        for (bucket, notes) in round.zip(split(&mut self.notes, ends, 1)) {
+            buckets.push((bucket, items.by_ref().take(workers[bucket].len()).collect(), notes));
+        }
+        let outs: Vec<Vec<J::Out>> = buckets
+            .into_par_iter()
+            .with_max_len(1)
+            .map_init(
+                || (job.scratch(), vec![]),
+                |(scratch, room), (bucket, items, notes)| {
+                    control.check()?;
+                    let workers = workers[bucket].clone();
+                    if !sorted {
+                        sort(notes, room, workers.len(), |note| format.place(W::code(note)));
+                    }
+                    hand_out::<W, J>(workers, items, notes, format, scratch, job)
+                },
+            )
+            .collect::<Result<_>>()?;
+        made.extend(outs.into_iter().flatten());
+        Ok(())
+    }
+}
+
+/// Sorts by place, of which there are `n`; equals stay in order.
+fn sort<N: Copy>(notes: &mut [N], room: &mut Vec<N>, n: usize, place: impl Fn(N) -> usize) {
+    if n == 1 {
+        return;
+    }
+    let mut next = vec![0; n + 1];
+    notes.iter().for_each(|&note| next[place(note) + 1] += 1);
+    (0..n).for_each(|i| next[i + 1] += next[i]);
+    room.clear();
+    room.extend_from_slice(notes);
+    for &note in &*room {
+        let to = &mut next[place(note)];
+        notes[*to] = note;
+        *to += 1;
+    }
+}
+
+/// Does the job for the workers of a bucket, whose meetings are sorted.
+fn hand_out<W: Weights, J: Job>(
+    workers: Range<usize>,
+    items: Vec<J::Item>,
+    mut notes: &[W::Note],
+    format: Format,
+    scratch: &mut J::Scratch,
+    job: &J,
+) -> Result<Vec<J::Out>> {
+    let mut made = Vec::with_capacity(items.len());
+    for ((place, worker), item) in workers.enumerate().zip(items) {
+        let (own, rest) = notes.split_at(notes.partition_point(|&note| format.place(W::code(note)) == place));
+        notes = rest;
+        made.push(job.run(scratch, worker, item, Noted::<W> { notes: own, format })?);
+    }
+    Ok(made)
+}
+
+/// Neighbouring workers, so many that they have enough to say to be worth a job.
 struct Buckets {
     workers: Vec<Range<usize>>,
     /// Bucket of each worker.
@@ -172,13 +382,17 @@ struct Buckets {
 const CHUNKS: usize = 16;
 
 impl Buckets {
-    fn new(table: &Table) -> Self {
-        const ROWS: u64 = 1 << 14;
-        const MOST_WORKERS: usize = 1 << 16;
+    fn new(table: &Table, most_workers: usize) -> Self {
+        // All buckets are written to at the same time: with many more than these, the lines written to would not stay in
+        // the processor's own cache. Beyond the most rows there are several rounds, and so fewer at a time.
+        const BUCKETS: u64 = 128;
+        const LEAST_ROWS: u64 = 1 << 14;
+        const MOST_ROWS: u64 = 1 << 17;
+        let most_rows = (table.len() as u64 / BUCKETS).clamp(LEAST_ROWS, MOST_ROWS);
         let (mut workers, mut of) = (vec![], Vec::with_capacity(table.n_workers()));
         let (mut start, mut rows) = (0, 0);
         for (worker, count) in table.worker_counts().into_iter().enumerate() {
-            if worker > start && (rows + count > ROWS || worker - start == MOST_WORKERS) {
+            if worker > start && (rows + count > most_rows || worker - start == most_workers) {
                 workers.push(start..worker);
                 (start, rows) = (worker, 0);
             }
@@ -203,7 +417,7 @@ impl Buckets {
 
     /// Cuts the buckets into runs whose meetings can be held at the same time.
     fn rounds(&self, counts: &[Vec<usize>], bytes: usize) -> Vec<Range<usize>> {
-        const ROUND_BYTES: usize = 1 << 28;
+        const ROUND_BYTES: usize = 1 << 29;
         let (mut rounds, mut start, mut held) = (vec![], 0, 0);
         for bucket in 0..self.workers.len() {
             let more = counts.iter().map(|counts| counts[bucket]).sum::<usize>() * bytes;
@@ -215,125 +429,6 @@ impl Buckets {
         }
         rounds.push(start..self.workers.len());
         rounds
-    }
-
-    fn run<L: Label, W: Weights, J: Job>(
-        &self,
-        view: View<'_, L, W>,
-        with: With,
-        items: Vec<J::Item>,
-        job: &J,
-        control: &Control,
-    ) -> Result<Vec<J::Out>> {
-        let chunks = view.table.chunks(CHUNKS);
-        let counts = self.count(view.table, with, &chunks, control)?;
-        let mut made = Vec::with_capacity(items.len());
-        let (mut items, mut notes) = (items.into_iter(), vec![]);
-        for round in self.rounds(&counts, size_of::<Note<L, W::Product>>()) {
-            let ends = self.write(view, with, &chunks, &counts, round.clone(), &mut notes, control)?;
-            let mut buckets = Vec::with_capacity(round.len());
-            for (bucket, ends) in round.zip(ends.windows(2)) {
-                let items: Vec<_> = items.by_ref().take(self.workers[bucket].len()).collect();
-                buckets.push((bucket, items, &notes[ends[0]..ends[1]]));
-            }
-            let outs: Vec<Vec<J::Out>> = buckets
-                .into_par_iter()
-                .map_init(
-                    || (job.scratch(), vec![]),
-                    |(scratch, sorted), (bucket, items, notes)| {
-                        control.check()?;
-                        self.read::<L, W, J>(bucket, items, notes, sorted, scratch, job)
-                    },
-                )
-                .collect::<Result<_>>()?;
-            made.extend(outs.into_iter().flatten());
-        }
-        Ok(made)
-    }
-
-    /// Writes down the meetings of a run of buckets; returns where each bucket's begin and the last one's end.
-    #[allow(clippy::too_many_arguments)]
-    fn write<L: Label, W: Weights>(
-        &self,
-        view: View<'_, L, W>,
-        with: With,
-        chunks: &[Range<usize>],
-        counts: &[Vec<usize>],
-        round: Range<usize>,
-        notes: &mut Vec<Note<L, W::Product>>,
-        control: &Control,
-    ) -> Result<Vec<usize>> {
-        let mut ends = vec![0];
-        for bucket in round.clone() {
-            ends.push(ends[ends.len() - 1] + counts.iter().map(|counts| counts[bucket]).sum::<usize>());
-        }
-        let blank = Note {
-            other: 0,
-            worker: 0,
-            own_label: L::from_code(0),
-            label: L::from_code(0),
-            product: W::Product::default(),
-        };
-        notes.resize(ends[round.len()], blank);
-        // Every chunk gets its part of each bucket.
-        let mut parts: Vec<Parts<'_, L, W>> = chunks.iter().map(|_| vec![]).collect();
-        let mut rest = &mut notes[..];
-        for bucket in round.clone() {
-            for (parts, counts) in parts.iter_mut().zip(counts) {
-                let (part, others) = rest.split_at_mut(counts[bucket]);
-                parts.push(part);
-                rest = others;
-            }
-        }
-        let workers = view.table.workers();
-        chunks.par_iter().zip(parts).try_for_each(|(chunk, mut parts)| {
-            let mut filled = vec![0; round.len()];
-            each_row(view.table, with, chunk.clone(), control, |row, worker, beside| {
-                let bucket = self.of[worker] as usize;
-                // One comparison: buckets before the round wrap around to a large number.
-                let Some(filled) = filled.get_mut(bucket.wrapping_sub(round.start)) else { return };
-                let n = beside.iter().map(Range::len).sum::<usize>();
-                let to = &mut parts[bucket - round.start][*filled..*filled + n];
-                *filled += n;
-                let place = (worker - self.workers[bucket].start) as u16;
-                let own_label = view.labels[row];
-                for (to, other) in to.iter_mut().zip(beside.into_iter().flatten()) {
-                    let (label, product) = (view.labels[other], view.weights.product(row, other));
-                    *to = Note { other: workers[other], worker: place, own_label, label, product };
-                }
-            })
-        })?;
-        Ok(ends)
-    }
-
-    /// Hands out the meetings of one bucket, worker by worker.
-    fn read<L: Label, W: Weights, J: Job>(
-        &self,
-        bucket: usize,
-        items: Vec<J::Item>,
-        notes: &[Note<L, W::Product>],
-        sorted: &mut Vec<Note<L, W::Product>>,
-        scratch: &mut J::Scratch,
-        job: &J,
-    ) -> Result<Vec<J::Out>> {
-        let workers = self.workers[bucket].clone();
-        let mut ends = vec![0; workers.len() + 1];
-        notes.iter().for_each(|note| ends[usize::from(note.worker) + 1] += 1);
-        (0..workers.len()).for_each(|i| ends[i + 1] += ends[i]);
-        let mut next = ends.clone();
-        sorted.clear();
-        sorted.extend_from_slice(notes);
-        for note in notes {
-            let to = &mut next[usize::from(note.worker)];
-            sorted[*to] = *note;
-            *to += 1;
-        }
-        let ranges = ends.windows(2).map(|w| w[0]..w[1]);
-        workers
-            .zip(items)
-            .zip(ranges)
-            .map(|((worker, item), range)| job.run(scratch, worker, item, Noted::<L, W>(&sorted[range])))
-            .collect()
     }
 }
 

@@ -132,14 +132,16 @@ fn split<'a, T>(mut values: &'a mut [T], offsets: &[usize], width: usize) -> Vec
 
 /// Weights of rows, where there are any: lets the loops be compiled for both cases.
 trait Weights: Copy + Send + Sync {
-    /// The product of two weights, if it must be stored: nothing where all are one.
-    type Product: Copy + Default + Send + Sync;
+    /// A number about two rows, and the product of their weights unless all are one.
+    type Note: Copy + Default + Send + Sync;
 
     fn at(&self, row: usize) -> f64;
 
-    fn product(&self, row: usize, other: usize) -> Self::Product;
+    fn note(&self, code: u64, row: usize, other: usize) -> Self::Note;
 
-    fn value(product: Self::Product) -> f64;
+    fn code(note: Self::Note) -> u64;
+
+    fn product(note: Self::Note) -> f64;
 }
 
 /// Every row has weight one.
@@ -147,7 +149,7 @@ trait Weights: Copy + Send + Sync {
 struct Even;
 
 impl Weights for Even {
-    type Product = ();
+    type Note = u64;
 
     #[inline(always)]
     fn at(&self, _: usize) -> f64 {
@@ -155,16 +157,24 @@ impl Weights for Even {
     }
 
     #[inline(always)]
-    fn product(&self, _: usize, _: usize) {}
+    fn note(&self, code: u64, _: usize, _: usize) -> u64 {
+        code
+    }
 
     #[inline(always)]
-    fn value((): ()) -> f64 {
+    fn code(note: u64) -> u64 {
+        note
+    }
+
+    #[inline(always)]
+    fn product(_: u64) -> f64 {
         1.0
     }
 }
 
 impl Weights for &[f64] {
-    type Product = f64;
+    /// The product as its bits: room for plain integers is made without writing to it.
+    type Note = [u64; 2];
 
     #[inline(always)]
     fn at(&self, row: usize) -> f64 {
@@ -172,13 +182,18 @@ impl Weights for &[f64] {
     }
 
     #[inline(always)]
-    fn product(&self, row: usize, other: usize) -> f64 {
-        self[row] * self[other]
+    fn note(&self, code: u64, row: usize, other: usize) -> [u64; 2] {
+        [code, (self[row] * self[other]).to_bits()]
     }
 
     #[inline(always)]
-    fn value(product: f64) -> f64 {
-        product
+    fn code(note: [u64; 2]) -> u64 {
+        note[0]
+    }
+
+    #[inline(always)]
+    fn product(note: [u64; 2]) -> f64 {
+        f64::from_bits(note[1])
     }
 }
 

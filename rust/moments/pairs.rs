@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
-use super::meet::{self, Job, Meetings, Way, With};
-use super::{Lists, View, Weights, room_for, split, with_view};
+use super::meet::{Job, Meet, Meetings, Way, With};
+use super::{Lists, Weights, room_for, split, with_view};
 use crate::control::Control;
+use crate::memory::large_pages_to_come;
 use crate::table::{Label, Table};
 use crate::{Error, Result};
 
@@ -32,7 +33,8 @@ const NONE: u32 = u32::MAX;
 ///
 /// Two sweeps: the first counts overlaps, the second adds up the blocks of the pairs kept. Time O(Σ n²) over tasks with n
 /// annotations. Memory, beside the result of 16 + 8 · classes² bytes a pair: 16 bytes a pair, for each thread 16 bytes a
-/// worker, and either 256 MB for meetings or (16 and more annotations a task) the table in worker order, which is kept.
+/// worker, and either for meetings 8 bytes each (16 with weights, each seen from both sides) up to 512 MB or (16 and more
+/// annotations a task) the table in worker order, which is kept.
 pub fn moments_pairs(
     table: &Table,
     min_overlap: f64,
@@ -59,10 +61,11 @@ pub(super) fn count_pairs(
     let most = room_for((cells + 2) * size_of::<f64>());
     with_view!(table, |view| {
         let count = Count { n_workers, min_overlap, max_partners, most_pairs: most, links: AtomicUsize::new(0) };
-        let best = meet::run(view, way, With::All, vec![(); n_workers], &count, control)?;
+        let mut meet = Meet::new(view, way, control);
+        let best = meet.run(With::All, vec![(); n_workers], &count)?;
         let kept = later_partners(&Lists::join(&best));
         drop(best);
-        if kept.items.len() > most { Err(too_many(most)) } else { accumulate(view, way, &kept, cells, control) }
+        if kept.items.len() > most { Err(too_many(most)) } else { accumulate(meet, &kept, k, cells) }
     })
 }
 
@@ -189,11 +192,10 @@ fn later_partners(best: &Lists) -> Lists {
 
 /// Adds up the blocks of the pairs kept.
 fn accumulate<L: Label, W: Weights>(
-    view: View<'_, L, W>,
-    way: Way<'_>,
+    mut meet: Meet<'_, L, W>,
     kept: &Lists,
+    n_classes: usize,
     cells: usize,
-    control: &Control,
 ) -> Result<Pairs> {
     let n_pairs = kept.items.len();
     let mut out = Pairs {
@@ -201,10 +203,11 @@ fn accumulate<L: Label, W: Weights>(
         overlap: vec![0.0; n_pairs],
         joint: vec![0.0; n_pairs * cells],
     };
+    large_pages_to_come(&out.joint);
     let joints = split(&mut out.joint, &kept.offsets, cells);
     let overlaps = split(&mut out.overlap, &kept.offsets, 1);
     let items = joints.into_iter().zip(overlaps).collect();
-    meet::run(view, way, With::Later, items, &Add { kept, n_classes: view.table.n_classes() }, control)?;
+    meet.run(With::Later, items, &Add { kept, n_classes })?;
     Ok(out)
 }
 
