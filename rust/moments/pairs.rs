@@ -32,7 +32,7 @@ const NONE: u32 = u32::MAX;
 /// the two (of equals those with the lower partner). Without `joint` the blocks are left out.
 ///
 /// Two sweeps: the first counts overlaps, the second adds up the blocks of the pairs kept. Time O(Σ n²) over tasks with n
-/// annotations. Memory, beside the result of 16 + 8 · classes² bytes a pair: 16 bytes a pair, for each thread 16 bytes a
+/// annotations. Memory, beside the result of 16 + 8 · classes² bytes a pair: 16 bytes a pair, for each thread 24 bytes a
 /// worker, and either for meetings 8 bytes each (16 with weights, each seen from both sides) up to 512 MB or (16 and more
 /// annotations a task) the table in worker order, which is kept.
 pub fn moments_pairs(
@@ -93,7 +93,7 @@ impl Job for Count {
     type Out = Vec<u32>;
 
     fn scratch(&self) -> Overlaps {
-        Overlaps { sums: vec![0.0; self.n_workers], met: vec![], values: vec![] }
+        Overlaps::new(self.n_workers)
     }
 
     fn run(&self, overlaps: &mut Overlaps, _: usize, (): (), meetings: impl Meetings) -> Result<Vec<u32>> {
@@ -110,31 +110,35 @@ impl Job for Count {
 /// The overlaps of one worker with all others.
 struct Overlaps {
     sums: Vec<f64>,
-    /// Whom the worker met.
+    /// Whom the worker met, each once, unless it met many.
     met: Vec<u32>,
-    /// The overlap with each of them.
+    many: bool,
+    /// Those with whom it shares enough, and how much; as long as `sums`.
+    others: Vec<u32>,
     values: Vec<f64>,
 }
 
 impl Overlaps {
-    /// Adds up what a worker labelled together with each other, and lists whom it met (and perhaps others), ascending.
+    fn new(n_workers: usize) -> Self {
+        let (sums, values) = (vec![0.0; n_workers], vec![0.0; n_workers]);
+        Self { sums, met: vec![], many: false, others: vec![0; n_workers], values }
+    }
+
+    /// Adds up what a worker labelled together with each other, and lists whom it met, ascending.
     fn count(&mut self, meetings: &impl Meetings) -> Result<()> {
         // With so many met, a look at all workers is quicker than a list.
         let most_met = self.sums.len() / 8;
-        let (sums, met) = (&mut self.sums, &mut self.met);
+        let (sums, met, many) = (&mut self.sums, &mut self.met, &mut self.many);
         met.clear();
-        let mut many = false;
+        *many = false;
         meetings.each(|meeting| {
             sums[meeting.other] += meeting.product;
-            if !many {
+            if !*many {
                 met.push(meeting.other as u32);
-                many = met.len() > most_met;
+                *many = met.len() > most_met;
             }
         })?;
-        if many {
-            met.clear();
-            met.extend(0..sums.len() as u32);
-        } else {
+        if !*many {
             met.sort_unstable();
             met.dedup();
         }
@@ -144,22 +148,25 @@ impl Overlaps {
     /// Lists the partners of largest overlap, of equals the lower, in ascending order, and forgets the overlaps.
     #[allow(clippy::needless_bitwise_bool)]
     fn take_best(&mut self, min_overlap: f64, max_partners: usize) -> Vec<u32> {
-        let (sums, met, values) = (&mut self.sums, &mut self.met, &mut self.values);
-        // Nearly any pattern of keeping and leaving occurs: written without a branch, none is mispredicted.
-        values.resize(met.len(), 0.0);
+        let (others, values) = (&mut self.others[..], &mut self.values[..]);
         let mut n = 0;
-        for i in 0..met.len() {
-            let sum = std::mem::take(&mut sums[met[i] as usize]);
-            (met[n], values[n]) = (met[i], sum);
+        // Nearly any pattern of keeping and leaving occurs: written without a branch, none is mispredicted.
+        let mut offer = |other: u32, sum: &mut f64| {
+            let sum = std::mem::take(sum);
+            (others[n], values[n]) = (other, sum);
             n += usize::from((sum > 0.0) & (sum >= min_overlap));
+        };
+        if self.many {
+            (0..).zip(&mut self.sums).for_each(|(other, sum)| offer(other, sum));
+        } else {
+            self.met.iter().for_each(|&other| offer(other, &mut self.sums[other as usize]));
         }
-        met.truncate(n);
-        values.truncate(n);
+        let (others, values) = (&others[..n], &values[..n]);
         if max_partners >= n {
-            return met.clone();
+            return others.to_vec();
         }
         // Those above the first that is left out are kept, and as many of its equals as there is room for.
-        let mut order = values.clone();
+        let mut order = values.to_vec();
         let least = *order.select_nth_unstable_by(max_partners, |a, b| b.total_cmp(a)).1;
         let mut room = max_partners - order[..max_partners].iter().filter(|sum| **sum > least).count();
         let mut keep = |sum: f64| {
@@ -167,7 +174,7 @@ impl Overlaps {
             room -= usize::from(equal);
             sum > least || equal
         };
-        met.iter().zip(values).filter(|(_, sum)| keep(**sum)).map(|(&other, _)| other).collect()
+        others.iter().zip(values).filter(|(_, sum)| keep(**sum)).map(|(&other, _)| other).collect()
     }
 }
 
