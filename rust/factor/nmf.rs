@@ -8,7 +8,8 @@
 use rayon::prelude::*;
 
 use super::accelerate::{Limits, Run, Steps};
-use super::{Adjacency, Fit, not_negative, sized};
+use super::lanes::{LANES, Lanes};
+use super::{Adjacency, Fit, Link, not_negative, sized};
 use crate::control::Control;
 use crate::num::{FLOOR, normalise};
 use crate::{Error, Result};
@@ -34,7 +35,7 @@ pub struct Options<'a> {
 
 /// Fits prior and confusion matrices to pairwise moments; never lowers the objective.
 ///
-/// A pair without weight or counts is left out, and a worker without pairs keeps its start. An entry that starts at zero
+/// A pair without weight or counts says nothing, and a worker without pairs keeps its start. An entry that starts at zero
 /// stays near it: start from positive ones. Time O(pairs · classes³) a step, memory O(workers · classes²) beyond the data.
 pub fn nmf_fit(options: &Options<'_>, control: &Control) -> Result<Fit> {
     let mut problem = Problem::new(options, control)?;
@@ -49,6 +50,9 @@ pub fn nmf_fit(options: &Options<'_>, control: &Control) -> Result<Fit> {
     let prior = point.split_off(point.len() - k);
     Ok(Fit { prior, confusion: point, history: run.history, n_iter: run.n_iter, converged: run.converged })
 }
+
+/// Multiplications between two looks at the control, and per switch into code for wider registers.
+const WORK_PER_CHECK: usize = 1 << 16;
 
 /// The moments, and room for the outcome of a sweep.
 struct Problem<'a> {
@@ -118,21 +122,12 @@ impl<'a> Problem<'a> {
         let (confusion, prior) = point.split_at(point.len() - k);
         let own = &confusion[m * kk..(m + 1) * kk];
         scratch.open(own, prior);
-        let mut objective = 0.0;
         let arch = pulp::Arch::new();
-        for link in self.adjacency.of(m) {
+        for links in self.adjacency.of(m).chunks((WORK_PER_CHECK / (kk * k)).next_multiple_of(LANES).max(LANES)) {
             self.control.check()?;
-            let (pair, partner) = (link.pair as usize, link.partner as usize);
-            let (weight, share) = (self.weights[pair], self.shares[pair]);
-            if weight * share > 0.0 {
-                let block = &self.joint[pair * kk..(pair + 1) * kk];
-                let other = &confusion[partner * kk..(partner + 1) * kk];
-                let gain = arch.dispatch(|| scratch.add(k, other, block, link.first, weight, share));
-                objective += if link.first { gain } else { 0.0 };
-            }
+            arch.dispatch(Part { problem: self, confusion, links, scratch });
         }
-        scratch.close(own, to, mass);
-        Ok(objective)
+        Ok(scratch.close(own, to, mass))
     }
 }
 
@@ -161,72 +156,152 @@ impl Steps for Problem<'_> {
     }
 }
 
-/// One worker's sums.
+/// Some of a worker's pairs: the unit that is compiled for the widest registers the processor has.
+struct Part<'a> {
+    problem: &'a Problem<'a>,
+    confusion: &'a [f64],
+    links: &'a [Link],
+    scratch: &'a mut Scratch,
+}
+
+impl pulp::NullaryFnOnce for Part<'_> {
+    type Output = ();
+
+    /// The usual numbers of classes have code of their own.
+    #[inline(always)]
+    fn call(self) {
+        match self.problem.k {
+            2 => self.run(2),
+            3 => self.run(3),
+            4 => self.run(4),
+            5 => self.run(5),
+            8 => self.run(8),
+            10 => self.run(10),
+            k => self.run(k),
+        }
+    }
+}
+
+impl Part<'_> {
+    #[inline(always)]
+    fn run(self, k: usize) {
+        // In sorted pairs a worker is first the second of its pairs, and then the first.
+        for run in self.links.chunk_by(|a, b| a.first == b.first) {
+            for links in run.chunks(LANES) {
+                let group = Group::new(self.problem, self.confusion, links, k);
+                if links[0].first {
+                    self.scratch.add::<true>(k, &group);
+                } else {
+                    self.scratch.add::<false>(k, &group);
+                }
+            }
+        }
+    }
+}
+
+/// Pairs of one worker, one in each lane; lanes left over have no weight.
+struct Group<'a> {
+    /// Counts, (first's label × second's label).
+    counts: [&'a [f64]; LANES],
+    /// The partners' confusion matrices.
+    others: [&'a [f64]; LANES],
+    shares: Lanes,
+    weights: Lanes,
+}
+
+impl<'a> Group<'a> {
+    #[inline(always)]
+    fn new(problem: &Problem<'a>, confusion: &'a [f64], links: &[Link], k: usize) -> Self {
+        let kk = k * k;
+        let block = |values: &'a [f64], at: u32| &values[at as usize * kk..(at as usize + 1) * kk];
+        let mut group = Self {
+            counts: [block(problem.joint, links[0].pair); LANES],
+            others: [block(confusion, links[0].partner); LANES],
+            shares: Lanes::ZERO,
+            weights: Lanes::ZERO,
+        };
+        for (lane, link) in links.iter().enumerate() {
+            group.counts[lane] = block(problem.joint, link.pair);
+            group.others[lane] = block(confusion, link.partner);
+            group.shares.0[lane] = problem.shares[link.pair as usize];
+            group.weights.0[lane] = problem.weights[link.pair as usize];
+        }
+        group
+    }
+}
+
+/// One worker's sums; of what has lanes, each lane belongs to some of its pairs.
 struct Scratch {
-    /// The worker's confusion times the prior: the probability of class and label together.
-    own: Vec<f64>,
-    /// Observed over modelled frequencies, (partner's label × own label).
-    ratio: Vec<f64>,
+    /// The worker's confusion times the prior, the probability of class and label together: the same in all lanes.
+    own: Vec<Lanes>,
+    /// The partners' confusion.
+    other: Vec<Lanes>,
+    /// Observed frequencies, (first's label × second's label).
+    seen: Vec<Lanes>,
+    /// Observed over modelled frequencies, (partner's label × own label), times the weight.
+    ratio: Vec<Lanes>,
     /// By how much the expected count of each class and label differs from `own`, as a factor.
-    factor: Vec<f64>,
+    factor: Vec<Lanes>,
+    objective: Lanes,
 }
 
 impl Scratch {
     fn new(k: usize) -> Self {
-        Self { own: vec![0.0; k * k], ratio: vec![0.0; k * k], factor: vec![0.0; k * k] }
+        let table = || vec![Lanes::ZERO; k * k];
+        Self { own: table(), other: table(), seen: table(), ratio: table(), factor: table(), objective: Lanes::ZERO }
     }
 
     fn open(&mut self, own: &[f64], prior: &[f64]) {
         let k = prior.len();
         for ((to, row), p) in self.own.chunks_exact_mut(k).zip(own.chunks_exact(k)).zip(prior) {
-            to.iter_mut().zip(row).for_each(|(to, x)| *to = p * x);
+            to.iter_mut().zip(row).for_each(|(to, x)| *to = Lanes::all(p * x));
         }
-        self.factor.fill(0.0);
+        self.factor.fill(Lanes::ZERO);
+        self.objective = Lanes::ZERO;
     }
 
-    /// Adds a pair; returns its objective. The usual numbers of classes have code of their own.
+    /// Adds pairs in which the worker is the first, or the second. The objective is that of the pairs in which it is first.
+    ///
+    /// Loops in here are written out: an iterator's own loop may not be inlined, and is then compiled for any processor.
     #[inline(always)]
-    fn add(&mut self, k: usize, other: &[f64], block: &[f64], first: bool, weight: f64, share: f64) -> f64 {
-        match k {
-            2 => self.add_sized(2, other, block, first, weight, share),
-            3 => self.add_sized(3, other, block, first, weight, share),
-            4 => self.add_sized(4, other, block, first, weight, share),
-            5 => self.add_sized(5, other, block, first, weight, share),
-            8 => self.add_sized(8, other, block, first, weight, share),
-            10 => self.add_sized(10, other, block, first, weight, share),
-            _ => self.add_sized(k, other, block, first, weight, share),
+    fn add<const FIRST: bool>(&mut self, k: usize, group: &Group<'_>) {
+        let kk = k * k;
+        let (own, other, seen) = (&self.own[..kk], &mut self.other[..kk], &mut self.seen[..kk]);
+        let (ratio, factor) = (&mut self.ratio[..kk], &mut self.factor[..kk]);
+        side_by_side(&group.others, other);
+        side_by_side(&group.counts, seen);
+        for b in 0..k {
+            for l in 0..k {
+                let mut model = Lanes::ZERO;
+                for c in 0..k {
+                    model = model + other[c * k + b] * own[c * k + l];
+                }
+                let seen = group.shares * if FIRST { seen[l * k + b] } else { seen[b * k + l] };
+                let apart = seen / model;
+                if FIRST {
+                    // Nothing seen adds nothing, whatever the logarithm.
+                    let log = apart.max(Lanes::all(f64::MIN_POSITIVE)).ln();
+                    self.objective = self.objective - group.weights * seen * log;
+                }
+                ratio[b * k + l] = group.weights * apart;
+            }
+        }
+        for c in 0..k {
+            for l in 0..k {
+                let mut sum = factor[c * k + l];
+                for b in 0..k {
+                    sum = sum + other[c * k + b] * ratio[b * k + l];
+                }
+                factor[c * k + l] = sum;
+            }
         }
     }
 
-    #[inline(always)]
-    fn add_sized(&mut self, k: usize, other: &[f64], block: &[f64], first: bool, weight: f64, share: f64) -> f64 {
-        let (own, other, block) = (&self.own[..k * k], &other[..k * k], &block[..k * k]);
-        let (ratio, factor) = (&mut self.ratio[..k * k], &mut self.factor[..k * k]);
-        let mut objective = 0.0;
-        for (b, ratio) in ratio.chunks_exact_mut(k).enumerate() {
-            ratio.fill(0.0);
-            for (row, theirs) in own.chunks_exact(k).zip(other.chunks_exact(k)) {
-                ratio.iter_mut().zip(row).for_each(|(to, x)| *to += theirs[b] * x);
-            }
-            for (l, ratio) in ratio.iter_mut().enumerate() {
-                let seen = share * if first { block[l * k + b] } else { block[b * k + l] };
-                *ratio = seen / *ratio;
-                objective -= if seen > 0.0 { seen * ratio.ln() } else { 0.0 };
-                *ratio *= weight;
-            }
-        }
-        for (to, theirs) in factor.chunks_exact_mut(k).zip(other.chunks_exact(k)) {
-            for (ratio, x) in ratio.chunks_exact(k).zip(theirs) {
-                to.iter_mut().zip(ratio).for_each(|(to, r)| *to += x * r);
-            }
-        }
-        weight * objective
-    }
-
-    /// Turns the sums into the new confusion matrix and its masses. A class without mass keeps its row.
-    fn close(&self, old: &[f64], to: &mut [f64], mass: &mut [f64]) {
+    /// Turns the sums into the new confusion matrix and its masses; returns the objective. A class without mass keeps its
+    /// row.
+    fn close(&self, old: &[f64], to: &mut [f64], mass: &mut [f64]) -> f64 {
         let k = mass.len();
-        to.iter_mut().zip(&self.own).zip(&self.factor).for_each(|((to, x), f)| *to = x * f);
+        to.iter_mut().zip(&self.own).zip(&self.factor).for_each(|((to, x), f)| *to = x.0[0] * f.sum());
         for ((row, old), mass) in to.chunks_exact_mut(k).zip(old.chunks_exact(k)).zip(mass) {
             *mass = row.iter().sum();
             if *mass > f64::MIN_POSITIVE / f64::EPSILON {
@@ -235,5 +310,15 @@ impl Scratch {
                 row.copy_from_slice(old);
             }
         }
+        self.objective.sum()
+    }
+}
+
+/// Puts four tables into lanes.
+#[inline(always)]
+fn side_by_side(from: &[&[f64]; LANES], to: &mut [Lanes]) {
+    let [a, b, c, d] = from.map(|table| &table[..to.len()]);
+    for i in 0..to.len() {
+        to[i] = Lanes([a[i], b[i], c[i], d[i]]);
     }
 }

@@ -210,8 +210,8 @@ impl<W: Weights> Meetings for Noted<'_, W> {
 struct Notes<W: Weights> {
     format: Format,
     buckets: Buckets,
-    /// Room for the meetings of a round.
-    notes: Vec<W::Note>,
+    /// The meetings of a round.
+    written: Vec<W::Note>,
     /// Where each bucket's begin and the last one's end, once the meetings of everyone with anyone are there, sorted.
     all: Option<Vec<usize>>,
 }
@@ -222,7 +222,7 @@ type Bucket<'a, W, I> = (usize, Vec<I>, &'a mut [<W as Weights>::Note]);
 impl<W: Weights> Notes<W> {
     fn new(table: &Table) -> Self {
         let format = Format::new(table.n_classes());
-        Self { format, buckets: Buckets::new(table, format.n_places()), notes: vec![], all: None }
+        Self { format, buckets: Buckets::new(table, format.n_places()), written: vec![], all: None }
     }
 
     fn run<L: Label, J: Job>(
@@ -266,15 +266,15 @@ impl<W: Weights> Notes<W> {
             ends.push(ends[ends.len() - 1] + counts.iter().map(|counts| counts[bucket]).sum::<usize>());
         }
         let n_notes = ends[round.len()];
-        if self.notes.len() < n_notes {
+        if self.written.len() < n_notes {
             // Zeros cost nothing until they are written over, and that many threads do.
-            self.notes = vec![];
-            self.notes = vec![W::Note::default(); n_notes];
-            large_pages_to_come(&self.notes);
+            self.written = vec![];
+            self.written = vec![W::Note::default(); n_notes];
+            large_pages_to_come(&self.written);
         }
         // Every chunk gets its part of each bucket.
         let mut parts: Vec<Vec<&mut [W::Note]>> = chunks.iter().map(|_| vec![]).collect();
-        let mut rest = &mut self.notes[..];
+        let mut rest = &mut self.written[..];
         for bucket in round.clone() {
             for (parts, counts) in parts.iter_mut().zip(counts) {
                 parts.push(rest.split_off_mut(..counts[bucket]).unwrap_or_default());
@@ -288,10 +288,11 @@ impl<W: Weights> Notes<W> {
                 let Some(part) = parts.get_mut(bucket.wrapping_sub(round.start)) else { return };
                 let own = format.own(worker - buckets.workers[bucket].start, view.labels[row].code());
                 for others in beside {
+                    let (them, labels) = (&workers[others.clone()], &view.labels[others.clone()]);
                     let to = part.split_off_mut(..others.len()).unwrap_or_default();
-                    for (to, other) in to.iter_mut().zip(others) {
-                        let code = Format::code(own, workers[other], view.labels[other].code());
-                        *to = view.weights.note(code, row, other);
+                    for i in 0..to.len() {
+                        let code = Format::code(own, them[i], labels[i].code());
+                        to[i] = view.weights.note(code, row, others.start + i);
                     }
                 }
             })
@@ -313,7 +314,7 @@ impl<W: Weights> Notes<W> {
     ) -> Result<()> {
         let (workers, format) = (&self.buckets.workers, self.format);
         let mut buckets: Vec<Bucket<'_, W, J::Item>> = Vec::with_capacity(round.len());
-        for (bucket, notes) in round.zip(split(&mut self.notes, ends, 1)) {
+        for (bucket, notes) in round.zip(split(&mut self.written, ends, 1)) {
             buckets.push((bucket, items.by_ref().take(workers[bucket].len()).collect(), notes));
         }
         let outs: Vec<Vec<J::Out>> = buckets
@@ -341,15 +342,17 @@ fn sort<N: Copy>(notes: &mut [N], room: &mut Vec<N>, n: usize, place: impl Fn(N)
     if n == 1 {
         return;
     }
+    let same = |a: &N, b: &N| place(*a) == place(*b);
     let mut next = vec![0; n + 1];
-    notes.iter().for_each(|&note| next[place(note) + 1] += 1);
+    // The meetings of one annotation lie side by side: taken one by one, each would wait for the last.
+    notes.chunk_by(same).for_each(|run| next[place(run[0]) + 1] += run.len());
     (0..n).for_each(|i| next[i + 1] += next[i]);
     room.clear();
     room.extend_from_slice(notes);
-    for &note in &*room {
-        let to = &mut next[place(note)];
-        notes[*to] = note;
-        *to += 1;
+    for run in room.chunk_by(same) {
+        let to = &mut next[place(run[0])];
+        notes[*to..*to + run.len()].copy_from_slice(run);
+        *to += run.len();
     }
 }
 
