@@ -162,7 +162,7 @@ impl Format {
 
     /// How many places there are.
     fn n_places(self) -> usize {
-        1 << (32 - 2 * self.label_bits)
+        1_usize.checked_shl(32 - 2 * self.label_bits).unwrap_or(usize::MAX)
     }
 
     /// What the meetings of one annotation have in common.
