@@ -52,34 +52,23 @@ fn hint<T>(item: &T) {
 
 /// Asks for large pages under a table that is visited in random order: with small ones, most visits would also miss the
 /// processor's list of pages. Tables too small to gain, and systems without such pages, are left alone.
-pub(crate) fn large_pages<T>(data: &[T]) {
-    #[cfg(target_os = "linux")]
-    advise(data, &[libc::MADV_HUGEPAGE, libc::MADV_COLLAPSE]);
-    #[cfg(not(target_os = "linux"))]
-    let _ = data;
-}
-
-/// The same under a table that nobody has written to: the pages are made as they are written, by whoever does it.
-pub(crate) fn large_pages_to_come<T>(data: &[T]) {
-    #[cfg(target_os = "linux")]
-    advise(data, &[libc::MADV_HUGEPAGE]);
-    #[cfg(not(target_os = "linux"))]
-    let _ = data;
-}
-
-#[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
-fn advise<T>(data: &[T], advices: &[libc::c_int]) {
-    const SMALL: usize = 4096;
-    const WORTHWHILE: usize = 1 << 22;
-    let range = data.as_ptr_range();
-    let first = range.start.addr().next_multiple_of(SMALL);
-    let len = range.end.addr().saturating_sub(first) / SMALL * SMALL;
-    if len < WORTHWHILE {
-        return;
+pub(crate) fn large_pages(data: &[f64]) {
+    #[cfg(target_os = "linux")]
+    {
+        const SMALL: usize = 4096;
+        const WORTHWHILE: usize = 1 << 22;
+        let range = data.as_ptr_range();
+        let first = range.start.addr().next_multiple_of(SMALL);
+        let len = range.end.addr().saturating_sub(first) / SMALL * SMALL;
+        if len < WORTHWHILE {
+            return;
+        }
+        for advice in [libc::MADV_HUGEPAGE, libc::MADV_COLLAPSE] {
+            // SAFETY: the range lies within `data`, and neither advice changes what memory holds. Failure is harmless.
+            unsafe { libc::madvise(range.start.with_addr(first).cast_mut().cast(), len, advice) };
+        }
     }
-    for &advice in advices {
-        // SAFETY: the range lies within `data`, and neither advice changes what memory holds. Failure is harmless.
-        unsafe { libc::madvise(range.start.with_addr(first).cast_mut().cast(), len, advice) };
-    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = data;
 }

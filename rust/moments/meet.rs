@@ -14,7 +14,6 @@ use rayon::prelude::*;
 use super::{Ticker, View, Weights, follow, split};
 use crate::Result;
 use crate::control::Control;
-use crate::memory::large_pages_to_come;
 use crate::table::{Label, Table, WorkerOrder};
 
 /// Two annotations of one task by different workers, as the first of them sees it.
@@ -270,7 +269,6 @@ impl<W: Weights> Notes<W> {
             // Zeros cost nothing until they are written over, and that many threads do.
             self.written = vec![];
             self.written = vec![W::Note::default(); n_notes];
-            large_pages_to_come(&self.written);
         }
         // Every chunk gets its part of each bucket.
         let mut parts: Vec<Vec<&mut [W::Note]>> = chunks.iter().map(|_| vec![]).collect();

@@ -7,7 +7,6 @@ use rayon::prelude::*;
 use super::meet::{Job, Meet, Meetings, Way, With};
 use super::{Lists, Weights, room_for, split, with_view};
 use crate::control::Control;
-use crate::memory::large_pages_to_come;
 use crate::table::{Label, Table};
 use crate::{Error, Result};
 
@@ -210,7 +209,6 @@ fn accumulate<L: Label, W: Weights>(
         overlap: vec![0.0; n_pairs],
         joint: vec![0.0; n_pairs * cells],
     };
-    large_pages_to_come(&out.joint);
     let joints = split(&mut out.joint, &kept.offsets, cells);
     let overlaps = split(&mut out.overlap, &kept.offsets, 1);
     let items = joints.into_iter().zip(overlaps).collect();
