@@ -21,6 +21,9 @@ from manyhands.learn.learner import Learner, judged, normalised
 from manyhands.learn.losses import Divergence, mutual_information_gain
 from manyhands.learn.targets import vote_shares
 
+#: Epochs after which network and aggregator should have something in common, and how little is nothing.
+_EPOCHS_TO_AGREE, _SOME_GAIN = 3, 1e-2
+
 
 class CrowdAggregator(nn.Module):
     """Max-MIG's aggregator: softmax of the workers' weights of their answers, summed, plus the log prior.
@@ -89,8 +92,10 @@ class MaxMIG(Learner):
     Notes
     -----
     The aggregator starts from logarithms of confusion matrices judged by vote shares (Eq. 2 of the paper) or those of
-    `start_from`, divided by the mean number of labels a sample has. The gain does not tell how classes are named: in
-    the end they are named so that informative workers are right as often as possible.
+    `start_from`. If after three epochs network and aggregator have nothing in common, as where most workers copy one
+    who knows nothing, both start again, it from weights divided by the mean number of labels a sample has. The gain
+    does not tell how classes are named: in the end they are named so that informative workers are right as often as
+    possible.
 
     Time per epoch O(annotations · classes + samples · batch size · classes) beside the backbone. ``predict_proba(X,
     votes)`` is the paper's forecaster ζ, of network and aggregator over the prior. The score on held-out samples is the
@@ -128,11 +133,21 @@ class MaxMIG(Learner):
         prior = np.full(k, 1 / k) if isinstance(self.prior, str) else as_prior(self.prior, k)
         learn = isinstance(self.prior, str) and self.prior == "learnt"
         crowd = CrowdAggregator(votes.n_workers, torch.from_numpy(prior).float(), learn_prior=learn)
-        start = self._start(votes)
-        confusion = judged(votes, vote_shares(votes)) if start is None else start[1]
-        # As if a sample's labels were copies of one: a start that is sure of itself leaves no gradient to find out.
-        crowd.set_confusion(torch.from_numpy(confusion).float(), scale=len(data.samples) / votes.n_annotations)
+        crowd.set_confusion(self._first_confusion(votes))
         return {"crowd": crowd}
+
+    def _first_confusion(self, votes: Annotations) -> Tensor:
+        start = self._start(votes)
+        return torch.from_numpy(judged(votes, vote_shares(votes)) if start is None else start[1]).float()
+
+    def _start_epoch(self, epoch: int, data: CrowdData) -> None:
+        if epoch != _EPOCHS_TO_AGREE or self._held_out_score(data, data.samples) > _SOME_GAIN:
+            return
+        # The aggregator follows a crowd of copies that knows nothing, too sure of itself to have a gradient. As if a
+        # sample's labels were copies of one, it has; and the network has unlearnt to tell samples apart.
+        scale = len(data.samples) / data.votes.n_annotations
+        self._crowd.set_confusion(self._first_confusion(data.votes).to(self._on), scale)
+        self._network.load_state_dict(self.backbone.state_dict())
 
     def _finish(self, data: CrowdData) -> None:
         """Name the classes so that informative workers are right as often as possible: the gain is blind to names.
