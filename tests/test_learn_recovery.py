@@ -17,15 +17,15 @@ def network(n_features: int, n_classes: int, hidden: int = 32, seed: int = 0) ->
     return nn.Sequential(nn.Linear(n_features, hidden), nn.ReLU(), nn.Linear(hidden, n_classes))
 
 
-@pytest.mark.parametrize("make", [learn.CCEM, learn.TraceRegularized, learn.GeoCrowdNet, learn.DeepEM, learn.COINNet])
+@pytest.mark.parametrize("make", [learn.CCEM, learn.TraceRegularized, learn.GeoCrowdNet, learn.DeepEM])
 def test_confusion_error_falls_with_the_number_of_samples(make):
     """The error falls about as 1/√n, so its square as 1/n."""
     errors = []
-    for n in (300, 4800):
+    for n in (300, 2400):
         log = crowd(n, n_workers=6, per_task=3, seed=2, crowd="class-conditional")
         learner = make(network(6, 3), max_epochs=max(20, 24_000 // n), lr=5e-3).fit(log.X, log.votes)
         errors.append(mh.metrics.confusion_error(learner.confusion_, log.confusion))
-    assert errors[1] < errors[0] / 4
+    assert errors[1] < errors[0] / 3
 
 
 @pytest.mark.parametrize("make", [learn.CCEM, learn.ModelBootstrappedEM, learn.MaxMIG, learn.CrowdLayer])
@@ -41,7 +41,7 @@ def test_copies_mislead_em_but_not_max_mig():
     """Example E.2 of Max-MIG: the features are the class, one worker knows it, a hundred copy a coin."""
     accuracy = []
     for seed in range(3):
-        truth, coin = np.random.default_rng(seed).integers(2, size=(2, 600))
+        truth, coin = np.random.default_rng(seed).integers(2, size=(2, 400))
         labels = np.c_[truth, np.repeat(coin[:, None], 100, axis=1)]
         X = np.eye(2, dtype=np.float32)[truth]
         torch.manual_seed(seed)
@@ -61,7 +61,7 @@ def test_outliers_are_found():
     score = learner.outlier_scores_
     ranks = np.argsort(np.argsort(score))
     auc = (ranks[odd].mean() - ranks[~odd].mean()) / len(odd) + 0.5
-    assert auc > 0.8
+    assert auc > 0.85
 
 
 def test_regression_learns_scales_and_biases():
@@ -72,10 +72,9 @@ def test_regression_learns_scales_and_biases():
     answers = np.round(scale * value[:, None] + bias + rng.normal(size=(800, 4)) * 0.1, 2)
     votes = mh.Annotations.from_dense(answers, missing=None)
     learner = learn.CrowdLayer(nn.Linear(4, 1), kind="S+B", max_epochs=60).fit(X, votes)
-    found = learner.scale_and_bias_
-    # Only what workers have in common tells the scale of the truth: compare them with one another.
-    np.testing.assert_allclose(found[:, 0] / found[0, 0], scale / scale[0], atol=0.05)
-    assert np.corrcoef(learner.predict(X), value)[0, 1] > 0.99
+    # The true scales average one and the biases zero, which is how the learner settles what the labels do not tell.
+    np.testing.assert_allclose(learner.scale_and_bias_, np.c_[scale, bias], atol=0.05)
+    np.testing.assert_allclose(learner.predict(X), value, atol=0.2)
     with pytest.raises(AttributeError, match="no class probabilities"):
         learner.predict_proba(X)
     with pytest.raises(AttributeError, match="scale_and_bias_"):

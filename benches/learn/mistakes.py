@@ -55,7 +55,7 @@ def main() -> None:
                 log = mh.synthetic.experts(both, 10, expertise=expertise, mistakes=mistakes, seed=seed)
                 old = log.votes.select(tasks=range(len(truth)))
                 backbone = fully_connected(X.shape[1], 10, hidden=128, dropout=0.2, seed=seed)
-                settings = {"max_epochs": arguments.epochs, "batch_size": 128, "seed": seed} | options
+                settings = {"max_epochs": arguments.epochs, "batch_size": 128, "lr": 3e-3, "seed": seed} | options
                 learner = make(backbone, **settings).fit(X, old)
                 fresh = log.votes.select(tasks=range(len(truth), len(truth) + new))
                 names = range(len(truth), len(truth) + new)

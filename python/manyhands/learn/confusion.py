@@ -87,7 +87,8 @@ class CrowdLayer(_WorkerLearner):
     Notes
     -----
     Time per epoch O(annotations · classes²) beside the backbone, ``"MW"``; O(annotations · classes) the others. For
-    regression the labels of the votes must be numbers; ``predict`` returns numbers, and there are no probabilities.
+    regression the labels of the votes must be numbers; ``predict`` returns numbers on the scale of the average worker,
+    and there are no probabilities.
 
     References
     ----------
@@ -138,6 +139,18 @@ class CrowdLayer(_WorkerLearner):
         answer = scale * log_probs[batch.sample, 0] + bias
         return -((answer - self._values[batch.label]) ** 2)
 
+    def _finish(self, data: CrowdData) -> None:
+        """Nothing in the labels tells the truth's scale from the workers': the average worker is made right."""
+        if not self._regresses:
+            return
+        rows: Tensor = self._crowd.weight.detach()
+        weight = torch.from_numpy(self._n_labels).to(rows)
+        scale, bias = (weight @ rows / weight.sum()).tolist()
+        scale, bias = scale if "S" in self.kind else 1.0, bias if "B" in self.kind else 0.0
+        own = rows[:, 0] / scale
+        self._crowd.set(torch.stack([own, rows[:, 1] - own * bias], dim=1))
+        self._parts_or_fail()["network"] = nn.Sequential(self._network, _Affine(scale, bias))
+
     def _mean_prediction(self, data: CrowdData) -> Array:
         if not self._regresses:
             return super()._mean_prediction(data)
@@ -178,6 +191,17 @@ class CrowdLayer(_WorkerLearner):
         if votes is not None:
             raise ValueError("regression predicts from the features alone; leave votes out")
         return self._log_probs(X)[:, 0]
+
+
+class _Affine(nn.Module):
+    """A number, scaled and moved."""
+
+    def __init__(self, scale: float, bias: float) -> None:
+        super().__init__()
+        self.scale, self.bias = scale, bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * x + self.bias
 
 
 class CCEM(_WorkerLearner):

@@ -30,7 +30,8 @@ class COINNet(GeoCrowdNet):
     backbone
         Any ``nn.Module`` that returns logits.
     outlier
-        Weight of the outlier term.
+        Weight of the outlier term. At the default one wrong label in three is still the worker's error, three are the
+        sample's.
     p, zeta
         Its power, and what keeps it smooth at zero.
     volume, momentum, ridge, workers
@@ -52,7 +53,7 @@ class COINNet(GeoCrowdNet):
         self,
         backbone: nn.Module,
         *,
-        outlier: float = 0.1,
+        outlier: float = 3.0,
         p: float = 0.4,
         zeta: float = 1e-2,
         volume: float = 0.01,

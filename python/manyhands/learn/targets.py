@@ -61,7 +61,7 @@ class MajorityTarget(_TargetLearner):
     --------
     >>> import torch, manyhands as mh
     >>> X, truth = mh.synthetic.gaussians(300, 3)
-    >>> crowd = mh.simulate(truth=truth, n_workers=20, labels_per_task=3)
+    >>> crowd = mh.simulate(truth=truth, n_workers=20, n_classes=3, labels_per_task=3)
     >>> learner = mh.learn.MajorityTarget(torch.nn.Linear(10, 3), max_epochs=5).fit(X, crowd.votes)
     >>> learner.predict_proba(X).shape
     (300, 3)
