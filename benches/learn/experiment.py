@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -87,6 +88,13 @@ def report(name: str, tables: Mapping[str, list[dict[str, Any]]], notes: str, ou
     )
     print("\n" + text)
     harness.save(name, out, {"machine": host, "tables": dict(tables)}, text)
+
+
+def mnist(folder: Path, n: int) -> tuple[torch.Tensor, np.ndarray, torch.Tensor, np.ndarray]:
+    """The first images to train on with their classes, and those to test with."""
+    arrays = np.load(data_set(folder, "mnist") / "features.npz")
+    X, X_test = (torch.from_numpy(arrays[name].astype(np.float32) / 255).flatten(1) for name in ("X_train", "X_test"))
+    return X[:n], arrays["y_train"][:n].astype(int), X_test, arrays["y_test"].astype(int)
 
 
 def data_set(folder: Path, name: str) -> Path:

@@ -83,7 +83,9 @@ def main() -> None:
         found = repeat(chosen(some, arguments.only), arguments.seeds)
         return [row | {"known": KNOWN.get(row["method"], "")} for row in found]
 
-    tables = {"LabelMe": rows(runs), "LabelMe, workers at the rate of the network": rows(as_published)}
+    tables = {"LabelMe": rows(runs)}
+    if not arguments.only:
+        tables["LabelMe, workers at the rate of the network"] = rows(as_published)
     notes = """
 Accuracy in per cent, mean ± deviation over seeds. "Labelled images, both": of the posterior given image and labels
 together, on the images trained on. "Known": published / measured with a plain implementation on the same features.

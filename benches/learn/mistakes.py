@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from experiment import Measures, Run, chosen, data_set, fully_connected, parser, repeat, report
+from experiment import Measures, Run, chosen, fully_connected, mnist, parser, repeat, report
 from torch import nn
 
 import manyhands as mh
@@ -42,10 +42,7 @@ def main() -> None:
     made.add_argument("--images", type=int, default=4_000)
     made.add_argument("--epochs", type=int, default=15)
     arguments = made.parse_args()
-    arrays = np.load(data_set(arguments.data, "mnist") / "features.npz")
-    X = torch.from_numpy(arrays["X_train"][: arguments.images].astype(np.float32) / 255).flatten(1)
-    X_test = torch.from_numpy(arrays["X_test"].astype(np.float32) / 255).flatten(1)
-    truth, y_test = arrays["y_train"][: arguments.images].astype(int), arrays["y_test"].astype(int)
+    X, truth, X_test, y_test = mnist(arguments.data, arguments.images)
 
     def table(expertise: str, mistakes: str) -> list[dict[str, Any]]:
         def run(make: type[learn.Learner], **options: Any) -> Run:

@@ -337,6 +337,16 @@ class Aggregator(Acquainted, Parameters):
         """Posteriors of a table whose worker m was worker known[m] in fit, or nobody where that is -1."""
         return _core.em_posterior(table, self.prior_, self._carried_over(self.confusion_, known))
 
+    def _parameters_for(self, votes: Annotations) -> tuple[Array, Array]:
+        """Prior and confusion matrices for other votes: workers by name, the average worker for the rest."""
+        confusion = self.confusion_
+        if self._classes != votes._classes:
+            raise ValueError(
+                f"the {type(self).__name__} to start from knows the classes {self.classes_.tolist()[:5]}, the votes "
+                f"have {votes.classes.tolist()[:5]}; make both tables with the same classes="
+            )
+        return self.prior_, self._carried_over(confusion, self._workers.match(votes._workers))
+
     # ------------------------------------------------------------------------------------------- persistence
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -207,15 +207,9 @@ class DawidSkene(Aggregator):
 
     @staticmethod
     def _from_fitted(votes: Annotations, model: Aggregator) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """A start from another fit: its workers by name, the average worker for the rest."""
-        confusion = model.confusion_
-        if model._classes != votes._classes:
-            raise ValueError(
-                f"the {type(model).__name__} to start from knows the classes {model.classes_.tolist()[:5]}, the votes "
-                f"have {votes.classes.tolist()[:5]}; make both tables with the same classes="
-            )
-        known = model._workers.match(votes._workers)
-        return {"start": "", "prior": model.prior_, "confusion": model._carried_over(confusion, known)}, ()
+        """A start from another fit."""
+        prior, confusion = model._parameters_for(votes)
+        return {"start": "", "prior": prior, "confusion": confusion}, ()
 
 
 def _counts(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:

@@ -104,7 +104,7 @@ class ModelBootstrappedEM(_EMLearner):
     backbone
         Any ``nn.Module`` that returns logits.
     epochs_per_step
-        Epochs of the network for each E-step.
+        Epochs of the network for each E-step, and before the first.
     **training
         See :class:`~manyhands.learn.Training`.
 

@@ -209,13 +209,8 @@ class Learner(Acquainted, Parameters):
             return None
         if not model.__sklearn_is_fitted__():
             model = copy.copy(model).fit(votes)
-        posterior = model.predict_proba(votes)
-        if model._classes != votes._classes:
-            raise ValueError(
-                f"the {type(model).__name__} to start from knows the classes {model.classes_.tolist()[:5]}, the votes "
-                f"have {votes.classes.tolist()[:5]}; make both tables with the same classes="
-            )
-        return posterior, model._carried_over(model.confusion_, model._workers.match(votes._workers))
+        _, confusion = model._parameters_for(votes)
+        return model.predict_proba(votes), confusion
 
     # -------------------------------------------------------------------------------------------- training
 
