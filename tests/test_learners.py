@@ -279,6 +279,16 @@ def test_a_backbone_that_does_not_fit():
         learn.MajorityTarget(Closed(), max_epochs=1).fit(log.X, log.votes)
 
 
+@pytest.mark.parametrize("make", learn.all_learners())
+def test_layers_that_remember_are_copied_too(make):
+    log = crowd()
+    norm = nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    before = {name: value.clone() for name, value in norm.state_dict().items()}
+    options = {"weight_epochs": 1} if make is learn.WeightedDoctorNet else {}
+    make(norm, max_epochs=2, **options).fit(log.X, log.votes)
+    assert all(torch.equal(value, before[name]) for name, value in norm.state_dict().items())
+
+
 def test_resume_needs_a_checkpoint_of_the_same_learner(tmp_path):
     log = crowd()
     with pytest.raises(ValueError, match="set checkpoint="):

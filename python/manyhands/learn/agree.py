@@ -16,7 +16,7 @@ from manyhands.learn.batch import Batch, CrowdData
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import agreement_regression, focal, towards_agreement
 from manyhands.learn.targets import vote_shares
-from manyhands.learn.trunk import split
+from manyhands.learn.trunk import n_features, split
 
 #: Eq. 7 has no bound; a worker who nearly always says the same would have a power of hundreds and count for nothing.
 _MOST_FOCUS = 5.0
@@ -114,9 +114,8 @@ class Learn2Agree(Learner):
         shares = vote_shares(votes) if start is None else start[0]
         self._agreement = torch.from_numpy(shares).float().to(self._on)[:, self._positive]
         self._gamma = torch.from_numpy(focus(votes)).float().to(self._on)[:, self._positive]
-        with torch.no_grad():
-            features = split(self.backbone)[0](data.batch(data.samples[:2], torch.device("cpu")).x)
-        return {"stream": AgreementStream(features.shape[1], len(self._positive), self.stream, self.bins)}
+        width = n_features(self.backbone, data)
+        return {"stream": AgreementStream(width, len(self._positive), self.stream, self.bins)}
 
     def _forward(self, x: Any) -> Tensor:
         trunk, head = split(self._network)

@@ -227,8 +227,14 @@ class CrowdData:
     def batches(
         self, samples: Tensor, size: int, device: torch.device, *, shuffle: torch.Generator | None = None
     ) -> Iterator[Batch]:
-        """All given samples, so many at a time, in order or shuffled."""
+        """All given samples, so many at a time, in order or shuffled.
+
+        A single one that is left goes with those before it: alone it has neither spread nor anything to compare with.
+        """
         if shuffle is not None:
             samples = samples[torch.randperm(len(samples), generator=shuffle)]
-        for part in samples.split(size):
+        parts = list(samples.split(size))
+        if len(parts) > 1 and len(parts[-1]) == 1:
+            parts[-2:] = [torch.cat(parts[-2:])]
+        for part in parts:
             yield self.batch(part, device)

@@ -170,13 +170,9 @@ class MaxMIG(Learner):
         return mutual_information_gain(log_probs, self._crowd(batch), self._crowd.log_prior().exp(), self.divergence)
 
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
-        if len(batch) < 2:  # the last batch of an epoch may be a single sample, which says nothing
-            return torch.zeros((), device=self._on)
         return -self._gain(batch, log_probs)
 
     def _score(self, batch: Batch, log_probs: Tensor) -> Tensor:
-        if len(batch) < 2:
-            return torch.zeros_like(batch.weight)
         return self._gain(batch, log_probs).expand(batch.n_annotations)
 
     @torch.no_grad()

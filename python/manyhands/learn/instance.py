@@ -16,7 +16,7 @@ from manyhands.learn.confusion import GeoCrowdNet
 from manyhands.learn.heads import FreeConfusion, WorkerTable
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import log_mixture, outlier_penalty
-from manyhands.learn.trunk import split
+from manyhands.learn.trunk import n_features, split
 
 
 class COINNet(GeoCrowdNet):
@@ -154,11 +154,9 @@ class InstanceTrace(Learner):
         self._scale = self.trace / (data.votes.n_annotations / max(len(data.samples), 1))
         parts: dict[str, nn.Module] = {"workers": matrices}
         if self.rank:
-            # Lazy, since the width of the features is the backbone's affair; zero for workers, so that all start alike.
-            parts["sample"] = nn.LazyLinear(k * self.rank)
+            parts["sample"] = nn.Linear(n_features(self.backbone, data), k * self.rank)
+            # Zero for workers, so that all start alike.
             parts["patterns"] = WorkerTable(m, torch.zeros(self.rank, k))
-            with torch.no_grad():
-                parts["sample"](split(self.backbone)[0](data.batch(data.samples[:2], torch.device("cpu")).x).float())
         return parts
 
     def _forward(self, x: Any) -> Tensor:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+
+import torch
 from torch import nn
+
+from manyhands.learn.batch import CrowdData
 
 
 def split(backbone: nn.Module) -> tuple[nn.Module, nn.Module]:
@@ -22,3 +27,13 @@ def split(backbone: nn.Module) -> tuple[nn.Module, nn.Module]:
         f"this learner needs the features before the last layer, and finds none in a {type(backbone).__name__}: "
         "give an nn.Sequential that ends with the layer of logits, or a module with parts named trunk and head"
     )
+
+
+def n_features(backbone: nn.Module, data: CrowdData) -> int:
+    """How many features the trunk makes of a sample; tried on a copy, since layers may remember what they see."""
+    trunk = copy.deepcopy(split(backbone)[0]).cpu().eval()
+    with torch.no_grad():
+        features = trunk(data.batch(data.samples[:1], torch.device("cpu")).x)
+    if features.ndim != 2:
+        raise ValueError(f"the features before the last layer must be (n, d), not of shape {tuple(features.shape)}")
+    return features.shape[1]
