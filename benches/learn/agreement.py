@@ -62,7 +62,7 @@ def main() -> None:
             backbone = fully_connected(X.shape[1], 2, hidden=64, dropout=0.2, seed=seed)
             votes = log.votes.select(tasks=range(len(truth)))
             learner = make(backbone, max_epochs=15, seed=seed, **options).fit(X, votes)
-            return {"agreement ratio": ratio(learner.predict(X_test), answers[len(truth) :])}
+            return {"agreement ratio × 100": 100 * ratio(learner.predict(X_test), answers[len(truth) :])}
 
         return once
 
