@@ -105,6 +105,16 @@ def test_not_fitted(variant: Variant):
         variant.learner().predict(crowd().X)
 
 
+def test_a_fit_that_fails_leaves_nothing_to_predict_with():
+    log = crowd()
+    learner = learn.CCEM(backbone(), max_epochs=1).fit(log.X, log.votes)
+    learner.set_params(schedule=lambda optimizer: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        learner.fit(log.X, log.votes)
+    with pytest.raises(mh.NotFittedError, match="did not end"):
+        learner.predict(log.X)
+
+
 @every
 def test_pickle(variant: Variant):
     log = crowd()

@@ -235,6 +235,7 @@ class Learner(Acquainted, Parameters):
         if resume and self.checkpoint is None:
             raise ValueError("resume=True needs the file to resume from: set checkpoint=")
         data = CrowdData(X, votes, tasks)
+        self._history: list[dict[str, float]] = []
         self._adopt_names(data.votes)
         self._on = find_device(self.device)
         counts = torch.from_numpy(data.votes.labels_per_worker).float()
@@ -436,7 +437,7 @@ class Learner(Acquainted, Parameters):
 
     def _fitted(self) -> nn.ModuleDict:
         parts = self._parts_or_fail()
-        if not hasattr(self, "_history"):
+        if not self._history:
             raise NotFittedError(f"the last fit of this {type(self).__name__} did not end; call fit(X, votes) again")
         return parts
 
