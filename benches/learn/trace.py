@@ -4,8 +4,8 @@
     python benches/learn/trace.py --crowds flippers --labels 1 --seeds 5
 
 Pairwise flippers and hammer–spammers of mean skill p; all five label every image, or one each. A network of one hidden
-layer, Adam, fifteen epochs, the last one. CM error is the paper's: squared differences of true and learnt matrices, summed
-and divided by the sum of the true ones' squares, times 100.
+layer, Adam, fifteen epochs, the last one. CM error is the paper's: squared differences of true and learnt matrices,
+summed and divided by the sum of the true ones' squares, times 100.
 """
 
 from __future__ import annotations
