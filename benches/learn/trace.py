@@ -5,7 +5,7 @@
 
 Pairwise flippers and hammer–spammers of mean skill p; all five label every image, or one each. A network of one hidden
 layer, Adam, fifteen epochs, the last one. CM error is the paper's: squared differences of true and learnt matrices,
-summed and divided by the sum of the true ones' squares, times 100.
+summed, over workers times classes, times 100.
 """
 
 from __future__ import annotations
