@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import functools
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -190,6 +191,8 @@ def test_a_failing_callback_keeps_the_previous_fit() -> None:
 
 
 def test_interrupt_ends_the_fit(large) -> None:
+    # A shell starts background jobs with interrupts ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.2, _thread.interrupt_main)
     timer.start()
     try:
@@ -198,6 +201,7 @@ def test_interrupt_ends_the_fit(large) -> None:
     finally:
         timer.cancel()
         timer.join()
+        signal.signal(signal.SIGINT, before)
 
 
 # ------------------------------------------------------------------------------------------------- properties

@@ -23,7 +23,7 @@ from manyhands.learn.heads import (
     WorkerTable,
 )
 from manyhands.learn.learner import Learner
-from manyhands.learn.losses import log_det
+from manyhands.learn.losses import log_det, log_mixture
 
 _WORKER_MODELS = ("softplus", "softmax", "one-coin", "low-rank", "embedded")
 
@@ -239,18 +239,7 @@ class CCEM(_WorkerLearner):
         return worker_model(self.workers, n_workers, n_classes)
 
 
-class _Regularised(CCEM):
-    """Coupled cross-entropy plus a term of each batch."""
-
-    @abstractmethod
-    def _regulariser(self, batch: Batch, log_probs: Tensor) -> Tensor:
-        """What is added to the loss of a batch."""
-
-    def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
-        return super()._loss(batch, log_probs) + self._regulariser(batch, log_probs)
-
-
-class TraceRegularized(_Regularised):
+class TraceRegularized(CCEM):
     """Coupled cross-entropy with the trace of the confusion matrices: as much confusion as explains the labels.
 
     Parameters
@@ -287,11 +276,12 @@ class TraceRegularized(_Regularised):
         self._scale = self.trace / (data.votes.n_annotations / max(len(data.samples), 1))
         return super()._build(data)
 
-    def _regulariser(self, batch: Batch, log_probs: Tensor) -> Tensor:
+    def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        columns, diagonals = self._crowd.log_parts(batch.worker, batch.label)
+        loss = -self._reduce(log_mixture(log_probs[batch.sample], columns), batch)
         if not self.trace:
-            return torch.zeros((), device=self._on)
-        traces = self._crowd.log_confusion(batch.worker).diagonal(dim1=1, dim2=2).exp().sum(dim=1)
-        return self._scale * self._worker_mean(traces, batch)
+            return loss
+        return loss + self._scale * self._worker_mean(diagonals.exp().sum(dim=1), batch)
 
     def _finish(self, data: CrowdData) -> None:
         mean = np.average(self._learnt_confusion(data), axis=0, weights=self._n_labels)
@@ -302,7 +292,7 @@ class TraceRegularized(_Regularised):
             )
 
 
-class GeoCrowdNet(_Regularised):
+class GeoCrowdNet(CCEM):
     """Coupled cross-entropy with a volume term that identifies the model with no experts, or with little data.
 
     Parameters
@@ -361,7 +351,10 @@ class GeoCrowdNet(_Regularised):
     def _build(self, data: CrowdData) -> dict[str, nn.Module]:
         return super()._build(data) | {"volume": RunningVolume(data.votes.n_classes, self.momentum, self.ridge)}
 
-    def _regulariser(self, batch: Batch, log_probs: Tensor) -> Tensor:
+    def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        return super()._loss(batch, log_probs) + self._volume_term(batch, log_probs)
+
+    def _volume_term(self, batch: Batch, log_probs: Tensor) -> Tensor:
         if not self.volume:
             return torch.zeros((), device=self._on)
         volume = self._parts_or_fail()["volume"]

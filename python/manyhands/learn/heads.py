@@ -77,6 +77,11 @@ class WorkerModel(nn.Module):
         return torch.cat(parts)
 
 
+def picked(matrices: Tensor, label: Tensor) -> Tensor:
+    """The column of a label in the matrix of each annotation, (n, n_classes) of (n, n_classes, n_classes)."""
+    return matrices.gather(2, label[:, None, None].expand(-1, matrices.shape[1], 1))[:, :, 0]
+
+
 class ConfusionModel(WorkerModel):
     """Workers with a confusion matrix each: a subclass gives its logarithm, and can be set to given matrices."""
 
@@ -92,14 +97,17 @@ class ConfusionModel(WorkerModel):
         """Log-probabilities of each possible answer, (n, n_classes)."""
         return torch.logsumexp(log_probs[:, :, None] + self.log_confusion(worker), dim=1)
 
-    def log_columns(self, worker: Tensor, label: Tensor) -> Tensor:
-        """Log-probability of the answers given, for each class that may be true, (n, n_classes)."""
+    def log_parts(self, worker: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        """What a loss needs of the matrices, both (n, n_classes): the columns of the answers given, and the diagonals.
+
+        In logarithms. All that is made of a whole matrix is made here, once: it is most of what a worker model costs.
+        """
         log_confusion = self.log_confusion(worker)
-        return log_confusion.gather(2, label[:, None, None].expand(-1, self.n_classes, 1))[:, :, 0]
+        return picked(log_confusion, label), log_confusion.diagonal(dim1=1, dim2=2)
 
     def log_likelihood(self, log_probs: Tensor, worker: Tensor, label: Tensor) -> Tensor:
         """Log-probability of the answers that were given, (n,)."""
-        return log_mixture(log_probs, self.log_columns(worker, label))
+        return log_mixture(log_probs, self.log_parts(worker, label)[0])
 
     def confusion(self) -> Tensor:
         """Confusion matrices of all workers, (n_workers, true, observed)."""
@@ -132,6 +140,18 @@ class FreeConfusion(ConfusionModel):
         # Far below zero softplus is the exponential: its logarithm is the number itself, and does not underflow.
         log_positive = torch.where(rows < -15, rows, F.softplus(rows.clamp_min(-15)).log())
         return F.log_softmax(log_positive, dim=2)
+
+    def log_parts(self, worker: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        """Columns of the answers given and diagonals, in logarithms, without making the logarithms of all the rest."""
+        rows = self.table(worker)
+        if self.link == "softmax":
+            total = torch.logsumexp(rows, dim=2)
+            return picked(rows, label) - total, rows.diagonal(dim1=1, dim2=2) - total
+        positive = F.softplus(rows)
+        total = positive.sum(dim=2).log()
+        tiny = torch.finfo(positive.dtype).tiny
+        column, diagonal = picked(positive, label), positive.diagonal(dim1=1, dim2=2)
+        return column.clamp_min(tiny).log() - total, diagonal.clamp_min(tiny).log() - total
 
     def set_confusion(self, confusion: Tensor) -> None:
         """Start from given matrices, (n_workers, true, observed)."""

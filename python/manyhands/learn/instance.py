@@ -13,7 +13,7 @@ from manyhands.base import Array
 from manyhands.checks import check_number
 from manyhands.learn.batch import Batch, CrowdData
 from manyhands.learn.confusion import GeoCrowdNet
-from manyhands.learn.heads import FreeConfusion, WorkerTable
+from manyhands.learn.heads import FreeConfusion, WorkerTable, picked
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import log_mixture, outlier_penalty
 from manyhands.learn.trunk import n_features, split
@@ -91,7 +91,7 @@ class COINNet(GeoCrowdNet):
         squares = torch.zeros(len(batch), device=self._on).index_add(0, batch.sample, (shifts**2).sum(dim=1))
         # Beside a loss that is a mean over labels, a mean over samples of the samples' terms.
         penalty = outlier_penalty(squares, self.p, self.zeta).mean()
-        return -self._reduce(right.log(), batch) + self.outlier * penalty + self._regulariser(batch, log_probs)
+        return -self._reduce(right.log(), batch) + self.outlier * penalty + self._volume_term(batch, log_probs)
 
     def _finish(self, data: CrowdData) -> None:
         with torch.no_grad():
@@ -184,9 +184,7 @@ class InstanceTrace(Learner):
 
     @staticmethod
     def _likelihood(batch: Batch, log_probs: Tensor, log_confusion: Tensor) -> Tensor:
-        k = log_probs.shape[1]
-        columns = log_confusion.gather(2, batch.label[:, None, None].expand(-1, k, 1))[:, :, 0]
-        return log_mixture(log_probs[batch.sample], columns)
+        return log_mixture(log_probs[batch.sample], picked(log_confusion, batch.label))
 
     def _label_log_probs(self, batch: Batch, log_probs: Tensor) -> Tensor:
         return self._likelihood(batch, log_probs, self._log_confusion(batch))

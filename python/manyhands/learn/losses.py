@@ -56,18 +56,18 @@ def mutual_information_gain(h: Tensor, g: Tensor, prior: Tensor, divergence: Div
     if n < 2:
         raise ValueError("the mutual information gain needs two samples or more in a batch")
     reward, punish = _GAINS[divergence]
-    log_agreement = torch.logsumexp((h - prior.log())[:, None, :] + g[None, :, :], dim=-1)
-    same = log_agreement.diagonal()
-    others = punish(log_agreement)
+    h = h - prior.log()
+    same = torch.logsumexp(h + g, dim=1)
+    others = punish(h.exp() @ g.exp().T)
     off = (others.sum() - others.diagonal().sum()) / (n * (n - 1))
     return reward(same).mean() - off
 
 
-# Of the logarithm of the agreement: f′, and f* of f′ (Table 1 of Max-MIG).
+# f′ of the agreement, from its logarithm, and f* of f′, from the agreement itself (Table 1 of Max-MIG).
 _GAINS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
-    "kl": (lambda t: 1 + t, torch.exp),
-    "pearson": (lambda t: 2 * (t.exp() - 1), lambda t: (2 * t).exp() - 1),
-    "js": (lambda t: _LOG_2 + F.logsigmoid(t), lambda t: -_LOG_2 + F.softplus(t)),
+    "kl": (lambda log: 1 + log, lambda t: t),
+    "pearson": (lambda log: 2 * torch.expm1(log), lambda t: t**2 - 1),
+    "js": (lambda log: _LOG_2 + F.logsigmoid(log), lambda t: torch.log1p(t) - _LOG_2),
 }
 _LOG_2 = 0.6931471805599453
 
