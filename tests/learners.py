@@ -54,6 +54,7 @@ VARIANTS = [
     Variant(learn.GeoCrowdNet, {"side": "F"}),
     Variant(learn.GeoCrowdNet, {"side": "W"}),
     Variant(learn.SingleConfusion),
+    Variant(learn.SingleConfusion, {"batch_size": 2}),
     Variant(learn.COINNet),
     Variant(learn.InstanceTrace),
     Variant(learn.MaxMIG, {"divergence": "kl"}),

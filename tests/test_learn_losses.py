@@ -54,6 +54,20 @@ def test_coupled_cross_entropy(link):
     np.testing.assert_allclose(-gathered.mean().item(), found.item())
 
 
+@pytest.mark.parametrize("make", [heads.FreeConfusion, heads.OneCoin, heads.LowRankConfusion])
+@pytest.mark.parametrize("n_workers", [5, 500])
+def test_parts_of_matrices(make, n_workers):
+    """The short ways to columns and diagonals, for few workers and for many, lead where the matrices do."""
+    batch, _, _, rng = some(m=5)
+    model = make(n_workers, 3).double()
+    random_table(model.table, rng)
+    columns, diagonals = model.log_parts(batch.worker, batch.label)
+    confusion = model.confusion()
+    np.testing.assert_allclose(columns.detach().exp(), confusion[batch.worker, :, batch.label], rtol=1e-9)
+    expected = confusion.diagonal(dim1=1, dim2=2)[batch.worker]
+    np.testing.assert_allclose(diagonals.detach().exp(), expected, rtol=1e-9)
+
+
 def test_the_start_of_confusion_matrices_is_the_papers():
     start = heads.FreeConfusion(2, 4).confusion()[0].numpy()
     expected = plain.softplus(6 * np.eye(4) - 5)

@@ -59,7 +59,10 @@ while True:
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for one process on Windows")
 @pytest.mark.parametrize("work", LONG_WORK)
 def test_ctrl_c_arrives(work):
+    # Children of a job in the background inherit that interrupts are ignored.
     code = f"""
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import numpy as np
 import manyhands as mh
 rng, n = np.random.default_rng(0), 300_000

@@ -431,5 +431,8 @@ class _OneForAll(FreeConfusion):
     def log_confusion(self, worker: Tensor) -> Tensor:
         return super().log_confusion(torch.zeros_like(worker))
 
+    def log_parts(self, worker: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        return super().log_parts(torch.zeros_like(worker), label)
+
     def set_confusion(self, confusion: Tensor) -> None:
         super().set_confusion(confusion.mean(dim=0, keepdim=True))

@@ -102,6 +102,9 @@ class ConfusionModel(WorkerModel):
 
         In logarithms. All that is made of a whole matrix is made here, once: it is most of what a worker model costs.
         """
+        if self.n_workers < len(worker):  # each worker's matrix once, not once an answer
+            every = self.log_confusion(torch.arange(self.n_workers, device=worker.device))
+            return every[worker, :, label], every.diagonal(dim1=1, dim2=2)[worker]
         log_confusion = self.log_confusion(worker)
         return picked(log_confusion, label), log_confusion.diagonal(dim1=1, dim2=2)
 
@@ -143,6 +146,8 @@ class FreeConfusion(ConfusionModel):
 
     def log_parts(self, worker: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         """Columns of the answers given and diagonals, in logarithms, without making the logarithms of all the rest."""
+        if self.n_workers < len(worker):
+            return super().log_parts(worker, label)
         rows = self.table(worker)
         if self.link == "softmax":
             total = torch.logsumexp(rows, dim=2)
