@@ -21,6 +21,7 @@ import manyhands as mh
 from manyhands.base import Aggregator
 from oracles import em, skills, voting
 from oracles.kernels import plain_kernels
+from oracles.skills import Answer
 
 #: Answers that differ only by the order of sums must agree to this.
 SAME = 1e-9
@@ -270,14 +271,6 @@ VARIANTS: dict[type[Aggregator], list[Variant]] = {
 
 
 # ------------------------------------------------------------------------------------------------------ twins
-
-
-@dataclass(frozen=True)
-class Answer:
-    posterior: np.ndarray
-    confusion: np.ndarray
-    prior: np.ndarray
-    history: np.ndarray
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[np.float64]
 Progress = bool | Callback
+T = TypeVar("T")
 
 
 class Parameters:
@@ -451,11 +452,16 @@ def _labels_frame(
 
 def all_aggregators() -> list[type[Aggregator]]:
     """Every aggregator class of the library, by name."""
-    found, stack = [], list(Aggregator.__subclasses__())
+    return concrete(Aggregator, "manyhands.aggregate")  # type: ignore[type-abstract]
+
+
+def concrete(base: type[T], package: str) -> list[type[T]]:
+    """The classes of a package that derive from another and can be used, by name."""
+    found, stack = [], list(base.__subclasses__())
     while stack:
         cls = stack.pop()
         stack.extend(cls.__subclasses__())
-        if not inspect.isabstract(cls) and cls.__module__.startswith("manyhands.aggregate"):
+        if not inspect.isabstract(cls) and cls.__module__.startswith(package):
             found.append(cls)
     return sorted(found, key=lambda cls: cls.__name__)
 

@@ -9,7 +9,7 @@ from the features), :func:`outliers` (a crowd that some samples confuse in ways 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -166,7 +166,10 @@ def machines(
     confusion = (counts + 1e-9) / (counts + 1e-9).sum(axis=2, keepdims=True)
     chosen = rng.random((n_workers, n)) < density
     workers, tasks = np.nonzero(chosen)
-    return _given(tasks, workers, answers[workers, tasks], codes, confusion, "machine", seed)
+    votes = Annotations.from_codes(tasks, workers, answers[workers, tasks], n_tasks=n, n_workers=n_workers, n_classes=k)
+    prior = np.bincount(codes, minlength=k) / n
+    names, groups = np.full(n_workers, "machine"), np.full(n_workers, -1)
+    return Simulation(votes, votes.classes[codes], confusion, prior, names, groups, seed)
 
 
 def _ridge_scores(features: Floats, codes: Ints, k: int, rng: np.random.Generator) -> Floats:
@@ -243,14 +246,3 @@ def _samples(X: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floats, Ints]:
     if not len(codes):
         raise ValueError("there are no samples")
     return features, codes.astype(np.int64)
-
-
-def _given(
-    tasks: Ints, workers: Ints, labels: Ints, truth: Ints, confusion: Floats, kind: str, seed: Any
-) -> Simulation:
-    """A simulation of labels that were drawn here."""
-    n_workers, k = confusion.shape[:2]
-    votes = Annotations.from_codes(tasks, workers, labels, n_tasks=len(truth), n_workers=n_workers, n_classes=k)
-    prior = np.bincount(truth, minlength=k) / len(truth)
-    names = np.full(n_workers, kind)
-    return Simulation(votes, votes.classes[truth], confusion, prior, names, np.full(n_workers, -1), seed)

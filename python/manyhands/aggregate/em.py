@@ -165,7 +165,7 @@ class DawidSkene(Aggregator):
     def _pseudo(self, votes: Annotations) -> Array:
         """Pseudo-counts: (K, K) for all workers, or (M, K, K) where some have a prior of their own."""
         k = votes.n_classes
-        shared = _row_pseudo(self.pseudo_count, k)
+        shared = row_pseudo(self.pseudo_count, k)
         if not self.worker_prior:
             return shared
         names = list(self.worker_prior)
@@ -224,7 +224,8 @@ def _counts(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
     return counts
 
 
-def _row_pseudo(value: Any, k: int) -> Array:
+def row_pseudo(value: Any, k: int) -> Array:
+    """Pseudo-counts of one confusion matrix, (k, k), as `DawidSkene` takes them."""
     if isinstance(value, tuple):
         if len(value) != 2:
             raise ValueError(f"pseudo_count must be a number, a pair (right, wrong) or an array, not {value!r}")

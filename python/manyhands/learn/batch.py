@@ -65,11 +65,11 @@ class _ArrayFeatures:
         return _floats(torch.from_numpy(self._data[rows.numpy()])).to(device)
 
 
-class _SparseFeatures(_ArrayFeatures):
+class _SparseFeatures:
     """A SciPy sparse matrix: a batch at a time becomes dense."""
 
     def __init__(self, data: Any) -> None:
-        self._data = data.tocsr()
+        self._data = data
 
     def __len__(self) -> int:
         return int(self._data.shape[0])
@@ -115,8 +115,8 @@ def as_features(X: Any) -> Features:
         _refuse_not_finite(torch.isfinite(X).reshape(len(X), -1).all(dim=1).cpu().numpy() if len(X) else None)
         return _TensorFeatures(X)
     if hasattr(X, "tocsr"):
-        values = np.asarray(X.tocsr().data)
-        if not np.isfinite(values).all():
+        X = X.tocsr()
+        if not np.isfinite(X.data).all():
             raise ValueError("X holds NaN or infinite values")
         return _SparseFeatures(X)
     if hasattr(X, "__getitem__") and not hasattr(X, "__array__") and not isinstance(X, list | tuple):
@@ -192,7 +192,8 @@ class CrowdData:
     def __init__(self, X: Any, votes: Any, tasks: Any = None) -> None:
         self.features = as_features(X)
         self.votes = as_votes(votes)
-        self._rows = torch.from_numpy(rows_of(self.votes, len(self.features), tasks))
+        #: Row of X of each sample.
+        self.rows = torch.from_numpy(rows_of(self.votes, len(self.features), tasks))
         table = self.votes._table
         _, workers, labels = table.columns()
         self._offsets = torch.from_numpy(table.offsets().astype(np.int64))
@@ -204,7 +205,7 @@ class CrowdData:
         self.samples = torch.from_numpy(np.flatnonzero(np.diff(table.offsets())))
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     def batch(self, samples: Tensor, device: torch.device) -> Batch:
         """The given samples with their annotations. O(samples + annotations), no loop."""
@@ -215,7 +216,7 @@ class CrowdData:
         moved = starts - (counts.cumsum(0) - counts)
         index = torch.arange(len(sample)) + moved[sample]
         return Batch(
-            x=self.features.take(self._rows[samples], device),
+            x=self.features.take(self.rows[samples], device),
             rows=samples.to(device),
             sample=sample.to(device),
             worker=self._workers[index].to(device),

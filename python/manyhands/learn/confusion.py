@@ -65,7 +65,10 @@ class _WorkerLearner(Learner):
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
         return -self._reduce(self._label_log_probs(batch, log_probs), batch)
 
-    def _learnt_confusion(self, data: CrowdData) -> Array:
+    def _learnt_confusion(self, data: CrowdData, predicted: Array) -> Array:
+        return self._matrices()
+
+    def _matrices(self) -> Array:
         confusion = self._crowd.confusion().double().cpu().numpy()
         return np.ascontiguousarray(confusion / confusion.sum(axis=2, keepdims=True))
 
@@ -151,14 +154,9 @@ class CrowdLayer(_WorkerLearner):
         self._crowd.set(torch.stack([own, rows[:, 1] - own * bias], dim=1))
         self._parts_or_fail()["network"] = nn.Sequential(self._network, _Affine(scale, bias))
 
-    def _mean_prediction(self, data: CrowdData) -> Array:
+    def _matrices(self) -> Array:
         if not self._regresses:
-            return super()._mean_prediction(data)
-        return np.full(data.votes.n_classes, 1.0 / data.votes.n_classes)
-
-    def _learnt_confusion(self, data: CrowdData) -> Array:
-        if not self._regresses:
-            return super()._learnt_confusion(data)
+            return super()._matrices()
         weight: Tensor = self._crowd.weight.detach()
         return weight.double().cpu().numpy()
 
@@ -190,7 +188,7 @@ class CrowdLayer(_WorkerLearner):
         self._fitted()
         if votes is not None:
             raise ValueError("regression predicts from the features alone; leave votes out")
-        return self._log_probs(X)[:, 0]
+        return self._log_probs_of(X)[:, 0]
 
 
 class _Affine(nn.Module):
@@ -284,7 +282,7 @@ class TraceRegularized(CCEM):
         return loss + self._scale * self._worker_mean(diagonals.exp().sum(dim=1), batch)
 
     def _finish(self, data: CrowdData) -> None:
-        mean = np.average(self._learnt_confusion(data), axis=0, weights=self._n_labels)
+        mean = np.average(self._matrices(), axis=0, weights=self._n_labels)
         if self.trace and len(mean) > 1 and np.trace(mean) < 1:
             raise ValueError(
                 f"trace={self.trace:g} is too large: the mean confusion matrix has lost its diagonal (mean accuracy "

@@ -45,8 +45,8 @@ class _EMLearner(Learner):
         if epoch and epoch % self.epochs_per_step == 0:
             self._take(*self._e_step(data, self._predicted(data)))
 
-    def _learnt_confusion(self, data: CrowdData) -> Array:
-        return self._e_step(data, self._predicted(data))[1]
+    def _learnt_confusion(self, data: CrowdData, predicted: Array) -> Array:
+        return self._e_step(data, predicted)[1]
 
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
         return soft_cross_entropy(log_probs, self._posterior[batch.rows]).mean()

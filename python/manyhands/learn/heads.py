@@ -23,6 +23,11 @@ _START = (1.0, -5.0)
 _LAZY_FROM = 1 << 17
 
 
+def _near_identity(n_classes: int) -> Tensor:
+    """What a confusion matrix close to the identity is before softplus: 6I − 5."""
+    return torch.full((n_classes, n_classes), _START[1]).fill_diagonal_(_START[0])
+
+
 class WorkerTable(nn.Module):
     """A row of numbers for each worker, all rows alike at first.
 
@@ -130,7 +135,7 @@ class FreeConfusion(ConfusionModel):
         super().__init__(n_workers, n_classes)
         check_choice("link", link, ("softplus", "softmax"))
         self.link = link
-        start = torch.full((n_classes, n_classes), _START[1]).fill_diagonal_(_START[0])
+        start = _near_identity(n_classes)
         if link == "softmax":
             start = F.softplus(start).log()
         self.table = WorkerTable(n_workers, start)
@@ -199,8 +204,7 @@ class LowRankConfusion(ConfusionModel):
     def __init__(self, n_workers: int, n_classes: int, *, rank: int = 4) -> None:
         super().__init__(n_workers, n_classes)
         check_number("rank", rank, least=1, whole=True)
-        start = torch.full((n_classes, n_classes), _START[1]).fill_diagonal_(_START[0])
-        self.shared = nn.Parameter(F.softplus(start).log())
+        self.shared = nn.Parameter(F.softplus(_near_identity(n_classes)).log())
         # The first pattern is the one all crowds have: how often a worker is right at all.
         patterns = torch.randn(rank, n_classes, n_classes) / n_classes
         patterns[0] = torch.eye(n_classes)
@@ -236,8 +240,7 @@ class EmbeddedConfusion(ConfusionModel):
     def __init__(self, n_workers: int, n_classes: int, *, size: int = 8, hidden: int = 32) -> None:
         super().__init__(n_workers, n_classes)
         check_number("size", size, least=1, whole=True)
-        start = torch.full((n_classes, n_classes), _START[1]).fill_diagonal_(_START[0])
-        self.shared = nn.Parameter(F.softplus(start).log())
+        self.shared = nn.Parameter(F.softplus(_near_identity(n_classes)).log())
         self.table = WorkerTable(n_workers, torch.zeros(size))
         self.table.set(torch.randn(n_workers, size) / math.sqrt(size))
         self.network = nn.Sequential(nn.Linear(size, hidden), nn.Tanh(), nn.Linear(hidden, n_classes**2))

@@ -17,7 +17,7 @@ from manyhands.checks import check_choice
 from manyhands.crowds import as_prior
 from manyhands.learn.batch import Batch, CrowdData, rows_of
 from manyhands.learn.heads import WorkerTable
-from manyhands.learn.learner import Learner, judged, normalised
+from manyhands.learn.learner import Learner, judged, mean_prediction, normalised
 from manyhands.learn.losses import Divergence, mutual_information_gain
 from manyhands.learn.targets import vote_shares
 
@@ -154,8 +154,9 @@ class MaxMIG(Learner):
 
         Weighed by information, since a crowd of copies that knows nothing agrees with either naming by chance.
         """
-        confusion, prior = self._learnt_confusion(data), self._mean_prediction(data)
-        weight = self._n_labels * metrics.information(confusion, prior)
+        predicted = self._predicted(data)
+        confusion = self._learnt_confusion(data, predicted)
+        weight = self._n_labels * metrics.information(confusion, mean_prediction(data, predicted))
         mean = np.einsum("m,mkl->kl", weight, confusion)
         order = torch.from_numpy(np.argsort(_core.assignment(mean))).to(self._on)
         if not torch.equal(order, torch.arange(len(order), device=self._on)):

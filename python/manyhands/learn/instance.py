@@ -190,7 +190,7 @@ class InstanceTrace(Learner):
         return self._likelihood(batch, log_probs, self._log_confusion(batch))
 
     @torch.no_grad()
-    def _learnt_confusion(self, data: CrowdData) -> Array:
+    def _learnt_confusion(self, data: CrowdData, predicted: Array) -> Array:
         m, k = len(self._workers), len(self._classes)
         total = torch.zeros(m, k, k, dtype=torch.float64)
         self._parts_or_fail().eval()

@@ -6,7 +6,7 @@ import copy
 import inspect
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -17,11 +17,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyhands import _core, metrics
+from manyhands.aggregate.em import row_pseudo
 from manyhands.annotations import Annotations
-from manyhands.base import Acquainted, Aggregator, Array, Parameters, Progress
+from manyhands.base import Acquainted, Aggregator, Array, Parameters, Progress, concrete
 from manyhands.checks import check_choice, check_number
 from manyhands.errors import NotFittedError
-from manyhands.learn.batch import Batch, CrowdData, as_features, as_votes, rows_of
+from manyhands.learn.batch import Batch, CrowdData, Features, as_features, as_votes, rows_of
 from manyhands.learn.heads import WorkerTable
 from manyhands.learn.training import (
     DTYPES,
@@ -31,7 +32,7 @@ from manyhands.learn.training import (
     SCHEDULES,
     TRAINING,
     TRAINING_NAMES,
-    EpochCallback,
+    Training,
     clip_gradients,
     find_device,
     seeded,
@@ -54,7 +55,7 @@ class _Progress:
     best_epoch: int = -1
 
 
-class Learner(Acquainted, Parameters):
+class Learner(Acquainted, Parameters, Training):
     """Base of all learners: a subclass builds its parts and gives the loss of a batch.
 
     The backbone is any ``nn.Module`` that returns logits. It is copied at the start of ``fit``, so the one given stays
@@ -63,24 +64,6 @@ class Learner(Acquainted, Parameters):
 
     #: Defaults of a learner that differ from those of `Training`.
     _defaults: ClassVar[dict[str, Any]] = {}
-
-    max_epochs: int
-    batch_size: int
-    lr: float
-    worker_lr: float | None
-    optimizer: str
-    weight_decay: float
-    schedule: str | Callable[[torch.optim.Optimizer], Any] | None
-    clip: float | None
-    reduction: str
-    validation: float
-    patience: int | None
-    precision: str
-    device: str | torch.device
-    seed: int
-    start_from: Aggregator | None
-    callbacks: Sequence[EpochCallback]
-    checkpoint: str | os.PathLike[str] | None
 
     _parts: nn.ModuleDict | None = None
 
@@ -164,9 +147,9 @@ class Learner(Acquainted, Parameters):
         """Log-probability of each label, (n_annotations,): here, as if the worker never erred."""
         return log_probs[batch.sample].gather(1, batch.label[:, None])[:, 0]
 
-    def _learnt_confusion(self, data: CrowdData) -> Array:
-        """Confusion matrices: here, of workers judged by the network's predictions on the training samples."""
-        return judged(data.votes, self._predicted(data))
+    def _learnt_confusion(self, data: CrowdData, predicted: Array) -> Array:
+        """Confusion matrices: here, of workers judged by the network's predictions of the training samples."""
+        return judged(data.votes, predicted)
 
     # --------------------------------------------------------------------------------------------- helpers
 
@@ -246,8 +229,9 @@ class Learner(Acquainted, Parameters):
             self._run(data, resume, report)
             self._parts.eval()
             self._finish(data)
-            self._prior = self._mean_prediction(data)
-            self._confusion = self._learnt_confusion(data)
+            predicted = self._predicted(data)
+            self._prior = mean_prediction(data, predicted)
+            self._confusion = self._learnt_confusion(data, predicted)
         return self
 
     def _adopt_names(self, votes: Annotations) -> None:
@@ -274,7 +258,7 @@ class Learner(Acquainted, Parameters):
             if len(held_out):
                 record["score"] = self._held_out_score(data, held_out)
                 if record["score"] > at.best_score:
-                    at.best_score, at.best_epoch, best = record["score"], at.epoch, self._snapshot()
+                    at.best_score, at.best_epoch, best = record["score"], at.epoch, copy.deepcopy(self._learnt())
             at.history.append(record)
             if report is not None:
                 report(at.epoch, record["loss"])
@@ -383,8 +367,9 @@ class Learner(Acquainted, Parameters):
 
     # ----------------------------------------------------------------------------------------- checkpoints
 
-    def _snapshot(self) -> dict[str, Any]:
-        return copy.deepcopy({"parts": self._parts_or_fail().state_dict(), "state": self._state()})
+    def _learnt(self) -> dict[str, Any]:
+        """All that training changes."""
+        return {"parts": self._parts_or_fail().state_dict(), "state": self._state()}
 
     def _save(self, at: _Progress, best: Any, optimizers: Any, schedulers: Any, scaler: Any, shuffle: Any) -> None:
         assert self.checkpoint is not None
@@ -393,7 +378,7 @@ class Learner(Acquainted, Parameters):
             "sizes": [len(self._workers), len(self._classes)],
             "progress": [at.epoch, at.best_score, at.best_epoch],
             "history": at.history,
-            "now": self._snapshot(),
+            "now": self._learnt(),
             "best": best,
             "optimizers": [optimizer.state_dict() for optimizer in optimizers],
             "schedulers": [None if s is None else s.state_dict() for s in schedulers],
@@ -442,7 +427,7 @@ class Learner(Acquainted, Parameters):
         return parts
 
     def __sklearn_is_fitted__(self) -> bool:
-        return self._parts is not None
+        return self._parts is not None and bool(self._history)
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import Tags, TargetTags
@@ -450,25 +435,19 @@ class Learner(Acquainted, Parameters):
         return Tags(estimator_type="classifier", target_tags=TargetTags(required=True, multi_output=True))
 
     @torch.no_grad()
-    def _log_probs(self, X: Any) -> Array:
-        features = as_features(X)
+    def _log_probs(self, features: Features, rows: Tensor) -> Array:
+        """What the trained network makes of some rows, (n, n_classes)."""
         self._parts_or_fail().eval()
-        parts = [
-            self._forward(features.take(rows, self._on)).cpu().double()
-            for rows in torch.arange(len(features)).split(_PREDICTED)
-        ]
-        return torch.cat(parts).numpy()
+        found = [self._forward(features.take(part, self._on)).cpu().double() for part in rows.split(_PREDICTED)]
+        return torch.cat(found).numpy()
 
-    @torch.no_grad()
+    def _log_probs_of(self, X: Any) -> Array:
+        features = as_features(X)
+        return self._log_probs(features, torch.arange(len(features)))
+
     def _predicted(self, data: CrowdData) -> Array:
         """Class probabilities of the training samples, (n_samples, n_classes)."""
-        parts = self._parts_or_fail()
-        was_training = parts.training
-        parts.eval()
-        samples = torch.arange(len(data)).split(_PREDICTED)
-        found = [self._forward(data.batch(part, self._on).x).double().cpu() for part in samples]
-        parts.train(was_training)
-        return normalised(torch.cat(found).numpy())
+        return normalised(self._log_probs(data.features, data.rows))
 
     def predict_proba(self, X: Any, votes: Any = None, *, tasks: Any = None) -> Array:
         """Class probabilities, (n, n_classes): from the features alone or, with votes, from both together.
@@ -478,7 +457,7 @@ class Learner(Acquainted, Parameters):
         worker. Rows are matched to tasks as in ``fit``.
         """
         self._fitted()
-        log_probs = self._log_probs(X)
+        log_probs = self._log_probs_of(X)
         return normalised(log_probs) if votes is None else self._forecast(log_probs, as_votes(votes), tasks)
 
     def _forecast(self, log_probs: Array, votes: Annotations, tasks: Any) -> Array:
@@ -500,10 +479,6 @@ class Learner(Acquainted, Parameters):
         return metrics.accuracy(self.predict(X), y)
 
     # --------------------------------------------------------------------------------------------- results
-
-    def _mean_prediction(self, data: CrowdData) -> Array:
-        mean = self._predicted(data)[data.samples.numpy()].mean(axis=0)
-        return mean / mean.sum()
 
     @property
     def network_(self) -> nn.Module:
@@ -541,20 +516,18 @@ def normalised(log_probs: Array) -> Array:
     return probs / probs.sum(axis=1, keepdims=True)
 
 
+def mean_prediction(data: CrowdData, predicted: Array) -> Array:
+    """The class prior that predictions of the training samples amount to, (n_classes,)."""
+    mean = predicted[data.samples.numpy()].mean(axis=0)
+    return mean / mean.sum()
+
+
 def judged(votes: Annotations, posterior: Array) -> Array:
     """Confusion matrices of workers judged by posteriors, with weak pseudo-counts; compiled."""
-    k = votes.n_classes
-    off = _PSEUDO[1] / max(k - 1, 1)
-    pseudo = np.full((k, k), off) + np.eye(k) * (_PSEUDO[0] - off)
+    pseudo = row_pseudo(_PSEUDO, votes.n_classes)
     return _core.em_confusion(votes._table, np.ascontiguousarray(posterior, np.float64), pseudo)
 
 
 def all_learners() -> list[type[Learner]]:
     """Every learner class of the library, by name."""
-    found, stack = [], list(Learner.__subclasses__())
-    while stack:
-        cls = stack.pop()
-        stack.extend(cls.__subclasses__())
-        if not inspect.isabstract(cls) and not cls.__name__.startswith("_"):
-            found.append(cls)
-    return sorted(found, key=lambda cls: cls.__name__)
+    return concrete(Learner, "manyhands.learn")  # type: ignore[type-abstract]

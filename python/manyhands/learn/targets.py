@@ -112,8 +112,10 @@ class AggregatedTarget(_TargetLearner):
         self._fit_of_votes = model.fit(votes)
         return self._fit_of_votes.posterior_
 
-    def _learnt_confusion(self, data: CrowdData) -> Array:
-        return super()._learnt_confusion(data) if self.start_from is not None else self._fit_of_votes.confusion_
+    def _learnt_confusion(self, data: CrowdData, predicted: Array) -> Array:
+        if self.start_from is not None:
+            return super()._learnt_confusion(data, predicted)
+        return self._fit_of_votes.confusion_
 
 
 class SoftBootstrap(_TargetLearner):

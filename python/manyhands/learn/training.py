@@ -6,7 +6,6 @@ import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,7 +17,6 @@ from manyhands.base import Aggregator
 EpochCallback = Callable[[Any, dict[str, float]], object]
 
 
-@dataclass(frozen=True)
 class Training:
     """How to train: what every learner takes by keyword.
 
@@ -77,8 +75,8 @@ class Training:
 
 
 TRAINING = [
-    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=item.default)
-    for name, item in Training.__dataclass_fields__.items()
+    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(Training, name))
+    for name in Training.__annotations__
 ]
 TRAINING_NAMES = tuple(item.name for item in TRAINING)
 OPTIMIZERS = ("adam", "adamw", "sgd")
