@@ -48,12 +48,16 @@ def triples(votes: Annotations) -> tuple[np.ndarray, np.ndarray]:
     return found, joint.reshape(-1, k, k, k)
 
 
-def nmf(moments: Moments, prior: np.ndarray, confusion: np.ndarray, n_updates: int) -> tuple[np.ndarray, np.ndarray]:
-    """Updates of the Kullback–Leibler factorisation, all pairs in one einsum."""
+def nmf(
+    moments: Moments, prior: np.ndarray, confusion: np.ndarray, n_updates: int
+) -> tuple[np.ndarray, np.ndarray, list[float]]:
+    """Updates of the Kullback–Leibler factorisation, all pairs in one einsum; and the objective, which stops it."""
     first, second = moments.pairs.astype(np.int64).T
+    history = []
     for _ in range(n_updates):
         a, b = confusion[first], confusion[second]
         model = np.einsum("k,pkl,pkj->plj", prior, a, b, optimize=True)
+        history.append(float((moments.pair_joint * np.log(np.maximum(model, 1e-30))).sum()))
         share = moments.pair_joint / np.maximum(model, 1e-30)
         to_a = np.einsum("plj,pkj->pkl", share, b, optimize=True) * a * prior[:, None]
         to_b = np.einsum("plj,pkl->pkj", share, a, optimize=True) * b * prior[:, None]
@@ -63,7 +67,7 @@ def nmf(moments: Moments, prior: np.ndarray, confusion: np.ndarray, n_updates: i
         prior = to_a.sum(axis=(0, 2))
         prior = prior / prior.sum()
         confusion = counts / np.maximum(counts.sum(axis=2, keepdims=True), 1e-30)
-    return prior, confusion
+    return prior, confusion, history
 
 
 def ours_nmf(moments: Moments, prior: np.ndarray, confusion: np.ndarray, n_updates: int) -> object:

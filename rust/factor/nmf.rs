@@ -9,8 +9,9 @@ use rayon::prelude::*;
 
 use super::accelerate::{Limits, Run, Steps};
 use super::lanes::{LANES, Lanes};
-use super::{Adjacency, Fit, Link, not_negative, sized};
+use super::{Adjacency, Fit, not_negative, sized};
 use crate::control::Control;
+use crate::moments::split;
 use crate::num::{FLOOR, normalise};
 use crate::{Error, Result};
 
@@ -36,7 +37,7 @@ pub struct Options<'a> {
 /// Fits prior and confusion matrices to pairwise moments; never lowers the objective.
 ///
 /// A pair without weight or counts says nothing, and a worker without pairs keeps its start. An entry that starts at zero
-/// stays near it: start from positive ones. Time O(pairs · classes³) a step, memory O(workers · classes²) beyond the data.
+/// stays near it: start from positive ones. Time O(pairs · classes³) a step, memory as much again as the joint counts.
 pub fn nmf_fit(options: &Options<'_>, control: &Control) -> Result<Fit> {
     let mut problem = Problem::new(options, control)?;
     let k = problem.k;
@@ -57,15 +58,67 @@ const WORK_PER_CHECK: usize = 1 << 16;
 /// The moments, and room for the outcome of a sweep.
 struct Problem<'a> {
     k: usize,
-    adjacency: Adjacency,
+    firsts: Side,
+    seconds: Side,
     joint: &'a [f64],
     weights: &'a [f64],
     /// What makes counts of a pair frequencies; zero where there are none.
     shares: Vec<f64>,
     control: &'a Control,
+    /// Observed over modelled frequencies of each pair, (second's label × first's label), times the pair's weight; in the
+    /// order of the first workers, and zeros behind the last.
+    ratios: Vec<f64>,
     confusion: Vec<f64>,
     /// Expected weight of each worker's answers to each class.
     mass: Vec<f64>,
+}
+
+/// The pairs of each worker in which it is the first, or those in which it is the second.
+struct Side {
+    offsets: Vec<usize>,
+    partners: Vec<Partner>,
+}
+
+#[derive(Clone, Copy)]
+struct Partner {
+    worker: u32,
+    /// Where the pair's numbers lie: for first workers among the data, for second ones among the ratios.
+    at: u32,
+}
+
+impl Side {
+    fn firsts(adjacency: &Adjacency) -> Self {
+        let (mut offsets, mut partners) = (vec![0], vec![]);
+        for m in 0..adjacency.n_workers() {
+            let links = adjacency.of(m).iter().filter(|link| link.first);
+            partners.extend(links.map(|link| Partner { worker: link.partner, at: link.pair }));
+            offsets.push(partners.len());
+        }
+        Self { offsets, partners }
+    }
+
+    /// The other side. Every worker's pairs are filled up to whole groups with one behind the last, which says nothing.
+    fn seconds(&self) -> Self {
+        let n_workers = self.offsets.len() - 1;
+        let nothing = Partner { worker: 0, at: self.partners.len() as u32 };
+        let mut lists = vec![vec![]; n_workers];
+        for m in 0..n_workers {
+            for (at, partner) in (self.offsets[m] as u32..).zip(self.of(m)) {
+                lists[partner.worker as usize].push(Partner { worker: m as u32, at });
+            }
+        }
+        let (mut offsets, mut partners) = (vec![0], vec![]);
+        for mut list in lists {
+            list.resize(list.len().next_multiple_of(LANES), nothing);
+            partners.append(&mut list);
+            offsets.push(partners.len());
+        }
+        Self { offsets, partners }
+    }
+
+    fn of(&self, worker: usize) -> &[Partner] {
+        &self.partners[self.offsets[worker]..self.offsets[worker + 1]]
+    }
 }
 
 impl<'a> Problem<'a> {
@@ -89,9 +142,12 @@ impl<'a> Problem<'a> {
             if share.is_finite() { share } else { 0.0 }
         };
         let shares = options.joint.par_chunks_exact(k * k).map(share).collect();
+        let firsts = Side::firsts(&adjacency);
         Ok(Self {
             k,
-            adjacency,
+            seconds: firsts.seconds(),
+            firsts,
+            ratios: vec![0.0; (n_pairs + 1) * k * k],
             joint: options.joint,
             weights: options.weights,
             shares,
@@ -102,32 +158,93 @@ impl<'a> Problem<'a> {
     }
 
     /// Writes the confusion matrices that the present point suggests, and their masses; returns its objective.
+    ///
+    /// Both workers of a pair need its ratios: they are made where it is seen from the first, and kept for the second.
     fn sweep(&mut self, point: &[f64]) -> Result<f64> {
         let (k, kk) = (self.k, self.k * self.k);
         let mut confusion = std::mem::take(&mut self.confusion);
         let mut mass = std::mem::take(&mut self.mass);
+        let mut ratios = std::mem::take(&mut self.ratios);
+        let tables = split(&mut ratios, &self.firsts.offsets, kk);
         let objectives: Result<Vec<f64>> = confusion
             .par_chunks_mut(kk)
-            .zip(mass.par_chunks_mut(k))
+            .zip(tables)
             .enumerate()
-            .map_init(|| Scratch::new(k), |scratch, (m, (to, mass))| self.worker(m, point, scratch, to, mass))
+            .map_init(|| Scratch::new(k), |scratch, (m, (to, ratios))| self.first(m, point, scratch, ratios, to))
             .collect();
-        (self.confusion, self.mass) = (confusion, mass);
+        let closed = confusion.par_chunks_mut(kk).zip(mass.par_chunks_mut(k)).enumerate().try_for_each_init(
+            || Scratch::new(k),
+            |scratch, (m, (to, mass))| self.second(m, point, scratch, &ratios, to, mass),
+        );
+        (self.confusion, self.mass, self.ratios) = (confusion, mass, ratios);
+        closed?;
         Ok(objectives?.iter().sum())
     }
 
-    /// One worker's part of a sweep; its objective is that of the pairs in which it is the first.
-    fn worker(&self, m: usize, point: &[f64], scratch: &mut Scratch, to: &mut [f64], mass: &mut [f64]) -> Result<f64> {
+    /// Writes the ratios of the pairs in which a worker is the first, and what they add to its factors; returns their
+    /// objective.
+    fn first(
+        &self,
+        m: usize,
+        point: &[f64],
+        scratch: &mut Scratch,
+        ratios: &mut [f64],
+        factors: &mut [f64],
+    ) -> Result<f64> {
         let (k, kk) = (self.k, self.k * self.k);
         let (confusion, prior) = point.split_at(point.len() - k);
-        let own = &confusion[m * kk..(m + 1) * kk];
-        scratch.open(own, prior);
+        scratch.open(&confusion[m * kk..(m + 1) * kk], prior);
         let arch = pulp::Arch::new();
-        for links in self.adjacency.of(m).chunks((WORK_PER_CHECK / (kk * k)).next_multiple_of(LANES).max(LANES)) {
+        let step = pairs_per_check(k);
+        for (partners, ratios) in self.firsts.of(m).chunks(step).zip(ratios.chunks_mut(step * kk)) {
             self.control.check()?;
-            arch.dispatch(Part { problem: self, confusion, links, scratch });
+            arch.dispatch(First { problem: self, confusion, partners, ratios, scratch });
         }
-        Ok(scratch.close(own, to, mass))
+        factors.iter_mut().zip(&scratch.factor).for_each(|(to, factor)| *to = factor.sum());
+        Ok(scratch.objective.sum())
+    }
+
+    /// Adds the factors of the pairs in which a worker is the second, and turns them into its new confusion matrix.
+    fn second(
+        &self,
+        m: usize,
+        point: &[f64],
+        scratch: &mut Scratch,
+        ratios: &[f64],
+        factors: &mut [f64],
+        mass: &mut [f64],
+    ) -> Result<()> {
+        let (k, kk) = (self.k, self.k * self.k);
+        let (confusion, prior) = point.split_at(point.len() - k);
+        scratch.factor.fill(Lanes::ZERO);
+        let arch = pulp::Arch::new();
+        for partners in self.seconds.of(m).chunks(pairs_per_check(k)) {
+            self.control.check()?;
+            arch.dispatch(Second { k, confusion, partners, ratios, scratch });
+        }
+        factors.iter_mut().zip(&scratch.factor).for_each(|(to, factor)| *to += factor.sum());
+        update(&confusion[m * kk..(m + 1) * kk], prior, factors, mass);
+        Ok(())
+    }
+}
+
+/// How many pairs are seen between two looks at the control.
+fn pairs_per_check(k: usize) -> usize {
+    (WORK_PER_CHECK / (k * k * k)).next_multiple_of(LANES).max(LANES)
+}
+
+/// Turns factors into a new confusion matrix and its masses. A class without mass keeps its row.
+fn update(old: &[f64], prior: &[f64], factors: &mut [f64], mass: &mut [f64]) {
+    let k = prior.len();
+    let rows = factors.chunks_exact_mut(k).zip(old.chunks_exact(k));
+    for ((row, old), (mass, prior)) in rows.zip(mass.iter_mut().zip(prior)) {
+        row.iter_mut().zip(old).for_each(|(x, old)| *x *= prior * old);
+        *mass = row.iter().sum();
+        if *mass > f64::MIN_POSITIVE / f64::EPSILON {
+            row.iter_mut().for_each(|x| *x = (*x / *mass).max(FLOOR));
+        } else {
+            row.copy_from_slice(old);
+        }
     }
 }
 
@@ -156,75 +273,99 @@ impl Steps for Problem<'_> {
     }
 }
 
-/// Some of a worker's pairs: the unit that is compiled for the widest registers the processor has.
-struct Part<'a> {
+/// Runs `$body` with the number of classes bound to `$k`; the usual ones have code of their own.
+macro_rules! with_classes {
+    ($n:expr, |$k:ident| $body:expr) => {
+        match $n {
+            2 => with_classes!(@ 2, $k, $body),
+            3 => with_classes!(@ 3, $k, $body),
+            4 => with_classes!(@ 4, $k, $body),
+            5 => with_classes!(@ 5, $k, $body),
+            8 => with_classes!(@ 8, $k, $body),
+            10 => with_classes!(@ 10, $k, $body),
+            n => with_classes!(@ n, $k, $body),
+        }
+    };
+    (@ $n:expr, $k:ident, $body:expr) => {{
+        let $k: usize = $n;
+        $body
+    }};
+}
+
+/// Some of the pairs in which a worker is the first: a unit that is compiled for the widest registers the processor has.
+struct First<'a> {
     problem: &'a Problem<'a>,
     confusion: &'a [f64],
-    links: &'a [Link],
+    partners: &'a [Partner],
+    ratios: &'a mut [f64],
     scratch: &'a mut Scratch,
 }
 
-impl pulp::NullaryFnOnce for Part<'_> {
+impl pulp::NullaryFnOnce for First<'_> {
     type Output = ();
 
-    /// The usual numbers of classes have code of their own.
     #[inline(always)]
     fn call(self) {
-        match self.problem.k {
-            2 => self.run(2),
-            3 => self.run(3),
-            4 => self.run(4),
-            5 => self.run(5),
-            8 => self.run(8),
-            10 => self.run(10),
-            k => self.run(k),
-        }
-    }
-}
-
-impl Part<'_> {
-    #[inline(always)]
-    fn run(self, k: usize) {
-        // In sorted pairs a worker is first the second of its pairs, and then the first.
-        for run in self.links.chunk_by(|a, b| a.first == b.first) {
-            for links in run.chunks(LANES) {
-                let group = Group::new(self.problem, self.confusion, links, k);
-                if links[0].first {
-                    self.scratch.add::<true>(k, &group);
-                } else {
-                    self.scratch.add::<false>(k, &group);
-                }
+        with_classes!(self.problem.k, |k| {
+            for (partners, ratios) in self.partners.chunks(LANES).zip(self.ratios.chunks_mut(LANES * k * k)) {
+                let group = Group::new(self.problem, partners, k);
+                self.scratch.make(k, &group, beside(self.confusion, partners, k, |partner| partner.worker));
+                self.scratch.keep(k, ratios);
             }
-        }
+        });
     }
 }
 
-/// Pairs of one worker, one in each lane; lanes left over have no weight.
+/// Some of the pairs in which a worker is the second.
+struct Second<'a> {
+    k: usize,
+    confusion: &'a [f64],
+    partners: &'a [Partner],
+    ratios: &'a [f64],
+    scratch: &'a mut Scratch,
+}
+
+impl pulp::NullaryFnOnce for Second<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        with_classes!(self.k, |k| {
+            for partners in self.partners.chunks(LANES) {
+                let ratios = beside(self.ratios, partners, k, |partner| partner.at);
+                let others = beside(self.confusion, partners, k, |partner| partner.worker);
+                self.scratch.add(k, &ratios, &others);
+            }
+        });
+    }
+}
+
+/// The tables of up to four pairs, those of the first again where there are fewer.
+#[inline(always)]
+fn beside<'a>(values: &'a [f64], partners: &[Partner], k: usize, at: impl Fn(&Partner) -> u32) -> [&'a [f64]; LANES] {
+    let kk = k * k;
+    std::array::from_fn(|lane| {
+        let at = at(partners.get(lane).unwrap_or(&partners[0])) as usize;
+        &values[at * kk..(at + 1) * kk]
+    })
+}
+
+/// Pairs of one first worker, one in each lane; lanes left over have no weight.
 struct Group<'a> {
     /// Counts, (first's label × second's label).
     counts: [&'a [f64]; LANES],
-    /// The partners' confusion matrices.
-    others: [&'a [f64]; LANES],
     shares: Lanes,
     weights: Lanes,
 }
 
 impl<'a> Group<'a> {
     #[inline(always)]
-    fn new(problem: &Problem<'a>, confusion: &'a [f64], links: &[Link], k: usize) -> Self {
-        let kk = k * k;
-        let block = |values: &'a [f64], at: u32| &values[at as usize * kk..(at as usize + 1) * kk];
-        let mut group = Self {
-            counts: [block(problem.joint, links[0].pair); LANES],
-            others: [block(confusion, links[0].partner); LANES],
-            shares: Lanes::ZERO,
-            weights: Lanes::ZERO,
-        };
-        for (lane, link) in links.iter().enumerate() {
-            group.counts[lane] = block(problem.joint, link.pair);
-            group.others[lane] = block(confusion, link.partner);
-            group.shares.0[lane] = problem.shares[link.pair as usize];
-            group.weights.0[lane] = problem.weights[link.pair as usize];
+    fn new(problem: &Problem<'a>, partners: &[Partner], k: usize) -> Self {
+        let counts = beside(problem.joint, partners, k, |partner| partner.at);
+        let mut group = Self { counts, shares: Lanes::ZERO, weights: Lanes::ZERO };
+        for (lane, partner) in partners.iter().enumerate() {
+            group.shares.0[lane] = problem.shares[partner.at as usize];
+            group.weights.0[lane] = problem.weights[partner.at as usize];
         }
         group
     }
@@ -238,13 +379,14 @@ struct Scratch {
     other: Vec<Lanes>,
     /// Observed frequencies, (first's label × second's label).
     seen: Vec<Lanes>,
-    /// Observed over modelled frequencies, (partner's label × own label), times the weight.
+    /// Observed over modelled frequencies, (second's label × first's label), times the weight.
     ratio: Vec<Lanes>,
     /// By how much the expected count of each class and label differs from `own`, as a factor.
     factor: Vec<Lanes>,
     objective: Lanes,
 }
 
+/// Loops in here are written out: an iterator's own loop may not be inlined, and is then compiled for any processor.
 impl Scratch {
     fn new(k: usize) -> Self {
         let table = || vec![Lanes::ZERO; k * k];
@@ -260,15 +402,13 @@ impl Scratch {
         self.objective = Lanes::ZERO;
     }
 
-    /// Adds pairs in which the worker is the first, or the second. The objective is that of the pairs in which it is first.
-    ///
-    /// Loops in here are written out: an iterator's own loop may not be inlined, and is then compiled for any processor.
+    /// Makes the ratios of some pairs of a first worker, and adds them to its factors and to the objective.
     #[inline(always)]
-    fn add<const FIRST: bool>(&mut self, k: usize, group: &Group<'_>) {
+    fn make(&mut self, k: usize, group: &Group<'_>, others: [&[f64]; LANES]) {
         let kk = k * k;
         let (own, other, seen) = (&self.own[..kk], &mut self.other[..kk], &mut self.seen[..kk]);
         let (ratio, factor) = (&mut self.ratio[..kk], &mut self.factor[..kk]);
-        side_by_side(&group.others, other);
+        side_by_side(&others, other);
         side_by_side(&group.counts, seen);
         for b in 0..k {
             for l in 0..k {
@@ -276,13 +416,11 @@ impl Scratch {
                 for c in 0..k {
                     model = model + other[c * k + b] * own[c * k + l];
                 }
-                let seen = group.shares * if FIRST { seen[l * k + b] } else { seen[b * k + l] };
+                let seen = group.shares * seen[l * k + b];
                 let apart = seen / model;
-                if FIRST {
-                    // Nothing seen adds nothing, whatever the logarithm.
-                    let log = apart.max(Lanes::all(f64::MIN_POSITIVE)).ln();
-                    self.objective = self.objective - group.weights * seen * log;
-                }
+                // Nothing seen adds nothing, whatever the logarithm.
+                let log = apart.max(Lanes::all(f64::MIN_POSITIVE)).ln();
+                self.objective = self.objective - group.weights * seen * log;
                 ratio[b * k + l] = group.weights * apart;
             }
         }
@@ -297,20 +435,34 @@ impl Scratch {
         }
     }
 
-    /// Turns the sums into the new confusion matrix and its masses; returns the objective. A class without mass keeps its
-    /// row.
-    fn close(&self, old: &[f64], to: &mut [f64], mass: &mut [f64]) -> f64 {
-        let k = mass.len();
-        to.iter_mut().zip(&self.own).zip(&self.factor).for_each(|((to, x), f)| *to = x.0[0] * f.sum());
-        for ((row, old), mass) in to.chunks_exact_mut(k).zip(old.chunks_exact(k)).zip(mass) {
-            *mass = row.iter().sum();
-            if *mass > f64::MIN_POSITIVE / f64::EPSILON {
-                row.iter_mut().for_each(|x| *x = (*x / *mass).max(FLOOR));
-            } else {
-                row.copy_from_slice(old);
+    /// Writes down the ratios just made, of as many pairs as there is room for.
+    #[inline(always)]
+    fn keep(&self, k: usize, ratios: &mut [f64]) {
+        let kk = k * k;
+        let ratio = &self.ratio[..kk];
+        for (lane, to) in ratios.chunks_exact_mut(kk).enumerate() {
+            for i in 0..kk {
+                to[i] = ratio[i].0[lane];
             }
         }
-        self.objective.sum()
+    }
+
+    /// Adds the ratios of some pairs to the factors of their second worker.
+    #[inline(always)]
+    fn add(&mut self, k: usize, ratios: &[&[f64]; LANES], others: &[&[f64]; LANES]) {
+        let kk = k * k;
+        let (other, ratio, factor) = (&mut self.other[..kk], &mut self.ratio[..kk], &mut self.factor[..kk]);
+        side_by_side(others, other);
+        side_by_side(ratios, ratio);
+        for c in 0..k {
+            for l in 0..k {
+                let mut sum = factor[c * k + l];
+                for b in 0..k {
+                    sum = sum + other[c * k + b] * ratio[l * k + b];
+                }
+                factor[c * k + l] = sum;
+            }
+        }
     }
 }
 

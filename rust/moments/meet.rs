@@ -211,8 +211,8 @@ struct Notes<W: Weights> {
     buckets: Buckets,
     /// The meetings of a round.
     written: Vec<W::Note>,
-    /// Where each bucket's begin and the last one's end, once the meetings of everyone with anyone are there, sorted.
-    all: Option<Vec<usize>>,
+    /// Which meetings are there, sorted, and where each bucket's begin and the last one's end, if all buckets' are.
+    kept: Option<(With, Vec<usize>)>,
 }
 
 /// A bucket's number, the items of its workers and its meetings.
@@ -221,7 +221,7 @@ type Bucket<'a, W, I> = (usize, Vec<I>, &'a mut [<W as Weights>::Note]);
 impl<W: Weights> Notes<W> {
     fn new(table: &Table) -> Self {
         let format = Format::new(table.n_classes());
-        Self { format, buckets: Buckets::new(table, format.n_places()), written: vec![], all: None }
+        Self { format, buckets: Buckets::new(table, format.n_places()), written: vec![], kept: None }
     }
 
     fn run<L: Label, J: Job>(
@@ -235,9 +235,9 @@ impl<W: Weights> Notes<W> {
         let n_buckets = self.buckets.workers.len();
         let mut made = Vec::with_capacity(items.len());
         let mut items = items.into_iter();
-        if let Some(ends) = self.all.take() {
+        if let Some((there, ends)) = self.kept.take_if(|(there, _)| *there == With::All || with == With::Later) {
             self.read(0..n_buckets, &ends, true, &mut items, job, control, &mut made)?;
-            self.all = Some(ends);
+            self.kept = Some((there, ends));
             return Ok(made);
         }
         let chunks = view.table.chunks(CHUNKS);
@@ -245,7 +245,7 @@ impl<W: Weights> Notes<W> {
         for round in self.buckets.rounds(&counts, size_of::<W::Note>()) {
             let ends = self.write(view, with, &chunks, &counts, round.clone(), control)?;
             self.read(round.clone(), &ends, false, &mut items, job, control, &mut made)?;
-            self.all = (with == With::All && round.len() == n_buckets).then_some(ends);
+            self.kept = (round.len() == n_buckets).then_some((with, ends));
         }
         Ok(made)
     }

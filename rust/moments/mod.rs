@@ -10,6 +10,8 @@ mod triples;
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use crate::components::Components;
 use crate::control::Control;
 use crate::factor::check_pairs;
@@ -27,19 +29,31 @@ const MOST_BYTES: usize = 1 << 32;
 /// How many rows are visited between two looks at [`Control::check`].
 const VISITS_PER_CHECK: usize = 1 << 18;
 
+/// In how many chunks [`moments_first`] cuts a table at most.
+const MOST_CHUNKS: usize = 16;
+
 /// Weight of each worker's labels, (workers × classes).
 ///
-/// One pass: time O(annotations), memory the result.
+/// One pass: time O(annotations), memory the result, several times over where it is small beside the table.
 pub fn moments_first(table: &Table, control: &Control) -> Result<Vec<f64>> {
     let (n_workers, k) = (table.n_workers(), table.n_classes());
     check_room(n_workers, k)?;
-    let mut out = vec![0.0; n_workers * k];
-    let mut ticker = Ticker::new(control);
+    // Each chunk has sums of its own: so few that adding them up costs less than making them.
+    let n_chunks = (table.len() / (8 * n_workers * k).max(VISITS_PER_CHECK)).clamp(1, MOST_CHUNKS);
     with_view!(table, |view| {
-        for (row, (&worker, label)) in table.workers().iter().zip(view.labels).enumerate() {
-            ticker.tick(1)?;
-            out[worker as usize * k + label.code()] += view.weights.at(row);
-        }
+        let sums = |tasks: Range<usize>| {
+            let mut out = vec![0.0; n_workers * k];
+            let mut ticker = Ticker::new(control);
+            for row in table.offsets()[tasks.start] as usize..table.offsets()[tasks.end] as usize {
+                ticker.tick(1)?;
+                out[table.workers()[row] as usize * k + view.labels[row].code()] += view.weights.at(row);
+            }
+            Ok(out)
+        };
+        let parts: Vec<Vec<f64>> = table.chunks(n_chunks).into_par_iter().map(sums).collect::<Result<_>>()?;
+        let mut parts = parts.into_iter();
+        let mut out = parts.next().unwrap_or_default();
+        parts.for_each(|part| out.iter_mut().zip(part).for_each(|(sum, x)| *sum += x));
         Ok(out)
     })
 }
@@ -120,7 +134,7 @@ impl Lists {
 }
 
 /// Cuts `values` into runs that end where `offsets`, times `width`, say.
-fn split<'a, T>(mut values: &'a mut [T], offsets: &[usize], width: usize) -> Vec<&'a mut [T]> {
+pub(crate) fn split<'a, T>(mut values: &'a mut [T], offsets: &[usize], width: usize) -> Vec<&'a mut [T]> {
     let mut parts = Vec::with_capacity(offsets.len().saturating_sub(1));
     for ends in offsets.windows(2) {
         let (part, rest) = values.split_at_mut((ends[1] - ends[0]) * width);

@@ -33,7 +33,8 @@ const NONE: u32 = u32::MAX;
 /// Two sweeps: the first counts overlaps, the second adds up the blocks of the pairs kept. Time O(Σ n²) over tasks with n
 /// annotations. Memory, beside the result of 16 + 8 · classes² bytes a pair: 16 bytes a pair, for each thread 24 bytes a
 /// worker, and either for meetings 8 bytes each (16 with weights, each seen from both sides) up to 512 MB or (16 and more
-/// annotations a task) the table in worker order, which is kept.
+/// annotations a task) the table in worker order, which is kept. Where the square of the number of workers is at most the
+/// number of annotations, the overlaps of all pairs are held, 8 bytes each, and meetings are seen from one side.
 pub fn moments_pairs(
     table: &Table,
     min_overlap: f64,
@@ -61,7 +62,11 @@ pub(super) fn count_pairs(
     with_view!(table, |view| {
         let count = Count { n_workers, min_overlap, max_partners, most_pairs: most, links: AtomicUsize::new(0) };
         let mut meet = Meet::new(view, way, control);
-        let best = meet.run(With::All, vec![(); n_workers], &count)?;
+        let best = if n_workers.saturating_mul(n_workers) <= table.len() {
+            best_of_square(&mut meet, &count)?
+        } else {
+            meet.run(With::All, vec![(); n_workers], &count)?
+        };
         let kept = later_partners(&Lists::join(&best));
         drop(best);
         if kept.items.len() > most { Err(too_many(most)) } else { accumulate(meet, &kept, k, cells) }
@@ -76,6 +81,38 @@ fn too_many(most: usize) -> Error {
     ))
 }
 
+/// Finds the best-supported partners of each worker from a square of overlaps, which each pair enters once.
+fn best_of_square<L: Label, W: Weights>(meet: &mut Meet<'_, L, W>, count: &Count) -> Result<Vec<Vec<u32>>> {
+    let n = count.n_workers;
+    let later = meet.run(With::Later, vec![(); n], &Sum { n_workers: n })?;
+    let best = |overlaps: &mut Overlaps, m: usize| {
+        (0..m).for_each(|other| overlaps.sums[other] = later[other][m]);
+        overlaps.sums[m + 1..].copy_from_slice(&later[m][m + 1..]);
+        overlaps.many = true;
+        count.best(overlaps)
+    };
+    (0..n).into_par_iter().map_init(|| count.scratch(), best).collect()
+}
+
+/// Adds up a worker's overlaps with those that come later, and with some of the others.
+struct Sum {
+    n_workers: usize,
+}
+
+impl Job for Sum {
+    type Scratch = ();
+    type Item = ();
+    type Out = Vec<f64>;
+
+    fn scratch(&self) {}
+
+    fn run(&self, (): &mut (), _: usize, (): (), meetings: impl Meetings) -> Result<Vec<f64>> {
+        let mut sums = vec![0.0; self.n_workers];
+        meetings.each(|meeting| sums[meeting.other] += meeting.product)?;
+        Ok(sums)
+    }
+}
+
 /// Finds the best-supported partners of each worker, ascending.
 struct Count {
     n_workers: usize,
@@ -84,6 +121,17 @@ struct Count {
     most_pairs: usize,
     /// How many partners were listed so far.
     links: AtomicUsize,
+}
+
+impl Count {
+    fn best(&self, overlaps: &mut Overlaps) -> Result<Vec<u32>> {
+        let list = overlaps.take_best(self.min_overlap, self.max_partners);
+        // A pair is listed at most twice.
+        if self.links.fetch_add(list.len(), Relaxed) + list.len() > 2 * self.most_pairs {
+            return Err(too_many(self.most_pairs));
+        }
+        Ok(list)
+    }
 }
 
 impl Job for Count {
@@ -97,12 +145,7 @@ impl Job for Count {
 
     fn run(&self, overlaps: &mut Overlaps, _: usize, (): (), meetings: impl Meetings) -> Result<Vec<u32>> {
         overlaps.count(&meetings)?;
-        let list = overlaps.take_best(self.min_overlap, self.max_partners);
-        // A pair is listed at most twice.
-        if self.links.fetch_add(list.len(), Relaxed) + list.len() > 2 * self.most_pairs {
-            return Err(too_many(self.most_pairs));
-        }
-        Ok(list)
+        self.best(overlaps)
     }
 }
 

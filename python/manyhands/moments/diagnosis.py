@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,10 +12,14 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands.annotations import Annotations, as_annotations
 from manyhands.checks import check_number
+from manyhands.errors import IdentifiabilityWarning
+from manyhands.moments.spectrum import Spectrum, spectrum
 from manyhands.moments.statistics import Array, Moments, compute
 
-#: A singular value counts if it exceeds this many times what noise would give.
-_ABOVE_NOISE = 2.0
+#: Workers whose pairs are looked at, the best supported first.
+_LOOKED_AT = 16
+#: Passes of EM by which purity is told: enough for a summary.
+_EM_PASSES = 50
 #: An answer given for one class this exclusively makes its giver a specialist of that class.
 _SPECIALIST = 0.95
 #: Answers given fewer times than this are not looked at: too few to be called exclusive.
@@ -40,14 +45,16 @@ class Diagnosis:
     n_triples : int
         Triples of workers that share tasks, as far as they were counted.
     singular_values : ndarray of shape (n_classes,)
-        Of the stacked pair frequencies of the worker who tells most, largest first.
+        Of the scaled pair frequencies that tell most, those of one worker or of groups of workers, largest first.
     noise : float
-        The singular value that sampling alone would give there.
+        The largest singular value that sampling alone would give there.
     rank : int
-        Singular values above twice the noise: how many classes that worker's pairs tell apart.
+        Singular values above the noise: how many classes are told apart.
+    group_rank : int
+        The same of groups of workers alone.
     purity : ndarray of shape (n_classes,)
-        For each class, the most exclusive answer of any worker: the share of that class where the answer is given.
-        Under the confusion matrices that `MultiSPA` finds, and so only as good as they are.
+        For each class, the most exclusive answer of any worker: the share of that class where the answer is given,
+        less one standard error. Under the confusion matrices that Dawid–Skene finds from a start by `MultiSPA`.
     methods : dict
         For each method by name, whether it applies, and why (not).
     """
@@ -62,6 +69,7 @@ class Diagnosis:
     singular_values: Array
     noise: float
     rank: int
+    group_rank: int
     purity: Array
     methods: dict[str, tuple[bool, str]] = field(default_factory=dict)
 
@@ -100,11 +108,13 @@ def diagnose(votes: Any, *, min_overlap: float = 1.0, max_partners: int = 64, ma
 
     Notes
     -----
-    The *rank* is that of one worker's pair frequencies, put side by side: at most as many classes can be told from
-    pairs as it has singular values above noise. The noise of a block of ``n`` shared tasks has squares of expected sum
-    ``(1 − Σ frequency²) / n``; spread evenly over the singular values of the stack, it sets the threshold.
+    The *rank* is that of one worker's pair frequencies, put side by side, or of those of three groups of workers who
+    each speak with one voice, whichever tells more: at most as many classes can be told from pairs as there are
+    singular values above noise. Rows and columns are scaled so that rare classes count, and the noise is the largest
+    that tables drawn around the same frequencies show. Groups carry far where pairs share few tasks each, but only
+    what is common to their members.
 
-    Time and memory as :func:`compute` of order 3 without blocks, and a fit of `MultiSPA`.
+    Time and memory as :func:`compute` of order 3 without blocks, and a fit of `DawidSkene` from `MultiSPA`.
 
     Examples
     --------
@@ -125,7 +135,8 @@ def diagnose(votes: Any, *, min_overlap: float = 1.0, max_partners: int = 64, ma
     sizes = np.bincount(moments.components)
     degrees = np.bincount(moments.pairs.ravel(), minlength=votes.n_workers)
     n_classes = int((moments.first.sum(axis=0) > 0).sum())
-    values, noise = _spectrum(moments)
+    alone, groups = _spectra(votes, moments)
+    told = max(alone, groups, key=_tells)
     found = Diagnosis(
         n_workers=votes.n_workers,
         n_classes=n_classes,
@@ -134,10 +145,11 @@ def diagnose(votes: Any, *, min_overlap: float = 1.0, max_partners: int = 64, ma
         overlap=_range(moments.pair_overlap),
         partners=_range(degrees),
         n_triples=len(triples),
-        singular_values=values[:n_classes],
-        noise=noise,
-        rank=int((values > _ABOVE_NOISE * noise).sum()) if len(moments.pairs) else 0,
-        purity=_purity(moments)[moments.first.sum(axis=0) > 0],
+        singular_values=told.values[:n_classes],
+        noise=told.noise,
+        rank=min(told.rank, n_classes),
+        group_rank=min(groups.rank, n_classes),
+        purity=_purity(votes, moments)[moments.first.sum(axis=0) > 0],
     )
     found.methods.update(_applicable(found, votes, bool(_core.rank_one_graph(votes.n_workers, moments.pairs)[1].any())))
     return found
@@ -154,41 +166,52 @@ def _range(values: npt.NDArray[Any]) -> tuple[float, float, float]:
     return float(values.min()), float(np.median(values)), float(values.max())
 
 
-def _spectrum(moments: Moments) -> tuple[Array, float]:
-    """Singular values of the stack of the worker that tells most above its noise, and that noise."""
+def _spectra(votes: Annotations, moments: Moments) -> tuple[Spectrum, Spectrum]:
+    """The spectrum of the worker who tells most beside its partners, and of a group of workers beside two others."""
     from manyhands.aggregate._factors import Blocks
 
+    alone = groups = Spectrum(np.zeros(moments.n_classes), 0.0)
+    if not len(moments.pairs):
+        return alone, groups
     blocks = Blocks(moments)
-    k = moments.n_classes
-    best = (-np.inf, np.zeros(k), 0.0)
-    for worker in np.argsort(-blocks.support, kind="stable")[:64].tolist():
-        joint = blocks.of(worker)
-        if not len(joint):
-            continue
-        overlap = joint.sum(axis=(1, 2))
-        share = joint / overlap[:, None, None]
-        noise = float(np.sqrt(((1 - np.square(share).sum(axis=(1, 2))).clip(0) / overlap).sum() / k))
-        values = np.linalg.svd(share.swapaxes(0, 1).reshape(k, -1), compute_uv=False)
-        told = float((values > _ABOVE_NOISE * noise).sum())
-        score = told + values[-1] / (values[0] + noise)
-        if score > best[0]:
-            best = (score, values, noise)
-    return best[1], best[2]
+    busiest = np.argsort(-blocks.support, kind="stable")[:_LOOKED_AT].tolist()
+    alone = max((spectrum(joint) for worker in busiest if len(joint := blocks.of(worker))), key=_tells)
+    of_groups = _core.moments_groups(votes._table, _deal(blocks.support))
+    if of_groups["n_tasks"]:
+        ahead, _, back = of_groups["n_tasks"] * of_groups["second"]
+        groups = spectrum(np.stack([ahead, back.T]))
+    return alone, groups
 
 
-def _purity(moments: Moments) -> Array:
-    """The most exclusive answer for each class, under the confusion matrices that MultiSPA finds."""
-    from manyhands.aggregate.moments import MultiSPA
+def _tells(found: Spectrum) -> tuple[int, float]:
+    return found.rank, found.margin
+
+
+def _deal(support: Array) -> npt.NDArray[np.uint8]:
+    """Three groups of about equal support: the busiest workers are dealt out to and fro."""
+    turns = np.tile(np.array([0, 1, 2, 2, 1, 0], np.uint8), len(support) // 6 + 1)[: len(support)]
+    groups = np.empty(len(support), np.uint8)
+    groups[np.argsort(-support, kind="stable")] = turns
+    return groups
+
+
+def _purity(votes: Annotations, moments: Moments) -> Array:
+    """The most exclusive answer for each class, one standard error off."""
+    from manyhands.aggregate.em import DawidSkene
 
     k = moments.n_classes
     if not len(moments.pairs) or k < 2:
         return np.full(k, 1.0 if k == 1 else 0.0)
-    prior, confusion = MultiSPA().factorise(moments)
-    given = prior[:, None] * confusion
+    with warnings.catch_warnings():
+        # What the start doubts is for the caller to see where the method is used.
+        warnings.simplefilter("ignore", IdentifiabilityWarning)
+        model = DawidSkene(init="multispa", max_iter=_EM_PASSES, tol=0.0).fit(votes)
+    given = model.prior_[:, None] * model.confusion_
     total = given.sum(axis=1, keepdims=True)
     share = np.divide(given, total, out=np.zeros_like(given), where=total > 0)
-    often = moments.first[:, None, :] >= _LEAST_ANSWERS
-    return np.asarray(np.where(often, share, 0.0).max(axis=(0, 2)))
+    answers = moments.first[:, None, :]
+    share = share - np.sqrt(share * (1 - share) / np.maximum(answers, 1))
+    return np.asarray(np.where(answers >= _LEAST_ANSWERS, share, 0.0).max(axis=(0, 2)))
 
 
 def _applicable(found: Diagnosis, votes: Annotations, odd_cycle: bool) -> dict[str, tuple[bool, str]]:
@@ -217,7 +240,7 @@ def _applicable(found: Diagnosis, votes: Annotations, odd_cycle: bool) -> dict[s
         "CoupledNMF": pairs,
         "SymmetricNMF": pairs if fits else (False, f"workers × classes is {dense:,}, beyond {LARGEST:,}"),
         "CoupledCPD": triples,
-        "SpectralDS": triples if found.n_triples else (False, "no three workers share tasks"),
+        "SpectralDS": (found.group_rank == k, f"groups of workers tell {found.group_rank} of {k} classes apart"),
         "SpectralMetaLearner": (
             (k == 2 and found.n_triples > 0, "two classes and triples" if found.n_triples else "no triples")
             if k == 2
