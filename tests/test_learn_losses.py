@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 import manyhands as mh
 from learners import backbone, crowd
@@ -16,6 +18,7 @@ from manyhands.learn.agree import focus, kappa_loss
 from manyhands.learn.batch import CrowdData
 from manyhands.learn.confusion import RunningVolume
 from manyhands.learn.information import CrowdAggregator
+from manyhands.learn.lazy import LazyAdam
 from oracles import learn as plain
 from oracles.em import Rows
 
@@ -251,6 +254,26 @@ def test_forecast_of_contradictions_is_not_nan():
 
 
 # --------------------------------------------------------------------------------------------------- the loop
+
+
+@pytest.mark.parametrize("coalesced", [False, True])
+def test_lazy_adam_is_sparse_adam(coalesced):
+    """Rows that come twice in a step, rows that rest for some steps, rates that change."""
+    torch.manual_seed(0)
+    start = torch.randn(6, 3)
+    tables = [nn.Parameter(start.clone()) for _ in range(2)]
+    optimizers = [LazyAdam([tables[0]], lr=0.1), torch.optim.SparseAdam([tables[1]], lr=0.1)]
+    for step in range(6):
+        worker, weight = torch.randint(5, (4,)), torch.randn(4, 3)
+        for table, optimizer in zip(tables, optimizers, strict=True):
+            optimizer.zero_grad()
+            (F.embedding(worker, table, sparse=True) * weight).sum().backward()
+            if coalesced:
+                table.grad = table.grad.coalesce()
+            optimizer.param_groups[0]["lr"] = 0.1 / (1 + step)
+            optimizer.step()
+    torch.testing.assert_close(tables[0], tables[1])
+    assert torch.equal(tables[0][5], start[5])
 
 
 def test_a_sparse_table_learns_the_same_as_a_dense_one(monkeypatch):

@@ -24,6 +24,7 @@ from manyhands.checks import check_choice, check_number
 from manyhands.errors import NotFittedError
 from manyhands.learn.batch import Batch, CrowdData, Features, as_features, as_votes, rows_of
 from manyhands.learn.heads import WorkerTable
+from manyhands.learn.lazy import LazyAdam
 from manyhands.learn.training import (
     DTYPES,
     OPTIMIZERS,
@@ -344,7 +345,7 @@ class Learner(Acquainted, Parameters, Training):
         else:
             kind = torch.optim.AdamW if self.optimizer == "adamw" else torch.optim.Adam
             dense = kind(groups, lr=self.lr)
-        return [dense] if not lazy else [dense, torch.optim.SparseAdam(lazy, lr=rate)]
+        return [dense] if not lazy else [dense, LazyAdam(lazy, lr=rate)]
 
     def _scheduler(self, optimizer: torch.optim.Optimizer) -> Any:
         if self.schedule is None:

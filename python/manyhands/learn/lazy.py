@@ -1,0 +1,64 @@
+"""Adam for tables of which a step touches few rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class LazyAdam(torch.optim.Optimizer):
+    """Adam on the rows that have a gradient; the others, and their averages, stay as they are.
+
+    The same numbers as ``torch.optim.SparseAdam``. That one does its arithmetic on sparse tensors, each of which it
+    sorts and checks; here the rows of a step are gathered once, and all else is dense. Time a step O(rows touched ·
+    their length), memory two numbers for each of the table's.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Take a step along the gradients, which must be sparse."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for table in group["params"]:
+                if table.grad is not None:
+                    self._update(table, group)
+        return loss
+
+    def _update(self, table: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[table]
+        if not state:
+            state.update(step=torch.zeros(()), mean=torch.zeros_like(table), square=torch.zeros_like(table))
+        state["step"] += 1
+        rows, gradient = _added_up(table.grad)  # type: ignore[arg-type]
+        first, second = group["betas"]
+        mean = state["mean"].index_select(0, rows).lerp_(gradient, 1 - first)
+        square = state["square"].index_select(0, rows).mul_(second).addcmul_(gradient, gradient, value=1 - second)
+        state["mean"].index_copy_(0, rows, mean)
+        state["square"].index_copy_(0, rows, square)
+        steps = float(state["step"])
+        rate = group["lr"] * (1 - second**steps) ** 0.5 / (1 - first**steps)
+        table.index_add_(0, rows, mean.div_(square.sqrt_().add_(group["eps"])), alpha=-rate)
+
+
+def _added_up(gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows that have a gradient, each once, and their gradients."""
+    if gradient.is_coalesced():
+        return gradient.indices()[0], gradient.values()
+    rows, place = torch.unique(gradient._indices()[0], return_inverse=True)
+    values = gradient._values()
+    return rows, values.new_zeros(len(rows), values.shape[1]).index_add_(0, place, values)
