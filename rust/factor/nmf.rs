@@ -424,15 +424,7 @@ impl Scratch {
                 ratio[b * k + l] = group.weights * apart;
             }
         }
-        for c in 0..k {
-            for l in 0..k {
-                let mut sum = factor[c * k + l];
-                for b in 0..k {
-                    sum = sum + other[c * k + b] * ratio[b * k + l];
-                }
-                factor[c * k + l] = sum;
-            }
-        }
+        add_product(k, other, |b, l| ratio[b * k + l], factor);
     }
 
     /// Writes down the ratios just made, of as many pairs as there is room for.
@@ -454,14 +446,20 @@ impl Scratch {
         let (other, ratio, factor) = (&mut self.other[..kk], &mut self.ratio[..kk], &mut self.factor[..kk]);
         side_by_side(others, other);
         side_by_side(ratios, ratio);
-        for c in 0..k {
-            for l in 0..k {
-                let mut sum = factor[c * k + l];
-                for b in 0..k {
-                    sum = sum + other[c * k + b] * ratio[l * k + b];
-                }
-                factor[c * k + l] = sum;
+        add_product(k, other, |b, l| ratio[l * k + b], factor);
+    }
+}
+
+/// Adds the partners' confusion times their ratios, (partner's label, own label), to the factors.
+#[inline(always)]
+fn add_product(k: usize, other: &[Lanes], ratio: impl Fn(usize, usize) -> Lanes, factor: &mut [Lanes]) {
+    for c in 0..k {
+        for l in 0..k {
+            let mut sum = factor[c * k + l];
+            for b in 0..k {
+                sum = sum + other[c * k + b] * ratio(b, l);
             }
+            factor[c * k + l] = sum;
         }
     }
 }
