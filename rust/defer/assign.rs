@@ -1,7 +1,7 @@
 //! Every case to one option, each option within its capacities, at the greatest total score.
 //!
-//! A flow of least cost in which the options are the nodes: an edge from one option to another is the case that is moved
-//! between them at the least loss. With a pool behind the options, which takes at least the lower and at most the upper
+//! A flow of least cost in which the options are the nodes: an edge from one option to another is the case that is
+//! moved between them at the least loss. With a pool behind the options, which takes at least the lower and at most the upper
 //! capacity of each, surpluses are sent along shortest paths to where cases are wanted (Ahuja, Magnanti & Orlin 1993,
 //! ch. 9). The potentials of the nodes are the offsets with which a plain arg max gives the same answer, ties aside;
 //! those of a sample of the cases leave few surpluses to be sent.
