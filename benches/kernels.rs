@@ -2,7 +2,7 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use manyhands::control::Control;
-use manyhands::defer::{self, Bounds, Capacities, Method, Rows};
+use manyhands::defer::{self, Bounds, Capacities, Method};
 use manyhands::em::{self, Assignment, Model, Options, Start};
 use manyhands::table::{Repeats, Rows, Table};
 use manyhands::{encode, num, votes};
@@ -138,7 +138,7 @@ fn workloads(c: &mut Criterion) {
     group.throughput(Throughput::Elements(CASES as u64)).sample_size(20);
     let share = vec![1.0 / OPTIONS as f64; OPTIONS];
     let bounds = Bounds::new(&share, &share).expect("the shares sum to one");
-    let checked = Rows::new(&rows, OPTIONS, None, 0, &control).expect("the rows sum to one");
+    let checked = defer::Rows::new(&rows, OPTIONS, None, 0, &control).expect("the rows sum to one");
     group.bench_function("project", |b| {
         b.iter(|| defer::project(black_box(&checked), &bounds, Method::Newton, &control))
     });
