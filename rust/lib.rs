@@ -24,6 +24,7 @@ mod components;
 mod memory;
 #[cfg(feature = "python")]
 mod python;
+mod special;
 mod squarem;
 
 /// Everything that can go wrong in the core.

@@ -108,7 +108,7 @@ fn two_pass_and_fused_plans_agree() {
     let opts = options(Model::Full, &pseudo, &class_pseudo);
     let control = Control::default();
     let posterior = fit(&wide, &opts, &control).unwrap().posterior;
-    let mut engine = Engine::<full::Full>::new(&wide, &opts, &control).unwrap();
+    let mut engine = Engine::<full::Full, Maximum>::new(&wide, &opts, &control).unwrap();
     engine.force_two_pass().unwrap();
     let mut params = engine.start(Start::Shares).unwrap();
     for _ in 0..opts.max_iter {
