@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 import manyhands as mh
+from manyhands.aggregate.consensus import calibrated, task_totals
 from manyhands.base import Aggregator
 
 # fmt: off
@@ -47,6 +48,8 @@ METHODS = {
     "consensus": mh.Consensus(),
 }
 DEFAULT = "consensus"
+#: Correlations of the errors on one task that the default might be calibrated with.
+CORRELATIONS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 RIVALS = ("majority", "dawid-skene")
 #: Logs on which the default is this far below the better rival are named.
 NOTABLE = 0.005
@@ -84,8 +87,22 @@ def scores(model: Aggregator, index: np.ndarray, truth: np.ndarray) -> dict[str,
     }
 
 
-def measure(names: list[str], folder: Path, keep: float, seed: int) -> pd.DataFrame:
-    rows = []
+def recalibrated(votes: mh.Annotations, index: np.ndarray, truth: np.ndarray) -> list[dict[str, float]]:
+    """Log-loss and calibration error of the default, by correlation."""
+    plain = mh.Consensus(correlation=0.0).fit(votes).posterior_[index][truth >= 0]
+    totals, truth = task_totals(votes._table)[index][truth >= 0], truth[truth >= 0]
+    return [
+        {
+            "correlation": correlation,
+            "log-loss": mh.metrics.log_loss(told := calibrated(plain, totals, correlation), truth),
+            "calibration error": mh.metrics.calibration_error(told, truth),
+        }
+        for correlation in CORRELATIONS
+    ]
+
+
+def measure(names: list[str], folder: Path, keep: float, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    rows, calibration = [], []
     for name in names:
         votes, index, truth = read(folder / name, keep, seed)
         for method, model in METHODS.items():
@@ -95,9 +112,23 @@ def measure(names: list[str], folder: Path, keep: float, seed: int) -> pd.DataFr
                 model.fit(votes)
             seconds = time.perf_counter() - start
             rows.append({"log": name, "method": method, **scores(model, index, truth), "seconds": seconds})
+        calibration += [{"log": name} | row for row in recalibrated(votes, index, truth)]
         accuracy = {row["method"]: row["accuracy"] for row in rows if row["log"] == name}
         print(f"{name:<18}", *(f"{100 * accuracy[m]:>12.1f}" for m in METHODS), flush=True)
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows), pd.DataFrame(calibration)
+
+
+def report_calibration(found: pd.DataFrame) -> None:
+    """What each correlation gives, and how well one chosen on all other logs does on the one left out."""
+    print("\nThe default, by the correlation it is calibrated with")
+    print(found.groupby("correlation")[["log-loss", "calibration error"]].agg(["mean", "median"]).round(3).to_string())
+    errors = found.pivot(index="log", columns="correlation", values="calibration error")
+    if len(errors) < 3:
+        return
+    chosen = {log: errors.drop(log).median().idxmin() for log in errors.index}
+    unseen = np.array([errors.loc[log, correlation] for log, correlation in chosen.items()])
+    print(f"chosen by the median of the other logs: {sorted(set(chosen.values()))}, ", end="")
+    print(f"calibration error on the log left out {unseen.mean():.3f} (mean), {np.median(unseen):.3f} (median)")
 
 
 def report(found: pd.DataFrame) -> None:
@@ -130,7 +161,9 @@ def main() -> None:
     if args.threads is not None:
         mh.set_num_threads(args.threads)
     print(f"{'accuracy, %':<18}", *(f"{name:>12}" for name in METHODS))
-    report(measure(args.logs, args.data, args.keep, args.seed))
+    found, calibration = measure(args.logs, args.data, args.keep, args.seed)
+    report(found)
+    report_calibration(calibration)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ pub mod moments;
 pub mod num;
 pub mod pool;
 pub mod simulate;
+pub mod special;
 pub mod table;
 pub mod votes;
 
@@ -24,7 +25,6 @@ mod components;
 mod memory;
 #[cfg(feature = "python")]
 mod python;
-mod special;
 mod squarem;
 
 /// Everything that can go wrong in the core.

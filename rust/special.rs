@@ -4,7 +4,7 @@
 const LARGE: f64 = 8.0;
 
 /// The derivative of [`ln_gamma`].
-pub(crate) fn digamma(x: f64) -> f64 {
+pub fn digamma(x: f64) -> f64 {
     let (mut x, mut below) = (x, 0.0);
     while x < LARGE {
         below += 1.0 / x;
@@ -18,7 +18,7 @@ pub(crate) fn digamma(x: f64) -> f64 {
 }
 
 /// The logarithm of the gamma function.
-pub(crate) fn ln_gamma(x: f64) -> f64 {
+pub fn ln_gamma(x: f64) -> f64 {
     let (mut x, mut below) = (x, 1.0);
     while x < LARGE {
         below *= x;
@@ -33,6 +33,8 @@ pub(crate) fn ln_gamma(x: f64) -> f64 {
 
 /// The probability that a Beta(a, b) variable lies below x: the continued fraction, by Lentz's method.
 fn beta_below(x: f64, a: f64, b: f64) -> f64 {
+    const MOST: usize = 10_000;
+    const TINY: f64 = 1e-300;
     if x <= 0.0 || x >= 1.0 {
         return if x <= 0.0 { 0.0 } else { 1.0 };
     }
@@ -40,8 +42,6 @@ fn beta_below(x: f64, a: f64, b: f64) -> f64 {
     if x > (a + 1.0) / (a + b + 2.0) {
         return 1.0 - beta_below(1.0 - x, b, a);
     }
-    const MOST: usize = 10_000;
-    const TINY: f64 = 1e-300;
     let bounded = |v: f64| if v.abs() < TINY { TINY } else { v };
     let (mut c, mut d) = (1.0, 1.0 / bounded(1.0 - (a + b) * x / (a + 1.0)));
     let mut fraction = d;
@@ -64,7 +64,7 @@ fn beta_below(x: f64, a: f64, b: f64) -> f64 {
 }
 
 /// The value below which a Beta(a, b) variable lies with probability p, by bisection; certain where b or a is 0.
-pub(crate) fn beta_quantile(p: f64, a: f64, b: f64) -> f64 {
+pub fn beta_quantile(p: f64, a: f64, b: f64) -> f64 {
     if a <= 0.0 || b <= 0.0 {
         return if b <= 0.0 { 1.0 } else { 0.0 };
     }

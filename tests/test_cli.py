@@ -115,7 +115,7 @@ def test_module_runs_and_starts_light():
 
 def test_aggregate_writes_what_the_library_finds(log, capsys):
     run("aggregate log.csv -o labels.csv --workers workers.parquet")
-    model = mh.DawidSkene().fit(mh.read("log.csv"))
+    model = mh.Consensus().fit(mh.read("log.csv"))
     found = rows("labels.csv")
     assert [row["task"] for row in found] == model.tasks_.tolist()
     assert [row["label"] for row in found] == model.labels_.tolist()
@@ -244,7 +244,7 @@ def test_json_is_one_object(log, capsys):
 def test_evaluation_is_the_metrics(log, crowd, capsys):
     run("aggregate log.csv -o l.csv --json --evaluate truth.csv")
     scores = json.loads(capsys.readouterr().out)["evaluation"]
-    model = mh.DawidSkene().fit(mh.read("log.csv"))
+    model = mh.Consensus().fit(mh.read("log.csv"))
     assert scores["n_tasks"] == 300
     assert scores["accuracy"] == mh.metrics.accuracy(model.labels_, crowd.truth)
     assert scores["balanced_accuracy"] == mh.metrics.balanced_accuracy(model.labels_, crowd.truth)
@@ -302,7 +302,7 @@ def test_saved_model_can_be_loaded(log):
 def test_warnings_are_one_line_each(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_rows("log.csv", ("task", "worker", "label"), (1, "a", "x"), (1, "b", "y"), (2, "a", ""), (3, "a", "y"))
-    run("aggregate log.csv --json --max-iter 1")
+    run("aggregate log.csv --method dawid-skene --json --max-iter 1")
     out, err = capsys.readouterr()
     lines = err.splitlines()
     assert [line.startswith("manyhands: warning: ") for line in lines] == [True, True]
@@ -319,7 +319,7 @@ def test_warnings_are_one_line_each(tmp_path, monkeypatch, capsys):
 
 def test_workers_table(log, capsys):
     run("workers log.csv --worst 3 -q")
-    table = mh.DawidSkene().fit(mh.read("log.csv")).workers_frame().to_pydict()
+    table = mh.Consensus().fit(mh.read("log.csv")).workers_frame().to_pydict()
     order = np.argsort(table["accuracy"])
     lines = capsys.readouterr().out.splitlines()
     shown = [line.split()[0] for line in lines if line.strip().startswith("w")][1:]  # below the head

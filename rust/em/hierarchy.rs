@@ -220,7 +220,7 @@ struct Crowd {
     alpha: Vec<f64>,
 }
 
-/// Row k of worker w is drawn around θ·e_k + (1 − θ)·ξ, with θ = `competence[w]` and ξ = `guesses[w]`.
+/// Row k of worker w is drawn around θ times the k-th unit vector plus (1 − θ)·ξ, with θ = `competence[w]` and ξ = `guesses[w]`.
 struct Spammer {
     k: usize,
     competence: Vec<f64>,
@@ -301,8 +301,7 @@ impl Spammer {
             let (right, rest) = (known[0] + self.knowing[0], known[1] + self.knowing[1]);
             self.competence[worker] = right / (right + rest);
             let total = known[1] + self.guessing.iter().sum::<f64>();
-            let guesses = &mut self.guesses[row(worker, k)];
-            for ((xi, n), a) in guesses.iter_mut().zip(guessed).zip(&self.guessing) {
+            for ((xi, n), a) in self.guesses[row(worker, k)].iter_mut().zip(guessed).zip(&self.guessing) {
                 *xi = (n + a) / total;
             }
         }

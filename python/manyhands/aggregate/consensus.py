@@ -65,8 +65,8 @@ class Consensus(Aggregator):
 
     Notes
     -----
-    Time: four fits of at most twenty-five passes, each about one of :class:`DawidSkene`; eight with `gold`. Memory beside
-    that of one fit: six arrays of (n_tasks, n_classes), and five of (n_workers, n_classes, n_classes).
+    Time: four fits of at most twenty-five passes, each about one of :class:`DawidSkene`; eight with `gold`. Memory
+    beside that of one fit: six arrays of (n_tasks, n_classes), and five of (n_workers, n_classes, n_classes).
 
     ``confusion_`` and ``prior_`` are averages over members. There is no objective.
 
