@@ -267,11 +267,11 @@ def consensus(members: list, judged: list[np.ndarray] | None, gold, votes, corre
             mixed = sum(w * posterior[known] for w, posterior in zip(weights, judged, strict=True))
             tried = [0.01, *np.geomspace(0.02, 1.0, 24)]
             losses = [
-                0.5 * np.log(c / 0.3) ** 2
+                0.5 * np.log(c / 0.4) ** 2
                 - np.log(np.maximum(calibrated(mixed, votes[known], c)[range(len(known)), gold[known]], 1e-12)).sum()
                 for c in tried
             ]
             correlation = tried[int(np.argmin(losses))]
     average = [sum(w * getattr(m, part) for w, m in zip(weights, members, strict=True)) for part in PARTS]
-    average[0] = calibrated(average[0], votes, 0.3 if correlation is None else correlation)
+    average[0] = calibrated(average[0], votes, 0.4 if correlation is None else correlation)
     return Answer(*average, np.zeros(0))
