@@ -18,6 +18,7 @@ pub mod moments;
 pub mod num;
 pub mod pool;
 pub mod simulate;
+pub mod special;
 pub mod table;
 pub mod votes;
 

@@ -19,7 +19,7 @@ import pytest
 
 import manyhands as mh
 from manyhands.base import Aggregator
-from oracles import em, skills, voting
+from oracles import bayes, em, skills, voting
 from oracles.kernels import plain_kernels
 from oracles.skills import Answer
 
@@ -191,6 +191,16 @@ def _kos(name: str, **params: Any) -> Variant:
     return Variant(f"KOS {name}", lambda _: mh.KOS(**params), equivariant=False, predicts_itself=False)
 
 
+def _bayes(cls: type[Aggregator], name: str, *, exact: bool = True, **params: Any) -> Variant:
+    # A fixed number of passes, as in `_em`.
+    params = {"max_iter": 12, "tol": 0.0, "protected": 5} | params
+
+    def make(crowd: Crowd) -> Aggregator:
+        return cls(**{key: v(crowd) if callable(v) else v for key, v in params.items()})
+
+    return Variant(f"{cls.__name__} {name}", make, exact=exact, predicts_itself="gold" not in params)
+
+
 def _by_turns(crowd: Crowd) -> dict[Any, float]:
     return {worker: 1.0 + i % 3 for i, worker in enumerate(crowd.workers)}
 
@@ -232,6 +242,31 @@ VARIANTS: dict[type[Aggregator], list[Variant]] = {
         _em("restarts", restarts=3, exact=False, equivariant=False),
         replace(_em("from moments", init="multispa", exact=False), determined=False),
         _em("from a spectral start", init="spectral", exact=False, equivariant=False),
+    ],
+    mh.BayesianDawidSkene: [
+        _bayes(mh.BayesianDawidSkene, "default", max_iter=2000, tol=1e-6, protected=20),
+        _bayes(mh.BayesianDawidSkene, "majority", init="majority", pseudo_count=1.0, class_pseudo_count=3.0),
+        _bayes(mh.BayesianDawidSkene, "class", model="class", init="shares"),
+        _bayes(mh.BayesianDawidSkene, "one-coin", model="one-coin"),
+        _bayes(mh.BayesianDawidSkene, "gold", gold=_first_is_gold),
+        # Whether a leap is taken may hang on rounding.
+        replace(_bayes(mh.BayesianDawidSkene, "accelerated", accelerate=True, exact=False), determined=False),
+    ],
+    mh.HierarchicalDawidSkene: [
+        # Thirty passes leave the unstable fixed point of a symmetric table as rounding will have it.
+        replace(_bayes(mh.HierarchicalDawidSkene, "default", max_iter=5, tol=1e-6, protected=20), determined=False),
+        _bayes(mh.HierarchicalDawidSkene, "few passes"),
+        _bayes(mh.HierarchicalDawidSkene, "gold", gold=_first_is_gold),
+    ],
+    mh.HierarchicalMACE: [
+        _bayes(mh.HierarchicalMACE, "default", max_iter=5, tol=1e-6, protected=20),
+        _bayes(mh.HierarchicalMACE, "mace", strength=float("inf")),
+        _bayes(mh.HierarchicalMACE, "strength and gold", strength=5.0, gold=_first_is_gold),
+    ],
+    mh.Consensus: [
+        Variant("Consensus default", lambda _: mh.Consensus()),
+        Variant("Consensus given", lambda _: mh.Consensus(correlation=0.1, protected=3, max_iter=8, tol=0.0)),
+        Variant("Consensus gold", lambda crowd: mh.Consensus(gold=_first_is_gold(crowd)), predicts_itself=False),
     ],
     mh.MultiSPA: [
         _moments(mh.MultiSPA, "default"),
@@ -311,14 +346,18 @@ def _fit_weighted(model: mh.WeightedVote, votes: mh.Annotations) -> Answer:
     return _shares_answer(rows, voting.shares(rows, twin_weights(model, votes)))
 
 
+def row_counts(given: Any, k: int) -> np.ndarray:
+    """What a `pseudo_count` means, (K, K)."""
+    if not isinstance(given, tuple):
+        return np.full((k, k), given / k) if np.ndim(given) == 0 else np.array(given)
+    shared = np.full((k, k), given[1] / max(k - 1, 1))
+    shared[np.diag_indices(k)] = given[0]
+    return shared
+
+
 def pseudo_counts(model: mh.DawidSkene, votes: mh.Annotations) -> np.ndarray:
     """What `pseudo_count` and `worker_prior` mean, (M, K, K)."""
-    k, given = votes.n_classes, model.pseudo_count
-    if isinstance(given, tuple):
-        shared = np.full((k, k), given[1] / max(k - 1, 1))
-        shared[np.diag_indices(k)] = given[0]
-    else:
-        shared = np.full((k, k), given / k) if np.ndim(given) == 0 else np.array(given)
+    shared = row_counts(model.pseudo_count, votes.n_classes)
     pseudo = np.repeat(shared[None], votes.n_workers, axis=0)
     for worker, prior in (model.worker_prior or {}).items():
         pseudo[votes.workers.tolist().index(worker)] = prior
@@ -351,6 +390,87 @@ def fit_em(model: mh.DawidSkene, votes: mh.Annotations, rows: em.Rows | None = N
 def _fit_em_answer(model: mh.DawidSkene, votes: mh.Annotations) -> Answer:
     found = fit_em(model, votes)
     return Answer(found.posterior, found.confusion, found.prior, found.history)
+
+
+def _class_pseudo(model: Any, k: int) -> np.ndarray:
+    return np.broadcast_to(np.asarray(model.class_pseudo_count, float) / k, k)
+
+
+def fit_bayes(model: mh.BayesianDawidSkene, votes: mh.Annotations) -> bayes.Result:
+    """The twin of a `BayesianDawidSkene`, whatever its parameters (but for acceleration)."""
+    return bayes.fit(
+        em.Rows.of(votes),
+        model=model.model,
+        start=model.init,
+        pseudo=row_counts(model.pseudo_count, votes.n_classes) / (votes.n_classes if model.model == "one-coin" else 1),
+        class_pseudo=_class_pseudo(model, votes.n_classes),
+        gold=gold_codes(model, votes),
+        protected=model.protected,
+        max_iter=model.max_iter,
+        tol=model.tol,
+    )
+
+
+def _fit_bayes_answer(model: mh.BayesianDawidSkene, votes: mh.Annotations) -> Answer:
+    found = fit_bayes(model, votes)
+    return Answer(found.posterior, found.confusion, found.prior, found.history)
+
+
+def _predict_bayes(model: mh.BayesianDawidSkene, rows: em.Rows, known: np.ndarray) -> np.ndarray:
+    average = np.average(model.concentration_, axis=0, weights=labels_of(model))
+    concentration = np.array([model.concentration_[m] if m >= 0 else average for m in known])
+    nobody = np.full(rows.n_tasks, -1)
+    return bayes.expect(rows, model.class_concentration_, concentration, nobody, model.model)[0]
+
+
+def hierarchy_prior(model: Aggregator, m: int, k: int) -> bayes.Crowd | bayes.Spammer:
+    if isinstance(model, mh.HierarchicalMACE):
+        return bayes.Spammer(m, k, model.strength)
+    return bayes.Crowd(m, k)
+
+
+def _fit_hierarchy(model: Any, votes: mh.Annotations) -> Answer:
+    found = bayes.fit_hierarchy(
+        em.Rows.of(votes),
+        prior=hierarchy_prior(model, votes.n_workers, votes.n_classes),
+        class_pseudo=_class_pseudo(model, votes.n_classes),
+        gold=gold_codes(model, votes),
+        protected=model.protected,
+        max_iter=model.max_iter,
+        tol=model.tol,
+    )
+    return Answer(*found, np.zeros(0))
+
+
+def _fit_consensus(model: mh.Consensus, votes: mh.Annotations) -> Answer:
+    rows, gold = em.Rows.of(votes), gold_codes(model, votes)
+    stop = {"protected": model.protected, "max_iter": model.max_iter, "tol": model.tol}
+
+    def members(known: dict[Any, Any] | None) -> list[Answer]:
+        return [
+            TWINS[type(member)].fit(member, votes)
+            for member in (
+                mh.HierarchicalDawidSkene(gold=known, **stop),
+                mh.HierarchicalMACE(gold=known, **stop),
+                mh.HierarchicalMACE(strength=float("inf"), gold=known, **stop),
+                mh.BayesianDawidSkene(gold=known, **stop),
+            )
+        ]
+
+    judged = [answer.posterior for answer in members(None)] if model.gold else None
+    return bayes.consensus(members(model.gold), judged, gold, em.vote_counts(rows).sum(axis=1), model.correlation)
+
+
+def _predict_consensus(model: mh.Consensus, rows: em.Rows, known: np.ndarray) -> np.ndarray:
+    nobody, mixed = np.full(rows.n_tasks, -1), 0.0
+    for name, weight, matrices, classes in zip(model.members_, model.weights_, model._rows, model._priors, strict=True):
+        average = np.average(matrices, axis=0, weights=labels_of(model))
+        carried = np.array([matrices[m] if m >= 0 else average for m in known])
+        if name == "bayesian":
+            mixed = mixed + weight * bayes.expect(rows, classes, carried, nobody, "full")[0]
+        else:
+            mixed = mixed + weight * em.expect(rows, classes, carried, nobody, hard=False)[0]
+    return bayes.calibrated(mixed, em.vote_counts(rows).sum(axis=1), model.correlation_)
 
 
 def _fit_plainly(model: Aggregator, votes: mh.Annotations) -> Answer:
@@ -426,6 +546,10 @@ TWINS: dict[type[Aggregator], Twin] = {
     mh.MajorityVote: Twin(_fit_vote, lambda _model, rows, _known: voting.shares(rows)),
     mh.WeightedVote: Twin(_fit_weighted, _predict_weighted),
     mh.DawidSkene: Twin(_fit_em_answer, _predict_em),
+    mh.Consensus: Twin(_fit_consensus, _predict_consensus),
+    mh.BayesianDawidSkene: Twin(_fit_bayes_answer, _predict_bayes),
+    mh.HierarchicalDawidSkene: Twin(_fit_hierarchy, _predict_em),
+    mh.HierarchicalMACE: Twin(_fit_hierarchy, _predict_em),
     **{
         kind: Twin(_fit_plainly, _predict_em)
         for kind in (mh.MultiSPA, mh.CoupledNMF, mh.SymmetricNMF, mh.CoupledCPD, mh.SpectralDS)
@@ -523,7 +647,7 @@ def check_params_and_repr(variant: Variant) -> None:
     other = type(model)().set_params(**params)
     assert other.get_params() == params
     if len(repr(model)) < 200 and "array" not in repr(model) and "..." not in repr(model):
-        assert eval(repr(model), vars(mh)).get_params() == params
+        assert eval(repr(model), vars(mh) | {"inf": float("inf")}).get_params() == params
     with pytest.raises(ValueError, match="no_such_parameter"):
         model.set_params(no_such_parameter=1)
 

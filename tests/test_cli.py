@@ -20,7 +20,8 @@ from manyhands.io import write_table
 from manyhands.simulate import simulate
 
 COMMAND_NAMES = [command.__name__.rpartition(".")[2] for command in COMMANDS]
-METHOD_NAMES = ["dawid-skene", "per-class", "one-coin", "majority", "agreement", "zero-based", "multispa", "mmsr"]
+METHOD_NAMES = ["consensus", "hierarchical", "hierarchical-mace", "bayesian", "bayesian-one-coin"]
+METHOD_NAMES += ["dawid-skene", "per-class", "one-coin", "majority", "agreement", "zero-based", "multispa", "mmsr"]
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +115,7 @@ def test_module_runs_and_starts_light():
 
 def test_aggregate_writes_what_the_library_finds(log, capsys):
     run("aggregate log.csv -o labels.csv --workers workers.parquet")
-    model = mh.DawidSkene().fit(mh.read("log.csv"))
+    model = mh.Consensus().fit(mh.read("log.csv"))
     found = rows("labels.csv")
     assert [row["task"] for row in found] == model.tasks_.tolist()
     assert [row["label"] for row in found] == model.labels_.tolist()
@@ -144,6 +145,11 @@ def test_formats_and_pipes_hold_the_same_labels(log, capfdbinary):
 def test_methods_are_those_of_the_library(method, log):
     run("aggregate", "log.csv", "--method", method, "-o", "labels.csv", "-q")
     model = {
+        "consensus": mh.Consensus(),
+        "hierarchical": mh.HierarchicalDawidSkene(),
+        "hierarchical-mace": mh.HierarchicalMACE(),
+        "bayesian": mh.BayesianDawidSkene(),
+        "bayesian-one-coin": mh.BayesianDawidSkene(model="one-coin"),
         "dawid-skene": mh.DawidSkene(),
         "per-class": mh.DawidSkene(model="class"),
         "one-coin": mh.DawidSkene(model="one-coin"),
@@ -158,11 +164,12 @@ def test_methods_are_those_of_the_library(method, log):
 
 
 def test_options_reach_the_fit(log):
-    run("aggregate log.csv -q --save m.mh --max-iter 7 --tol 0 --seed 5 --restarts 1 --accelerate -o l.csv")
+    em = "aggregate log.csv --method dawid-skene -q"
+    run(em, "--save m.mh --max-iter 7 --tol 0 --seed 5 --restarts 1 --accelerate -o l.csv")
     given = mh.load("m.mh").get_params()
     wanted = {"max_iter": 7, "tol": 0, "seed": 5, "restarts": 1, "accelerate": True}
     assert wanted.items() <= given.items()
-    run("aggregate log.csv -q --save m.mh --assignment hard --pseudo-count 0 -o l.csv")
+    run(em, "--save m.mh --assignment hard --pseudo-count 0 -o l.csv")
     assert {"assignment": "hard", "pseudo_count": 0}.items() <= mh.load("m.mh").get_params().items()
     run("aggregate log.csv -q --save m.mh --method zero-based --max-iter 3 --tol 0.5 -o l.csv")
     assert {"n_iter": 3, "tol": 0.5}.items() <= mh.load("m.mh").get_params().items()
@@ -222,7 +229,7 @@ def test_json_is_one_object(log, capsys):
     assert err == ""
     sizes = {"n_annotations": 1500, "n_tasks": 300, "n_workers": 20, "n_classes": 3, "n_unlabelled": 0}
     assert sizes.items() <= found.items()
-    assert found["method"] == "dawid-skene"
+    assert found["method"] == "consensus"
     assert found["converged"] is True
     assert set(found["seconds"]) == {"reading", "fitting", "writing"}
     assert found["warnings"] == []
@@ -237,7 +244,7 @@ def test_json_is_one_object(log, capsys):
 def test_evaluation_is_the_metrics(log, crowd, capsys):
     run("aggregate log.csv -o l.csv --json --evaluate truth.csv")
     scores = json.loads(capsys.readouterr().out)["evaluation"]
-    model = mh.DawidSkene().fit(mh.read("log.csv"))
+    model = mh.Consensus().fit(mh.read("log.csv"))
     assert scores["n_tasks"] == 300
     assert scores["accuracy"] == mh.metrics.accuracy(model.labels_, crowd.truth)
     assert scores["balanced_accuracy"] == mh.metrics.balanced_accuracy(model.labels_, crowd.truth)
@@ -283,7 +290,7 @@ def test_gold_is_held_fixed(log, crowd, capsys):
     write_rows("gold.csv", ("task", "gold"), ("nowhere", "c0"))
     assert "nowhere" in complaint(capsys, "aggregate log.csv --gold gold.csv")
     said = complaint(capsys, "aggregate log.csv --gold gold.csv --method majority")
-    assert said.startswith("--gold means nothing to majority; it goes with dawid-skene, per-class, one-coin")
+    assert said.startswith("--gold means nothing to majority; it goes with consensus, dawid-skene, per-class")
 
 
 def test_saved_model_can_be_loaded(log):
@@ -295,7 +302,7 @@ def test_saved_model_can_be_loaded(log):
 def test_warnings_are_one_line_each(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_rows("log.csv", ("task", "worker", "label"), (1, "a", "x"), (1, "b", "y"), (2, "a", ""), (3, "a", "y"))
-    run("aggregate log.csv --json --max-iter 1")
+    run("aggregate log.csv --method dawid-skene --json --max-iter 1")
     out, err = capsys.readouterr()
     lines = err.splitlines()
     assert [line.startswith("manyhands: warning: ") for line in lines] == [True, True]
@@ -312,7 +319,7 @@ def test_warnings_are_one_line_each(tmp_path, monkeypatch, capsys):
 
 def test_workers_table(log, capsys):
     run("workers log.csv --worst 3 -q")
-    table = mh.DawidSkene().fit(mh.read("log.csv")).workers_frame().to_pydict()
+    table = mh.Consensus().fit(mh.read("log.csv")).workers_frame().to_pydict()
     order = np.argsort(table["accuracy"])
     lines = capsys.readouterr().out.splitlines()
     shown = [line.split()[0] for line in lines if line.strip().startswith("w")][1:]  # below the head
@@ -358,17 +365,31 @@ def test_compare(log, crowd, capsys):
     found = json.loads(capsys.readouterr().out)
     assert [method["method"] for method in found["methods"]] == list(COMPARED)
     majority = mh.MajorityVote().fit(crowd.votes)
-    assert found["methods"][3]["accuracy"] == mh.metrics.accuracy(majority.labels_, crowd.truth)
+    at = {name: COMPARED.index(name) for name in ("consensus", "majority", "agreement")}
+    assert found["methods"][at["majority"]]["accuracy"] == mh.metrics.accuracy(majority.labels_, crowd.truth)
     agreement = np.array(found["agreement"])
     assert (np.diag(agreement) == 1).all()
     assert (agreement == agreement.T).all()
     weighted = mh.WeightedVote().fit(crowd.votes)
-    assert agreement[3, 4] == np.mean(majority.labels_ == weighted.labels_)
+    assert agreement[at["majority"], at["agreement"]] == np.mean(majority.labels_ == weighted.labels_)
+    assert all(0 < method["held_out_loss"] < 2 for method in found["methods"])
+    # Gold alone is what answers are measured by, not what they are given.
+    run("compare log.csv --gold truth.csv --json --max-iter 50 --methods consensus,majority")
+    again = json.loads(capsys.readouterr().out)["methods"]
+    assert [method["accuracy"] for method in again] == [
+        found["methods"][at[name]]["accuracy"] for name in ("consensus", "majority")
+    ]
+    run("compare log.csv --gold truth.csv --evaluate truth.csv --json --methods consensus --held-out 0")
+    (told,) = json.loads(capsys.readouterr().out)["methods"]
+    assert told["accuracy"] == 1
+    assert "held_out_loss" not in told
     run("compare log.csv --methods majority,one-coin")
     text = capsys.readouterr().out
     assert "one-coin" in text
     assert "accuracy" not in text
+    assert "same label as majority" in text
     assert "must be some of" in complaint(capsys, "compare log.csv --methods majority,magic")
+    assert "--held-out must be below 1" in complaint(capsys, "compare log.csv --held-out 1")
     assert "--restarts" in complaint(capsys, "compare log.csv --methods majority --restarts 2")
 
 
@@ -611,11 +632,11 @@ def test_interrupt(log):
     code = """if True:
         import signal, sys, manyhands as mh
         from manyhands.cli import main
-        fit = mh.DawidSkene._fit
+        fit = mh.Consensus._fit
         def announced(*arguments):
             print("fitting", flush=True)
             return fit(*arguments)
-        mh.DawidSkene._fit = announced
+        mh.Consensus._fit = announced
         signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.exit(main(sys.argv[1:]))
     """

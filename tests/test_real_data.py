@@ -92,3 +92,42 @@ def test_acceleration_halves_the_passes(shared_data: Path, name: str) -> None:
     passes = int(np.argmax(plain.history_ >= goal))
     fast = mh.DawidSkene(pseudo_count=0.01, accelerate=True, max_iter=passes // 2, tol=0.0).fit(votes)
     assert fast.objective_ >= goal
+
+
+#: Logs that are quickly read, among them those on which plain Dawid–Skene, or the majority, is far behind the other.
+SMALL = [
+    "bluebird",
+    "dog",
+    "web",
+    "temp",
+    "weather_cf",
+    "face",
+    "labelme",
+    "reuters",
+    "imagenet15n",
+    "metaphor_novelty",
+]
+
+
+def test_the_default_needs_no_choice(shared_data: Path) -> None:
+    found = []
+    for name in SMALL:
+        votes, gold = log(shared_data / name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", mh.ConvergenceWarning)
+            rivals = [accuracy(mh.MajorityVote().fit(votes), gold), accuracy(mh.DawidSkene().fit(votes), gold)]
+        found.append((accuracy(mh.aggregate(votes), gold), max(rivals)))
+    ours, better = np.array(found).T
+    # As good as the better of two chosen with the truth, and on no log far behind it.
+    assert ours.mean() >= better.mean()
+    assert (ours >= better - 0.03).all(), dict(zip(SMALL, found, strict=True))
+
+
+def test_the_default_is_better_calibrated(shared_data: Path) -> None:
+    for name in ("dog", "weather_cf", "face", "bluebird"):
+        votes, gold = log(shared_data / name)
+        fit = mh.aggregate(votes)
+        raw = mh.Consensus(correlation=0.0).fit(votes)
+        index, truth = mh.metrics.match_gold(fit.tasks_, gold, unknown="ignore")
+        losses = [mh.metrics.log_loss(m.posterior_[index], truth, classes=m.classes_) for m in (fit, raw)]
+        assert losses[0] < 0.6 * losses[1]

@@ -15,9 +15,13 @@ from manyhands._core import get_num_threads, set_num_threads
 from manyhands.aggregate import (
     KOS,
     MMSR,
+    BayesianDawidSkene,
+    Consensus,
     CoupledCPD,
     CoupledNMF,
     DawidSkene,
+    HierarchicalDawidSkene,
+    HierarchicalMACE,
     MajorityVote,
     MultiSPA,
     OneCoinGradient,
@@ -27,6 +31,9 @@ from manyhands.aggregate import (
     SymmetricNMF,
     WeightedVote,
 )
+
+# The function takes the name of the package it comes from, which nobody needs to spell.
+from manyhands.aggregate.consensus import aggregate
 from manyhands.annotations import Annotations
 from manyhands.base import all_aggregators, load
 from manyhands.errors import (
@@ -43,12 +50,16 @@ __all__ = [
     "KOS",
     "MMSR",
     "Annotations",
+    "BayesianDawidSkene",
+    "Consensus",
     "ConvergenceWarning",
     "CoupledCPD",
     "CoupledNMF",
     "DataWarning",
     "DawidSkene",
     "FileFormatError",
+    "HierarchicalDawidSkene",
+    "HierarchicalMACE",
     "IdentifiabilityWarning",
     "MajorityVote",
     "MultiSPA",
@@ -60,6 +71,7 @@ __all__ = [
     "SpectralMetaLearner",
     "SymmetricNMF",
     "WeightedVote",
+    "aggregate",
     "all_aggregators",
     "crowds",
     "get_num_threads",

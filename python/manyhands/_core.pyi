@@ -10,6 +10,9 @@ __all__ = [
     "Table",
     "assign",
     "assignment",
+    "bayes_fit",
+    "bayes_posterior",
+    "beta_quantile",
     "canonical_integers",
     "components",
     "cpd_fit",
@@ -20,6 +23,7 @@ __all__ = [
     "encode_integers",
     "encode_strings",
     "get_num_threads",
+    "hierarchy_fit",
     "kos_fit",
     "moments_cross",
     "moments_first",
@@ -57,6 +61,16 @@ class _EmFit(TypedDict):
     history: _F64
     n_iter: int
     converged: bool
+
+class _BayesFit(_EmFit):
+    concentration: _F64
+    class_concentration: _F64
+
+class _HierarchyFit(_EmFit, total=False):
+    alpha: _F64
+    competence: _F64
+    guesses: _F64
+    strength: float
 
 class _GroupMoments(TypedDict):
     second: _F64
@@ -170,6 +184,35 @@ def em_fit(
 def em_posterior(table: Table, prior: _F64, confusion: _F64) -> _F64: ...
 def em_forecast(table: Table, priors: _F64, confusion: _F64) -> _F64: ...
 def em_confusion(table: Table, posterior: _F64, pseudo: _F64) -> _F64: ...
+def bayes_fit(
+    table: Table,
+    *,
+    model: str,
+    start: str,
+    pseudo: _F64,
+    class_pseudo: _F64,
+    max_iter: int,
+    tol: float,
+    protected: int = 0,
+    accelerate: bool = False,
+    gold: npt.NDArray[np.int32] | None = None,
+    posterior: _F64 | None = None,
+    progress: Callable[[int, float], object] | None = None,
+) -> _BayesFit: ...
+def bayes_posterior(table: Table, model: str, class_concentration: _F64, concentration: _F64) -> _F64: ...
+def beta_quantile(a: _F64, b: _F64, p: float) -> _F64: ...
+def hierarchy_fit(
+    table: Table,
+    *,
+    prior: str,
+    class_pseudo: _F64,
+    protected: int,
+    max_iter: int,
+    tol: float,
+    strength: float | None = None,
+    gold: npt.NDArray[np.int32] | None = None,
+    progress: Callable[[int, float], object] | None = None,
+) -> _HierarchyFit: ...
 def moments_first(table: Table) -> _F64: ...
 def moments_pairs(
     table: Table, *, min_overlap: float, max_partners: int, joint: bool = True

@@ -7,7 +7,7 @@ import json
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
@@ -178,6 +178,9 @@ class Aggregator(Acquainted, Parameters):
 
     #: Arrays that a subclass learns beyond the `Fit`, by attribute name; saved with the model.
     _learnt: ClassVar[tuple[str, ...]] = ()
+    #: Shapes of those that are not one number a worker, in the letters n, m and k for tasks, workers and classes,
+    #: and digits.
+    _learnt_shapes: ClassVar[Mapping[str, str]] = {}
 
     _result: Fit | None = None
 
@@ -404,7 +407,9 @@ class Aggregator(Acquainted, Parameters):
             if not (part >= 0).all() or np.abs(part.sum(axis=-1) - 1).max() > 1e-6:
                 raise content.damaged("it holds probabilities that do not sum to one")
         for name in found._learnt:
-            setattr(model, name, content.array(f"learnt.{name}", np.float64, shape=(m,)))
+            sizes = {"n": n, "m": m, "k": k}
+            shape = tuple(sizes.get(letter) or int(letter) for letter in found._learnt_shapes.get(name, "m"))
+            setattr(model, name, content.array(f"learnt.{name}", np.float64, shape=shape))
         model._adopt(result, tasks, workers, classes, content.array("n_labels", np.int64, shape=(m,)))
         return model
 

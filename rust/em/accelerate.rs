@@ -8,6 +8,7 @@
 use rayon::prelude::*;
 
 use super::engine::{Engine, Params};
+use super::estimate::Extrapolate;
 use super::{Options, Run, WorkerModel};
 use crate::Result;
 use crate::num::FLOOR;
@@ -15,9 +16,9 @@ use crate::squarem::{Reach, leap};
 
 /// Two passes and a leap at a time. The stopping rule looks at whole cycles: the pass after a leap may gain little although
 /// the leap gained much.
-pub(super) fn run<W: WorkerModel>(
+pub(super) fn run<W: WorkerModel, P: Extrapolate<W>>(
     run: &mut Run,
-    engine: &mut Engine<'_, W>,
+    engine: &mut Engine<'_, W, P>,
     params: &mut Params,
     options: &Options<'_>,
 ) -> Result<()> {
@@ -61,35 +62,34 @@ pub(super) fn run<W: WorkerModel>(
 }
 
 /// Moves `two` to the extrapolated point; says whether there was a step to take.
-fn extrapolate<W: WorkerModel>(
-    engine: &Engine<'_, W>,
+fn extrapolate<W: WorkerModel, P: Extrapolate<W>>(
+    engine: &Engine<'_, W, P>,
     zero: &Params,
     one: &Params,
     two: &mut Params,
     reach: &mut Reach,
 ) -> bool {
     let k = two.prior.len();
-    let (a, b) = (natural::<W>(zero, k), natural::<W>(one, k));
-    let c = natural::<W>(two, k);
+    let (a, b) = (natural::<W, P>(zero, k), natural::<W, P>(one, k));
+    let c = natural::<W, P>(two, k);
     let Some(step) = reach.step(&a, &b, &c) else { return false };
     let (n, low) = (two.workers.len(), FLOOR.ln());
     two.workers.par_iter_mut().zip(&a[..n]).zip(&b[..n]).zip(&c[..n]).for_each(|(((to, x0), x1), x2)| {
         *to = leap(step, *x0, *x1, *x2).clamp(2.0 * low, -2.0 * low);
     });
-    two.workers.par_chunks_mut(W::n_params(k)).for_each(|worker| W::from_natural(worker, k));
+    two.workers.par_chunks_mut(P::n_params(k)).for_each(|worker| P::from_natural(worker, k));
     for (i, to) in two.prior.iter_mut().enumerate() {
-        *to = leap(step, a[n + i], b[n + i], c[n + i]).clamp(low, 0.0).exp();
+        *to = leap(step, a[n + i], b[n + i], c[n + i]).clamp(low, -low).exp();
     }
-    crate::num::normalise(&mut two.prior);
-    two.prior.iter_mut().for_each(|p| *p = p.max(FLOOR));
+    P::settle_classes(&mut two.prior);
     engine.set_log_prior(two);
     true
 }
 
 /// Natural parameters of all workers, then of the prior.
-fn natural<W: WorkerModel>(params: &Params, k: usize) -> Vec<f64> {
+fn natural<W: WorkerModel, P: Extrapolate<W>>(params: &Params, k: usize) -> Vec<f64> {
     let mut out = params.workers.clone();
-    out.par_chunks_mut(W::n_params(k)).for_each(|worker| W::to_natural(worker, k));
+    out.par_chunks_mut(P::n_params(k)).for_each(|worker| P::to_natural(worker, k));
     out.extend(params.prior.iter().map(|p| p.ln()));
     out
 }

@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::estimate::Estimate;
 use super::pass::{
-    Cell, Columns, Counts, Free, Likelihood, Open, Opening, PLAIN, Rows, Settle, Source, Width, run, with_width,
+    Cell, Columns, Counts, Free, Likelihood, Open, Opening, PLAIN, Rows, Settle, Source, Voted, Width, run, with_width,
 };
 use super::{Options, Start, WorkerModel};
 use crate::Result;
 use crate::control::Control;
 use crate::memory::{large_pages, prefetch};
-use crate::num::{FLOOR, normalise};
 use crate::table::{Label, Table, WorkerOrder, with_labels};
 
 /// Parameters of one fit, and the log-density their prior gives them.
@@ -39,7 +39,7 @@ enum Plan {
 }
 
 /// Runs passes for one worker model over one table.
-pub(super) struct Engine<'a, W> {
+pub(super) struct Engine<'a, W, P> {
     table: &'a Table,
     control: &'a Control,
     gold: Option<&'a [i32]>,
@@ -52,7 +52,9 @@ pub(super) struct Engine<'a, W> {
     /// What the E-step reads, where that is not the parameters themselves.
     factors: Vec<f64>,
     cells: Arc<Cells>,
-    model: PhantomData<W>,
+    /// Whether a task may only have a class that somebody voted for.
+    pub voted_only: bool,
+    model: PhantomData<(W, P)>,
 }
 
 /// Worker · classes + label of each annotation, as narrow as the product allows.
@@ -107,7 +109,7 @@ fn plan(table: &Table, n_counts: usize) -> (Plan, usize) {
     if n_chunks >= wanted.min(4) { (Plan::Fused, n_chunks) } else { (Plan::TwoPass, wanted) }
 }
 
-impl<'a, W: WorkerModel> Engine<'a, W> {
+impl<'a, W: WorkerModel, P: Estimate<W>> Engine<'a, W, P> {
     pub fn new(table: &'a Table, options: &Options<'a>, control: &'a Control) -> Result<Self> {
         let k = table.n_classes();
         let (plan, n_chunks) = plan(table, W::n_counts(k));
@@ -135,6 +137,7 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
             posterior: vec![],
             factors: vec![],
             cells: Arc::new(Cells::new(table)),
+            voted_only: false,
             model: PhantomData,
         })
     }
@@ -158,7 +161,7 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
     pub fn start(&mut self, start: Start<'_>) -> Result<Params> {
         let k = self.k();
         let mut params =
-            Params { workers: table_of(self.table.n_workers() * W::n_params(k)), prior: vec![0.0; k], log_prior: 0.0 };
+            Params { workers: table_of(self.table.n_workers() * P::n_params(k)), prior: vec![0.0; k], log_prior: 0.0 };
         let opening = match start {
             Start::Shares => Opening::Shares,
             Start::Majority => Opening::Majority,
@@ -183,14 +186,32 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
     fn adopt(&self, prior: &[f64], confusion: &[f64], params: &mut Params) {
         let k = self.k();
         params.prior.copy_from_slice(prior);
-        floor_and_normalise(&mut params.prior);
+        P::settle_classes(&mut params.prior);
         let none = vec![0.0; W::n_counts(k)];
         let mut counts = none.clone();
-        for (matrix, worker) in confusion.chunks_exact(k * k).zip(params.workers.chunks_exact_mut(W::n_params(k))) {
+        for (matrix, worker) in confusion.chunks_exact(k * k).zip(params.workers.chunks_exact_mut(P::n_params(k))) {
             W::tie(matrix, k, &mut counts);
-            W::maximise(&counts, &none, k, worker);
+            P::maximise(&counts, &none, k, worker);
         }
         self.set_log_prior(params);
+    }
+
+    /// Parameters of a crowd in which everybody has this accuracy, whatever the class, and classes are equally frequent.
+    pub fn shared(&self, accuracy: f64) -> Params {
+        // As many counts as make estimates that average them equal to what they average.
+        const COUNTS: f64 = 1e6;
+        let k = self.k();
+        let mut matrix = vec![COUNTS * (1.0 - accuracy) / (k - 1).max(1) as f64; k * k];
+        (0..k).for_each(|class| matrix[class * k + class] = COUNTS * accuracy);
+        let (mut counts, none) = (vec![0.0; W::n_counts(k)], vec![0.0; W::n_counts(k)]);
+        W::tie(&matrix, k, &mut counts);
+        let mut workers = table_of(self.table.n_workers() * P::n_params(k));
+        workers.par_chunks_mut(P::n_params(k)).for_each(|worker| P::maximise(&counts, &none, k, worker));
+        let mut prior = vec![COUNTS; k];
+        P::settle_classes(&mut prior);
+        let mut params = Params { workers, prior, log_prior: 0.0 };
+        self.set_log_prior(&mut params);
+        params
     }
 
     fn pseudo_of(&self, worker: usize) -> &[f64] {
@@ -204,16 +225,15 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
         let k = self.k();
         let blocks: Vec<f64> = params
             .workers
-            .par_chunks(WORKERS * W::n_params(k))
+            .par_chunks(WORKERS * P::n_params(k))
             .enumerate()
             .map(|(block, rows)| {
                 let first = block * WORKERS;
-                let one = |(i, row): (usize, &[f64])| W::log_prior(row, self.pseudo_of(first + i), k);
-                rows.chunks_exact(W::n_params(k)).enumerate().map(one).sum::<f64>()
+                let one = |(i, row): (usize, &[f64])| P::log_prior(row, self.pseudo_of(first + i), k);
+                rows.chunks_exact(P::n_params(k)).enumerate().map(one).sum::<f64>()
             })
             .collect();
-        let classes = self.class_pseudo.iter().zip(&params.prior).filter(|(a, _)| **a > 0.0).map(|(a, p)| a * p.ln());
-        params.log_prior = blocks.iter().sum::<f64>() + classes.sum::<f64>();
+        params.log_prior = blocks.iter().sum::<f64>() + P::log_class_prior(&params.prior, self.class_pseudo);
     }
 
     /// One EM step in place; returns the objective of the parameters it was given.
@@ -234,13 +254,13 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
 
     /// Confusion matrices of all workers, (workers × true × observed); in place of the parameters where they are as many.
     pub fn confusion(&self, params: Vec<f64>) -> Vec<f64> {
-        let (k, n) = (self.k(), W::n_params(self.k()));
+        let (k, n) = (self.k(), P::n_params(self.k()));
         if n == k * k {
             let mut confusion = params;
             confusion.par_chunks_mut(n).for_each_init(Vec::new, |copy, matrix| {
                 copy.clear();
                 copy.extend_from_slice(matrix);
-                W::confusion(copy, k, matrix);
+                P::confusion(copy, k, matrix);
             });
             return confusion;
         }
@@ -248,7 +268,7 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
         confusion
             .par_chunks_mut(k * k)
             .zip(params.par_chunks(n))
-            .for_each(|(matrix, worker)| W::confusion(worker, k, matrix));
+            .for_each(|(matrix, worker)| P::confusion(worker, k, matrix));
         confusion
     }
 
@@ -262,16 +282,17 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
         let weighted = self.table.weights().is_some();
         let mut factors = std::mem::take(&mut self.factors);
         let mut prior = params.prior.clone();
-        if !W::FACTORS_ARE_PARAMS || weighted {
+        P::write_class_factors(&mut prior);
+        if !P::FACTORS_ARE_PARAMS || weighted {
             self.write_factors(&params.workers, &mut factors, weighted);
         }
         if weighted {
             prior.iter_mut().for_each(|p| *p = p.ln());
         }
-        let read = if W::FACTORS_ARE_PARAMS && !weighted { &params.workers } else { &factors };
+        let read = if P::FACTORS_ARE_PARAMS && !weighted { &params.workers } else { &factors };
         let (k, cells) = (prior.len(), Arc::clone(&self.cells));
         match &*cells {
-            Cells::Narrow(cells) if !weighted && !hard && self.gold.is_none() => {
+            Cells::Narrow(cells) if !weighted && !hard && self.gold.is_none() && !self.voted_only => {
                 with_width!(k, |width| self.expect_with::<_, false, PLAIN>(width, cells, read, &prior, settle))?;
             }
             cells => with_cells!(cells, |cells| {
@@ -291,8 +312,8 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
         if factors.is_empty() {
             *factors = table_of(self.table.n_workers() * W::n_counts(k));
         }
-        factors.par_chunks_mut(W::n_counts(k)).zip(params.par_chunks(W::n_params(k))).for_each(|(f, p)| {
-            W::write_factors(p, k, f);
+        factors.par_chunks_mut(W::n_counts(k)).zip(params.par_chunks(P::n_params(k))).for_each(|(f, p)| {
+            P::write_factors(p, k, f);
             if log {
                 f.iter_mut().for_each(|x| *x = x.ln());
             }
@@ -316,6 +337,9 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
     ) -> Result<()> {
         let columns = self.columns(cells);
         let source = Likelihood::<W, C, LOG> { columns, factors, prior, model: PhantomData };
+        if self.voted_only && !PLAIN {
+            return self.gather::<C, false>(width, &Voted { source, columns, gold: self.gold }, columns, settle);
+        }
         self.gather::<C, PLAIN>(width, &source, columns, settle)
     }
 
@@ -388,7 +412,7 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
         for chunk in &self.chunks {
             params.prior.iter_mut().zip(&chunk.classes).for_each(|(p, c)| *p += c);
         }
-        floor_and_normalise(&mut params.prior);
+        P::settle_classes(&mut params.prior);
         match self.plan {
             Plan::Fused => self.maximise_from_chunks(&mut params.workers),
             Plan::TwoPass => self.maximise_in_worker_order(&mut params.workers)?,
@@ -401,20 +425,20 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
     fn maximise_from_chunks(&self, workers: &mut [f64]) {
         const WORKERS: usize = 128;
         let (k, n) = (self.k(), W::n_counts(self.k()));
-        workers.par_chunks_mut(WORKERS * W::n_params(k)).enumerate().for_each_init(
+        workers.par_chunks_mut(WORKERS * P::n_params(k)).enumerate().for_each_init(
             Vec::new,
             |total, (block, params)| {
                 let first = block * WORKERS;
-                let rows = first * n..(first + params.len() / W::n_params(k)) * n;
+                let rows = first * n..(first + params.len() / P::n_params(k)) * n;
                 total.clear();
                 total.resize(rows.len(), 0.0);
                 for chunk in &self.chunks {
                     total.iter_mut().zip(&chunk.workers[rows.clone()]).for_each(|(t, c)| *t += c);
                 }
                 for (i, (params, counts)) in
-                    params.chunks_exact_mut(W::n_params(k)).zip(total.chunks_exact(n)).enumerate()
+                    params.chunks_exact_mut(P::n_params(k)).zip(total.chunks_exact(n)).enumerate()
                 {
-                    W::maximise(counts, self.pseudo_of(first + i), k, params);
+                    P::maximise(counts, self.pseudo_of(first + i), k, params);
                 }
             },
         );
@@ -423,12 +447,12 @@ impl<'a, W: WorkerModel> Engine<'a, W> {
     fn maximise_in_worker_order(&self, workers: &mut [f64]) -> Result<()> {
         let k = self.k();
         let order = self.table.by_worker(self.control)?;
-        workers.par_chunks_mut(W::n_params(k)).enumerate().try_for_each_init(
+        workers.par_chunks_mut(P::n_params(k)).enumerate().try_for_each_init(
             || vec![0.0; W::n_counts(k)],
             |counts, (worker, params)| {
                 self.control.check()?;
                 with_width!(k, |width| self.count_worker(width, order, worker, counts));
-                W::maximise(counts, self.pseudo_of(worker), k, params);
+                P::maximise(counts, self.pseudo_of(worker), k, params);
                 Ok(())
             },
         )
@@ -458,9 +482,4 @@ fn table_of(len: usize) -> Vec<f64> {
     let table = vec![0.0; len];
     large_pages(&table);
     table
-}
-
-fn floor_and_normalise(prior: &mut [f64]) {
-    normalise(prior);
-    prior.iter_mut().for_each(|p| *p = p.max(FLOOR));
 }

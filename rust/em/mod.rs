@@ -6,21 +6,30 @@
 //!
 //! * [`pass`]: one streaming pass over the annotations, from parameters to posteriors to expected counts;
 //! * [`engine`]: passes in parallel, and the M-step;
+//! * [`estimate`]: how counts become parameters, by maximum likelihood or as a conjugate posterior;
 //! * [`accelerate`]: extrapolation between passes;
-//! * [`fit`]: the loop, its stopping rule and its result.
+//! * [`protected`]: a start that a poor first guess cannot spoil;
+//! * [`fit`]: the loop, its stopping rule and its result; [`fit_bayes`] for Dirichlet posteriors, [`fit_hierarchy`] for
+//!   priors that are learnt from the crowd.
 //!
 //! To add a worker model: write `<model>.rs` with an implementation of [`WorkerModel`], and add its line to [`Model`] and
 //! `with_model`.
 
 mod accelerate;
+mod bayes;
 mod class;
 mod engine;
+mod estimate;
 mod forecast;
 mod full;
+mod hierarchy;
 mod one_coin;
 mod pass;
+mod protected;
 
+pub use bayes::{BayesFit, fit_bayes, posterior_bayes};
 pub use forecast::forecast;
+pub use hierarchy::{Hierarchy, HierarchyFit, HierarchyOptions, Learnt, fit_hierarchy};
 
 use std::ops::Range;
 
@@ -29,6 +38,7 @@ use crate::table::Table;
 use crate::{Error, Result};
 
 use engine::{Engine, Params};
+use estimate::{Estimate, Extrapolate, Maximum};
 
 /// How a worker's confusion matrix is parametrised, and what its E- and M-steps do with it.
 ///
@@ -112,6 +122,8 @@ macro_rules! with_model {
         }
     };
 }
+
+use with_model;
 
 /// How posteriors are used in the M-step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -226,30 +238,40 @@ fn finite(what: &str, values: &[f64]) -> Result<()> {
 }
 
 fn fit_model<W: WorkerModel>(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fit> {
-    let mut engine = Engine::<W>::new(table, options, control)?;
+    let mut engine = Engine::<W, Maximum>::new(table, options, control)?;
     let mut params = engine.start(options.start)?;
-    let mut run = Run { history: vec![], n_iter: 0, converged: false };
+    let mut run = Run::default();
+    let posterior = iterate(&mut run, &mut engine, &mut params, options)?;
+    Ok(run.finish(posterior, engine.confusion(params.workers), params.prior))
+}
+
+/// Passes until the stopping rule is met; the posteriors under the parameters they end with.
+fn iterate<W: WorkerModel, P: Extrapolate<W>>(
+    run: &mut Run,
+    engine: &mut Engine<'_, W, P>,
+    params: &mut Params,
+    options: &Options<'_>,
+) -> Result<Vec<f64>> {
     if options.assignment != Assignment::Soft {
-        run.plain(&mut engine, &mut params, options, true)?;
+        run.plain(engine, params, options, true)?;
     }
     if options.assignment != Assignment::Hard {
         run.history.clear();
         if options.accelerate {
-            accelerate::run(&mut run, &mut engine, &mut params, options)?;
+            accelerate::run(run, engine, params, options)?;
         } else {
-            run.plain(&mut engine, &mut params, options, false)?;
+            run.plain(engine, params, options, false)?;
         }
     }
-    let (posterior, soft) = engine.posterior(&params)?;
+    let (posterior, soft) = engine.posterior(params)?;
     if options.assignment != Assignment::Hard {
         run.history.push(soft);
     }
-    let confusion = engine.confusion(params.workers);
-    let Run { history, n_iter, converged } = run;
-    Ok(Fit { posterior, confusion, prior: params.prior, history, n_iter, converged })
+    Ok(posterior)
 }
 
 /// The progress of one fit.
+#[derive(Default)]
 struct Run {
     history: Vec<f64>,
     n_iter: usize,
@@ -257,21 +279,38 @@ struct Run {
 }
 
 impl Run {
-    fn plain<W: WorkerModel>(
+    fn plain<W: WorkerModel, P: Estimate<W>>(
         &mut self,
-        engine: &mut Engine<'_, W>,
+        engine: &mut Engine<'_, W, P>,
         params: &mut Params,
         options: &Options<'_>,
         hard: bool,
     ) -> Result<()> {
         self.converged = false;
         while self.n_iter < options.max_iter && !self.converged {
-            let objective = engine.step(params, hard)?;
-            let last = self.history.last().copied();
-            self.record(objective, engine.control());
-            self.converged = self.settled(last, options.tol);
+            self.step(engine, params, options.tol, hard)?;
         }
         Ok(())
+    }
+
+    /// One pass, and whether it was one that changed little.
+    fn step<W: WorkerModel, P: Estimate<W>>(
+        &mut self,
+        engine: &mut Engine<'_, W, P>,
+        params: &mut Params,
+        tol: f64,
+        hard: bool,
+    ) -> Result<()> {
+        let objective = engine.step(params, hard)?;
+        let last = self.history.last().copied();
+        self.record(objective, engine.control());
+        self.converged = self.settled(last, tol);
+        Ok(())
+    }
+
+    fn finish(self, posterior: Vec<f64>, confusion: Vec<f64>, prior: Vec<f64>) -> Fit {
+        let Self { history, n_iter, converged } = self;
+        Fit { posterior, confusion, prior, history, n_iter, converged }
     }
 
     /// Notes the objective that a pass found.
@@ -322,7 +361,7 @@ pub fn confusion(table: &Table, posterior: &[f64], pseudo: &[f64], control: &Con
         tol: 0.0,
     };
     validate(table, &options)?;
-    let mut engine = Engine::<full::Full>::new(table, &options, control)?;
+    let mut engine = Engine::<full::Full, Maximum>::new(table, &options, control)?;
     let params = engine.start(options.start)?;
     Ok(engine.confusion(params.workers))
 }

@@ -244,6 +244,45 @@ impl<W: WorkerModel, C: Cell, const LOG: bool> Likelihood<'_, W, C, LOG> {
     }
 }
 
+/// A source of which only the classes that somebody voted for are left to a task; known classes stay as they are.
+pub(super) struct Voted<'a, S, C> {
+    pub source: S,
+    pub columns: Columns<'a, C>,
+    pub gold: Option<&'a [i32]>,
+}
+
+impl<S: Source, C: Cell> Source for Voted<'_, S, C> {
+    #[inline(always)]
+    fn far(&self) -> bool {
+        self.source.far()
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, row: usize, k: usize) {
+        self.source.prefetch(row, k);
+    }
+
+    #[inline(always)]
+    fn evidence(&self, task: usize, rows: Range<usize>, evidence: &mut [f64], log: &mut LogProduct) {
+        self.source.evidence(task, rows.clone(), evidence, log);
+        if self.gold.is_some_and(|gold| gold[task] >= 0) {
+            return;
+        }
+        let k = evidence.len();
+        // A sign marks what was voted for: no room of its own is needed.
+        for row in rows {
+            if self.columns.weights.get(row).is_none_or(|w| *w > 0.0) {
+                let e = &mut evidence[self.columns.cells[row].index() % k];
+                *e = -e.abs();
+            }
+        }
+        // A task without votes, or with none that is possible, keeps all classes.
+        if evidence.iter().any(|e| *e < 0.0) {
+            evidence.iter_mut().for_each(|e| *e = (-*e).max(0.0));
+        }
+    }
+}
+
 /// What an iteration that has no parameters yet begins with.
 #[derive(Clone, Copy)]
 pub(super) enum Opening<'a> {

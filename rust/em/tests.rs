@@ -108,7 +108,7 @@ fn two_pass_and_fused_plans_agree() {
     let opts = options(Model::Full, &pseudo, &class_pseudo);
     let control = Control::default();
     let posterior = fit(&wide, &opts, &control).unwrap().posterior;
-    let mut engine = Engine::<full::Full>::new(&wide, &opts, &control).unwrap();
+    let mut engine = Engine::<full::Full, Maximum>::new(&wide, &opts, &control).unwrap();
     engine.force_two_pass().unwrap();
     let mut params = engine.start(Start::Shares).unwrap();
     for _ in 0..opts.max_iter {
@@ -143,4 +143,61 @@ fn bad_options_are_named() {
     let good = options(Model::Full, &[0.0; 4], &[0.0; 2]);
     assert!(fails(&Options { gold: Some(&[5, -1]), ..good }).contains("gold class code 5"));
     assert!(fails(&Options { start: Start::Posterior(&[f64::NAN; 4]), ..good }).contains("NaN"));
+}
+
+proptest! {
+    #[test]
+    fn bound_of_variational_bayes_never_falls(
+        rows in prop::collection::vec((0_u32..15, 0_u32..6, 0_u16..4), 1..120),
+        model in prop::sample::select(&MODELS[..]),
+        accelerate in any::<bool>(),
+        protected in prop::sample::select(vec![None, Some(4)]),
+    ) {
+        let (pseudo, classes) = ([0.5; 16], [0.25; 4]);
+        let opts = Options { accelerate, ..options(model, &pseudo, &classes) };
+        let found = fit_bayes(&table(&rows, None, 4), &opts, protected, &Control::default()).unwrap();
+        prop_assert!(never_falls(&found.fit.history));
+        // Every annotation is in some posterior, beside the prior.
+        let total: f64 = found.concentration.iter().sum();
+        let workers = found.concentration.len() as f64 / 16.0;
+        prop_assert!((total - rows.len() as f64 - 8.0 * workers).abs() < 1e-9 * total);
+    }
+}
+
+#[test]
+fn protected_tasks_keep_to_their_votes() {
+    let rows: Vec<(u32, u32, u16)> = (0..60).map(|i| (i / 2, i % 7, ((i * i / 3) % 3) as u16)).collect();
+    let log = table(&rows, None, 4);
+    let zeros = ([0.0; 16], [0.25; 4]);
+    let opts = options(Model::Full, &zeros.0, &zeros.1);
+    let control = Control::default();
+    let mut engine = Engine::<full::Full, estimate::Mean>::new(&log, &opts, &control).unwrap();
+    let params = engine.shared(0.6);
+    engine.voted_only = true;
+    let (posterior, _) = engine.posterior(&params).unwrap();
+    for (task, row) in posterior.chunks_exact(4).enumerate() {
+        assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        for (class, q) in row.iter().enumerate() {
+            let voted = rows.iter().any(|r| r.0 as usize == task && r.2 as usize == class);
+            assert_eq!(*q > 0.0, voted);
+        }
+    }
+}
+
+#[test]
+fn bad_priors_are_named() {
+    let log = table(&[(0, 0, 0), (1, 0, 1)], None, 2);
+    let (pseudo, classes) = ([1.0, 0.0, 0.0, 1.0], [1.0; 2]);
+    let error = fit_bayes(&log, &options(Model::Full, &pseudo, &classes), None, &Control::default()).unwrap_err();
+    assert!(error.to_string().contains("must be positive"));
+    let options = HierarchyOptions {
+        prior: Hierarchy::Spammer(Some(-1.0)),
+        class_pseudo: &classes,
+        gold: None,
+        protected: 1,
+        max_iter: 1,
+        tol: 0.0,
+    };
+    let error = fit_hierarchy(&log, &options, &Control::default()).unwrap_err();
+    assert!(error.to_string().contains("strength must be positive"));
 }

@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 
 use super::table::Table;
 use super::{array, choose, set_course, slice, work};
-use crate::em::{self, Assignment, Model, Options, Start};
+use crate::em::{self, Assignment, Fit, Model, Options, Start};
 use crate::{num, votes};
 
 /// Two arrays of the same length.
@@ -104,6 +104,11 @@ pub fn em_fit<'py>(
         tol,
     };
     let fit = work(py, progress.as_ref(), |control| em::fit(&table.0, &options, control))?;
+    found(py, table, fit)
+}
+
+/// A fit as Python takes it.
+pub(super) fn found<'py>(py: Python<'py>, table: &Table, fit: Fit) -> PyResult<Bound<'py, PyDict>> {
     let result = PyDict::new(py);
     result.set_item("posterior", array(py, table.rows(), fit.posterior)?)?;
     result.set_item("confusion", array(py, table.blocks(), fit.confusion)?)?;

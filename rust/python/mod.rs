@@ -4,6 +4,7 @@
 //! does work goes through [`work`].
 
 mod aggregate;
+mod bayes;
 mod defer;
 mod encode;
 mod factor;
@@ -163,6 +164,8 @@ fn get_num_threads() -> PyResult<usize> {
 mod _core {
     #[pymodule_export]
     use super::aggregate::{em_confusion, em_fit, em_forecast, em_posterior, vote_shares, winners, worker_agreement};
+    #[pymodule_export]
+    use super::bayes::{bayes_fit, bayes_posterior, beta_quantile, hierarchy_fit};
     #[pymodule_export]
     use super::defer::{assign, projection_apply, projection_fit, projection_reach, projection_solve, projection_sums};
     #[pymodule_export]

@@ -9,15 +9,15 @@ from unittest import mock
 
 import numpy as np
 
-import manyhands.aggregate as aggregate
 from manyhands import _core
 from manyhands.aggregate import _factors, _spa, spectral
+from manyhands.aggregate import moments as moment_methods
 from manyhands.moments import statistics
 
 from . import factor, moments
 from .em import Rows, expect
 
-_MODULES = (statistics, _factors, _spa, spectral, aggregate.moments)
+_MODULES = (statistics, _factors, _spa, spectral, moment_methods)
 
 
 class _Plain:

@@ -18,7 +18,7 @@ from manyhands.checks import check_choice, check_number
 from manyhands.errors import ConvergenceWarning
 from manyhands.progress import Callback
 
-_MODELS = ("full", "class", "one-coin")
+MODELS = ("full", "class", "one-coin")
 _ASSIGNMENTS = ("soft", "hard", "hard-then-soft")
 _STARTS = ("majority", "shares")
 #: Aggregators whose parameters are a start that needs none itself.
@@ -130,7 +130,7 @@ class DawidSkene(Aggregator):
             "model": self.model,
             "assignment": self.assignment,
             "pseudo": self._pseudo(votes),
-            "class_pseudo": _class_pseudo(self.class_pseudo_count, votes.n_classes),
+            "class_pseudo": class_pseudo(self.class_pseudo_count, votes.n_classes),
             "max_iter": self.max_iter,
             "tol": self.tol,
             "accelerate": bool(self.accelerate),
@@ -155,7 +155,7 @@ class DawidSkene(Aggregator):
     # ------------------------------------------------------------------------------------------ parameters
 
     def _check(self) -> None:
-        check_choice("model", self.model, _MODELS)
+        check_choice("model", self.model, MODELS)
         check_choice("assignment", self.assignment, _ASSIGNMENTS)
         check_number("max_iter", self.max_iter, least=1, whole=True)
         check_number("restarts", self.restarts, least=0, whole=True)
@@ -193,11 +193,11 @@ class DawidSkene(Aggregator):
             return self._from_fitted(votes, init) if init._result else self._from_fit(votes, init)
         if isinstance(init, tuple) and len(init) == 2:
             k = votes.n_classes
-            prior = _probabilities(init[0], (k,), "the prior given as init")
-            confusion = _probabilities(init[1], (votes.n_workers, k, k), "the confusion given as init")
+            prior = probabilities(init[0], (k,), "the prior given as init")
+            confusion = probabilities(init[1], (votes.n_workers, k, k), "the confusion given as init")
             return {"start": "", "prior": prior, "confusion": confusion}, ()
         shape = (votes.n_tasks, votes.n_classes)
-        return {"start": "", "posterior": _probabilities(init, shape, "the posterior given as init")}, ()
+        return {"start": "", "posterior": probabilities(init, shape, "the posterior given as init")}, ()
 
     @staticmethod
     def _from_fit(votes: Annotations, model: Aggregator) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -237,13 +237,15 @@ def row_pseudo(value: Any, k: int) -> Array:
     return _counts(value, (k, k), "pseudo_count")
 
 
-def _class_pseudo(value: Any, k: int) -> Array:
+def class_pseudo(value: Any, k: int) -> Array:
+    """Pseudo-counts of the classes, (k,), as `DawidSkene` takes them."""
     if np.ndim(value) == 0:
         return np.full(k, float(_counts(value, (), "class_pseudo_count")) / k)
     return _counts(value, (k,), "class_pseudo_count")
 
 
-def _probabilities(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
+def probabilities(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
+    """Check that somebody gave probabilities of this shape."""
     given = np.ascontiguousarray(value, np.float64)
     if given.shape != shape:
         raise ValueError(f"{what} has shape {given.shape}, not {shape}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manyhands.cli.aggregate import summary_of_log
 from manyhands.cli.console import Stages, duration, print_facts, print_json, print_table
@@ -13,12 +13,17 @@ from manyhands.cli.options import (
     add_command,
     add_log,
     add_truth,
+    amount,
     check_inputs,
     names_of,
     read_log,
     read_truth,
     use_threads,
 )
+
+if TYPE_CHECKING:
+    from manyhands import Annotations
+    from manyhands.base import Aggregator
 
 _SCORES = ("accuracy", "balanced_accuracy", "log_loss", "calibration_error")
 
@@ -29,15 +34,17 @@ def add(commands: Commands) -> None:
         commands,
         "compare",
         run,
-        about="Run several methods on a log; show where they agree and, given the truth, how good they are.",
+        about="Run several methods on a log; show how well they foretell labels they have not seen, where they agree "
+        "and, given the truth, how good they are.",
         examples="""
             log.csv
-            log.parquet --evaluate truth.csv --methods majority,dawid-skene
+            log.csv --gold gold.csv
+            log.parquet --evaluate truth.csv --methods majority,dawid-skene --held-out 0
         """,
     )
     add_log(parser)
     add_fit(parser, choose=False)
-    add_truth(parser)
+    add_truth(parser, gold="labels to measure the answers by; with --evaluate, labels to hold fixed in the fit")
     others = ", ".join(name for name in METHODS if name not in COMPARED)
     parser.add_argument(
         "--methods",
@@ -46,6 +53,13 @@ def add(commands: Commands) -> None:
         metavar="A,B,…",
         help=f"what to run (default: {','.join(COMPARED)}; also {others}); options of a fit go to those that have them",
     )
+    parser.add_argument(
+        "--held-out",
+        type=amount,
+        default=0.1,
+        metavar="SHARE",
+        help="share of the labels that a second fit does not see and must foretell (default: 0.1; 0 for no such fit)",
+    )
 
 
 def run(args: Namespace) -> None:
@@ -53,24 +67,33 @@ def run(args: Namespace) -> None:
     import numpy as np
 
     check_inputs(args, args.gold, args.evaluate)
+    if args.held_out >= 1:
+        raise ValueError(f"--held-out must be below 1, not {args.held_out:g}")
     chosen = {name: METHODS[name] for name in args.methods}
-    given = given_options(args, chosen)
+    # Answers to tasks whose label is held fixed would all be right: that takes other labels to measure by.
+    fixed = args.gold if args.evaluate is not None else None
+    measure_by = args.evaluate or args.gold
+    given = given_options(Namespace(**vars(args) | {"gold": fixed}), chosen)
     use_threads(args)
     results: list[dict[str, Any]] = []
     labels = []
     with Stages(args) as stages:
         with stages.stage("reading"):
             votes = read_log(args)
-            if args.gold is not None:
-                given["gold"] = read_truth(args, args.gold, votes)
-            known = read_truth(args, args.evaluate, votes)
-            truth = None if known is None else Truth(votes, known, args.evaluate)
+            if fixed is not None:
+                given["gold"] = read_truth(args, fixed, votes)
+            known = read_truth(args, measure_by, votes)
+            truth = None if known is None else Truth(votes, known, measure_by)
+            split = held_out(votes, args.held_out)
         for name, method in chosen.items():
             model = method.build(given)
             with stages.stage(name, model._iterations()) as progress:
                 model.fit(votes, progress=progress or False)
             labels.append(model.labels_)
             scores = {} if truth is None else truth.measure(model)
+            if split is not None:
+                with stages.stage("held out"):
+                    scores["held_out_loss"] = split.loss(method.build(given | {"gold": None}))
             fit = {"method": name, "n_iter": model.n_iter_, "converged": model.converged_}
             results.append(fit | {"seconds": stages.seconds[name]} | scores)
     agreement = [[float(np.mean(one == other)) for other in labels] for one in labels]
@@ -78,13 +101,62 @@ def run(args: Namespace) -> None:
         content = {"command": args.command, "log": args.log, "n_tasks": votes.n_tasks, "methods": results}
         print_json(args, content | {"agreement": agreement, "seconds": stages.seconds})
         return
-    shown = _SCORES if truth is not None else ()
+    shown = (*(_SCORES if truth is not None else ()), *(("held_out_loss",) if split is not None else ()))
+    first = results[0]["method"]
     print_table(
-        ("method", "passes", "time", *(score.replace("_", " ") for score in shown)),
-        [(r["method"], r["n_iter"], duration(r["seconds"]), *(r[score] for score in shown)) for r in results],
+        ("method", "passes", "time", *(score.replace("_", " ") for score in shown), f"same label as {first}"),
+        [
+            (r["method"], r["n_iter"], duration(r["seconds"]), *(r[score] for score in shown), same)
+            for r, same in zip(results, agreement[0], strict=True)
+        ],
     )
-    rows = [(name, *row) for name, row in zip(chosen, agreement, strict=True)]
-    print_table(("same label", *chosen), rows)
     if not args.quiet:
         over = "" if truth is None else f"{len(truth.index):,} tasks"
-        print_facts({"log": summary_of_log(votes), "truth": over, "time": str(stages)})
+        unseen = "" if split is None else f"{split.n_held:,} labels, log-loss in nats each"
+        print_facts({"log": summary_of_log(votes), "truth": over, "held out": unseen, "time": str(stages)})
+
+
+class Split:
+    """A log without some of its labels, and those labels."""
+
+    def __init__(self, votes: Annotations, held: Any) -> None:
+        from manyhands import Annotations
+
+        tasks, workers, labels = votes.codes()
+        weights = None if votes.weights is None else votes.weights[~held]
+        sizes = {"n_tasks": votes.n_tasks, "n_workers": votes.n_workers, "n_classes": votes.n_classes}
+        self.seen = Annotations.from_codes(tasks[~held], workers[~held], labels[~held], weights=weights, **sizes)
+        self.tasks, self.workers, self.labels = tasks[held], workers[held], labels[held]
+        self.n_held = int(held.sum())
+
+    def loss(self, model: Aggregator) -> float:
+        """Mean negative logarithm of the probability that a fit to the rest gives these labels."""
+        import warnings
+
+        import numpy as np
+
+        with warnings.catch_warnings():
+            # What there is to say was said of the whole log.
+            warnings.simplefilter("ignore")
+            model.fit(self.seen)
+        foretold = model.confusion_[self.workers, :, self.labels]
+        probability = (model.posterior_[self.tasks] * foretold).sum(axis=1)
+        return float(-np.log(np.maximum(probability, 1e-12)).mean())
+
+
+def held_out(votes: Annotations, share: float) -> Split | None:
+    """Set a share of the labels aside, never all of a task or of a worker; None where none can be."""
+    import numpy as np
+
+    if share <= 0:
+        return None
+    tasks, workers, _ = votes.codes()
+    drawn = np.random.default_rng(0).permutation(len(tasks))
+    # The first label of each task and worker, in a random order, stays.
+    stays = np.zeros(len(tasks), bool)
+    for codes in (tasks, workers):
+        stays[drawn[np.unique(codes[drawn], return_index=True)[1]]] = True
+    free = drawn[~stays[drawn]]
+    held = np.zeros(len(tasks), bool)
+    held[free[: round(share * len(tasks))]] = True
+    return Split(votes, held) if held.any() else None

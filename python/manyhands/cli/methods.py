@@ -38,13 +38,25 @@ def _em(model: str, **fixed: str) -> Method:
 
 
 _STOPPING = {"max_iter": "max_iter", "tol": "tol"}
+_LEARNT = _STOPPING | {"gold": "gold"}
+
+
+def _bayesian(model: str) -> Method:
+    options = _LEARNT | {"accelerate": "accelerate", "pseudo_count": "pseudo_count"}
+    return Method("BayesianDawidSkene", {"model": model}, options)
 
 
 #: The methods, the default first.
 METHODS = {
+    "consensus": Method("Consensus", options=_LEARNT),
     "dawid-skene": _em("full"),
     "per-class": _em("class"),
     "one-coin": _em("one-coin"),
+    "bayesian": _bayesian("full"),
+    "bayesian-per-class": _bayesian("class"),
+    "bayesian-one-coin": _bayesian("one-coin"),
+    "hierarchical": Method("HierarchicalDawidSkene", options=_LEARNT),
+    "hierarchical-mace": Method("HierarchicalMACE", options=_LEARNT),
     "majority": Method("MajorityVote", options={"ties": "ties", "seed": "seed"}),
     "agreement": Method("WeightedVote", {"weights": "agreement"}),
     "zero-based": Method("WeightedVote", {"weights": "zero-based"}, {"max_iter": "n_iter", "tol": "tol"}),
@@ -64,6 +76,10 @@ METHODS = {
 DEFAULT = next(iter(METHODS))
 #: What a comparison runs unless told otherwise: what takes any log, in about the time of EM.
 COMPARED = (
+    "consensus",
+    "hierarchical",
+    "hierarchical-mace",
+    "bayesian",
     "dawid-skene",
     "per-class",
     "one-coin",

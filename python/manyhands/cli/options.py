@@ -102,11 +102,14 @@ def read_log(args: argparse.Namespace) -> Annotations:
     return mh.read(args.log, **{name: getattr(args, name) for name in names})
 
 
-def add_truth(parser: argparse.ArgumentParser, *, evaluate: bool = True, gold: bool = True) -> None:
-    """Add the arguments that name files of known labels."""
+_HOLD_FIXED = "labels to hold fixed in the fit (methods that learn by EM)"
+
+
+def add_truth(parser: argparse.ArgumentParser, *, evaluate: bool = True, gold: str | None = _HOLD_FIXED) -> None:
+    """Add the arguments that name files of known labels; `gold` says what is done with them, None for none."""
     group = parser.add_argument_group("known labels", "CSV or Parquet files with a row for each task that is known")
-    if gold:
-        group.add_argument("--gold", metavar="FILE", help="labels to hold fixed in the fit (methods that learn by EM)")
+    if gold is not None:
+        group.add_argument("--gold", metavar="FILE", help=gold)
     if evaluate:
         group.add_argument("--evaluate", metavar="FILE", help="labels to measure the answers by")
     group.add_argument("--truth-task", metavar="COLUMN", help="column of tasks in these files")

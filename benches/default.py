@@ -1,0 +1,170 @@
+"""Every method on every real log with known classes: how good the default is, and where it is not.
+
+    python benches/default.py                          all logs, all methods
+    python benches/default.py --logs dog,web           some of them
+    python benches/default.py --keep 0.5 --seed 1      on a random half of the annotations of each
+
+Prints a table of accuracy (ties shared), one row a log, and the means of accuracy, log-loss, calibration error and
+time, one row a method; then how the default compares with the better of majority vote and Dawid–Skene chosen with
+the truth, on which logs it is more than half a point below that, and what leaving out any one log changes.
+
+The logs are those of ``../shared/data`` beside the checkout (``--data``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import manyhands as mh
+from manyhands.aggregate.consensus import calibrated, task_totals
+from manyhands.base import Aggregator
+
+# fmt: off
+LOGS = [
+    "bluebird", "dog", "web", "temp", "trec2010", "ducks", "sentence_polarity", "weather_cf", "weather_cf_amt",
+    "product", "face", "s_rel", "fact_eval", "labelme", "reuters", "bm_tweets", "hitspam_cf", "imagenet15n",
+    "cifar10n", "chaoyang", "nih_cxr", "cifar10s", "mcqa_validation", "metaphor_novelty",
+]
+# fmt: on
+
+METHODS = {
+    "majority": mh.MajorityVote(),
+    "agreement": mh.WeightedVote("agreement"),
+    "zero-based": mh.WeightedVote("zero-based"),
+    "dawid-skene": mh.DawidSkene(),
+    "per-class": mh.DawidSkene(model="class"),
+    "one-coin": mh.DawidSkene(model="one-coin"),
+    "kos": mh.KOS(),
+    "bayesian": mh.BayesianDawidSkene(),
+    "hierarchical": mh.HierarchicalDawidSkene(),
+    "hier-mace": mh.HierarchicalMACE(),
+    "mace": mh.HierarchicalMACE(strength=float("inf")),
+    "consensus": mh.Consensus(),
+}
+DEFAULT = "consensus"
+#: Correlations of the errors on one task that the default might be calibrated with.
+CORRELATIONS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+RIVALS = ("majority", "dawid-skene")
+#: Logs on which the default is this far below the better rival are named.
+NOTABLE = 0.005
+
+
+def column_text(folder: Path, stem: str) -> pd.DataFrame:
+    path = next(path for suffix in (".csv", ".csv.gz") if (path := folder / f"{stem}{suffix}").exists())
+    return pd.read_csv(path, dtype=str, keep_default_na=False)
+
+
+def read(folder: Path, keep: float, seed: int) -> tuple[mh.Annotations, np.ndarray, np.ndarray]:
+    """The log (or a random part of its annotations), and places and class codes of the tasks with a known class."""
+    frame = column_text(folder, "labels")[["task", "worker", "label"]]
+    classes = sorted(frame.label.unique())
+    if keep < 1:
+        frame = frame.sample(frac=keep, random_state=seed)
+    votes = mh.Annotations.from_frame(frame, classes=classes)
+    gold = column_text(folder, "gold")
+    truth = dict(zip(gold.task, gold.label, strict=True))
+    index, names = mh.metrics.match_gold(votes.tasks, truth, unknown="ignore")
+    code_of = {name: code for code, name in enumerate(classes)}
+    return votes, index, np.array([code_of.get(name, -1) for name in names.tolist()])
+
+
+def scores(model: Aggregator, index: np.ndarray, truth: np.ndarray) -> dict[str, float]:
+    """Accuracy with ties shared, log-loss and calibration error; a class that nobody named cannot be found."""
+    posterior = model.posterior_[index]
+    best = posterior >= posterior.max(axis=1, keepdims=True) * (1 - 1e-12)
+    nameable = truth >= 0
+    right = np.where(nameable, best[np.arange(len(truth)), truth] / best.sum(axis=1), 0.0)
+    return {
+        "accuracy": float(right.mean()),
+        "log-loss": mh.metrics.log_loss(posterior[nameable], truth[nameable]),
+        "calibration error": mh.metrics.calibration_error(posterior[nameable], truth[nameable]),
+    }
+
+
+def recalibrated(votes: mh.Annotations, index: np.ndarray, truth: np.ndarray) -> list[dict[str, float]]:
+    """Log-loss and calibration error of the default, by correlation."""
+    plain = mh.Consensus(correlation=0.0).fit(votes).posterior_[index][truth >= 0]
+    totals, truth = task_totals(votes._table)[index][truth >= 0], truth[truth >= 0]
+    return [
+        {
+            "correlation": correlation,
+            "log-loss": mh.metrics.log_loss(told := calibrated(plain, totals, correlation), truth),
+            "calibration error": mh.metrics.calibration_error(told, truth),
+        }
+        for correlation in CORRELATIONS
+    ]
+
+
+def measure(names: list[str], folder: Path, keep: float, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    rows, calibration = [], []
+    for name in names:
+        votes, index, truth = read(folder / name, keep, seed)
+        for method, model in METHODS.items():
+            start = time.perf_counter()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model.fit(votes)
+            seconds = time.perf_counter() - start
+            rows.append({"log": name, "method": method, **scores(model, index, truth), "seconds": seconds})
+        calibration += [{"log": name} | row for row in recalibrated(votes, index, truth)]
+        accuracy = {row["method"]: row["accuracy"] for row in rows if row["log"] == name}
+        print(f"{name:<18}", *(f"{100 * accuracy[m]:>12.1f}" for m in METHODS), flush=True)
+    return pd.DataFrame(rows), pd.DataFrame(calibration)
+
+
+def report_calibration(found: pd.DataFrame) -> None:
+    """What each correlation gives, and how well one chosen on all other logs does on the one left out."""
+    print("\nThe default, by the correlation it is calibrated with")
+    print(found.groupby("correlation")[["log-loss", "calibration error"]].agg(["mean", "median"]).round(3).to_string())
+    errors = found.pivot(index="log", columns="correlation", values="calibration error")
+    if len(errors) < 3:
+        return
+    chosen = {log: errors.drop(log).median().idxmin() for log in errors.index}
+    unseen = np.array([errors.loc[log, correlation] for log, correlation in chosen.items()])
+    print(f"chosen by the median of the other logs: {sorted(set(chosen.values()))}, ", end="")
+    print(f"calibration error on the log left out {unseen.mean():.3f} (mean), {np.median(unseen):.3f} (median)")
+
+
+def report(found: pd.DataFrame) -> None:
+    means = found.groupby("method", sort=False)[["accuracy", "log-loss", "calibration error", "seconds"]].mean()
+    print("\nMeans over logs")
+    print(means.assign(accuracy=100 * means.accuracy).round(3).to_string())
+    accuracy = found.pivot(index="log", columns="method", values="accuracy")
+    better = accuracy[list(RIVALS)].max(axis=1)
+    print(f"\nbetter of {' and '.join(RIVALS)}, chosen with the truth: {100 * better.mean():.2f}")
+    print(f"{DEFAULT}: {100 * accuracy[DEFAULT].mean():.2f}")
+    below = (accuracy[DEFAULT] - better)[lambda gap: gap < -NOTABLE]
+    print(f"more than {100 * NOTABLE:g} point below the better of them: ", end="")
+    print(", ".join(f"{log} ({100 * gap:+.1f})" for log, gap in below.items()) or "none")
+    singles = [method for method in METHODS if method != DEFAULT]
+    left_out = [accuracy.drop(log) for log in accuracy.index]
+    ahead = sum(part[DEFAULT].mean() > part[singles].mean().max() for part in left_out)
+    level = sum(part[DEFAULT].mean() >= part[list(RIVALS)].max(axis=1).mean() for part in left_out)
+    print(f"leaving one log out: above every single method {ahead} times of {len(left_out)}, ", end="")
+    print(f"not below the better of two {level} times")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
+    parser.add_argument("--logs", type=lambda text: text.split(","), default=LOGS)
+    parser.add_argument("--keep", type=float, default=1.0, help="share of the annotations to keep")
+    parser.add_argument("--seed", type=int, default=0, help="of what is kept")
+    parser.add_argument("--threads", type=int, default=None)
+    args = parser.parse_args()
+    if args.threads is not None:
+        mh.set_num_threads(args.threads)
+    print(f"{'accuracy, %':<18}", *(f"{name:>12}" for name in METHODS))
+    found, calibration = measure(args.logs, args.data, args.keep, args.seed)
+    report(found)
+    report_calibration(calibration)
+
+
+if __name__ == "__main__":
+    main()

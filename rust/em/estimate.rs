@@ -1,0 +1,260 @@
+//! How expected counts become parameters: by maximum likelihood, or as the posterior of a conjugate prior.
+//!
+//! A conjugate posterior is kept as its Dirichlet parameters, expected counts plus pseudo-counts. What the E-step reads of
+//! it is an expectation: of the logarithms ([`Variational`], whose bound then never falls), or of the probabilities
+//! themselves ([`Mean`]).
+
+use super::WorkerModel;
+use super::class::Class;
+use super::full::Full;
+use super::one_coin::OneCoin;
+use crate::num::{FLOOR, normalise};
+use crate::special::{digamma, ln_gamma};
+
+/// What is kept of a worker's counts, and of the classes'.
+pub(super) trait Estimate<W: WorkerModel>: Copy + Send + Sync + 'static {
+    /// Whether the E-step reads the parameters themselves.
+    const FACTORS_ARE_PARAMS: bool;
+    fn n_params(k: usize) -> usize;
+    /// Parameters from expected counts and pseudo-counts.
+    fn maximise(counts: &[f64], pseudo: &[f64], k: usize, params: &mut [f64]);
+    fn write_factors(params: &[f64], k: usize, factors: &mut [f64]);
+    /// The part of the objective that does not depend on the labels.
+    fn log_prior(params: &[f64], pseudo: &[f64], k: usize) -> f64;
+    /// The (true × observed) confusion matrix of the parameters.
+    fn confusion(params: &[f64], k: usize, matrix: &mut [f64]);
+
+    /// Parameters of the class prior, in place of expected counts plus pseudo-counts.
+    fn settle_classes(totals: &mut [f64]) {
+        floor_and_normalise(totals);
+    }
+    /// What the E-step reads of the classes, in place of the parameters.
+    fn write_class_factors(_: &mut [f64]) {}
+    /// The part of the objective that depends on the class prior alone.
+    fn log_class_prior(classes: &[f64], pseudo: &[f64]) -> f64 {
+        pseudo.iter().zip(classes).filter(|(a, _)| **a > 0.0).map(|(a, p)| a * p.ln()).sum()
+    }
+}
+
+/// Estimates between which steps may be extrapolated.
+pub(super) trait Extrapolate<W: WorkerModel>: Estimate<W> {
+    /// Parameters to a space without constraints, of the same length.
+    fn to_natural(params: &mut [f64], k: usize);
+    /// Back from that space.
+    fn from_natural(params: &mut [f64], k: usize);
+}
+
+fn floor_and_normalise(prior: &mut [f64]) {
+    normalise(prior);
+    prior.iter_mut().for_each(|p| *p = p.max(FLOOR));
+}
+
+/// The parameters that maximise the penalised likelihood, as the worker model says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Maximum;
+
+impl<W: WorkerModel> Estimate<W> for Maximum {
+    const FACTORS_ARE_PARAMS: bool = W::FACTORS_ARE_PARAMS;
+
+    fn n_params(k: usize) -> usize {
+        W::n_params(k)
+    }
+    fn maximise(counts: &[f64], pseudo: &[f64], k: usize, params: &mut [f64]) {
+        W::maximise(counts, pseudo, k, params);
+    }
+    fn write_factors(params: &[f64], k: usize, factors: &mut [f64]) {
+        W::write_factors(params, k, factors);
+    }
+    fn log_prior(params: &[f64], pseudo: &[f64], k: usize) -> f64 {
+        W::log_prior(params, pseudo, k)
+    }
+    fn confusion(params: &[f64], k: usize, matrix: &mut [f64]) {
+        W::confusion(params, k, matrix);
+    }
+}
+
+impl<W: WorkerModel> Extrapolate<W> for Maximum {
+    fn to_natural(params: &mut [f64], k: usize) {
+        W::to_natural(params, k);
+    }
+    fn from_natural(params: &mut [f64], k: usize) {
+        W::from_natural(params, k);
+    }
+}
+
+/// A worker model whose counts fall into groups with a Dirichlet prior each: group g is every `n_groups`-th count from g on.
+pub(super) trait Grouped: WorkerModel {
+    fn n_groups(k: usize) -> usize;
+    /// The factors of the E-step, in place of what is expected of each count's probability.
+    fn fold(expected: &mut [f64], k: usize);
+    /// A (true × observed) matrix that [`WorkerModel::tie`] sums to these counts, even where the model is.
+    fn untie(counts: &[f64], k: usize, matrix: &mut [f64]);
+}
+
+impl Grouped for Full {
+    fn n_groups(k: usize) -> usize {
+        k
+    }
+    fn fold(_: &mut [f64], _: usize) {}
+    fn untie(counts: &[f64], k: usize, matrix: &mut [f64]) {
+        Self::confusion(counts, k, matrix);
+    }
+}
+
+/// Rights and wrongs as the probability of one particular error and the ratio of the right answer to it.
+fn fold_pairs(expected: &mut [f64], k: usize) {
+    let (rights, wrongs) = expected.split_at_mut(expected.len() / 2);
+    for (right, wrong) in rights.iter_mut().zip(wrongs) {
+        let error = if k == 1 { 1.0 } else { (*wrong / (k - 1) as f64).max(FLOOR) };
+        (*right, *wrong) = (error, *right / error);
+    }
+}
+
+/// A matrix with `right` on the diagonal of a row and `wrong` divided among the rest of it.
+fn spread(pairs: impl Iterator<Item = (f64, f64)>, k: usize, matrix: &mut [f64]) {
+    for (class, (row, (right, wrong))) in matrix.chunks_exact_mut(k).zip(pairs).enumerate() {
+        row.fill(wrong / (k - 1).max(1) as f64);
+        row[class] = right;
+    }
+}
+
+impl Grouped for Class {
+    fn n_groups(k: usize) -> usize {
+        k
+    }
+    fn fold(expected: &mut [f64], k: usize) {
+        fold_pairs(expected, k);
+    }
+    fn untie(counts: &[f64], k: usize, matrix: &mut [f64]) {
+        spread((0..k).map(|class| (counts[class], counts[k + class])), k, matrix);
+    }
+}
+
+impl Grouped for OneCoin {
+    fn n_groups(_: usize) -> usize {
+        1
+    }
+    fn fold(expected: &mut [f64], k: usize) {
+        fold_pairs(expected, k);
+    }
+    fn untie(counts: &[f64], k: usize, matrix: &mut [f64]) {
+        let each = (counts[0] / k as f64, counts[1] / k as f64);
+        spread((0..k).map(|_| each), k, matrix);
+    }
+}
+
+/// Dirichlet posteriors, of which the E-step reads exp(E[ln p]): mean-field variational Bayes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Variational;
+
+/// Dirichlet posteriors, of which the E-step reads E[p].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mean;
+
+/// The places of one group.
+fn group(g: usize, n_groups: usize, len: usize) -> impl Iterator<Item = usize> + Clone {
+    (g..len).step_by(n_groups)
+}
+
+/// Replaces Dirichlet parameters by exp(E[ln p]). A parameter of 0 belongs to an event that cannot be.
+fn geometric(params: &mut [f64], n_groups: usize) {
+    for g in 0..n_groups {
+        let places = group(g, n_groups, params.len());
+        let total = digamma(places.clone().map(|i| params[i]).sum());
+        for i in places {
+            params[i] = if params[i] > FLOOR { (digamma(params[i]) - total).exp().max(FLOOR) } else { FLOOR };
+        }
+    }
+}
+
+/// The divergence KL(Dir(params) ‖ Dir(pseudo)), summed over groups.
+fn divergence(params: &[f64], pseudo: &[f64], n_groups: usize) -> f64 {
+    let mut sum = 0.0;
+    for g in 0..n_groups {
+        let places = group(g, n_groups, params.len()).filter(|i| pseudo[*i] > 0.0);
+        let (a, b) = places.clone().fold((0.0, 0.0), |(a, b), i| (a + params[i], b + pseudo[i]));
+        let total = digamma(a);
+        sum += ln_gamma(a) - ln_gamma(b);
+        for i in places {
+            let (a, b) = (params[i], pseudo[i]);
+            sum += ln_gamma(b) - ln_gamma(a) + (a - b) * (digamma(a) - total);
+        }
+    }
+    sum
+}
+
+fn add_up(counts: &[f64], pseudo: &[f64], params: &mut [f64]) {
+    params.iter_mut().zip(counts.iter().zip(pseudo)).for_each(|(p, (c, a))| *p = c + a);
+}
+
+fn mean_confusion<W: WorkerModel>(params: &[f64], k: usize, matrix: &mut [f64]) {
+    let mut best = vec![0.0; W::n_params(k)];
+    W::maximise(params, &vec![0.0; params.len()], k, &mut best);
+    W::confusion(&best, k, matrix);
+}
+
+impl<W: Grouped> Estimate<W> for Variational {
+    const FACTORS_ARE_PARAMS: bool = false;
+
+    fn n_params(k: usize) -> usize {
+        W::n_counts(k)
+    }
+    fn maximise(counts: &[f64], pseudo: &[f64], _: usize, params: &mut [f64]) {
+        add_up(counts, pseudo, params);
+    }
+    fn write_factors(params: &[f64], k: usize, factors: &mut [f64]) {
+        factors.copy_from_slice(params);
+        geometric(factors, W::n_groups(k));
+        W::fold(factors, k);
+    }
+    fn log_prior(params: &[f64], pseudo: &[f64], k: usize) -> f64 {
+        -divergence(params, pseudo, W::n_groups(k))
+    }
+    fn confusion(params: &[f64], k: usize, matrix: &mut [f64]) {
+        mean_confusion::<W>(params, k, matrix);
+    }
+    fn settle_classes(_: &mut [f64]) {}
+    fn write_class_factors(classes: &mut [f64]) {
+        geometric(classes, 1);
+    }
+    fn log_class_prior(classes: &[f64], pseudo: &[f64]) -> f64 {
+        -divergence(classes, pseudo, 1)
+    }
+}
+
+impl<W: Grouped> Extrapolate<W> for Variational {
+    fn to_natural(params: &mut [f64], _: usize) {
+        params.iter_mut().for_each(|p| *p = p.max(FLOOR).ln());
+    }
+    fn from_natural(params: &mut [f64], _: usize) {
+        params.iter_mut().for_each(|p| *p = p.exp());
+    }
+}
+
+impl<W: Grouped> Estimate<W> for Mean {
+    const FACTORS_ARE_PARAMS: bool = false;
+
+    fn n_params(k: usize) -> usize {
+        W::n_counts(k)
+    }
+    fn maximise(counts: &[f64], pseudo: &[f64], _: usize, params: &mut [f64]) {
+        add_up(counts, pseudo, params);
+    }
+    fn write_factors(params: &[f64], k: usize, factors: &mut [f64]) {
+        factors.copy_from_slice(params);
+        let n_groups = W::n_groups(k);
+        for g in 0..n_groups {
+            let places = group(g, n_groups, factors.len());
+            let total = places.clone().map(|i| factors[i]).sum::<f64>().max(FLOOR);
+            places.for_each(|i| factors[i] = (factors[i] / total).max(FLOOR));
+        }
+        W::fold(factors, k);
+    }
+    /// Means maximise nothing that could be told here.
+    fn log_prior(_: &[f64], _: &[f64], _: usize) -> f64 {
+        0.0
+    }
+    fn confusion(params: &[f64], k: usize, matrix: &mut [f64]) {
+        mean_confusion::<W>(params, k, matrix);
+    }
+}

@@ -1,0 +1,346 @@
+//! Dawid–Skene with priors of the workers that are learnt from the crowd (empirical Bayes).
+//!
+//! Expected counts give every worker's rows a Dirichlet posterior whose prior they share; the prior is improved by Minka's
+//! fixed point between the passes, and the E-step reads posterior means. Workers with few labels so resemble the crowd.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::engine::Engine;
+use super::estimate::Mean;
+use super::full::Full;
+use super::{Assignment, Fit, Model, Options, Run, Start, protected, validate};
+use crate::control::Control;
+use crate::special::digamma;
+use crate::table::Table;
+use crate::{Error, Result};
+
+/// Improvements of a prior after each pass: it moves on with the passes.
+const ROUNDS: usize = 2;
+
+/// Learnt parameters stay within these bounds: beyond them nothing changes that a double could tell.
+const BOUNDS: (f64, f64) = (1e-3, 1e4);
+
+/// No mean of a row's entry is kept below this.
+const LEAST_MEAN: f64 = 1e-12;
+
+/// Workers per block of a parallel sum.
+const WORKERS: usize = 256;
+
+/// What workers have in common.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Hierarchy {
+    /// Row k of every worker is drawn from one Dirichlet distribution.
+    Crowd,
+    /// A worker knows the class with a probability of their own, and else guesses from a distribution of their own; rows
+    /// scatter around that mean with this strength, learnt where none is given. Infinite: they do not scatter.
+    Spammer(Option<f64>),
+}
+
+/// Everything [`fit_hierarchy`] can be told.
+#[derive(Debug, Clone, Copy)]
+pub struct HierarchyOptions<'a> {
+    /// What workers have in common.
+    pub prior: Hierarchy,
+    /// Pseudo-counts of the classes.
+    pub class_pseudo: &'a [f64],
+    /// Known class of each task, or -1.
+    pub gold: Option<&'a [i32]>,
+    /// Most passes in which tasks keep to the classes that were voted for.
+    pub protected: usize,
+    /// Most passes after those.
+    pub max_iter: usize,
+    /// Stop either kind when the log-likelihood changes by less than this share of itself.
+    pub tol: f64,
+}
+
+/// What [`fit_hierarchy`] found.
+#[derive(Debug, Clone)]
+pub struct HierarchyFit {
+    /// Posteriors, posterior means of confusion matrices, class prior. Its history is empty: there is no objective.
+    pub fit: Fit,
+    /// What was learnt of the crowd.
+    pub learnt: Learnt,
+}
+
+/// A learnt prior.
+#[derive(Debug, Clone)]
+pub enum Learnt {
+    /// Dirichlet parameters of the rows, (true × observed).
+    Crowd(Vec<f64>),
+    /// Of the second kind.
+    Spammer {
+        /// Probability that a worker knows the class, (workers).
+        competence: Vec<f64>,
+        /// What a worker says who does not, (workers × classes).
+        guesses: Vec<f64>,
+        /// How closely rows keep to their mean.
+        strength: f64,
+    },
+}
+
+/// Fits by alternating passes over the annotations and improvements of the prior.
+///
+/// A pass takes O(annotations · classes) and O(workers · classes²) digamma functions; memory as [`super::fit`].
+pub fn fit_hierarchy(table: &Table, options: &HierarchyOptions<'_>, control: &Control) -> Result<HierarchyFit> {
+    let (m, k) = (table.n_workers(), table.n_classes());
+    if let Hierarchy::Spammer(Some(strength)) = options.prior
+        && (strength.is_nan() || strength <= 0.0)
+    {
+        return Err(Error::invalid(format!("strength must be positive, not {strength}")));
+    }
+    let plain = Options {
+        model: Model::Full,
+        assignment: Assignment::Soft,
+        start: Start::Majority,
+        pseudo: &vec![0.0; k * k],
+        class_pseudo: options.class_pseudo,
+        gold: options.gold,
+        accelerate: false,
+        max_iter: options.max_iter,
+        tol: options.tol,
+    };
+    validate(table, &plain)?;
+    let mut prior = Prior::new(options.prior, m, k);
+    let mut engine = Engine::<Full, Mean>::new(table, &plain, control)?;
+    let mut amend = |params: &mut super::Params| prior.absorb(&mut params.workers, control);
+    let mut run = Run::default();
+    let mut params = protected::start(&mut engine, table, &plain, options.protected, &mut run, &mut amend)?;
+    let most = run.n_iter + options.max_iter;
+    while run.n_iter < most && !run.converged {
+        run.step(&mut engine, &mut params, options.tol, false)?;
+        amend(&mut params)?;
+    }
+    let (posterior, _) = engine.posterior(&params)?;
+    run.history.clear();
+    let fit = run.finish(posterior, engine.confusion(params.workers), params.prior);
+    Ok(HierarchyFit { fit, learnt: prior.learnt(k) })
+}
+
+/// A prior while it is learnt. Tables of one worker are label-first, as those of the full model.
+enum Prior {
+    Crowd(Crowd),
+    Spammer(Spammer),
+}
+
+impl Prior {
+    fn new(kind: Hierarchy, m: usize, k: usize) -> Self {
+        match kind {
+            Hierarchy::Crowd => Self::Crowd(Crowd { k, alpha: imaginary_worker(k) }),
+            Hierarchy::Spammer(strength) => Self::Spammer(Spammer::new(strength, m, k)),
+        }
+    }
+
+    /// Improves the prior by the expected counts of all workers, and adds it to them.
+    fn absorb(&mut self, counts: &mut [f64], control: &Control) -> Result<()> {
+        for _ in 0..ROUNDS {
+            control.check()?;
+            match self {
+                Self::Crowd(crowd) => fixed_point(&mut crowd.alpha, crowd.k, counts, &imaginary_worker(crowd.k)),
+                Self::Spammer(spammer) => spammer.improve(counts),
+            }
+        }
+        match self {
+            Self::Crowd(crowd) => counts.par_chunks_mut(crowd.alpha.len()).for_each(|worker| add(worker, &crowd.alpha)),
+            Self::Spammer(spammer) => spammer.add_to(counts),
+        }
+        Ok(())
+    }
+
+    fn learnt(self, k: usize) -> Learnt {
+        match self {
+            Self::Crowd(Crowd { alpha, .. }) => Learnt::Crowd((0..k * k).map(|i| alpha[(i % k) * k + i / k]).collect()),
+            Self::Spammer(Spammer { competence, guesses, strength, .. }) => {
+                Learnt::Spammer { competence, guesses, strength }
+            }
+        }
+    }
+}
+
+/// Two right answers and one wrong one a class: what is known before anybody was seen, whatever the number of classes.
+fn imaginary_worker(k: usize) -> Vec<f64> {
+    let off = 1.0 / (k - 1).max(1) as f64;
+    (0..k * k).map(|i| if i / k == i % k { 2.0 } else { off }).collect()
+}
+
+fn add(to: &mut [f64], other: &[f64]) {
+    to.iter_mut().zip(other).for_each(|(a, b)| *a += b);
+}
+
+/// Sums over workers of what `gather(worker, sums)` adds: by blocks of workers, in order.
+fn sum_over(n_workers: usize, width: usize, gather: impl Fn(usize, &mut [f64]) + Sync) -> Vec<f64> {
+    let blocks: Vec<Vec<f64>> = (0..n_workers.div_ceil(WORKERS))
+        .into_par_iter()
+        .map(|block| {
+            let mut sums = vec![0.0; width];
+            (block * WORKERS..n_workers.min((block + 1) * WORKERS)).for_each(|worker| gather(worker, &mut sums));
+            sums
+        })
+        .collect();
+    let mut total = vec![0.0; width];
+    blocks.iter().for_each(|block| add(&mut total, block));
+    total
+}
+
+fn row(worker: usize, len: usize) -> Range<usize> {
+    worker * len..(worker + 1) * len
+}
+
+/// One step of Minka's fixed point towards the Dirichlet parameters that counts were most probably drawn with.
+///
+/// `counts` has a row of `alpha.len()` a worker, `imaginary` is one row more; group g is every `n_groups`-th entry from
+/// g on, and has a Dirichlet distribution of its own.
+fn fixed_point(alpha: &mut [f64], n_groups: usize, counts: &[f64], imaginary: &[f64]) {
+    let len = alpha.len();
+    let mut totals = vec![0.0; n_groups];
+    alpha.iter().enumerate().for_each(|(i, a)| totals[i % n_groups] += a);
+    let at = [&*alpha, &totals].concat();
+    let known: Vec<f64> = at.iter().map(|a| digamma(*a)).collect();
+    let gain = |i: usize, count: f64| if count > 0.0 { digamma(count + at[i]) - known[i] } else { 0.0 };
+    let gather = |counts: &[f64], sums: &mut [f64]| {
+        for g in 0..n_groups {
+            let mut total = 0.0;
+            for i in (g..len).step_by(n_groups) {
+                sums[i] += gain(i, counts[i]);
+                total += counts[i];
+            }
+            sums[len + g] += gain(len + g, total);
+        }
+    };
+    let mut sums = sum_over(counts.len() / len, at.len(), |worker, sums| gather(&counts[row(worker, len)], sums));
+    gather(imaginary, &mut sums);
+    for (i, a) in alpha.iter_mut().enumerate() {
+        *a = (*a * sums[i] / sums[len + i % n_groups]).clamp(BOUNDS.0, BOUNDS.1);
+    }
+}
+
+struct Crowd {
+    k: usize,
+    alpha: Vec<f64>,
+}
+
+/// Row k of worker w is drawn around θ times the k-th unit vector plus (1 − θ)·ξ, with θ = `competence[w]` and ξ = `guesses[w]`.
+struct Spammer {
+    k: usize,
+    competence: Vec<f64>,
+    guesses: Vec<f64>,
+    strength: f64,
+    learn_strength: bool,
+    /// Beta parameters of competence.
+    knowing: Vec<f64>,
+    /// Dirichlet parameters of guesses.
+    guessing: Vec<f64>,
+}
+
+impl Spammer {
+    fn new(strength: Option<f64>, m: usize, k: usize) -> Self {
+        Self {
+            k,
+            competence: vec![2.0 / 3.0; m],
+            guesses: vec![1.0 / k as f64; m * k],
+            strength: strength.unwrap_or(4.0),
+            learn_strength: strength.is_none(),
+            knowing: vec![2.0, 1.0],
+            guessing: vec![2.0 / k as f64; k],
+        }
+    }
+
+    /// Writes the mean of the worker's rows.
+    fn write_mean(&self, worker: usize, mean: &mut [f64]) {
+        let (theta, xi) = (self.competence[worker], &self.guesses[row(worker, self.k)]);
+        for (i, to) in mean.iter_mut().enumerate() {
+            let (label, class) = (i / self.k, i % self.k);
+            let known = if label == class { theta } else { 0.0 };
+            *to = (known + (1.0 - theta) * xi[label]).max(LEAST_MEAN);
+        }
+    }
+
+    fn add_to(&self, counts: &mut [f64]) {
+        counts.par_chunks_mut(self.k * self.k).enumerate().for_each_init(
+            || vec![0.0; self.k * self.k],
+            |mean, (worker, counts)| {
+                self.write_mean(worker, mean);
+                if self.strength.is_infinite() {
+                    counts.copy_from_slice(mean);
+                } else {
+                    counts.iter_mut().zip(mean).for_each(|(c, p)| *c += self.strength * *p);
+                }
+            },
+        );
+    }
+
+    /// One round for everything learnt: who knew and who guessed, given the rest, and then the rest.
+    fn improve(&mut self, counts: &[f64]) {
+        let (k, m) = (self.k, self.competence.len());
+        // Draws from the mean: how often the worker knew, how often they guessed, and what; and what they say of strength.
+        let mut known = vec![0.0; m * 2];
+        let mut guessed = vec![0.0; m * k];
+        let mut gains = vec![0.0; m * 2];
+        known.par_chunks_mut(2).zip(guessed.par_chunks_mut(k)).zip(gains.par_chunks_mut(2)).enumerate().for_each_init(
+            || vec![0.0; k * k],
+            |mean, (worker, ((known, guessed), gains))| {
+                self.write_mean(worker, mean);
+                let counts = &counts[row(worker, k * k)];
+                self.attribute(self.competence[worker], counts, mean, known, guessed, &mut gains[0]);
+                gains[1] = (0..k).map(|class| self.row_gain(counts, class)).sum();
+            },
+        );
+        if self.learn_strength {
+            let (cells, rows) = gains.chunks_exact(2).fold((0.0, 0.0), |(a, b), g| (a + g[0], b + g[1]));
+            // One step of Minka's fixed point for a strength that all rows share.
+            if rows > 0.0 {
+                self.strength = (self.strength * cells / rows).clamp(BOUNDS.0, BOUNDS.1);
+            }
+        }
+        for _ in 0..ROUNDS {
+            fixed_point(&mut self.knowing, 1, &known, &[2.0, 1.0]);
+            fixed_point(&mut self.guessing, 1, &guessed, &vec![2.0 / k as f64; k]);
+        }
+        for (worker, (known, guessed)) in known.chunks_exact(2).zip(guessed.chunks_exact(k)).enumerate() {
+            let (right, rest) = (known[0] + self.knowing[0], known[1] + self.knowing[1]);
+            self.competence[worker] = right / (right + rest);
+            let total = known[1] + self.guessing.iter().sum::<f64>();
+            for ((xi, n), a) in self.guesses[row(worker, k)].iter_mut().zip(guessed).zip(&self.guessing) {
+                *xi = (n + a) / total;
+            }
+        }
+    }
+
+    /// Divides one worker's draws from the mean of their rows into knowledge and guesses.
+    ///
+    /// Of the answers in a cell, the expected number of draws from the mean itself is what the strength leaves of them
+    /// (tables of a Chinese restaurant); all of them where it is infinite.
+    fn attribute(
+        &self,
+        theta: f64,
+        counts: &[f64],
+        mean: &[f64],
+        known: &mut [f64],
+        guessed: &mut [f64],
+        gain: &mut f64,
+    ) {
+        for (i, (&count, &p)) in counts.iter().zip(mean).enumerate().filter(|(_, (count, _))| **count > 0.0) {
+            let mut draws = count;
+            if self.strength.is_finite() {
+                let at = self.strength * p;
+                let each = digamma(count + at) - digamma(at);
+                *gain += p * each;
+                draws = at * each;
+            }
+            let (label, class) = (i / self.k, i % self.k);
+            let knew = if label == class { draws * (theta / p).min(1.0) } else { 0.0 };
+            known[0] += knew;
+            known[1] += draws - knew;
+            guessed[label] += draws - knew;
+        }
+    }
+
+    fn row_gain(&self, counts: &[f64], class: usize) -> f64 {
+        if !self.learn_strength {
+            return 0.0;
+        }
+        let total: f64 = counts.iter().skip(class).step_by(self.k).sum();
+        digamma(total + self.strength) - digamma(self.strength)
+    }
+}
