@@ -8,6 +8,7 @@
 //!   in chunk order.
 //! * **Checked once**: [`table::Table`] validates its input when it is built; kernels rely on that.
 
+pub mod agreement;
 pub mod control;
 pub mod em;
 pub mod encode;

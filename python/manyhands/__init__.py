@@ -10,7 +10,7 @@
 
 from typing import Any
 
-from manyhands import crowds, metrics, moments, synthetic
+from manyhands import agreement, crowds, metrics, moments, synthetic
 from manyhands._core import get_num_threads, set_num_threads
 from manyhands.aggregate import (
     KOS,
@@ -60,6 +60,7 @@ __all__ = [
     "SpectralMetaLearner",
     "SymmetricNMF",
     "WeightedVote",
+    "agreement",
     "all_aggregators",
     "crowds",
     "get_num_threads",

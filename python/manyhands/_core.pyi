@@ -8,6 +8,8 @@ import numpy.typing as npt
 
 __all__ = [
     "Table",
+    "agreement_by_counts",
+    "agreement_by_pairs",
     "assignment",
     "canonical_integers",
     "components",
@@ -63,6 +65,20 @@ class _RankOne(TypedDict):
     n_iter: int
     converged: bool
 
+class _Counted(TypedDict):
+    value: float
+    resamples: _F64
+    n_tasks: int
+    n_pairs: int
+
+class _Paired(TypedDict):
+    value: float
+    resamples: _F64
+    n_tasks: int
+    pairs: npt.NDArray[np.uint32]
+    overlap: npt.NDArray[np.uint64]
+    coefficients: _F64
+
 @final
 class Table:
     def __new__(
@@ -106,6 +122,21 @@ def canonical_integers(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint
 def vote_shares(table: Table, worker_weights: _F64 | None = None) -> tuple[_F64, _F64]: ...
 def worker_agreement(table: Table, answers: npt.NDArray[np.int32]) -> tuple[_F64, _F64]: ...
 def winners(rows: _F64) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.bool_]]: ...
+def agreement_by_counts(
+    table: Table, *, coefficient: str, shape: str, positions: _F64, resamples: int = 0, seed: int = 0
+) -> _Counted: ...
+def agreement_by_pairs(
+    table: Table,
+    *,
+    chance: str,
+    shape: str,
+    positions: _F64,
+    summary: str,
+    min_overlap: int = 1,
+    worker: int = 0,
+    resamples: int = 0,
+    seed: int = 0,
+) -> _Paired: ...
 def em_fit(
     table: Table,
     *,

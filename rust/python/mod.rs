@@ -4,6 +4,7 @@
 //! does work goes through [`work`].
 
 mod aggregate;
+mod agreement;
 mod encode;
 mod factor;
 mod moments;
@@ -148,6 +149,8 @@ fn get_num_threads() -> PyResult<usize> {
 mod _core {
     #[pymodule_export]
     use super::aggregate::{em_confusion, em_fit, em_forecast, em_posterior, vote_shares, winners, worker_agreement};
+    #[pymodule_export]
+    use super::agreement::{agreement_by_counts, agreement_by_pairs};
     #[pymodule_export]
     use super::encode::{canonical_integers, encode_integers, encode_strings};
     #[pymodule_export]
