@@ -13,7 +13,9 @@ pub mod control;
 pub mod em;
 pub mod encode;
 pub mod factor;
+pub mod glad;
 pub mod kos;
+pub mod mace;
 pub mod moments;
 pub mod num;
 pub mod pool;
@@ -25,6 +27,7 @@ mod components;
 mod memory;
 #[cfg(feature = "python")]
 mod python;
+mod special;
 mod squarem;
 
 /// Everything that can go wrong in the core.

@@ -13,7 +13,9 @@ from typing import Any
 from manyhands import agreement, crowds, metrics, moments, synthetic
 from manyhands._core import get_num_threads, set_num_threads
 from manyhands.aggregate import (
+    GLAD,
     KOS,
+    MACE,
     MMSR,
     CoupledCPD,
     CoupledNMF,
@@ -40,7 +42,9 @@ from manyhands.io import read
 from manyhands.simulate import Simulation, simulate
 
 __all__ = [
+    "GLAD",
     "KOS",
+    "MACE",
     "MMSR",
     "Annotations",
     "ConvergenceWarning",

@@ -21,7 +21,10 @@ __all__ = [
     "encode_integers",
     "encode_strings",
     "get_num_threads",
+    "glad_fit",
+    "glad_posterior",
     "kos_fit",
+    "mace_fit",
     "moments_cross",
     "moments_first",
     "moments_groups",
@@ -78,6 +81,23 @@ class _Paired(TypedDict):
     pairs: npt.NDArray[np.uint32]
     overlap: npt.NDArray[np.uint64]
     coefficients: _F64
+
+class _MaceFit(TypedDict):
+    posterior: _F64
+    know: _F64
+    strategies: _F64
+    history: _F64
+    n_iter: int
+    converged: bool
+
+class _GladFit(TypedDict):
+    posterior: _F64
+    ability: _F64
+    ease: _F64
+    accuracy: _F64
+    history: _F64
+    n_iter: int
+    converged: bool
 
 @final
 class Table:
@@ -274,3 +294,26 @@ def rank_one_graph(
 def kos_fit(
     table: Table, *, n_iter: int, seed: int, progress: Callable[[int, float], object] | None = None
 ) -> tuple[_F64, _F64, npt.NDArray[np.bool_]]: ...
+def mace_fit(
+    table: Table,
+    know: _F64,
+    strategies: _F64,
+    *,
+    variational: bool,
+    competence: tuple[float, float],
+    strategy: float,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _MaceFit: ...
+def glad_fit(
+    table: Table,
+    prior: _F64,
+    ability: _F64,
+    ease: _F64,
+    *,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _GladFit: ...
+def glad_posterior(table: Table, prior: _F64, ability: _F64, ease: _F64) -> _F64: ...

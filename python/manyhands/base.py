@@ -177,7 +177,9 @@ class Aggregator(Acquainted, Parameters):
     """
 
     #: Arrays that a subclass learns beyond the `Fit`, by attribute name; saved with the model.
+    #: A number for each worker, or for each task.
     _learnt: ClassVar[tuple[str, ...]] = ()
+    _learnt_of_tasks: ClassVar[tuple[str, ...]] = ()
 
     _result: Fit | None = None
 
@@ -372,7 +374,7 @@ class Aggregator(Acquainted, Parameters):
             "history": fit.history,
             "n_labels": self._n_labels,
         }
-        arrays |= {f"learnt.{name}": getattr(self, name) for name in self._learnt}
+        arrays |= {f"learnt.{name}": getattr(self, name) for name in (*self._learnt, *self._learnt_of_tasks)}
         for part in ("tasks", "workers", "classes"):
             arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
         persist.write(path, "aggregator", meta, arrays)
@@ -403,8 +405,9 @@ class Aggregator(Acquainted, Parameters):
         for part in (result.posterior, result.prior, content.array("confusion", np.float64)):
             if not (part >= 0).all() or np.abs(part.sum(axis=-1) - 1).max() > 1e-6:
                 raise content.damaged("it holds probabilities that do not sum to one")
-        for name in found._learnt:
-            setattr(model, name, content.array(f"learnt.{name}", np.float64, shape=(m,)))
+        for names, size in ((found._learnt, m), (found._learnt_of_tasks, n)):
+            for name in names:
+                setattr(model, name, content.array(f"learnt.{name}", np.float64, shape=(size,)))
         model._adopt(result, tasks, workers, classes, content.array("n_labels", np.int64, shape=(m,)))
         return model
 

@@ -7,6 +7,7 @@ mod aggregate;
 mod agreement;
 mod encode;
 mod factor;
+mod latent;
 mod moments;
 mod simulate;
 mod skills;
@@ -155,6 +156,8 @@ mod _core {
     use super::encode::{canonical_integers, encode_integers, encode_strings};
     #[pymodule_export]
     use super::factor::{assignment, cpd_fit, nmf_fit, simplex_lstsq, simplex_projection, spa};
+    #[pymodule_export]
+    use super::latent::{glad_fit, glad_posterior, mace_fit};
     #[pymodule_export]
     use super::moments::{components, moments_cross, moments_first, moments_groups, moments_pairs, moments_triples};
     #[pymodule_export]

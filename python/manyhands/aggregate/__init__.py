@@ -1,5 +1,6 @@
 """Aggregators, a file a family: each maps an annotation table to labels, posteriors and worker confusions."""
 
+from manyhands.aggregate.competence import GLAD, MACE
 from manyhands.aggregate.em import DawidSkene
 from manyhands.aggregate.messages import KOS
 from manyhands.aggregate.moments import CoupledCPD, CoupledNMF, MultiSPA
@@ -8,7 +9,9 @@ from manyhands.aggregate.spectral import SpectralDS, SymmetricNMF
 from manyhands.aggregate.voting import MajorityVote, WeightedVote
 
 __all__ = [
+    "GLAD",
     "KOS",
+    "MACE",
     "MMSR",
     "CoupledCPD",
     "CoupledNMF",
