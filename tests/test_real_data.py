@@ -92,3 +92,20 @@ def test_acceleration_halves_the_passes(shared_data: Path, name: str) -> None:
     passes = int(np.argmax(plain.history_ >= goal))
     fast = mh.DawidSkene(pseudo_count=0.01, accelerate=True, max_iter=passes // 2, tol=0.0).fit(votes)
     assert fast.objective_ >= goal
+
+
+#: What `MACE` and `GLAD` came to when they were written: a change of more than a few tasks needs a reason.
+COMPETENCE = {
+    "bluebird": (0.861, 0.722),
+    "dog": (0.830, 0.834),
+    "web": (0.839, 0.822),
+    "sentence_polarity": (0.918, 0.917),
+}
+
+
+@pytest.mark.parametrize("name", COMPETENCE)
+def test_knowing_and_difficulty(shared_data: Path, name: str) -> None:
+    votes, gold = log(shared_data / name)
+    mace, glad = COMPETENCE[name]
+    assert accuracy(mh.MACE(max_iter=500).fit(votes), gold) == pytest.approx(mace, abs=0.005)
+    assert accuracy(mh.GLAD(max_iter=500).fit(votes), gold) == pytest.approx(glad, abs=0.005)
