@@ -8,12 +8,15 @@
 //!   in chunk order.
 //! * **Checked once**: [`table::Table`] validates its input when it is built; kernels rely on that.
 
+pub mod agreement;
 pub mod control;
 pub mod defer;
 pub mod em;
 pub mod encode;
 pub mod factor;
+pub mod glad;
 pub mod kos;
+pub mod mace;
 pub mod moments;
 pub mod num;
 pub mod pool;

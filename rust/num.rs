@@ -116,6 +116,13 @@ pub(crate) fn scramble(word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
+/// A number below `n` that depends on the seed and `i` alone: the i-th of a stream of `SplitMix64`.
+#[inline]
+pub(crate) fn pick(seed: u64, i: usize, n: usize) -> usize {
+    let x = scramble(seed.wrapping_add((i as u64 + 1).wrapping_mul(GOLDEN)));
+    ((u128::from(x) * n as u128) >> 64) as usize
+}
+
 /// Scales `values` to sum to one; a sum too small to divide by gives equal shares.
 #[inline]
 pub fn normalise(values: &mut [f64]) {

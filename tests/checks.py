@@ -19,7 +19,7 @@ import pytest
 
 import manyhands as mh
 from manyhands.base import Aggregator
-from oracles import bayes, em, skills, voting
+from oracles import bayes, competence, em, skills, voting
 from oracles.kernels import plain_kernels
 from oracles.skills import Answer
 
@@ -201,6 +201,18 @@ def _bayes(cls: type[Aggregator], name: str, *, exact: bool = True, **params: An
     return Variant(f"{cls.__name__} {name}", make, exact=exact, predicts_itself="gold" not in params)
 
 
+def _mace(name: str, *, exact: bool = True, **params: Any) -> Variant:
+    # A fixed number of passes, as in `_em`. The twin starts once; random starts follow the codes.
+    params = {"max_iter": 12, "tol": 0.0} | params
+    return Variant(f"MACE {name}", lambda _: mh.MACE(**params), equivariant=exact, exact=exact)
+
+
+def _glad(name: str, **params: Any) -> Variant:
+    # Prediction finds the eases of tasks anew.
+    params = {"max_iter": 8, "tol": 0.0} | params
+    return Variant(f"GLAD {name}", lambda _: mh.GLAD(**params), predicts_itself=False)
+
+
 def _by_turns(crowd: Crowd) -> dict[Any, float]:
     return {worker: 1.0 + i % 3 for i, worker in enumerate(crowd.workers)}
 
@@ -302,6 +314,14 @@ VARIANTS: dict[type[Aggregator], list[Variant]] = {
         _skills(mh.SpectralMetaLearner, "few triples", max_triples=5, min_overlap=3),
     ],
     mh.KOS: [_kos("default"), _kos("long", max_iter=60, seed=7)],
+    mh.MACE: [
+        _mace("default", max_iter=2000, tol=1e-6),
+        _mace("short"),
+        _mace("em", method="em"),
+        _mace("maximum likelihood", method="em", smoothing=0.0),
+        _mace("restarts", restarts=3, exact=False),
+    ],
+    mh.GLAD: [_glad("short"), _glad("hard tasks", ability_mean=0.5, ease_mean=-1.0)],
 }
 
 
@@ -542,6 +562,44 @@ def _fit_kos(model: mh.KOS, votes: mh.Annotations) -> Answer:
     return skills.kos_answer(em.Rows.of(votes), n_iter=model.max_iter, seed=model.seed)
 
 
+def _fit_mace(model: mh.MACE, votes: mh.Annotations) -> Answer:
+    rows, vb = em.Rows.of(votes), model.method == "vb"
+    m, k = votes.n_workers, votes.n_classes
+    found = competence.mace_fit(
+        rows,
+        np.full(m, 0.5),
+        np.full((m, k), 1 / k),
+        variational=vb,
+        competence=model.competence_prior if vb else (model.smoothing, model.smoothing),
+        strategy=model.strategy_prior if vb else model.smoothing,
+        max_iter=model.max_iter,
+        tol=model.tol,
+    )
+    spam = (1 - found.know)[:, None, None] * found.strategies[:, None, :]
+    confusion = found.know[:, None, None] * np.eye(k) + spam
+    prior = np.full(k, 1 / k)
+    posterior = found.posterior
+    if vb:
+        posterior, _ = em.expect(rows, prior, np.maximum(confusion, em.FLOOR), np.full(votes.n_tasks, -1), hard=False)
+    return Answer(posterior, confusion, prior, np.array(found.history))
+
+
+def _fit_glad(model: mh.GLAD, votes: mh.Annotations) -> Answer:
+    k, prior = votes.n_classes, np.full(votes.n_classes, 1 / votes.n_classes)
+    start = (np.full(votes.n_workers, model.ability_mean), np.full(votes.n_tasks, model.ease_mean))
+    found = competence.glad_fit(em.Rows.of(votes), prior, *start, max_iter=model.max_iter, tol=model.tol)
+    right = found.accuracy if k > 1 else np.ones(votes.n_workers)
+    off = (1 - right) / max(k - 1, 1)
+    confusion = np.where(np.eye(k, dtype=bool), right[:, None, None], off[:, None, None])
+    return Answer(found.posterior, confusion, prior, np.array(found.history))
+
+
+def _predict_glad(model: mh.GLAD, rows: em.Rows, known: np.ndarray) -> np.ndarray:
+    average = np.average(model.ability_, weights=labels_of(model))
+    ability = np.array([model.ability_[m] if m >= 0 else average for m in known])
+    return competence.glad_posterior(rows, model.prior_, ability, np.full(rows.n_tasks, model.ease_mean))
+
+
 TWINS: dict[type[Aggregator], Twin] = {
     mh.MajorityVote: Twin(_fit_vote, lambda _model, rows, _known: voting.shares(rows)),
     mh.WeightedVote: Twin(_fit_weighted, _predict_weighted),
@@ -559,6 +617,8 @@ TWINS: dict[type[Aggregator], Twin] = {
     mh.MMSR: _one_coin_twin(_msr),
     mh.SpectralMetaLearner: Twin(_fit_meta_learner, _predict_em),
     mh.KOS: Twin(_fit_kos, _predict_em),
+    mh.MACE: Twin(_fit_mace, _predict_em),
+    mh.GLAD: Twin(_fit_glad, _predict_glad),
 }
 
 

@@ -360,6 +360,24 @@ def test_describe(log, capsys):
     assert set(found["class_shares"]) == {"c0", "c1", "c2"}
 
 
+def test_agreement(log, crowd, capsys):
+    run("agreement log.csv --json --resamples 30 --seed 2")
+    found = json.loads(capsys.readouterr().out)["agreement"]
+    assert list(found) == ["krippendorff-alpha", "fleiss-kappa", "gwet-ac1", "cohen-kappa", "scott-pi"]
+    alpha = mh.agreement.krippendorff_alpha(crowd.votes, resamples=30, seed=2)
+    assert found["krippendorff-alpha"] == alpha.to_dict()
+    assert found["cohen-kappa"]["value"] == mh.agreement.cohen_kappa(crowd.votes).value
+    run("agreement log.csv --level ordinal")
+    text = capsys.readouterr().out
+    assert f"{mh.agreement.krippendorff_alpha(crowd.votes, level='ordinal').value:.3f}" in text
+    assert "gwet-ac2" in text
+    assert "classes that are numbers" in complaint(capsys, "agreement log.csv --level ratio")
+    assert "between 0 and 1" in complaint(capsys, "agreement log.csv --confidence 95")
+    write_table(pa.table({"task": [1, 2], "worker": ["a", "b"], "label": ["x", "y"]}), "thin.csv")
+    run("agreement thin.csv")
+    assert "no task has two labels" in capsys.readouterr().out
+
+
 def test_compare(log, crowd, capsys):
     run("compare log.csv --evaluate truth.csv --json --max-iter 50")
     found = json.loads(capsys.readouterr().out)

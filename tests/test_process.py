@@ -39,6 +39,17 @@ votes = mh.Annotations.from_arrays(rng.integers(0, 20_000, n), rng.integers(0, 5
 model = mh.DawidSkene(tol=0, max_iter=10**6, model="one-coin", accelerate=True)
 model.fit(votes, progress=lambda step, objective: print("ready", flush=True))
 """,
+    "abilities": """
+votes = mh.Annotations.from_arrays(rng.integers(0, 20_000, n), rng.integers(0, 500, n), rng.integers(0, 5, n))
+model = mh.GLAD(tol=0, max_iter=10**6)
+print("ready", flush=True)
+model.fit(votes)
+""",
+    "resamples": """
+votes = mh.Annotations.from_arrays(rng.integers(0, 20_000, n), rng.integers(0, 500, n), rng.integers(0, 5, n))
+print("ready", flush=True)
+mh.agreement.cohen_kappa(votes, resamples=10**6)
+""",
     "encode integers": """
 ids = rng.integers(0, 2**60, n)
 print("ready", flush=True)

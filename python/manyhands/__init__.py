@@ -10,10 +10,12 @@
 
 from typing import Any
 
-from manyhands import crowds, metrics, moments, synthetic
+from manyhands import agreement, crowds, metrics, moments, synthetic
 from manyhands._core import get_num_threads, set_num_threads
 from manyhands.aggregate import (
+    GLAD,
     KOS,
+    MACE,
     MMSR,
     BayesianDawidSkene,
     Consensus,
@@ -47,7 +49,9 @@ from manyhands.io import read
 from manyhands.simulate import Simulation, simulate
 
 __all__ = [
+    "GLAD",
     "KOS",
+    "MACE",
     "MMSR",
     "Annotations",
     "BayesianDawidSkene",
@@ -72,6 +76,7 @@ __all__ = [
     "SymmetricNMF",
     "WeightedVote",
     "aggregate",
+    "agreement",
     "all_aggregators",
     "crowds",
     "get_num_threads",

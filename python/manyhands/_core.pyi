@@ -8,6 +8,8 @@ import numpy.typing as npt
 
 __all__ = [
     "Table",
+    "agreement_by_counts",
+    "agreement_by_pairs",
     "assign",
     "assignment",
     "bayes_fit",
@@ -23,8 +25,11 @@ __all__ = [
     "encode_integers",
     "encode_strings",
     "get_num_threads",
+    "glad_fit",
+    "glad_posterior",
     "hierarchy_fit",
     "kos_fit",
+    "mace_fit",
     "moments_cross",
     "moments_first",
     "moments_groups",
@@ -95,6 +100,37 @@ class _Tilt(TypedDict):
 class _Projected(_Tilt):
     probabilities: _F64
 
+class _Counted(TypedDict):
+    value: float
+    resamples: _F64
+    n_tasks: int
+    n_pairs: int
+
+class _Paired(TypedDict):
+    value: float
+    resamples: _F64
+    n_tasks: int
+    pairs: npt.NDArray[np.uint32]
+    overlap: npt.NDArray[np.uint64]
+    coefficients: _F64
+
+class _MaceFit(TypedDict):
+    posterior: _F64
+    know: _F64
+    strategies: _F64
+    history: _F64
+    n_iter: int
+    converged: bool
+
+class _GladFit(TypedDict):
+    posterior: _F64
+    ability: _F64
+    ease: _F64
+    accuracy: _F64
+    history: _F64
+    n_iter: int
+    converged: bool
+
 @final
 class Table:
     def __new__(
@@ -163,6 +199,21 @@ def canonical_integers(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint
 def vote_shares(table: Table, worker_weights: _F64 | None = None) -> tuple[_F64, _F64]: ...
 def worker_agreement(table: Table, answers: npt.NDArray[np.int32]) -> tuple[_F64, _F64]: ...
 def winners(rows: _F64) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.bool_]]: ...
+def agreement_by_counts(
+    table: Table, *, coefficient: str, shape: str, positions: _F64, resamples: int = 0, seed: int = 0
+) -> _Counted: ...
+def agreement_by_pairs(
+    table: Table,
+    *,
+    chance: str,
+    shape: str,
+    positions: _F64,
+    summary: str,
+    min_overlap: int = 1,
+    worker: int = 0,
+    resamples: int = 0,
+    seed: int = 0,
+) -> _Paired: ...
 def em_fit(
     table: Table,
     *,
@@ -329,3 +380,26 @@ def rank_one_graph(
 def kos_fit(
     table: Table, *, n_iter: int, seed: int, progress: Callable[[int, float], object] | None = None
 ) -> tuple[_F64, _F64, npt.NDArray[np.bool_]]: ...
+def mace_fit(
+    table: Table,
+    know: _F64,
+    strategies: _F64,
+    *,
+    variational: bool,
+    competence: tuple[float, float],
+    strategy: float,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _MaceFit: ...
+def glad_fit(
+    table: Table,
+    prior: _F64,
+    ability: _F64,
+    ease: _F64,
+    *,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _GladFit: ...
+def glad_posterior(table: Table, prior: _F64, ability: _F64, ease: _F64) -> _F64: ...

@@ -10,7 +10,7 @@ use super::WorkerModel;
 use crate::Result;
 use crate::control::Control;
 use crate::memory::{prefetch, worthwhile};
-use crate::num::{BLOCK, GOLDEN, LogProduct, rescale, scramble};
+use crate::num::{BLOCK, LogProduct, pick, rescale};
 use crate::table::Table;
 
 /// How many annotations ahead the worker tables are asked for: far enough to cover a trip to memory, near enough for
@@ -331,12 +331,6 @@ impl<C: Cell> Source for Open<'_, C> {
             evidence.fill(1.0);
         }
     }
-}
-
-/// A number below `n` that depends on the seed and the task alone (the finaliser of `SplitMix64`).
-fn pick(seed: u64, task: usize, n: usize) -> usize {
-    let x = scramble(seed.wrapping_add((task as u64 + 1).wrapping_mul(GOLDEN)));
-    ((u128::from(x) * n as u128) >> 64) as usize
 }
 
 /// Adds posteriors to the expected counts of workers and classes.

@@ -4,10 +4,12 @@
 //! does work goes through [`work`].
 
 mod aggregate;
+mod agreement;
 mod bayes;
 mod defer;
 mod encode;
 mod factor;
+mod latent;
 mod moments;
 mod simulate;
 mod skills;
@@ -165,6 +167,8 @@ mod _core {
     #[pymodule_export]
     use super::aggregate::{em_confusion, em_fit, em_forecast, em_posterior, vote_shares, winners, worker_agreement};
     #[pymodule_export]
+    use super::agreement::{agreement_by_counts, agreement_by_pairs};
+    #[pymodule_export]
     use super::bayes::{bayes_fit, bayes_posterior, beta_quantile, hierarchy_fit};
     #[pymodule_export]
     use super::defer::{assign, projection_apply, projection_fit, projection_reach, projection_solve, projection_sums};
@@ -172,6 +176,8 @@ mod _core {
     use super::encode::{canonical_integers, encode_integers, encode_strings};
     #[pymodule_export]
     use super::factor::{assignment, cpd_fit, nmf_fit, simplex_lstsq, simplex_projection, spa};
+    #[pymodule_export]
+    use super::latent::{glad_fit, glad_posterior, mace_fit};
     #[pymodule_export]
     use super::moments::{components, moments_cross, moments_first, moments_groups, moments_pairs, moments_triples};
     #[pymodule_export]

@@ -1,6 +1,7 @@
 """Aggregators, a file a family: each maps an annotation table to labels, posteriors and worker confusions."""
 
 from manyhands.aggregate.bayes import BayesianDawidSkene
+from manyhands.aggregate.competence import GLAD, MACE
 from manyhands.aggregate.consensus import Consensus
 from manyhands.aggregate.em import DawidSkene
 from manyhands.aggregate.hierarchical import HierarchicalDawidSkene, HierarchicalMACE
@@ -11,7 +12,9 @@ from manyhands.aggregate.spectral import SpectralDS, SymmetricNMF
 from manyhands.aggregate.voting import MajorityVote, WeightedVote
 
 __all__ = [
+    "GLAD",
     "KOS",
+    "MACE",
     "MMSR",
     "BayesianDawidSkene",
     "Consensus",

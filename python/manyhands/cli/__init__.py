@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from manyhands import __version__
-from manyhands.cli import aggregate, bench, compare, describe, simulate, workers
+from manyhands.cli import aggregate, agreement, bench, compare, describe, simulate, workers
 from manyhands.cli.console import complain, one_line, printed_warnings
 from manyhands.cli.options import Parser
 
 __all__ = ["main"]
 
-COMMANDS = (aggregate, workers, describe, compare, simulate, bench)
+COMMANDS = (aggregate, workers, describe, agreement, compare, simulate, bench)
 
 #: What bad input raises. A KeyError or TypeError may still be a bug, and then --traceback tells where.
 BAD_INPUT = (ValueError, KeyError, TypeError, OSError, MemoryError, OverflowError)

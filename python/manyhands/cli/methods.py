@@ -71,6 +71,8 @@ METHODS = {
     "one-coin-spectral": Method("OneCoinSpectral", options=_STOPPING),
     "one-coin-gradient": Method("OneCoinGradient", options=_STOPPING),
     "mmsr": Method("MMSR", options=_STOPPING),
+    "mace": Method("MACE", options=_STOPPING | {"seed": "seed", "restarts": "restarts"}),
+    "glad": Method("GLAD", options=_STOPPING),
     "kos": Method("KOS", options={"max_iter": "max_iter", "seed": "seed"}),
 }
 DEFAULT = next(iter(METHODS))

@@ -1,0 +1,227 @@
+"""Agreement of the labels that meet on a task, whoever gave them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from manyhands import _core
+from manyhands.agreement.result import Agreement, Bootstrap, check_weights, labels_of, scale_by_rank
+from manyhands.annotations import Annotations
+from manyhands.base import Array
+from manyhands.checks import check_choice
+
+_LEVELS = ("nominal", "ordinal", "interval", "ratio")
+#: How labels differ at each level of measurement, in the core's words.
+_SHAPES = {"nominal": "nominal", "ordinal": "quadratic", "interval": "quadratic", "ratio": "ratio"}
+
+
+def krippendorff_alpha(
+    votes: Any, *, level: str = "nominal", resamples: int = 0, confidence: float = 0.95, seed: int = 0
+) -> Agreement:
+    """Krippendorff's alpha: one minus observed over expected disagreement.
+
+    Any number of workers, of labels a task and of missing labels. Tasks with one label say nothing and are left out.
+
+    Parameters
+    ----------
+    votes
+        An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
+    level
+        How labels differ. ``"nominal"``: they do or they do not. ``"ordinal"``: by the labels that rank between
+        them, classes being in the order of the table (pass ``classes=`` when it is made). ``"interval"``: by the
+        square of their difference. ``"ratio"``: by the square of their difference relative to their sum. For the
+        last two the classes must be numbers.
+    resamples
+        Resamples of the tasks for the interval, a thousand or so; 0 for none.
+    confidence
+        Level of the interval.
+    seed
+        Seed of the resamples; the same on any number of threads.
+
+    Returns
+    -------
+    Agreement
+        1 for perfect agreement, 0 for chance. NaN where no task has two labels, or all labels are equal.
+
+    Notes
+    -----
+    Time O(annotations) for the value and for each resample, and O(classes²) where the level is not nominal. Memory at
+    most 6 bytes an annotation and 12 bytes a task. A worker's second label of a task counts as one more label.
+
+    References
+    ----------
+    K. Krippendorff, "Computing Krippendorff's alpha-reliability" (2011).
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> votes = mh.Annotations.from_dense([[0, 0], [1, 1], [0, 1]])
+    >>> round(mh.agreement.krippendorff_alpha(votes).value, 4)
+    0.4444
+    >>> mh.agreement.krippendorff_alpha(votes, resamples=200).interval[0] <= 0.4444
+    True
+    """
+    check_choice("level", level, _LEVELS)
+    bootstrap = Bootstrap(resamples, confidence, seed)
+    bootstrap.check()
+    votes = labels_of(votes)
+    numbers = np.zeros(votes.n_classes)
+    if level in ("interval", "ratio"):
+        numbers = _numbers(votes, level)
+    coefficient = "ordinal-alpha" if level == "ordinal" else "alpha"
+    return _of_counts(votes, coefficient, {"shape": _SHAPES[level], "positions": numbers}, bootstrap)
+
+
+def fleiss_kappa(
+    votes: Any, *, weights: str | None = None, resamples: int = 0, confidence: float = 0.95, seed: int = 0
+) -> Agreement:
+    """Fleiss' kappa, also where tasks have different numbers of labels.
+
+    The convention for those is Gwet's: tasks count alike, however many labels they have; the observed agreement is
+    that of tasks with two labels or more, the shares of the classes are averages over all tasks. Where all tasks have
+    equally many labels this is the published kappa.
+
+    Parameters
+    ----------
+    votes
+        An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
+    weights
+        How labels differ: None, they do or they do not; ``"linear"`` or ``"quadratic"``, by their distance in the
+        order of the table's classes.
+    resamples, confidence, seed
+        As in :func:`krippendorff_alpha`.
+
+    Returns
+    -------
+    Agreement
+        1 for perfect agreement, 0 for chance. NaN where no task has two labels, or all labels are equal.
+
+    Notes
+    -----
+    Cost as that of :func:`krippendorff_alpha`.
+
+    References
+    ----------
+    J. L. Fleiss, "Measuring nominal scale agreement among many raters", Psychological Bulletin 76 (1971). K. L. Gwet,
+    "Handbook of Inter-Rater Reliability" (2014).
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> votes = mh.Annotations.from_dense([[0, 0, 1], [1, 1, 1], [0, 0, 0]])
+    >>> round(mh.agreement.fleiss_kappa(votes).value, 2)
+    0.55
+    """
+    return _by_rank(votes, "fleiss", weights, Bootstrap(resamples, confidence, seed))
+
+
+def gwet_ac1(votes: Any, *, resamples: int = 0, confidence: float = 0.95, seed: int = 0) -> Agreement:
+    """Gwet's AC1: agreement beyond chance where chance means workers who do not know.
+
+    Unlike kappa it does not fall towards zero when nearly all labels are of one class.
+
+    Parameters
+    ----------
+    votes
+        An :class:`~manyhands.Annotations` table, or a frame with well-known column names. All its classes count,
+        also those nobody named.
+    resamples, confidence, seed
+        As in :func:`krippendorff_alpha`.
+
+    Returns
+    -------
+    Agreement
+        1 for perfect agreement. NaN where no task has two labels, or the table has only one class.
+
+    Notes
+    -----
+    Tasks of different numbers of labels are treated as in :func:`fleiss_kappa`. Cost as that of
+    :func:`krippendorff_alpha`, and O(classes²) once.
+
+    References
+    ----------
+    K. L. Gwet, "Computing inter-rater reliability and its variance in the presence of high agreement", British
+    Journal of Mathematical and Statistical Psychology 61 (2008).
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> votes = mh.Annotations.from_dense([[0, 0, 1], [1, 1, 1], [0, 0, 0]])
+    >>> round(mh.agreement.gwet_ac1(votes).value, 2)
+    0.56
+    """
+    return _by_rank(votes, "gwet", None, Bootstrap(resamples, confidence, seed))
+
+
+def gwet_ac2(
+    votes: Any, *, weights: str = "quadratic", resamples: int = 0, confidence: float = 0.95, seed: int = 0
+) -> Agreement:
+    """Gwet's AC2: :func:`gwet_ac1` for ordered classes, in which near misses count as partial agreement.
+
+    Parameters
+    ----------
+    votes
+        As in :func:`gwet_ac1`; classes are in the order of the table.
+    weights
+        How agreement falls with the distance of two classes: ``"linear"`` or ``"quadratic"``.
+    resamples, confidence, seed
+        As in :func:`krippendorff_alpha`.
+
+    Returns
+    -------
+    Agreement
+        1 for perfect agreement. NaN where no task has two labels, or the table has only one class.
+
+    Notes
+    -----
+    Cost as that of :func:`gwet_ac1`.
+
+    References
+    ----------
+    K. L. Gwet, "Handbook of Inter-Rater Reliability" (2014).
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> votes = mh.Annotations.from_dense([[0, 1], [2, 2], [0, 0]])
+    >>> mh.agreement.gwet_ac2(votes).value > mh.agreement.gwet_ac1(votes).value
+    True
+    """
+    if weights is None:
+        raise ValueError("weights must be 'linear' or 'quadratic', not None; without weights it is gwet_ac1")
+    return _by_rank(votes, "gwet", weights, Bootstrap(resamples, confidence, seed))
+
+
+def _by_rank(votes: Any, coefficient: str, weights: str | None, bootstrap: Bootstrap) -> Agreement:
+    check_weights(weights)
+    bootstrap.check()
+    votes = labels_of(votes)
+    return _of_counts(votes, coefficient, scale_by_rank(votes, weights), bootstrap)
+
+
+def _of_counts(votes: Annotations, coefficient: str, scale: dict[str, Any], bootstrap: Bootstrap) -> Agreement:
+    found = _core.agreement_by_counts(votes._table, coefficient=coefficient, **scale, **bootstrap.arguments())
+    reason = ""
+    if np.isnan(found["value"]):
+        reason = "all labels are equal: nothing could disagree by chance"
+        if found["n_tasks"] == 0:
+            reason = "no task has two labels"
+    interval = bootstrap.interval(found["resamples"])
+    return Agreement(found["value"], found["n_tasks"], found["n_pairs"], reason=reason, **interval)
+
+
+def _numbers(votes: Annotations, level: str) -> Array:
+    """The classes as numbers."""
+    if votes.classes.dtype.kind not in "biuf":
+        raise TypeError(
+            f"level={level!r} needs classes that are numbers, and {votes.classes.tolist()[0]!r} is not one; use "
+            "level='ordinal' for classes that are only in order, or make the table from numbers"
+        )
+    numbers = votes.classes.astype(np.float64)
+    if not np.isfinite(numbers).all() or (level == "ratio" and (numbers < 0).any()):
+        what = "finite and at least 0" if level == "ratio" else "finite"
+        bad = numbers[~np.isfinite(numbers) | (numbers < 0)][0]
+        raise ValueError(f"level={level!r} needs classes that are {what}, not {bad:g}")
+    return numbers

@@ -1,0 +1,307 @@
+"""Agreement of workers, two by two."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands import _core
+from manyhands.agreement.result import Agreement, Bootstrap, check_weights, labels_of, scale_by_rank
+from manyhands.annotations import Annotations
+from manyhands.checks import check_choice, check_number, counted
+from manyhands.metrics import match_gold
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_AVERAGES = ("overlap", "even")
+#: Coefficients of pairs, and by which chance they differ.
+_CHANCES = {"cohen": "own", "scott": "shared"}
+
+
+def cohen_kappa(
+    votes: Any,
+    workers: tuple[Any, Any] | None = None,
+    *,
+    weights: str | None = None,
+    average: str = "overlap",
+    min_overlap: int = 10,
+    resamples: int = 0,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Agreement:
+    """Cohen's kappa of two workers, or averaged over all pairs who share tasks.
+
+    Parameters
+    ----------
+    votes
+        An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
+    workers
+        Two workers by name; None for all pairs.
+    weights
+        How labels differ: None, they do or they do not; ``"linear"`` or ``"quadratic"``, by their distance in the
+        order of the table's classes.
+    average
+        How pairs are averaged: ``"overlap"``, by the number of tasks that both labelled, or ``"even"``, alike.
+    min_overlap
+        Leave pairs with fewer common tasks out of the average. With a handful of tasks kappa is not only noisy but too
+        low: on one task it is 0 where two workers differ, and undefined where they agree. Crowds whose workers hardly
+        meet are better measured by :func:`krippendorff_alpha`. Two workers named by `workers` are always compared.
+    resamples, confidence, seed
+        As in :func:`krippendorff_alpha`.
+
+    Returns
+    -------
+    Agreement
+        1 for perfect agreement, 0 for chance. The kappa of two workers who gave all common tasks one and the same label
+        is undefined: such pairs are left out of the average, and ``n_pairs`` counts the others. NaN where there are
+        none.
+
+    Notes
+    -----
+    Time O(Σ n²) over tasks with n labels, for the value and for each resample; memory 20 bytes for each two labels of
+    a task. Where a worker labelled a task more than once, each of these labels meets the other's.
+
+    References
+    ----------
+    J. Cohen, "A coefficient of agreement for nominal scales", Educational and Psychological Measurement 20 (1960), and
+    "Weighted kappa", Psychological Bulletin 70 (1968).
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> votes = mh.Annotations.from_dense([[0, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 1]])
+    >>> mh.agreement.cohen_kappa(votes, (0, 1)).value
+    0.5
+    >>> mh.agreement.cohen_kappa(votes, min_overlap=4).n_pairs
+    3
+    """
+    bootstrap = Bootstrap(resamples, confidence, seed)
+    return _average(votes, workers, "cohen", weights, average, min_overlap, bootstrap)
+
+
+def scott_pi(
+    votes: Any,
+    workers: tuple[Any, Any] | None = None,
+    *,
+    weights: str | None = None,
+    average: str = "overlap",
+    min_overlap: int = 10,
+    resamples: int = 0,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Agreement:
+    """Scott's pi of two workers, or averaged over all pairs who share tasks.
+
+    As :func:`cohen_kappa`, but chance draws both labels from what the two workers said together, so that differing
+    habits count as disagreement.
+
+    Parameters
+    ----------
+    votes, workers, weights, average, min_overlap, resamples, confidence, seed
+        As in :func:`cohen_kappa`.
+
+    Returns
+    -------
+    Agreement
+        As from :func:`cohen_kappa`.
+
+    Notes
+    -----
+    Cost as that of :func:`cohen_kappa`.
+
+    References
+    ----------
+    W. A. Scott, "Reliability of content analysis: the case of nominal scale coding", Public Opinion Quarterly 19
+    (1955).
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> votes = mh.Annotations.from_dense([[0, 0], [0, 0], [1, 1], [0, 1]])
+    >>> round(mh.agreement.scott_pi(votes, (0, 1)).value, 4)
+    0.4667
+    """
+    bootstrap = Bootstrap(resamples, confidence, seed)
+    return _average(votes, workers, "scott", weights, average, min_overlap, bootstrap)
+
+
+def pairwise(votes: Any, *, coefficient: str = "cohen", weights: str | None = None, min_overlap: int = 1) -> pa.Table:
+    """The agreement of every pair of workers who share tasks, as an Arrow table.
+
+    Parameters
+    ----------
+    votes
+        An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
+    coefficient
+        ``"cohen"`` for Cohen's kappa or ``"scott"`` for Scott's pi.
+    weights
+        As in :func:`cohen_kappa`.
+    min_overlap
+        Leave out pairs with fewer common tasks.
+
+    Returns
+    -------
+    pyarrow.Table
+        Columns ``worker``, ``other``, ``overlap`` (common tasks) and ``agreement``, NaN where it is undefined.
+
+    Notes
+    -----
+    Cost as that of :func:`cohen_kappa`.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> votes = mh.Annotations.from_dense([[0, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 1]])
+    >>> mh.agreement.pairwise(votes).column("agreement").to_numpy().round(2).tolist()
+    [0.5, 0.2, 0.5]
+    """
+    import pyarrow as pa
+
+    check_choice("coefficient", coefficient, tuple(_CHANCES))
+    votes = labels_of(votes)
+    found = _of_pairs(votes, coefficient, weights, min_overlap, summary="even")
+    names = (votes._workers.take(column.astype(np.int64)).arrow() for column in found["pairs"].T)
+    columns = (*names, found["overlap"].astype(np.int64), found["coefficients"])
+    return pa.table(dict(zip(("worker", "other", "overlap", "agreement"), columns, strict=True)))
+
+
+def agreement_ratio(
+    labels: Any,
+    votes: Any,
+    *,
+    weights: str | None = None,
+    min_overlap: int = 10,
+    resamples: int = 0,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Agreement:
+    """How well a model agrees with the workers, relative to how well they agree with each other.
+
+    The mean of σ(κ(model, worker)) over workers, divided by the mean of σ(κ(worker, worker')) over pairs of workers,
+    where κ is Cohen's kappa and σ the logistic function. Above 1, the model agrees with the average worker better
+    than workers do among themselves. No truth is needed.
+
+    Parameters
+    ----------
+    labels
+        The model's answers: a sequence aligned with ``votes.tasks`` (None where it has none), or a mapping from task to
+        class, a pair of arrays or a frame. Classes must be among those of the votes.
+    votes
+        An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
+    weights, min_overlap
+        As in :func:`cohen_kappa`; they hold for pairs with the model too.
+    resamples, confidence, seed
+        As in :func:`krippendorff_alpha`.
+
+    Returns
+    -------
+    Agreement
+        NaN where no pair of workers, or no worker and the model, has a kappa.
+
+    Notes
+    -----
+    Cost as that of :func:`cohen_kappa`. An answer that was made from the same votes agrees with them for that reason
+    alone: the ratio compares models fairly only on tasks that they did not learn from.
+
+    References
+    ----------
+    I. Lovchinsky et al., "Discrepancy ratio: evaluating model performance when even experts disagree on the truth"
+    (2019); C. Wang et al., "Learn2Agree: fitting with multiple annotators without objective ground truth", Eq. 10.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> votes = mh.Annotations.from_dense([[0, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 1]])
+    >>> mh.agreement.agreement_ratio([0, 0, 1, 1], votes, min_overlap=4).value > 1
+    True
+    """
+    bootstrap = Bootstrap(resamples, confidence, seed)
+    bootstrap.check()
+    votes = labels_of(votes)
+    tasks, classes = _answers(labels, votes)
+    own_tasks, workers, own_labels = votes.codes()
+    model = votes.n_workers
+    table = _core.Table(
+        np.concatenate([own_tasks, tasks.astype(np.uint32)]),
+        np.concatenate([workers, np.full(len(tasks), model, np.uint32)]),
+        np.concatenate([own_labels, classes.astype(np.uint16)]),
+        None,
+        votes.n_tasks,
+        model + 1,
+        votes.n_classes,
+    )
+    found = _of_pairs(votes, "cohen", weights, min_overlap, bootstrap, summary="ratio", worker=model, table=table)
+    return _agreement(found, bootstrap, min_overlap)
+
+
+def _answers(labels: Any, votes: Annotations) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Task and class codes of a model's answers."""
+    if not isinstance(labels, tuple | dict) and not hasattr(labels, "columns") and not hasattr(labels, "column_names"):
+        labels = list(labels)
+        if len(labels) != votes.n_tasks:
+            raise ValueError(f"{len(labels):,} labels for {votes.n_tasks:,} tasks; align them with votes.tasks")
+        labels = (votes.tasks, labels)
+    index, names = match_gold(votes.tasks, labels, unknown="ignore")
+    codes = votes._classes.find(names)
+    if (codes < 0).any():
+        raise ValueError(
+            f"labels hold {names[codes < 0].tolist()[0]!r}, which is not among the classes of the votes "
+            f"({', '.join(map(repr, votes.classes[:5].tolist()))})"
+        )
+    return index.astype(np.int64), codes.astype(np.int64)
+
+
+def _average(
+    votes: Any,
+    workers: tuple[Any, Any] | None,
+    coefficient: str,
+    weights: str | None,
+    average: str,
+    min_overlap: int,
+    bootstrap: Bootstrap,
+) -> Agreement:
+    check_choice("average", average, _AVERAGES)
+    bootstrap.check()
+    votes = labels_of(votes)
+    if workers is not None:
+        pair = list(workers)
+        if len(pair) != 2 or pair[0] == pair[1]:
+            raise ValueError(f"workers must name two different workers, not {workers!r}")
+        votes, min_overlap = votes.select(workers=pair), min(min_overlap, 1)
+    found = _of_pairs(votes, coefficient, weights, min_overlap, bootstrap, summary=average)
+    return _agreement(found, bootstrap, min_overlap)
+
+
+def _of_pairs(
+    votes: Annotations,
+    coefficient: str,
+    weights: str | None,
+    min_overlap: int,
+    bootstrap: Bootstrap | None = None,
+    *,
+    table: _core.Table | None = None,
+    **summary: Any,
+) -> _core._Paired:
+    check_weights(weights)
+    check_number("min_overlap", min_overlap, least=1, whole=True)
+    return _core.agreement_by_pairs(
+        table or votes._table,
+        chance=_CHANCES[coefficient],
+        min_overlap=min_overlap,
+        **scale_by_rank(votes, weights),
+        **({} if bootstrap is None else bootstrap.arguments()),
+        **summary,
+    )
+
+
+def _agreement(found: _core._Paired, bootstrap: Bootstrap, min_overlap: int) -> Agreement:
+    n_pairs = int((~np.isnan(found["coefficients"])).sum())
+    reason = ""
+    if np.isnan(found["value"]):
+        reason = "too few pairs have a coefficient: on the tasks they share, all labels are equal"
+        if not len(found["overlap"]):
+            reason = f"no two workers share {counted(min_overlap, 'task')} (min_overlap)"
+    return Agreement(found["value"], found["n_tasks"], n_pairs, reason=reason, **bootstrap.interval(found["resamples"]))

@@ -1,0 +1,100 @@
+"""``manyhands agreement``: how far workers agree beyond chance."""
+
+from __future__ import annotations
+
+import argparse
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from manyhands.cli.aggregate import summary_of_log
+from manyhands.cli.console import Stages, print_facts, print_json, print_table
+from manyhands.cli.options import Commands, add_command, add_log, check_inputs, natural, read_log, use_threads
+
+if TYPE_CHECKING:
+    from manyhands import Annotations
+    from manyhands.agreement import Agreement
+
+_LEVELS = ("nominal", "ordinal", "interval", "ratio")
+
+
+def add(commands: Commands) -> None:
+    """Declare the command."""
+    parser = add_command(
+        commands,
+        "agreement",
+        run,
+        about="Measure how far the labels of a log agree beyond chance: Krippendorff, Fleiss, Gwet, Cohen, Scott.",
+        examples="""
+            log.csv
+            ratings.parquet --level ordinal --resamples 1000 --json
+        """,
+    )
+    add_log(parser)
+    group = parser.add_argument_group("the measures")
+    group.add_argument(
+        "--level",
+        choices=_LEVELS,
+        default=_LEVELS[0],
+        help="how labels differ (default: nominal); of ordered labels, the kappas count squared distances of ranks",
+    )
+    group.add_argument("--resamples", type=natural, default=0, metavar="N", help="resamples of the tasks for intervals")
+    group.add_argument("--confidence", type=_share, default=0.95, metavar="X", help="level of the intervals (0.95)")
+    group.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of the resamples")
+
+
+def _share(text: str) -> float:
+    """Read a number between 0 and 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} does not lie between 0 and 1")
+    return value
+
+
+def run(args: Namespace) -> None:
+    """Read the log, measure, and show."""
+    check_inputs(args)
+    use_threads(args)
+    with Stages(args) as stages:
+        with stages.stage("reading"):
+            votes = read_log(args)
+        with stages.stage("measuring"):
+            found = _measure(votes, args)
+    if args.json:
+        measures = {name: measure.to_dict() for name, measure in found.items()}
+        content = {"command": args.command, "log": args.log, "level": args.level, "agreement": measures}
+        print_json(args, content | {"seconds": stages.seconds})
+        return
+    print_table(("measure", "value", *(("from", "to") if args.resamples else ()), "tasks", "pairs"), _rows(found, args))
+    if not args.quiet:
+        undefined = next((measure.reason for measure in found.values() if measure.reason), "")
+        print_facts({"log": summary_of_log(votes), "undefined": undefined, "time": str(stages)})
+
+
+def _measure(votes: Annotations, args: Namespace) -> dict[str, Agreement]:
+    from manyhands import agreement
+
+    bootstrap = {"resamples": args.resamples, "confidence": args.confidence, "seed": args.seed}
+    weights = None if args.level == "nominal" else "quadratic"
+    gwet = (
+        {"gwet-ac1": agreement.gwet_ac1(votes, **bootstrap)}
+        if weights is None
+        else {"gwet-ac2": agreement.gwet_ac2(votes, weights=weights, **bootstrap)}
+    )
+    return {
+        "krippendorff-alpha": agreement.krippendorff_alpha(votes, level=args.level, **bootstrap),
+        "fleiss-kappa": agreement.fleiss_kappa(votes, weights=weights, **bootstrap),
+        **gwet,
+        "cohen-kappa": agreement.cohen_kappa(votes, weights=weights, **bootstrap),
+        "scott-pi": agreement.scott_pi(votes, weights=weights, **bootstrap),
+    }
+
+
+def _rows(found: dict[str, Agreement], args: Namespace) -> list[tuple[Any, ...]]:
+    rows = []
+    for name, measure in found.items():
+        interval = measure.interval if args.resamples else ()
+        rows.append((name, measure.value, *(interval or ()), measure.n_tasks, measure.n_pairs))
+    return rows

@@ -1,0 +1,472 @@
+//! MACE (Hovy et al. 2013): workers who either know the class or spam, by EM or variational Bayes.
+//!
+//! All classes are equally probable. Asked about a task, worker `w` knows its class with probability `know[w]` and names
+//! it; otherwise the answer is `l` with probability `strategy[w, l]`, whatever the class. So a label speaks for its own
+//! class alone: an annotation costs O(1), and all that the M-step needs is how probable each label was right.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::control::Control;
+use crate::num::{BLOCK, FLOOR, LogProduct, normalise, rescale};
+use crate::special::{digamma, ln_gamma};
+use crate::table::{Label, Table, with_labels};
+use crate::{Error, Result};
+
+/// Tasks between two looks at the control.
+const TASKS_PER_CHECK: usize = 1 << 12;
+
+/// Everything [`mace_fit`] can be told.
+#[derive(Debug, Clone, Copy)]
+pub struct Options<'a> {
+    /// Whether the M-step is that of variational Bayes.
+    pub variational: bool,
+    /// Imaginary tasks on which a worker knew, and on which they spammed: a Beta prior if variational, else pseudo-counts.
+    pub competence: [f64; 2],
+    /// Imaginary answers with each label while spamming: a Dirichlet prior if variational, else pseudo-counts.
+    pub strategy: f64,
+    /// Where to start: how probably each worker knows.
+    pub know: &'a [f64],
+    /// Where to start: what each worker says while spamming, (workers × classes).
+    pub strategies: &'a [f64],
+    /// Most passes over the annotations.
+    pub max_iter: usize,
+    /// Stop when the objective changes by less than this share of itself.
+    pub tol: f64,
+}
+
+/// What [`mace_fit`] found.
+#[derive(Debug)]
+pub struct Fit {
+    /// Class posterior of each task, (tasks × classes).
+    pub posterior: Vec<f64>,
+    /// How probably each worker knows; the posterior mean if variational.
+    pub know: Vec<f64>,
+    /// What each worker says while spamming, (workers × classes); the posterior mean if variational.
+    pub strategies: Vec<f64>,
+    /// The penalised log-likelihood, or the lower bound on the evidence, after each pass.
+    pub history: Vec<f64>,
+    /// Passes made.
+    pub n_iter: usize,
+    /// Whether the stopping rule was met.
+    pub converged: bool,
+}
+
+/// Fits by EM or variational Bayes.
+///
+/// Time O(annotations + tasks · classes + workers · classes) a pass. Memory beside the result: 40 bytes for each worker and
+/// class, and a table of counts per chunk, at most 8 bytes an annotation in all (or 32 MB, or two tables, if that is more).
+pub fn mace_fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fit> {
+    validate(table, options)?;
+    let mut crowd = Crowd::new(table, options, control);
+    let (mut history, mut converged) = (vec![], false);
+    crowd.expect(None)?;
+    while history.len() < options.max_iter && !converged {
+        crowd.maximise();
+        let objective = crowd.expect(None)?;
+        let last = history.last().copied();
+        history.push(objective);
+        control.report(history.len(), objective);
+        converged = last.is_some_and(|last: f64| (objective - last).abs() < options.tol * objective.abs());
+    }
+    let mut posterior = vec![0.0; table.n_tasks() * table.n_classes()];
+    crowd.expect(Some(&mut posterior))?;
+    let (know, strategies) = crowd.means();
+    Ok(Fit { posterior, know, strategies, n_iter: history.len(), history, converged })
+}
+
+fn validate(table: &Table, options: &Options<'_>) -> Result<()> {
+    let (m, k) = (table.n_workers(), table.n_classes());
+    for (what, given, wanted) in [("know", options.know, m), ("strategies", options.strategies, m * k)] {
+        if given.len() != wanted {
+            return Err(Error::invalid(format!("{what} holds {} numbers, not {wanted}", given.len())));
+        }
+        if let Some(bad) = given.iter().find(|x| !(0.0..=1.0).contains(*x)) {
+            return Err(Error::invalid(format!("{what} holds {bad}, which is not a probability")));
+        }
+    }
+    let least = if options.variational { f64::MIN_POSITIVE } else { 0.0 };
+    let priors = [options.competence[0], options.competence[1], options.strategy];
+    match priors.iter().find(|x| !(x.is_finite() && **x >= least)) {
+        Some(bad) => Err(Error::invalid(format!("a prior of {bad} is not a finite number of at least {least}"))),
+        None => Ok(()),
+    }
+}
+
+/// A run of tasks and the sums over it.
+struct Chunk {
+    tasks: Range<usize>,
+    /// How probable it is that each worker's labels of each class are right, summed.
+    right: Vec<f64>,
+    log_evidence: f64,
+}
+
+/// One worker's part of the tables.
+struct Worker<'a> {
+    /// Weights of knowing and spamming, then of each label while spamming: probabilities, or their geometric means.
+    weights: &'a mut [f64],
+    /// The Dirichlet parameters behind the weights; of EM, the counts.
+    counts: &'a mut [f64],
+    /// For each label the weight of spamming it, and the ratio of all its weight to that, as logarithms if need be.
+    factors: &'a mut [[f64; 2]],
+}
+
+struct Crowd<'a> {
+    table: &'a Table,
+    control: &'a Control,
+    variational: bool,
+    /// Prior counts of knowing and spamming, then of each label while spamming.
+    prior: Vec<f64>,
+    /// Weight of each worker's labels of each class.
+    given: Vec<f64>,
+    weights: Vec<f64>,
+    counts: Vec<f64>,
+    factors: Vec<[f64; 2]>,
+    chunks: Vec<Chunk>,
+    /// What the prior makes of the weights.
+    log_prior: f64,
+}
+
+fn n_chunks(table: &Table) -> usize {
+    const SMALL: usize = 1 << 22;
+    const ROWS_PER_CHUNK: usize = 1 << 15;
+    const MOST_CHUNKS: usize = 32;
+    let cells = table.n_workers() * table.n_classes();
+    let room = SMALL.max(table.len()) / cells.max(1);
+    table.len().div_ceil(ROWS_PER_CHUNK).clamp(1, MOST_CHUNKS).min(room.max(2))
+}
+
+impl<'a> Crowd<'a> {
+    fn new(table: &'a Table, options: &Options<'_>, control: &'a Control) -> Self {
+        let (m, k) = (table.n_workers(), table.n_classes());
+        let mut given = vec![0.0; m * k];
+        for (row, &worker) in table.workers().iter().enumerate() {
+            let weight = table.weights().map_or(1.0, |w| w[row]);
+            given[worker as usize * k + table.labels().get(row)] += weight;
+        }
+        let start = options.know.iter().zip(options.strategies.chunks_exact(k));
+        let weights =
+            start.flat_map(|(know, strategy)| [*know, 1.0 - know].into_iter().chain(strategy.iter().copied()));
+        let prior: Vec<f64> = options.competence.into_iter().chain(std::iter::repeat_n(options.strategy, k)).collect();
+        let chunk = |tasks| Chunk { tasks, right: vec![0.0; m * k], log_evidence: 0.0 };
+        let mut crowd = Self {
+            table,
+            control,
+            variational: options.variational,
+            weights: weights.collect(),
+            counts: vec![0.0; m * (k + 2)],
+            factors: vec![[0.0; 2]; m * k],
+            chunks: table.chunks(n_chunks(table)).into_iter().map(chunk).collect(),
+            given,
+            prior,
+            log_prior: 0.0,
+        };
+        crowd.each_worker(|_, _| 0.0);
+        crowd
+    }
+
+    /// Does something to every worker, renews their factors, and sums up what was returned, by blocks, in order.
+    fn each_worker(&mut self, job: impl Fn(usize, &mut Worker<'_>) -> f64 + Sync) -> f64 {
+        const WORKERS: usize = 64;
+        let (k, log) = (self.table.n_classes(), self.table.weights().is_some());
+        let blocks: Vec<f64> = self
+            .weights
+            .par_chunks_mut(WORKERS * (k + 2))
+            .zip(self.counts.par_chunks_mut(WORKERS * (k + 2)))
+            .zip(self.factors.par_chunks_mut(WORKERS * k))
+            .enumerate()
+            .map(|(block, ((weights, counts), factors))| {
+                let rows = weights.chunks_exact_mut(k + 2).zip(counts.chunks_exact_mut(k + 2));
+                rows.zip(factors.chunks_exact_mut(k))
+                    .enumerate()
+                    .map(|(i, ((weights, counts), factors))| {
+                        let mut worker = Worker { weights, counts, factors };
+                        let sum = job(block * WORKERS + i, &mut worker);
+                        worker.write_factors(log);
+                        sum
+                    })
+                    .sum()
+            })
+            .collect();
+        blocks.iter().sum()
+    }
+
+    /// The M-step.
+    fn maximise(&mut self) {
+        let k = self.table.n_classes();
+        let mut right = vec![0.0; self.given.len()];
+        right.par_chunks_mut(1 << 12).enumerate().for_each(|(block, sums)| {
+            let first = block << 12;
+            for chunk in &self.chunks {
+                sums.iter_mut().zip(&chunk.right[first..]).for_each(|(sum, x)| *sum += x);
+            }
+        });
+        let (given, prior) = (std::mem::take(&mut self.given), std::mem::take(&mut self.prior));
+        let variational = self.variational;
+        self.log_prior = self.each_worker(|w, worker| {
+            worker.count(&right[w * k..(w + 1) * k], &given[w * k..(w + 1) * k], &prior);
+            if variational { worker.vary(&prior) } else { worker.normalise(&prior) }
+        });
+        (self.given, self.prior) = (given, prior);
+    }
+
+    /// The E-step; returns the objective of the parameters, and writes the posteriors if there is room for them.
+    fn expect(&mut self, posterior: Option<&mut [f64]>) -> Result<f64> {
+        let (table, control, factors, k) = (self.table, self.control, &self.factors, self.table.n_classes());
+        let mut rest = posterior;
+        let mut work = vec![];
+        for chunk in &mut self.chunks {
+            let out = match rest.take() {
+                Some(room) => {
+                    let (out, tail) = room.split_at_mut(chunk.tasks.len() * k);
+                    rest = Some(tail);
+                    out
+                }
+                None => &mut [],
+            };
+            work.push((chunk, out));
+        }
+        work.into_par_iter().try_for_each(|(chunk, out)| {
+            with_labels!(table.labels(), |labels| {
+                let pass = Pass { table, labels, factors, control };
+                match table.weights() {
+                    None => pass.run(chunk, out),
+                    Some(weights) => pass.run_weighted(weights, chunk, out),
+                }
+            })
+        })?;
+        Ok(self.chunks.iter().map(|chunk| chunk.log_evidence).sum::<f64>() + self.log_prior)
+    }
+
+    /// How probably each worker knows, and what they say otherwise; means of the variational posterior.
+    fn means(&self) -> (Vec<f64>, Vec<f64>) {
+        // Before the first M-step there are no counts.
+        let from = if self.variational && self.counts.iter().any(|x| *x > 0.0) { &self.counts } else { &self.weights };
+        let rows = || from.chunks_exact(self.table.n_classes() + 2);
+        let know = rows().map(|row| row[0] / (row[0] + row[1])).collect();
+        let strategies = rows().flat_map(|row| {
+            let total: f64 = row[2..].iter().sum();
+            row[2..].iter().map(move |x| x / total)
+        });
+        (know, strategies.collect())
+    }
+}
+
+impl Worker<'_> {
+    /// Expected counts of knowing and spamming, with the prior's, from how probably the labels are right.
+    fn count(&mut self, right: &[f64], given: &[f64], prior: &[f64]) {
+        let (know, spam) = (self.weights[0], self.weights[1]);
+        self.counts.copy_from_slice(prior);
+        for (label, (right, given)) in right.iter().zip(given).enumerate() {
+            let base = (spam * self.weights[2 + label]).max(FLOOR);
+            let known = right * know / (know + base);
+            let spammed = (given - known).max(0.0);
+            self.counts[0] += known;
+            self.counts[1] += spammed;
+            self.counts[2 + label] += spammed;
+        }
+    }
+
+    /// Weights that maximise the likelihood of the counts; returns the log-density of the pseudo-counts.
+    fn normalise(&mut self, prior: &[f64]) -> f64 {
+        self.weights.copy_from_slice(self.counts);
+        let (competence, strategy) = self.weights.split_at_mut(2);
+        normalise(competence);
+        normalise(strategy);
+        let logs = prior.iter().zip(&*self.weights).filter(|(a, _)| **a > 0.0).map(|(a, p)| a * p.max(FLOOR).ln());
+        logs.sum()
+    }
+
+    /// Geometric means of the posterior that the counts are the parameters of; returns minus its divergence from the prior.
+    fn vary(&mut self, prior: &[f64]) -> f64 {
+        let mut divergence = 0.0;
+        for part in [0..2, 2..self.counts.len()] {
+            let (counts, prior) = (&self.counts[part.clone()], &prior[part.clone()]);
+            let (total, prior_total): (f64, f64) = (counts.iter().sum(), prior.iter().sum());
+            divergence += ln_gamma(total) - ln_gamma(prior_total);
+            for ((weight, count), prior) in self.weights[part].iter_mut().zip(counts).zip(prior) {
+                let log = digamma(*count) - digamma(total);
+                divergence += ln_gamma(*prior) - ln_gamma(*count) + (count - prior) * log;
+                *weight = log.exp();
+            }
+        }
+        -divergence
+    }
+
+    fn write_factors(&mut self, log: bool) {
+        for (factor, strategy) in self.factors.iter_mut().zip(&self.weights[2..]) {
+            let base = (self.weights[1] * strategy).max(FLOOR);
+            *factor = [base, (self.weights[0] + base) / base];
+            if log {
+                *factor = factor.map(f64::ln);
+            }
+        }
+    }
+}
+
+/// What one pass over a chunk reads.
+struct Pass<'a, L> {
+    table: &'a Table,
+    labels: &'a [L],
+    factors: &'a [[f64; 2]],
+    control: &'a Control,
+}
+
+impl<L: Label> Pass<'_, L> {
+    #[inline(always)]
+    fn cell(&self, row: usize, k: usize) -> (usize, usize) {
+        let label = self.labels[row].code();
+        (self.table.workers()[row] as usize * k + label, label)
+    }
+
+    /// Products, rescaled often enough never to leave the range of a double.
+    fn run(&self, chunk: &mut Chunk, out: &mut [f64]) -> Result<()> {
+        let k = self.table.n_classes();
+        let (mut evidence, mut log) = (vec![0.0; k], LogProduct::ONE);
+        self.each_task(chunk, out, &mut evidence, |rows, evidence, right| {
+            evidence.fill(1.0 / k as f64);
+            for start in rows.clone().step_by(BLOCK) {
+                let mut common = 1.0;
+                for row in start..rows.end.min(start + BLOCK) {
+                    let (cell, label) = self.cell(row, k);
+                    let [base, ratio] = self.factors[cell];
+                    common *= base;
+                    evidence[label] *= ratio;
+                }
+                log.multiply(common);
+                if rows.end - start > BLOCK {
+                    log.shift(rescale(evidence));
+                }
+            }
+            let total: f64 = evidence.iter().sum();
+            log.multiply(total);
+            evidence.iter_mut().for_each(|e| *e /= total);
+            for row in rows {
+                let (cell, label) = self.cell(row, k);
+                right[cell] += evidence[label];
+            }
+        })?;
+        chunk.log_evidence = log.ln();
+        Ok(())
+    }
+
+    /// Sums of logarithms, for powers that are not whole.
+    fn run_weighted(&self, weights: &[f64], chunk: &mut Chunk, out: &mut [f64]) -> Result<()> {
+        let k = self.table.n_classes();
+        let (mut evidence, mut log) = (vec![0.0; k], 0.0);
+        self.each_task(chunk, out, &mut evidence, |rows, evidence, right| {
+            evidence.fill(-(k as f64).ln());
+            for row in rows.clone() {
+                let (cell, label) = self.cell(row, k);
+                let [base, ratio] = self.factors[cell];
+                log += weights[row] * base;
+                evidence[label] += weights[row] * ratio;
+            }
+            let largest = evidence.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            evidence.iter_mut().for_each(|e| *e = (*e - largest).exp());
+            let total: f64 = evidence.iter().sum();
+            log += largest + total.ln();
+            evidence.iter_mut().for_each(|e| *e /= total);
+            for row in rows {
+                let (cell, label) = self.cell(row, k);
+                right[cell] += weights[row] * evidence[label];
+            }
+        })?;
+        chunk.log_evidence = log;
+        Ok(())
+    }
+
+    /// Has every task of a chunk turned into its posterior, and keeps that where there is room.
+    #[inline(always)]
+    fn each_task(
+        &self,
+        chunk: &mut Chunk,
+        out: &mut [f64],
+        evidence: &mut [f64],
+        mut settle: impl FnMut(Range<usize>, &mut [f64], &mut [f64]),
+    ) -> Result<()> {
+        let mut out = out.chunks_exact_mut(evidence.len());
+        chunk.right.fill(0.0);
+        for task in chunk.tasks.clone() {
+            if task.is_multiple_of(TASKS_PER_CHECK) {
+                self.control.check()?;
+            }
+            settle(self.table.rows_of(task), evidence, &mut chunk.right);
+            if let Some(row) = out.next() {
+                row.copy_from_slice(evidence);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::{Repeats, Rows};
+    use proptest::prelude::*;
+
+    fn table(rows: &[(u32, u32, u16)], weights: Option<&[f64]>) -> Table {
+        let rows = Rows {
+            tasks: &rows.iter().map(|r| r.0).collect::<Vec<_>>(),
+            workers: &rows.iter().map(|r| r.1).collect::<Vec<_>>(),
+            labels: &rows.iter().map(|r| r.2).collect::<Vec<_>>(),
+            weights,
+            n_tasks: 15,
+            n_workers: 6,
+            n_classes: 4,
+        };
+        Table::new(&rows, Repeats::Keep, &Control::default()).unwrap()
+    }
+
+    fn options(variational: bool) -> Options<'static> {
+        let prior = if variational { 0.5 } else { 0.01 };
+        Options {
+            variational,
+            competence: [prior; 2],
+            strategy: 10.0 * prior,
+            know: &[0.5; 6],
+            strategies: &[0.25; 24],
+            max_iter: 25,
+            tol: 0.0,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_objective_never_falls(
+            rows in prop::collection::vec((0_u32..15, 0_u32..6, 0_u16..4), 1..120),
+            variational in any::<bool>(), weighted in any::<bool>(),
+        ) {
+            let weights: Vec<f64> = (0..rows.len()).map(|i| 0.5 + (i % 3) as f64).collect();
+            let table = table(&rows, weighted.then_some(&weights[..]));
+            let fit = mace_fit(&table, &options(variational), &Control::default()).unwrap();
+            for pair in fit.history.windows(2) {
+                prop_assert!(pair[1] >= pair[0] - 1e-9 * pair[0].abs().max(1.0), "{:?}", fit.history);
+            }
+            for row in fit.posterior.chunks_exact(4).chain(fit.strategies.chunks_exact(4)) {
+                prop_assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+            }
+            prop_assert!(fit.know.iter().all(|p| (0.0..=1.0).contains(p)));
+        }
+    }
+
+    #[test]
+    fn many_labels_on_a_task_do_not_underflow() {
+        let rows: Vec<(u32, u32, u16)> = (0..20_000).map(|i| (i / 10_000, i % 6, (i % 3) as u16)).collect();
+        for variational in [false, true] {
+            let fit = mace_fit(&table(&rows, None), &options(variational), &Control::default()).unwrap();
+            assert!(fit.posterior.iter().chain(&fit.know).chain(&fit.history).all(|x| x.is_finite()));
+        }
+    }
+
+    #[test]
+    fn bad_options_are_named() {
+        let table = table(&[(0, 0, 0)], None);
+        let fails = |options: &Options<'_>| mace_fit(&table, options, &Control::default()).unwrap_err().to_string();
+        assert!(fails(&Options { know: &[0.5], ..options(false) }).contains("know holds 1 numbers, not 6"));
+        assert!(fails(&Options { know: &[2.0; 6], ..options(false) }).contains("not a probability"));
+        assert!(fails(&Options { strategy: 0.0, ..options(true) }).contains("a prior of 0"));
+    }
+}

@@ -1,0 +1,398 @@
+"""Agreement: published examples, other packages' figures, brute force, intervals, and what is undefined."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import manyhands as mh
+from manyhands.agreement import (
+    Agreement,
+    agreement_ratio,
+    cohen_kappa,
+    fleiss_kappa,
+    gwet_ac1,
+    gwet_ac2,
+    krippendorff_alpha,
+    pairwise,
+    scott_pi,
+)
+from oracles import agreement as plain
+from oracles.em import Rows
+
+#: Sums in another order.
+SAME = 1e-10
+
+#: Four observers, twelve units: the example of K. Krippendorff, "Computing Krippendorff's alpha-reliability" (2011).
+OBSERVERS = np.array(
+    [
+        [1, 2, 3, 3, 2, 1, 4, 1, 2, 0, 0, 0],
+        [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, 0, 3],
+        [0, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, 0],
+        [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, 0],
+    ]
+).T
+#: Fourteen raters, ten subjects, five categories: the example of Wikipedia's article on Fleiss' kappa.
+RATED = np.array(
+    [
+        [0, 0, 0, 0, 14],
+        [0, 2, 6, 4, 2],
+        [0, 0, 3, 5, 6],
+        [0, 3, 9, 2, 0],
+        [2, 2, 8, 1, 1],
+        [7, 7, 0, 0, 0],
+        [3, 2, 6, 3, 0],
+        [2, 5, 3, 2, 2],
+        [6, 5, 2, 1, 0],
+        [0, 2, 2, 3, 7],
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def observers() -> mh.Annotations:
+    return mh.Annotations.from_dense(OBSERVERS, missing=0)
+
+
+def simulated(seed: int = 0, n_tasks: int = 300) -> mh.Annotations:
+    return mh.simulate(n_tasks, 8, 3, labels_per_task=3, seed=seed).votes
+
+
+# ------------------------------------------------------------------------------------------- known figures
+
+
+class TestKnownFigures:
+    @pytest.mark.parametrize(
+        ("level", "value"),
+        # The package krippendorff 0.9; the publication has .743, .815, .849 and .797.
+        [
+            ("nominal", 0.743421052631579),
+            ("ordinal", 0.8153875037548814),
+            ("interval", 0.8491071428571428),
+            ("ratio", 0.7974027747116121),
+        ],
+    )
+    def test_alpha(self, observers, level, value):
+        found = krippendorff_alpha(observers, level=level)
+        assert found.value == pytest.approx(value, abs=SAME)
+        # Eight units have four values, two have three, one has two; one has one and is left out.
+        assert (found.n_tasks, found.n_pairs) == (11, 8 * 6 + 2 * 3 + 1)
+
+    @pytest.mark.parametrize(
+        ("weights", "fleiss", "gwet"),
+        # irrCAC 0.4.4 on the same table, in which units have one to four values.
+        [
+            (None, 0.761169275422, 0.775444068127),
+            ("linear", 0.817944767097, 0.858739136433),
+            ("quadratic", 0.864935064935, 0.914000723552),
+        ],
+    )
+    def test_fleiss_and_gwet_on_ragged_tasks(self, observers, weights, fleiss, gwet):
+        assert fleiss_kappa(observers, weights=weights).value == pytest.approx(fleiss, abs=1e-9)
+        ac = gwet_ac1(observers) if weights is None else gwet_ac2(observers, weights=weights)
+        assert ac.value == pytest.approx(gwet, abs=1e-9)
+
+    def test_fleiss_as_published(self):
+        tasks, labels = np.nonzero(RATED)
+        repeats = RATED[tasks, labels]
+        votes = mh.Annotations.from_arrays(
+            np.repeat(tasks, repeats), np.tile(np.arange(14), 10), np.repeat(labels, repeats)
+        )
+        # statsmodels 0.15
+        assert fleiss_kappa(votes).value == pytest.approx(0.20993070442195522, abs=SAME)
+
+    @pytest.mark.parametrize(
+        ("weights", "values"),
+        # scikit-learn 1.9 on the units that both valued, pair by pair.
+        [
+            (None, [0.8448275862068966, 0.4782608695652174, 0.85, 0.5423728813559321, 0.8701298701298701, 8 / 13]),
+            ("linear", [0.8941176470588236, 0.5, 0.7157894736842105, 0.7157894736842105, 0.855072463768116, 17 / 22]),
+            (
+                "quadratic",
+                [0.9395973154362416, 7 / 13, 0.5524861878453038, 6 / 7, 0.8709677419354839, 0.8920863309352518],
+            ),
+        ],
+    )
+    def test_cohen(self, observers, weights, values):
+        table = pairwise(observers, weights=weights)
+        np.testing.assert_allclose(table.column("agreement").to_numpy(), values, atol=SAME)
+        overlap = table.column("overlap").to_numpy()
+        assert overlap.tolist() == [9, 8, 9, 9, 10, 10]
+        assert cohen_kappa(observers, (0, 3), weights=weights).value == pytest.approx(values[2], abs=SAME)
+        assert cohen_kappa(observers, (3, 0), weights=weights).value == pytest.approx(values[2], abs=SAME)
+        even = cohen_kappa(observers, weights=weights, average="even", min_overlap=1)
+        assert even.value == pytest.approx(np.mean(values), abs=SAME)
+        assert (even.n_pairs, even.n_tasks) == (6, 11)
+        by_overlap = cohen_kappa(observers, weights=weights, min_overlap=8)
+        assert by_overlap.value == pytest.approx(np.average(values, weights=overlap), abs=SAME)
+        firm = cohen_kappa(observers, weights=weights, average="even")
+        assert firm.value == pytest.approx(np.mean(values[4:]), abs=SAME)
+
+    def test_scott_is_fleiss_for_two(self, observers):
+        for pair in ((0, 1), (1, 3)):
+            both = observers.select(workers=pair)
+            both = both.select(tasks=both.tasks[both.labels_per_task == 2])
+            for weights in (None, "linear", "quadratic"):
+                found = scott_pi(observers, pair, weights=weights)
+                assert found.value == pytest.approx(fleiss_kappa(both, weights=weights).value, abs=SAME)
+                assert (found.n_tasks, found.n_pairs) == (both.n_tasks, 1)
+
+    def test_ratio_by_hand(self):
+        votes = mh.Annotations.from_dense([[0, 0], [0, 0], [1, 1], [0, 1]])
+        # Kappa of the workers 1/2; of the model, which repeats the second, 1/2 and 1.
+        sigma = 1 / (1 + np.exp(-np.array([0.5, 0.5, 1.0])))
+        found = agreement_ratio([0, 0, 1, 1], votes, min_overlap=1)
+        assert found.value == pytest.approx(sigma[1:].mean() / sigma[0], abs=SAME)
+        assert found.n_pairs == 3
+        by_name = agreement_ratio({0: 0, 3: 1, 2: 1, 1: 0}, votes, min_overlap=1)
+        assert by_name == found
+
+
+# ----------------------------------------------------------------------------------------------- brute force
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> mh.Annotations:
+    """Small logs, ragged, with repeats; numbers as classes, some unused."""
+    n_tasks, n_workers, n_classes = draw(st.integers(1, 6)), draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    row = st.tuples(st.integers(0, n_tasks - 1), st.integers(0, n_workers - 1), st.integers(0, n_classes - 1))
+    rows = np.array(draw(st.lists(row, min_size=1, max_size=25)))
+    numbers = np.array([0.0, 1.0, 2.5, 7.0])[:n_classes]
+    return mh.Annotations.from_arrays(rows[:, 0], rows[:, 1], numbers[rows[:, 2]], classes=numbers)
+
+
+def near(found: Agreement, wanted: float) -> None:
+    assert np.isnan(found.value) == np.isnan(wanted), (found, wanted)
+    assert np.isnan(wanted) or found.value == pytest.approx(wanted, abs=1e-8)
+    assert bool(found.reason) == bool(np.isnan(found.value))
+
+
+@given(votes=logs())
+@settings(max_examples=80)
+def test_coefficients_of_labels_match_brute_force(votes):
+    tasks, k = plain.labels_by_task(Rows.of(votes)), votes.n_classes
+    ranks, numbers = np.arange(k), votes.classes
+    near(krippendorff_alpha(votes), plain.alpha(tasks, "nominal", ranks))
+    near(krippendorff_alpha(votes, level="interval"), plain.alpha(tasks, "quadratic", numbers))
+    near(krippendorff_alpha(votes, level="ratio"), plain.alpha(tasks, "ratio", numbers))
+    near(krippendorff_alpha(votes, level="ordinal"), plain.ordinal_alpha(tasks, k))
+    for weights in (None, "linear", "quadratic"):
+        near(fleiss_kappa(votes, weights=weights), plain.fleiss(tasks, weights or "nominal", ranks))
+        ac = gwet_ac1(votes) if weights is None else gwet_ac2(votes, weights=weights)
+        near(ac, plain.gwet(tasks, weights or "nominal", ranks))
+
+
+@given(votes=logs(), weights=st.sampled_from([None, "linear", "quadratic"]), min_overlap=st.integers(1, 3))
+@settings(max_examples=80)
+def test_coefficients_of_workers_match_brute_force(votes, weights, min_overlap):
+    met = {pair: said for pair, said in plain.meetings(Rows.of(votes)).items() if len(said) >= min_overlap}
+    for coefficient, measure in (("cohen", cohen_kappa), ("scott", scott_pi)):
+        wanted = [
+            plain.kappa(met[pair], weights or "nominal", np.arange(votes.n_classes), shared=coefficient == "scott")
+            for pair in sorted(met)
+        ]
+        table = pairwise(votes, coefficient=coefficient, weights=weights, min_overlap=min_overlap)
+        np.testing.assert_allclose(table.column("agreement").to_numpy(), wanted, atol=1e-8)
+        assert table.column("overlap").to_pylist() == [len(met[pair]) for pair in sorted(met)]
+        values = np.array(wanted)
+        known = ~np.isnan(values)
+        options = {"weights": weights, "min_overlap": min_overlap}
+        near(measure(votes, average="even", **options), values[known].mean() if known.any() else np.nan)
+        overlap = np.array([len(met[pair]) for pair in sorted(met)])
+        mean = np.average(values[known], weights=overlap[known]) if known.any() else np.nan
+        near(measure(votes, **options), mean)
+
+
+# ------------------------------------------------------------------------------------------------ invariants
+
+
+def all_of(votes: mh.Annotations, **options) -> dict[str, Agreement]:
+    return {
+        "alpha": krippendorff_alpha(votes, **options),
+        "ordinal": krippendorff_alpha(votes, level="ordinal", **options),
+        "fleiss": fleiss_kappa(votes, **options),
+        "quadratic": fleiss_kappa(votes, weights="quadratic", **options),
+        "ac1": gwet_ac1(votes, **options),
+        "cohen": cohen_kappa(votes, min_overlap=1, **options),
+        "scott": scott_pi(votes, average="even", min_overlap=1, **options),
+        "ratio": agreement_ratio(mh.MajorityVote().fit(votes).labels_, votes, min_overlap=1, **options),
+    }
+
+
+@given(seed=st.integers(0, 1000))
+@settings(max_examples=15)
+def test_names_of_tasks_and_workers_do_not_matter(seed):
+    votes = simulated(seed % 7, 60)
+    tasks, workers, labels = votes.codes()
+    rng = np.random.default_rng(seed)
+    moved = all_of(mh.Annotations.from_arrays(rng.permutation(60)[tasks], rng.permutation(8)[workers], labels))
+    for name, found in all_of(votes).items():
+        assert moved[name].value == pytest.approx(found.value, abs=1e-9), name
+
+
+def test_perfect_agreement_is_one_and_chance_is_nought():
+    truth = np.arange(400) % 3
+    agreed = mh.Annotations.from_dense(np.repeat(truth[:, None], 4, axis=1))
+    assert all(found.value == pytest.approx(1.0) for found in all_of(agreed).values())
+    guessed = mh.Annotations.from_dense(np.random.default_rng(0).integers(0, 3, (4000, 4)))
+    for name, found in all_of(guessed).items():
+        if name != "ratio":  # the majority is made of the same votes
+            assert abs(found.value) < 0.03, name
+
+
+def test_alpha_grows_with_skill():
+    values = [krippendorff_alpha(noisy(p)).value for p in (0.5, 0.7, 0.9)]
+    assert values == sorted(values)
+    # Right with probability p, else one of two others: alpha estimates the squared correlation ((3p - 1) / 2)².
+    np.testing.assert_allclose(values, [((3 * p - 1) / 2) ** 2 for p in (0.5, 0.7, 0.9)], atol=0.03)
+
+
+def noisy(p: float) -> mh.Annotations:
+    rng = np.random.default_rng(1)
+    truth = rng.integers(0, 3, (3000, 1))
+    wrong = rng.random((3000, 4)) > p
+    return mh.Annotations.from_dense(np.where(wrong, (truth + rng.integers(1, 3, (3000, 4))) % 3, truth))
+
+
+# ------------------------------------------------------------------------------------------------- intervals
+
+
+class TestIntervals:
+    def test_seeded_and_the_same_on_any_number_of_threads(self):
+        votes = simulated()
+        before = mh.get_num_threads()
+        try:
+            found = []
+            for n_threads in (1, 3):
+                mh.set_num_threads(n_threads)
+                found.append(all_of(votes, resamples=40, seed=3))
+        finally:
+            mh.set_num_threads(before)
+        assert found[0] == found[1]
+        assert all_of(votes, resamples=40, seed=4) != found[0]
+
+    def test_none_unless_asked_for(self):
+        found = krippendorff_alpha(simulated())
+        assert found.interval is None
+        assert found.confidence is None
+
+    def test_holds_the_value_and_widens_with_confidence(self):
+        votes = simulated()
+        for name, narrow in all_of(votes, resamples=300, confidence=0.5).items():
+            wide = all_of(votes, resamples=300, confidence=0.99)[name]
+            assert wide.interval[0] < narrow.interval[0] < narrow.value < narrow.interval[1] < wide.interval[1], name
+
+    def test_covers_what_it_should(self):
+        """Of 100 intervals at 80 %, between 65 and 95 hold the value of the whole population."""
+        population = noisy(0.7)
+        truth = krippendorff_alpha(population).value
+        rng = np.random.default_rng(5)
+        hits = 0
+        for seed in range(100):
+            some = population.select(tasks=rng.choice(population.tasks, 100, replace=False))
+            low, high = krippendorff_alpha(some, resamples=200, confidence=0.8, seed=seed).interval
+            hits += low <= truth <= high
+        assert 65 <= hits <= 95
+
+    def test_matches_resampling_by_hand(self):
+        """The quantiles of many resamples are those of NumPy's resamples, up to the noise of both."""
+        votes = simulated(2, 80)
+        tasks = plain.labels_by_task(Rows.of(votes))
+        rng = np.random.default_rng(0)
+        by_hand = [
+            plain.fleiss([tasks[i] for i in rng.integers(0, 80, 80)], "nominal", np.arange(3)) for _ in range(400)
+        ]
+        found = fleiss_kappa(votes, resamples=4000, confidence=0.8)
+        np.testing.assert_allclose(found.interval, np.quantile(by_hand, (0.1, 0.9)), atol=0.03)
+
+
+# ------------------------------------------------------------------------------------ undefined, and errors
+
+
+class TestUndefined:
+    def test_one_label_a_task(self):
+        votes = mh.Annotations.from_arrays([1, 2, 3], ["a", "b", "a"], [0, 1, 1])
+        for name, found in all_of(votes, resamples=5).items():
+            assert np.isnan(found.value), name
+            assert found.n_tasks == (0 if name != "ratio" else 3), name
+            assert np.isnan(found.interval).all()
+            assert found.to_dict()["value"] is None
+        assert krippendorff_alpha(votes).reason == "no task has two labels"
+        assert cohen_kappa(votes).reason == "no two workers share 10 tasks (min_overlap)"
+
+    def test_one_class(self):
+        votes = mh.Annotations.from_dense(np.zeros((3, 2), int))
+        for found in all_of(votes).values():
+            assert np.isnan(found.value)
+            assert "all labels are equal" in found.reason
+        # Where there is a choice, agreement on one class is agreement to Gwet alone.
+        with_choice = mh.Annotations.from_dense(np.zeros((3, 2), int), classes=[0, 1])
+        assert gwet_ac1(with_choice).value == 1.0
+        assert np.isnan(fleiss_kappa(with_choice).value)
+
+    def test_undefined_pairs_are_left_out(self):
+        votes = mh.Annotations.from_dense([[0, 0, 0], [0, 0, 1], [-1, -1, 1]])
+        found = cohen_kappa(votes, average="even", min_overlap=2)
+        assert found.n_pairs == 2  # the first two always say 0
+        assert found.value == 0.0
+
+    def test_value_as_a_number(self):
+        found = krippendorff_alpha(simulated())
+        assert float(found) == found.value
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("call", "message"),
+        [
+            (lambda v: krippendorff_alpha(v, level="numeric"), "level must be one of 'nominal'"),
+            (lambda v: fleiss_kappa(v, weights="cubic"), "weights must be one of 'linear', 'quadratic'"),
+            (lambda v: gwet_ac2(v, weights=None), "without weights it is gwet_ac1"),
+            (lambda v: cohen_kappa(v, average="best"), "average must be one of"),
+            (lambda v: cohen_kappa(v, (1,)), "two different workers"),
+            (lambda v: cohen_kappa(v, (1, 1)), "two different workers"),
+            (lambda v: cohen_kappa(v, min_overlap=0), "min_overlap must be at least 1"),
+            (lambda v: krippendorff_alpha(v, resamples=-1), "resamples must be at least 0"),
+            (lambda v: krippendorff_alpha(v, resamples=5, confidence=95), "between 0 and 1, such as 0.95"),
+            (lambda v: agreement_ratio([0, 1], v), "2 labels for 300 tasks"),
+            (lambda v: agreement_ratio({0: 9}, v), "9, which is not among the classes"),
+            (lambda v: pairwise(v, coefficient="fleiss"), "coefficient must be one of"),
+        ],
+    )
+    def test_bad_arguments(self, call, message):
+        with pytest.raises(ValueError, match=message):
+            call(simulated())
+
+    def test_classes_that_are_not_numbers(self):
+        votes = mh.Annotations.from_dense([["a", "b"]], missing="")
+        with pytest.raises(TypeError, match=r"level='interval' needs classes that are numbers, and 'a' is not one"):
+            krippendorff_alpha(votes, level="interval")
+        below = mh.Annotations.from_arrays([1, 1], [1, 2], [-1.0, 2.0])
+        with pytest.raises(ValueError, match=r"finite and at least 0, not -1"):
+            krippendorff_alpha(below, level="ratio")
+
+    def test_unknown_worker(self):
+        with pytest.raises(KeyError, match="no worker is called 'nobody'"):
+            cohen_kappa(mh.Annotations.from_arrays([1, 1], ["a", "b"], [0, 1]), ("a", "nobody"))
+
+    def test_weights_of_annotations(self):
+        weighted = mh.Annotations.from_arrays([1, 1], [1, 2], [0, 1], weights=[1.0, 2.0])
+        with pytest.raises(ValueError, match="make the table without them"):
+            krippendorff_alpha(weighted)
+
+
+def test_any_frame_will_do():
+    import pandas as pd
+
+    votes = simulated()
+    frame = pd.DataFrame(dict(zip(("task", "worker", "label"), votes.codes(), strict=True)))
+    assert krippendorff_alpha(frame).value == krippendorff_alpha(votes).value
+
+
+@given(votes=logs())
+@settings(max_examples=30)
+def test_nothing_exceeds_one(votes):
+    for name, found in all_of(votes).items():
+        assert np.isnan(found.value) or found.value <= 1 + SAME or name == "ratio"
