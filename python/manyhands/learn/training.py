@@ -78,7 +78,6 @@ TRAINING = [
     inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(Training, name))
     for name in Training.__annotations__
 ]
-TRAINING_NAMES = tuple(item.name for item in TRAINING)
 OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("cosine", "step")
 REDUCTIONS = ("label", "sample", "worker")
