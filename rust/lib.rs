@@ -9,6 +9,7 @@
 //! * **Checked once**: [`table::Table`] validates its input when it is built; kernels rely on that.
 
 pub mod control;
+pub mod defer;
 pub mod em;
 pub mod encode;
 pub mod factor;

@@ -80,8 +80,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("manyhands")
-    if name == "learn":
+    if name in ("defer", "learn"):
         from importlib import import_module
 
-        return import_module("manyhands.learn")
+        return import_module(f"manyhands.{name}")
     raise AttributeError(f"module 'manyhands' has no attribute {name!r}")

@@ -63,6 +63,18 @@ class _RankOne(TypedDict):
     n_iter: int
     converged: bool
 
+class _Tilt(TypedDict):
+    converged: bool
+    tilt: _F64
+    shares: _F64
+    kl: float
+    residual: float
+    n_iter: int
+    method: str
+
+class _Projected(_Tilt):
+    probabilities: _F64
+
 @final
 class Table:
     def __new__(
@@ -102,6 +114,28 @@ def encode_integers(
 def encode_strings(
     offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]: ...
+def projection_fit(
+    probabilities: _F64,
+    lower: _F64,
+    upper: _F64,
+    *,
+    weights: _F64 | None = None,
+    method: str = "newton",
+    progress: Callable[[int, float], object] | None = None,
+) -> _Projected: ...
+def projection_solve(
+    lower: _F64,
+    upper: _F64,
+    sums: Callable[[_F64, bool], tuple[float, float, _F64, _F64]],
+    reach: Callable[[npt.NDArray[np.uint32]], _F64],
+    *,
+    method: str = "newton",
+) -> _Tilt: ...
+def projection_sums(
+    probabilities: _F64, tilt: _F64, *, weights: _F64 | None = None, second: bool = False, first: int = 0
+) -> tuple[float, float, _F64, _F64]: ...
+def projection_reach(probabilities: _F64, order: npt.NDArray[np.uint32], *, weights: _F64 | None = None) -> _F64: ...
+def projection_apply(probabilities: _F64, tilt: _F64) -> _F64: ...
 def canonical_integers(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64] | None: ...
 def vote_shares(table: Table, worker_weights: _F64 | None = None) -> tuple[_F64, _F64]: ...
 def worker_agreement(table: Table, answers: npt.NDArray[np.int32]) -> tuple[_F64, _F64]: ...

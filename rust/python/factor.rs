@@ -1,29 +1,15 @@
 //! Factorisations.
 
-use numpy::{Element, PyArray1, PyArray2, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use numpy::{PyArray1, PyArray2, PyReadonlyArrayDyn};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::{array, set_course, slice, work};
+use super::{array, set_course, shape, slice, work};
 use crate::factor::{self, Fit, cpd, nmf};
 
 /// Indices of points, and their distances.
 type Picks<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f64>>);
-
-/// The shape of an array, or an error unless it is of so many dimensions and has the lengths that are given.
-fn shape<const N: usize, T: Element>(
-    name: &str,
-    array: &PyReadonlyArrayDyn<'_, T>,
-    wanted: [Option<usize>; N],
-) -> PyResult<[usize; N]> {
-    let got: Option<[usize; N]> = array.shape().try_into().ok();
-    got.filter(|got| got.iter().zip(wanted).all(|(n, wanted)| wanted.is_none_or(|w| w == *n))).ok_or_else(|| {
-        let wanted: Vec<String> = wanted.iter().map(|n| n.map_or("any".to_owned(), |n| n.to_string())).collect();
-        let wanted = wanted.join(", ");
-        PyValueError::new_err(format!("{name} must be of shape ({wanted}), not {:?}", array.shape()))
-    })
-}
 
 /// Picks the vertices of points (points × dimensions): their indices, and the norms of their residuals.
 #[pyfunction]

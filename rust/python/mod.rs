@@ -4,6 +4,7 @@
 //! does work goes through [`work`].
 
 mod aggregate;
+mod defer;
 mod encode;
 mod factor;
 mod moments;
@@ -105,6 +106,20 @@ fn slice<'a, T: Element>(name: &str, array: &'a PyReadonlyArrayDyn<'_, T>) -> Py
     in_order.ok_or_else(|| PyTypeError::new_err(format!("{name} must be a C-contiguous array")))
 }
 
+/// The shape of an array, or an error unless it is of so many dimensions and has the lengths that are given.
+fn shape<const N: usize, T: Element>(
+    name: &str,
+    array: &PyReadonlyArrayDyn<'_, T>,
+    wanted: [Option<usize>; N],
+) -> PyResult<[usize; N]> {
+    let got: Option<[usize; N]> = array.shape().try_into().ok();
+    got.filter(|got| got.iter().zip(wanted).all(|(n, wanted)| wanted.is_none_or(|w| w == *n))).ok_or_else(|| {
+        let wanted: Vec<String> = wanted.iter().map(|n| n.map_or("any".to_owned(), |n| n.to_string())).collect();
+        let wanted = wanted.join(", ");
+        PyValueError::new_err(format!("{name} must be of shape ({wanted}), not {:?}", array.shape()))
+    })
+}
+
 /// Numbers as an array of the shape given.
 fn array<T: Element, D: IntoDimension>(
     py: Python<'_>,
@@ -148,6 +163,8 @@ fn get_num_threads() -> PyResult<usize> {
 mod _core {
     #[pymodule_export]
     use super::aggregate::{em_confusion, em_fit, em_forecast, em_posterior, vote_shares, winners, worker_agreement};
+    #[pymodule_export]
+    use super::defer::{projection_apply, projection_fit, projection_reach, projection_solve, projection_sums};
     #[pymodule_export]
     use super::encode::{canonical_integers, encode_integers, encode_strings};
     #[pymodule_export]
