@@ -1,4 +1,4 @@
-"""Keeping workloads: projections against SciPy and the conditions of an optimum, assignments against integer programming."""
+"""Keeping workloads: projections against SciPy and the conditions of an optimum."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def test_projection_is_optimal(problem):
     assert found.kl == pytest.approx(oracle.divergence(p, q, weights), abs=1e-9, rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(5))
 def test_projection_agrees_with_scipy(seed):
     rng = np.random.default_rng(seed)
-    n, k = 12, 3 + seed % 3
+    n, k = 6, 3 + seed % 3
     q, weights, shares = draw(seed, n, k), rng.uniform(0.5, 2, size=n), rng.dirichlet(np.ones(k))
     lower, upper = 0.9 * shares, np.minimum(1.1 * shares, 1)
     found = project(q, lower, upper, weights=weights)

@@ -114,6 +114,9 @@ def encode_integers(
 def encode_strings(
     offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]: ...
+def assign(
+    scores: _F64, lower: npt.NDArray[np.uint64], upper: npt.NDArray[np.uint64]
+) -> tuple[npt.NDArray[np.uint32], _F64]: ...
 def projection_fit(
     probabilities: _F64,
     lower: _F64,

@@ -2,10 +2,12 @@
 //!
 //! Cases are rows, and the options (experts and the classifier) are columns; whoever calls fixes their order.
 
+mod assign;
 mod dual;
 mod project;
 mod rows;
 
+pub use assign::{Assigned, Capacities, assign};
 pub use dual::{Bounds, Evaluate, Found, Method, solve};
 pub use project::{Projection, project};
 pub use rows::{Rows, Sums, apply, reach, sums};

@@ -7,12 +7,15 @@ use pyo3::types::PyDict;
 use super::{array, choose, shape, slice, work};
 use crate::Error;
 use crate::control::Control;
-use crate::defer::{self, Bounds, Evaluate, Found, Method, Rows, Sums};
+use crate::defer::{self, Bounds, Capacities, Evaluate, Found, Method, Rows, Sums};
 
 type Floats<'py> = PyReadonlyArrayDyn<'py, f64>;
 
 /// Weight, logarithms, shares and second moments of tilted rows.
 type Parts<'py> = (f64, f64, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray2<f64>>);
+
+/// The option of each case, and the offset of each option.
+type Assigned<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f64>>);
 
 const METHODS: [(&str, Method); 2] = [("newton", Method::Newton), ("gradient", Method::Gradient)];
 
@@ -164,6 +167,22 @@ pub fn projection_apply<'py>(
     let tilt = slice("tilt", &tilt)?;
     let job = |rows: &Rows, control: &Control| defer::apply(rows, tilt, control);
     array(py, wanted, with_rows(py, &probabilities, None, 0, None, job)?)
+}
+
+/// Assigns cases (rows × options) to options within capacities: the options, and offsets that make them the best.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub fn assign<'py>(
+    py: Python<'py>,
+    scores: Floats<'py>,
+    lower: PyReadonlyArrayDyn<'py, u64>,
+    upper: PyReadonlyArrayDyn<'py, u64>,
+) -> PyResult<Assigned<'py>> {
+    let [n, options] = shape("scores", &scores, [None, None])?;
+    let capacities = Capacities::new(slice("lower", &lower)?, slice("upper", &upper)?, n)?;
+    let scores = slice("scores", &scores)?;
+    let found = work(py, None, |control| defer::assign(scores, options, &capacities, control))?;
+    Ok((PyArray1::from_vec(py, found.option), PyArray1::from_vec(py, found.offsets)))
 }
 
 fn checked(lower: &Floats<'_>, upper: &Floats<'_>) -> PyResult<Bounds> {

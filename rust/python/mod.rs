@@ -164,7 +164,7 @@ mod _core {
     #[pymodule_export]
     use super::aggregate::{em_confusion, em_fit, em_forecast, em_posterior, vote_shares, winners, worker_agreement};
     #[pymodule_export]
-    use super::defer::{projection_apply, projection_fit, projection_reach, projection_solve, projection_sums};
+    use super::defer::{assign, projection_apply, projection_fit, projection_reach, projection_solve, projection_sums};
     #[pymodule_export]
     use super::encode::{canonical_integers, encode_integers, encode_strings};
     #[pymodule_export]

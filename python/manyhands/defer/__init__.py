@@ -1,18 +1,45 @@
 """Learning to defer: who answers each case, the classifier or one of several experts, and how much work each gets.
 
 Options are numbered: 0 to M − 1 are the experts, and M, the last, is the classifier. What keeps workloads needs NumPy
-alone: :func:`project` and :func:`project_chunks` for probabilities.
+alone: :func:`project` and :func:`project_chunks` for probabilities, :func:`assign` for the decisions of a batch,
+:class:`Thresholds` for those of a stream; and so do the measures.
 """
 
 from importlib import import_module
 from typing import Any
 
-from manyhands.defer.workload import Projection, project, project_chunks
+from manyhands.defer.assignment import Thresholds, assign, capacities
+from manyhands.defer.decision import Decision
+from manyhands.defer.measures import (
+    Curve,
+    DeferralReport,
+    auc_cac,
+    correctness,
+    coverage,
+    coverage_accuracy,
+    deferral_report,
+    system_accuracy,
+    workload,
+)
+from manyhands.defer.projection import Projection, project, project_chunks
 
 __all__ = [
+    "Curve",
+    "Decision",
+    "DeferralReport",
     "Projection",
+    "Thresholds",
+    "assign",
+    "auc_cac",
+    "capacities",
+    "correctness",
+    "coverage",
+    "coverage_accuracy",
+    "deferral_report",
     "project",
     "project_chunks",
+    "system_accuracy",
+    "workload",
 ]
 
 # Models, and the modules they are in: imported when asked for, since they need PyTorch.

@@ -30,8 +30,8 @@ class Projection:
         The projected rows.
     tilt : array of shape (n_options,)
         Logarithms of the factors: a projected row is proportional to the given one times ``exp(tilt)``. Zero where no
-        bound binds, positive where the lower bound does, negative where the upper one does; ``-inf`` where an option may
-        have no share at all. Where all bounds bind, adding a number to all tilts changes nothing.
+        bound binds, positive where the lower bound does, negative where the upper one does; ``-inf`` where an option
+        may have no share at all. Where all bounds bind, adding a number to all tilts changes nothing.
     shares : array of shape (n_options,)
         Weighted means of the projected rows.
     kl : float
@@ -80,10 +80,10 @@ def project(
 ) -> Projection:
     """Change probabilities as little as possible so that the options' shares of the work keep bounds.
 
-    Of all rows whose weighted mean lies between `lower` and `upper`, those with the least mean Kullback–Leibler divergence
-    from the given ones (their I-projection; Nguyen et al. 2025, Eqs. 8–10) [1]_. They are the given rows times one factor
-    for each option, scaled to sum to one, so that the problem has as many unknowns as options, however many rows there
-    are. These are found by Newton's method on the options whose bounds bind; entries that are zero stay zero.
+    Of all rows whose weighted mean lies between `lower` and `upper`, those with the least mean Kullback–Leibler
+    divergence from the given ones (their I-projection; Nguyen et al. 2025, Eqs. 8–10) [1]_. They are the given rows
+    times one factor for each option, scaled to sum to one, so that the problem has as many unknowns as options, however
+    many rows there are. These are found by Newton's method; entries that are zero stay zero.
 
     Parameters
     ----------
@@ -126,9 +126,9 @@ def project(
     >>> gate = [[0.7, 0.2, 0.1], [0.6, 0.1, 0.3], [0.3, 0.3, 0.4], [0.8, 0.1, 0.1]]
     >>> found = mh.defer.project(gate, lower=[0, 0, 0.5], upper=[1, 1, 0.5])
     >>> found.shares.round(3).tolist()
-    [0.374, 0.126, 0.5]
+    [0.397, 0.103, 0.5]
     >>> found.tilt.round(2).tolist()
-    [0.0, 0.0, 1.31]
+    [0.0, 0.0, 1.42]
     """
     rows = as_rows("probabilities", probabilities)
     found = _core.projection_fit(
@@ -253,8 +253,8 @@ def _as_bound(what: str, bound: Bound, otherwise: float, n_options: int) -> Floa
         raise TypeError(f"{what} must hold numbers, not {given.dtype}")
     if given.shape not in ((), (n_options,)):
         raise ValueError(
-            f"{what} must hold one bound for each of the {n_options} options (experts first, the classifier last), not be "
-            f"of shape {given.shape}"
+            f"{what} must hold one bound for each of the {n_options} options (experts first, the classifier last), "
+            f"not be of shape {given.shape}"
         )
     return np.ascontiguousarray(np.broadcast_to(given, n_options), np.float64)
 

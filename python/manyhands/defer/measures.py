@@ -1,0 +1,298 @@
+"""How well a team of experts and a classifier does, and at what load.
+
+All measures start from `correct`, an array of shape (n, n_options) that says whether each option's answer to each case
+is right, NaN where that is not known (:func:`correctness` makes it), and from `who`, the option that was chosen. They
+are defined where nothing is deferred, or everything: what nobody answered has no accuracy, NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.defer.assignment import Ints, assign, capacities
+from manyhands.defer.decision import as_who, option_names
+from manyhands.defer.projection import Bound, Floats, as_bounds, as_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def correctness(truth: npt.ArrayLike, experts: npt.ArrayLike, classifier: npt.ArrayLike) -> Floats:
+    """Say which option's answer to which case is right.
+
+    Parameters
+    ----------
+    truth : array of shape (n,)
+        Codes of the true classes.
+    experts : array of shape (n, n_experts)
+        Codes of the experts' answers, negative where there is none.
+    classifier : array of shape (n,)
+        Codes of the classifier's answers.
+
+    Returns
+    -------
+    array of shape (n, n_experts + 1)
+        1, 0, or NaN where an expert gave no answer; the classifier is last.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> mh.defer.correctness([0, 1], [[0, 1], [-1, 1]], [1, 1]).tolist()
+    [[1.0, 0.0, 0.0], [nan, 1.0, 1.0]]
+    """
+    true, said, own = np.asarray(truth), np.asarray(experts), np.asarray(classifier)
+    if true.ndim != 1 or own.shape != true.shape or said.ndim != 2 or len(said) != len(true):
+        raise ValueError(
+            f"truth and classifier must be of shape (n,) and experts of shape (n, n_experts), not {true.shape}, "
+            f"{own.shape} and {said.shape}"
+        )
+    answers = np.column_stack([said, own])
+    return np.where(answers < 0, np.nan, (answers == true[:, None]).astype(np.float64))
+
+
+def coverage(who: npt.ArrayLike, n_options: int) -> float:
+    """Share of the cases that the classifier answers; NaN where there are no cases."""
+    return float(workload(who, n_options)[-1])
+
+
+def workload(who: npt.ArrayLike, n_options: int) -> Floats:
+    """Share of the cases that each option answers, (n_options,); NaN where there are no cases.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> mh.defer.workload([0, 2, 2, 2], n_options=3).tolist()
+    [0.25, 0.0, 0.75]
+    """
+    codes = as_who(who, n_options)
+    with np.errstate(invalid="ignore"):
+        return np.bincount(codes, minlength=n_options) / np.float64(len(codes))
+
+
+def system_accuracy(who: npt.ArrayLike, correct: npt.ArrayLike) -> float:
+    """Share of right answers among those that are known; NaN where none is.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> mh.defer.system_accuracy([0, 1, 0], [[1, 0], [1, 0], [1, 1]])
+    0.6666666666666666
+    """
+    return _mean(_chosen(who, correct))
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Accuracy of the team against the share of cases its classifier answers.
+
+    Attributes
+    ----------
+    coverage, accuracy : arrays of shape (n_points,)
+        In ascending order of coverage.
+    """
+
+    coverage: Floats
+    accuracy: Floats
+
+    @property
+    def area(self) -> float:
+        """Area under the curve, see :func:`auc_cac`."""
+        return auc_cac(self.coverage, self.accuracy)
+
+
+def coverage_accuracy(
+    scores: npt.ArrayLike,
+    correct: npt.ArrayLike,
+    *,
+    lower: Bound = None,
+    upper: Bound = None,
+    n_points: int = 21,
+) -> Curve:
+    """Trace the coverage–accuracy curve of one gate: at each coverage, its best assignment (:func:`assign`).
+
+    Parameters
+    ----------
+    scores : array of shape (n, n_options)
+        What the gate thinks of each option; the classifier is last.
+    correct : array of shape (n, n_options)
+        See :func:`correctness`.
+    lower, upper : array of shape (n_experts,), a number for all experts, or None
+        Bounds of each expert's share *of the deferred cases*: ``1 / n_experts`` for both is a balanced workload.
+    n_points : int, default 21
+        Coverages from 0 to 1, evenly spaced.
+
+    Returns
+    -------
+    Curve
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> curve = mh.defer.coverage_accuracy([[0.9, 0.1], [0.2, 0.8]], [[1, 0], [0, 1]], n_points=3)
+    >>> curve.accuracy.tolist(), curve.area
+    ([0.5, 1.0, 0.5], 0.75)
+    """
+    rows = as_rows("scores", scores)
+    n, n_options = rows.shape
+    if n_options == 1:
+        raise ValueError("a curve needs an expert beside the classifier: scores have only one column")
+    least, most = as_bounds(lower, upper, n_options - 1)
+    accuracy, reached = [], []
+    for share in np.linspace(0, 1, n_points):
+        bounds = [np.append((1 - share) * each, share) for each in (least, most)]
+        who = assign(rows, *capacities(*bounds, n, n_options))
+        accuracy.append(system_accuracy(who, correct))
+        reached.append(coverage(who, n_options))
+    return Curve(np.array(reached), np.array(accuracy))
+
+
+def auc_cac(coverage: npt.ArrayLike, accuracy: npt.ArrayLike) -> float:
+    """Area under a coverage–accuracy curve (AUC-CAC), as a mean accuracy.
+
+    The trapezoidal rule over the coverages given, divided by the range they span, so that curves that do not reach 0 or
+    1 stay comparable: a constant accuracy has itself as area. Points of equal coverage count as their mean, and a
+    single coverage gives its accuracy.
+
+    Parameters
+    ----------
+    coverage, accuracy : array of shape (n_points,)
+        In any order.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> mh.defer.auc_cac([0, 0.5, 1], [0.9, 0.8, 0.5])
+    0.75
+    """
+    x, y = np.asarray(coverage, np.float64), np.asarray(accuracy, np.float64)
+    if x.ndim != 1 or x.shape != y.shape or not x.size:
+        raise ValueError(f"coverage and accuracy must be lists of the same length, not {x.shape} and {y.shape}")
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        raise ValueError("coverage and accuracy must be finite; leave out points without an accuracy")
+    points, at = np.unique(x, return_inverse=True)
+    means = np.bincount(at, y) / np.bincount(at)
+    if len(points) == 1:
+        return float(means[0])
+    return float(np.sum(np.diff(points) * (means[1:] + means[:-1]) / 2) / (points[-1] - points[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class DeferralReport:
+    """What became of a batch of cases, option by option; the classifier is last.
+
+    Attributes
+    ----------
+    options : list of str
+    n_cases : array of shape (n_options,)
+        Cases each option answered.
+    shares, lower, upper : arrays of shape (n_options,)
+        Their shares, and the bounds these were to keep.
+    accuracy : array of shape (n_options,)
+        On the cases each option answered; NaN where it answered none.
+    accuracy_alone : array of shape (n_options,)
+        Had each option answered every case.
+    system_accuracy, coverage : float
+        Of the team, and the classifier's share.
+    """
+
+    options: list[str]
+    n_cases: Ints
+    shares: Floats
+    lower: Floats
+    upper: Floats
+    accuracy: Floats
+    accuracy_alone: Floats
+    system_accuracy: float
+    coverage: float
+
+    @property
+    def miss(self) -> float:
+        """By how much the worst share misses its bounds; 0 where all are kept."""
+        return float(np.nanmax(np.maximum(self.lower - self.shares, self.shares - self.upper), initial=0.0))
+
+    def to_frame(self) -> pa.Table:
+        """Return a table with a row for each option."""
+        import pyarrow as pa
+
+        columns = ("n_cases", "shares", "lower", "upper", "accuracy", "accuracy_alone")
+        return pa.table({"option": self.options, **{name: getattr(self, name) for name in columns}})
+
+    def __str__(self) -> str:
+        width = max(map(len, self.options))
+        lines = [f"{'':{width}}    cases   share            bounds  accuracy  alone"]
+        for row in self.to_frame().to_pylist():
+            bounds = f"{row['lower']:.1%} to {row['upper']:.1%}"
+            lines.append(
+                f"{row['option']:{width}} {row['n_cases']:8,} {row['shares']:7.1%} {bounds:>17} {row['accuracy']:9.1%} "
+                f"{row['accuracy_alone']:6.1%}"
+            )
+        return "\n".join([*lines, f"team: accuracy {self.system_accuracy:.1%} at coverage {self.coverage:.1%}"])
+
+
+def deferral_report(
+    who: npt.ArrayLike,
+    correct: npt.ArrayLike,
+    *,
+    lower: Bound = None,
+    upper: Bound = None,
+    experts: Sequence[Any] | None = None,
+) -> DeferralReport:
+    """Report accuracy and workload of each option and of the team.
+
+    Parameters
+    ----------
+    who : array of shape (n,)
+        The option of each case.
+    correct : array of shape (n, n_options)
+        See :func:`correctness`.
+    lower, upper : array of shape (n_options,), a number for all options, or None
+        Bounds the shares were to keep.
+    experts : sequence of names, optional
+
+    Returns
+    -------
+    DeferralReport
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> print(mh.defer.deferral_report([0, 1, 1, 1], [[1, 0], [1, 1], [1, 0], [0, 1]], experts=["Ann"]))
+                  cases   share            bounds  accuracy  alone
+    Ann               1   25.0%    0.0% to 100.0%    100.0%  75.0%
+    classifier        3   75.0%    0.0% to 100.0%     66.7%  50.0%
+    team: accuracy 75.0% at coverage 75.0%
+    """
+    right = as_rows("correct", correct)
+    n_options = right.shape[1]
+    low, high = as_bounds(lower, upper, n_options)
+    chosen, codes = _chosen(who, right), as_who(who, n_options)
+    return DeferralReport(
+        options=option_names(n_options, experts),
+        n_cases=np.bincount(codes, minlength=n_options),
+        shares=workload(codes, n_options),
+        lower=low,
+        upper=high,
+        accuracy=np.array([_mean(chosen[codes == k]) for k in range(n_options)]),
+        accuracy_alone=np.array([_mean(column) for column in right.T]),
+        system_accuracy=_mean(chosen),
+        coverage=coverage(codes, n_options),
+    )
+
+
+def _chosen(who: npt.ArrayLike, correct: npt.ArrayLike) -> Floats:
+    """Whether the chosen option is right, (n,)."""
+    right = as_rows("correct", correct)
+    codes = as_who(who, right.shape[1])
+    if len(codes) != len(right):
+        raise ValueError(f"who has {len(codes)} entries but correct has {len(right)} rows")
+    return right[np.arange(len(right)), codes]
+
+
+def _mean(values: Floats) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else float("nan")
