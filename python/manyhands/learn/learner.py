@@ -15,17 +15,17 @@ from torch import Tensor, nn
 from manyhands import _core, metrics
 from manyhands.aggregate.em import row_pseudo
 from manyhands.annotations import Annotations
-from manyhands.base import Acquainted, Aggregator, Array, Progress, concrete
+from manyhands.base import Aggregator, Array, Progress, concrete
 from manyhands.checks import check_choice
 from manyhands.learn.batch import Batch, CrowdData, Features, as_features, as_votes, rows_of
-from manyhands.learn.trainer import Trainer, checked_logits
+from manyhands.learn.trainer import CrowdTrainer, checked_logits
 from manyhands.learn.training import REDUCTIONS
 
 #: Pseudo-counts (right, wrong) of the confusion matrices that follow from predictions.
 _PSEUDO = (0.1, 0.01)
 
 
-class Learner(Trainer, Acquainted):
+class Learner(CrowdTrainer):
     """Base of all learners: a subclass builds its parts and gives the loss of a batch.
 
     The backbone is any ``nn.Module`` that returns logits. It is copied at the start of ``fit``, so the one given stays
@@ -196,25 +196,6 @@ class Learner(Trainer, Acquainted):
     def score(self, X: Any, y: npt.ArrayLike) -> float:
         """Accuracy of the predictions where true classes are known."""
         return metrics.accuracy(self.predict(X), y)
-
-    # --------------------------------------------------------------------------------------------- results
-
-    @property
-    def confusion_(self) -> Array:
-        """Confusion matrix of each worker, (n_workers, n_classes true, n_classes observed); rows sum to one."""
-        self._fitted()
-        return self._confusion
-
-    @property
-    def prior_(self) -> Array:
-        """Mean prediction over the training samples, (n_classes,)."""
-        self._fitted()
-        return self._prior
-
-    @property
-    def skills_(self) -> Array:
-        """Expected share of right answers of each worker, (n_workers,)."""
-        return metrics.skill(self.confusion_, self.prior_)
 
 
 def normalised(log_probs: Array) -> Array:

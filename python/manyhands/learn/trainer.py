@@ -6,7 +6,7 @@ import copy
 import inspect
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from manyhands import metrics
 from manyhands.annotations import Annotations
-from manyhands.base import Array, Parameters, Progress
+from manyhands.base import Acquainted, Array, Parameters, Progress
 from manyhands.checks import check_choice, check_number
 from manyhands.errors import NotFittedError
 from manyhands.learn.batch import Batch, CrowdData, Features
@@ -57,8 +58,8 @@ class Trainer(Parameters, Training, ABC):
 
     #: Defaults that differ from those of `Training`.
     _defaults: ClassVar[dict[str, Any]] = {}
-    #: Settings of `Training` that mean nothing here; their values are those of the class.
-    _without: ClassVar[frozenset[str]] = frozenset()
+    #: What is taken by keyword beside a constructor's own parameters.
+    _settings: ClassVar[Sequence[inspect.Parameter]] = TRAINING
     #: Parts that are whole networks: they learn at the rate `lr` and their weights decay, the rest at `worker_lr`.
     _networks: ClassVar[tuple[str, ...]] = ("network",)
     #: How ``fit`` is called, for messages.
@@ -68,23 +69,21 @@ class Trainer(Parameters, Training, ABC):
     _workers: Names
     _classes: Names
 
-    def _take_settings(self, training: dict[str, Any]) -> None:
+    def _take_settings(self, settings: dict[str, Any]) -> None:
         """Keep what was given by keyword, and defaults for the rest."""
-        known = [item for item in TRAINING if item.name not in self._without]
-        for name in training:
-            if name not in {item.name for item in known}:
+        for name in settings:
+            if name not in {item.name for item in self._settings}:
                 raise TypeError(
                     f"{type(self).__name__} has no parameter {name!r}; it has {inspect.signature(type(self))}"
                 )
-        for item in known:
-            setattr(self, item.name, training.get(item.name, self._defaults.get(item.name, item.default)))
+        for item in self._settings:
+            setattr(self, item.name, settings.get(item.name, self._defaults.get(item.name, item.default)))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        # The signature says what `**training` stands for, so that parameters, repr and clone know it.
+        # The signature says what `**settings` stands for, so that parameters, repr and clone know it.
         super().__init_subclass__(**kwargs)
         own = [p for p in inspect.signature(cls.__init__).parameters.values() if p.kind is not p.VAR_KEYWORD]
-        known = [p for p in TRAINING if p.name not in cls._without]
-        changed = [p.replace(default=cls._defaults.get(p.name, p.default)) for p in known]
+        changed = [p.replace(default=cls._defaults.get(p.name, p.default)) for p in cls._settings]
         cls.__signature__ = inspect.Signature([*own[1:], *changed])  # type: ignore[attr-defined]
 
     # ---------------------------------------------------------------------------- what a subclass is made of
@@ -374,6 +373,30 @@ class Trainer(Parameters, Training, ABC):
         """Loss, learning rate and, with `validation`, held-out score of each epoch, by name."""
         self._fitted()
         return {name: np.array([record[name] for record in self._history]) for name in self._history[0]}
+
+
+class CrowdTrainer(Trainer, Acquainted):
+    """One who also gets to know the workers: a subclass keeps `_confusion` and `_prior`."""
+
+    _confusion: Array
+    _prior: Array
+
+    @property
+    def confusion_(self) -> Array:
+        """Confusion matrix of each worker, (n_workers, n_classes true, n_classes observed); rows sum to one."""
+        self._fitted()
+        return self._confusion
+
+    @property
+    def prior_(self) -> Array:
+        """Class prior: mean prediction over the training samples or, where it is known, their truth, (n_classes,)."""
+        self._fitted()
+        return self._prior
+
+    @property
+    def skills_(self) -> Array:
+        """Expected share of right answers of each worker, (n_workers,)."""
+        return metrics.skill(self.confusion_, self.prior_)
 
 
 def checked_logits(logits: Tensor, n: int, what: str) -> Tensor:
