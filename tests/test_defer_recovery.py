@@ -71,6 +71,22 @@ def test_the_workload_is_kept_on_cases_not_seen(halves, workload):
             assert wanted is None or share == pytest.approx(wanted, abs=slack)
 
 
+def test_thresholds_can_be_calibrated_on_other_cases(halves):
+    """Cases that one of the experts knows are not shared evenly, unless by thresholds calibrated on such cases."""
+    X, truth, _, given, _ = halves
+    model = defer.NaiveDeferral(network(), coverage=0.5, workload="balanced", **SETTINGS)
+    model.fit(X[:N], truth[:N], table(given[:N]))
+    few = X[N:][truth[N:] < 2]
+    half = len(few) // 2
+
+    def gap() -> float:
+        return abs((model.decide(few[half:], how="threshold").who == 0).mean() - 0.25)
+
+    before = gap()
+    model.calibrate(few[:half])
+    assert gap() < 0.04 < before
+
+
 def test_models_of_experts_learn_what_experts_answer(halves):
     """Log-likelihood of answers that were withheld beats that of each expert's answers counted without features."""
     X, truth, answers, given, _ = halves

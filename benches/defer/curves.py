@@ -47,12 +47,13 @@ def main() -> None:
     made.add_argument("--images", type=int, default=3_000)
     made.add_argument("--missing", type=float, nargs="*", default=MISSING)
     arguments = made.parse_args()
-    X, y, X_test, y_test = images(arguments.set, arguments.data, arguments.images)
+    X, y, X_test, y_test = images(arguments.set, arguments.data, arguments.images + N_TEST)
+    X, y, X_more = X[: arguments.images], y[: arguments.images], X[arguments.images :]
     confusion = teams.halves(2, 10) if arguments.team == "two" else teams.graded(8, 10)
 
     def cases(missing: float, seed: int) -> Cases:
         votes = teams.without(teams.asked(y, confusion, seed), missing, seed)
-        return Cases(X, y, votes, X_test, y_test, teams.asked(y_test, confusion, seed + 1000))
+        return Cases(X, y, votes, X_test, y_test, teams.asked(y_test, confusion, seed + 1000), X_more)
 
     def fitted(make: Any, given: Cases, seed: int, coverage: float | None, **options: Any) -> Any:
         network = fully_connected(X.shape[1], 10, hidden=64, dropout=0.2, seed=seed)
@@ -123,7 +124,7 @@ def main() -> None:
     notes = f"""
 AUC-CAC: area under system accuracy against coverage {COVERAGES}, in per cent, on {N_TEST:,} cases not trained on; mean
 ± deviation over seeds. "Coverage missed": by how many points decisions by arg max, or by thresholds calibrated on
-training cases, miss the coverage asked for; by capacity it is kept. What this does not show: deep networks, real
+further cases, miss the coverage asked for; by capacity it is kept. What this does not show: deep networks, real
 experts, tuned rates (all methods use the same).
 """
     report(f"defer-{arguments.set}-{arguments.team}", tables, notes, arguments.out)

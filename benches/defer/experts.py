@@ -77,7 +77,7 @@ def split(votes: mh.Annotations, truth: np.ndarray, test: np.ndarray, missing: f
     classes = {name: code for code, name in enumerate(votes.classes.tolist())}
     y = np.array([classes[name] for name in truth.tolist()])
     train = teams.without(part(~test), missing, seed)
-    return Cases(X[~test], y[~test], train, X[test], y[test], part(test))
+    return Cases(X[~test], y[~test], train, X[test], y[test], part(test), X[test])
 
 
 def main() -> None:

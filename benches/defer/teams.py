@@ -29,6 +29,8 @@ class Cases:
     X_test: Any
     y_test: np.ndarray
     votes_test: mh.Annotations
+    #: Further cases, without truth, to calibrate thresholds with.
+    X_more: Any
 
 
 def halves(n_experts: int, n_classes: int, *, mistakes: float = 0.5) -> np.ndarray:
@@ -70,7 +72,7 @@ def curve(fit: Fit, cases: Cases, coverages: Sequence[float], *, per_coverage: b
     model = None if per_coverage else fit(None)
     found, missed = [], {"argmax": [], "threshold": []}
     for coverage in coverages:
-        team = fit(coverage) if model is None else model
+        team = (fit(coverage) if model is None else model).calibrate(cases.X_more)
         given = {"coverage": coverage}
         found.append(team.score(cases.X_test, cases.y_test, cases.votes_test, **given))
         for how, gaps in missed.items():

@@ -20,7 +20,7 @@ from manyhands.checks import check_choice, listed
 from manyhands.defer import Decision, Thresholds, assign, capacities
 from manyhands.defer.data import CaseData, aligned, answers_of, expert_votes, joint_classes, true_classes, truth_of
 from manyhands.defer.shares import Coverage, Workload, bounds
-from manyhands.learn.batch import Batch, CrowdData, as_features
+from manyhands.learn.batch import Batch, CrowdData, Features, as_features
 from manyhands.learn.learner import judged, normalised
 from manyhands.learn.trainer import CrowdTrainer, checked_logits
 from manyhands.learn.training import CROWD_ONLY, TRAINING, setting
@@ -172,9 +172,13 @@ class Deferral(CrowdTrainer):
     def _concluded(self, data: CrowdData) -> None:
         # Held-out cases, where there are some: on those that were trained on the gate is too sure of itself.
         cases = self._held_out if len(self._held_out) else data.samples
-        if len(cases) > _CALIBRATION:
-            cases = cases[torch.randperm(len(cases))[:_CALIBRATION].sort().values]
-        self._calibration = self._mapped(data.features, data.rows[cases], lambda x: self._scores(self._views(x)))
+        self._calibration = self._scores_of(data.features, data.rows[cases])
+
+    def _scores_of(self, features: Features, rows: Tensor) -> Array:
+        """Scores of some rows, of not too many, to calibrate thresholds with."""
+        if len(rows) > _CALIBRATION:
+            rows = rows[torch.linspace(0, len(rows) - 1, _CALIBRATION).long()]
+        return self._mapped(features, rows, lambda x: self._scores(self._views(x)))
 
     # -------------------------------------------------------------------------------------------- training
 
@@ -253,9 +257,9 @@ class Deferral(CrowdTrainer):
             As of the constructor, whose values hold where None is given here.
         how
             ``"capacity"``: all cases at once, so that everybody's share is kept to the case. ``"threshold"``: each case
-            by itself, with offsets calibrated on held-out cases (`validation`) or else those trained on, as for a
-            stream. ``"argmax"``: the best option, whatever the shares. ``"auto"``: by capacity if a coverage or
-            workload is asked for.
+            by itself, as for a stream, with offsets calibrated on the cases of ``calibrate``, or else on held-out ones
+            (`validation`) or those trained on. ``"argmax"``: the best option, whatever the shares. ``"auto"``: by
+            capacity if a coverage or workload is asked for.
         """
         scores, probs, right = self._assessed(X)
         who = self._who(scores, coverage, workload, how)
@@ -281,6 +285,16 @@ class Deferral(CrowdTrainer):
             self._of_views(X, all_three), [options, options + len(self._classes)], axis=1
         )
         return scores, normalised(log_probs), right
+
+    def calibrate(self, X: Any) -> Self:
+        """Take cases like those to come, whose truth need not be known, to calibrate thresholds with.
+
+        The cases trained on are a poor choice where networks have learnt them by heart.
+        """
+        self._fitted()
+        features = as_features(X)
+        self._calibration = self._scores_of(features, torch.arange(len(features)))
+        return self
 
     def _who(self, scores: Array, coverage: Coverage, workload: Workload | None, how: How) -> npt.NDArray[np.int64]:
         """Codes of the options taken, (n,)."""

@@ -90,8 +90,13 @@ class EMDeferral(Deferral):
             rows = self._recent
         else:
             rows = own
-        found = project(rows.numpy(), *self._bounds).probabilities[-len(own) :]
-        return torch.from_numpy(found).to(log_option)
+        return self._projected(rows)[-len(own) :].to(log_option)
+
+    def _projected(self, rows: Tensor) -> Tensor:
+        assert self._bounds is not None
+        found = project(rows.numpy(), *self._bounds).probabilities
+        assert found is not None
+        return torch.from_numpy(found)
 
     def _start_epoch(self, epoch: int, data: CrowdData) -> None:
         if self.constraint != "epoch" or self._bounds is None:
@@ -102,8 +107,7 @@ class EMDeferral(Deferral):
                 _probabilities(self._e_step(batch, self._forward(batch.x))[0])
                 for batch in data.batches(data.samples, _WINDOW, self._on)
             ]
-        found = project(torch.cat(parts).numpy(), *self._bounds)
-        self._targets = torch.from_numpy(found.probabilities).float()
+        self._targets = self._projected(torch.cat(parts)).float()
 
     def _concluded(self, data: CrowdData) -> None:
         # What only training needs is as large as the data.
