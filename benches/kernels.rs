@@ -2,6 +2,7 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use manyhands::control::Control;
+use manyhands::defer::{self, Bounds, Capacities, Method};
 use manyhands::em::{self, Assignment, Model, Options, Start};
 use manyhands::table::{Repeats, Rows, Table};
 use manyhands::{encode, num, votes};
@@ -125,5 +126,27 @@ fn voting(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, em_pass, table_build, encoding, voting);
+fn workloads(c: &mut Criterion) {
+    const CASES: usize = 100_000;
+    const OPTIONS: usize = 11;
+    let control = Control::default();
+    // Preferences that are far from even.
+    let mut rows: Vec<f64> =
+        (0..CASES * OPTIONS).map(|i| (mix(i) >> 40) as f64 * 1e-7 + (i % OPTIONS) as f64 * 0.1).collect();
+    rows.chunks_exact_mut(OPTIONS).for_each(num::normalise);
+    let mut group = c.benchmark_group("workloads");
+    group.throughput(Throughput::Elements(CASES as u64)).sample_size(20);
+    let share = vec![1.0 / OPTIONS as f64; OPTIONS];
+    let bounds = Bounds::new(&share, &share).expect("the shares sum to one");
+    let checked = defer::Rows::new(&rows, OPTIONS, None, 0, &control).expect("the rows sum to one");
+    group.bench_function("project", |b| {
+        b.iter(|| defer::project(black_box(&checked), &bounds, Method::Newton, &control))
+    });
+    let most = vec![CASES.div_ceil(OPTIONS) as u64; OPTIONS];
+    let capacities = Capacities::new(&[0; OPTIONS], &most, CASES).expect("there is room for all");
+    group.bench_function("assign", |b| b.iter(|| defer::assign(black_box(&rows), OPTIONS, &capacities, &control)));
+    group.finish();
+}
+
+criterion_group!(benches, em_pass, table_build, encoding, voting, workloads);
 criterion_main!(benches);

@@ -45,6 +45,18 @@ print("ready", flush=True)
 while True:
     mh._core.encode_integers(ids)
 """,
+    "project": """
+gate = rng.dirichlet(np.ones(20), size=n)
+print("ready", flush=True)
+while True:
+    mh.defer.project(gate, 0.05, 0.05)
+""",
+    "assign": """
+scores = rng.normal(size=(n, 20)) + np.arange(20)
+print("ready", flush=True)
+while True:
+    mh.defer.assign(scores, n // 20, n // 20)
+""",
     "encode text": """
 import pyarrow as pa
 ids = pa.array([f"a task with a long name {i}" for i in rng.integers(0, n, n)], pa.large_string())

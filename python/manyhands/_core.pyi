@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 __all__ = [
     "Table",
+    "assign",
     "assignment",
     "canonical_integers",
     "components",
@@ -27,6 +28,11 @@ __all__ = [
     "moments_triples",
     "nmf_fit",
     "pair_agreement",
+    "projection_apply",
+    "projection_fit",
+    "projection_reach",
+    "projection_solve",
+    "projection_sums",
     "rank_one_gradient",
     "rank_one_graph",
     "rank_one_msr",

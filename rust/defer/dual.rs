@@ -1,12 +1,12 @@
-//! The dual of the projection onto bounds for the options' shares: one unknown for each option, whatever the number of rows.
+//! The dual of the projection onto bounds for the options' shares: one unknown for each option, however many rows.
 //!
-//! With rows `q` of weight `w` (Σ w = 1), the projection tilts each of them by the same factors exp(t), where t minimises
+//! With rows `q` of weight `w` (Σ w = 1), the projection tilts each by the same factors exp(t), where t minimises
 //!
 //! > F(t) = Σ w ln Σ q exp(t) + Σ g(t),   g(t) = −lower · t where t ≥ 0, −upper · t where t ≤ 0
 //!
-//! (Nguyen et al. 2025, Eq. 9, whose two multipliers of an option are the two signs of t). F is convex; its smooth part has
-//! the shares as gradient, so that at the minimum a share is at its lower bound where t > 0, at its upper bound where
-//! t < 0, and between them where t = 0.
+//! (Nguyen et al. 2025, Eq. 9, whose two multipliers of an option are the two signs of t). F is convex; its smooth part
+//! has the shares as gradient, so that at the minimum a share is at its lower bound where t > 0, at its upper bound
+//! where t < 0, and between them where t = 0.
 
 use super::named;
 use super::rows::Sums;
@@ -186,8 +186,8 @@ pub fn solve(bounds: &Bounds, start: &[f64], method: Method, rows: &mut dyn Eval
     let moved: f64 = point.tilt.iter().zip(&point.shares).filter(|(t, _)| t.is_finite()).map(|(t, s)| t * s).sum();
     let kl = (moved - point.log).max(0.0);
     let Point { mut tilt, shares, residual, .. } = point;
-    // Where all bounds are equalities, F says nothing of a number added to all tilts. Zero on average is as good as any,
-    // as far as it suits the bounds that were asked for.
+    // Where all bounds are equalities, F says nothing of a number added to all tilts. Zero on average is as good as
+    // any, as far as it suits the bounds that were asked for.
     if (0..bounds.len()).all(|k| bounds.fixed(k)) {
         let open = tilt.iter().filter(|t| t.is_finite());
         let mean = open.clone().sum::<f64>() / open.count() as f64;
@@ -239,16 +239,18 @@ impl Search<'_> {
     fn newton(&mut self, mut point: Point) -> Result<Point> {
         const FIRST_RADIUS: f64 = 4.0;
         const LEAST_RADIUS: f64 = 1e-13;
+        const NEAR: f64 = 1e-3;
         // Tilts undo ratios of probabilities, whose logarithms are below 750: beyond, they run away.
         let most = 1e3 * self.bounds.len() as f64;
         let mut radius = FIRST_RADIUS;
+        let mut second = point.residual > NEAR;
         while point.residual > TOLERANCE && self.passes < NEWTON_PASSES && radius > LEAST_RADIUS {
             let tilt = self.step(&point, radius);
             let (gain, length) = self.forecast(&point, &tilt);
             if length > most {
                 break;
             }
-            let next = self.at(tilt, true)?;
+            let mut next = self.at(tilt, second)?;
             let ratio = if gain > 0.0 { (point.objective - next.objective) / gain } else { 0.0 };
             // Near the minimum F is flat to the last digit, and only the residual tells progress.
             let better = next.residual <= 0.5 * point.residual;
@@ -257,7 +259,12 @@ impl Search<'_> {
             } else if ratio > 0.75 {
                 radius = radius.max(4.0 * length);
             }
+            // Close by, second derivatives hardly change and old ones serve, while they serve well.
+            second = next.residual > NEAR || next.residual > 0.1 * point.residual;
             if ratio > 1e-4 || better {
+                if next.hessian.is_empty() {
+                    next.hessian = point.hessian;
+                }
                 point = next;
             }
             let runs_away = point.tilt.iter().any(|t| t.is_finite() && t.abs() > most);
@@ -351,8 +358,8 @@ impl Search<'_> {
         }
     }
 
-    /// Looks for options that together must have more than the rows with a probability of them weigh, or less than the rows
-    /// weigh that have no other: among those whose tilts went furthest, where there are any there are such.
+    /// Looks for options that together must have more than the rows with a probability of them weigh, or less than the
+    /// rows weigh that have no other. Where there are any, their tilts went furthest.
     fn refuse_impossible(&mut self, tilt: &[f64]) -> Result<()> {
         let mut order: Vec<u32> = (0..tilt.len() as u32).collect();
         order.sort_by(|&a, &b| tilt[b as usize].total_cmp(&tilt[a as usize]));
@@ -376,8 +383,8 @@ impl Search<'_> {
             if 1.0 - reached > others + SLACK {
                 let (names, others, stuck) = (named(rest), percent(others), percent(1.0 - reached));
                 return Err(Error::invalid(format!(
-                    "{names} may have at most {others} of the work, but rows that make up {stuck} of it have no positive \
-                     probability elsewhere; raise the bounds"
+                    "{names} may have at most {others} of the work, but rows that make up {stuck} of it have no \
+                     positive probability elsewhere; raise the bounds"
                 )));
             }
         }

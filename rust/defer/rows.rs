@@ -1,4 +1,4 @@
-//! Passes over rows of probabilities that are tilted: multiplied by one factor for each option, and scaled to sum to one.
+//! Passes over rows of probabilities that are tilted: multiplied by one factor an option, and scaled to sum to one.
 
 use std::ops::AddAssign;
 
@@ -20,8 +20,8 @@ const ROWS_PER_CHECK: usize = 1 << 10;
 /// Rows whose second moments are added at once, so that the sums are loaded and stored once for all of them.
 const TOGETHER: usize = 4;
 
-/// Probabilities (rows × options), the weight of each row (one where there are none), and the number of the first row, by
-/// which messages count.
+/// Probabilities (rows × options), the weight of each row (one where there are none), and the number of the first row,
+/// by which messages count.
 #[derive(Debug, Clone, Copy)]
 pub struct Rows<'a> {
     values: &'a [f64],

@@ -204,14 +204,14 @@ class Thresholds:
         bad = ~(total.max(axis=1, initial=-np.inf) > -np.inf)
         if bad.any():
             raise ValueError(f"row {int(bad.argmax())} of the scores allows no option: all are -inf, or one is NaN")
-        return total.argmax(axis=1).astype(np.int64)
+        return np.asarray(total.argmax(axis=1), np.int64)
 
 
 def _noise(cases: npt.NDArray[Any], n_options: int, seed: int) -> Floats:
     """Numbers in [0, 1) for each case and option, by hashing."""
     known = _scramble(cases.astype(np.uint64) * _GOLDEN + _scramble(np.full(1, seed, np.uint64)))
     words = _scramble(known[:, None] + np.arange(1, n_options + 1, dtype=np.uint64) * _GOLDEN)
-    return (words >> np.uint64(11)) * 2.0**-53
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _scramble(words: Words) -> Words:

@@ -86,7 +86,7 @@ class Decision:
     @property
     def deferred(self) -> npt.NDArray[np.bool_]:
         """Which cases go to an expert, (n,)."""
-        return self.who != self.n_experts
+        return np.not_equal(self.who, self.n_experts)
 
     @property
     def coverage(self) -> float:

@@ -144,8 +144,8 @@ def coverage_accuracy(
     least, most = as_bounds(lower, upper, n_options - 1)
     accuracy, reached = [], []
     for share in np.linspace(0, 1, n_points):
-        bounds = [np.append((1 - share) * each, share) for each in (least, most)]
-        who = assign(rows, *capacities(*bounds, n, n_options))
+        low, high = (np.append((1 - share) * each, share) for each in (least, most))
+        who = assign(rows, *capacities(low, high, n, n_options))
         accuracy.append(system_accuracy(who, correct))
         reached.append(coverage(who, n_options))
     return Curve(np.array(reached), np.array(accuracy))
