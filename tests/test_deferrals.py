@@ -46,11 +46,14 @@ def test_results(variant: Variant):
 def test_the_score_is_that_of_decisions_with_answers_looked_up(variant: Variant):
     log = team()
     model = variant.model().fit(log.X, log.truth, log.votes)
-    for how in ("argmax", "capacity", "threshold"):
-        who = model.decide(log.X, coverage=0.4, how=how).who
+    for how, by in (("argmax", "gate"), ("capacity", "gate"), ("threshold", "accuracy"), ("capacity", "accuracy")):
+        options = {"coverage": 0.4, "how": how, "by": by}
+        who = model.decide(log.X, **options).who
         said = np.c_[log.answers, model.predict(log.X)][np.arange(180), who]
-        found = model.score(log.X, log.truth, table(log.answers), coverage=0.4, how=how)
+        found = model.score(log.X, log.truth, table(log.answers), **options)
         assert found == pytest.approx((said == log.truth).mean())
+    best = model.decide(log.X, coverage=(0.0, 1.0), by="accuracy").expected_accuracy
+    np.testing.assert_allclose(best, model.expected_accuracy(log.X).max(axis=1), rtol=1e-6)
 
 
 @every

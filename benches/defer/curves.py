@@ -122,10 +122,10 @@ def main() -> None:
         both = {name: shared(name) for name in ("free", "balanced")}
         tables["Free and balanced workload, half of the answers missing"] = list(repeat(both, arguments.seeds))
     notes = f"""
-AUC-CAC: area under system accuracy against coverage {COVERAGES}, in per cent, on {N_TEST:,} cases not trained on; mean
-± deviation over seeds. "Coverage missed": by how many points decisions by arg max, or by thresholds calibrated on
-further cases, miss the coverage asked for; by capacity it is kept. What this does not show: deep networks, real
-experts, tuned rates (all methods use the same).
+AUC-CAC: area under system accuracy against coverage {COVERAGES}, in per cent, on {N_TEST:,} cases not trained on,
+decided by the method's own scores or by expected accuracy; mean ± deviation over seeds. "Coverage missed": by how many
+points decisions by arg max, or by thresholds calibrated on further cases, miss the coverage; by capacity it is kept.
+What this does not show: deep networks, real experts, tuned rates (all methods use the same).
 """
     report(f"defer-{arguments.set}-{arguments.team}", tables, notes, arguments.out)
 

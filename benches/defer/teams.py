@@ -70,17 +70,19 @@ def curve(fit: Fit, cases: Cases, coverages: Sequence[float], *, per_coverage: b
     Methods that keep a coverage while training are trained once for each, others once for all.
     """
     model = None if per_coverage else fit(None)
-    found, missed = [], {"argmax": [], "threshold": []}
+    found = {"gate": [], "accuracy": []}
+    missed = {"argmax": [], "threshold": []}
     for coverage in coverages:
         team = (fit(coverage) if model is None else model).calibrate(cases.X_more)
         given = {"coverage": coverage}
-        found.append(team.score(cases.X_test, cases.y_test, cases.votes_test, **given))
+        for by, scores in found.items():
+            scores.append(team.score(cases.X_test, cases.y_test, cases.votes_test, by=by, **given))
         for how, gaps in missed.items():
             who = team.decide(cases.X_test, how=how, **given).who
             gaps.append(abs((who == len(team.experts_)).mean() - coverage))
-    area = defer.auc_cac(np.asarray(coverages), np.asarray(found))
     return {
-        "AUC-CAC": 100 * area,
+        "AUC-CAC": 100 * defer.auc_cac(coverages, found["gate"]),
+        "by expected accuracy": 100 * defer.auc_cac(coverages, found["accuracy"]),
         "coverage missed by arg max": 100 * float(np.mean(missed["argmax"])),
         "by threshold": 100 * float(np.mean(missed["threshold"])),
     }

@@ -27,6 +27,7 @@ from manyhands.learn.training import CROWD_ONLY, TRAINING, setting
 from manyhands.learn.trunk import n_features, split
 
 How = Literal["auto", "capacity", "threshold", "argmax"]
+By = Literal["gate", "accuracy"]
 
 #: Cases whose scores are kept to calibrate thresholds with.
 _CALIBRATION = 20_000
@@ -41,6 +42,15 @@ class Views(NamedTuple):
     gate: Tensor
     #: Log-probabilities of experts' answers, (n, n_experts, n_classes), where a method has models of experts.
     experts: Tensor | None = None
+
+
+class _Assessment(NamedTuple):
+    """What is thought of some cases."""
+
+    #: What makes each option good, (n, n_experts + 1), by what decisions are made by.
+    options: dict[str, Array]
+    #: Class probabilities by the classifier, (n, n_classes).
+    probs: Array
 
 
 class Deferral(CrowdTrainer):
@@ -172,13 +182,24 @@ class Deferral(CrowdTrainer):
     def _concluded(self, data: CrowdData) -> None:
         # Held-out cases, where there are some: on those that were trained on the gate is too sure of itself.
         cases = self._held_out if len(self._held_out) else data.samples
-        self._calibration = self._scores_of(data.features, data.rows[cases])
+        self._calibration = self._assess_some(data.features, data.rows[cases])
 
-    def _scores_of(self, features: Features, rows: Tensor) -> Array:
-        """Scores of some rows, of not too many, to calibrate thresholds with."""
+    def _assess(self, features: Features, rows: Tensor) -> _Assessment:
+        """What is thought of some rows, in one pass over them."""
+
+        def all_three(x: Any) -> Tensor:
+            views = self._views(x)
+            return torch.cat([self._scores(views), self._right(views), self._class_log_probs(views)], dim=1)
+
+        options = len(self._workers) + 1
+        scores, right, log_probs = np.split(self._mapped(features, rows, all_three), [options, 2 * options], axis=1)
+        return _Assessment({"gate": scores, "accuracy": right}, normalised(log_probs))
+
+    def _assess_some(self, features: Features, rows: Tensor) -> dict[str, Array]:
+        """What is thought of the options in some rows, of not too many, to calibrate thresholds with."""
         if len(rows) > _CALIBRATION:
             rows = rows[torch.linspace(0, len(rows) - 1, _CALIBRATION).long()]
-        return self._mapped(features, rows, lambda x: self._scores(self._views(x)))
+        return self._assess(features, rows).options
 
     # -------------------------------------------------------------------------------------------- training
 
@@ -246,6 +267,7 @@ class Deferral(CrowdTrainer):
         coverage: Coverage = None,
         workload: Workload | None = None,
         how: How = "auto",
+        by: By = "gate",
     ) -> Decision:
         """Who takes which case, and the classifier's answer where it is the classifier.
 
@@ -260,31 +282,28 @@ class Deferral(CrowdTrainer):
             by itself, as for a stream, with offsets calibrated on the cases of ``calibrate``, or else on held-out ones
             (`validation`) or those trained on. ``"argmax"``: the best option, whatever the shares. ``"auto"``: by
             capacity if a coverage or workload is asked for.
+        by
+            What makes an option good: the method's own scores (``"gate"``), or that it is probably right
+            (``"accuracy"``, see :meth:`expected_accuracy`). The shares are kept either way. A gate prefers by odds, so
+            that cases in which everybody is nearly sure compete with those in which much is to be gained.
         """
-        scores, probs, right = self._assessed(X)
-        who = self._who(scores, coverage, workload, how)
+        check_choice("by", by, ("gate", "accuracy"))
+        found = self._assessed(X)
+        who = self._who(found.options[by], by, coverage, workload, how)
         rows = np.arange(len(who))
         return Decision(
             who,
             len(self._workers),
-            labels=self._classes.values[_core.winners(probs)[0]],
-            confidence=normalised(scores)[rows, who],
-            expected_accuracy=right[rows, who],
+            labels=self._classes.values[_core.winners(found.probs)[0]],
+            confidence=normalised(found.options["gate"])[rows, who],
+            expected_accuracy=found.options["accuracy"][rows, who],
             experts=self._workers.values.tolist(),
         )
 
-    def _assessed(self, X: Any) -> tuple[Array, Array, Array]:
-        """Scores of the options, class probabilities, and how probably each option is right, in one pass."""
-
-        def all_three(views: Views) -> Tensor:
-            return torch.cat([self._scores(views), self._class_log_probs(views), self._right(views)], dim=1)
-
+    def _assessed(self, X: Any) -> _Assessment:
         self._fitted()
-        options = len(self._workers) + 1
-        scores, log_probs, right = np.split(
-            self._of_views(X, all_three), [options, options + len(self._classes)], axis=1
-        )
-        return scores, normalised(log_probs), right
+        features = as_features(X)
+        return self._assess(features, torch.arange(len(features)))
 
     def calibrate(self, X: Any) -> Self:
         """Take cases like those to come, whose truth need not be known, to calibrate thresholds with.
@@ -293,10 +312,12 @@ class Deferral(CrowdTrainer):
         """
         self._fitted()
         features = as_features(X)
-        self._calibration = self._scores_of(features, torch.arange(len(features)))
+        self._calibration = self._assess_some(features, torch.arange(len(features)))
         return self
 
-    def _who(self, scores: Array, coverage: Coverage, workload: Workload | None, how: How) -> npt.NDArray[np.int64]:
+    def _who(
+        self, scores: Array, by: By, coverage: Coverage, workload: Workload | None, how: How
+    ) -> npt.NDArray[np.int64]:
         """Codes of the options taken, (n,)."""
         check_choice("how", how, ("auto", "capacity", "threshold", "argmax"))
         asked = bounds(
@@ -309,7 +330,7 @@ class Deferral(CrowdTrainer):
         if how == "threshold":
             # Who may take nothing takes nothing, however the cases to calibrate with differ from these.
             barred = np.where(asked[1] > 0, 0.0, -np.inf)
-            return Thresholds.fit(self._calibration + barred, *asked).decide(scores + barred)
+            return Thresholds.fit(self._calibration[by] + barred, *asked).decide(scores + barred)
         return assign(scores, *capacities(*asked, *scores.shape))
 
     def score(
@@ -322,6 +343,7 @@ class Deferral(CrowdTrainer):
         coverage: Coverage = None,
         workload: Workload | None = None,
         how: How = "auto",
+        by: By = "gate",
         missing: Literal["error", "available"] = "error",
     ) -> float:
         """Accuracy of experts and classifier together, with the experts' answers looked up in the votes.
@@ -330,13 +352,15 @@ class Deferral(CrowdTrainer):
         the classifier. The rest as of ``fit`` and ``decide``.
         """
         check_choice("missing", missing, ("error", "available"))
-        scores, probs, _ = self._assessed(X)
+        check_choice("by", by, ("gate", "accuracy"))
+        found = self._assessed(X)
+        scores = found.options[by]
         codes, names = true_classes(y, len(scores))
         answers = _Answers(self, votes, len(scores), tasks)
         if missing == "available":
             scores = answers.only_available(scores)
-        who = self._who(scores, coverage, workload, how)
-        own = _core.winners(probs)[0].astype(np.int64)
+        who = self._who(scores, by, coverage, workload, how)
+        own = _core.winners(found.probs)[0].astype(np.int64)
         said = np.where(who == len(self._workers), own, answers.of(who))
         if (said < 0).any():
             case = int(np.argmax(said < 0))
