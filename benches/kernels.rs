@@ -140,7 +140,7 @@ fn workloads(c: &mut Criterion) {
     let bounds = Bounds::new(&share, &share).expect("the shares sum to one");
     let checked = defer::Rows::new(&rows, OPTIONS, None, 0, &control).expect("the rows sum to one");
     group.bench_function("project", |b| {
-        b.iter(|| defer::project(black_box(&checked), &bounds, Method::Newton, &control))
+        b.iter(|| defer::project(black_box(&checked), &bounds, Method::Newton, &control));
     });
     let most = vec![CASES.div_ceil(OPTIONS) as u64; OPTIONS];
     let capacities = Capacities::new(&[0; OPTIONS], &most, CASES).expect("there is room for all");
