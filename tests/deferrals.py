@@ -39,6 +39,7 @@ VARIANTS = [
     Variant(defer.ProbabilisticDeferral, {"inference": "exact", "constraint": "running"}, constrained=True),
     Variant(defer.ProbabilisticDeferral, {"experts": "conditional", "constraint": "epoch"}, constrained=True),
     Variant(defer.ProbabilisticDeferral, {"groups": 2}, constrained=True),
+    Variant(defer.ProbabilisticDeferral, {"experts": "confusion", "inference": "exact"}, constrained=True),
     Variant(defer.ImputedDeferral, {"method": "mixmatch", "impute_epochs": 2}, constrained=True),
     Variant(defer.ImputedDeferral, {"method": "fixmatch", "impute_epochs": 2}, constrained=True),
     Variant(defer.SelectivePrediction),

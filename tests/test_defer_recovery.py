@@ -39,6 +39,7 @@ SETTINGS = {"max_epochs": 8, "batch_size": 200, "lr": 0.1}
         (defer.ProbabilisticDeferral, {}),
         (defer.ProbabilisticDeferral, {"inference": "exact", "constraint": "epoch"}),
         (defer.ProbabilisticDeferral, {"experts": "conditional", "constraint": "running"}),
+        (defer.ProbabilisticDeferral, {"experts": "confusion", "inference": "exact"}),
         (defer.NaiveDeferral, {}),
         (defer.CompareConfidence, {}),
         (defer.OneVsAll, {}),

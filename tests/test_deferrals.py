@@ -278,6 +278,7 @@ def test_settings_that_cannot_work(options, error, message):
         (defer.ProbabilisticDeferral, {"inference": "luck"}, "inference must be one of"),
         (defer.ProbabilisticDeferral, {"experts": "one"}, "experts must be one of"),
         (defer.ProbabilisticDeferral, {"groups": 0}, "groups must be at least 1"),
+        (defer.ProbabilisticDeferral, {"groups": 2, "experts": "confusion"}, "groups are of networks"),
         (defer.ImputedDeferral, {"method": "guess"}, "method must be one of"),
         (defer.CrossEntropySurrogate, {"alpha": -1.0}, "alpha must be at least 0"),
         (defer.RealizableSurrogate, {"alpha": 2.0}, "alpha is a share"),

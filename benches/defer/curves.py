@@ -26,6 +26,8 @@ COVERAGES = (0.0, 0.25, 0.5, 0.75, 1.0)
 MISSING = (0.0, 0.3, 0.5, 0.7)
 #: Networks of this size on features of this kind have learnt what they can by then.
 TRAINING = {"max_epochs": 20, "lr": 0.03}
+#: Experts with a confusion matrix each instead of a network.
+CONFUSION = {"experts": "confusion", "inference": "exact"}
 N_TEST = 2000
 
 
@@ -72,6 +74,7 @@ def main() -> None:
         found: dict[str, Run] = {
             "probabilistic": run(missing, defer.ProbabilisticDeferral, per_coverage=True),
             "probabilistic, exact": run(missing, defer.ProbabilisticDeferral, per_coverage=True, inference="exact"),
+            "probabilistic, confusion": run(missing, defer.ProbabilisticDeferral, per_coverage=True, **CONFUSION),
             "naive": run(missing, defer.NaiveDeferral, per_coverage=True),
             "selective": run(missing, defer.SelectivePrediction, per_coverage=False),
             "compare confidence": run(missing, defer.CompareConfidence, per_coverage=False),

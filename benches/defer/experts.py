@@ -107,6 +107,9 @@ def main() -> None:
                 given = {"coverage": coverage, "missing": "available"}
                 score = model.score(cases.X_test, cases.y_test, cases.votes_test, **given)
                 found[f"accuracy at {coverage:.0%}"] = 100 * score
+                if coverage == 0.5:
+                    by = model.score(cases.X_test, cases.y_test, cases.votes_test, by="accuracy", **given)
+                    found["the same by expected accuracy"] = 100 * by
             return found
 
         return once
@@ -117,6 +120,9 @@ def main() -> None:
         runs = {
             "probabilistic": run(defer.ProbabilisticDeferral, given, per_coverage=True),
             "probabilistic, exact": run(defer.ProbabilisticDeferral, given, per_coverage=True, inference="exact"),
+            "probabilistic, confusion": run(
+                defer.ProbabilisticDeferral, given, per_coverage=True, inference="exact", experts="confusion"
+            ),
             "naive": run(defer.NaiveDeferral, given, per_coverage=True),
             "mixmatch": run(defer.ImputedDeferral, given, per_coverage=True, method="mixmatch"),
             "fixmatch": run(defer.ImputedDeferral, given, per_coverage=True, method="fixmatch"),

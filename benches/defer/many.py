@@ -52,6 +52,7 @@ def main() -> None:
                 settings = {"coverage": coverage, "workload": workload, "max_epochs": 20, "lr": 0.03, "seed": seed}
                 model = make(network, **settings | options).fit(X[:n], y[:n], votes)
                 found[f"accuracy at {coverage:.0%}"] = 100 * model.score(X[n:], y[n:], test)
+            found["the last by expected accuracy"] = 100 * model.score(X[n:], y[n:], test, by="accuracy")
             found["classifier alone"] = 100 * float((model.predict(X[n:]) == y[n:]).mean())
             return found
 
@@ -62,6 +63,7 @@ def main() -> None:
         "conditional": run(defer.ProbabilisticDeferral, **exact),
         "conditional, mean field": run(defer.ProbabilisticDeferral, constraint="epoch"),
         "four groups": run(defer.ProbabilisticDeferral, groups=KINDS, **exact),
+        "confusion matrices": run(defer.ProbabilisticDeferral, experts="confusion", **exact),
         "naive": run(defer.NaiveDeferral, constraint="epoch"),
         "one-vs-all": run(defer.OneVsAll),
         "compare confidence": run(defer.CompareConfidence),

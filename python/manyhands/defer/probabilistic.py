@@ -182,7 +182,8 @@ class ProbabilisticDeferral(EMDeferral):
         See :class:`~manyhands.defer.Deferral`. Models of experts are networks like the classifier.
     experts
         ``"separate"``: a network each; ``"conditional"``: one for all, told apart by learnt embeddings; ``"auto"``: the
-        latter from 8 experts on.
+        latter from 8 experts on. ``"confusion"``: no network but a confusion matrix each, so that what an expert would
+        have answered follows from the truth. A network that cannot tell the class takes experts for as ignorant.
     groups
         So many networks, each for a group of experts whose accuracy in each class is alike; instead of `experts`.
     inference
@@ -227,7 +228,7 @@ class ProbabilisticDeferral(EMDeferral):
         classifier: nn.Module,
         gate: nn.Module | None = None,
         *,
-        experts: Kind = "auto",
+        experts: Kind | Literal["confusion"] = "auto",
         groups: int | None = None,
         inference: Literal["mean-field", "exact"] = "mean-field",
         n_iter: int = 10,
@@ -241,16 +242,24 @@ class ProbabilisticDeferral(EMDeferral):
 
     def _check(self) -> None:
         super()._check()
-        check_expert_models(self.experts, self.groups)
+        if self.experts != "confusion":
+            check_expert_models(self.experts, self.groups)
+        elif self.groups is not None:
+            raise ValueError("groups are of networks; experts='confusion' has none")
         check_choice("inference", self.inference, ("mean-field", "exact"))
         check_number("n_iter", self.n_iter, least=1, whole=True)
 
     def _build(self, data: CrowdData) -> dict[str, nn.Module]:
-        return super()._build(data) | {"experts": self._expert_models(data)}
+        if self.experts != "confusion":
+            return super()._build(data) | {"experts": self._expert_models(data, self.experts)}
+        log_confusion = np.log(self._confusion.clip(_LEAST))
+        #: By the truth first: (n_classes, n_experts, n_classes).
+        self._log_confusion = torch.from_numpy(log_confusion).float().transpose(0, 1).to(self._on)
+        return super()._build(data)
 
-    def _expert_models(self, data: CrowdData) -> ExpertModels:
+    def _expert_models(self, data: CrowdData, kind: Kind) -> ExpertModels:
         accuracy = self._expert_accuracy.cpu().double().numpy()
-        return expert_models(self.classifier, data, accuracy, self.experts, self.groups)
+        return expert_models(self.classifier, data, accuracy, kind, self.groups)
 
     @property
     def _models(self) -> ExpertModels:
@@ -259,25 +268,30 @@ class ProbabilisticDeferral(EMDeferral):
         return models
 
     def _forward(self, x: Any) -> Views:
-        return self._views(x)._replace(experts=self._models(x))
+        views = self._views(x)
+        return views if self.experts == "confusion" else views._replace(experts=self._models(x))
 
     def _e_step(self, batch: Batch, views: Views) -> tuple[Tensor, Tensor | None]:
         truth, answers = truth_of(batch), answers_of(batch, len(self._workers))
         log_probs, log_gate = F.log_softmax(views.classes, dim=1), F.log_softmax(views.gate, dim=1)
-        assert views.experts is not None
-        given = (log_gate, views.experts, answers, truth, log_probs)
+        log_experts = self._log_confusion[truth] if views.experts is None else views.experts
+        given = (log_gate, log_experts, answers, truth, log_probs)
         if self.inference == "exact":
             return exact_posterior(*given, smoothing=self.smoothing)
         return mean_field(*given, smoothing=self.smoothing, n_iter=self.n_iter)
 
     def _expert_loss(self, batch: Batch, views: Views, answers: Tensor | None) -> Tensor | float:
+        if views.experts is None:
+            return 0.0
         assert answers is not None
-        assert views.experts is not None
         answers[batch.sample, batch.worker] = F.one_hot(batch.label, answers.shape[2]).to(answers)
         return soft_cross_entropy(views.experts, answers).sum() * self._models.scale(len(batch), batch.n_annotations)
 
     def expert_proba(self, X: Any) -> Array:
         """What each expert is thought to answer to each case, (n, n_experts, n_classes)."""
         self._fitted()
+        if self.experts == "confusion":
+            mixed: Array = np.einsum("nk,mkl->nml", self.predict_proba(X), self.confusion_)
+            return mixed
         features = as_features(X)
         return np.exp(self._mapped(features, torch.arange(len(features)), self._models))
