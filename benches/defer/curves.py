@@ -73,8 +73,8 @@ def main() -> None:
     def methods(missing: float) -> dict[str, Run]:
         found: dict[str, Run] = {
             "probabilistic": run(missing, defer.ProbabilisticDeferral, per_coverage=True),
-            "probabilistic, exact": run(missing, defer.ProbabilisticDeferral, per_coverage=True, inference="exact"),
-            "probabilistic, confusion": run(missing, defer.ProbabilisticDeferral, per_coverage=True, **CONFUSION),
+            "probabilistic exact": run(missing, defer.ProbabilisticDeferral, per_coverage=True, inference="exact"),
+            "probabilistic confusion": run(missing, defer.ProbabilisticDeferral, per_coverage=True, **CONFUSION),
             "naive": run(missing, defer.NaiveDeferral, per_coverage=True),
             "selective": run(missing, defer.SelectivePrediction, per_coverage=False),
             "compare confidence": run(missing, defer.CompareConfidence, per_coverage=False),

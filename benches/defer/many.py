@@ -61,7 +61,7 @@ def main() -> None:
     exact = {"inference": "exact", "constraint": "epoch"}
     runs = {
         "conditional": run(defer.ProbabilisticDeferral, **exact),
-        "conditional, mean field": run(defer.ProbabilisticDeferral, constraint="epoch"),
+        "conditional mean field": run(defer.ProbabilisticDeferral, constraint="epoch"),
         "four groups": run(defer.ProbabilisticDeferral, groups=KINDS, **exact),
         "confusion matrices": run(defer.ProbabilisticDeferral, experts="confusion", **exact),
         "naive": run(defer.NaiveDeferral, constraint="epoch"),
