@@ -19,13 +19,15 @@ def blocks(language: str) -> list[str]:
 
 
 def test_python_examples_run() -> None:
-    aggregation, learning = blocks("python")
+    aggregation, learning, deferral = blocks("python")
     names: dict = {}
     exec(aggregation, names)
     assert names["model"].labels_.tolist() == ["cat", "dog", "cat", "dog"]
     np.testing.assert_allclose(names["model"].posterior_.sum(axis=1), 1)
     exec(learning, names)
     assert names["learner"].score(names["X"], names["truth"]) > 0.8
+    exec(deferral, names)
+    assert np.bincount(names["decision"].who).tolist() == [200, 200, 200, 400]
 
 
 def test_command_line_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

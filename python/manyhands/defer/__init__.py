@@ -8,6 +8,7 @@ alone: :func:`project` and :func:`project_chunks` for probabilities, :func:`assi
 from importlib import import_module
 from typing import Any
 
+from manyhands.base import concrete
 from manyhands.defer.assignment import Thresholds, assign, capacities
 from manyhands.defer.decision import Decision
 from manyhands.defer.measures import (
@@ -29,6 +30,7 @@ __all__ = [
     "DeferralReport",
     "Projection",
     "Thresholds",
+    "all_deferrals",
     "assign",
     "auc_cac",
     "capacities",
@@ -43,10 +45,37 @@ __all__ = [
 ]
 
 # Models, and the modules they are in: imported when asked for, since they need PyTorch.
-_MODELS: dict[str, str] = {}
+_MODELS = {
+    "CompareConfidence": "confidence",
+    "CrossEntropySurrogate": "surrogates",
+    "Deferral": "deferral",
+    "ImputedDeferral": "impute",
+    "MixtureOfExperts": "mixture",
+    "NaiveDeferral": "probabilistic",
+    "OneVsAll": "surrogates",
+    "ProbabilisticDeferral": "probabilistic",
+    "RealizableSurrogate": "surrogates",
+    "SelectivePrediction": "confidence",
+    "Triage": "mixture",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODELS:
-        return getattr(import_module(f"manyhands.defer.{_MODELS[name]}"), name)
-    raise AttributeError(f"module 'manyhands.defer' has no attribute {name!r}")
+    if name not in _MODELS:
+        raise AttributeError(f"module 'manyhands.defer' has no attribute {name!r}")
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f'manyhands.defer.{name} needs PyTorch: pip install "manyhands[torch]"') from error
+    return getattr(import_module(f"manyhands.defer.{_MODELS[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_MODELS])
+
+
+def all_deferrals() -> list[type[Any]]:
+    """Every way to defer of the library, by name: classes like :class:`Deferral`."""
+    for name in _MODELS:
+        __getattr__(name)
+    return concrete(__getattr__("Deferral"), "manyhands.defer")

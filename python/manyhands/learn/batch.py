@@ -21,7 +21,8 @@ class Batch:
     """Some samples with all their annotations, as index triples: nothing here is samples × workers.
 
     Annotation ``i`` says that worker ``worker[i]`` gave the label ``label[i]`` to the sample ``sample[i]`` of this
-    batch; `index` is its place among all annotations, and `rows` are the samples' places in the training data.
+    batch; `index` is its place among all annotations, and `rows` are the samples' places in the training data. `truth`
+    is the samples' true classes, (n,), where they are known.
     """
 
     x: Any
@@ -31,6 +32,7 @@ class Batch:
     label: Tensor
     weight: Tensor
     index: Tensor
+    truth: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -203,6 +205,8 @@ class CrowdData:
         self._weights = torch.ones(len(workers)) if weights is None else torch.from_numpy(weights).float()
         #: Samples that have annotations; a table made of codes may have tasks without.
         self.samples = torch.from_numpy(np.flatnonzero(np.diff(table.offsets())))
+        #: True class of each sample, where all are known.
+        self.truth: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -223,6 +227,7 @@ class CrowdData:
             label=self._labels[index].to(device),
             weight=self._weights[index].to(device),
             index=index.to(device),
+            truth=None if self.truth is None else self.truth[samples].to(device),
         )
 
     def batches(

@@ -74,11 +74,14 @@ class Training:
     checkpoint: str | os.PathLike[str] | None = None
 
 
-TRAINING = [
-    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(Training, name))
-    for name in Training.__annotations__
-]
-TRAINING_NAMES = tuple(item.name for item in TRAINING)
+def setting(name: str, default: Any) -> inspect.Parameter:
+    """A parameter that is taken by keyword."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+
+
+TRAINING = [setting(name, getattr(Training, name)) for name in Training.__annotations__]
+#: Settings that mean something only to those who learn from a crowd alone.
+CROWD_ONLY = frozenset({"worker_lr", "reduction", "start_from"})
 OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("cosine", "step")
 REDUCTIONS = ("label", "sample", "worker")

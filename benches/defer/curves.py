@@ -1,0 +1,137 @@
+"""Coverage and accuracy of a classifier and experts, some of whose answers are missing. (Nguyen et al. 2025, Table 1)
+
+    python benches/defer/curves.py                        # two experts, half an hour
+    python benches/defer/curves.py --team eight --seeds 3
+    python benches/defer/curves.py --set mnist --only naive,probabilistic
+
+CIFAR-10 (256 unsupervised features, on which a classifier is right in 6 of 10 cases) or MNIST. Two experts who know
+half of the classes each and err in half of the other cases, or eight of 80 to 87 per cent. A small network each for
+classifier, gate and experts. Methods that keep a coverage while training are trained for each coverage; all decide by
+capacity, so that the coverage asked for is the one kept.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import teams
+from experiment import Measures, Run, chosen, data_set, fully_connected, mnist, parser, repeat, report
+from teams import Cases
+
+from manyhands import defer
+
+COVERAGES = (0.0, 0.25, 0.5, 0.75, 1.0)
+MISSING = (0.0, 0.3, 0.5, 0.7)
+#: Networks of this size on features of this kind have learnt what they can by then.
+TRAINING = {"max_epochs": 20, "lr": 0.03}
+#: Experts with a confusion matrix each instead of a network.
+CONFUSION = {"experts": "confusion", "inference": "exact"}
+N_TEST = 2000
+
+
+def images(name: str, folder: Path, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Features and classes to train on and to test with."""
+    if name == "mnist":
+        X, y, X_test, y_test = mnist(folder, n)
+        return X.numpy(), y, X_test.numpy()[:N_TEST], y_test[:N_TEST]
+    arrays = np.load(data_set(folder, "cifar10_features") / "features.npz")
+    scale, test = np.float32(arrays["scale"]), slice(N_TEST)
+    y, y_test = arrays["y_train"][:n].astype(int), arrays["y_test"][test].astype(int)
+    return arrays["X_train"][:n] * scale, y, arrays["X_test"][test] * scale, y_test
+
+
+def main() -> None:
+    made = parser(__doc__)
+    made.add_argument("--set", choices=("cifar10", "mnist"), default="cifar10")
+    made.add_argument("--team", choices=("two", "eight"), default="two")
+    made.add_argument("--images", type=int, default=3_000)
+    made.add_argument("--missing", type=float, nargs="*", default=MISSING)
+    arguments = made.parse_args()
+    X, y, X_test, y_test = images(arguments.set, arguments.data, arguments.images + N_TEST)
+    X, y, X_more = X[: arguments.images], y[: arguments.images], X[arguments.images :]
+    confusion = teams.halves(2, 10) if arguments.team == "two" else teams.graded(8, 10)
+
+    def cases(missing: float, seed: int) -> Cases:
+        votes = teams.without(teams.asked(y, confusion, seed), missing, seed)
+        return Cases(X, y, votes, X_test, y_test, teams.asked(y_test, confusion, seed + 1000), X_more)
+
+    def fitted(make: Any, given: Cases, seed: int, coverage: float | None, **options: Any) -> Any:
+        network = fully_connected(X.shape[1], 10, hidden=64, dropout=0.2, seed=seed)
+        model = make(network, coverage=coverage, seed=seed, **TRAINING | options)
+        return model.fit(given.X, given.y, given.votes)
+
+    def run(missing: float, make: Any, *, per_coverage: bool, **options: Any) -> Run:
+        def once(seed: int) -> Measures:
+            given = cases(missing, seed)
+            fit = lambda coverage: fitted(make, given, seed, coverage, **options)  # noqa: E731
+            return teams.curve(fit, given, COVERAGES, per_coverage=per_coverage)
+
+        return once
+
+    def methods(missing: float) -> dict[str, Run]:
+        found: dict[str, Run] = {
+            "probabilistic": run(missing, defer.ProbabilisticDeferral, per_coverage=True),
+            "probabilistic exact": run(missing, defer.ProbabilisticDeferral, per_coverage=True, inference="exact"),
+            "probabilistic confusion": run(missing, defer.ProbabilisticDeferral, per_coverage=True, **CONFUSION),
+            "naive": run(missing, defer.NaiveDeferral, per_coverage=True),
+            "selective": run(missing, defer.SelectivePrediction, per_coverage=False),
+            "compare confidence": run(missing, defer.CompareConfidence, per_coverage=False),
+            "one-vs-all": run(missing, defer.OneVsAll, per_coverage=False),
+            "cross-entropy": run(missing, defer.CrossEntropySurrogate, per_coverage=False),
+        }
+        if missing:
+            for method in ("mixmatch", "fixmatch"):
+                found[method] = run(missing, defer.ImputedDeferral, per_coverage=True, method=method)
+        return found
+
+    def kept(constraint: str, batch_size: int) -> Run:
+        """The workload kept over a batch, the latest cases or all of them: how well the gate keeps it by itself."""
+
+        def once(seed: int) -> Measures:
+            given, options = cases(0.5, seed), {"constraint": constraint, "batch_size": batch_size}
+            fit = lambda c: fitted(defer.ProbabilisticDeferral, given, seed, c, inference="exact", **options)  # noqa: E731
+            model = fit(0.5)
+            n = len(model.experts_)
+            far = defer.project(model.defer_proba(X_test), [0.0] * n + [0.5], [1.0] * n + [0.5]).kl
+            found = teams.curve(fit, given, COVERAGES, per_coverage=True)
+            return {"AUC-CAC": found["AUC-CAC"], "KL to the workload × 1000": 1000 * far}
+
+        return once
+
+    def shared(workload: str) -> Run:
+        """Balanced against free: accuracy at half coverage, and the most that one expert takes (Fig. 4)."""
+
+        def once(seed: int) -> Measures:
+            given = cases(0.5, seed)
+            model = fitted(defer.ProbabilisticDeferral, given, seed, 0.5, workload=workload, inference="exact")
+            who = model.decide(X_test).who
+            taken = np.bincount(who, minlength=len(model.experts_) + 1)[:-1] / len(who)
+            found = model.score(X_test, y_test, given.votes_test)
+            return {"accuracy": 100 * found, "most to one expert": 100 * taken.max(), "least": 100 * taken.min()}
+
+        return once
+
+    tables = {}
+    for missing in arguments.missing:
+        print(f"missing {missing}", flush=True)
+        title = f"{arguments.set}, {arguments.team} experts, {missing:.0%} of answers missing"
+        tables[title] = list(repeat(chosen(methods(missing), arguments.only), arguments.seeds))
+    if not arguments.only:
+        kinds = [(name, size) for size in (20, 100) for name in ("batch", "running", "epoch")]
+        constraints = {f"{name}, batches of {size}": kept(name, size) for name, size in kinds}
+        tables["Where the workload is kept, half of the answers missing"] = list(repeat(constraints, arguments.seeds))
+        both = {name: shared(name) for name in ("free", "balanced")}
+        tables["Free and balanced workload, half of the answers missing"] = list(repeat(both, arguments.seeds))
+    notes = f"""
+AUC-CAC: area under system accuracy against coverage {COVERAGES}, in per cent, on {N_TEST:,} cases not trained on,
+decided by the method's own scores or by expected accuracy; mean ± deviation over seeds. "Coverage missed": by how many
+points decisions by arg max, or by thresholds calibrated on further cases, miss the coverage; by capacity it is kept.
+What this does not show: deep networks, real experts, tuned rates (all methods use the same).
+"""
+    report(f"defer-{arguments.set}-{arguments.team}", tables, notes, arguments.out)
+
+
+if __name__ == "__main__":
+    main()

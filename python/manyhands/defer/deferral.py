@@ -1,0 +1,425 @@
+"""What all ways to defer share: the classifier, the gate, who decides what, and the accuracy of the whole."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyhands import _core
+from manyhands.base import Array, Progress
+from manyhands.checks import check_choice, listed
+from manyhands.defer import Decision, Thresholds, assign, capacities
+from manyhands.defer.data import CaseData, aligned, answers_of, expert_votes, joint_classes, true_classes, truth_of
+from manyhands.defer.shares import Coverage, Workload, bounds
+from manyhands.learn.batch import Batch, CrowdData, Features, as_features
+from manyhands.learn.learner import judged, normalised
+from manyhands.learn.trainer import CrowdTrainer, checked_logits
+from manyhands.learn.training import CROWD_ONLY, TRAINING, setting
+from manyhands.learn.trunk import n_features, split
+
+How = Literal["auto", "capacity", "threshold", "argmax"]
+By = Literal["gate", "accuracy"]
+
+#: Cases whose scores are kept to calibrate thresholds with.
+_CALIBRATION = 20_000
+
+
+class Views(NamedTuple):
+    """What the networks make of some cases."""
+
+    #: Logits of the classes, (n, n_classes).
+    classes: Tensor
+    #: Logits of the gate: of the options, or of the experts alone.
+    gate: Tensor
+    #: Log-probabilities of experts' answers, (n, n_experts, n_classes), where a method has models of experts.
+    experts: Tensor | None = None
+
+
+class _Assessment(NamedTuple):
+    """What is thought of some cases."""
+
+    #: What makes each option good, (n, n_experts + 1), by what decisions are made by.
+    options: dict[str, Array]
+    #: Class probabilities by the classifier, (n, n_classes).
+    probs: Array
+
+
+class Deferral(CrowdTrainer):
+    """Base of all ways to defer: a subclass builds what it needs and gives the loss of a batch.
+
+    A classifier and experts share the cases. Options are the experts, in the order of ``experts_``, and then the
+    classifier. Networks are copied at the start of ``fit``, so those given stay as they are.
+
+    Parameters
+    ----------
+    classifier
+        Any ``nn.Module`` that returns one logit a class.
+    gate
+        One that returns a logit for each option. None for one like the classifier with a last layer of its own, which
+        needs an ``nn.Sequential`` or parts named ``trunk`` and ``head``.
+    coverage
+        Share of the cases that the classifier takes, or the least and greatest; None for any.
+    workload
+        ``"free"``; ``"balanced"``, even shares of what the classifier leaves (without a coverage, of all: the
+        classifier is one of those who share); or a mapping from expert to a share, or to the least and greatest.
+    **settings
+        These two, and what :class:`~manyhands.learn.Training` lists but for `worker_lr`, `reduction` and `start_from`.
+    """
+
+    _defaults: ClassVar[dict[str, Any]] = {
+        "max_epochs": 300,
+        "batch_size": 100,
+        "lr": 1e-2,
+        "optimizer": "sgd",
+        "schedule": "cosine",
+        "clip": 10.0,
+    }
+    _settings: ClassVar[Sequence[inspect.Parameter]] = [
+        setting("coverage", None),
+        setting("workload", "free"),
+        *(item for item in TRAINING if item.name not in CROWD_ONLY),
+    ]
+    _networks: ClassVar[tuple[str, ...]] = ("network", "gate", "experts")
+    _call: ClassVar[str] = "fit(X, y, votes)"
+
+    worker_lr = None
+    coverage: Coverage
+    workload: Workload
+
+    def __init__(self, classifier: nn.Module, gate: nn.Module | None = None, **settings: Any) -> None:
+        self.classifier = classifier
+        self.gate = gate
+        self._take_settings(settings)
+
+    # ---------------------------------------------------------------------------- what a subclass is made of
+
+    def _check(self) -> None:
+        for name in ("classifier", "gate"):
+            module = getattr(self, name)
+            if not (isinstance(module, nn.Module) or (name == "gate" and module is None)):
+                raise TypeError(f"{name} must be a torch nn.Module that returns logits, not {type(module).__name__}")
+        super()._check()
+
+    def _made(self, data: CrowdData) -> dict[str, nn.Module]:
+        diagonals = np.diagonal(self._confusion, axis1=1, axis2=2)
+        #: Of each expert in each class, (n_experts, n_classes).
+        self._expert_accuracy = torch.from_numpy(diagonals.copy()).float().to(self._on)
+        return {"network": copy.deepcopy(self.classifier), **self._made_gate(data), **self._build(data)}
+
+    def _made_gate(self, data: CrowdData) -> dict[str, nn.Module]:
+        """The gate, which has a logit for each option: the one given, or one like the classifier."""
+        if self.gate is not None:
+            return {"gate": copy.deepcopy(self.gate)}
+        return {"gate": like(self.classifier, data, self._n_gate)}
+
+    @property
+    def _n_gate(self) -> int:
+        """How many logits the gate has."""
+        return len(self._workers) + 1
+
+    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+        """What is trained beside classifier and gate, by name."""
+        return {}
+
+    def _forward(self, x: Any) -> Views:
+        """What training needs to know of some cases."""
+        return self._views(x)
+
+    def _views(self, x: Any) -> Views:
+        """What decisions need to know of some cases."""
+        return Views(self._class_logits(x), self._checked_gate(self._parts_or_fail()["gate"](x)))
+
+    def _class_logits(self, x: Any) -> Tensor:
+        return self._checked_classes(self._network(x))
+
+    def _checked_classes(self, logits: Tensor) -> Tensor:
+        return checked_logits(logits, len(self._classes), "the classifier must return one logit a class")
+
+    def _checked_gate(self, logits: Tensor) -> Tensor:
+        what = f"the gate must return a logit for each of {len(self._workers)} experts"
+        if self._n_gate > len(self._workers):
+            what += " and one for the classifier, which is the last"
+        return checked_logits(logits, self._n_gate, what)
+
+    @abstractmethod
+    def _loss(self, batch: Batch, views: Views) -> Tensor:
+        """The loss of a batch."""
+
+    def _class_log_probs(self, views: Views) -> Tensor:
+        """What the classifier thinks, in logarithms, (n, n_classes)."""
+        return F.log_softmax(views.classes, dim=1)
+
+    def _scores(self, views: Views) -> Tensor:
+        """How well each option suits each case, (n, n_experts + 1); the greatest is the one to take."""
+        return F.log_softmax(views.gate, dim=1)
+
+    def _right(self, views: Views) -> Tensor:
+        """Probability that each option is right, (n, n_experts + 1).
+
+        Here an expert's is the accuracy in each class, averaged with what the classifier thinks of the class.
+        """
+        probs = self._class_log_probs(views).exp()
+        return torch.cat([probs @ self._expert_accuracy.T, probs.max(dim=1, keepdim=True).values], dim=1)
+
+    def _judged(self, batch: Batch, views: Views) -> tuple[Tensor, Tensor]:
+        """Right answers of held-out cases, each by the best option that answered, and their number."""
+        truth, answers = truth_of(batch), answers_of(batch, len(self._workers))
+        scores = self._scores(views)
+        scores[:, :-1] = scores[:, :-1].masked_fill(answers < 0, -torch.inf)
+        said = torch.cat([answers, views.classes.argmax(dim=1, keepdim=True)], dim=1)
+        chosen = said.gather(1, scores.argmax(dim=1, keepdim=True))[:, 0]
+        return (chosen == truth).sum(), torch.tensor(len(batch))
+
+    def _concluded(self, data: CrowdData) -> None:
+        # Held-out cases, where there are some: on those that were trained on the gate is too sure of itself.
+        cases = self._held_out if len(self._held_out) else data.samples
+        self._calibration = self._assess_some(data.features, data.rows[cases])
+
+    def _assess(self, features: Features, rows: Tensor) -> _Assessment:
+        """What is thought of some rows, in one pass over them."""
+
+        def all_three(x: Any) -> Tensor:
+            views = self._views(x)
+            return torch.cat([self._scores(views), self._right(views), self._class_log_probs(views)], dim=1)
+
+        options = len(self._workers) + 1
+        scores, right, log_probs = np.split(self._mapped(features, rows, all_three), [options, 2 * options], axis=1)
+        return _Assessment({"gate": scores, "accuracy": right}, normalised(log_probs))
+
+    def _assess_some(self, features: Features, rows: Tensor) -> dict[str, Array]:
+        """What is thought of the options in some rows, of not too many, to calibrate thresholds with."""
+        if len(rows) > _CALIBRATION:
+            rows = rows[torch.linspace(0, len(rows) - 1, _CALIBRATION).long()]
+        return self._assess(features, rows).options
+
+    # -------------------------------------------------------------------------------------------- training
+
+    def fit(
+        self, X: Any, y: Any, votes: Any, *, tasks: Any = None, resume: bool = False, progress: Progress = False
+    ) -> Self:
+        """Train on cases whose true class is known, and on what experts answered to some of them.
+
+        Parameters
+        ----------
+        X
+            A row a case: a NumPy array, a torch tensor, a SciPy sparse matrix or a map-style ``Dataset``.
+        y
+            The true class of each row.
+        votes
+            Answers of the experts: an :class:`~manyhands.Annotations` table, a frame with well-known column names, or a
+            (cases × experts) array with -1 where there is none. Answers may be missing in any pattern.
+        tasks
+            Name of each row of X among the tasks of the votes. None if the tasks are row numbers.
+        resume
+            Go on from `checkpoint`, to the same result as if the training had not been interrupted.
+        progress
+            True for a progress bar, or a function called after each epoch as ``progress(epoch, loss)``.
+        """
+        self._check()
+        self._may_resume(resume)
+        data = CaseData(X, y, votes, tasks)
+        self._bounds = bounds(data.votes._workers, self.coverage, self.workload)
+        self._adopt_names(data.votes)
+        truth = np.eye(len(self._classes))[data.truth.numpy()]
+        self._prior, self._confusion = truth.mean(axis=0), judged(data.votes, truth)
+        self._train(data, resume=resume, progress=progress)
+        return self
+
+    # ------------------------------------------------------------------------------------------ prediction
+
+    def _of_views(self, X: Any, make: Callable[[Views], Tensor]) -> Array:
+        self._fitted()
+        features = as_features(X)
+        return self._mapped(features, torch.arange(len(features)), lambda x: make(self._views(x)))
+
+    def predict_proba(self, X: Any) -> Array:
+        """Class probabilities by the classifier alone, (n, n_classes)."""
+        return normalised(self._of_views(X, self._class_log_probs))
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """The class that the classifier alone takes for the most probable, by name, (n,)."""
+        return self._classes.values[_core.winners(self.predict_proba(X))[0]]
+
+    def defer_proba(self, X: Any) -> Array:
+        """How well each option suits each case, (n, n_experts + 1): experts first, the classifier last.
+
+        Rows sum to one. Of methods with a gate these are its probabilities, of others a softmax of their scores.
+        """
+        return normalised(self._of_views(X, self._scores))
+
+    def expected_accuracy(self, X: Any) -> Array:
+        """Probability that each option is right, (n, n_experts + 1), so far as the method can tell."""
+        return self._of_views(X, self._right)
+
+    def decide(
+        self,
+        X: Any,
+        *,
+        coverage: Coverage = None,
+        workload: Workload | None = None,
+        how: How = "auto",
+        by: By = "gate",
+    ) -> Decision:
+        """Who takes which case, and the classifier's answer where it is the classifier.
+
+        Parameters
+        ----------
+        X
+            The cases.
+        coverage, workload
+            As of the constructor, whose values hold where None is given here.
+        how
+            ``"capacity"``: all cases at once, so that everybody's share is kept to the case. ``"threshold"``: each case
+            by itself, as for a stream, with offsets calibrated on the cases of ``calibrate``, or else on held-out ones
+            (`validation`) or those trained on. ``"argmax"``: the best option, whatever the shares. ``"auto"``: by
+            capacity if a coverage or workload is asked for.
+        by
+            What makes an option good: the method's own scores (``"gate"``), or that it is probably right
+            (``"accuracy"``, see :meth:`expected_accuracy`). The shares are kept either way. A gate prefers by odds, so
+            that cases in which everybody is nearly sure compete with those in which much is to be gained.
+        """
+        check_choice("by", by, ("gate", "accuracy"))
+        found = self._assessed(X)
+        who = self._who(found.options[by], by, coverage, workload, how)
+        rows = np.arange(len(who))
+        return Decision(
+            who,
+            len(self._workers),
+            labels=self._classes.values[_core.winners(found.probs)[0]],
+            confidence=normalised(found.options["gate"])[rows, who],
+            expected_accuracy=found.options["accuracy"][rows, who],
+            experts=self._workers.values.tolist(),
+        )
+
+    def _assessed(self, X: Any) -> _Assessment:
+        self._fitted()
+        features = as_features(X)
+        return self._assess(features, torch.arange(len(features)))
+
+    def calibrate(self, X: Any) -> Self:
+        """Take cases like those to come, whose truth need not be known, to calibrate thresholds with.
+
+        The cases trained on are a poor choice where networks have learnt them by heart.
+        """
+        self._fitted()
+        features = as_features(X)
+        self._calibration = self._assess_some(features, torch.arange(len(features)))
+        return self
+
+    def _who(
+        self, scores: Array, by: By, coverage: Coverage, workload: Workload | None, how: How
+    ) -> npt.NDArray[np.int64]:
+        """Codes of the options taken, (n,)."""
+        check_choice("how", how, ("auto", "capacity", "threshold", "argmax"))
+        asked = bounds(
+            self._workers,
+            self.coverage if coverage is None else coverage,
+            self.workload if workload is None else workload,
+        )
+        if asked is None or how == "argmax":
+            return scores.argmax(axis=1)
+        if how == "threshold":
+            # Who may take nothing takes nothing, however the cases to calibrate with differ from these.
+            barred = np.where(asked[1] > 0, 0.0, -np.inf)
+            return Thresholds.fit(self._calibration[by] + barred, *asked).decide(scores + barred)
+        return assign(scores, *capacities(*asked, *scores.shape))
+
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        votes: Any,
+        *,
+        tasks: Any = None,
+        coverage: Coverage = None,
+        workload: Workload | None = None,
+        how: How = "auto",
+        by: By = "gate",
+        missing: Literal["error", "available"] = "error",
+    ) -> float:
+        """Accuracy of experts and classifier together, with the experts' answers looked up in the votes.
+
+        `missing`: where the chosen expert gave no answer, ``"error"``; ``"available"`` chooses among those who did and
+        the classifier. The rest as of ``fit`` and ``decide``.
+        """
+        check_choice("missing", missing, ("error", "available"))
+        check_choice("by", by, ("gate", "accuracy"))
+        found = self._assessed(X)
+        scores = found.options[by]
+        codes, names = true_classes(y, len(scores))
+        answers = _Answers(self, votes, len(scores), tasks)
+        if missing == "available":
+            scores = answers.only_available(scores)
+        who = self._who(scores, by, coverage, workload, how)
+        own = _core.winners(found.probs)[0].astype(np.int64)
+        said = np.where(who == len(self._workers), own, answers.of(who))
+        if (said < 0).any():
+            case = int(np.argmax(said < 0))
+            raise ValueError(
+                f"{int((said < 0).sum())} cases go to experts who gave no answer to them, first row {case} to "
+                f"{self._workers.values[who[case]]!r}; missing='available' chooses among those who did"
+            )
+        return float((said == self._classes.match(names)[codes]).mean())
+
+    # --------------------------------------------------------------------------------------------- results
+
+    @property
+    def experts_(self) -> npt.NDArray[Any]:
+        """Names of the experts, in the order of the options."""
+        return self.workers_
+
+    @property
+    def gate_(self) -> nn.Module:
+        """The trained gate, in evaluation mode."""
+        return self._fitted()["gate"]
+
+
+class _Answers:
+    """Answers of a model's experts to the rows of some X, looked up without a table of rows × experts."""
+
+    def __init__(self, model: Deferral, votes: Any, n_rows: int, tasks: Any) -> None:
+        self._n_experts = len(model._workers)
+        table = expert_votes(votes)
+        known = model._workers.match(table._workers)
+        if not (known >= 0).any():
+            raise ValueError(
+                f"no expert of fit ({listed(model._workers.values.tolist())}) is among those of the votes "
+                f"({listed(table.workers.tolist())})"
+            )
+        rows = aligned(table, joint_classes(model._classes, table), n_rows, tasks)
+        cases, experts, labels = (column.astype(np.int64) for column in rows.codes())
+        keep = known[experts] >= 0
+        key = cases[keep] * self._n_experts + known[experts[keep]]
+        order = np.argsort(key)
+        self._key = key[order]
+        self._label = model._classes.match(rows._classes)[labels[keep]][order]
+        # An answer that is no class of the model is still an answer: a wrong one.
+        self._label[self._label < 0] = len(model._classes)
+
+    def of(self, who: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """What the expert asked of each row said, as a class code; -1 where there is no answer."""
+        key = np.arange(len(who)) * self._n_experts + who
+        at = np.searchsorted(self._key, key).clip(max=len(self._key) - 1)
+        return np.where(self._key[at] == key, self._label[at], -1)
+
+    def only_available(self, scores: Array) -> Array:
+        """Scores with those of experts who gave no answer at minus infinity."""
+        kept = np.full_like(scores, -np.inf)
+        kept[:, -1] = scores[:, -1]
+        case, expert = self._key // self._n_experts, self._key % self._n_experts
+        kept[case, expert] = scores[case, expert]
+        return kept
+
+
+def like(classifier: nn.Module, data: CrowdData, n_outputs: int) -> nn.Module:
+    """A network like the classifier, with a last layer of its own that has so many outputs."""
+    return nn.Sequential(copy.deepcopy(split(classifier)[0]), nn.Linear(n_features(classifier, data), n_outputs))

@@ -1,0 +1,297 @@
+"""Learning to defer by expectation–maximisation: who answers is latent, and so are answers that were not given."""
+
+from __future__ import annotations
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyhands.base import Array
+from manyhands.checks import check_choice, check_number
+from manyhands.defer import project
+from manyhands.defer.data import answers_of, truth_of
+from manyhands.defer.deferral import Deferral, Views
+from manyhands.defer.experts import ExpertModels, Kind, check_expert_models, expert_models
+from manyhands.defer.losses import evidence, exact_posterior, mean_field, posterior
+from manyhands.learn.batch import Batch, CrowdData, as_features
+from manyhands.learn.losses import soft_cross_entropy
+from manyhands.learn.training import setting
+
+Constraint = Literal["batch", "running", "epoch"]
+
+#: Latest cases that a running constraint is kept over, at least.
+_WINDOW = 1024
+#: Least probability of an option before projection: a workload may need what the posterior excludes.
+_LEAST = 1e-12
+
+
+class EMDeferral(Deferral):
+    """Base of the methods with a gate that learns from posteriors of the option, which keep a workload.
+
+    A subclass gives the posterior of a batch. The classifier learns from the truth in all cases.
+    """
+
+    _settings: ClassVar[Sequence[inspect.Parameter]] = [
+        setting("constraint", "batch"),
+        setting("smoothing", 0.001),
+        *Deferral._settings,
+    ]
+
+    constraint: Constraint
+    smoothing: float
+
+    def _check(self) -> None:
+        super()._check()
+        check_choice("constraint", self.constraint, ("batch", "running", "epoch"))
+        check_number("smoothing", self.smoothing, least=0)
+        if not 0 < self.smoothing < 1:
+            raise ValueError(f"smoothing is a share above 0 and below 1, not {self.smoothing}")
+
+    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+        options = len(self._workers) + 1
+        self._recent = torch.zeros(0, options, dtype=torch.float64)
+        self._targets = torch.zeros(0, options)
+        return {}
+
+    @abstractmethod
+    def _e_step(self, batch: Batch, views: Views) -> tuple[Tensor, Tensor | None]:
+        """Log-posterior of the option, (n, n_experts + 1), and posterior answers, (n, n_experts, n_classes)."""
+
+    def _loss(self, batch: Batch, views: Views) -> Tensor:
+        with torch.no_grad():
+            log_option, answers = self._e_step(batch, views)
+            target = self._constrained(batch, log_option)
+        own = F.cross_entropy(views.classes, truth_of(batch))
+        gate = soft_cross_entropy(F.log_softmax(views.gate, dim=1), target).mean()
+        return own + gate + self._expert_loss(batch, views, answers)
+
+    def _expert_loss(self, batch: Batch, views: Views, answers: Tensor | None) -> Tensor | float:
+        """What models of experts have to learn from answers given and inferred."""
+        return 0.0
+
+    # ---------------------------------------------------------------------------------------- the workload
+
+    def _constrained(self, batch: Batch, log_option: Tensor) -> Tensor:
+        """The posterior nearest to the given one whose mean keeps the workload, (n, n_experts + 1)."""
+        if self._bounds is None:
+            return log_option.exp()
+        if self.constraint == "epoch":
+            return self._targets[batch.rows.cpu()].to(log_option.device)
+        own = _probabilities(log_option)
+        if self.constraint == "running":
+            # The latest cases weigh in, so that a small batch need not keep the workload by itself.
+            self._recent = torch.cat([self._recent, own])[-max(_WINDOW, len(own)) :]
+            rows = self._recent
+        else:
+            rows = own
+        return self._projected(rows)[-len(own) :].to(log_option)
+
+    def _projected(self, rows: Tensor) -> Tensor:
+        assert self._bounds is not None
+        found = project(rows.numpy(), *self._bounds).probabilities
+        assert found is not None
+        return torch.from_numpy(found)
+
+    def _start_epoch(self, epoch: int, data: CrowdData) -> None:
+        if self.constraint != "epoch" or self._bounds is None:
+            return
+        self._parts_or_fail().eval()
+        with torch.no_grad():
+            parts = [
+                _probabilities(self._e_step(batch, self._forward(batch.x))[0])
+                for batch in data.batches(data.samples, _WINDOW, self._on)
+            ]
+        self._targets = self._projected(torch.cat(parts)).float()
+
+    def _concluded(self, data: CrowdData) -> None:
+        # What only training needs is as large as the data.
+        self._targets, self._recent = self._targets[:0], self._recent[:0]
+        super()._concluded(data)
+
+    def _state(self) -> dict[str, Tensor]:
+        return {"recent": self._recent}
+
+    def _set_state(self, state: dict[str, Tensor]) -> None:
+        self._recent = state["recent"]
+
+
+def _probabilities(log_option: Tensor) -> Tensor:
+    """Rows for the projection: in double precision, on the CPU, nowhere zero."""
+    probs = log_option.cpu().double().exp().clamp_min(_LEAST)
+    return probs / probs.sum(dim=1, keepdim=True)
+
+
+class NaiveDeferral(EMDeferral):
+    """Learning to defer among those who answered: an expert who gave no answer to a case is no option for it.
+
+    Without missing answers this is the standard method, and `ProbabilisticDeferral` the same.
+
+    Parameters
+    ----------
+    classifier, gate, coverage, workload
+        See :class:`~manyhands.defer.Deferral`.
+    constraint
+        Over which cases the workload is kept while training: each ``"batch"``, the latest ones (``"running"``), or
+        all of them, once an ``"epoch"``.
+    smoothing
+        Share of an answer that is spread over all classes: how far answers are trusted.
+    **settings
+        See :class:`~manyhands.defer.Deferral` and :class:`~manyhands.learn.Training`.
+
+    Notes
+    -----
+    Time per epoch O(cases · experts) beside two networks; ``constraint="epoch"`` keeps cases × options numbers.
+
+    References
+    ----------
+    C. Nguyen, T.-T. Do and G. Carneiro, "Probabilistic learning to defer", ICLR 2025, Eqs. 12 and 15. D. Madras,
+    T. Pitassi and R. Zemel, "Predict responsibly", NeurIPS 2018.
+
+    Examples
+    --------
+    >>> import torch, manyhands as mh
+    >>> X, y = mh.synthetic.gaussians(300, 3)
+    >>> answers = mh.simulate(truth=y, n_workers=2, n_classes=3, labels_per_task=2).votes
+    >>> classifier = torch.nn.Sequential(torch.nn.Linear(10, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    >>> team = mh.defer.NaiveDeferral(classifier, coverage=0.5, max_epochs=2).fit(X, y, answers)
+    >>> int((team.decide(X).who == 2).sum())  # two experts: option 2 is the classifier
+    150
+    """
+
+    def _e_step(self, batch: Batch, views: Views) -> tuple[Tensor, Tensor | None]:
+        truth, answers = truth_of(batch), answers_of(batch, len(self._workers))
+        log_evidence = evidence(answers, truth, F.log_softmax(views.classes, dim=1), self.smoothing, -torch.inf)
+        return posterior(F.log_softmax(views.gate, dim=1), log_evidence), None
+
+
+class ProbabilisticDeferral(EMDeferral):
+    """Probabilistic learning to defer: answers that experts did not give are inferred while the gate is learnt.
+
+    Each expert has a model of what they would answer. The E-step infers who should take a case and what the answers
+    not given were, the workload is kept by an I-projection, and gate, classifier and experts' models learn from that.
+
+    Parameters
+    ----------
+    classifier, gate, coverage, workload
+        See :class:`~manyhands.defer.Deferral`. Models of experts are networks like the classifier.
+    experts
+        ``"separate"``: a network each; ``"conditional"``: one for all, told apart by learnt embeddings; ``"auto"``: the
+        latter from 8 experts on. ``"confusion"``: no network but a confusion matrix each, so that what an expert would
+        have answered follows from the truth. A network that cannot tell the class takes experts for as ignorant.
+    groups
+        So many networks, each for a group of experts whose accuracy in each class is alike; instead of `experts`.
+    inference
+        The E-step: ``"mean-field"``, as in the paper, or ``"exact"``, which sums missing answers out.
+    n_iter
+        Fixed-point steps of the mean field.
+    constraint
+        Over which cases the workload is kept while training: each ``"batch"``, the latest ones (``"running"``), or
+        all of them, once an ``"epoch"``.
+    smoothing
+        Share of an answer that is spread over all classes: how far answers are trusted.
+    **settings
+        See :class:`~manyhands.defer.Deferral` and :class:`~manyhands.learn.Training`. Defaults are the paper's:
+        gradient descent with momentum (which is its online EM), cosine schedule, gradients of norm 10 at most, 300
+        epochs.
+
+    Notes
+    -----
+    Time per epoch O(cases · experts · (classes + n_iter)) beside the networks, memory the same of a batch;
+    ``constraint="epoch"`` keeps cases × options numbers, predicts all cases once more an epoch, and has the exact
+    projection of all of them.
+
+    References
+    ----------
+    C. Nguyen, T.-T. Do and G. Carneiro, "Probabilistic learning to defer: handling missing expert's annotations and
+    controlling workload distribution", ICLR 2025.
+
+    Examples
+    --------
+    >>> import torch, manyhands as mh
+    >>> X, y = mh.synthetic.gaussians(300, 3)
+    >>> answers = mh.simulate(truth=y, n_workers=3, n_classes=3, labels_per_task=1).votes
+    >>> classifier = torch.nn.Sequential(torch.nn.Linear(10, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    >>> team = mh.defer.ProbabilisticDeferral(classifier, coverage=0.4, workload="balanced", max_epochs=2)
+    >>> decision = team.fit(X, y, answers).decide(X)
+    >>> [int((decision.who == option).sum()) for option in range(4)]
+    [60, 60, 60, 120]
+    """
+
+    def __init__(
+        self,
+        classifier: nn.Module,
+        gate: nn.Module | None = None,
+        *,
+        experts: Kind | Literal["confusion"] = "auto",
+        groups: int | None = None,
+        inference: Literal["mean-field", "exact"] = "mean-field",
+        n_iter: int = 10,
+        **settings: Any,
+    ) -> None:
+        super().__init__(classifier, gate, **settings)
+        self.experts = experts
+        self.groups = groups
+        self.inference = inference
+        self.n_iter = n_iter
+
+    def _check(self) -> None:
+        super()._check()
+        if self.experts != "confusion":
+            check_expert_models(self.experts, self.groups)
+        elif self.groups is not None:
+            raise ValueError("groups are of networks; experts='confusion' has none")
+        check_choice("inference", self.inference, ("mean-field", "exact"))
+        check_number("n_iter", self.n_iter, least=1, whole=True)
+
+    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+        if self.experts != "confusion":
+            return super()._build(data) | {"experts": self._expert_models(data, self.experts)}
+        log_confusion = np.log(self._confusion.clip(_LEAST))
+        #: By the truth first: (n_classes, n_experts, n_classes).
+        self._log_confusion = torch.from_numpy(log_confusion).float().transpose(0, 1).to(self._on)
+        return super()._build(data)
+
+    def _expert_models(self, data: CrowdData, kind: Kind) -> ExpertModels:
+        accuracy = self._expert_accuracy.cpu().double().numpy()
+        return expert_models(self.classifier, data, accuracy, kind, self.groups)
+
+    @property
+    def _models(self) -> ExpertModels:
+        models = self._parts_or_fail()["experts"]
+        assert isinstance(models, ExpertModels)
+        return models
+
+    def _forward(self, x: Any) -> Views:
+        views = self._views(x)
+        return views if self.experts == "confusion" else views._replace(experts=self._models(x))
+
+    def _e_step(self, batch: Batch, views: Views) -> tuple[Tensor, Tensor | None]:
+        truth, answers = truth_of(batch), answers_of(batch, len(self._workers))
+        log_probs, log_gate = F.log_softmax(views.classes, dim=1), F.log_softmax(views.gate, dim=1)
+        log_experts = self._log_confusion[truth] if views.experts is None else views.experts
+        given = (log_gate, log_experts, answers, truth, log_probs)
+        if self.inference == "exact":
+            return exact_posterior(*given, smoothing=self.smoothing)
+        return mean_field(*given, smoothing=self.smoothing, n_iter=self.n_iter)
+
+    def _expert_loss(self, batch: Batch, views: Views, answers: Tensor | None) -> Tensor | float:
+        if views.experts is None:
+            return 0.0
+        assert answers is not None
+        answers[batch.sample, batch.worker] = F.one_hot(batch.label, answers.shape[2]).to(answers)
+        return soft_cross_entropy(views.experts, answers).sum() * self._models.scale(len(batch), batch.n_annotations)
+
+    def expert_proba(self, X: Any) -> Array:
+        """What each expert is thought to answer to each case, (n, n_experts, n_classes)."""
+        self._fitted()
+        if self.experts == "confusion":
+            mixed: Array = np.einsum("nk,mkl->nml", self.predict_proba(X), self.confusion_)
+            return mixed
+        features = as_features(X)
+        return np.exp(self._mapped(features, torch.arange(len(features)), self._models))

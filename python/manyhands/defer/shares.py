@@ -1,0 +1,88 @@
+"""Who may take how much: shares of the cases that experts and classifier are asked to take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from manyhands.base import Array
+from manyhands.checks import check_choice, listed
+from manyhands.names import Names
+
+#: ``"free"``, ``"balanced"``, or the least and greatest share of single experts.
+Workload = Literal["free", "balanced"] | Mapping[Any, float | tuple[float, float]]
+#: The share of cases that the classifier takes, or the least and the greatest; None for any.
+Coverage = float | tuple[float, float] | None
+
+#: Shares that miss one by no more than this sum to one.
+_ROUNDING = 1e-9
+
+
+def bounds(experts: Names, coverage: Coverage, workload: Workload) -> tuple[Array, Array] | None:
+    """Least and greatest share of each option, experts first and the classifier last, (n_experts + 1,) each.
+
+    None where anything goes. Shares that cannot be kept together are refused.
+    """
+    if coverage is None and isinstance(workload, str) and workload == "free":
+        return None
+    m = len(experts)
+    lower, upper = np.zeros(m + 1), np.ones(m + 1)
+    if coverage is not None:
+        lower[m], upper[m] = _share("coverage", coverage)
+    if isinstance(workload, Mapping):
+        _bound_experts(experts, workload, lower, upper)
+    else:
+        check_choice("workload", workload, ("free", "balanced"))
+        if workload == "balanced":
+            _balance(coverage is None, lower, upper)
+    _refuse_impossible(lower, upper)
+    return lower, _tightened(lower, upper)
+
+
+def _share(what: str, value: Any) -> tuple[float, float]:
+    pair = value if isinstance(value, tuple | list) else (value, value)
+    if len(pair) != 2 or not all(isinstance(part, int | float | np.number) for part in pair):
+        raise TypeError(f"{what} must be a share or a pair (least, greatest), not {value!r}")
+    low, high = map(float, pair)
+    if not 0 <= low <= high <= 1:
+        raise ValueError(f"{what} must be a share from 0 to 1, or a pair of them in order, not {value!r}")
+    return low, high
+
+
+def _bound_experts(experts: Names, workload: Mapping[Any, Any], lower: Array, upper: Array) -> None:
+    codes = experts.find(workload)
+    for (name, value), code in zip(workload.items(), codes, strict=True):
+        if code < 0:
+            raise KeyError(f"workload names {name!r}, who is no expert; there are {listed(experts.values.tolist(), 5)}")
+        lower[code], upper[code] = _share(f"the workload of {name!r}", value)
+
+
+def _balance(with_classifier: bool, lower: Array, upper: Array) -> None:
+    """Even shares: of what the classifier leaves, or of all where no coverage is asked for (Eq. 6)."""
+    m = len(lower) - 1
+    if with_classifier:
+        lower[:] = upper[:] = 1 / (m + 1)
+    else:
+        lower[:m], upper[:m] = (1 - upper[m]) / m, (1 - lower[m]) / m
+
+
+def _tightened(lower: Array, upper: Array) -> Array:
+    """Greatest shares, each no more than the others leave: where the classifier takes all, experts take nothing."""
+    left = 1 - (lower.sum() - lower)
+    left[left < _ROUNDING] = 0.0
+    return np.maximum(np.minimum(upper, left), lower)
+
+
+def _refuse_impossible(lower: Array, upper: Array) -> None:
+    if lower.sum() > 1 + _ROUNDING:
+        raise ValueError(
+            f"the least shares of the experts ({lower[:-1].sum():g} together) and of the classifier ({lower[-1]:g}) "
+            "sum to more than one; lower the workload or the coverage"
+        )
+    if upper.sum() < 1 - _ROUNDING:
+        raise ValueError(
+            f"the greatest shares of the experts ({upper[:-1].sum():g} together) and of the classifier "
+            f"({upper[-1]:g}) sum to less than one, so some cases would have nobody; raise the workload or the coverage"
+        )

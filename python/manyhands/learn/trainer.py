@@ -1,0 +1,407 @@
+"""The one training loop, and what goes with it: settings, optimisers, schedules, early stopping, checkpoints."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from manyhands import metrics
+from manyhands.annotations import Annotations
+from manyhands.base import Acquainted, Array, Parameters, Progress
+from manyhands.checks import check_choice, check_number
+from manyhands.errors import NotFittedError
+from manyhands.learn.batch import Batch, CrowdData, Features
+from manyhands.learn.heads import WorkerTable
+from manyhands.learn.lazy import LazyAdam
+from manyhands.learn.training import (
+    DTYPES,
+    OPTIMIZERS,
+    PRECISIONS,
+    SCHEDULES,
+    TRAINING,
+    Training,
+    clip_gradients,
+    find_device,
+    seeded,
+)
+from manyhands.names import Names
+from manyhands.progress import reporting
+
+#: Samples predicted at a time.
+_PREDICTED = 1024
+
+
+@dataclass
+class _Progress:
+    """What a run has come to; goes into checkpoints beside the parameters."""
+
+    epoch: int = 0
+    history: list[dict[str, float]] = field(default_factory=list)
+    best_score: float = -np.inf
+    best_epoch: int = -1
+
+
+class Trainer(Parameters, Training, ABC):
+    """Base of all that is trained on samples and annotations: a subclass builds its parts and gives a batch's loss.
+
+    Parts are networks and whatever else has parameters, by name. What the parts make of some samples (`_forward`) is
+    handed to the loss as it is, so it may be anything.
+    """
+
+    #: Defaults that differ from those of `Training`.
+    _defaults: ClassVar[dict[str, Any]] = {}
+    #: What is taken by keyword beside a constructor's own parameters.
+    _settings: ClassVar[Sequence[inspect.Parameter]] = TRAINING
+    #: Parts that are whole networks: they learn at the rate `lr` and their weights decay, the rest at `worker_lr`.
+    _networks: ClassVar[tuple[str, ...]] = ("network",)
+    #: How ``fit`` is called, for messages.
+    _call: ClassVar[str] = "fit(X, votes)"
+
+    _parts: nn.ModuleDict | None = None
+    _workers: Names
+    _classes: Names
+
+    def _take_settings(self, settings: dict[str, Any]) -> None:
+        """Keep what was given by keyword, and defaults for the rest."""
+        for name in settings:
+            if name not in {item.name for item in self._settings}:
+                raise TypeError(
+                    f"{type(self).__name__} has no parameter {name!r}; it has {inspect.signature(type(self))}"
+                )
+        for item in self._settings:
+            setattr(self, item.name, settings.get(item.name, self._defaults.get(item.name, item.default)))
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        # The signature says what `**settings` stands for, so that parameters, repr and clone know it.
+        super().__init_subclass__(**kwargs)
+        own = [p for p in inspect.signature(cls.__init__).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        changed = [p.replace(default=cls._defaults.get(p.name, p.default)) for p in cls._settings]
+        cls.__signature__ = inspect.Signature([*own[1:], *changed])  # type: ignore[attr-defined]
+
+    # ---------------------------------------------------------------------------- what a subclass is made of
+
+    def _check(self) -> None:
+        """Refuse settings that cannot work, before any work. A subclass adds its own."""
+        for name in ("max_epochs", "batch_size"):
+            check_number(name, getattr(self, name), least=1, whole=True)
+        check_number("seed", self.seed, least=0, whole=True)
+        for name in ("lr", "weight_decay", "validation"):
+            check_number(name, getattr(self, name), least=0)
+        for name in ("worker_lr", "clip"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), least=0)
+        if self.validation >= 1:
+            raise ValueError(f"validation is the share of samples held out, below 1, not {self.validation}")
+        if self.patience is not None:
+            check_number("patience", self.patience, least=1, whole=True)
+            if not self.validation:
+                raise ValueError("patience needs samples to judge by: set validation, such as validation=0.1")
+        check_choice("optimizer", self.optimizer, OPTIMIZERS)
+        check_choice("precision", self.precision, PRECISIONS)
+        if isinstance(self.schedule, str):
+            check_choice("schedule", self.schedule, SCHEDULES)
+
+    @abstractmethod
+    def _made(self, data: CrowdData) -> dict[str, nn.Module]:
+        """All that is trained, by name, as it is at the start; ``"network"`` is what predicts classes."""
+
+    @abstractmethod
+    def _forward(self, x: Any) -> Any:
+        """What the parts make of some samples."""
+
+    @abstractmethod
+    def _loss(self, batch: Batch, output: Any) -> Tensor:
+        """The loss of a batch, given what `_forward` makes of it."""
+
+    @abstractmethod
+    def _judged(self, batch: Batch, output: Any) -> tuple[Tensor, Tensor]:
+        """How well held-out samples are foretold: a sum that shall be large, and the weight to divide it by."""
+
+    def _start_epoch(self, epoch: int, data: CrowdData) -> None:
+        """Called before each epoch, with all data: for what is learnt in other ways than by gradients."""
+
+    def _concluded(self, data: CrowdData) -> None:
+        """Called once after the last epoch, in evaluation mode."""
+
+    def _state(self) -> dict[str, Tensor]:
+        """Tensors that are kept outside of the parts, for checkpoints."""
+        return {}
+
+    def _set_state(self, state: dict[str, Tensor]) -> None:
+        """Take back what `_state` gave."""
+
+    @property
+    def _network(self) -> nn.Module:
+        assert self._parts is not None
+        return self._parts["network"]
+
+    # -------------------------------------------------------------------------------------------- training
+
+    def _adopt_names(self, votes: Annotations) -> None:
+        self._workers, self._classes = votes._workers, votes._classes
+        self._n_labels = votes.labels_per_worker
+
+    def _may_resume(self, resume: bool) -> None:
+        if resume and self.checkpoint is None:
+            raise ValueError("resume=True needs the file to resume from: set checkpoint=")
+
+    def _train(self, data: CrowdData, *, resume: bool = False, progress: Progress = False) -> None:
+        """Make the parts and train them; everything random follows from the seed."""
+        self._history: list[dict[str, float]] = []
+        self._on = find_device(self.device)
+        with seeded(self.seed, self._on), reporting(progress, self.max_epochs, type(self).__name__) as report:
+            self._parts = nn.ModuleDict(self._made(data)).to(self._on)
+            self._run(data, resume, report)
+            self._parts.eval()
+            self._concluded(data)
+
+    def _run(self, data: CrowdData, resume: bool, report: Callable[[int, float], object] | None) -> None:
+        shuffle = torch.Generator().manual_seed(self.seed)
+        training, held_out = self._split(data, shuffle)
+        self._held_out = held_out
+        optimizers = self._optimizers()
+        schedulers = [self._scheduler(optimizer) for optimizer in optimizers]
+        scaler = torch.amp.GradScaler(self._on.type, enabled=self.precision == "float16")
+        at, best = _Progress(), None
+        if resume:
+            at, best = self._restore(optimizers, schedulers, scaler, shuffle)
+        while at.epoch < self.max_epochs:
+            self._start_epoch(at.epoch, data)
+            record = {"epoch": at.epoch, "lr": optimizers[0].param_groups[0]["lr"]}
+            record["loss"] = self._epoch(data, training, shuffle, optimizers, scaler, at.epoch)
+            for scheduler in schedulers:
+                if scheduler is not None:
+                    scheduler.step()
+            at.epoch += 1
+            if len(held_out):
+                record["score"] = self._held_out_score(data, held_out)
+                if record["score"] > at.best_score:
+                    at.best_score, at.best_epoch, best = record["score"], at.epoch, copy.deepcopy(self._learnt())
+            at.history.append(record)
+            if report is not None:
+                report(at.epoch, record["loss"])
+            if self.checkpoint is not None:
+                self._save(at, best, optimizers, schedulers, scaler, shuffle)
+            enough = self.patience is not None and at.epoch - at.best_epoch >= self.patience
+            # Every callback is called, whichever of them ends the training.
+            asked = [callback(self, record) is True for callback in self.callbacks]
+            if enough or any(asked):
+                break
+        self._history = at.history
+        if best is not None:
+            self._parts_or_fail().load_state_dict(best["parts"])
+            self._set_state(best["state"])
+
+    def _split(self, data: CrowdData, shuffle: torch.Generator) -> tuple[Tensor, Tensor]:
+        order = data.samples
+        n_held_out = int(self.validation * len(order))
+        if not n_held_out:
+            return order, order[:0]
+        if n_held_out == len(order):
+            raise ValueError(f"validation={self.validation} leaves no sample to train on")
+        order = order[torch.randperm(len(order), generator=shuffle)]
+        return order[n_held_out:].sort().values, order[:n_held_out].sort().values
+
+    def _epoch(
+        self,
+        data: CrowdData,
+        samples: Tensor,
+        shuffle: torch.Generator,
+        optimizers: list[torch.optim.Optimizer],
+        scaler: torch.amp.GradScaler,
+        epoch: int,
+    ) -> float:
+        """One pass over the samples; returns the mean loss."""
+        parts = self._parts_or_fail()
+        parts.train()
+        total = torch.zeros((), dtype=torch.float64)
+        for batch in data.batches(samples, self.batch_size, self._on, shuffle=shuffle):
+            for optimizer in optimizers:
+                optimizer.zero_grad(set_to_none=True)
+            with torch.autocast(self._on.type, DTYPES[self.precision], enabled=self.precision != "float32"):
+                output = self._forward(batch.x)
+            loss = self._loss(batch, output)
+            if not torch.isfinite(loss):
+                raise FloatingPointError(
+                    f"the loss became {loss.item()} in epoch {epoch + 1}; lower lr (now {self.lr:g}) or the weight "
+                    "of the regulariser, or set clip"
+                )
+            if loss.requires_grad:
+                scaler.scale(loss).backward()
+                self._step(optimizers, scaler)
+            total += loss.detach().cpu().double() * len(batch)
+        return float(total) / max(len(samples), 1)
+
+    def _step(self, optimizers: list[torch.optim.Optimizer], scaler: torch.amp.GradScaler) -> None:
+        if self.clip is not None:
+            for optimizer in optimizers:
+                scaler.unscale_(optimizer)
+            clip_gradients([p for p in self._parts_or_fail().parameters() if p.grad is not None], self.clip)
+        for optimizer in optimizers:
+            if any(p.grad is not None for group in optimizer.param_groups for p in group["params"]):
+                scaler.step(optimizer)
+        scaler.update()
+
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
+        """One for dense gradients, and one for the tables whose gradients are sparse."""
+        parts = self._parts_or_fail()
+        lazy = [m.weight for m in parts.modules() if isinstance(m, WorkerTable) and m.sparse]
+        skip = {id(p) for p in lazy}
+        rate = self.lr if self.worker_lr is None else self.worker_lr
+        network = [p for name in self._networks if name in parts for p in parts[name].parameters() if id(p) not in skip]
+        inner = {id(p) for p in network}
+        others = [p for p in parts.parameters() if id(p) not in inner and id(p) not in skip]
+        groups = [{"params": network, "lr": self.lr, "weight_decay": self.weight_decay}]
+        if others:
+            groups.append({"params": others, "lr": rate, "weight_decay": 0.0})
+        if not any(len(group["params"]) for group in groups):  # type: ignore[arg-type]
+            raise ValueError("the networks have no parameters to learn")
+        dense: torch.optim.Optimizer
+        if self.optimizer == "sgd":
+            dense = torch.optim.SGD(groups, lr=self.lr, momentum=0.9)
+        else:
+            kind = torch.optim.AdamW if self.optimizer == "adamw" else torch.optim.Adam
+            dense = kind(groups, lr=self.lr)
+        return [dense] if not lazy else [dense, LazyAdam(lazy, lr=rate)]
+
+    def _scheduler(self, optimizer: torch.optim.Optimizer) -> Any:
+        if self.schedule is None:
+            return None
+        if callable(self.schedule):
+            return self.schedule(optimizer)
+        if self.schedule == "cosine":
+            return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, self.max_epochs)
+        milestones = [self.max_epochs // 2, self.max_epochs * 3 // 4]
+        return torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones, gamma=0.1)
+
+    @torch.no_grad()
+    def _held_out_score(self, data: CrowdData, samples: Tensor) -> float:
+        self._parts_or_fail().eval()
+        total = weight = 0.0
+        for batch in data.batches(samples, _PREDICTED, self._on):
+            score, of = self._judged(batch, self._forward(batch.x))
+            total, weight = total + float(score), weight + float(of)
+        return total / weight
+
+    # ----------------------------------------------------------------------------------------- checkpoints
+
+    def _learnt(self) -> dict[str, Any]:
+        """All that training changes."""
+        return {"parts": self._parts_or_fail().state_dict(), "state": self._state()}
+
+    def _save(self, at: _Progress, best: Any, optimizers: Any, schedulers: Any, scaler: Any, shuffle: Any) -> None:
+        assert self.checkpoint is not None
+        content = {
+            "learner": type(self).__name__,
+            "sizes": [len(self._workers), len(self._classes)],
+            "progress": [at.epoch, at.best_score, at.best_epoch],
+            "history": at.history,
+            "now": self._learnt(),
+            "best": best,
+            "optimizers": [optimizer.state_dict() for optimizer in optimizers],
+            "schedulers": [None if s is None else s.state_dict() for s in schedulers],
+            "scaler": scaler.state_dict(),
+            "shuffle": shuffle.get_state(),
+            "random": torch.get_rng_state(),
+        }
+        # Written beside and moved: a run that is killed while it writes leaves the last whole file.
+        beside = f"{os.fspath(self.checkpoint)}.part"
+        torch.save(content, beside)
+        os.replace(beside, self.checkpoint)
+
+    def _restore(self, optimizers: Any, schedulers: Any, scaler: Any, shuffle: Any) -> tuple[_Progress, Any]:
+        assert self.checkpoint is not None
+        content = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
+        sizes = [len(self._workers), len(self._classes)]
+        if content["learner"] != type(self).__name__ or content["sizes"] != sizes:
+            raise ValueError(
+                f"{self.checkpoint} is of a {content['learner']} with {content['sizes'][0]} workers and "
+                f"{content['sizes'][1]} classes, not of this {type(self).__name__} with {sizes[0]} and {sizes[1]}"
+            )
+        self._parts_or_fail().load_state_dict(content["now"]["parts"])
+        self._set_state(content["now"]["state"])
+        for optimizer, state in zip(optimizers, content["optimizers"], strict=True):
+            optimizer.load_state_dict(state)
+        for scheduler, state in zip(schedulers, content["schedulers"], strict=True):
+            if scheduler is not None:
+                scheduler.load_state_dict(state)
+        scaler.load_state_dict(content["scaler"])
+        shuffle.set_state(content["shuffle"])
+        torch.set_rng_state(content["random"])
+        epoch, best_score, best_epoch = content["progress"]
+        return _Progress(epoch, content["history"], best_score, best_epoch), content["best"]
+
+    # ------------------------------------------------------------------------------------------ prediction
+
+    def _parts_or_fail(self) -> nn.ModuleDict:
+        if self._parts is None:
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call {self._call} first")
+        return self._parts
+
+    def _fitted(self) -> nn.ModuleDict:
+        parts = self._parts_or_fail()
+        if not self._history:
+            raise NotFittedError(f"the last fit of this {type(self).__name__} did not end; call {self._call} again")
+        return parts
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._parts is not None and bool(self._history)
+
+    @torch.no_grad()
+    def _mapped(self, features: Features, rows: Tensor, make: Callable[[Any], Tensor]) -> Array:
+        """What a function of the trained parts makes of some rows, (n, ...), so many at a time."""
+        self._parts_or_fail().eval()
+        found = [make(features.take(part, self._on)).cpu().double() for part in rows.split(_PREDICTED)]
+        return torch.cat(found).numpy()
+
+    @property
+    def network_(self) -> nn.Module:
+        """The trained network that predicts classes, in evaluation mode."""
+        self._fitted()
+        return self._network
+
+    @property
+    def history_(self) -> dict[str, Array]:
+        """Loss, learning rate and, with `validation`, held-out score of each epoch, by name."""
+        self._fitted()
+        return {name: np.array([record[name] for record in self._history]) for name in self._history[0]}
+
+
+class CrowdTrainer(Trainer, Acquainted):
+    """One who also gets to know the workers: a subclass keeps `_confusion` and `_prior`."""
+
+    _confusion: Array
+    _prior: Array
+
+    @property
+    def confusion_(self) -> Array:
+        """Confusion matrix of each worker, (n_workers, n_classes true, n_classes observed); rows sum to one."""
+        self._fitted()
+        return self._confusion
+
+    @property
+    def prior_(self) -> Array:
+        """Class prior: mean prediction over the training samples or, where it is known, their truth, (n_classes,)."""
+        self._fitted()
+        return self._prior
+
+    @property
+    def skills_(self) -> Array:
+        """Expected share of right answers of each worker, (n_workers,)."""
+        return metrics.skill(self.confusion_, self.prior_)
+
+
+def checked_logits(logits: Tensor, n: int, what: str) -> Tensor:
+    """Logits as they are if there are `n` a row, in full precision; `what` says what returned them, and for what."""
+    if logits.ndim != 2 or logits.shape[1] != n:
+        raise ValueError(f"{what}, (n, {n}), not of shape {tuple(logits.shape)}")
+    return logits.float()
