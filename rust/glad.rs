@@ -1,10 +1,11 @@
 //! GLAD (Whitehill et al. 2009): workers of different ability on tasks of different difficulty.
 //!
-//! Worker `w` answers task `n` rightly with probability σ(ability[w] · exp(ease[n])), and errors are spread evenly. Abilities
-//! and eases have normal priors of variance one. A pass is coordinate ascent, every step of which can only raise the
-//! penalised log-likelihood: each task moves its ease (the posterior is summed out, so that is a climb in one dimension),
-//! each worker its ability given the posteriors (a concave climb in one dimension, the M-step of EM), and at last all
-//! abilities are multiplied by one number and all eases divided by it, which the labels cannot tell apart but the priors can.
+//! Worker `w` answers task `n` rightly with probability σ(ability[w] · exp(ease[n])), and errors are spread evenly.
+//! Abilities and eases have normal priors of variance one. A pass is coordinate ascent, every step of which can only
+//! raise the penalised log-likelihood: each task moves its ease (the posterior is summed out, so that is a climb in one
+//! dimension), each worker its ability given the posteriors (a concave climb in one dimension, the M-step of EM), and
+//! at last all abilities are multiplied by one number and all eases divided by it, which the labels cannot tell apart
+//! but the priors can.
 
 use rayon::prelude::*;
 
@@ -60,8 +61,8 @@ pub struct Fit {
 
 /// Fits abilities and eases.
 ///
-/// Time O(annotations + tasks · classes) a pass, with a few exponentials for each annotation. Memory beside the result: 8
-/// bytes a task, and the table in worker order (5 to 6 bytes an annotation), which is kept with the table.
+/// Time O(annotations + tasks · classes) a pass, with a few exponentials for each annotation. Memory beside the result:
+/// 8 bytes a task, and the table in worker order (5 to 6 bytes an annotation), which is kept with the table.
 pub fn glad_fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fit> {
     validate(table, options)?;
     let order = table.by_worker(control)?;
@@ -81,7 +82,8 @@ pub fn glad_fit(table: &Table, options: &Options<'_>, control: &Control) -> Resu
     Ok(Fit { posterior, ability, ease, accuracy, n_iter: history.len() - 1, history, converged })
 }
 
-/// Class posteriors (tasks × classes) of tasks labelled by workers of known ability: each task takes its most probable ease.
+/// Class posteriors (tasks × classes) of tasks labelled by workers of known ability: each task takes its most probable
+/// ease.
 pub fn glad_posterior(table: &Table, options: &Options<'_>, control: &Control) -> Result<Vec<f64>> {
     validate(table, options)?;
     let mut model = Model::new(table, options, control);
@@ -307,7 +309,8 @@ impl<'a> Model<'a> {
         self.ease.iter_mut().for_each(|ease| *ease -= log);
     }
 
-    /// Probability of a right answer of each worker, averaged over their labels; without any, on a task of average ease.
+    /// Probability of a right answer of each worker, averaged over their labels; without any, on a task of average
+    /// ease.
     fn accuracy(&self, order: &WorkerOrder) -> Vec<f64> {
         let average = self.ease.iter().sum::<f64>() / self.ease.len() as f64;
         let right = |ability: f64, ease: f64| softplus_and_sigmoid(ability * ease.exp()).1;
@@ -327,20 +330,12 @@ impl<'a> Model<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{Repeats, Rows};
+    use crate::table::tests::of_rows;
     use proptest::prelude::*;
 
+    /// Fifteen tasks, six workers, four classes.
     fn table(rows: &[(u32, u32, u16)], weights: Option<&[f64]>) -> Table {
-        let rows = Rows {
-            tasks: &rows.iter().map(|r| r.0).collect::<Vec<_>>(),
-            workers: &rows.iter().map(|r| r.1).collect::<Vec<_>>(),
-            labels: &rows.iter().map(|r| r.2).collect::<Vec<_>>(),
-            weights,
-            n_tasks: 15,
-            n_workers: 6,
-            n_classes: 4,
-        };
-        Table::new(&rows, Repeats::Keep, &Control::default()).unwrap()
+        of_rows(rows, weights, [15, 6, 4])
     }
 
     const START: Options<'_> =

@@ -1,8 +1,8 @@
 //! MACE (Hovy et al. 2013): workers who either know the class or spam, by EM or variational Bayes.
 //!
-//! All classes are equally probable. Asked about a task, worker `w` knows its class with probability `know[w]` and names
-//! it; otherwise the answer is `l` with probability `strategy[w, l]`, whatever the class. So a label speaks for its own
-//! class alone: an annotation costs O(1), and all that the M-step needs is how probable each label was right.
+//! All classes are equally probable. Asked about a task, worker `w` knows its class with probability `know[w]` and
+//! names it; otherwise the answer is `l` with probability `strategy[w, l]`, whatever the class. So a label speaks for
+//! its own class alone: an annotation costs O(1), and all that the M-step needs is how probable each label was right.
 
 use std::ops::Range;
 
@@ -22,7 +22,8 @@ const TASKS_PER_CHECK: usize = 1 << 12;
 pub struct Options<'a> {
     /// Whether the M-step is that of variational Bayes.
     pub variational: bool,
-    /// Imaginary tasks on which a worker knew, and on which they spammed: a Beta prior if variational, else pseudo-counts.
+    /// Imaginary tasks on which a worker knew, and on which they spammed: a Beta prior if variational, else
+    /// pseudo-counts.
     pub competence: [f64; 2],
     /// Imaginary answers with each label while spamming: a Dirichlet prior if variational, else pseudo-counts.
     pub strategy: f64,
@@ -55,8 +56,9 @@ pub struct Fit {
 
 /// Fits by EM or variational Bayes.
 ///
-/// Time O(annotations + tasks · classes + workers · classes) a pass. Memory beside the result: 40 bytes for each worker and
-/// class, and a table of counts per chunk, at most 8 bytes an annotation in all (or 32 MB, or two tables, if that is more).
+/// Time O(annotations + tasks · classes + workers · classes) a pass. Memory beside the result: 40 bytes for each worker
+/// and class, and a table of counts per chunk, at most 8 bytes an annotation in all (or 32 MB, or two tables, if that
+/// is more).
 pub fn mace_fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fit> {
     validate(table, options)?;
     let mut crowd = Crowd::new(table, options, control);
@@ -278,7 +280,8 @@ impl Worker<'_> {
         logs.sum()
     }
 
-    /// Geometric means of the posterior that the counts are the parameters of; returns minus its divergence from the prior.
+    /// Geometric means of the posterior that the counts are the parameters of; returns minus its divergence from the
+    /// prior.
     fn vary(&mut self, prior: &[f64]) -> f64 {
         let mut divergence = 0.0;
         for part in [0..2, 2..self.counts.len()] {
@@ -404,20 +407,12 @@ impl<L: Label> Pass<'_, L> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{Repeats, Rows};
+    use crate::table::tests::of_rows;
     use proptest::prelude::*;
 
+    /// Fifteen tasks, six workers, four classes.
     fn table(rows: &[(u32, u32, u16)], weights: Option<&[f64]>) -> Table {
-        let rows = Rows {
-            tasks: &rows.iter().map(|r| r.0).collect::<Vec<_>>(),
-            workers: &rows.iter().map(|r| r.1).collect::<Vec<_>>(),
-            labels: &rows.iter().map(|r| r.2).collect::<Vec<_>>(),
-            weights,
-            n_tasks: 15,
-            n_workers: 6,
-            n_classes: 4,
-        };
-        Table::new(&rows, Repeats::Keep, &Control::default()).unwrap()
+        of_rows(rows, weights, [15, 6, 4])
     }
 
     fn options(variational: bool) -> Options<'static> {

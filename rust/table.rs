@@ -600,4 +600,4 @@ fn mark_repeats(repeats: Repeats, sorted: &[(u32, u16, u32, f64)], kept: &mut [b
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

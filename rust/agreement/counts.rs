@@ -41,8 +41,8 @@ pub struct Counted {
 
 /// A coefficient of agreement, and the same on resamples of the tasks.
 ///
-/// Time O(annotations) each, for a scale that is not nominal also O(classes²) and O(distinct labels²) on each task. Memory:
-/// at most 6 bytes an annotation and 12 bytes a task, and 4 bytes a task for each thread that resamples.
+/// Time O(annotations) each, for a scale that is not nominal also O(classes²) and O(distinct labels²) on each task.
+/// Memory: at most 6 bytes an annotation and 12 bytes a task, and 4 bytes a task for each thread that resamples.
 pub fn agreement_by_counts(
     table: &Table,
     coefficient: Coefficient,

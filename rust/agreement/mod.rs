@@ -1,8 +1,8 @@
 //! How far the answers of a crowd agree beyond chance.
 //!
-//! Every coefficient is one minus observed over expected disagreement, or a relative of that. Those of [`counts`] look at
-//! which labels meet on a task, whoever gave them; those of [`pairs`] compare workers two by two. Both are functions of how
-//! often each task counts, so that a resample of the tasks is one more evaluation.
+//! Every coefficient is one minus observed over expected disagreement, or a relative of that. Those of [`counts`] look
+//! at which labels meet on a task, whoever gave them; those of [`pairs`] compare workers two by two. Both are functions
+//! of how often each task counts, so that a resample of the tasks is one more evaluation.
 
 mod counts;
 mod pairs;
@@ -80,7 +80,8 @@ impl Scale<'_> {
         let used = || used.iter().map(|&label| usize::from(label));
         if self.shape == Shape::Nominal {
             let (all_x, all_y): (f64, f64) = used().fold((0.0, 0.0), |(a, b), label| (a + x[label], b + y[label]));
-            // Without the label itself, and not the whole less the equal part: nothing is left over where all are equal.
+            // Without the label itself, and not the whole less the equal part: nothing is left over where all are
+            // equal.
             return used().map(|label| x[label] * (all_y - y[label])).sum::<f64>().min(all_x * all_y);
         }
         used().map(|a| x[a] * used().map(|b| y[b] * self.between(a, b)).sum::<f64>()).sum()

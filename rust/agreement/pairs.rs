@@ -146,8 +146,8 @@ fn check_room(table: &Table) -> Result<()> {
     let meetings: usize = table.offsets().windows(2).map(beside).sum();
     if meetings > MOST_BYTES / (size_of::<(u32, Meeting)>() + size_of::<Meeting>()) {
         return Err(Error::invalid(format!(
-            "{meetings} pairs of labels on the same task take more than {} GiB; sample fewer labels of each task, or use \
-             a coefficient that does not compare workers",
+            "{meetings} pairs of labels on the same task take more than {} GiB; sample fewer labels of each task, or \
+             use a coefficient that does not compare workers",
             MOST_BYTES >> 30
         )));
     }

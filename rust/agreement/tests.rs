@@ -1,23 +1,17 @@
 use super::*;
-use crate::table::{Repeats, Rows, Table};
+use crate::table::Table;
+use crate::table::tests::of_rows;
 
 /// Tasks × workers; a negative label is none.
 fn table(labels: &[&[i32]], n_classes: usize) -> Table {
-    let given = || {
-        let rows = labels.iter().enumerate();
-        rows.flat_map(|(task, row)| row.iter().enumerate().map(move |(w, l)| (task as u32, w as u32, *l)))
-            .filter(|row| row.2 >= 0)
-    };
-    let rows = Rows {
-        tasks: &given().map(|row| row.0).collect::<Vec<_>>(),
-        workers: &given().map(|row| row.1).collect::<Vec<_>>(),
-        labels: &given().map(|row| row.2 as u16).collect::<Vec<_>>(),
-        weights: None,
-        n_tasks: labels.len(),
-        n_workers: labels.iter().map(|row| row.len()).max().unwrap_or(0),
-        n_classes,
-    };
-    Table::new(&rows, Repeats::Keep, &Control::default()).unwrap()
+    let rows = labels.iter().enumerate();
+    let triples: Vec<(u32, u32, u16)> = rows
+        .flat_map(|(task, row)| row.iter().enumerate().map(move |(w, l)| (task, w, *l)))
+        .filter(|(.., label)| *label >= 0)
+        .map(|(task, worker, label)| (task as u32, worker as u32, label as u16))
+        .collect();
+    let n_workers = labels.iter().map(|row| row.len()).max().unwrap_or(0);
+    of_rows(&triples, None, [labels.len(), n_workers, n_classes])
 }
 
 const NOMINAL: Scale<'_> = Scale { shape: Shape::Nominal, positions: &[0.0, 1.0] };

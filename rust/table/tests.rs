@@ -3,7 +3,21 @@ use proptest::prelude::*;
 
 type Triple = (u32, u32, u16);
 
+/// A table of triples, with or without weights, for tests elsewhere; sizes are those of tasks, workers and classes.
+pub(crate) fn of_rows(triples: &[Triple], weights: Option<&[f64]>, [n, m, k]: [usize; 3]) -> Table {
+    weighted(triples, weights, (n, m, k), Repeats::Keep).unwrap()
+}
+
 fn build(triples: &[Triple], sizes: (usize, usize, usize), repeats: Repeats) -> Result<Table> {
+    weighted(triples, None, sizes, repeats)
+}
+
+fn weighted(
+    triples: &[Triple],
+    weights: Option<&[f64]>,
+    sizes: (usize, usize, usize),
+    repeats: Repeats,
+) -> Result<Table> {
     let tasks: Vec<u32> = triples.iter().map(|t| t.0).collect();
     let workers: Vec<u32> = triples.iter().map(|t| t.1).collect();
     let labels: Vec<u16> = triples.iter().map(|t| t.2).collect();
@@ -11,7 +25,7 @@ fn build(triples: &[Triple], sizes: (usize, usize, usize), repeats: Repeats) -> 
         tasks: &tasks,
         workers: &workers,
         labels: &labels,
-        weights: None,
+        weights,
         n_tasks: sizes.0,
         n_workers: sizes.1,
         n_classes: sizes.2,
