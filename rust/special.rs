@@ -1,7 +1,7 @@
 //! Functions of the gamma family, for positive arguments.
 
 /// From here on the asymptotic series are exact to the last bits of a double.
-const LARGE: f64 = 8.0;
+const LARGE: f64 = 10.0;
 
 /// The derivative of [`ln_gamma`].
 pub fn digamma(x: f64) -> f64 {
