@@ -180,6 +180,14 @@ def test_workloads_are_kept(variant: Variant):
     assert len(everybody.who) == 180
 
 
+@pytest.mark.parametrize("variant", [v for v in VARIANTS if v.constrained], ids=lambda variant: variant.name)
+def test_gates_learn_to_keep_the_workload_on_average(variant: Variant):
+    """Even shares are 1/4 each; what a gate prefers by itself is far from that."""
+    log = team(300)
+    model = variant.model(workload="balanced", max_epochs=15).fit(log.X, log.truth, log.votes)
+    np.testing.assert_allclose(model.defer_proba(log.X).mean(axis=0), 0.25, atol=0.07)
+
+
 @every
 def test_names_and_order_of_experts_and_rows_do_not_matter(variant: Variant):
     """Experts by another name and rows in another order give the same decisions, by name."""

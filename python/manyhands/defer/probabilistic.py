@@ -25,8 +25,9 @@ from manyhands.learn.training import setting
 
 Constraint = Literal["batch", "running", "epoch"]
 
-#: Latest cases that a running constraint is kept over, at least.
-_WINDOW = 1024
+#: Latest cases that a running constraint is kept over, but no more than this part of an epoch: older posteriors are
+#: those of another gate, and making up for them would overshoot.
+_WINDOW, _PART = 1024, 4
 #: Least probability of an option before projection: a workload may need what the posterior excludes.
 _LEAST = 1e-12
 
@@ -55,6 +56,7 @@ class EMDeferral(Deferral):
 
     def _build(self, data: CrowdData) -> dict[str, nn.Module]:
         options = len(self._workers) + 1
+        self._window = min(_WINDOW, len(data) // _PART)
         self._recent = torch.zeros(0, options, dtype=torch.float64)
         self._targets = torch.zeros(0, options)
         return {}
@@ -86,7 +88,7 @@ class EMDeferral(Deferral):
         own = _probabilities(log_option)
         if self.constraint == "running":
             # The latest cases weigh in, so that a small batch need not keep the workload by itself.
-            self._recent = torch.cat([self._recent, own])[-max(_WINDOW, len(own)) :]
+            self._recent = torch.cat([self._recent, own])[-max(self._window, len(own)) :]
             rows = self._recent
         else:
             rows = own
