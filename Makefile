@@ -108,8 +108,9 @@ check-types: $(EXTENSION) $(DEV)
 test-rust:
 	cargo test $(LOCKED)
 
+# Several at a time, but not so many that each one's threads get in the way of the others'.
 test-python: $(EXTENSION) $(DEV)
-	$(PY) -m pytest
+	$(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 # --- the environment ------------------------------------------------------------------------------------------------
 

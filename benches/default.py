@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 import manyhands as mh
-from manyhands.aggregate.consensus import calibrated, task_totals
+from manyhands.aggregators.consensus import calibrated, task_totals
 from manyhands.base import Aggregator
 
 # fmt: off

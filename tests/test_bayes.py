@@ -14,7 +14,7 @@ from scipy import stats
 import manyhands as mh
 from checks import PARITY, STANDARD, assert_close, crowd, fit_bayes, hierarchy_prior, never_falls
 from manyhands import _core
-from manyhands.aggregate.consensus import best_correlation, calibrated, mixture_weights
+from manyhands.aggregators.consensus import best_correlation, calibrated, mixture_weights
 from oracles import bayes, em
 from test_aggregators import crowds
 

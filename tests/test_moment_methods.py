@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import manyhands as mh
-from manyhands.aggregate.moments import MomentAggregator
+from manyhands.aggregators.moments import MomentAggregator
 from manyhands.moments import Moments
 
 #: Exact moments leave rounding only.

@@ -12,7 +12,7 @@ from typing import Any
 
 from manyhands import agreement, crowds, metrics, moments, synthetic
 from manyhands._core import get_num_threads, set_num_threads
-from manyhands.aggregate import (
+from manyhands.aggregators import (
     GLAD,
     KOS,
     MACE,
@@ -35,7 +35,7 @@ from manyhands.aggregate import (
 )
 
 # The function takes the name of the package it comes from, which nobody needs to spell.
-from manyhands.aggregate.consensus import aggregate
+from manyhands.aggregators.consensus import aggregate
 from manyhands.annotations import Annotations
 from manyhands.base import all_aggregators, load
 from manyhands.errors import (

@@ -457,7 +457,7 @@ def _labels_frame(
 
 def all_aggregators() -> list[type[Aggregator]]:
     """Every aggregator class of the library, by name."""
-    return concrete(Aggregator, "manyhands.aggregate")  # type: ignore[type-abstract]
+    return concrete(Aggregator, "manyhands.aggregators")  # type: ignore[type-abstract]
 
 
 def concrete(base: type[T], package: str) -> list[type[T]]:

@@ -10,8 +10,8 @@ from unittest import mock
 import numpy as np
 
 from manyhands import _core
-from manyhands.aggregate import _factors, _spa, spectral
-from manyhands.aggregate import moments as moment_methods
+from manyhands.aggregators import _factors, _spa, spectral
+from manyhands.aggregators import moments as moment_methods
 from manyhands.moments import statistics
 
 from . import factor, moments

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregate import MajorityVote
+from manyhands.aggregators import MajorityVote
 from manyhands.base import Array, Fit
 from manyhands.compat._log import Log, find, import_pandas
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregate import MMSR as _MMSR
+from manyhands.aggregators import MMSR as _MMSR
 from manyhands.base import Array, Parameters
 from manyhands.checks import check_number
 from manyhands.compat._log import Log, find, log_columns, no_probas, no_series, series

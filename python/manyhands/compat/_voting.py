@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal, Self
 import numpy as np
 
 from manyhands import _core
-from manyhands.aggregate import MajorityVote as _MajorityVote
-from manyhands.aggregate import WeightedVote as _WeightedVote
+from manyhands.aggregators import MajorityVote as _MajorityVote
+from manyhands.aggregators import WeightedVote as _WeightedVote
 from manyhands.base import Array, Parameters
 from manyhands.compat._em import with_gold
 from manyhands.compat._log import Log, find, log_columns, no_probas, no_series, series

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyhands import _core, metrics
-from manyhands.aggregate.em import row_pseudo
+from manyhands.aggregators.em import row_pseudo
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Progress, concrete
 from manyhands.checks import check_choice

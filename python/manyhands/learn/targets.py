@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from manyhands import _core
-from manyhands.aggregate import DawidSkene
+from manyhands.aggregators import DawidSkene
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array
 from manyhands.checks import check_number

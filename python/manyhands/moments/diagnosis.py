@@ -168,7 +168,7 @@ def _range(values: npt.NDArray[Any]) -> tuple[float, float, float]:
 
 def _spectra(votes: Annotations, moments: Moments) -> tuple[Spectrum, Spectrum]:
     """The spectrum of the worker who tells most beside its partners, and of a group of workers beside two others."""
-    from manyhands.aggregate._factors import Blocks
+    from manyhands.aggregators._factors import Blocks
 
     alone = groups = Spectrum(np.zeros(moments.n_classes), 0.0)
     if not len(moments.pairs):
@@ -197,7 +197,7 @@ def _deal(support: Array) -> npt.NDArray[np.uint8]:
 
 def _purity(votes: Annotations, moments: Moments) -> Array:
     """The most exclusive answer for each class, one standard error off."""
-    from manyhands.aggregate.em import DawidSkene
+    from manyhands.aggregators.em import DawidSkene
 
     k = moments.n_classes
     if not len(moments.pairs) or k < 2:
@@ -216,7 +216,7 @@ def _purity(votes: Annotations, moments: Moments) -> Array:
 
 def _applicable(found: Diagnosis, votes: Annotations, odd_cycle: bool) -> dict[str, tuple[bool, str]]:
     """For each method, whether the log supports it, and the reason."""
-    from manyhands.aggregate.spectral import LARGEST
+    from manyhands.aggregators.spectral import LARGEST
 
     k, short = found.n_classes, found.rank < found.n_classes
     several = sum(size > 1 for size in found.components) > 1

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregate._factors import Blocks, Factors, named, normalised, prior_told_by, told_by, told_by_all
+from manyhands.aggregators._factors import Blocks, Factors, named, normalised, prior_told_by, told_by, told_by_all
 from manyhands.base import Array
 from manyhands.moments import Moments
 

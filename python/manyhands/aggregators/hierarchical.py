@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregate.bayes import common_part
-from manyhands.aggregate.em import class_pseudo, gold_codes
+from manyhands.aggregators.bayes import common_part
+from manyhands.aggregators.em import class_pseudo, gold_codes
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import check_number, check_stopping

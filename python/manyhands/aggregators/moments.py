@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from manyhands import _core
-from manyhands.aggregate._factors import Blocks, Factors, drawn_towards, named, normalised, of_classes, with_unsaid
-from manyhands.aggregate._spa import multi_spa
+from manyhands.aggregators._factors import Blocks, Factors, drawn_towards, named, normalised, of_classes, with_unsaid
+from manyhands.aggregators._spa import multi_spa
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import check_choice, check_number, check_pairing, check_stopping

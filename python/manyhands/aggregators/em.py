@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core, metrics
-from manyhands.aggregate.moments import MultiSPA
-from manyhands.aggregate.spectral import SpectralDS
+from manyhands.aggregators.moments import MultiSPA
+from manyhands.aggregators.spectral import SpectralDS
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import check_choice, check_number

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregate.em import MODELS, class_pseudo, gold_codes, probabilities, row_pseudo
+from manyhands.aggregators.em import MODELS, class_pseudo, gold_codes, probabilities, row_pseudo
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import check_choice, check_number, check_stopping

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from manyhands import _core
-from manyhands.aggregate._agreement import Mask, certain
+from manyhands.aggregators._agreement import Mask, certain
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import check_number, counted

@@ -8,7 +8,7 @@ from abc import abstractmethod
 import numpy as np
 
 from manyhands import _core
-from manyhands.aggregate._agreement import Codes, Pairs, certain, inside, with_strangers
+from manyhands.aggregators._agreement import Codes, Pairs, certain, inside, with_strangers
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import check_choice, check_number, check_pairing, check_stopping

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregate.bayes import BayesianDawidSkene
-from manyhands.aggregate.em import gold_codes
-from manyhands.aggregate.hierarchical import HierarchicalDawidSkene, HierarchicalMACE
+from manyhands.aggregators.bayes import BayesianDawidSkene
+from manyhands.aggregators.em import gold_codes
+from manyhands.aggregators.hierarchical import HierarchicalDawidSkene, HierarchicalMACE
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit, Progress
 from manyhands.checks import check_number

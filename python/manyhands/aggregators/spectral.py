@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregate._factors import (
+from manyhands.aggregators._factors import (
     Blocks,
     Factors,
     drawn_towards,
@@ -19,8 +19,8 @@ from manyhands.aggregate._factors import (
     told_by,
     with_unsaid,
 )
-from manyhands.aggregate._spa import multi_spa
-from manyhands.aggregate.moments import MomentAggregator
+from manyhands.aggregators._spa import multi_spa
+from manyhands.aggregators.moments import MomentAggregator
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import check_number, check_stopping

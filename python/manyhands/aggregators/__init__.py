@@ -1,0 +1,34 @@
+"""Aggregators, a file a family: each maps an annotation table to labels, posteriors and worker confusions."""
+
+from manyhands.aggregators.bayes import BayesianDawidSkene
+from manyhands.aggregators.competence import GLAD, MACE
+from manyhands.aggregators.consensus import Consensus
+from manyhands.aggregators.em import DawidSkene
+from manyhands.aggregators.hierarchical import HierarchicalDawidSkene, HierarchicalMACE
+from manyhands.aggregators.messages import KOS
+from manyhands.aggregators.moments import CoupledCPD, CoupledNMF, MultiSPA
+from manyhands.aggregators.skills import MMSR, OneCoinGradient, OneCoinSpectral, SpectralMetaLearner
+from manyhands.aggregators.spectral import SpectralDS, SymmetricNMF
+from manyhands.aggregators.voting import MajorityVote, WeightedVote
+
+__all__ = [
+    "GLAD",
+    "KOS",
+    "MACE",
+    "MMSR",
+    "BayesianDawidSkene",
+    "Consensus",
+    "CoupledCPD",
+    "CoupledNMF",
+    "DawidSkene",
+    "HierarchicalDawidSkene",
+    "HierarchicalMACE",
+    "MajorityVote",
+    "MultiSPA",
+    "OneCoinGradient",
+    "OneCoinSpectral",
+    "SpectralDS",
+    "SpectralMetaLearner",
+    "SymmetricNMF",
+    "WeightedVote",
+]
