@@ -84,8 +84,8 @@ class HierarchicalDawidSkene(_Hierarchical):
     max_iter, tol
         Stop after so many passes more, or when the penalised log-likelihood changes by less than `tol` of itself, which
         ends the protected passes too. A few are enough. Where tasks have one or two votes, many do harm: judged by
-        posteriors that lean on the prior, workers look ever more alike, and the prior grows ever stronger. There is no objective
-        that both halves of a step improve, so `history_` is empty.
+        posteriors that lean on the prior, workers look ever more alike, and the prior grows ever stronger. There is no
+        objective that both halves of a step improve, so `history_` is empty.
 
     Notes
     -----
