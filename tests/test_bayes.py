@@ -14,7 +14,7 @@ from scipy import stats
 import manyhands as mh
 from checks import PARITY, STANDARD, assert_close, crowd, fit_bayes, hierarchy_prior, never_falls
 from manyhands import _core
-from manyhands.aggregators.consensus import best_correlation, calibrated, mixture_weights
+from manyhands.aggregators.consensus import _Counter, best_correlation, calibrated, mixture_weights
 from oracles import bayes, em
 from test_aggregators import crowds
 
@@ -412,7 +412,10 @@ def test_calibration_helps_where_errors_are_shared() -> None:
 
 def test_progress_counts_through() -> None:
     seen: list[int] = []
-    votes, _ = drawn(even(np.full((300, 1), 0.7), 4), 20_000, 5)
-    mh.Consensus(protected=5, max_iter=5, tol=0.0).fit(votes, progress=lambda step, _: seen.append(step))
-    assert seen == sorted(seen)
-    assert seen[-1] <= 40
+    counter = _Counter(lambda step, _: seen.append(step))
+    for passes in (3, 2):
+        report = counter.next()
+        for step in range(1, passes + 1):
+            report(step, 0.0)
+    assert seen == [1, 2, 3, 4, 5]
+    assert _Counter(None).next() is None

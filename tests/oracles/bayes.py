@@ -232,10 +232,11 @@ def fit_hierarchy(rows: Rows, *, prior: Crowd | Spammer, class_pseudo, gold, pro
         while passes < most and not done:
             joint = em.log_joint(rows, classes, np.maximum(confusion, FLOOR))
             posterior, evidence = settle(rows, joint, gold, voted_only=voted_only)
+            # The stopping rule counts the density of the class prior too, as that of EM does.
+            history.append(evidence + float((class_pseudo * np.log(classes)).sum()))
             classes = em.prior_of(posterior.sum(axis=0) + class_pseudo)
             concentration = prior.absorb(em.counts_of(rows, posterior))
             confusion = concentration / concentration.sum(axis=2, keepdims=True)
-            history.append(evidence)
             done = settled(history, tol)
             passes += 1
     posterior, _ = settle(rows, em.log_joint(rows, classes, np.maximum(confusion, FLOOR)), gold, voted_only=False)

@@ -82,10 +82,10 @@ class HierarchicalDawidSkene(_Hierarchical):
         Most passes, from a start with one accuracy for everybody, in which a task keeps to the classes that somebody
         voted for; else a rare class, of which little is known, is taken over as a spare cluster for another.
     max_iter, tol
-        Stop after so many passes more, or when the log-likelihood changes by less than `tol` of itself; `tol` ends the
-        protected passes too. A few are enough. Where tasks have one or two votes, many do harm: judged by posteriors
-        that lean on the prior, workers look ever more alike, and the prior grows ever stronger. There is no objective
-        that both halves of a step improve, so `history_` is empty.
+        Stop after so many passes more, or when the penalised log-likelihood changes by less than `tol` of itself, which
+        ends the protected passes too. A few are enough. Where tasks have one or two votes, many do harm: judged by
+        posteriors that lean on the prior, workers look ever more alike, and the prior grows ever stronger. There is no
+        objective that both halves of a step improve, so `history_` is empty.
 
     Notes
     -----
