@@ -44,7 +44,11 @@ METHODS = {
     "bayesian": mh.BayesianDawidSkene(),
     "hierarchical": mh.HierarchicalDawidSkene(),
     "hier-mace": mh.HierarchicalMACE(),
-    "mace": mh.HierarchicalMACE(strength=float("inf")),
+    "mace-learnt": mh.HierarchicalMACE(strength=float("inf")),
+    "mace": mh.MACE(),
+    "glad": mh.GLAD(),
+    "mmsr": mh.MMSR(),
+    "ds-spectral": mh.DawidSkene(init="spectral"),
     "consensus": mh.Consensus(),
 }
 DEFAULT = "consensus"

@@ -472,7 +472,6 @@ def _fit_consensus(model: mh.Consensus, votes: mh.Annotations) -> Answer:
                 mh.HierarchicalDawidSkene(gold=known, **stop),
                 mh.HierarchicalMACE(gold=known, **stop),
                 mh.HierarchicalMACE(strength=float("inf"), gold=known, **stop),
-                mh.BayesianDawidSkene(gold=known, **stop),
             )
         ]
 
@@ -482,13 +481,10 @@ def _fit_consensus(model: mh.Consensus, votes: mh.Annotations) -> Answer:
 
 def _predict_consensus(model: mh.Consensus, rows: em.Rows, known: np.ndarray) -> np.ndarray:
     nobody, mixed = np.full(rows.n_tasks, -1), 0.0
-    for name, weight, matrices, classes in zip(model.members_, model.weights_, model._rows, model._priors, strict=True):
+    for weight, matrices, prior in zip(model.weights_, model._rows, model._priors, strict=True):
         average = np.average(matrices, axis=0, weights=labels_of(model))
         carried = np.array([matrices[m] if m >= 0 else average for m in known])
-        if name == "bayesian":
-            mixed = mixed + weight * bayes.expect(rows, classes, carried, nobody, "full")[0]
-        else:
-            mixed = mixed + weight * em.expect(rows, classes, carried, nobody, hard=False)[0]
+        mixed = mixed + weight * em.expect(rows, prior, carried, nobody, hard=False)[0]
     return bayes.calibrated(mixed, em.vote_counts(rows).sum(axis=1), model.correlation_)
 
 

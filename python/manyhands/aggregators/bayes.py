@@ -168,22 +168,10 @@ class BayesianDawidSkene(Aggregator):
         size = np.where(certain, 1.0, mean * (1 - mean) / np.where(certain, 1.0, variance) - 1)
         return mean * size, (1 - mean) * size
 
-    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
-        fit = self._run(votes, progress)
-        if not fit.converged and self.tol > 0:
-            warnings.warn(
-                f"BayesianDawidSkene stopped at max_iter={self.max_iter} before tol={self.tol:g} was met; raise "
-                "max_iter, or set accelerate=True",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        return fit
-
     def _iterations(self) -> int | None:
         return self.max_iter + (self.protected if isinstance(self.init, str) and self.init == "protected" else 0)
 
-    def _run(self, votes: Annotations, progress: Callback | None) -> Fit:
-        """Fit, converged or not."""
+    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
         check_choice("method", self.method, ("vb",))
         check_choice("model", self.model, MODELS)
         check_number("protected", self.protected, least=0, whole=True)
@@ -205,6 +193,13 @@ class BayesianDawidSkene(Aggregator):
         )
         self._concentration = found["concentration"]
         self._class_concentration = found["class_concentration"]
+        if not found["converged"] and self.tol > 0:
+            warnings.warn(
+                f"BayesianDawidSkene stopped at max_iter={self.max_iter} before tol={self.tol:g} was met; raise "
+                "max_iter, or set accelerate=True",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
         return common_part(found)
 
     def _start(self, votes: Annotations) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators.bayes import BayesianDawidSkene
 from manyhands.aggregators.em import gold_codes
 from manyhands.aggregators.hierarchical import HierarchicalDawidSkene, HierarchicalMACE
 from manyhands.annotations import Annotations
@@ -18,15 +17,11 @@ from manyhands.base import Aggregator, Array, Fit, Progress
 from manyhands.checks import check_number
 from manyhands.progress import Callback
 
-#: The member whose parameters are Dirichlet posteriors.
-_BAYESIAN = "bayesian"
-
 #: The models that are averaged, by name.
 MEMBERS: dict[str, Callable[..., Aggregator]] = {
     "hierarchical": HierarchicalDawidSkene,
     "hierarchical-mace": HierarchicalMACE,
     "mace": partial(HierarchicalMACE, strength=float("inf")),
-    _BAYESIAN: BayesianDawidSkene,
 }
 
 #: Correlation of the errors on one task, beyond what workers and classes explain. Chosen on 24 real logs for the
@@ -41,12 +36,13 @@ _GRID = np.concatenate([[0.01], np.geomspace(0.02, 1.0, 24)])
 
 
 class Consensus(Aggregator):
-    """The method to use when no other is named: four models that differ in structure, averaged and calibrated.
+    """The method to use when no other is named: three models that differ in structure, averaged and calibrated.
 
     No single model is right everywhere, and no criterion that can be computed without known classes finds the one that
-    is. So the posteriors of four are averaged, each with priors that hold for any number of classes and a protected
-    start: `HierarchicalDawidSkene` (workers resemble the crowd), `HierarchicalMACE` (workers know or guess), MACE
-    itself (the same with infinite strength) and `BayesianDawidSkene` (workers have nothing in common).
+    is. So the posteriors of three are averaged, each with priors learnt from the crowd and a protected start:
+    `HierarchicalDawidSkene` (workers resemble the crowd), `HierarchicalMACE` (workers know or guess) and MACE itself
+    (the same with infinite strength). A model with a fixed prior, such as `BayesianDawidSkene`, is not among them:
+    where workers have few labels it only drew the average down.
 
     All of them take workers to err independently, and are overconfident, the more so the more votes a task has: hard
     tasks mislead everybody. So the average is calibrated as one does for correlated samples: the log-posterior of a
@@ -65,10 +61,8 @@ class Consensus(Aggregator):
 
     Notes
     -----
-    Time: four fits of at most twenty-five passes, each two or three times one of :class:`DawidSkene`; eight with gold.
-    On a simulated log of 1e7 annotations by 10,000 workers that took ten times the processor time of a
-    :class:`DawidSkene` that converged in eight passes. Memory beside that of one fit: six arrays of
-    (n_tasks, n_classes), and five of (n_workers, n_classes, n_classes).
+    Time: three fits of at most twenty-five passes, each two or three times one of :class:`DawidSkene`; six with gold.
+    Memory beside that of one fit: five arrays of (n_tasks, n_classes), and four of (n_workers, n_classes, n_classes).
 
     ``confusion_`` and ``prior_`` are averages over members. There is no objective.
 
@@ -82,19 +76,19 @@ class Consensus(Aggregator):
     >>> crowd = mh.simulate(300, 40, 4, labels_per_task=5, seed=1)
     >>> model = mh.aggregate(crowd.votes)
     >>> model.members_
-    ('hierarchical', 'hierarchical-mace', 'mace', 'bayesian')
+    ('hierarchical', 'hierarchical-mace', 'mace')
     >>> int(model.disagreement_.argmax()) in range(300)  # a task that a person should look at
     True
     """
 
     _learnt: ClassVar[tuple[str, ...]] = ("_weights", "_correlation", "_disagreement", "_said", "_rows", "_priors")
     _learnt_shapes: ClassVar[Mapping[str, str]] = {
-        "_weights": "4",
+        "_weights": "3",
         "_correlation": "",
         "_disagreement": "n",
-        "_said": "4n",
-        "_rows": "4mkk",
-        "_priors": "4k",
+        "_said": "3n",
+        "_rows": "3mkk",
+        "_priors": "3k",
     }
 
     def __init__(
@@ -164,36 +158,25 @@ class Consensus(Aggregator):
         totals = task_totals(votes._table)
         if gold is not None:
             known = gold >= 0
-            judged = np.stack([self._member(name, votes, None, counter)[0].posterior[known] for name in MEMBERS])
+            judged = np.stack([self._member(name, votes, None, counter).posterior[known] for name in MEMBERS])
             weights = mixture_weights(judged[:, np.arange(known.sum()), gold[known]])
             if self.correlation is None:
                 mixed = np.tensordot(weights, judged, axes=1)
                 correlation = best_correlation(mixed, totals[known], gold[known])
         return self._average(votes, counter, weights, correlation, totals)
 
-    def _member(self, name: str, votes: Annotations, gold: Any, counter: _Counter) -> tuple[Fit, Array, Array]:
-        """Fit one member; what it found, and what it needs of each worker and of the classes for new tasks."""
+    def _member(self, name: str, votes: Annotations, gold: Any, counter: _Counter) -> Fit:
         stop = {"protected": self.protected, "max_iter": self.max_iter, "tol": self.tol}
-        member = MEMBERS[name](**stop, gold=gold)
-        if isinstance(member, BayesianDawidSkene):
-            # A fixed number of passes is part of the method, and nothing to warn of.
-            fit = member._run(votes, counter.next())
-            return fit, member._concentration, member._class_concentration
-        fit = member._fit(votes, counter.next())
-        return fit, fit.made(), fit.prior
+        return MEMBERS[name](**stop, gold=gold)._fit(votes, counter.next())
 
     def _average(self, votes: Annotations, counter: _Counter, weights: Array, correlation: float, totals: Array) -> Fit:
         posteriors, said, rows, priors, n_iter = [], [], [], [], 0
-        confusion = np.zeros((votes.n_workers, votes.n_classes, votes.n_classes))
-        prior = np.zeros(votes.n_classes)
-        for name, weight in zip(MEMBERS, weights, strict=True):
-            fit, worker_rows, classes = self._member(name, votes, self.gold, counter)
+        for name in MEMBERS:
+            fit = self._member(name, votes, self.gold, counter)
             posteriors.append(fit.posterior)
             said.append(_core.winners(fit.posterior)[0].astype(np.float64))
-            rows.append(worker_rows)
-            priors.append(classes)
-            confusion += weight * fit.made()
-            prior += weight * fit.prior
+            rows.append(fit.made())
+            priors.append(fit.prior)
             n_iter += fit.n_iter
         mixed = np.zeros((votes.n_tasks, votes.n_classes))
         for weight, posterior in zip(weights, posteriors, strict=True):
@@ -203,16 +186,13 @@ class Consensus(Aggregator):
             self._disagreement += 0.5 * weight * np.abs(posterior - mixed).sum(axis=1)
         self._weights, self._correlation = weights, np.array(correlation)
         self._said, self._rows, self._priors = np.stack(said), np.stack(rows), np.stack(priors)
+        confusion, prior = (np.tensordot(weights, parts, axes=1) for parts in (self._rows, self._priors))
         return Fit(calibrated(mixed, totals, correlation), confusion, prior, np.zeros(0), n_iter=n_iter)
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         mixed = np.zeros((table.n_tasks, table.n_classes))
-        for name, weight, rows, classes in zip(MEMBERS, self._weights, self._rows, self._priors, strict=True):
-            carried = self._carried_over(rows, known)
-            if name == _BAYESIAN:
-                mixed += weight * _core.bayes_posterior(table, "full", classes, carried)
-            else:
-                mixed += weight * _core.em_posterior(table, classes, carried)
+        for weight, rows, prior in zip(self._weights, self._rows, self._priors, strict=True):
+            mixed += weight * _core.em_posterior(table, prior, self._carried_over(rows, known))
         return calibrated(mixed, task_totals(table), float(self._correlation))
 
 
