@@ -105,8 +105,9 @@ check-types: $(EXTENSION) $(DEV)
 	$(PY) -m mypy
 	$(PY) -m mypy.stubtest manyhands._core
 
+# The library alone: there are no documentation tests, for which all would be compiled a second time.
 test-rust:
-	cargo test $(LOCKED)
+	cargo test --lib $(LOCKED)
 
 # Several at a time, but not so many that each one's threads get in the way of the others'.
 test-python: $(EXTENSION) $(DEV)

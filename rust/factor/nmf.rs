@@ -410,19 +410,31 @@ impl Scratch {
         let (ratio, factor) = (&mut self.ratio[..kk], &mut self.factor[..kk]);
         side_by_side(&others, other);
         side_by_side(&group.counts, seen);
+        // One thing at a time, for all labels: a logarithm waits for its division, but not for that of the next.
+        ratio.fill(Lanes::ZERO);
+        for c in 0..k {
+            for b in 0..k {
+                for l in 0..k {
+                    ratio[b * k + l] = ratio[b * k + l] + other[c * k + b] * own[c * k + l];
+                }
+            }
+        }
         for b in 0..k {
             for l in 0..k {
-                let mut model = Lanes::ZERO;
-                for c in 0..k {
-                    model = model + other[c * k + b] * own[c * k + l];
-                }
-                let seen = group.shares * seen[l * k + b];
-                let apart = seen / model;
-                // Nothing seen adds nothing, whatever the logarithm.
-                let log = apart.max(Lanes::all(f64::MIN_POSITIVE)).ln();
-                self.objective = self.objective - group.weights * seen * log;
-                ratio[b * k + l] = group.weights * apart;
+                ratio[b * k + l] = group.shares * seen[l * k + b] / ratio[b * k + l];
             }
+        }
+        let mut objective = self.objective;
+        for b in 0..k {
+            for l in 0..k {
+                // Nothing seen adds nothing, whatever the logarithm.
+                let log = ratio[b * k + l].max(Lanes::all(f64::MIN_POSITIVE)).ln();
+                objective = objective - group.weights * group.shares * seen[l * k + b] * log;
+            }
+        }
+        self.objective = objective;
+        for i in 0..kk {
+            ratio[i] = group.weights * ratio[i];
         }
         add_product(k, other, |b, l| ratio[b * k + l], factor);
     }

@@ -284,8 +284,7 @@ class Deferral(CrowdTrainer):
             capacity if a coverage or workload is asked for.
         by
             What makes an option good: the method's own scores (``"gate"``), or that it is probably right
-            (``"accuracy"``, see :meth:`expected_accuracy`). The shares are kept either way. A gate prefers by odds, so
-            that cases in which everybody is nearly sure compete with those in which much is to be gained.
+            (``"accuracy"``, see :meth:`expected_accuracy`). The shares are kept either way.
         """
         check_choice("by", by, ("gate", "accuracy"))
         found = self._assessed(X)

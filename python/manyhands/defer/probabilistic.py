@@ -185,7 +185,7 @@ class ProbabilisticDeferral(EMDeferral):
     experts
         ``"separate"``: a network each; ``"conditional"``: one for all, told apart by learnt embeddings; ``"auto"``: the
         latter from 8 experts on. ``"confusion"``: no network but a confusion matrix each, so that what an expert would
-        have answered follows from the truth. A network that cannot tell the class takes experts for as ignorant.
+        have answered follows from the truth.
     groups
         So many networks, each for a group of experts whose accuracy in each class is alike; instead of `experts`.
     inference
