@@ -433,8 +433,8 @@ impl Scratch {
             }
         }
         self.objective = objective;
-        for i in 0..kk {
-            ratio[i] = group.weights * ratio[i];
+        for x in ratio.iter_mut() {
+            *x = group.weights * *x;
         }
         add_product(k, other, |b, l| ratio[b * k + l], factor);
     }
