@@ -1,23 +1,32 @@
-//! The thread pool: one for the process, sized by `MANYHANDS_NUM_THREADS` or [`set_num_threads`].
+//! Thread pools, of a size set by `MANYHANDS_NUM_THREADS` or [`set_num_threads`].
+//!
+//! Each call has a pool to itself while it runs. In a shared one, a thread that waits for its part of a short call would
+//! take up a long call, and return to the short one only when the long one ends.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::Deref;
+use std::sync::{Mutex, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::{Error, Result};
 
-struct Pool {
-    /// A forked child inherits the pool's memory but not its threads, so a pool serves only the process that made it.
+/// The pools that nobody uses now.
+struct Idle {
+    /// A forked child inherits the pools' memory but not their threads, so pools serve only the process that made them.
     process: u32,
-    threads: Arc<ThreadPool>,
+    n_threads: usize,
+    pools: Vec<ThreadPool>,
 }
 
-static POOL: Mutex<Option<Pool>> = Mutex::new(None);
+static IDLE: Mutex<Option<Idle>> = Mutex::new(None);
+
+/// Pools that are kept for later calls; where more calls ran at the same time, theirs are given up.
+const MOST_IDLE: usize = 4;
 
 /// More threads than any machine has cores: asking for a million must fail at once, not try.
 const MOST_THREADS: usize = 1024;
 
-fn build(n_threads: usize) -> Result<Arc<ThreadPool>> {
+fn build(n_threads: usize) -> Result<ThreadPool> {
     if !(1..=MOST_THREADS).contains(&n_threads) {
         return Err(Error::invalid(format!(
             "the number of threads must lie between 1 and {MOST_THREADS}, not {n_threads}"
@@ -27,7 +36,6 @@ fn build(n_threads: usize) -> Result<Arc<ThreadPool>> {
         .num_threads(n_threads)
         .thread_name(|i| format!("manyhands-{i}"))
         .build()
-        .map(Arc::new)
         .map_err(|e| Error::invalid(format!("could not start {n_threads} threads: {e}")))
 }
 
@@ -43,26 +51,80 @@ fn threads_from_environment() -> Result<usize> {
     }
 }
 
-/// The pool of this process, made on first use.
-pub fn current() -> Result<Arc<ThreadPool>> {
-    let mut slot = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+/// Runs `change` on what is idle in this process.
+fn with_idle<T>(change: impl FnOnce(&mut Idle) -> T) -> Result<T> {
+    let mut slot = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
     let process = std::process::id();
-    if let Some(pool) = slot.as_ref().filter(|pool| pool.process == process) {
-        return Ok(Arc::clone(&pool.threads));
+    if let Some(idle) = slot.as_mut().filter(|idle| idle.process == process) {
+        return Ok(change(idle));
     }
-    let threads = build(threads_from_environment()?)?;
-    // Dropping a parent's pool in a forked child would wait for threads that do not exist here.
-    std::mem::forget(slot.replace(Pool { process, threads: Arc::clone(&threads) }));
-    Ok(threads)
+    let mut idle = Idle { process, n_threads: threads_from_environment()?, pools: vec![] };
+    let made = change(&mut idle);
+    // Dropping a parent's pools in a forked child would wait for threads that do not exist here.
+    std::mem::forget(slot.replace(idle));
+    Ok(made)
+}
+
+/// A pool for one call; it is idle again when dropped.
+pub struct Lease(Option<ThreadPool>);
+
+impl Deref for Lease {
+    type Target = ThreadPool;
+
+    fn deref(&self) -> &ThreadPool {
+        // Taken only in `drop`.
+        self.0.as_ref().expect("a lease holds its pool")
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let Some(pool) = self.0.take() else { return };
+        let _ = with_idle(|idle| {
+            if idle.n_threads == pool.current_num_threads() && idle.pools.len() < MOST_IDLE {
+                idle.pools.push(pool);
+            }
+        });
+    }
+}
+
+/// A pool that nobody else uses.
+pub fn lease() -> Result<Lease> {
+    let (pool, n_threads) = with_idle(|idle| (idle.pools.pop(), idle.n_threads))?;
+    Ok(Lease(Some(pool.map_or_else(|| build(n_threads), Ok)?)))
+}
+
+/// The number of threads of a call.
+pub fn num_threads() -> Result<usize> {
+    with_idle(|idle| idle.n_threads)
 }
 
 /// Sets the number of threads of every later call; answers never depend on it.
 pub fn set_num_threads(n_threads: usize) -> Result<()> {
-    let threads = build(n_threads)?;
-    let mut slot = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-    let old = slot.replace(Pool { process: std::process::id(), threads });
-    if old.as_ref().is_some_and(|pool| pool.process != std::process::id()) {
-        std::mem::forget(old);
+    // Made here, so that a number that cannot be had is refused here.
+    let pool = build(n_threads)?;
+    with_idle(|idle| {
+        idle.n_threads = n_threads;
+        idle.pools = vec![pool];
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_at_the_same_time_have_pools_of_their_own() {
+        let (one, other) = (lease().unwrap(), lease().unwrap());
+        let busy = std::sync::mpsc::channel::<()>();
+        one.spawn_broadcast({
+            let ends = Mutex::new(busy.1);
+            move |_| {
+                // All threads of the first pool are taken until the end.
+                let _ = ends.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            }
+        });
+        assert_eq!(other.install(|| (0..100).sum::<i32>()), 4950);
+        drop(busy.0);
     }
-    Ok(())
 }

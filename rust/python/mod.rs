@@ -41,7 +41,7 @@ impl From<Error> for PyErr {
     }
 }
 
-/// Runs `job` on the pool while this thread, detached from the interpreter, waits for it.
+/// Runs `job` on a pool while this thread, detached from the interpreter, waits for it.
 ///
 /// Every tick it re-attaches to look for Ctrl-C and to call `progress(step, objective)`; an exception from either cancels
 /// the job and is raised once the job has stopped. A panic in the job becomes a `RuntimeError`.
@@ -50,7 +50,7 @@ fn work<T: Send>(
     progress: Option<&Py<PyAny>>,
     job: impl FnOnce(&Control) -> crate::Result<T> + Send,
 ) -> PyResult<T> {
-    let pool = pool::current()?;
+    let pool = pool::lease()?;
     let control = Control::default();
     py.detach(|| {
         let (done, finished) = channel();
@@ -158,7 +158,7 @@ fn set_num_threads(n_threads: i64) -> PyResult<()> {
 /// The number of threads in use.
 #[pyfunction]
 fn get_num_threads() -> PyResult<usize> {
-    Ok(pool::current()?.current_num_threads())
+    Ok(pool::num_threads()?)
 }
 
 /// The compiled core of manyhands. Private: use the package.
