@@ -10,6 +10,7 @@
 use rayon::prelude::*;
 
 use crate::control::Control;
+use crate::num::softmax;
 use crate::table::{Table, WorkerOrder};
 use crate::{Error, Result};
 
@@ -184,11 +185,7 @@ impl<'a> Tasks<'a> {
             posterior[table.labels().get(row)] += weight * (x + self.errors);
             scratch.push(weight * x);
         }
-        let largest = posterior.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        posterior.iter_mut().for_each(|e| *e = (*e - largest).exp());
-        let total: f64 = posterior.iter().sum();
-        posterior.iter_mut().for_each(|e| *e /= total);
-        point.value += largest + total.ln();
+        point.value += softmax(posterior);
         for (row, x) in rows.zip(&*scratch) {
             point.slope += posterior[table.labels().get(row)] * x;
         }

@@ -9,7 +9,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::control::Control;
-use crate::num::{BLOCK, FLOOR, LogProduct, normalise, rescale};
+use crate::moments::moments_first;
+use crate::num::{BLOCK, FLOOR, LogProduct, normalise, rescale, softmax};
 use crate::special::{digamma, ln_gamma};
 use crate::table::{Label, Table, with_labels};
 use crate::{Error, Result};
@@ -61,7 +62,7 @@ pub struct Fit {
 /// is more).
 pub fn mace_fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fit> {
     validate(table, options)?;
-    let mut crowd = Crowd::new(table, options, control);
+    let mut crowd = Crowd::new(table, options, control)?;
     let (mut history, mut converged) = (vec![], false);
     crowd.expect(None)?;
     while history.len() < options.max_iter && !converged {
@@ -140,13 +141,8 @@ fn n_chunks(table: &Table) -> usize {
 }
 
 impl<'a> Crowd<'a> {
-    fn new(table: &'a Table, options: &Options<'_>, control: &'a Control) -> Self {
+    fn new(table: &'a Table, options: &Options<'_>, control: &'a Control) -> Result<Self> {
         let (m, k) = (table.n_workers(), table.n_classes());
-        let mut given = vec![0.0; m * k];
-        for (row, &worker) in table.workers().iter().enumerate() {
-            let weight = table.weights().map_or(1.0, |w| w[row]);
-            given[worker as usize * k + table.labels().get(row)] += weight;
-        }
         let start = options.know.iter().zip(options.strategies.chunks_exact(k));
         let weights =
             start.flat_map(|(know, strategy)| [*know, 1.0 - know].into_iter().chain(strategy.iter().copied()));
@@ -160,12 +156,12 @@ impl<'a> Crowd<'a> {
             counts: vec![0.0; m * (k + 2)],
             factors: vec![[0.0; 2]; m * k],
             chunks: table.chunks(n_chunks(table)).into_iter().map(chunk).collect(),
-            given,
+            given: moments_first(table, control)?,
             prior,
             log_prior: 0.0,
         };
         crowd.each_worker(|_, _| 0.0);
-        crowd
+        Ok(crowd)
     }
 
     /// Does something to every worker, renews their factors, and sums up what was returned, by blocks, in order.
@@ -366,11 +362,7 @@ impl<L: Label> Pass<'_, L> {
                 log += weights[row] * base;
                 evidence[label] += weights[row] * ratio;
             }
-            let largest = evidence.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            evidence.iter_mut().for_each(|e| *e = (*e - largest).exp());
-            let total: f64 = evidence.iter().sum();
-            log += largest + total.ln();
-            evidence.iter_mut().for_each(|e| *e /= total);
+            log += softmax(evidence);
             for row in rows {
                 let (cell, label) = self.cell(row, k);
                 right[cell] += weights[row] * evidence[label];

@@ -137,6 +137,16 @@ pub fn normalise(values: &mut [f64]) {
     }
 }
 
+/// Replaces logarithms of weights by the weights' shares; returns the logarithm of their sum.
+#[inline]
+pub fn softmax(logs: &mut [f64]) -> f64 {
+    let largest = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    logs.iter_mut().for_each(|x| *x = (*x - largest).exp());
+    let total: f64 = logs.iter().sum();
+    logs.iter_mut().for_each(|x| *x /= total);
+    largest + total.ln()
+}
+
 /// The winner of each row of an (n × `width`) array, and whether another entry ties with it.
 ///
 /// The lowest index wins a tie. Entries within a relative 1e-12 of the largest count as tied: shares of equal votes

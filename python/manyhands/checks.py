@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.errors import DataWarning
+from manyhands.errors import ConvergenceWarning, DataWarning
 from manyhands.names import Codes, Column, Names, sequence
 
 MAX_CLASSES = 65_535
@@ -24,13 +24,23 @@ def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
 
 
-def check_number(name: str, value: Any, *, least: float, whole: bool = False) -> None:
-    """Refuse a setting that is not a finite number, or not a whole one where that is needed, or too small."""
+def check_number(name: str, value: Any, *, least: float, most: float | None = None, whole: bool = False) -> None:
+    """Refuse a setting that is not a finite number, or not a whole one where that is needed, or too small or large."""
     kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
     if isinstance(value, bool) or not isinstance(value, kinds):
         raise TypeError(f"{name} must be a {'whole ' if whole else ''}number, not {value!r}")
     if not least <= value < 2**63:
         raise ValueError(f"{name} must be at least {least}, not {value}")
+    if most is not None and value > most:
+        raise ValueError(f"{name} must be at most {most}, not {value}")
+
+
+def check_between(name: str, value: Any, *, such_as: float | None = None) -> None:
+    """Refuse a setting that does not lie between 0 and 1, neither of which will do."""
+    check_number(name, value, least=0)
+    if not 0 < value < 1:
+        example = "" if such_as is None else f", such as {such_as}"
+        raise ValueError(f"{name} must lie between 0 and 1{example}, not {value}")
 
 
 def check_stopping(max_iter: Any, tol: Any) -> None:
@@ -111,6 +121,13 @@ def warn_unlabelled(n_rows: int, tasks: Names) -> None:
             f"({listed(tasks.values.tolist())}; see .unlabelled)"
         )
     warnings.warn("; ".join(parts), DataWarning, stacklevel=_outside())
+
+
+def warn_unless_converged(converged: bool, model: Any, advice: str = "raise max_iter") -> None:
+    """Tell that an iteration with a tolerance ended without meeting it; `model` has ``max_iter`` and ``tol``."""
+    if not converged and model.tol > 0:
+        stopped = f"{type(model).__name__} stopped at max_iter={model.max_iter} before tol={model.tol:g} was met"
+        warnings.warn(f"{stopped}; {advice}", ConvergenceWarning, stacklevel=_outside())
 
 
 def _outside() -> int:

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::finite;
 use crate::control::Control;
-use crate::num::FLOOR;
+use crate::num::{FLOOR, softmax};
 use crate::table::Table;
 use crate::{Error, Result};
 
@@ -48,11 +48,4 @@ pub fn forecast(table: &Table, priors: &[f64], confusion: &[f64], control: &Cont
         Ok(())
     })?;
     Ok(posterior)
-}
-
-fn softmax(row: &mut [f64]) {
-    let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    row.iter_mut().for_each(|x| *x = (*x - most).exp());
-    let total: f64 = row.iter().sum();
-    row.iter_mut().for_each(|x| *x /= total);
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -10,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators.em import MODELS, class_pseudo, gold_codes, probabilities, row_pseudo
+from manyhands.aggregators.em import FASTER, MODELS, class_pseudo, gold_codes, probabilities, row_pseudo
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
-from manyhands.checks import check_choice, check_number, check_stopping
-from manyhands.errors import ConvergenceWarning
+from manyhands.checks import check_between, check_choice, check_number, check_stopping, warn_unless_converged
 from manyhands.progress import Callback
 
 _STARTS = ("protected", "majority", "shares")
@@ -128,9 +126,7 @@ class BayesianDawidSkene(Aggregator):
         """
         self._fitted()
         check_choice("what", what, _INTERVALS)
-        check_number("level", level, least=0)
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie between 0 and 1, not {level}")
+        check_between("level", level)
         scale = np.ones(1)
         if what == "prior":
             hits, misses = _marginals(self._class_concentration)
@@ -193,13 +189,7 @@ class BayesianDawidSkene(Aggregator):
         )
         self._concentration = found["concentration"]
         self._class_concentration = found["class_concentration"]
-        if not found["converged"] and self.tol > 0:
-            warnings.warn(
-                f"BayesianDawidSkene stopped at max_iter={self.max_iter} before tol={self.tol:g} was met; raise "
-                "max_iter, or set accelerate=True",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        warn_unless_converged(found["converged"], self, FASTER)
         return common_part(found)
 
     def _start(self, votes: Annotations) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -12,24 +11,13 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
-from manyhands.checks import check_choice, check_number, check_stopping
+from manyhands.checks import check_choice, check_number, check_stopping, warn_unless_converged
 from manyhands.crowds import with_diagonal
-from manyhands.errors import ConvergenceWarning
 from manyhands.progress import Callback
 
 _METHODS = ("vb", "em")
 #: Random starts draw numbers between one and this, and divide them by their sum: away from even, near nothing extreme.
 _NOISE = 2.5
-
-
-def _warn_unless(converged: bool, model: Aggregator, max_iter: int, tol: float) -> None:
-    if not converged and tol > 0:
-        name = type(model).__name__
-        warnings.warn(
-            f"{name} stopped at max_iter={max_iter} before tol={tol:g} was met; raise max_iter",
-            ConvergenceWarning,
-            stacklevel=5,
-        )
 
 
 class MACE(Aggregator):
@@ -145,7 +133,7 @@ class MACE(Aggregator):
             if best is None or found["history"][-1] > best["history"][-1]:
                 best = found
         assert best is not None  # there is always a first start
-        _warn_unless(best["converged"], self, self.max_iter, self.tol)
+        warn_unless_converged(best["converged"], self)
         confusion = mace_confusion(best["know"], best["strategies"])
         prior = np.full(k, 1 / k)
         return Fit(
@@ -287,7 +275,7 @@ class GLAD(Aggregator):
             tol=float(self.tol),
             progress=progress,
         )
-        _warn_unless(found["converged"], self, self.max_iter, self.tol)
+        warn_unless_converged(found["converged"], self)
         self._ability, self._ease = found["ability"], found["ease"]
         accuracy = found["accuracy"] if votes.n_classes > 1 else np.ones(votes.n_workers)
         return Fit(

@@ -148,9 +148,7 @@ class Consensus(Aggregator):
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
         if self.correlation is not None:
-            check_number("correlation", self.correlation, least=0)
-            if self.correlation > 1:
-                raise ValueError(f"correlation must be at most 1, not {self.correlation}")
+            check_number("correlation", self.correlation, least=0, most=1)
         gold = None if self.gold is None else gold_codes(votes, self.gold)
         counter = _Counter(progress)
         weights = np.full(len(MEMBERS), 1 / len(MEMBERS))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,11 +13,12 @@ from manyhands.aggregators.moments import MultiSPA
 from manyhands.aggregators.spectral import SpectralDS
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
-from manyhands.checks import check_choice, check_number
-from manyhands.errors import ConvergenceWarning
+from manyhands.checks import check_choice, check_number, warn_unless_converged
 from manyhands.progress import Callback
 
 MODELS = ("full", "class", "one-coin")
+#: What helps where passes were too few.
+FASTER = "raise max_iter, or set accelerate=True"
 _ASSIGNMENTS = ("soft", "hard", "hard-then-soft")
 _STARTS = ("majority", "shares")
 #: Aggregators whose parameters are a start that needs none itself.
@@ -143,13 +143,7 @@ class DawidSkene(Aggregator):
             other = _core.em_fit(votes._table, **common, start="random", seed=self.seed + i)
             if other["history"][-1] > best["history"][-1]:
                 best = other
-        if not best["converged"] and self.tol > 0:
-            warnings.warn(
-                f"DawidSkene stopped at max_iter={self.max_iter} before tol={self.tol:g} was met; raise max_iter, or "
-                "set accelerate=True",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        warn_unless_converged(best["converged"], self, FASTER)
         return Fit(**best, remarks=remarks)
 
     # ------------------------------------------------------------------------------------------ parameters

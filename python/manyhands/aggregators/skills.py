@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 
 import numpy as np
@@ -11,9 +10,8 @@ from manyhands import _core
 from manyhands.aggregators._agreement import Codes, Pairs, certain, inside, with_strangers
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
-from manyhands.checks import check_choice, check_number, check_pairing, check_stopping
+from manyhands.checks import check_choice, check_number, check_pairing, check_stopping, warn_unless_converged
 from manyhands.crowds import with_diagonal
-from manyhands.errors import ConvergenceWarning
 from manyhands.progress import Callback
 
 #: From so many common tasks on, a pair's agreement counts as evidence by itself.
@@ -33,15 +31,6 @@ class _PairSkills(Aggregator):
     def _check(self) -> None:
         check_pairing(self.min_overlap, self.max_partners)
         check_stopping(self.max_iter, self.tol)
-
-    def _warn_unless(self, converged: bool) -> None:
-        if not converged and self.tol > 0:
-            warnings.warn(
-                f"{type(self).__name__} stopped at max_iter={self.max_iter} before tol={self.tol:g} was met; raise "
-                "max_iter or tol",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
 
 
 class _OneCoin(_PairSkills):
@@ -68,7 +57,7 @@ class _OneCoin(_PairSkills):
             return certain(votes)
         pairs = self._agreement(votes)
         found = self._solve(pairs, progress)
-        self._warn_unless(found["converged"])
+        warn_unless_converged(found["converged"], self, "raise max_iter or tol")
         skills, remarks = pairs.oriented(found["vector"])
         accuracy = inside((1 + (k - 1) * skills) / k, pairs.labels, k)
         alone = pairs.degrees == 0
@@ -397,7 +386,7 @@ class SpectralMetaLearner(_PairSkills):
         found = _core.rank_one_spectral(
             votes.n_workers, pairs, covariance, overlap, max_iter=self.max_iter, tol=self.tol, progress=progress
         )
-        self._warn_unless(found["converged"])
+        warn_unless_converged(found["converged"], self, "raise max_iter or tol")
         v, remarks = graph.oriented(found["vector"])
         balance, more = self._balance(votes, pairs, v, answers)
         prior = np.array([1 - balance, 1 + balance]) / 2

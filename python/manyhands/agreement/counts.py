@@ -12,7 +12,8 @@ from manyhands.annotations import Annotations
 from manyhands.base import Array
 from manyhands.checks import check_choice
 
-_LEVELS = ("nominal", "ordinal", "interval", "ratio")
+#: Levels of measurement.
+LEVELS = ("nominal", "ordinal", "interval", "ratio")
 #: How labels differ at each level of measurement, in the core's words.
 _SHAPES = {"nominal": "nominal", "ordinal": "quadratic", "interval": "quadratic", "ratio": "ratio"}
 
@@ -63,7 +64,7 @@ def krippendorff_alpha(
     >>> mh.agreement.krippendorff_alpha(votes, resamples=200).interval[0] <= 0.4444
     True
     """
-    check_choice("level", level, _LEVELS)
+    check_choice("level", level, LEVELS)
     bootstrap = Bootstrap(resamples, confidence, seed)
     bootstrap.check()
     votes = labels_of(votes)

@@ -10,7 +10,7 @@ import numpy as np
 
 from manyhands.annotations import Annotations, as_annotations
 from manyhands.base import Array
-from manyhands.checks import check_choice, check_number
+from manyhands.checks import check_between, check_choice, check_number
 
 _WEIGHTS = ("linear", "quadratic")
 
@@ -60,9 +60,7 @@ class Bootstrap:
         """Refuse what makes no interval."""
         check_number("resamples", self.resamples, least=0, whole=True)
         check_number("seed", self.seed, least=0, whole=True)
-        check_number("confidence", self.confidence, least=0)
-        if not 0 < self.confidence < 1:
-            raise ValueError(f"confidence must lie between 0 and 1, such as 0.95, not {self.confidence}")
+        check_between("confidence", self.confidence, such_as=0.95)
 
     def arguments(self) -> dict[str, Any]:
         """What the core is told."""

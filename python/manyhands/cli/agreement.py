@@ -6,6 +6,7 @@ import argparse
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
+from manyhands.agreement.counts import LEVELS
 from manyhands.cli.aggregate import summary_of_log
 from manyhands.cli.console import Stages, print_facts, print_json, print_table
 from manyhands.cli.options import Commands, add_command, add_log, check_inputs, natural, read_log, use_threads
@@ -13,8 +14,6 @@ from manyhands.cli.options import Commands, add_command, add_log, check_inputs, 
 if TYPE_CHECKING:
     from manyhands import Annotations
     from manyhands.agreement import Agreement
-
-_LEVELS = ("nominal", "ordinal", "interval", "ratio")
 
 
 def add(commands: Commands) -> None:
@@ -33,8 +32,8 @@ def add(commands: Commands) -> None:
     group = parser.add_argument_group("the measures")
     group.add_argument(
         "--level",
-        choices=_LEVELS,
-        default=_LEVELS[0],
+        choices=LEVELS,
+        default=LEVELS[0],
         help="how labels differ (default: nominal); of ordered labels, the kappas count squared distances of ranks",
     )
     group.add_argument("--resamples", type=natural, default=0, metavar="N", help="resamples of the tasks for intervals")

@@ -13,6 +13,7 @@ from manyhands.base import Array
 from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Deferral, Views
 from manyhands.learn.batch import Batch, CrowdData
+from manyhands.learn.trainer import PREDICTED
 
 
 class SelectivePrediction(Deferral):
@@ -62,8 +63,7 @@ class SelectivePrediction(Deferral):
         return torch.cat([right[:, :-1] - best, right[:, -1:] - self._threshold], dim=1)
 
     def _concluded(self, data: CrowdData) -> None:
-        cases = self._held_out if len(self._held_out) else data.samples
-        parts = [self._outcome(batch) for batch in data.batches(cases, 1024, self._on)]
+        parts = [self._outcome(batch) for batch in data.batches(self._to_judge_by(data), PREDICTED, self._on)]
         confidence, gain = torch.cat(parts).double().T.numpy()
         self._threshold = best_threshold(confidence, gain)
         super()._concluded(data)

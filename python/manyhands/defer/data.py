@@ -24,10 +24,11 @@ class CaseData(CrowdData):
     truth: Tensor
 
     def __init__(self, X: Any, y: Any, votes: Any, tasks: Any = None) -> None:
-        n_rows = len(as_features(X))
+        features = as_features(X)
+        n_rows = len(features)
         table = expert_votes(votes)
         codes, names = true_classes(y, n_rows)
-        super().__init__(X, aligned(table, joint_classes(names, table), n_rows, tasks))
+        self._take(features, aligned(table, joint_classes(names, table), n_rows, tasks), None)
         self.truth = torch.from_numpy(self.votes._classes.match(names)[codes])
         # A case that nobody answered still teaches the classifier.
         self.samples = torch.arange(n_rows)

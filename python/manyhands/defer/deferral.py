@@ -180,9 +180,11 @@ class Deferral(CrowdTrainer):
         return (chosen == truth).sum(), torch.tensor(len(batch))
 
     def _concluded(self, data: CrowdData) -> None:
-        # Held-out cases, where there are some: on those that were trained on the gate is too sure of itself.
-        cases = self._held_out if len(self._held_out) else data.samples
-        self._calibration = self._assess_some(data.features, data.rows[cases])
+        self._calibration = self._assess_some(data.features, data.rows[self._to_judge_by(data)])
+
+    def _to_judge_by(self, data: CrowdData) -> Tensor:
+        """Held-out cases, where there are some: on those that were trained on the gate is too sure of itself."""
+        return self._held_out if len(self._held_out) else data.samples
 
     def _assess(self, features: Features, rows: Tensor) -> _Assessment:
         """What is thought of some rows, in one pass over them."""
@@ -286,8 +288,7 @@ class Deferral(CrowdTrainer):
             What makes an option good: the method's own scores (``"gate"``), or that it is probably right
             (``"accuracy"``, see :meth:`expected_accuracy`). The shares are kept either way.
         """
-        check_choice("by", by, ("gate", "accuracy"))
-        found = self._assessed(X)
+        found = self._assessed(X, by)
         who = self._who(found.options[by], by, coverage, workload, how)
         rows = np.arange(len(who))
         return Decision(
@@ -299,7 +300,8 @@ class Deferral(CrowdTrainer):
             experts=self._workers.values.tolist(),
         )
 
-    def _assessed(self, X: Any) -> _Assessment:
+    def _assessed(self, X: Any, by: By) -> _Assessment:
+        check_choice("by", by, ("gate", "accuracy"))
         self._fitted()
         features = as_features(X)
         return self._assess(features, torch.arange(len(features)))
@@ -351,8 +353,7 @@ class Deferral(CrowdTrainer):
         the classifier. The rest as of ``fit`` and ``decide``.
         """
         check_choice("missing", missing, ("error", "available"))
-        check_choice("by", by, ("gate", "accuracy"))
-        found = self._assessed(X)
+        found = self._assessed(X, by)
         scores = found.options[by]
         codes, names = true_classes(y, len(scores))
         answers = _Answers(self, votes, len(scores), tasks)

@@ -13,6 +13,7 @@ from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Deferral, Views
 from manyhands.defer.losses import evidence, masked, mixture_loss
 from manyhands.learn.batch import Batch, CrowdData
+from manyhands.learn.trainer import PREDICTED
 
 #: Share of an answer that is spread over all classes when losses of experts and classifier are compared.
 _SMOOTHING = 0.01
@@ -98,7 +99,7 @@ class Triage(Deferral):
         if not self._dividing:
             return
         self._parts_or_fail().eval()
-        parts = [self._compared(batch) for batch in data.batches(data.samples, 1024, self._on)]
+        parts = [self._compared(batch) for batch in data.batches(data.samples, PREDICTED, self._on)]
         gain, best = torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
         least = 0.0 if self._bounds is None else float(self._bounds[0][-1])
         most = int((1 - least) * len(gain))

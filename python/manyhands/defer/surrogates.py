@@ -151,15 +151,8 @@ class RealizableSurrogate(SurrogateDeferral):
 
     def _check(self) -> None:
         super()._check()
-        check_share("alpha", self.alpha)
+        check_number("alpha", self.alpha, least=0, most=1)
 
     def _loss(self, batch: Batch, views: Views) -> Tensor:
         answers = answers_of(batch, len(self._workers))
         return losses.realizable(*views[:2], answers, truth_of(batch), self.alpha).mean()
-
-
-def check_share(name: str, value: float) -> None:
-    """Refuse a setting that is no share."""
-    check_number(name, value, least=0)
-    if value > 1:
-        raise ValueError(f"{name} is a share, between 0 and 1, not {value}")

@@ -192,8 +192,10 @@ class CrowdData:
     """
 
     def __init__(self, X: Any, votes: Any, tasks: Any = None) -> None:
-        self.features = as_features(X)
-        self.votes = as_votes(votes)
+        self._take(as_features(X), as_votes(votes), tasks)
+
+    def _take(self, features: Features, votes: Annotations, tasks: Any) -> None:
+        self.features, self.votes = features, votes
         #: Row of X of each sample.
         self.rows = torch.from_numpy(rows_of(self.votes, len(self.features), tasks))
         table = self.votes._table

@@ -37,7 +37,7 @@ from manyhands.names import Names
 from manyhands.progress import reporting
 
 #: Samples predicted at a time.
-_PREDICTED = 1024
+PREDICTED = 1024
 
 
 @dataclass
@@ -287,7 +287,7 @@ class Trainer(Parameters, Training, ABC):
     def _held_out_score(self, data: CrowdData, samples: Tensor) -> float:
         self._parts_or_fail().eval()
         total = weight = 0.0
-        for batch in data.batches(samples, _PREDICTED, self._on):
+        for batch in data.batches(samples, PREDICTED, self._on):
             score, of = self._judged(batch, self._forward(batch.x))
             total, weight = total + float(score), weight + float(of)
         return total / weight
@@ -360,7 +360,7 @@ class Trainer(Parameters, Training, ABC):
     def _mapped(self, features: Features, rows: Tensor, make: Callable[[Any], Tensor]) -> Array:
         """What a function of the trained parts makes of some rows, (n, ...), so many at a time."""
         self._parts_or_fail().eval()
-        found = [make(features.take(part, self._on)).cpu().double() for part in rows.split(_PREDICTED)]
+        found = [make(features.take(part, self._on)).cpu().double() for part in rows.split(PREDICTED)]
         return torch.cat(found).numpy()
 
     @property
