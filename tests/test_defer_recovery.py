@@ -37,9 +37,10 @@ SETTINGS = {"max_epochs": 8, "batch_size": 200, "lr": 0.1}
     ("make", "options"),
     [
         (defer.ProbabilisticDeferral, {}),
-        (defer.ProbabilisticDeferral, {"inference": "exact", "constraint": "epoch"}),
+        (defer.ProbabilisticDeferral, {"constraint": "epoch"}),
+        (defer.ProbabilisticDeferral, {"inference": "mean-field"}),
         (defer.ProbabilisticDeferral, {"experts": "conditional", "constraint": "running"}),
-        (defer.ProbabilisticDeferral, {"experts": "confusion", "inference": "exact"}),
+        (defer.ProbabilisticDeferral, {"experts": "confusion"}),
         (defer.NaiveDeferral, {}),
         (defer.CompareConfidence, {}),
         (defer.OneVsAll, {}),
@@ -63,7 +64,7 @@ def test_experts_who_know_half_of_the_classes_are_found(halves, make, options):
 def test_the_workload_is_kept_on_cases_not_seen(halves, workload):
     """Within two points by thresholds, each case by itself, and to the case by capacity."""
     X, truth, _, given, _ = halves
-    model = defer.ProbabilisticDeferral(network(), coverage=0.4, workload=workload, inference="exact", **SETTINGS)
+    model = defer.ProbabilisticDeferral(network(), coverage=0.4, workload=workload, **SETTINGS)
     model.fit(X[:N], truth[:N], table(given[:N]))
     expected = [0.3, 0.3, 0.4] if workload == "balanced" else [None, None, 0.4]
     for how, slack in (("capacity", 0.5 / N_NEW), ("threshold", 0.02)):
@@ -91,9 +92,7 @@ def test_thresholds_can_be_calibrated_on_other_cases(halves):
 def test_models_of_experts_learn_what_experts_answer(halves):
     """Log-likelihood of answers that were withheld beats that of each expert's answers counted without features."""
     X, truth, answers, given, _ = halves
-    model = defer.ProbabilisticDeferral(network(), inference="exact", **SETTINGS).fit(
-        X[:N], truth[:N], table(given[:N])
-    )
+    model = defer.ProbabilisticDeferral(network(), **SETTINGS).fit(X[:N], truth[:N], table(given[:N]))
     proba = model.expert_proba(X[N:])
     for expert in range(2):
         found = np.log(proba[np.arange(N_NEW), expert, answers[N:, expert]]).mean()

@@ -289,7 +289,7 @@ def test_settings_that_cannot_work(options, error, message):
         (defer.ProbabilisticDeferral, {"groups": 2, "experts": "confusion"}, "groups are of networks"),
         (defer.ImputedDeferral, {"method": "guess"}, "method must be one of"),
         (defer.CrossEntropySurrogate, {"alpha": -1.0}, "alpha must be at least 0"),
-        (defer.RealizableSurrogate, {"alpha": 2.0}, "alpha is a share"),
+        (defer.RealizableSurrogate, {"alpha": 2.0}, "alpha must be at most 1"),
         (defer.MixtureOfExperts, {"cost": -1.0}, "cost must be at least 0"),
         (defer.Triage, {"warmup": -1}, "warmup must be at least 0"),
         (defer.OneVsAll, {"gate": linear(6, 4)}, "a logit for each of 3 experts, "),

@@ -121,10 +121,10 @@ def main() -> None:
         print(title, flush=True)
         runs = {
             "probabilistic": run(defer.ProbabilisticDeferral, given, per_coverage=True),
-            "probabilistic exact": run(defer.ProbabilisticDeferral, given, per_coverage=True, inference="exact"),
-            "probabilistic confusion": run(
-                defer.ProbabilisticDeferral, given, per_coverage=True, inference="exact", experts="confusion"
+            "probabilistic mean-field": run(
+                defer.ProbabilisticDeferral, given, per_coverage=True, inference="mean-field"
             ),
+            "probabilistic confusion": run(defer.ProbabilisticDeferral, given, per_coverage=True, experts="confusion"),
             "naive": run(defer.NaiveDeferral, given, per_coverage=True),
             "mixmatch": run(defer.ImputedDeferral, given, per_coverage=True, method="mixmatch"),
             "fixmatch": run(defer.ImputedDeferral, given, per_coverage=True, method="fixmatch"),

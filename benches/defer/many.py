@@ -58,12 +58,11 @@ def main() -> None:
 
         return once
 
-    exact = {"inference": "exact", "constraint": "epoch"}
     runs = {
-        "conditional": run(defer.ProbabilisticDeferral, **exact),
-        "conditional mean field": run(defer.ProbabilisticDeferral, constraint="epoch"),
-        "four groups": run(defer.ProbabilisticDeferral, groups=KINDS, **exact),
-        "confusion matrices": run(defer.ProbabilisticDeferral, experts="confusion", **exact),
+        "conditional": run(defer.ProbabilisticDeferral, constraint="epoch"),
+        "conditional mean-field": run(defer.ProbabilisticDeferral, constraint="epoch", inference="mean-field"),
+        "four groups": run(defer.ProbabilisticDeferral, constraint="epoch", groups=KINDS),
+        "confusion matrices": run(defer.ProbabilisticDeferral, constraint="epoch", experts="confusion"),
         "naive": run(defer.NaiveDeferral, constraint="epoch"),
         "one-vs-all": run(defer.OneVsAll),
         "compare confidence": run(defer.CompareConfidence),

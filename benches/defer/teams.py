@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "learn"))
 
 import manyhands as mh
 from manyhands import defer
+from manyhands.defer.losses import exact_posterior
 
 #: Makes a model that is to keep a coverage, and trains it.
 Fit = Callable[[float | None], Any]
@@ -33,14 +35,15 @@ class Cases:
     X_more: Any
 
 
-def halves(n_experts: int, n_classes: int, *, mistakes: float = 0.5) -> np.ndarray:
-    """Experts who know every other class, in turn, and err in half of the cases of the rest, (experts, true, said)."""
-    confusion = np.empty((n_experts, n_classes, n_classes))
-    for expert in range(n_experts):
-        known = (np.arange(n_classes) * 2 // n_classes) % 2 == expert % 2
-        right = np.where(known, 1.0, 1 - mistakes)
-        confusion[expert] = (1 - right)[:, None] / (n_classes - 1)
-        np.fill_diagonal(confusion[expert], right)
+def halves(n_classes: int, *, mistakes: float = 0.5) -> np.ndarray:
+    """Two experts who know half of the classes each, (experts, true, said).
+
+    A class that an expert does not know is taken, at the rate of mistakes, for the next one they do not know.
+    """
+    confusion = np.tile(np.eye(n_classes), (2, 1, 1))
+    for expert, unknown in enumerate(np.array_split(np.arange(n_classes), 2)[::-1]):
+        confusion[expert, unknown, unknown] -= mistakes
+        confusion[expert, unknown, np.roll(unknown, -1)] += mistakes
     return confusion
 
 
@@ -62,6 +65,17 @@ def without(votes: mh.Annotations, missing: float, seed: int) -> mh.Annotations:
     keep = np.random.default_rng([seed, 7]).random(len(cases)) >= missing
     sizes = {"n_tasks": votes.n_tasks, "n_workers": votes.n_workers, "n_classes": votes.n_classes}
     return mh.Annotations.from_codes(cases[keep], experts[keep], labels[keep], **sizes)
+
+
+def free_posterior(model: Any, cases: Cases) -> np.ndarray:
+    """Who a trained model takes for the right one to have answered the cases it learnt from, (n, n_experts + 1)."""
+    answers = np.full((len(cases.y), len(model.experts_)), -1)
+    tasks, experts, labels = cases.votes.codes()
+    answers[tasks, experts] = labels
+    logs = [torch.from_numpy(np.log(p)) for p in (model.defer_proba(cases.X), model.expert_proba(cases.X))]
+    own = torch.from_numpy(np.log(model.predict_proba(cases.X)))
+    given = *logs, torch.from_numpy(answers), torch.from_numpy(cases.y), own
+    return exact_posterior(*given, smoothing=model.smoothing)[0].exp().numpy()
 
 
 def curve(fit: Fit, cases: Cases, coverages: Sequence[float], *, per_coverage: bool) -> dict[str, float]:

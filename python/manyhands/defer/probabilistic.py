@@ -189,7 +189,8 @@ class ProbabilisticDeferral(EMDeferral):
     groups
         So many networks, each for a group of experts whose accuracy in each class is alike; instead of `experts`.
     inference
-        The E-step: ``"mean-field"``, as in the paper, or ``"exact"``, which sums missing answers out.
+        The E-step: ``"exact"``, which sums missing answers out, or ``"mean-field"``, as in the paper. The mean field
+        doubts experts who did not answer: one who would be right in nine cases of ten counts as if mostly wrong.
     n_iter
         Fixed-point steps of the mean field.
     constraint
@@ -232,7 +233,7 @@ class ProbabilisticDeferral(EMDeferral):
         *,
         experts: Kind | Literal["confusion"] = "auto",
         groups: int | None = None,
-        inference: Literal["mean-field", "exact"] = "mean-field",
+        inference: Literal["exact", "mean-field"] = "exact",
         n_iter: int = 10,
         **settings: Any,
     ) -> None:
@@ -248,7 +249,7 @@ class ProbabilisticDeferral(EMDeferral):
             check_expert_models(self.experts, self.groups)
         elif self.groups is not None:
             raise ValueError("groups are of networks; experts='confusion' has none")
-        check_choice("inference", self.inference, ("mean-field", "exact"))
+        check_choice("inference", self.inference, ("exact", "mean-field"))
         check_number("n_iter", self.n_iter, least=1, whole=True)
 
     def _build(self, data: CrowdData) -> dict[str, nn.Module]:
