@@ -49,7 +49,10 @@ def backbone(network: str) -> nn.Module:
 
 
 def one(spec: dict[str, Any]) -> dict[str, float]:
-    """CPU seconds of the quicker of two epochs, which other work disturbs less than wall time, and the growth of memory."""
+    """CPU seconds of the quicker of two epochs, and the growth of memory.
+
+    Other work on the machine disturbs CPU time less than wall time.
+    """
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((SAMPLES, FEATURES[spec["network"]]), np.float32)
@@ -138,8 +141,8 @@ def main() -> None:
         for network in arguments.networks.split(",")
     }
     notes = """
-CPU seconds of the quicker of two epochs, ratio to the bare backbone, and peak memory above the input. "dense" from 1,000
-workers on is a part of an epoch's steps, scaled. One thread.
+CPU seconds of the quicker of two epochs, ratio to the bare backbone, and peak memory above the input. "dense" from
+1,000 workers on is a part of an epoch's steps, scaled. One thread.
 """
     report("learn-speed", tables, notes, arguments.out)
 
