@@ -33,8 +33,6 @@ from manyhands.aggregators import (
     SymmetricNMF,
     WeightedVote,
 )
-
-# The function takes the name of the package it comes from, which nobody needs to spell.
 from manyhands.aggregators.consensus import aggregate
 from manyhands.annotations import Annotations
 from manyhands.base import all_aggregators, load
@@ -97,7 +95,7 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("manyhands")
-    if name in ("defer", "learn"):
+    if name in ("defer", "learn", "plots"):
         from importlib import import_module
 
         return import_module(f"manyhands.{name}")
