@@ -39,6 +39,7 @@ SETTINGS = {"max_epochs": 8, "batch_size": 200, "lr": 0.1}
         (defer.ProbabilisticDeferral, {}),
         (defer.ProbabilisticDeferral, {"constraint": "epoch"}),
         (defer.ProbabilisticDeferral, {"inference": "mean-field"}),
+        (defer.ProbabilisticDeferral, {"gate": "stacked"}),
         (defer.ProbabilisticDeferral, {"experts": "conditional", "constraint": "running"}),
         (defer.ProbabilisticDeferral, {"experts": "confusion"}),
         (defer.NaiveDeferral, {}),

@@ -271,6 +271,7 @@ def test_input_that_does_not_fit(change, error, message):
         ({"smoothing": 0.0}, ValueError, "smoothing is a share above 0"),
         ({"gate": linear(6, 3)}, ValueError, "for each of 3 experts and one for the classifier"),
         ({"gate": 7}, TypeError, "gate must be a torch nn.Module"),
+        ({"gate": "stack"}, TypeError, '"stacked" or None, not .stack.'),
         ({"lr": -1.0}, ValueError, "lr must be at least 0"),
     ],
 )
@@ -318,6 +319,16 @@ def test_a_gate_of_ones_own_and_networks_that_cannot_be_split():
     assert isinstance(fitted.gate_, nn.Linear)
     fitted = defer.OneVsAll(Closed(), linear(6, 3), max_epochs=1).fit(log.X, log.truth, log.votes)
     assert fitted.defer_proba(log.X).shape == (180, 4)
+
+
+def test_the_classifier_learns_nothing_from_a_stacked_gate():
+    log = team()
+    fitted = defer.NaiveDeferral(backbone(), "stacked", max_epochs=1).fit(log.X, log.truth, log.votes)
+    for network in (fitted.network_, fitted.gate_):
+        network.zero_grad(set_to_none=True)
+    fitted._views(torch.from_numpy(log.X)).gate.sum().backward()
+    assert all(p.grad is None for p in fitted.network_.parameters())
+    assert all(p.grad is not None for p in fitted.gate_.parameters())
 
 
 def test_missing_answers_at_scoring():

@@ -77,7 +77,12 @@ def main() -> None:
             "probabilistic": run(missing, defer.ProbabilisticDeferral, per_coverage=True),
             "probabilistic mean-field": run(missing, defer.ProbabilisticDeferral, per_coverage=True, **MEAN_FIELD),
             "probabilistic confusion": run(missing, defer.ProbabilisticDeferral, per_coverage=True, **CONFUSION),
+            "probabilistic stacked": run(missing, defer.ProbabilisticDeferral, per_coverage=True, gate="stacked"),
+            "probabilistic confusion stacked": run(
+                missing, defer.ProbabilisticDeferral, per_coverage=True, gate="stacked", **CONFUSION
+            ),
             "naive": run(missing, defer.NaiveDeferral, per_coverage=True),
+            "naive stacked": run(missing, defer.NaiveDeferral, per_coverage=True, gate="stacked"),
             "selective": run(missing, defer.SelectivePrediction, per_coverage=False),
             "compare confidence": run(missing, defer.CompareConfidence, per_coverage=False),
             "one-vs-all": run(missing, defer.OneVsAll, per_coverage=False),
@@ -86,6 +91,7 @@ def main() -> None:
         if missing:
             for method in ("mixmatch", "fixmatch"):
                 found[method] = run(missing, defer.ImputedDeferral, per_coverage=True, method=method)
+            found["mixmatch stacked"] = run(missing, defer.ImputedDeferral, per_coverage=True, gate="stacked")
         return found
 
     def kept(constraint: str, batch_size: int) -> Run:

@@ -41,9 +41,7 @@ def coverage(curves: Curve | Mapping[str, Curve], *, ax: Axes | None = None) -> 
         raise ValueError("no curve to draw: give one, or a mapping from names to curves")
     wrong = [name for name, curve in named.items() if not isinstance(curve, Curve)]
     if wrong:
-        raise TypeError(
-            f"curves come from manyhands.defer.coverage_accuracy; what is named {listed(wrong)} did not"
-        )
+        raise TypeError(f"curves come from manyhands.defer.coverage_accuracy; what is named {listed(wrong)} did not")
     ax = _axes(ax)
     for name, curve in named.items():
         label = f"{name} ({curve.area:.3f})" if name else f"area {curve.area:.3f}"

@@ -19,12 +19,13 @@ from manyhands.base import Array, Progress
 from manyhands.checks import check_choice, listed
 from manyhands.defer import Decision, Thresholds, assign, capacities
 from manyhands.defer.data import CaseData, aligned, answers_of, expert_votes, joint_classes, true_classes, truth_of
+from manyhands.defer.gate import Gate, StackedGate, check_networks, made
 from manyhands.defer.shares import Coverage, Workload, bounds
 from manyhands.learn.batch import Batch, CrowdData, Features, as_features
 from manyhands.learn.learner import judged, normalised
 from manyhands.learn.trainer import CrowdTrainer, checked_logits
 from manyhands.learn.training import CROWD_ONLY, TRAINING, setting
-from manyhands.learn.trunk import n_features, split
+from manyhands.learn.trunk import split
 
 How = Literal["auto", "capacity", "threshold", "argmax"]
 By = Literal["gate", "accuracy"]
@@ -64,8 +65,9 @@ class Deferral(CrowdTrainer):
     classifier
         Any ``nn.Module`` that returns one logit a class.
     gate
-        One that returns a logit for each option. None for one like the classifier with a last layer of its own, which
-        needs an ``nn.Sequential`` or parts named ``trunk`` and ``head``.
+        One that returns a logit for each option. None for one like the classifier with a last layer of its own;
+        ``"stacked"`` for a small network on the classifier's features and class probabilities, which learns from fewer
+        cases. Both need a classifier that is an ``nn.Sequential`` or has parts named ``trunk`` and ``head``.
     coverage
         Share of the cases that the classifier takes, or the least and greatest; None for any.
     workload
@@ -95,7 +97,7 @@ class Deferral(CrowdTrainer):
     coverage: Coverage
     workload: Workload
 
-    def __init__(self, classifier: nn.Module, gate: nn.Module | None = None, **settings: Any) -> None:
+    def __init__(self, classifier: nn.Module, gate: Gate = None, **settings: Any) -> None:
         self.classifier = classifier
         self.gate = gate
         self._take_settings(settings)
@@ -103,10 +105,7 @@ class Deferral(CrowdTrainer):
     # ---------------------------------------------------------------------------- what a subclass is made of
 
     def _check(self) -> None:
-        for name in ("classifier", "gate"):
-            module = getattr(self, name)
-            if not (isinstance(module, nn.Module) or (name == "gate" and module is None)):
-                raise TypeError(f"{name} must be a torch nn.Module that returns logits, not {type(module).__name__}")
+        check_networks(self.classifier, self.gate)
         super()._check()
 
     def _made(self, data: CrowdData) -> dict[str, nn.Module]:
@@ -116,10 +115,8 @@ class Deferral(CrowdTrainer):
         return {"network": copy.deepcopy(self.classifier), **self._made_gate(data), **self._build(data)}
 
     def _made_gate(self, data: CrowdData) -> dict[str, nn.Module]:
-        """The gate, which has a logit for each option: the one given, or one like the classifier."""
-        if self.gate is not None:
-            return {"gate": copy.deepcopy(self.gate)}
-        return {"gate": like(self.classifier, data, self._n_gate)}
+        """The gate, which has a logit for each option."""
+        return {"gate": made(self.gate, self.classifier, data, len(self._classes), self._n_gate)}
 
     @property
     def _n_gate(self) -> int:
@@ -136,7 +133,13 @@ class Deferral(CrowdTrainer):
 
     def _views(self, x: Any) -> Views:
         """What decisions need to know of some cases."""
-        return Views(self._class_logits(x), self._checked_gate(self._parts_or_fail()["gate"](x)))
+        gate = self._parts_or_fail()["gate"]
+        if not isinstance(gate, StackedGate):
+            return Views(self._class_logits(x), self._checked_gate(gate(x)))
+        trunk, head = split(self._network)
+        features = trunk(x)
+        classes = self._checked_classes(head(features))
+        return Views(classes, gate(features, classes))
 
     def _class_logits(self, x: Any) -> Tensor:
         return self._checked_classes(self._network(x))
@@ -418,8 +421,3 @@ class _Answers:
         case, expert = self._key // self._n_experts, self._key % self._n_experts
         kept[case, expert] = scores[case, expert]
         return kept
-
-
-def like(classifier: nn.Module, data: CrowdData, n_outputs: int) -> nn.Module:
-    """A network like the classifier, with a last layer of its own that has so many outputs."""
-    return nn.Sequential(copy.deepcopy(split(classifier)[0]), nn.Linear(n_features(classifier, data), n_outputs))

@@ -13,6 +13,7 @@ from manyhands.checks import check_choice, check_number
 from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Views
 from manyhands.defer.experts import ExpertModels, Kind, check_expert_models, expert_models
+from manyhands.defer.gate import Gate
 from manyhands.defer.losses import evidence, posterior
 from manyhands.defer.probabilistic import EMDeferral
 from manyhands.learn.batch import Batch, CrowdData
@@ -143,7 +144,7 @@ class ImputedDeferral(EMDeferral):
     def __init__(
         self,
         classifier: nn.Module,
-        gate: nn.Module | None = None,
+        gate: Gate = None,
         *,
         method: Literal["mixmatch", "fixmatch"] = "mixmatch",
         impute_epochs: int | None = None,

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from manyhands.checks import check_number
 from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Deferral, Views
+from manyhands.defer.gate import Gate
 from manyhands.defer.losses import evidence, masked, mixture_loss
 from manyhands.learn.batch import Batch, CrowdData
 from manyhands.learn.trainer import PREDICTED
@@ -43,9 +44,7 @@ class MixtureOfExperts(Deferral):
     NeurIPS 2018.
     """
 
-    def __init__(
-        self, classifier: nn.Module, gate: nn.Module | None = None, *, cost: float = 0.0, **settings: Any
-    ) -> None:
+    def __init__(self, classifier: nn.Module, gate: Gate = None, *, cost: float = 0.0, **settings: Any) -> None:
         super().__init__(classifier, gate, **settings)
         self.cost = cost
 
@@ -83,9 +82,7 @@ class Triage(Deferral):
     N. Okati, A. De and M. Gomez-Rodriguez, "Differentiable learning under triage", NeurIPS 2021.
     """
 
-    def __init__(
-        self, classifier: nn.Module, gate: nn.Module | None = None, *, warmup: int = 5, **settings: Any
-    ) -> None:
+    def __init__(self, classifier: nn.Module, gate: Gate = None, *, warmup: int = 5, **settings: Any) -> None:
         super().__init__(classifier, gate, **settings)
         self.warmup = warmup
 

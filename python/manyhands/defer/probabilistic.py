@@ -18,6 +18,7 @@ from manyhands.defer import project
 from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Deferral, Views
 from manyhands.defer.experts import ExpertModels, Kind, check_expert_models, expert_models
+from manyhands.defer.gate import Gate
 from manyhands.defer.losses import evidence, exact_posterior, mean_field, posterior
 from manyhands.learn.batch import Batch, CrowdData, as_features
 from manyhands.learn.losses import soft_cross_entropy
@@ -229,7 +230,7 @@ class ProbabilisticDeferral(EMDeferral):
     def __init__(
         self,
         classifier: nn.Module,
-        gate: nn.Module | None = None,
+        gate: Gate = None,
         *,
         experts: Kind | Literal["confusion"] = "auto",
         groups: int | None = None,

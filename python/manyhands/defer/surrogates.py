@@ -12,6 +12,7 @@ from manyhands.checks import check_number
 from manyhands.defer import losses
 from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Deferral, Views
+from manyhands.defer.gate import Gate
 from manyhands.learn.batch import Batch, CrowdData
 from manyhands.learn.trunk import n_features, split
 
@@ -67,9 +68,7 @@ class CrossEntropySurrogate(SurrogateDeferral):
     D. Barrejón and E. Nalisnick, "Learning to defer to multiple experts", AISTATS 2023.
     """
 
-    def __init__(
-        self, classifier: nn.Module, gate: nn.Module | None = None, *, alpha: float = 1.0, **settings: Any
-    ) -> None:
+    def __init__(self, classifier: nn.Module, gate: Gate = None, *, alpha: float = 1.0, **settings: Any) -> None:
         super().__init__(classifier, gate, **settings)
         self.alpha = alpha
 
@@ -143,9 +142,7 @@ class RealizableSurrogate(SurrogateDeferral):
     H. Mozannar et al., "Who should predict? Exact algorithms for learning to defer to humans", AISTATS 2023.
     """
 
-    def __init__(
-        self, classifier: nn.Module, gate: nn.Module | None = None, *, alpha: float = 1.0, **settings: Any
-    ) -> None:
+    def __init__(self, classifier: nn.Module, gate: Gate = None, *, alpha: float = 1.0, **settings: Any) -> None:
         super().__init__(classifier, gate, **settings)
         self.alpha = alpha
 
