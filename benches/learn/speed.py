@@ -5,13 +5,14 @@
 
 Two backbones: a small one of two hidden layers of 256, which makes the crowd's part large, and a small convolutional
 one on images of 28 × 28. Beside the bare backbone trained on one label a sample, and beside the same loss on dense
-(samples × workers) labels, for as many workers as that takes reasonable time and memory; each in a fresh process, whose
-peak memory is reported.
+(samples × workers) labels, for as many workers as that takes reasonable time and memory; peak memory is that of a fresh
+process for each.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import time
 from typing import Any
 
@@ -26,6 +27,10 @@ import manyhands as mh
 from manyhands import learn
 
 SAMPLES, CLASSES, BATCH = 100_000, 10, 256
+#: Samples of the epochs that are timed; their seconds are scaled to all samples.
+PART = 10_000
+#: Steps of a dense epoch that are timed.
+STEPS = 8
 FEATURES = {"small": 64, "convolutional": 28 * 28}
 
 
@@ -48,56 +53,74 @@ def backbone(network: str) -> nn.Module:
     )
 
 
-def one(spec: dict[str, Any]) -> dict[str, float]:
-    """CPU seconds of the quicker of two epochs, and the growth of memory.
+LEARNERS = {
+    "backbone": learn.MajorityTarget,
+    "CCEM": learn.CCEM,
+    "trace": learn.TraceRegularized,
+    "MaxMIG": learn.MaxMIG,
+}
 
-    Other work on the machine disturbs CPU time less than wall time.
-    """
-    torch.set_num_threads(1)
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((SAMPLES, FEATURES[spec["network"]]), np.float32)
-    tasks = np.repeat(np.arange(SAMPLES), 3)
-    workers = rng.integers(spec["workers"], size=3 * SAMPLES)
-    labels = rng.integers(CLASSES, size=3 * SAMPLES)
-    votes = mh.Annotations.from_codes(
-        tasks, workers, labels, n_tasks=SAMPLES, n_workers=spec["workers"], n_classes=CLASSES
-    )
+
+class Log:
+    """Features, and three labels each by workers drawn at random."""
+
+    def __init__(self, network: str, samples: int, workers: int) -> None:
+        rng = np.random.default_rng(0)
+        self.network, self.n_workers = network, workers
+        self.X = rng.standard_normal((samples, FEATURES[network]), np.float32)
+        self.tasks = np.repeat(np.arange(samples), 3)
+        self.workers = rng.integers(workers, size=3 * samples)
+        self.labels = rng.integers(CLASSES, size=3 * samples)
+        sizes = {"n_tasks": samples, "n_workers": workers, "n_classes": CLASSES}
+        self.votes = mh.Annotations.from_codes(self.tasks, self.workers, self.labels, **sizes)
+
+    def epochs(self, kind: str, n: int) -> list[float]:
+        """CPU seconds of each epoch but the first, which other work disturbs less than wall time."""
+        ends: list[float] = []
+        if kind == "dense":
+            dense(self, n, ends)
+        else:
+            noting = [lambda *_: ends.append(time.process_time())]
+            network = backbone(self.network)
+            LEARNERS[kind](network, max_epochs=n, batch_size=BATCH, callbacks=noting).fit(self.X, self.votes)
+        return np.diff(ends).tolist()
+
+
+def times(spec: dict[str, Any]) -> dict[str, list[float]]:
+    """Epochs of a part of the samples, all kinds taking turns, so that what else the machine does befalls all alike."""
+    log = Log(spec["network"], PART, spec["workers"])
+    found: dict[str, list[float]] = {kind: [] for kind in spec["kinds"]}
+    for _ in range(spec["rounds"]):
+        for kind, seconds in found.items():
+            seconds += log.epochs(kind, 1 if kind == "dense" else 3)
+    return found
+
+
+def memory(spec: dict[str, Any]) -> float:
+    """The growth of memory over that of all samples."""
+    log = Log(spec["network"], SAMPLES, spec["workers"])
     harness.reset_peak()
     before = harness.rss()
-    ends: list[float] = []
-    if spec["kind"] == "dense":
-        dense(X, tasks, workers, labels, spec["workers"], ends)
-    else:
-        make = {
-            "backbone": learn.MajorityTarget,
-            "CCEM": learn.CCEM,
-            "trace": learn.TraceRegularized,
-            "MaxMIG": learn.MaxMIG,
-        }
-        learner = make[spec["kind"]](
-            backbone(spec["network"]),
-            max_epochs=3,
-            batch_size=BATCH,
-            callbacks=[lambda *_: ends.append(time.process_time())],
-        )
-        learner.fit(X, votes)
-    return {"seconds": min(np.diff(ends)), "bytes": harness.peak() - before}
+    log.epochs(spec["kind"], 1)
+    return harness.peak() - before
 
 
-def dense(X: np.ndarray, tasks: np.ndarray, workers: np.ndarray, labels: np.ndarray, m: int, ends: list[float]) -> None:
+def dense(log: Log, epochs: int, ends: list[float]) -> None:
     """The usual implementation: labels samples × workers, every worker's answer to every sample, Adam on everything."""
-    matrix = np.full((SAMPLES, m), -1, np.int16)
-    matrix[tasks, workers] = labels
-    network = backbone("small")
+    m = log.n_workers
+    matrix = np.full((len(log.X), m), -1, np.int16)
+    matrix[log.tasks, log.workers] = log.labels
+    network = backbone(log.network)
     rows = nn.Parameter((6 * torch.eye(CLASSES) - 5).repeat(m, 1, 1))
     optimizer = torch.optim.Adam([*network.parameters(), rows], lr=1e-3)
-    steps = 40 if m >= 1000 else SAMPLES // BATCH
-    for _ in range(3):
-        order = torch.randperm(SAMPLES)
+    ends.append(0.0)
+    for _ in range(epochs):
+        parts = torch.randperm(len(log.X)).split(BATCH)
+        steps = min(len(parts), STEPS)
         start = time.process_time()
-        for part in order.split(BATCH)[:steps]:
+        for part in parts[:steps]:
             given = torch.from_numpy(matrix[part.numpy()].astype(np.int64))
-            probs = F.softmax(network(torch.from_numpy(X[part.numpy()])), dim=1)
+            probs = F.softmax(network(torch.from_numpy(log.X[part.numpy()])), dim=1)
             confusion = F.softplus(rows)
             confusion = confusion / confusion.sum(dim=2, keepdim=True)
             answers = torch.einsum("bk,mkl->bml", probs, confusion)
@@ -107,22 +130,22 @@ def dense(X: np.ndarray, tasks: np.ndarray, workers: np.ndarray, labels: np.ndar
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        # A part of the steps stands for all where a whole epoch would take minutes.
-        took = (time.process_time() - start) * len(order.split(BATCH)) / steps
-        ends.append((ends[-1] if ends else 0.0) + took)
+        # A part of the steps stands for all: a whole epoch would take minutes.
+        ends.append(ends[-1] + (time.process_time() - start) * len(parts) / steps)
 
 
-def measured(network: str, m: int) -> dict[str, Any]:
+def measured(network: str, m: int, rounds: int) -> dict[str, Any]:
     """A row: every kind of learner with so many workers."""
+    kinds = [*LEARNERS, *(["dense"] if network == "small" and m <= 10_000 else [])]
+    spec = {"network": network, "workers": m}
+    seconds = harness.in_child("learn/speed.py", spec | {"kinds": kinds, "rounds": rounds})
+    bare = statistics.median(seconds["backbone"]) * SAMPLES / PART
     row: dict[str, Any] = {"workers": f"{m:,}"}
-    bare = 0.0
-    for kind in ("backbone", "CCEM", "trace", "MaxMIG", "dense"):
-        if kind == "dense" and (m > 10_000 or network != "small"):
-            row[kind] = "– (not tried)"
-            continue
-        found = harness.in_child("learn/speed.py", {"kind": kind, "workers": m, "network": network})
-        bare = found["seconds"] if kind == "backbone" else bare
-        row[kind] = f"{found['seconds']:.2f} s ×{found['seconds'] / bare:.2f}, {found['bytes'] / 2**20:,.0f} MB"
+    for kind in kinds:
+        own = statistics.median(seconds[kind]) * SAMPLES / PART
+        peak = harness.in_child("learn/speed.py", spec | {"kind": kind})
+        row[kind] = f"{own:.2f} s ×{own / bare:.2f}, {peak / 2**20:,.0f} MB"
+    row.setdefault("dense", "– (not tried)")
     print("  " + "; ".join(f"{key} {value}" for key, value in row.items()), flush=True)
     return row
 
@@ -131,18 +154,24 @@ def main() -> None:
     made = parser(__doc__)
     made.add_argument("--child", default="", help="used by the script itself")
     made.add_argument("--workers", default="100,1000,10000,100000")
+    made.add_argument("--rounds", type=int, default=5)
     made.add_argument("--networks", default="small,convolutional")
     arguments = made.parse_args()
     if arguments.child:
-        print(json.dumps(one(json.loads(arguments.child))))
+        torch.set_num_threads(1)
+        spec = json.loads(arguments.child)
+        print(json.dumps(times(spec) if "kinds" in spec else memory(spec)))
         return
     tables = {
-        f"An epoch, {network} network": [measured(network, m) for m in map(int, arguments.workers.split(","))]
+        f"An epoch, {network} network": [
+            measured(network, m, arguments.rounds) for m in map(int, arguments.workers.split(","))
+        ]
         for network in arguments.networks.split(",")
     }
-    notes = """
-CPU seconds of the quicker of two epochs, ratio to the bare backbone, and peak memory above the input. "dense" from
-1,000 workers on is a part of an epoch's steps, scaled. One thread.
+    notes = f"""
+CPU seconds of an epoch of {SAMPLES:,} samples, the median of {2 * arguments.rounds} epochs of {PART:,} scaled up, all
+kinds taking turns; ratio to the bare backbone; peak memory above the input of all samples. "dense" is {STEPS} steps, scaled.
+One thread.
 """
     report("learn-speed", tables, notes, arguments.out)
 
