@@ -170,8 +170,8 @@ def main() -> None:
     }
     notes = f"""
 CPU seconds of an epoch of {SAMPLES:,} samples, the median of {2 * arguments.rounds} epochs of {PART:,} scaled up, all
-kinds taking turns; ratio to the bare backbone; peak memory above the input of all samples. "dense" is {STEPS} steps, scaled.
-One thread.
+kinds taking turns; ratio to the bare backbone; peak memory above the input of all samples. "dense" is {STEPS} steps,
+scaled. One thread.
 """
     report("learn-speed", tables, notes, arguments.out)
 
