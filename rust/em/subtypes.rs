@@ -59,7 +59,7 @@ pub struct SubtypesFit {
 /// annotation in all, or 32 MB, or two tables, if that is more), and 4 bytes an annotation.
 pub fn fit_subtypes(table: &Table, options: &SubtypesOptions<'_>, control: &Control) -> Result<SubtypesFit> {
     check(table, options)?;
-    let mut model = Subtypes::new(table, options, control);
+    let mut model = Ebcc::new(table, options, control);
     let mut course = Run::default();
     model.open(options.seed)?;
     while course.n_iter < options.max_iter && !course.converged {
@@ -101,7 +101,7 @@ pub fn posterior_subtypes(
             return Err(Error::invalid(format!("{what} holds {} numbers, not {wanted}", given.len())));
         }
     }
-    let mut model = Subtypes::new(table, &options, control);
+    let mut model = Ebcc::new(table, &options, control);
     model.classes.copy_from_slice(class_concentration);
     model.subtypes.copy_from_slice(subtype_concentration);
     let kinds = model.kinds();
@@ -142,7 +142,7 @@ struct Chunk {
 }
 
 /// Tables of one worker are label-first, (observed × kinds); a kind is class · subtypes + subtype.
-struct Subtypes<'a> {
+struct Ebcc<'a> {
     table: &'a Table,
     options: &'a SubtypesOptions<'a>,
     control: &'a Control,
@@ -179,7 +179,7 @@ fn add_chunks(chunks: &[Chunk], part: impl Fn(&Chunk) -> &[f64] + Sync, sums: &m
     });
 }
 
-impl<'a> Subtypes<'a> {
+impl<'a> Ebcc<'a> {
     fn new(table: &'a Table, options: &'a SubtypesOptions<'a>, control: &'a Control) -> Self {
         let (m, k) = (table.n_workers(), table.n_classes());
         let kinds = k * options.n_subtypes;
