@@ -7,7 +7,7 @@
 //! a copy of the confusion matrices.
 
 mod choose;
-mod random;
+pub(crate) mod random;
 #[cfg(test)]
 mod tests;
 

@@ -19,7 +19,7 @@ import pytest
 
 import manyhands as mh
 from manyhands.base import Aggregator
-from oracles import bayes, competence, em, skills, voting
+from oracles import bayes, communities, competence, em, skills, voting
 from oracles.kernels import plain_kernels
 from oracles.skills import Answer
 
@@ -201,6 +201,26 @@ def _bayes(cls: type[Aggregator], name: str, *, exact: bool = True, **params: An
     return Variant(f"{cls.__name__} {name}", make, exact=exact, predicts_itself="gold" not in params)
 
 
+def _gibbs(name: str, **params: Any) -> Variant:
+    # Draws have no twin; that they are the right ones is what test_gibbs.py is about. No verdict on so few of them.
+    params = {"method": "gibbs", "n_chains": 2, "warmup": 4, "draws": 12, "tol": 0.0, "protected": 5} | params
+    made = _bayes(mh.BayesianDawidSkene, name, exact=False, max_iter=200, **params)
+    return replace(made, equivariant=False, predicts_itself=False)
+
+
+def _mixed(cls: type[Aggregator], name: str, *, exact: bool = True, **params: Any) -> Variant:
+    # A fixed number of passes, as in `_em`. Random starts follow the codes, also where the twin can repeat them.
+    params = {"max_iter": 12, "tol": 0.0} | params
+
+    def make(crowd: Crowd) -> Aggregator:
+        return cls(**{key: v(crowd) if callable(v) else v for key, v in params.items()})
+
+    equivariant = exact and cls is mh.CommunityDawidSkene
+    return Variant(
+        f"{cls.__name__} {name}", make, exact=exact, equivariant=equivariant, predicts_itself="gold" not in params
+    )
+
+
 def _mace(name: str, *, exact: bool = True, **params: Any) -> Variant:
     # A fixed number of passes, as in `_em`. The twin starts once; random starts follow the codes.
     params = {"max_iter": 12, "tol": 0.0} | params
@@ -263,6 +283,22 @@ VARIANTS: dict[type[Aggregator], list[Variant]] = {
         _bayes(mh.BayesianDawidSkene, "gold", gold=_first_is_gold),
         # Whether a leap is taken may hang on rounding.
         replace(_bayes(mh.BayesianDawidSkene, "accelerated", accelerate=True, exact=False), determined=False),
+        _gibbs("gibbs"),
+        _gibbs("gibbs class", model="class", init="shares", keep="confusion", seed=3),
+        _gibbs("gibbs one-coin and gold", model="one-coin", gold=_first_is_gold),
+    ],
+    mh.CommunityDawidSkene: [
+        # Hundreds of passes of a learnt strength magnify rounding where a table does not determine it.
+        replace(_mixed(mh.CommunityDawidSkene, "default", max_iter=2000, tol=1e-5), determined=False),
+        _mixed(mh.CommunityDawidSkene, "short"),
+        _mixed(mh.CommunityDawidSkene, "clusters", n_communities=2, strength=float("inf"), protected=3),
+        _mixed(mh.CommunityDawidSkene, "strength and gold", n_communities=2, strength=5.0, gold=_first_is_gold),
+        _mixed(mh.CommunityDawidSkene, "restarts", restarts=2, exact=False),
+    ],
+    mh.EBCC: [
+        _mixed(mh.EBCC, "short", restarts=0),
+        _mixed(mh.EBCC, "priors", restarts=0, n_subtypes=3, pseudo_count=(2.0, 1.0), class_pseudo_count=2.0, seed=4),
+        _mixed(mh.EBCC, "restarts", n_subtypes=2, restarts=2, exact=False),
     ],
     mh.HierarchicalDawidSkene: [
         _bayes(mh.HierarchicalDawidSkene, "default", max_iter=5, tol=1e-6, protected=20),
@@ -436,6 +472,8 @@ def _fit_bayes_answer(model: mh.BayesianDawidSkene, votes: mh.Annotations) -> An
 
 
 def _predict_bayes(model: mh.BayesianDawidSkene, rows: em.Rows, known: np.ndarray) -> np.ndarray:
+    if model.method == "gibbs":
+        return _predict_em(model, rows, known)
     average = np.average(model.concentration_, axis=0, weights=labels_of(model))
     concentration = np.array([model.concentration_[m] if m >= 0 else average for m in known])
     nobody = np.full(rows.n_tasks, -1)
@@ -459,6 +497,45 @@ def _fit_hierarchy(model: Any, votes: mh.Annotations) -> Answer:
         tol=model.tol,
     )
     return Answer(*found, np.zeros(0))
+
+
+def _fit_community(model: mh.CommunityDawidSkene, votes: mh.Annotations) -> Answer:
+    k, n = votes.n_classes, model.n_communities
+    accuracies = [1 / k + (1 - 1 / k) * (1 - (c + 0.5) / n) for c in range(n)]
+    crowd = communities.Communities(
+        np.array([bayes.shared(k, accuracy if k > 1 else 1.0) for accuracy in accuracies]),
+        communities.FIRST if model.strength is None else model.strength,
+        learn=model.strength is None,
+        pseudo=row_counts(model.pseudo_count, k),
+        share_pseudo=1.0,
+    )
+    stop = {"protected": model.protected, "max_iter": model.max_iter, "tol": model.tol}
+    known = {"class_pseudo": _class_pseudo(model, k), "gold": gold_codes(model, votes)}
+    found = communities.fit_communities(em.Rows.of(votes), crowd, **known, **stop)
+    return Answer(found.posterior, found.confusion, found.prior, found.history)
+
+
+def _fit_ebcc(model: mh.EBCC, votes: mh.Annotations) -> Answer:
+    k = votes.n_classes
+    pseudo = np.ones((k, k)) + 3 * np.eye(k) if model.pseudo_count is None else row_counts(model.pseudo_count, k)
+    found, _ = communities.fit_subtypes(
+        em.Rows.of(votes),
+        n_subtypes=model.n_subtypes,
+        pseudo=pseudo,
+        class_pseudo=np.ones(k) if model.class_pseudo_count is None else _class_pseudo(model, k),
+        subtype_pseudo=model.subtype_pseudo_count / model.n_subtypes,
+        seed=int(np.random.default_rng(model.seed).integers(0, 2**63)),
+        max_iter=model.max_iter,
+        tol=model.tol,
+    )
+    return Answer(found.posterior, found.confusion, found.prior, found.history)
+
+
+def _predict_ebcc(model: mh.EBCC, rows: em.Rows, known: np.ndarray) -> np.ndarray:
+    average = np.average(model._concentration, axis=0, weights=labels_of(model))
+    carried = np.array([model._concentration[m] if m >= 0 else average for m in known])
+    params = communities.Subtypes(model._class_concentration, model._subtype_concentration, carried)
+    return params.expect(rows)[0].sum(axis=2)
 
 
 def _fit_consensus(model: mh.Consensus, votes: mh.Annotations) -> Answer:
@@ -601,6 +678,8 @@ TWINS: dict[type[Aggregator], Twin] = {
     mh.DawidSkene: Twin(_fit_em_answer, _predict_em),
     mh.Consensus: Twin(_fit_consensus, _predict_consensus),
     mh.BayesianDawidSkene: Twin(_fit_bayes_answer, _predict_bayes),
+    mh.CommunityDawidSkene: Twin(_fit_community, _predict_em),
+    mh.EBCC: Twin(_fit_ebcc, _predict_ebcc),
     mh.HierarchicalDawidSkene: Twin(_fit_hierarchy, _predict_em),
     mh.HierarchicalMACE: Twin(_fit_hierarchy, _predict_em),
     **{

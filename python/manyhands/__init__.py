@@ -13,11 +13,13 @@ from typing import Any
 from manyhands import agreement, crowds, metrics, moments, synthetic
 from manyhands._core import get_num_threads, set_num_threads
 from manyhands.aggregators import (
+    EBCC,
     GLAD,
     KOS,
     MACE,
     MMSR,
     BayesianDawidSkene,
+    CommunityDawidSkene,
     Consensus,
     CoupledCPD,
     CoupledNMF,
@@ -47,12 +49,14 @@ from manyhands.io import read
 from manyhands.simulate import Simulation, simulate
 
 __all__ = [
+    "EBCC",
     "GLAD",
     "KOS",
     "MACE",
     "MMSR",
     "Annotations",
     "BayesianDawidSkene",
+    "CommunityDawidSkene",
     "Consensus",
     "ConvergenceWarning",
     "CoupledCPD",

@@ -16,6 +16,7 @@ __all__ = [
     "bayes_posterior",
     "beta_quantile",
     "canonical_integers",
+    "community_fit",
     "components",
     "cpd_fit",
     "em_confusion",
@@ -25,6 +26,7 @@ __all__ = [
     "encode_integers",
     "encode_strings",
     "get_num_threads",
+    "gibbs_fit",
     "glad_fit",
     "glad_posterior",
     "hierarchy_fit",
@@ -52,6 +54,8 @@ __all__ = [
     "simplex_projection",
     "simulate",
     "spa",
+    "subtypes_fit",
+    "subtypes_posterior",
     "vote_shares",
     "winners",
     "worker_agreement",
@@ -76,6 +80,21 @@ class _HierarchyFit(_EmFit, total=False):
     competence: _F64
     guesses: _F64
     strength: float
+
+class _GibbsFit(TypedDict):
+    posterior: _F64
+    confusion: _F64
+    prior: _F64
+    draws: dict[str, _F64]
+
+class _CommunityFit(_EmFit):
+    membership: _F64
+    prototypes: _F64
+    shares: _F64
+    strength: float
+
+class _SubtypesFit(_BayesFit):
+    subtype_concentration: _F64
 
 class _GroupMoments(TypedDict):
     second: _F64
@@ -264,6 +283,50 @@ def hierarchy_fit(
     gold: npt.NDArray[np.int32] | None = None,
     progress: Callable[[int, float], object] | None = None,
 ) -> _HierarchyFit: ...
+def gibbs_fit(
+    table: Table,
+    *,
+    model: str,
+    posterior: _F64,
+    pseudo: _F64,
+    class_pseudo: _F64,
+    n_chains: int,
+    warmup: int,
+    draws: int,
+    seed: int,
+    keep_confusion: bool = False,
+    gold: npt.NDArray[np.int32] | None = None,
+    progress: Callable[[int, float], object] | None = None,
+) -> _GibbsFit: ...
+def community_fit(
+    table: Table,
+    prototypes: _F64,
+    *,
+    pseudo: _F64,
+    share_pseudo: float,
+    class_pseudo: _F64,
+    protected: int,
+    max_iter: int,
+    tol: float,
+    strength: float | None = None,
+    gold: npt.NDArray[np.int32] | None = None,
+    progress: Callable[[int, float], object] | None = None,
+) -> _CommunityFit: ...
+def subtypes_fit(
+    table: Table,
+    *,
+    n_subtypes: int,
+    pseudo: _F64,
+    class_pseudo: _F64,
+    subtype_pseudo: float,
+    seed: int,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _SubtypesFit: ...
+def subtypes_posterior(
+    table: Table, class_concentration: _F64, subtype_concentration: _F64, concentration: _F64
+) -> _F64: ...
 def moments_first(table: Table) -> _F64: ...
 def moments_pairs(
     table: Table, *, min_overlap: float, max_partners: int, joint: bool = True

@@ -179,7 +179,7 @@ class Aggregator(Acquainted, Parameters):
     #: Arrays that a subclass learns beyond the `Fit`, by attribute name; saved with the model.
     _learnt: ClassVar[tuple[str, ...]] = ()
     #: Shapes of those that are not one number a worker, in the letters n, m and k for tasks, workers and classes,
-    #: and digits.
+    #: digits, and other letters for sizes that the arrays themselves must agree on.
     _learnt_shapes: ClassVar[Mapping[str, str]] = {}
 
     _result: Fit | None = None
@@ -187,6 +187,10 @@ class Aggregator(Acquainted, Parameters):
     @abstractmethod
     def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
         """Map a table to a `Fit`; parameters are checked here, before any work."""
+
+    def _learnt_arrays(self) -> Mapping[str, str]:
+        """Names and shapes of the arrays that are saved with the model beyond the `Fit`."""
+        return {name: self._learnt_shapes.get(name, "m") for name in self._learnt}
 
     def _iterations(self) -> int | None:
         """Most iterations a fit can take, for the progress bar."""
@@ -375,7 +379,7 @@ class Aggregator(Acquainted, Parameters):
             "history": fit.history,
             "n_labels": self._n_labels,
         }
-        arrays |= {f"learnt.{name}": getattr(self, name) for name in self._learnt}
+        arrays |= {f"learnt.{name}": getattr(self, name) for name in self._learnt_arrays()}
         for part in ("tasks", "workers", "classes"):
             arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
         persist.write(path, "aggregator", meta, arrays)
@@ -406,10 +410,13 @@ class Aggregator(Acquainted, Parameters):
         for part in (result.posterior, result.prior, content.array("confusion", np.float64)):
             if not (part >= 0).all() or np.abs(part.sum(axis=-1) - 1).max() > 1e-6:
                 raise content.damaged("it holds probabilities that do not sum to one")
-        for name in found._learnt:
-            sizes = {"n": n, "m": m, "k": k}
-            shape = tuple(sizes.get(letter) or int(letter) for letter in found._learnt_shapes.get(name, "m"))
-            setattr(model, name, content.array(f"learnt.{name}", np.float64, shape=shape))
+        sizes = {"n": n, "m": m, "k": k}
+        for name, letters in model._learnt_arrays().items():
+            array = content.array(f"learnt.{name}", np.float64, ndim=len(letters))
+            for letter, size in zip(letters, array.shape, strict=True):
+                if size != (int(letter) if letter.isdigit() else sizes.setdefault(letter, size)):
+                    raise content.damaged(f"its {name.strip('_')} has shape {array.shape}")
+            setattr(model, name, array)
         model._adopt(result, tasks, workers, classes, content.array("n_labels", np.int64, shape=(m,)))
         return model
 

@@ -43,6 +43,17 @@ def check_between(name: str, value: Any, *, such_as: float | None = None) -> Non
         raise ValueError(f"{name} must lie between 0 and 1{example}, not {value}")
 
 
+def check_strength(strength: Any) -> float | None:
+    """Refuse a strength that is neither a positive number nor None, which asks to learn it."""
+    if strength is None:
+        return None
+    if isinstance(strength, bool) or not isinstance(strength, int | float):
+        raise TypeError(f"strength must be a number or None, not {strength!r}")
+    if not strength > 0:
+        raise ValueError(f"strength must be positive, or None to learn it, not {strength}")
+    return float(strength)
+
+
 def check_stopping(max_iter: Any, tol: Any) -> None:
     """Refuse what cannot end an iteration."""
     check_number("max_iter", max_iter, least=1, whole=True)
@@ -127,7 +138,12 @@ def warn_unless_converged(converged: bool, model: Any, advice: str = "raise max_
     """Tell that an iteration with a tolerance ended without meeting it; `model` has ``max_iter`` and ``tol``."""
     if not converged and model.tol > 0:
         stopped = f"{type(model).__name__} stopped at max_iter={model.max_iter} before tol={model.tol:g} was met"
-        warnings.warn(f"{stopped}; {advice}", ConvergenceWarning, stacklevel=_outside())
+        warn_of_convergence(f"{stopped}; {advice}")
+
+
+def warn_of_convergence(message: str) -> None:
+    """Tell whoever called the library that an answer is not final."""
+    warnings.warn(message, ConvergenceWarning, stacklevel=_outside())
 
 
 def _outside() -> int:

@@ -194,7 +194,7 @@ def _parse_spec(spec: Any) -> _Spec | None:
     if not (isinstance(spec, list) and len(spec) == 2 and isinstance(spec[1], list)):
         return None
     kind, shape = spec
-    if kind not in _KINDS or len(shape) > 4 or not all(type(n) is int and n >= 0 for n in shape):
+    if kind not in _KINDS or len(shape) > 5 or not all(type(n) is int and n >= 0 for n in shape):
         return None
     # NumPy refuses shapes that would overflow but for a zero among them.
     if _n_bytes(_DTYPES[kind], tuple(max(n, 1) for n in shape)) > _MOST_BYTES:

@@ -58,7 +58,7 @@ pub(super) struct Engine<'a, W, P> {
 }
 
 /// Worker · classes + label of each annotation, as narrow as the product allows.
-enum Cells {
+pub(super) enum Cells {
     Narrow(Vec<u32>),
     Wide(Vec<u64>),
 }
@@ -73,8 +73,10 @@ macro_rules! with_cells {
     };
 }
 
+pub(super) use with_cells;
+
 impl Cells {
-    fn new(table: &Table) -> Self {
+    pub fn new(table: &Table) -> Self {
         let k = table.n_classes() as u64;
         let cell = |(worker, label): (&u32, usize)| u64::from(*worker) * k + label as u64;
         with_labels!(table.labels(), |labels| {
@@ -142,10 +144,10 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Engine<'a, W, P> {
         })
     }
 
-    /// Lets a test compare the plans on one table.
-    #[cfg(test)]
+    /// Stores posteriors between the two halves of every step from now on.
     pub fn force_two_pass(&mut self) -> Result<()> {
         self.plan = Plan::TwoPass;
+        self.chunks.iter_mut().for_each(|chunk| chunk.workers = vec![]);
         self.table.by_worker(self.control).map(|_| ())
     }
 
@@ -214,7 +216,12 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Engine<'a, W, P> {
         params
     }
 
-    fn pseudo_of(&self, worker: usize) -> &[f64] {
+    pub fn class_pseudo(&self) -> &'a [f64] {
+        self.class_pseudo
+    }
+
+    /// The pseudo-counts of a worker, tied as the model asks.
+    pub fn pseudo_of(&self, worker: usize) -> &[f64] {
         let n = W::n_counts(self.k());
         if self.pseudo.len() == n { &self.pseudo } else { &self.pseudo[worker * n..(worker + 1) * n] }
     }
@@ -242,6 +249,38 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Engine<'a, W, P> {
         let objective = self.log_evidence() + params.log_prior;
         self.maximise(params)?;
         Ok(objective)
+    }
+
+    /// One step in place, in which each row of the stored posteriors passes through `change(task, posterior, sums)` before
+    /// it is counted; `sums` has as many rows, or none. Returns the log-evidence under the parameters it was given.
+    pub fn step_through(
+        &mut self,
+        params: &mut Params,
+        sums: &mut [f64],
+        change: impl Fn(usize, &mut [f64], &mut [f64]) + Sync,
+    ) -> Result<f64> {
+        self.expect(params, false)?;
+        let (k, control) = (self.k(), self.control);
+        let mut summed = sums;
+        let mut work = vec![];
+        for (chunk, rows) in chunks_with_rows(&mut self.chunks, &mut self.posterior, k) {
+            let (sums, rest) = summed.split_at_mut(rows.len().min(summed.len()));
+            summed = rest;
+            work.push((chunk, rows, sums));
+        }
+        work.into_par_iter().try_for_each(|(chunk, rows, sums)| -> Result<()> {
+            control.check()?;
+            chunk.classes.fill(0.0);
+            let mut sums = sums.chunks_exact_mut(k);
+            for (task, row) in chunk.tasks.clone().zip(rows.chunks_exact_mut(k)) {
+                change(task, row, sums.next().unwrap_or_default());
+                chunk.classes.iter_mut().zip(&*row).for_each(|(c, q)| *c += q);
+            }
+            Ok(())
+        })?;
+        let evidence = self.log_evidence();
+        self.maximise(params)?;
+        Ok(evidence)
     }
 
     /// Posteriors under the parameters, and their objective.
@@ -391,13 +430,7 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Engine<'a, W, P> {
             // Untouched zero pages: each thread maps the ones it writes.
             self.posterior = table_of(table.n_tasks() * k);
         }
-        let mut rest = self.posterior.as_mut_slice();
-        let mut work = vec![];
-        for chunk in &mut self.chunks {
-            let (out, tail) = rest.split_at_mut(chunk.tasks.len() * k);
-            rest = tail;
-            work.push((chunk, out));
-        }
+        let work = chunks_with_rows(&mut self.chunks, &mut self.posterior, k);
         work.into_par_iter().try_for_each(|(chunk, out)| {
             chunk.classes.fill(0.0);
             let mut sink = Rows { out: out.chunks_exact_mut(k), classes: &mut chunk.classes };
@@ -477,8 +510,20 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Engine<'a, W, P> {
     }
 }
 
+/// Each chunk with its rows of k numbers a task.
+fn chunks_with_rows<'c>(chunks: &'c mut [Chunk], rows: &'c mut [f64], k: usize) -> Vec<(&'c mut Chunk, &'c mut [f64])> {
+    let mut rest = rows;
+    let mut work = vec![];
+    for chunk in chunks {
+        let (out, tail) = rest.split_at_mut(chunk.tasks.len() * k);
+        rest = tail;
+        work.push((chunk, out));
+    }
+    work
+}
+
 /// Zeros that will be visited in random order.
-fn table_of(len: usize) -> Vec<f64> {
+pub(super) fn table_of(len: usize) -> Vec<f64> {
     let table = vec![0.0; len];
     large_pages(&table);
     table

@@ -44,7 +44,7 @@ pub(super) trait Extrapolate<W: WorkerModel>: Estimate<W> {
     fn from_natural(params: &mut [f64], k: usize);
 }
 
-fn floor_and_normalise(prior: &mut [f64]) {
+pub(super) fn floor_and_normalise(prior: &mut [f64]) {
     normalise(prior);
     prior.iter_mut().for_each(|p| *p = p.max(FLOOR));
 }
@@ -152,12 +152,12 @@ pub(super) struct Variational;
 pub(super) struct Mean;
 
 /// The places of one group.
-fn group(g: usize, n_groups: usize, len: usize) -> impl Iterator<Item = usize> + Clone {
+pub(super) fn group(g: usize, n_groups: usize, len: usize) -> impl Iterator<Item = usize> + Clone {
     (g..len).step_by(n_groups)
 }
 
 /// Replaces Dirichlet parameters by exp(E[ln p]). A parameter of 0 belongs to an event that cannot be.
-fn geometric(params: &mut [f64], n_groups: usize) {
+pub(super) fn geometric(params: &mut [f64], n_groups: usize) {
     for g in 0..n_groups {
         let places = group(g, n_groups, params.len());
         let total = digamma(places.clone().map(|i| params[i]).sum());
@@ -168,7 +168,7 @@ fn geometric(params: &mut [f64], n_groups: usize) {
 }
 
 /// The divergence KL(Dir(params) ‖ Dir(pseudo)), summed over groups.
-fn divergence(params: &[f64], pseudo: &[f64], n_groups: usize) -> f64 {
+pub(super) fn divergence(params: &[f64], pseudo: &[f64], n_groups: usize) -> f64 {
     let mut sum = 0.0;
     for g in 0..n_groups {
         let places = group(g, n_groups, params.len()).filter(|i| pseudo[*i] > 0.0);
@@ -256,5 +256,35 @@ impl<W: Grouped> Estimate<W> for Mean {
     }
     fn confusion(params: &[f64], k: usize, matrix: &mut [f64]) {
         mean_confusion::<W>(params, k, matrix);
+    }
+}
+
+/// Counts plus pseudo-counts, in place of which somebody else writes probabilities before the E-step reads them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Given;
+
+impl<W: Grouped> Estimate<W> for Given {
+    const FACTORS_ARE_PARAMS: bool = false;
+
+    fn n_params(k: usize) -> usize {
+        W::n_counts(k)
+    }
+    fn maximise(counts: &[f64], pseudo: &[f64], _: usize, params: &mut [f64]) {
+        add_up(counts, pseudo, params);
+    }
+    fn write_factors(params: &[f64], k: usize, factors: &mut [f64]) {
+        factors.iter_mut().zip(params).for_each(|(f, p)| *f = p.max(FLOOR));
+        W::fold(factors, k);
+    }
+    /// Whoever writes the probabilities knows how probable they are.
+    fn log_prior(_: &[f64], _: &[f64], _: usize) -> f64 {
+        0.0
+    }
+    fn confusion(params: &[f64], k: usize, matrix: &mut [f64]) {
+        mean_confusion::<W>(params, k, matrix);
+    }
+    fn settle_classes(_: &mut [f64]) {}
+    fn log_class_prior(_: &[f64], _: &[f64]) -> f64 {
+        0.0
     }
 }

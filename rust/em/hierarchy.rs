@@ -164,12 +164,12 @@ fn imaginary_worker(k: usize) -> Vec<f64> {
     (0..k * k).map(|i| if i / k == i % k { 2.0 } else { off }).collect()
 }
 
-fn add(to: &mut [f64], other: &[f64]) {
+pub(super) fn add(to: &mut [f64], other: &[f64]) {
     to.iter_mut().zip(other).for_each(|(a, b)| *a += b);
 }
 
 /// Sums over workers of what `gather(worker, sums)` adds: by blocks of workers, in order.
-fn sum_over(n_workers: usize, width: usize, gather: impl Fn(usize, &mut [f64]) + Sync) -> Vec<f64> {
+pub(super) fn sum_over(n_workers: usize, width: usize, gather: impl Fn(usize, &mut [f64]) + Sync) -> Vec<f64> {
     let blocks: Vec<Vec<f64>> = (0..n_workers.div_ceil(WORKERS))
         .into_par_iter()
         .map(|block| {
@@ -183,7 +183,7 @@ fn sum_over(n_workers: usize, width: usize, gather: impl Fn(usize, &mut [f64]) +
     total
 }
 
-fn row(worker: usize, len: usize) -> Range<usize> {
+pub(super) fn row(worker: usize, len: usize) -> Range<usize> {
     worker * len..(worker + 1) * len
 }
 

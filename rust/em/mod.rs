@@ -10,7 +10,8 @@
 //! * [`accelerate`]: extrapolation between passes;
 //! * [`protected`]: a start that a poor first guess cannot spoil;
 //! * [`fit`]: the loop, its stopping rule and its result; [`fit_bayes`] for Dirichlet posteriors, [`fit_hierarchy`] for
-//!   priors that are learnt from the crowd.
+//!   priors that are learnt from the crowd; [`fit_gibbs`] draws from the posterior; [`fit_community`] has workers of a few
+//!   kinds, [`fit_subtypes`] classes of several kinds.
 //!
 //! To add a worker model: write `<model>.rs` with an implementation of [`WorkerModel`], and add its line to [`Model`] and
 //! `with_model`.
@@ -18,18 +19,24 @@
 mod accelerate;
 mod bayes;
 mod class;
+mod community;
 mod engine;
 mod estimate;
 mod forecast;
 mod full;
+mod gibbs;
 mod hierarchy;
 mod one_coin;
 mod pass;
 mod protected;
+mod subtypes;
 
 pub use bayes::{BayesFit, fit_bayes, posterior_bayes};
+pub use community::{CommunityFit, CommunityOptions, fit_community};
 pub use forecast::forecast;
+pub use gibbs::{GibbsFit, Sampling, fit_gibbs};
 pub use hierarchy::{Hierarchy, HierarchyFit, HierarchyOptions, Learnt, fit_hierarchy};
+pub use subtypes::{SubtypesFit, SubtypesOptions, fit_subtypes, posterior_subtypes};
 
 use std::ops::Range;
 

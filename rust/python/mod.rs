@@ -6,6 +6,7 @@
 mod aggregate;
 mod agreement;
 mod bayes;
+mod crowd;
 mod defer;
 mod encode;
 mod factor;
@@ -170,6 +171,8 @@ mod _core {
     use super::agreement::{agreement_by_counts, agreement_by_pairs};
     #[pymodule_export]
     use super::bayes::{bayes_fit, bayes_posterior, beta_quantile, hierarchy_fit};
+    #[pymodule_export]
+    use super::crowd::{community_fit, gibbs_fit, subtypes_fit, subtypes_posterior};
     #[pymodule_export]
     use super::defer::{assign, projection_apply, projection_fit, projection_reach, projection_solve, projection_sums};
     #[pymodule_export]

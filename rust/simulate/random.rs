@@ -27,7 +27,7 @@ pub(super) enum Purpose {
 }
 
 /// One word that depends on all of `words` and on their order.
-pub(super) fn key<const L: usize>(words: [u64; L]) -> u64 {
+pub(crate) fn key<const L: usize>(words: [u64; L]) -> u64 {
     words
         .into_iter()
         .fold(0, |state: u64, word| scramble(state.wrapping_add(GOLDEN) ^ scramble(word.wrapping_add(GOLDEN))))
@@ -40,7 +40,7 @@ pub(super) fn stream(seed: u64, purpose: Purpose, chunk: usize) -> Xoshiro256Plu
 
 /// A number drawn uniformly from `[0, 1)`.
 #[inline]
-pub(super) fn unit(rng: &mut impl Rng) -> f64 {
+pub(crate) fn unit(rng: &mut impl Rng) -> f64 {
     to_unit(rng.next_u64())
 }
 

@@ -1,6 +1,7 @@
 """Aggregators, a file a family: each maps an annotation table to labels, posteriors and worker confusions."""
 
 from manyhands.aggregators.bayes import BayesianDawidSkene
+from manyhands.aggregators.communities import EBCC, CommunityDawidSkene
 from manyhands.aggregators.competence import GLAD, MACE
 from manyhands.aggregators.consensus import Consensus
 from manyhands.aggregators.em import DawidSkene
@@ -12,11 +13,13 @@ from manyhands.aggregators.spectral import SpectralDS, SymmetricNMF
 from manyhands.aggregators.voting import MajorityVote, WeightedVote
 
 __all__ = [
+    "EBCC",
     "GLAD",
     "KOS",
     "MACE",
     "MMSR",
     "BayesianDawidSkene",
+    "CommunityDawidSkene",
     "Consensus",
     "CoupledCPD",
     "CoupledNMF",

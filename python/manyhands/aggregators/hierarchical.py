@@ -14,7 +14,7 @@ from manyhands.aggregators.bayes import common_part
 from manyhands.aggregators.em import class_pseudo, gold_codes
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
-from manyhands.checks import check_number, check_stopping
+from manyhands.checks import check_number, check_stopping, check_strength
 from manyhands.progress import Callback
 
 
@@ -195,13 +195,7 @@ class HierarchicalMACE(_Hierarchical):
         return float(self._strength)
 
     def _prior(self) -> dict[str, Any]:
-        if self.strength is None:
-            return {"prior": "spammer"}
-        if isinstance(self.strength, bool) or not isinstance(self.strength, int | float):
-            raise TypeError(f"strength must be a number or None, not {self.strength!r}")
-        if not self.strength > 0:
-            raise ValueError(f"strength must be positive, or None to learn it, not {self.strength}")
-        return {"prior": "spammer", "strength": float(self.strength)}
+        return {"prior": "spammer", "strength": check_strength(self.strength)}
 
     def _keep(self, found: _core._HierarchyFit) -> None:
         self._competence: Array = found["competence"]

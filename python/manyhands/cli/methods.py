@@ -39,6 +39,7 @@ def _em(model: str, **fixed: str) -> Method:
 
 _STOPPING = {"max_iter": "max_iter", "tol": "tol"}
 _LEARNT = _STOPPING | {"gold": "gold"}
+_RANDOM = {"seed": "seed", "restarts": "restarts"}
 
 
 def _bayesian(model: str) -> Method:
@@ -55,6 +56,13 @@ METHODS = {
     "bayesian": _bayesian("full"),
     "bayesian-per-class": _bayesian("class"),
     "bayesian-one-coin": _bayesian("one-coin"),
+    "bayesian-gibbs": Method(
+        "BayesianDawidSkene",
+        {"method": "gibbs"},
+        {"max_iter": "draws", "seed": "seed", "pseudo_count": "pseudo_count", "gold": "gold"},
+    ),
+    "community": Method("CommunityDawidSkene", options=_LEARNT | _RANDOM | {"pseudo_count": "pseudo_count"}),
+    "ebcc": Method("EBCC", options=_STOPPING | _RANDOM | {"pseudo_count": "pseudo_count"}),
     "hierarchical": Method("HierarchicalDawidSkene", options=_LEARNT),
     "hierarchical-mace": Method("HierarchicalMACE", options=_LEARNT),
     "majority": Method("MajorityVote", options={"ties": "ties", "seed": "seed"}),
@@ -71,7 +79,7 @@ METHODS = {
     "one-coin-spectral": Method("OneCoinSpectral", options=_STOPPING),
     "one-coin-gradient": Method("OneCoinGradient", options=_STOPPING),
     "mmsr": Method("MMSR", options=_STOPPING),
-    "mace": Method("MACE", options=_STOPPING | {"seed": "seed", "restarts": "restarts"}),
+    "mace": Method("MACE", options=_STOPPING | _RANDOM),
     "glad": Method("GLAD", options=_STOPPING),
     "kos": Method("KOS", options={"max_iter": "max_iter", "seed": "seed"}),
 }

@@ -1,0 +1,324 @@
+//! Dawid–Skene with Dirichlet priors, by Gibbs sampling.
+//!
+//! The sampler is blocked: all parameters are drawn given the classes, then all classes given the parameters. Either half
+//! is independent over workers or over tasks, so it runs in parallel and streams the table as EM does. (A collapsed
+//! sampler, which integrates the parameters out, moves a little further a sweep, but has to visit one task after the
+//! other.) Random numbers belong to a chain, a sweep and a worker or task, never to a thread.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rayon::prelude::*;
+
+use super::engine::{Engine, Params};
+use super::estimate::{Given, Grouped, group};
+use super::{Options, validate, with_model};
+use crate::control::Control;
+use crate::num::{FLOOR, GOLDEN, normalise, scramble, to_unit};
+use crate::simulate::random::{key, unit};
+use crate::table::Table;
+use crate::{Error, Result};
+
+/// What random numbers are drawn for.
+const CLASSES: u64 = 1;
+const WORKERS: u64 = 2;
+const PRIOR: u64 = 3;
+
+/// How to sample.
+#[derive(Debug, Clone, Copy)]
+pub struct Sampling {
+    /// Independent runs.
+    pub n_chains: usize,
+    /// Sweeps of each chain that are forgotten.
+    pub warmup: usize,
+    /// Sweeps of each chain after those.
+    pub draws: usize,
+    /// Whether draws of the confusion matrices are kept.
+    pub keep_confusion: bool,
+    /// Where all random numbers come from.
+    pub seed: u64,
+}
+
+/// What [`fit_gibbs`] found; averages are over all chains.
+#[derive(Debug, Clone, Default)]
+pub struct GibbsFit {
+    /// Mean over draws of the class posterior given the parameters, (tasks × classes).
+    pub posterior: Vec<f64>,
+    /// Mean over draws of the confusion matrices expected given the classes, (workers × true × observed).
+    pub confusion: Vec<f64>,
+    /// Mean over draws of the class prior expected given the classes.
+    pub prior: Vec<f64>,
+    /// Draws of the class prior, (chains × draws × classes).
+    pub prior_draws: Vec<f64>,
+    /// Draws of each worker's accuracy under the class prior, (chains × draws × workers).
+    pub accuracy_draws: Vec<f64>,
+    /// Log-density of the labels and parameters, classes summed out, up to a constant, (chains × draws).
+    pub log_density: Vec<f64>,
+    /// Draws of the confusion matrices, (chains × draws × workers × true × observed), if they were asked for.
+    pub confusion_draws: Vec<f64>,
+}
+
+/// Samples the posterior of classes and parameters; pseudo-counts are the parameters of the Dirichlet priors.
+///
+/// Each chain begins with parameters drawn given the expected counts of the start. A sweep takes the time of one or two
+/// EM passes and O(workers · classes²) gamma variates. Memory for each chain: 16 bytes a task and class, 40 bytes a worker
+/// and class squared, the draws, and 4 to 8 bytes an annotation.
+pub fn fit_gibbs(table: &Table, options: &Options<'_>, sampling: &Sampling, control: &Control) -> Result<GibbsFit> {
+    validate(table, options)?;
+    if options.pseudo.iter().chain(options.class_pseudo).any(|a| *a <= 0.0) {
+        return Err(Error::invalid("the parameters of Dirichlet priors must be positive"));
+    }
+    if sampling.n_chains == 0 || sampling.draws == 0 {
+        return Err(Error::invalid("there must be at least one chain and one draw"));
+    }
+    let sweeps = AtomicUsize::new(0);
+    let chains = with_model!(options.model, |W| {
+        (0..sampling.n_chains)
+            .into_par_iter()
+            .map(|chain| run_chain::<W>(table, options, sampling, chain, &sweeps, control))
+            .collect::<Result<Vec<GibbsFit>>>()
+    })?;
+    Ok(together(chains, 1.0 / (sampling.n_chains * sampling.draws) as f64))
+}
+
+/// Draws of all chains on end, and sums as means.
+fn together(chains: Vec<GibbsFit>, share: f64) -> GibbsFit {
+    let mut all = GibbsFit::default();
+    for chain in chains {
+        for (to, from) in [
+            (&mut all.posterior, &chain.posterior),
+            (&mut all.confusion, &chain.confusion),
+            (&mut all.prior, &chain.prior),
+        ] {
+            to.resize(from.len(), 0.0);
+            to.iter_mut().zip(from).for_each(|(t, x)| *t += share * x);
+        }
+        all.prior_draws.extend(chain.prior_draws);
+        all.accuracy_draws.extend(chain.accuracy_draws);
+        all.log_density.extend(chain.log_density);
+        all.confusion_draws.extend(chain.confusion_draws);
+    }
+    all
+}
+
+/// One chain, with sums in place of means.
+fn run_chain<W: Grouped>(
+    table: &Table,
+    options: &Options<'_>,
+    sampling: &Sampling,
+    chain: usize,
+    sweeps: &AtomicUsize,
+    control: &Control,
+) -> Result<GibbsFit> {
+    let (m, k) = (table.n_workers(), table.n_classes());
+    let mut engine = Engine::<W, Given>::new(table, options, control)?;
+    engine.force_two_pass()?;
+    let mut params = engine.start(options.start)?;
+    let mut found = GibbsFit {
+        posterior: vec![0.0; table.n_tasks() * k],
+        confusion: vec![0.0; m * k * k],
+        prior: vec![0.0; k],
+        ..GibbsFit::default()
+    };
+    for sweep in 0..sampling.warmup + sampling.draws {
+        let seed = |purpose| key([sampling.seed, chain as u64, sweep as u64, purpose]);
+        draw_parameters(&engine, &mut params, seed);
+        let kept = sweep >= sampling.warmup;
+        if kept {
+            record(&mut found, &params.prior, engine.confusion(params.workers.clone()), sampling.keep_confusion);
+        }
+        let log_prior = params.log_prior;
+        let sums = if kept { found.posterior.as_mut_slice() } else { &mut [] };
+        let evidence = draw_classes(&mut engine, &mut params, seed(CLASSES), sums)?;
+        if kept {
+            found.log_density.push(evidence + log_prior);
+            add(&mut found.confusion, &engine.confusion(params.workers.clone()));
+            let mut prior = params.prior.clone();
+            normalise(&mut prior);
+            add(&mut found.prior, &prior);
+        }
+        control.report(1 + sweeps.fetch_add(1, Ordering::Relaxed), evidence + log_prior);
+    }
+    Ok(found)
+}
+
+fn add(to: &mut [f64], other: &[f64]) {
+    to.iter_mut().zip(other).for_each(|(a, b)| *a += b);
+}
+
+/// Keeps one draw of the parameters.
+fn record(found: &mut GibbsFit, prior: &[f64], confusion: Vec<f64>, keep_confusion: bool) {
+    let k = prior.len();
+    let right = |matrix: &[f64]| prior.iter().enumerate().map(|(class, p)| p * matrix[class * k + class]).sum::<f64>();
+    found.accuracy_draws.extend(confusion.chunks_exact(k * k).map(right));
+    found.prior_draws.extend_from_slice(prior);
+    if keep_confusion {
+        found.confusion_draws.extend(confusion);
+    }
+}
+
+/// Draws a class for each task and counts them, which gives the Dirichlet parameters of the next draw of parameters.
+fn draw_classes<W: Grouped>(
+    engine: &mut Engine<'_, W, Given>,
+    params: &mut Params,
+    seed: u64,
+    sums: &mut [f64],
+) -> Result<f64> {
+    engine.step_through(params, sums, |task, posterior, sums| {
+        add(sums, posterior);
+        let class = choose(posterior, to_unit(scramble(seed.wrapping_add((task as u64 + 1).wrapping_mul(GOLDEN)))));
+        posterior.fill(0.0);
+        posterior[class] = 1.0;
+    })
+}
+
+/// The class whose share of `[0, 1)` holds u; never one of probability 0.
+fn choose(probabilities: &[f64], u: f64) -> usize {
+    let mut below = 0.0;
+    for (class, p) in probabilities.iter().enumerate() {
+        below += p;
+        if u < below {
+            return class;
+        }
+    }
+    // Rounding may leave a little above the sum.
+    probabilities.iter().rposition(|p| *p > 0.0).unwrap_or(0)
+}
+
+/// Puts draws in the place of Dirichlet parameters, and sets the log-density that the priors give them, up to a constant.
+fn draw_parameters<W: Grouped>(engine: &Engine<'_, W, Given>, params: &mut Params, seed: impl Fn(u64) -> u64) {
+    const BLOCK: usize = 64;
+    let (k, n) = (params.prior.len(), W::n_counts(params.prior.len()));
+    let workers = seed(WORKERS);
+    let blocks: Vec<f64> = params
+        .workers
+        .par_chunks_mut(BLOCK * n)
+        .enumerate()
+        .map(|(block, rows)| {
+            let mut log = 0.0;
+            for (i, row) in rows.chunks_exact_mut(n).enumerate() {
+                let worker = block * BLOCK + i;
+                let mut rng = Xoshiro256PlusPlus::seed_from_u64(key([workers, worker as u64]));
+                draw_dirichlet(row, W::n_groups(k), &mut rng);
+                log += log_density(row, engine.pseudo_of(worker));
+            }
+            log
+        })
+        .collect();
+    draw_dirichlet(&mut params.prior, 1, &mut Xoshiro256PlusPlus::seed_from_u64(seed(PRIOR)));
+    params.log_prior = blocks.iter().sum::<f64>() + log_density(&params.prior, engine.class_pseudo());
+}
+
+/// What the density of a Dirichlet distribution owes to the probabilities; events of parameter 0 are not there.
+fn log_density(probabilities: &[f64], pseudo: &[f64]) -> f64 {
+    let real = probabilities.iter().zip(pseudo).filter(|(_, a)| **a > 0.0);
+    real.map(|(p, a)| (a - 1.0) * p.max(FLOOR).ln()).sum()
+}
+
+/// Puts a draw in the place of the parameters of Dirichlet distributions, one for each group.
+fn draw_dirichlet(params: &mut [f64], n_groups: usize, rng: &mut impl Rng) {
+    params.iter_mut().for_each(|a| *a = log_gamma_variate(*a, rng));
+    for g in 0..n_groups {
+        let places = || group(g, n_groups, params.len());
+        let largest = places().map(|i| params[i]).fold(f64::NEG_INFINITY, f64::max);
+        let total: f64 = places().map(|i| (params[i] - largest).exp()).sum();
+        for i in group(g, n_groups, params.len()) {
+            params[i] = (params[i] - largest).exp() / total;
+        }
+    }
+}
+
+/// The logarithm of a Gamma(a, 1) variable, which does not underflow where a is small: G. Marsaglia and W. W. Tsang, "A
+/// simple method for generating gamma variables", ACM TOMS 26 (2000). Where a is 0, so is the variable.
+fn log_gamma_variate(a: f64, rng: &mut impl Rng) -> f64 {
+    if a <= 0.0 {
+        return f64::NEG_INFINITY;
+    }
+    if a < 1.0 {
+        return log_gamma_variate(a + 1.0, rng) + (1.0 - unit(rng)).ln() / a;
+    }
+    let d = a - 1.0 / 3.0;
+    let c = 1.0 / (9.0 * d).sqrt();
+    loop {
+        let x = normal(rng);
+        let v = (1.0 + c * x).powi(3);
+        if v > 0.0 && (1.0 - unit(rng)).ln() < 0.5 * x * x + d * (1.0 - v + v.ln()) {
+            return (d * v).ln();
+        }
+    }
+}
+
+/// A standard normal variable, by the polar method.
+fn normal(rng: &mut impl Rng) -> f64 {
+    loop {
+        let (x, y) = (2.0 * unit(rng) - 1.0, 2.0 * unit(rng) - 1.0);
+        let square = x * x + y * y;
+        if square > 0.0 && square < 1.0 {
+            return x * (-2.0 * square.ln() / square).sqrt();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::em::{Assignment, Model, Start};
+    use crate::special::digamma;
+    use crate::table::tests::of_rows;
+
+    #[test]
+    fn gamma_variates_have_their_moments() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        let n = 40_000;
+        for a in [0.05, 0.5, 1.0, 2.5, 30.0] {
+            let logs: Vec<f64> = (0..n).map(|_| log_gamma_variate(a, &mut rng)).collect();
+            let mean = |f: fn(f64) -> f64| logs.iter().map(|x| f(*x)).sum::<f64>() / f64::from(n);
+            // Five standard errors: the variance of a Gamma(a) variable is a, of its logarithm the trigamma function.
+            let trigamma = (digamma(a + 1e-5) - digamma(a - 1e-5)) / 2e-5;
+            assert!((mean(f64::exp) - a).abs() < 5.0 * (a / f64::from(n)).sqrt(), "mean of Gamma({a})");
+            assert!((mean(|x| x) - digamma(a)).abs() < 5.0 * (trigamma / f64::from(n)).sqrt(), "log of Gamma({a})");
+        }
+        assert_eq!(log_gamma_variate(0.0, &mut rng), f64::NEG_INFINITY);
+    }
+
+    #[test]
+    fn impossible_classes_are_not_drawn() {
+        assert_eq!((choose(&[0.0, 0.5, 0.5], 0.0), choose(&[0.0, 0.5, 0.5], 0.5)), (1, 2));
+        assert_eq!(choose(&[0.3, 0.7 - 1e-12, 0.0], 1.0 - 1e-16), 1);
+    }
+
+    fn sample(n_chains: usize, draws: usize) -> Result<GibbsFit> {
+        let rows: Vec<(u32, u32, u16)> = (0..45).map(|i| (i % 15, i % 6, (i * 7 % 4) as u16)).collect();
+        let start = vec![0.25; 60];
+        let options = Options {
+            model: Model::Class,
+            assignment: Assignment::Soft,
+            start: Start::Posterior(&start),
+            pseudo: &[0.5; 16],
+            class_pseudo: &[0.5; 4],
+            gold: None,
+            accelerate: false,
+            max_iter: 0,
+            tol: 0.0,
+        };
+        let sampling = Sampling { n_chains, warmup: 3, draws, keep_confusion: true, seed: 5 };
+        fit_gibbs(&of_rows(&rows, None, [15, 6, 4]), &options, &sampling, &Control::default())
+    }
+
+    #[test]
+    fn means_and_draws_are_probabilities() {
+        let fit = sample(2, 10).unwrap();
+        assert_eq!((fit.posterior.len(), fit.log_density.len(), fit.accuracy_draws.len()), (60, 20, 120));
+        for rows in [&fit.posterior, &fit.confusion, &fit.prior, &fit.prior_draws, &fit.confusion_draws] {
+            assert!(rows.chunks_exact(4).all(|row| (row.iter().sum::<f64>() - 1.0).abs() < 1e-9));
+        }
+        // A chain does not depend on how many others there are.
+        assert_eq!(sample(1, 10).unwrap().accuracy_draws, fit.accuracy_draws[..60]);
+    }
+
+    #[test]
+    fn nothing_to_draw_is_an_error() {
+        assert!(sample(0, 10).is_err() && sample(1, 0).is_err());
+    }
+}
