@@ -18,6 +18,7 @@
 mod accelerate;
 mod bayes;
 mod class;
+mod counts;
 mod engine;
 mod estimate;
 mod forecast;
@@ -26,8 +27,10 @@ mod hierarchy;
 mod one_coin;
 mod pass;
 mod protected;
+pub mod sparse;
 
 pub use bayes::{BayesFit, fit_bayes, posterior_bayes};
+pub use counts::counts;
 pub use forecast::forecast;
 pub use hierarchy::{Hierarchy, HierarchyFit, HierarchyOptions, Learnt, fit_hierarchy};
 
