@@ -127,6 +127,7 @@ def threads():
 def _short(model: Aggregator) -> Aggregator:
     """The same with a few passes: what threads do shows in each of them."""
     few = {"max_iter": 4, "n_iter": 2, "tol": 0.0, "restarts": min(getattr(model, "restarts", 0), 1)}
+    few |= {"batch_size": 30_000, "rounds": 2}
     return model.set_params(**{name: value for name, value in few.items() if name in model.get_params()})
 
 

@@ -91,6 +91,19 @@ def test_tasks_workers_and_classes_may_appear_at_any_time() -> None:
     assert alone["b"].shape == (2, 2)
 
 
+def test_a_file_is_read_piece_by_piece(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    votes = mh.simulate(300, 10, 3, labels_per_task=4, seed=0).votes
+    pq.write_table(votes.to_frame(), tmp_path / "log.parquet")
+    model = mh.OnlineDawidSkene()
+    for group in pq.ParquetFile(tmp_path / "log.parquet").iter_batches(400, columns=["task", "worker", "label"]):
+        model.partial_fit(group)
+    whole = streamed(mh.OnlineDawidSkene(), pieces(votes, 3))
+    np.testing.assert_array_equal(model.confusion_, whole.confusion_)
+    assert model.tasks_.tolist() == list(range(200, 300))
+
+
 def test_only_those_who_answer_move() -> None:
     votes = STANDARD.votes()
     model = mh.OnlineDawidSkene().partial_fit(votes)

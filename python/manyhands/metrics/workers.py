@@ -211,7 +211,7 @@ def spammer_score(confusion: npt.ArrayLike) -> Floats:
 def _confusion(what: str, values: npt.ArrayLike) -> Floats:
     table = as_probabilities(what, ("worker", "class"), values)
     if table.shape[1] > table.shape[2]:
-        raise ValueError(f"{what} must have shape (workers, classes, classes), not {table.shape}")
+        raise ValueError(f"{what} must have shape (workers, classes, classes or more), not {table.shape}")
     return table
 
 
