@@ -107,6 +107,7 @@ pub struct WorkerOrder {
 pub struct Table {
     n_workers: usize,
     n_classes: usize,
+    n_true: usize,
     offsets: Vec<u32>,
     workers: Vec<u32>,
     labels: Labels,
@@ -196,6 +197,7 @@ impl Table {
         let mut table = Self {
             n_workers: rows.n_workers,
             n_classes: rows.n_classes,
+            n_true: rows.n_classes,
             workers: vec![0; rows.tasks.len()],
             labels: Labels::zeroed(rows.tasks.len(), rows.n_classes),
             weights: rows.weights.map(|w| vec![0.0; w.len()]),
@@ -211,6 +213,18 @@ impl Table {
         Ok(table)
     }
 
+    /// The same table, of whose classes only the first `n_true` can be true: the others are only ever said.
+    pub fn with_true(mut self, n_true: usize) -> Result<Self> {
+        if n_true == 0 || n_true > self.n_classes {
+            return Err(Error::invalid(format!(
+                "of {} labels {n_true} cannot be classes; at least one must be",
+                self.n_classes
+            )));
+        }
+        self.n_true = n_true;
+        Ok(self)
+    }
+
     /// Number of tasks.
     pub fn n_tasks(&self) -> usize {
         self.offsets.len() - 1
@@ -222,6 +236,10 @@ impl Table {
     /// Number of classes.
     pub fn n_classes(&self) -> usize {
         self.n_classes
+    }
+    /// How many of them can be true; labels from there on are abstentions.
+    pub fn n_true(&self) -> usize {
+        self.n_true
     }
     /// Number of annotations.
     pub fn len(&self) -> usize {

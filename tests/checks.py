@@ -19,7 +19,7 @@ import pytest
 
 import manyhands as mh
 from manyhands.base import Aggregator
-from oracles import bayes, communities, competence, em, skills, voting
+from oracles import bayes, communities, competence, em, online, skills, voting
 from oracles.kernels import plain_kernels
 from oracles.skills import Answer
 
@@ -233,6 +233,16 @@ def _glad(name: str, **params: Any) -> Variant:
     return Variant(f"GLAD {name}", lambda _: mh.GLAD(**params), predicts_itself=False)
 
 
+def _sparse(name: str, **params: Any) -> Variant:
+    # A fixed number of passes, as in `_em`.
+    params = {"max_iter": 12, "tol": 0.0} | params
+    return Variant(f"SparseOneCoin {name}", lambda _: mh.SparseOneCoin(**params))
+
+
+def _online(name: str, **params: Any) -> Variant:
+    return Variant(f"OnlineDawidSkene {name}", lambda _: mh.OnlineDawidSkene(**params))
+
+
 def _by_turns(crowd: Crowd) -> dict[Any, float]:
     return {worker: 1.0 + i % 3 for i, worker in enumerate(crowd.workers)}
 
@@ -347,6 +357,17 @@ VARIANTS: dict[type[Aggregator], list[Variant]] = {
     mh.SpectralMetaLearner: [
         _skills(mh.SpectralMetaLearner, "default"),
         _skills(mh.SpectralMetaLearner, "few triples", max_triples=5, min_overlap=3),
+    ],
+    mh.SparseOneCoin: [
+        _sparse("default", max_iter=2000, tol=1e-6),
+        _sparse("shares", init="shares", pseudo_count=(2.0, 1.0), class_pseudo_count=1.0),
+        _sparse("maximum likelihood", pseudo_count=(0.0, 0.0)),
+    ],
+    mh.OnlineDawidSkene: [
+        _online("one batch"),
+        # Batches follow the order of tasks.
+        replace(_online("small batches", batch_size=7, kappa=0.6, recent=5), equivariant=False),
+        replace(_online("forgetful", batch_size=11, kappa=1.0, forget=0.2, rounds=2), equivariant=False),
     ],
     mh.KOS: [_kos("default"), _kos("long", max_iter=60, seed=7)],
     mh.MACE: [
@@ -576,6 +597,33 @@ def labels_of(model: Aggregator) -> np.ndarray:
     return model.workers_frame().column("n_labels").to_numpy()
 
 
+def _fit_sparse(model: mh.SparseOneCoin, votes: mh.Annotations) -> Answer:
+    """The dense model, whose pseudo-counts are those of K rows."""
+    k, (right, wrong) = votes.n_classes, model.pseudo_count
+    found = em.fit(
+        em.Rows.of(votes),
+        model="one-coin",
+        start=model.init,
+        pseudo=row_counts((right / k, wrong / k), k),
+        class_pseudo=model.class_pseudo_count / k,
+        max_iter=model.max_iter,
+        tol=model.tol,
+    )
+    return Answer(found.posterior, found.confusion, found.prior, found.history)
+
+
+def _fit_online(model: mh.OnlineDawidSkene, votes: mh.Annotations) -> Answer:
+    return online.fit(
+        em.Rows.of(votes),
+        batch_size=model.batch_size,
+        kappa=model.kappa,
+        forget=model.forget,
+        rounds=model.rounds,
+        pseudo=row_counts(model.pseudo_count, votes.n_classes),
+        class_pseudo=np.full(votes.n_classes, model.class_pseudo_count / votes.n_classes),
+    )
+
+
 def _predict_em(model: mh.DawidSkene, rows: em.Rows, known: np.ndarray) -> np.ndarray:
     average = np.average(model.confusion_, axis=0, weights=labels_of(model))
     confusion = np.array([model.confusion_[m] if m >= 0 else average for m in known])
@@ -690,6 +738,8 @@ TWINS: dict[type[Aggregator], Twin] = {
     mh.OneCoinGradient: _one_coin_twin(_gradient),
     mh.MMSR: _one_coin_twin(_msr),
     mh.SpectralMetaLearner: Twin(_fit_meta_learner, _predict_em),
+    mh.SparseOneCoin: Twin(_fit_sparse, _predict_em),
+    mh.OnlineDawidSkene: Twin(_fit_online, _predict_em),
     mh.KOS: Twin(_fit_kos, _predict_em),
     mh.MACE: Twin(_fit_mace, _predict_em),
     mh.GLAD: Twin(_fit_glad, _predict_glad),

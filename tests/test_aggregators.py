@@ -134,6 +134,7 @@ def _short(model: Aggregator) -> Aggregator:
         "warmup": 1,
         "draws": 3,
     }
+    few |= {"batch_size": 30_000, "rounds": 2}
     return model.set_params(**{name: value for name, value in few.items() if name in model.get_params()})
 
 

@@ -584,6 +584,14 @@ def test_one_class():
     assert metrics.brier([[1.0]], ["a"], classes=["a"]) == 0
 
 
+def test_abstentions_are_further_columns():
+    # Half of the time neither of them answers; the first is right otherwise, the second guesses.
+    confusion = np.array([[[0.5, 0, 0.5], [0, 0.5, 0.5]], [[0.25, 0.25, 0.5], [0.25, 0.25, 0.5]]])
+    np.testing.assert_allclose(metrics.skill(confusion), [0.5, 0.25])
+    np.testing.assert_allclose(metrics.information(confusion), [0.5, 0])
+    np.testing.assert_allclose(metrics.spammer_score(confusion), [0.25, 0])
+
+
 CONFUSION = np.array([[[0.9, 0.1], [0.2, 0.8]]])
 
 
@@ -593,8 +601,8 @@ CONFUSION = np.array([[[0.9, 0.1], [0.2, 0.8]]])
         (lambda: metrics.skill(CONFUSION[0]), "confusion must have 3 dimensions"),
         (lambda: metrics.skill(np.zeros((0, 2, 2))), "confusion is empty"),
         (
-            lambda: metrics.skill(np.full((1, 2, 4), 0.25)),
-            r"shape \(workers, classes, classes\), not \(1, 2, 4\)",
+            lambda: metrics.skill(np.full((1, 4, 2), 0.5)),
+            r"shape \(workers, classes, classes or more\), not \(1, 4, 2\)",
         ),
         (lambda: metrics.skill(CONFUSION * 0.9), r"confusion worker 0 class 0 sums to 0\.9"),
         (lambda: metrics.spammer_score([[[1, 0], [np.nan, 1]]]), "confusion worker 0 class 1 sums to nan"),

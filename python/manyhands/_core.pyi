@@ -71,6 +71,20 @@ class _EmFit(TypedDict):
     n_iter: int
     converged: bool
 
+class _SparseFit(TypedDict):
+    offsets: npt.NDArray[np.uint32]
+    classes: npt.NDArray[np.uint16]
+    probabilities: _F64
+    rest: _F64
+    accuracy: _F64
+    prior: _F64
+    winners: npt.NDArray[np.uint16]
+    confidence: _F64
+    tied: npt.NDArray[np.bool_]
+    history: _F64
+    n_iter: int
+    converged: bool
+
 class _BayesFit(_EmFit):
     concentration: _F64
     class_concentration: _F64
@@ -162,6 +176,7 @@ class Table:
         n_workers: int,
         n_classes: int,
         repeats: str = "keep",
+        n_true: int | None = None,
     ) -> Table: ...
     @property
     def n_tasks(self) -> int: ...
@@ -169,6 +184,8 @@ class Table:
     def n_workers(self) -> int: ...
     @property
     def n_classes(self) -> int: ...
+    @property
+    def n_true(self) -> int: ...
     @property
     def n_annotations(self) -> int: ...
     def offsets(self) -> npt.NDArray[np.uint32]: ...
@@ -254,6 +271,19 @@ def em_fit(
 def em_posterior(table: Table, prior: _F64, confusion: _F64) -> _F64: ...
 def em_forecast(table: Table, priors: _F64, confusion: _F64) -> _F64: ...
 def em_confusion(table: Table, posterior: _F64, pseudo: _F64) -> _F64: ...
+def em_counts(table: Table, posterior: _F64) -> _F64: ...
+def sparse_fit(
+    table: Table,
+    *,
+    start: str,
+    pseudo: tuple[float, float],
+    class_pseudo: float,
+    max_iter: int,
+    tol: float,
+    prior: _F64 | None = None,
+    accuracy: _F64 | None = None,
+    progress: Callable[[int, float], object] | None = None,
+) -> _SparseFit: ...
 def bayes_fit(
     table: Table,
     *,

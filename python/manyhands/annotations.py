@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core, checks, persist
+from manyhands import _core, answers, checks, persist
 from manyhands.description import Description, Spread, class_texts
 from manyhands.frames import take_columns
 from manyhands.names import Codes, Column, Names, is_missing
@@ -34,6 +34,13 @@ class Annotations:
     otherwise. Rows without a label (null, NaN, empty text) are set aside with a warning, or refused with
     ``missing="error"``; tasks that lose all their rows that way are listed in :attr:`unlabelled`.
 
+    Labels that say nothing of the class ("don't know") are abstentions if `abstain` names them: they can be said
+    but are never true. They are among :attr:`labels`, not :attr:`classes`. `DawidSkene` with full matrices learns
+    from who abstains when; all else takes them as missing (:meth:`without_abstentions`).
+
+    An answer may also be less than certain: `confidence`, or probabilities (:meth:`from_soft`). It then becomes
+    fractions of annotations: rows of a task and worker whose weights sum to at most one.
+
     Memory: 5 bytes an annotation (6 above 256 classes; 8 more with weights) and 4 a task, besides the names.
 
     Examples
@@ -46,7 +53,7 @@ class Annotations:
     ['cat', 'dog']
     """
 
-    __slots__ = ("_classes", "_table", "_tasks", "_unlabelled", "_workers")
+    __slots__ = ("_classes", "_labels", "_table", "_tasks", "_unlabelled", "_workers")
 
     def __init__(
         self,
@@ -55,11 +62,14 @@ class Annotations:
         workers: Names,
         classes: Names,
         unlabelled: Names | None = None,
+        labels: Names | None = None,
     ) -> None:
         self._table = table
         self._tasks = tasks
         self._workers = workers
         self._classes = classes
+        #: The classes, then the abstentions: what codes of labels stand for.
+        self._labels = classes if labels is None else labels
         self._unlabelled = unlabelled if unlabelled is not None else tasks.take(np.zeros(0, np.int64))
 
     # ------------------------------------------------------------------------------------------ constructors
@@ -73,9 +83,11 @@ class Annotations:
         worker: str | None = None,
         label: str | None = None,
         weight: str | None = None,
+        confidence: str | None = None,
         repeats: Repeats = "keep",
         missing: Missing = "drop",
         classes: Iterable[Any] | None = None,
+        abstain: Any = None,
     ) -> Self:
         """Build a table from a pandas, polars, pyarrow or duckdb frame, or a mapping of columns.
 
@@ -87,7 +99,11 @@ class Annotations:
             Column names. Where one is not given, the frame must have exactly one column with a well-known
             name (``task``, ``task_id``, ``item``, … ``worker``, ``annotator``, … ``label``, ``answer``, …).
         weight
-            Column of weights: an annotation of weight 2 counts as two. None for equal weights.
+            Column of weights: an annotation of weight 2 counts as two. None for equal weights. Probabilities in long
+            form, a row for each label that a worker holds possible, are weights.
+        confidence
+            Column of how sure workers are of their labels, above 0 and at most 1. With K classes, a label of confidence
+            c counts as (c K - 1) / (K - 1) of an annotation: wholly if it is certain, not at all if it is a guess.
         repeats
             What to do with a worker's further answers to the same task: ``"keep"`` them all, only the
             ``"first"`` or ``"last"`` row, or ``"error"``.
@@ -95,6 +111,8 @@ class Annotations:
             ``"drop"`` rows without a label, with a warning, or ``"error"``.
         classes
             All classes, in the order their codes shall have. By default the labels that occur, sorted.
+        abstain
+            Label, or labels, that are never true, such as "don't know". They are not among the `classes`.
 
         Examples
         --------
@@ -104,12 +122,18 @@ class Annotations:
         2
         """
         given = {"task": task, "worker": worker, "label": label}
-        found = take_columns(frame, **given, **({} if weight is None else {"weight": weight}))
+        numbers = {role: name for role, name in (("weight", weight), ("confidence", confidence)) if name is not None}
+        found = take_columns(frame, **given, **numbers)
         columns = [Column(found[role][1], f"{role} column {found[role][0]!r}") for role in given]
-        weights = None
-        if weight is not None:
-            weights = checks.checked_weights(found["weight"][1], f"weight column {weight!r}")
-        return cls._build(*columns, weights=weights, repeats=repeats, missing=missing, classes=classes)
+        return cls._build(
+            *columns,
+            weights=None if weight is None else (found["weight"][1], f"weight column {weight!r}"),
+            confidence=None if confidence is None else (found["confidence"][1], f"confidence column {confidence!r}"),
+            repeats=repeats,
+            missing=missing,
+            classes=classes,
+            abstain=abstain,
+        )
 
     @classmethod
     def from_arrays(
@@ -119,9 +143,11 @@ class Annotations:
         labels: Any,
         weights: Any = None,
         *,
+        confidence: Any = None,
         repeats: Repeats = "keep",
         missing: Missing = "drop",
         classes: Iterable[Any] | None = None,
+        abstain: Any = None,
     ) -> Self:
         """Build a table from three columns of equal length: lists, arrays, Series or Arrow arrays of ids.
 
@@ -131,14 +157,94 @@ class Annotations:
             Column(tasks, "tasks"),
             Column(workers, "workers"),
             Column(labels, "labels"),
-            weights=None if weights is None else checks.checked_weights(weights, "weights"),
+            weights=None if weights is None else (weights, "weights"),
+            confidence=None if confidence is None else (confidence, "confidence"),
             repeats=repeats,
             missing=missing,
             classes=classes,
+            abstain=abstain,
         )
 
     @classmethod
-    def from_dense(cls, matrix: npt.ArrayLike, *, missing: Any = -1, classes: Iterable[Any] | None = None) -> Self:
+    def from_soft(
+        cls,
+        frame: Any,
+        classes: Iterable[str],
+        *,
+        task: str | None = None,
+        worker: str | None = None,
+        abstain: Any = None,
+    ) -> Self:
+        """Build a table from soft labels: a row an answer, a column of probabilities for each class.
+
+        An answer counts as fractions of annotations: of each label as much as its probability exceeds the least one,
+        since what all classes have alike says nothing of any. An answer that is certain is a plain annotation, one of
+        even probabilities weighs nothing, and one that has all but a label even is that label with a `confidence`. The
+        expected log-likelihood then stands in for the likelihood of a label.
+
+        Parameters
+        ----------
+        frame
+            Anything that :meth:`from_frame` takes.
+        classes
+            The columns of probabilities, which are the classes in the order of their codes. Each row sums to one,
+            but for rounding.
+        task, worker
+            Column names, as in :meth:`from_frame`.
+        abstain
+            Those of the columns that are never true.
+
+        Examples
+        --------
+        >>> import manyhands as mh
+        >>> judged = {"task": [1, 1, 2], "worker": ["x", "y", "x"], "cat": [0.9, 0.5, 0.0], "dog": [0.1, 0.5, 1.0]}
+        >>> votes = mh.Annotations.from_soft(judged, ["cat", "dog"])
+        >>> votes.n_annotations, votes.weights.tolist()
+        (2, [0.8, 1.0])
+        """
+        names = [*classes]
+        given = {"task": task, "worker": worker} | {f"probability of {name!r}": name for name in names}
+        found = take_columns(frame, **given)
+        ids = [Column(found[role][1], f"{role} column {found[role][0]!r}") for role in ("task", "worker")]
+        return cls._soft(ids, [found[f"probability of {name!r}"][1] for name in names], names, abstain)
+
+    @classmethod
+    def _soft(cls, ids: list[Column], columns: list[Any], names: list[str], abstain: Any) -> Self:
+        """Build a table from columns of tasks and workers, and one of probabilities for each name."""
+        tasks, workers = ids
+        said, never = checks.fixed_classes(names), answers.abstentions(abstain)
+        probabilities = answers.checked_probabilities(columns, said)
+        checks.check_lengths(tasks, workers, None, probabilities)
+        checks.refuse_missing_ids(tasks, workers)
+        true = np.ones(len(said), np.bool_) if never is None else never.match(said) < 0
+        weights = answers.distinctive(probabilities, true)
+        rows, columns_of_rows = np.nonzero(weights)
+        if not len(rows):
+            raise ValueError("all answers have even probabilities: there is nothing to aggregate")
+        codes = columns_of_rows.astype(np.uint32)
+        classes = labels = said
+        if never is not None:
+            unknown = never.values[said.match(never) < 0].tolist()
+            if unknown:
+                raise ValueError(f"abstain names {unknown[0]!r}, which is no column of probabilities")
+            codes, classes, labels = answers.set_apart(codes, said, None, never)
+        (task_codes, task_names), (worker_codes, worker_names) = tasks.encode(), workers.encode()
+        table = _core.Table(
+            task_codes[rows],
+            worker_codes[rows],
+            codes.astype(np.uint16),
+            answers.none_if_even(weights[weights > 0]),
+            len(task_names),
+            len(worker_names),
+            len(labels),
+            n_true=len(classes),
+        )
+        return cls(table, task_names, worker_names, classes, labels=labels)
+
+    @classmethod
+    def from_dense(
+        cls, matrix: npt.ArrayLike, *, missing: Any = -1, classes: Iterable[Any] | None = None, abstain: Any = None
+    ) -> Self:
         """Build a table from a (tasks × workers) matrix of labels with `missing` where there is none.
 
         None, NaN, empty text and masked entries are no labels either. Tasks and workers are named by their
@@ -164,7 +270,7 @@ class Annotations:
         if not given.any():
             raise ValueError(f"the matrix, of shape {dense.shape}, holds no label")
         tasks, workers = np.nonzero(given)
-        built = cls.from_arrays(tasks, workers, dense[given], classes=classes)
+        built = cls.from_arrays(tasks, workers, dense[given], classes=classes, abstain=abstain)
         built._unlabelled = Names(np.flatnonzero(~given.any(axis=1)))
         if len(built._unlabelled):
             checks.warn_unlabelled(0, built._unlabelled)
@@ -209,21 +315,25 @@ class Annotations:
         workers: Column,
         labels: Column,
         *,
-        weights: npt.NDArray[np.float64] | None,
+        weights: tuple[Any, str] | None,
+        confidence: tuple[Any, str] | None,
         repeats: Repeats,
         missing: Missing,
         classes: Iterable[Any] | None,
+        abstain: Any,
     ) -> Self:
         checks.check_choice("repeats", repeats, ("keep", "first", "last", "error"))
         checks.check_choice("missing", missing, ("drop", "error"))
-        checks.check_lengths(tasks, workers, labels, weights)
+        numbers = _numbers(weights, confidence)
+        checks.check_lengths(tasks, workers, labels, numbers)
         fixed = None if classes is None else checks.fixed_classes(classes)
+        never = answers.abstentions(abstain)
         checks.refuse_missing_ids(tasks, workers)
         absent = labels.missing()
         if absent is not None:
             checks.refuse_missing_labels(labels, absent, missing)
             labels.filter(~absent)
-        label_codes, class_names = _encode_labels(labels, fixed)
+        label_codes, class_names, label_names = _encode_labels(labels, fixed, never)
         task_codes, task_names = tasks.encode()
         worker_codes, worker_names = workers.encode()
         unlabelled = None
@@ -231,22 +341,25 @@ class Annotations:
             all_tasks, keep = task_names, ~absent
             task_codes, task_names, labelled = _compact(task_codes[keep], task_names)
             worker_codes, worker_names, _ = _compact(worker_codes[keep], worker_names)
-            weights = None if weights is None else weights[keep]
+            numbers = None if numbers is None else numbers[keep]
             unlabelled = all_tasks.take(np.flatnonzero(~labelled))
             checks.warn_unlabelled(int(absent.sum()), unlabelled)
         table = _core.Table(
             task_codes,
             worker_codes,
             label_codes.astype(np.uint16),
-            weights,
+            numbers,
             len(task_names),
             len(worker_names),
-            len(class_names),
+            len(label_names),
             "keep" if repeats == "error" else repeats,
+            len(class_names),
         )
         if repeats == "error":
             checks.refuse_repeats(table, task_names, worker_names)
-        return cls(table, task_names, worker_names, class_names, unlabelled)
+        if confidence is not None:
+            table = answers.confident(table)
+        return cls(table, task_names, worker_names, class_names, unlabelled, label_names)
 
     # ---------------------------------------------------------------------------------------------- contents
 
@@ -263,6 +376,11 @@ class Annotations:
     @property
     def n_classes(self) -> int:
         """Number of classes."""
+        return self._table.n_true
+
+    @property
+    def n_labels(self) -> int:
+        """Number of labels that can be said: the classes, and the abstentions."""
         return self._table.n_classes
 
     @property
@@ -285,8 +403,13 @@ class Annotations:
 
     @property
     def classes(self) -> npt.NDArray[Any]:
-        """Names of the classes, in code order."""
+        """Names of the classes, in code order: what can be true."""
         return self._classes.values
+
+    @property
+    def labels(self) -> npt.NDArray[Any]:
+        """Names of all labels, in code order: what can be said, the classes before the abstentions."""
+        return self._labels.values
 
     @property
     def unlabelled(self) -> npt.NDArray[Any]:
@@ -317,7 +440,7 @@ class Annotations:
         """Return the annotations as an Arrow table: task, worker, label, and weight if there are weights."""
         import pyarrow as pa
 
-        names = (self._tasks, self._workers, self._classes)
+        names = (self._tasks, self._workers, self._labels)
         columns = [name.arrow().take(pa.array(code)) for name, code in zip(names, self.codes(), strict=True)]
         table = pa.table(columns, names=["task", "worker", "label"])
         return table if self.weights is None else table.append_column("weight", pa.array(self.weights))
@@ -326,14 +449,16 @@ class Annotations:
         annotations = checks.counted(self.n_annotations, "annotation")
         tasks, workers = checks.counted(self.n_tasks, "task"), checks.counted(self.n_workers, "worker")
         classes = checks.counted(self.n_classes, "class", "classes")
+        never = self.n_labels - self.n_classes
+        abstain = f" and {checks.counted(never, 'abstention')}" if never else ""
         weighted = ", weighted" if self.weights is not None else ""
-        return f"<Annotations: {annotations} of {tasks} by {workers}, {classes}{weighted}>"
+        return f"<Annotations: {annotations} of {tasks} by {workers}, {classes}{abstain}{weighted}>"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Annotations):
             return NotImplemented
-        mine = (self._tasks, self._workers, self._classes)
-        theirs = (other._tasks, other._workers, other._classes)
+        mine = (self._tasks, self._workers, self._classes, self._labels)
+        theirs = (other._tasks, other._workers, other._classes, other._labels)
         if mine != theirs or self.n_annotations != other.n_annotations:
             return False
         columns: list[tuple[Any, Any]] = list(zip(self.codes(), other.codes(), strict=True))
@@ -402,6 +527,29 @@ class Annotations:
             keep[order[place < per_task]] = True
         return self._subset(keep, np.ones(self.n_tasks, np.bool_), self._unlabelled)
 
+    def without_abstentions(self) -> Self:
+        """Return the table as if abstentions were missing answers; itself where there are none. O(annotations).
+
+        Tasks and workers stay, also those without any answer left.
+
+        Examples
+        --------
+        >>> import manyhands as mh
+        >>> votes = mh.Annotations.from_dense([["yes", "?", "no"], ["yes", "yes", "?"]], abstain="?")
+        >>> votes, votes.without_abstentions().n_annotations
+        (<Annotations: 6 annotations of 2 tasks by 3 workers, 2 classes and 1 abstention>, 4)
+        """
+        if self.n_labels == self.n_classes:
+            return self
+        tasks, workers, labels = self.codes()
+        keep = labels < self.n_classes
+        if not keep.any():
+            raise ValueError("every annotation is an abstention: there is nothing to aggregate")
+        weights = None if self.weights is None else self.weights[keep]
+        sizes = (self.n_tasks, self.n_workers, self.n_classes)
+        table = _core.Table(tasks[keep], workers[keep], labels[keep], weights, *sizes)
+        return type(self)(table, self._tasks, self._workers, self._classes, self._unlabelled)
+
     def _subset(self, keep: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_], unlabelled: Names | None) -> Self:
         """Keep the marked annotations; wanted tasks left with none join the unlabelled."""
         task_codes, worker_codes, labels = self.codes()
@@ -414,17 +562,19 @@ class Annotations:
             None if self.weights is None else self.weights[keep],
             len(tasks),
             len(workers),
-            self.n_classes,
+            self.n_labels,
+            n_true=self.n_classes,
         )
         lost = self._tasks.take(np.flatnonzero(wanted & ~labelled))
-        return type(self)(table, tasks, workers, self._classes, lost if unlabelled is None else lost.joined(unlabelled))
+        lost = lost if unlabelled is None else lost.joined(unlabelled)
+        return type(self)(table, tasks, workers, self._classes, lost, self._labels)
 
     # ------------------------------------------------------------------------------------------ description
 
     def describe(self) -> Description:
         """Summarise the table: sizes, labels per task and worker, overlap, agreement. O(annotations)."""
         per_task, per_worker = self.labels_per_task, self.labels_per_worker
-        agreeing, pairs = self._table.agreeing_pairs()
+        agreeing, pairs = self.without_abstentions()._table.agreeing_pairs()
         shares = self._table.label_counts() / self.n_annotations
         return Description(
             n_annotations=self.n_annotations,
@@ -438,7 +588,7 @@ class Annotations:
             overlap=float(np.mean(per_task > 1)),
             agreement=agreeing / pairs if pairs else float("nan"),
             n_components=self._table.n_components(),
-            class_shares=dict(zip(class_texts(self.classes), shares.tolist(), strict=True)),
+            class_shares=dict(zip(class_texts(self.labels), shares.tolist(), strict=True)),
         )
 
     # ------------------------------------------------------------------------------------------- persistence
@@ -455,6 +605,7 @@ class Annotations:
             arrays["weights"] = self.weights
         for part in ("tasks", "workers", "classes", "unlabelled"):
             arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
+        arrays |= persist.pack_labels(self._classes, self._labels)
         persist.write(path, "annotations", {}, arrays)
 
     @classmethod
@@ -462,6 +613,7 @@ class Annotations:
         tasks, workers, classes, unlabelled = (
             content.names(part) for part in ("tasks", "workers", "classes", "unlabelled")
         )
+        labels = content.labels(classes)
         n = content.array("task_codes", np.uint32, ndim=1).shape[0]
         table = _core.Table(
             content.array("task_codes", np.uint32, shape=(n,)),
@@ -470,12 +622,13 @@ class Annotations:
             content.array("weights", np.float64, shape=(n,)) if "weights" in content.arrays else None,
             len(tasks),
             len(workers),
-            len(classes),
+            len(labels),
+            n_true=len(classes),
         )
-        return cls(table, tasks, workers, classes, unlabelled)
+        return cls(table, tasks, workers, classes, unlabelled, labels)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        names = (self._tasks, self._workers, self._classes, self._unlabelled)
+        names = (self._tasks, self._workers, self._classes, self._unlabelled, self._labels)
         return _unpickle, (type(self), self.codes(), self.weights, names)
 
 
@@ -483,18 +636,30 @@ def _unpickle(
     cls: type[Annotations], codes: tuple[Any, Any, Any], weights: Any, names: tuple[Names, ...]
 ) -> Annotations:
     n_tasks, n_workers, n_classes = (len(part) for part in names[:3])
-    return cls(_core.Table(*codes, weights, n_tasks, n_workers, n_classes), *names)
+    return cls(_core.Table(*codes, weights, n_tasks, n_workers, len(names[4]), n_true=n_classes), *names)
 
 
-def _encode_labels(labels: Column, fixed: Names | None) -> tuple[Codes, Names]:
-    """Codes of the labels and the classes they stand for, which are the fixed ones if there are any."""
+def _numbers(weights: tuple[Any, str] | None, confidence: tuple[Any, str] | None) -> npt.NDArray[np.float64] | None:
+    """Weights or confidences of the rows, each given with what messages call it."""
+    if weights is not None and confidence is not None:
+        raise ValueError("give weights or confidences, not both: a confidence becomes the weight of its label")
+    if confidence is not None:
+        return answers.checked_confidences(*confidence)
+    return None if weights is None else checks.checked_weights(*weights)
+
+
+def _encode_labels(labels: Column, fixed: Names | None, never: Names | None) -> tuple[Codes, Names, Names]:
+    """Codes of the labels, the classes, which are the fixed ones if there are any, and all that codes stand for."""
     if fixed is not None and fixed.values.dtype == object:
         labels.parse_integers = False  # classes given as text are compared with labels as text
     codes, names = labels.encode()
-    if fixed is not None:
+    if never is not None:
+        never = answers.in_numbers(never, names)
+        codes, classes, names = answers.set_apart(codes, names, fixed, never)
+    elif fixed is not None:
         codes, names = checks.recoded(codes, names, fixed), fixed
     checks.check_n_classes(len(names), labels.what)
-    return codes, names
+    return codes, names if never is None else classes, names
 
 
 def _compact(codes: Codes, names: Names) -> tuple[Codes, Names, npt.NDArray[np.bool_]]:
@@ -505,10 +670,13 @@ def _compact(codes: Codes, names: Names) -> tuple[Codes, Names, npt.NDArray[np.b
     return rank[codes], names.take(np.flatnonzero(used)), used
 
 
-def as_annotations(votes: Any) -> Annotations:
-    """Return a table as it is, or make one of a frame whose columns have well-known names."""
+def as_annotations(votes: Any, *, abstentions: bool = False) -> Annotations:
+    """Return a table, or make one of a frame whose columns have well-known names.
+
+    Whoever does not ask for `abstentions` sees none: they are missing answers then.
+    """
     if isinstance(votes, Annotations):
-        return votes
+        return votes if abstentions else votes.without_abstentions()
     if isinstance(votes, Mapping) or hasattr(votes, "__arrow_c_stream__") or hasattr(votes, "columns"):
         return Annotations.from_frame(votes)
     raise TypeError(

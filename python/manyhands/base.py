@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from manyhands import _core, metrics, persist
 from manyhands.annotations import Annotations, as_annotations
+from manyhands.checks import check_memory, counted
 from manyhands.errors import FileFormatError, IdentifiabilityWarning, NotFittedError
 from manyhands.names import Names
 from manyhands.progress import Callback, reporting
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 Progress = bool | Callback
 T = TypeVar("T")
+
+#: What to do where confusion matrices do not fit.
+NO_MATRICES = "ask for labels_ and workers_frame() of a SparseOneCoin, which needs none"
+
+#: What to do where numbers for all classes do not fit.
+MANY_CLASSES = "SparseOneCoin takes any number of classes in memory that the labels given determine"
 
 
 class Parameters:
@@ -72,10 +79,10 @@ class Fit:
     """What an aggregator learns from a table: class posteriors, and how workers err.
 
     ``history`` is the objective after each iteration, empty where a method has none. ``confusion`` may be a function
-    that makes it, for methods that do not need it themselves: it is called when somebody asks.
+    that makes it, for methods that do not need it themselves: it is called when somebody asks; so may ``posterior``.
     """
 
-    posterior: Array
+    posterior: Array | Callable[[], Array]
     confusion: Array | Callable[[], Array]
     prior: Array
     history: Array
@@ -88,15 +95,37 @@ class Fit:
         """The confusion matrices, made now if they were not yet."""
         return self.confusion() if callable(self.confusion) else self.confusion
 
+    def rows(self) -> Array:
+        """The posteriors, made now if they were not yet."""
+        return self.posterior() if callable(self.posterior) else self.posterior
+
+    def cut(self, n_classes: int) -> Fit:
+        """The same without what kernels say of labels that are never true, which come after the classes."""
+        if len(self.prior) == n_classes:
+            return self
+        posterior, confusion = self.rows()[:, :n_classes].copy(), self.made()[:, :n_classes].copy()
+        return replace(self, posterior=posterior, confusion=confusion, prior=self.prior[:n_classes])
+
+
+def squared(prior: Array, confusion: Array) -> tuple[Array, Array]:
+    """Prior and confusion matrices as kernels take them: with a row for each label, also for abstentions."""
+    k, said = confusion.shape[1:]
+    if k == said:
+        return prior, confusion
+    rows = np.full((len(confusion), said - k, said), 1 / said)
+    return np.pad(prior, (0, said - k)), np.concatenate([confusion, rows], axis=1)
+
 
 class Acquainted(ABC):
     """Somebody who knows a crowd from a fit: its workers by name, the classes, and how each worker errs.
 
-    A subclass keeps `_workers`, `_classes` and `_n_labels`, and has ``confusion_`` and ``prior_``.
+    A subclass keeps `_workers`, `_classes`, `_labels` (classes, then abstentions) and `_n_labels`, and has
+    ``confusion_`` and ``prior_``.
     """
 
     _workers: Names
     _classes: Names
+    _labels: Names
     _n_labels: npt.NDArray[np.int64]
 
     @abstractmethod
@@ -156,18 +185,18 @@ class Acquainted(ABC):
 
     def _recode(self, votes: Annotations) -> _core.Table:
         """The table with this model's class codes."""
-        code_of = self._classes.match(votes._classes)
+        code_of = self._labels.match(votes._labels)
         tasks, workers, labels = votes.codes()
         missing = (code_of < 0) & (np.bincount(labels, minlength=len(code_of)) > 0)
         if missing.any():
-            unknown = votes.classes[missing].tolist()
+            unknown = votes.labels[missing].tolist()
             raise ValueError(
                 f"labels {', '.join(map(repr, unknown[:3]))} were not among the classes seen in fit "
                 f"({', '.join(map(repr, self._classes.values[:5].tolist()))}); pass classes= when the tables are made"
             )
         codes = np.maximum(code_of, 0).astype(np.uint16)[labels]
-        n_classes = len(self._classes)
-        return _core.Table(tasks, workers, codes, votes.weights, votes.n_tasks, votes.n_workers, n_classes)
+        sizes = (votes.n_tasks, votes.n_workers, len(self._labels))
+        return _core.Table(tasks, workers, codes, votes.weights, *sizes, n_true=len(self._classes))
 
 
 class Aggregator(Acquainted, Parameters):
@@ -192,6 +221,14 @@ class Aggregator(Acquainted, Parameters):
         """Names and shapes of the arrays that are saved with the model beyond the `Fit`."""
         return {name: self._learnt_shapes.get(name, "m") for name in self._learnt}
 
+    def _hears_abstentions(self) -> bool:
+        """Whether abstentions tell it something; if not, they are missing answers."""
+        return False
+
+    def _bytes(self, votes: Annotations) -> int:
+        """Bytes of what a fit gives back, at the least: posteriors and confusion matrices."""
+        return 8 * votes.n_labels * (votes.n_tasks + votes.n_workers * votes.n_classes)
+
     def _iterations(self) -> int | None:
         """Most iterations a fit can take, for the progress bar."""
         return getattr(self, "max_iter", None)
@@ -206,12 +243,14 @@ class Aggregator(Acquainted, Parameters):
         progress
             True for a progress bar, or a function called now and then as ``progress(iteration, objective)``.
         """
-        votes = as_annotations(votes)
+        votes = as_annotations(votes, abstentions=self._hears_abstentions())
+        check_memory(self._bytes(votes), f"{type(self).__name__} of {_sizes(votes)}", MANY_CLASSES)
         with reporting(progress, self._iterations(), type(self).__name__) as callback:
-            result = self._fit(votes, callback)
+            result = self._fit(votes, callback).cut(votes.n_classes)
         if result.remarks:
             warnings.warn(f"{type(self).__name__}: {' '.join(result.remarks)}", IdentifiabilityWarning, stacklevel=2)
         self._adopt(result, votes._tasks, votes._workers, votes._classes, votes.labels_per_worker)
+        self._labels = votes._labels
         return self
 
     def _adopt(
@@ -219,8 +258,13 @@ class Aggregator(Acquainted, Parameters):
     ) -> None:
         self._result = result
         self._tasks, self._workers, self._classes = tasks, workers, classes
+        self._labels = classes
         self._n_labels = n_labels
-        self._winners, self._tied = self._decide(result.posterior)
+        self._winners, self._tied = self._winning(result)
+
+    def _winning(self, result: Fit) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.bool_]]:
+        """Winning class code of each task, and whether another ties with it."""
+        return self._decide(result.rows())
 
     def _decide(self, posterior: Array) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.bool_]]:
         """Winning class code of each row, and whether another ties with it."""
@@ -262,7 +306,11 @@ class Aggregator(Acquainted, Parameters):
     @property
     def posterior_(self) -> Array:
         """Class posterior of each task, (n_tasks, n_classes); rows sum to one."""
-        return self._fitted().posterior
+        return self._fitted().rows()
+
+    def _rows(self, tasks: npt.NDArray[np.int64]) -> Array:
+        """Class posteriors of some tasks, by their codes."""
+        return self.posterior_[tasks]
 
     @property
     def tied_(self) -> npt.NDArray[np.bool_]:
@@ -272,8 +320,14 @@ class Aggregator(Acquainted, Parameters):
 
     @property
     def confusion_(self) -> Array:
-        """Confusion matrix of each worker, (n_workers, n_classes true, n_classes observed); rows sum to one."""
+        """Confusion matrix of each worker, (n_workers, n_classes true, n_classes observed); rows sum to one.
+
+        Where workers may abstain, and the method learns from that, there are further columns for abstentions.
+        """
         fit = self._fitted()
+        if callable(fit.confusion):
+            m, k = len(self._workers), len(self._classes)
+            check_memory(8 * m * k * k, f"confusion matrices of {counted(m, 'worker')} and {k:,} classes", NO_MATRICES)
         confusion = fit.made()
         if confusion is not fit.confusion:
             self._result = replace(fit, confusion=confusion)
@@ -321,7 +375,7 @@ class Aggregator(Acquainted, Parameters):
     def to_frame(self) -> pa.Table:
         """Return task, label, confidence and whether it was a tie, as an Arrow table (``.to_pandas()``)."""
         fit = self._fitted()
-        return _labels_frame(self._tasks, self._classes, fit.posterior, self._winners, self._tied)
+        return _labels_frame(self._tasks, self._classes, fit.rows(), self._winners, self._tied)
 
     # -------------------------------------------------------------------------------------------- prediction
 
@@ -336,14 +390,16 @@ class Aggregator(Acquainted, Parameters):
         number of labels as weights). Columns are :attr:`classes_`; a label outside them is an error.
         """
         self._fitted()
-        votes = as_annotations(votes)
+        k = len(self._classes)
+        votes = as_annotations(votes, abstentions=len(self._labels) > k)
+        check_memory(8 * k * votes.n_tasks, f"a posterior of {_sizes(votes)}", MANY_CLASSES)
         table = self._recode(votes)
         known = self._workers.match(votes._workers)
-        return self._posterior(table, known)
+        return np.ascontiguousarray(self._posterior(table, known)[:, :k])
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         """Posteriors of a table whose worker m was worker known[m] in fit, or nobody where that is -1."""
-        return _core.em_posterior(table, self.prior_, self._carried_over(self.confusion_, known))
+        return _core.em_posterior(table, *squared(self.prior_, self._carried_over(self.confusion_, known)))
 
     def _parameters_for(self, votes: Annotations) -> tuple[Array, Array]:
         """Prior and confusion matrices for other votes: workers by name, the average worker for the rest."""
@@ -372,17 +428,28 @@ class Aggregator(Acquainted, Parameters):
             "converged": fit.converged,
             "remarks": list(fit.remarks),
         }
-        arrays = {
-            "posterior": fit.posterior,
-            "confusion": self.confusion_,
-            "prior": fit.prior,
-            "history": fit.history,
-            "n_labels": self._n_labels,
-        }
-        arrays |= {f"learnt.{name}": getattr(self, name) for name in self._learnt_arrays()}
+        arrays = {"prior": fit.prior, "history": fit.history, "n_labels": self._n_labels} | self._packed()
         for part in ("tasks", "workers", "classes"):
             arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
+        arrays |= persist.pack_labels(self._classes, self._labels)
         persist.write(path, "aggregator", meta, arrays)
+
+    def _packed(self) -> dict[str, npt.NDArray[Any]]:
+        """What was learnt beside the prior, as arrays."""
+        learnt = {f"learnt.{name}": getattr(self, name) for name in self._learnt_arrays()}
+        return {"posterior": self._fitted().rows(), "confusion": self.confusion_} | learnt
+
+    def _unpack(self, content: persist.Content, sizes: Mapping[str, int]) -> tuple[Array, Array | Callable[[], Array]]:
+        """Take back what `_packed` gave; returns posterior and confusion matrices. Sizes are by letters: n, m, k, l."""
+        known = dict(sizes)
+        for name, letters in self._learnt_arrays().items():
+            array = content.array(f"learnt.{name}", np.float64, ndim=len(letters))
+            for letter, size in zip(letters, array.shape, strict=True):
+                if size != (int(letter) if letter.isdigit() else known.setdefault(letter, size)):
+                    raise content.damaged(f"its {name.strip('_')} has shape {array.shape}")
+            setattr(self, name, array)
+        n, m, k = sizes["n"], sizes["m"], sizes["k"]
+        return _distributions(content, "posterior", (n, k)), _distributions(content, "confusion", (m, k, sizes["l"]))
 
     @classmethod
     def _load(cls, content: persist.Content) -> Aggregator:
@@ -393,32 +460,33 @@ class Aggregator(Acquainted, Parameters):
         model = found(**{name: _unpacked(value) for name, value in params.items()})
         tasks, workers, classes = (content.names(part) for part in ("tasks", "workers", "classes"))
         n, m, k = len(tasks), len(workers), len(classes)
+        labels = content.labels(classes)
         n_iter, converged = content.meta.get("n_iter"), content.meta.get("converged")
         remarks = content.meta.get("remarks", [])
         plain = isinstance(remarks, list) and all(isinstance(remark, str) for remark in remarks)
         if type(n_iter) is not int or type(converged) is not bool or not plain or min(n, m, k) < 1:
             raise content.damaged("its settings are incomplete")
+        posterior, confusion = model._unpack(content, {"n": n, "m": m, "k": k, "l": len(labels)})
         result = Fit(
-            posterior=content.array("posterior", np.float64, shape=(n, k)),
-            confusion=content.array("confusion", np.float64, shape=(m, k, k)),
-            prior=content.array("prior", np.float64, shape=(k,)),
+            posterior=posterior,
+            confusion=confusion,
+            prior=_distributions(content, "prior", (k,)),
             history=content.array("history", np.float64, ndim=1),
             n_iter=n_iter,
             converged=converged,
             remarks=tuple(remarks),
         )
-        for part in (result.posterior, result.prior, content.array("confusion", np.float64)):
-            if not (part >= 0).all() or np.abs(part.sum(axis=-1) - 1).max() > 1e-6:
-                raise content.damaged("it holds probabilities that do not sum to one")
-        sizes = {"n": n, "m": m, "k": k}
-        for name, letters in model._learnt_arrays().items():
-            array = content.array(f"learnt.{name}", np.float64, ndim=len(letters))
-            for letter, size in zip(letters, array.shape, strict=True):
-                if size != (int(letter) if letter.isdigit() else sizes.setdefault(letter, size)):
-                    raise content.damaged(f"its {name.strip('_')} has shape {array.shape}")
-            setattr(model, name, array)
         model._adopt(result, tasks, workers, classes, content.array("n_labels", np.int64, shape=(m,)))
+        model._labels = labels
         return model
+
+
+def _distributions(content: persist.Content, name: str, shape: tuple[int, ...]) -> Array:
+    """Probabilities of a file, which must sum to one along their last axis."""
+    found: Array = content.array(name, np.float64, shape=shape)
+    if not (found >= 0).all() or np.abs(found.sum(axis=-1) - 1).max() > 1e-6:
+        raise content.damaged("it holds probabilities that do not sum to one")
+    return found
 
 
 def _plain(value: Any) -> Any:
@@ -460,6 +528,11 @@ def _labels_frame(
             "tied": tied,
         }
     )
+
+
+def _sizes(votes: Annotations) -> str:
+    tasks, workers = counted(votes.n_tasks, "task"), counted(votes.n_workers, "worker")
+    return f"{tasks}, {workers} and {counted(votes.n_labels, 'class', 'classes')}"
 
 
 def all_aggregators() -> list[type[Aggregator]]:

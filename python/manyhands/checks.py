@@ -6,6 +6,8 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,34 @@ def check_number(name: str, value: Any, *, least: float, most: float | None = No
         raise ValueError(f"{name} must be at least {least}, not {value}")
     if most is not None and value > most:
         raise ValueError(f"{name} must be at most {most}, not {value}")
+
+
+def check_memory(needed: int, what: str, instead: str) -> None:
+    """Refuse what cannot fit in memory, before anything is allocated; where nobody says how much is free, try."""
+    free = free_memory()
+    if free is not None and needed > free:
+        raise MemoryError(
+            f"{what} would take at least {_gigabytes(needed)}, and {_gigabytes(free)} are free; {instead}"
+        )
+
+
+def free_memory() -> int | None:
+    """Bytes that programs may still take, without swapping; None where the system does not tell."""
+    found = []
+    with suppress(OSError, ValueError, KeyError):
+        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
+        found.append(int(lines["MemAvailable"].split()[0]) * 1024)
+    with suppress(OSError, ValueError, KeyError):  # a container may have less than the machine; "max" is no number
+        most, taken, stat = (
+            Path("/sys/fs/cgroup", f"memory.{name}").read_text(encoding="ascii") for name in ("max", "current", "stat")
+        )
+        cached = dict(line.split() for line in stat.splitlines())["inactive_file"]
+        found.append(int(most) - int(taken) + int(cached))
+    return min(found) if found else None
+
+
+def _gigabytes(n: int) -> str:
+    return f"{n / 2**30:,.1f} GB"
 
 
 def check_between(name: str, value: Any, *, such_as: float | None = None) -> None:
@@ -66,11 +96,10 @@ def check_pairing(min_overlap: Any, max_partners: Any) -> None:
     check_number("max_partners", max_partners, least=1, whole=True)
 
 
-def check_lengths(tasks: Column, workers: Column, labels: Column, weights: npt.NDArray[Any] | None) -> None:
+def check_lengths(tasks: Column, workers: Column, labels: Column | None, weights: npt.NDArray[Any] | None) -> None:
     """Refuse columns of unequal length or without rows."""
-    sizes = {"tasks": len(tasks), "workers": len(workers), "labels": len(labels)}
-    if weights is not None:
-        sizes["weights"] = len(weights)
+    given = {"tasks": tasks, "workers": workers, "labels": labels, "weights": weights}
+    sizes = {name: len(column) for name, column in given.items() if column is not None}
     if len(set(sizes.values())) > 1:
         raise ValueError(f"columns differ in length: {', '.join(f'{n:,} {k}' for k, n in sizes.items())}")
     if not len(tasks):
@@ -154,15 +183,15 @@ def _outside() -> int:
     return level
 
 
-def fixed_classes(classes: Iterable[Any]) -> Names:
-    """Return the classes a caller gave, in their order."""
-    fixed = sequence(classes, "classes")
+def fixed_classes(classes: Iterable[Any], what: str = "classes") -> Names:
+    """Return the labels a caller gave, in their order."""
+    fixed = sequence(classes, what)
     items = fixed.values.tolist()
     if not items:
-        raise ValueError("classes is empty; name at least one class, or leave it out")
+        raise ValueError(f"{what} is empty; name at least one label, or leave it out")
     if len(set(items)) < len(items):
         twice = Counter(items).most_common(1)[0][0]
-        raise ValueError(f"classes names {twice!r} more than once")
+        raise ValueError(f"{what} names {twice!r} more than once")
     return fixed
 
 

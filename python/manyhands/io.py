@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyhands.annotations import Annotations, Missing, Repeats
-from manyhands.checks import checked_weights
 from manyhands.errors import FileFormatError
 from manyhands.frames import match_columns
 from manyhands.names import Column, is_number, plain_text
@@ -32,9 +31,12 @@ def read(
     worker: str | None = None,
     label: str | None = None,
     weight: str | None = None,
+    confidence: str | None = None,
+    probabilities: Iterable[str] | None = None,
     repeats: Repeats = "keep",
     missing: Missing = "drop",
     classes: Iterable[Any] | None = None,
+    abstain: Any = None,
     delimiter: str | None = None,
 ) -> Annotations:
     """Read a log of annotations from files.
@@ -45,8 +47,10 @@ def read(
         A path, a glob such as ``"logs/*.parquet"``, or several of either. The ending says what a file is:
         ``.csv``, ``.tsv`` or ``.txt`` (also with ``.gz``, ``.bz2``, ``.zst``, ``.lz4``), ``.parquet`` or
         ``.pq``.
-    task, worker, label, weight, repeats, missing, classes
+    task, worker, label, weight, confidence, repeats, missing, classes, abstain
         As for :meth:`Annotations.from_frame`.
+    probabilities
+        Columns of probabilities, one a class, in place of labels, as for :meth:`Annotations.from_soft`.
     delimiter
         What separates the fields of a CSV file; by default a comma, or a tab for ``.tsv``.
 
@@ -61,21 +65,42 @@ def read(
     the text of three columns.
     """
     paths = _expand(source)
-    given = {"task": task, "worker": worker, "label": label}
-    if weight is not None:
-        given["weight"] = weight
-    found = [_find_columns(path, given, delimiter) for path in paths]
-    files = [_read_one(path, names, delimiter) for path, names in zip(paths, found, strict=True)]
+    soft = None if probabilities is None else [*probabilities]
+    ids: dict[str, str | None] = {"task": task, "worker": worker}
+    if soft is None:
+        ids["label"] = label
+        numbers = {role: name for role, name in (("weight", weight), ("confidence", confidence)) if name is not None}
+    else:
+        _refuse_beside_probabilities(label=label, weight=weight, confidence=confidence, classes=classes)
+        numbers = {f"probability of {name!r}": name for name in soft}
+    found = [_find_columns(path, ids | numbers, delimiter) for path in paths]
+    files = [_read_one(path, names, [*numbers.values()], delimiter) for path, names in zip(paths, found, strict=True)]
     columns = []
-    for role in ("task", "worker", "label"):
+    for role in ids:
         # Taking each column out keeps one copy of its text in memory, not two.
         data, parse = _joined(role, [file.pop(role) for file in files], paths)
         columns.append(Column(data, f"{role} column {found[0][role]!r}", parse_integers=parse))
-    weights = None
-    if weight is not None:
-        data, _ = _joined("weight", [file.pop("weight") for file in files], paths)
-        weights = checked_weights(data, f"weight column {weight!r}")
-    return Annotations._build(*columns, weights=weights, repeats=repeats, missing=missing, classes=classes)
+    read = {
+        role: (_joined(role, [file.pop(role) for file in files], paths)[0], f"{role} column {name!r}")
+        for role, name in numbers.items()
+    }
+    if soft is not None:
+        return Annotations._soft(columns, [data for data, _ in read.values()], soft, abstain)
+    return Annotations._build(
+        *columns,
+        weights=read.get("weight"),
+        confidence=read.get("confidence"),
+        repeats=repeats,
+        missing=missing,
+        classes=classes,
+        abstain=abstain,
+    )
+
+
+def _refuse_beside_probabilities(**others: Any) -> None:
+    for name, value in others.items():
+        if value is not None:
+            raise ValueError(f"{name}= means nothing beside probabilities=, which give each class a column")
 
 
 def read_table(path: PathLike, columns: Iterable[str] | None = None, delimiter: str | None = None) -> pa.Table:
@@ -183,14 +208,18 @@ def _parse_options(path: Path, delimiter: str | None) -> Any:
     return pyarrow.csv.ParseOptions(delimiter=delimiter or _CSV[_bare_suffix(path)], newlines_in_values=True)
 
 
-def _read_one(path: Path, names: Mapping[str, str], delimiter: str | None) -> dict[str, pa.ChunkedArray]:
+def _read_one(
+    path: Path, names: Mapping[str, str], numbers: list[str], delimiter: str | None
+) -> dict[str, pa.ChunkedArray]:
     """Read the column of each role."""
-    table = _read_columns(path, list(names.values()), delimiter, number=names.get("weight"))
+    table = _read_columns(path, list(names.values()), delimiter, numbers)
     return {role: table.column(name) for role, name in names.items()}
 
 
-def _read_columns(path: Path, columns: list[str] | None, delimiter: str | None, number: str | None = None) -> pa.Table:
-    """Read columns of a file; those of a CSV file are text, except `number`."""
+def _read_columns(
+    path: Path, columns: list[str] | None, delimiter: str | None, numbers: Iterable[str] = ()
+) -> pa.Table:
+    """Read columns of a file; those of a CSV file are text, except `numbers`."""
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
@@ -200,7 +229,7 @@ def _read_columns(path: Path, columns: list[str] | None, delimiter: str | None, 
             # Without partitioning, which would take folders called "task=7" for a column.
             return pyarrow.parquet.read_table(path, columns=columns, partitioning=None)
     wanted = columns if columns is not None else _column_names(path, delimiter)
-    types = {name: pa.float64() if name == number else pa.large_string() for name in wanted}
+    types = {name: pa.float64() if name in numbers else pa.large_string() for name in wanted}
     parse_options = _parse_options(path, delimiter)
     with _reading(path):
         return pyarrow.csv.read_csv(

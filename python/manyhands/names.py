@@ -86,6 +86,16 @@ class Names:
             return self
         return Column([*self.values.tolist(), *other.values.tolist()], "names").encode()[1]
 
+    def followed_by(self, other: Names) -> Names:
+        """Return these names and then the others, which must all be different."""
+        if not isinstance(self._store, np.ndarray) and not isinstance(other._store, np.ndarray):
+            import pyarrow as pa
+
+            return Names(pa.concat_arrays([self._store, other._store]))
+        if self.values.dtype == other.values.dtype:
+            return Names(np.concatenate([self.values, other.values]))
+        return sequence([*self.values.tolist(), *other.values.tolist()])
+
     def find(self, wanted: Iterable[Any]) -> npt.NDArray[np.int64]:
         """Codes of the wanted names, -1 where there is none. O(len(self)) once, then O(1) a name."""
         if self._index is None:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.errors import FileFormatError
-from manyhands.names import Names, is_number, plain_text, text_buffers
+from manyhands.names import Names, is_number, plain_text, sequence, text_buffers
 
 MAGIC = b"MANYHAND"
 VERSION = 1
@@ -69,6 +69,15 @@ class Content:
             raise self.damaged(f"names {name!r} repeat")
         return Names(found)
 
+    def labels(self, classes: Names) -> Names:
+        """Return the classes followed by the abstentions, if `pack_labels` wrote any."""
+        if not self.arrays.keys() & {"abstentions", "abstentions.text"}:
+            return classes
+        never = self.names("abstentions")
+        if (classes.match(never) >= 0).any():
+            raise self.damaged("a class is an abstention too")
+        return classes.followed_by(never)
+
     def _text(self, name: str) -> Any:
         import pyarrow as pa
 
@@ -105,6 +114,13 @@ def pack_names(name: str, names: Names) -> dict[str, npt.NDArray[Any]]:
         )
     offsets, data = text_buffers(column)
     return {f"{name}.text": data[offsets[0] : offsets[-1]], f"{name}.offsets": offsets - offsets[0]}
+
+
+def pack_labels(classes: Names, labels: Names) -> dict[str, npt.NDArray[Any]]:
+    """Turn labels that are not classes, the abstentions, into plain arrays; nothing where there are none."""
+    if len(labels) == len(classes):
+        return {}
+    return pack_names("abstentions", sequence(labels.values[len(classes) :].tolist()))
 
 
 def write(path: str | os.PathLike[str], kind: str, meta: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:

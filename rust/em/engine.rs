@@ -178,7 +178,8 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Engine<'a, W, P> {
         let cells = Arc::clone(&self.cells);
         with_cells!(&*cells, |cells| {
             let columns = self.columns(cells);
-            self.gather::<_, false>(Free(k), &Open { columns, opening }, columns, settle)?;
+            let n_true = self.table.n_true();
+            self.gather::<_, false>(Free(k), &Open { columns, opening, n_true }, columns, settle)?;
         });
         self.maximise(&mut params)?;
         Ok(params)
@@ -322,6 +323,8 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Engine<'a, W, P> {
         let mut factors = std::mem::take(&mut self.factors);
         let mut prior = params.prior.clone();
         P::write_class_factors(&mut prior);
+        // Of no weight at all, so that exactly nothing of a posterior goes to what is never true.
+        prior[self.table.n_true()..].fill(0.0);
         if !P::FACTORS_ARE_PARAMS || weighted {
             self.write_factors(&params.workers, &mut factors, weighted);
         }

@@ -295,6 +295,8 @@ pub(super) enum Opening<'a> {
 pub(super) struct Open<'a, C> {
     pub columns: Columns<'a, C>,
     pub opening: Opening<'a>,
+    /// How many of the classes can be true.
+    pub n_true: usize,
 }
 
 impl<C: Cell> Source for Open<'_, C> {
@@ -320,15 +322,17 @@ impl<C: Cell> Source for Open<'_, C> {
                 for row in rows {
                     evidence[self.columns.cells[row].index() % k] += self.columns.weights.get(row).unwrap_or(&1.0);
                 }
+                evidence[self.n_true..].fill(0.0);
                 if matches!(self.opening, Opening::Majority) {
                     let largest = evidence.iter().copied().fold(0.0, f64::max);
                     harden(evidence, largest);
                 }
             }
         }
+        evidence[self.n_true..].fill(0.0);
         // A task without votes of positive weight could be anything.
         if evidence.iter().all(|e| *e == 0.0) {
-            evidence.fill(1.0);
+            evidence[..self.n_true].fill(1.0);
         }
     }
 }

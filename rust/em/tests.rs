@@ -201,3 +201,32 @@ fn bad_priors_are_named() {
     let error = fit_hierarchy(&log, &options, &Control::default()).unwrap_err();
     assert!(error.to_string().contains("strength must be positive"));
 }
+
+#[test]
+fn what_is_never_true_has_no_posterior() {
+    // The third label is an abstention; task 2 has nothing else.
+    let rows = [(0, 0, 0), (0, 1, 2), (1, 0, 1), (1, 1, 1), (2, 0, 2), (2, 1, 2)];
+    for weights in [None, Some(&[1.0, 2.0, 0.5, 1.0, 1.0, 1.0][..])] {
+        let table = table(&rows, weights, 3).with_true(2).unwrap();
+        for start in [Start::Shares, Start::Majority, Start::RandomVote(1)] {
+            for accelerate in [false, true] {
+                let (pseudo, class_pseudo) = (vec![0.1; 9], vec![0.1, 0.1, 0.0]);
+                let opts = Options { start, accelerate, ..options(Model::Full, &pseudo, &class_pseudo) };
+                let fit = fit(&table, &opts, &Control::default()).unwrap();
+                assert!(never_falls(&fit.history), "{:?}", fit.history);
+                for row in fit.posterior.chunks_exact(3) {
+                    assert!(row[2] == 0.0 && (row[0] + row[1] - 1.0).abs() < 1e-12, "{row:?}");
+                }
+            }
+        }
+        assert!(table.with_true(0).is_err());
+    }
+}
+
+#[test]
+fn counts_are_those_of_the_posterior() {
+    let table = table(&[(0, 0, 1), (0, 1, 0), (1, 0, 1)], Some(&[2.0, 1.0, 0.5]), 2);
+    let found = counts(&table, &[0.25, 0.75, 1.0, 0.0], &Control::default()).unwrap();
+    assert_eq!(found, [0.0, 1.0, 0.0, 1.5, 0.25, 0.0, 0.75, 0.0]);
+    assert!(counts(&table, &[0.5; 3], &Control::default()).is_err());
+}

@@ -158,3 +158,16 @@ pub fn em_confusion<'py>(
     let confusion = work(py, None, |control| em::confusion(&table.0, posterior, pseudo, control))?;
     array(py, table.blocks(), confusion)
 }
+
+/// Expected counts (workers × classes × classes) of given posteriors.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub fn em_counts<'py>(
+    py: Python<'py>,
+    table: &Table,
+    posterior: PyReadonlyArrayDyn<'py, f64>,
+) -> PyResult<Bound<'py, PyArray3<f64>>> {
+    let posterior = slice("posterior", &posterior)?;
+    let counts = work(py, None, |control| em::counts(&table.0, posterior, control))?;
+    array(py, table.blocks(), counts)
+}

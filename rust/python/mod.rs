@@ -14,6 +14,7 @@ mod latent;
 mod moments;
 mod simulate;
 mod skills;
+mod sparse;
 mod table;
 
 use std::any::Any;
@@ -166,7 +167,9 @@ fn get_num_threads() -> PyResult<usize> {
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use super::aggregate::{em_confusion, em_fit, em_forecast, em_posterior, vote_shares, winners, worker_agreement};
+    use super::aggregate::{
+        em_confusion, em_counts, em_fit, em_forecast, em_posterior, vote_shares, winners, worker_agreement,
+    };
     #[pymodule_export]
     use super::agreement::{agreement_by_counts, agreement_by_pairs};
     #[pymodule_export]
@@ -189,6 +192,8 @@ mod _core {
     use super::skills::{
         kos_fit, pair_agreement, rank_one_gradient, rank_one_graph, rank_one_msr, rank_one_ratio, rank_one_spectral,
     };
+    #[pymodule_export]
+    use super::sparse::sparse_fit;
     #[pymodule_export]
     use super::table::Table;
     #[pymodule_export]

@@ -28,7 +28,8 @@ impl Table {
 #[pymethods]
 impl Table {
     #[new]
-    #[pyo3(signature = (tasks, workers, labels, weights, n_tasks, n_workers, n_classes, repeats="keep"))]
+    #[pyo3(signature = (tasks, workers, labels, weights, n_tasks, n_workers, n_classes, repeats="keep",
+                        n_true=None))]
     #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
     fn new(
         py: Python<'_>,
@@ -40,6 +41,7 @@ impl Table {
         n_workers: usize,
         n_classes: usize,
         repeats: &str,
+        n_true: Option<usize>,
     ) -> PyResult<Self> {
         let repeats =
             choose("repeats", repeats, &[("keep", Repeats::Keep), ("first", Repeats::First), ("last", Repeats::Last)])?;
@@ -52,7 +54,8 @@ impl Table {
             n_workers,
             n_classes,
         };
-        work(py, None, |control| CoreTable::new(&rows, repeats, control)).map(Self)
+        work(py, None, |control| CoreTable::new(&rows, repeats, control)?.with_true(n_true.unwrap_or(n_classes)))
+            .map(Self)
     }
 
     #[getter]
@@ -66,6 +69,10 @@ impl Table {
     #[getter]
     fn n_classes(&self) -> usize {
         self.0.n_classes()
+    }
+    #[getter]
+    fn n_true(&self) -> usize {
+        self.0.n_true()
     }
     #[getter]
     fn n_annotations(&self) -> usize {

@@ -98,6 +98,23 @@ def fit(
     return Result(posterior, confusion, prior, np.array(history), passes, converged)
 
 
+def fit_abstaining(rows: Rows, n_labels: int, *, start: str, pseudo: float, class_pseudo: float, max_iter: int):
+    """The full model where labels from `rows.n_classes` on are never true: matrices are (true × said)."""
+    m, k = rows.n_workers, rows.n_classes
+    answered = rows.labels < k
+    only = Rows(*(part[answered] for part in (rows.tasks, rows.workers, rows.labels, rows.weights)), rows.n_tasks, m, k)
+    posterior, history = opening(only, start), []
+    for _ in range(max_iter + 1):
+        counts = np.full((m, n_labels, k), pseudo)
+        np.add.at(counts, (rows.workers, rows.labels), rows.weights[:, None] * posterior[rows.tasks])
+        counts = counts.swapaxes(1, 2)
+        confusion = counts / counts.sum(axis=2, keepdims=True)
+        prior = prior_of(posterior.sum(axis=0) + class_pseudo)
+        posterior, evidence = expect(rows, prior, confusion, np.full(rows.n_tasks, -1), hard=False)
+        history.append(evidence + pseudo * np.log(confusion).sum() + class_pseudo * np.log(prior).sum())
+    return Result(posterior, confusion, prior, np.array(history), max_iter, False)
+
+
 # ----------------------------------------------------------------------------------------------------- starts
 
 

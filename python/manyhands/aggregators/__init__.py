@@ -8,7 +8,9 @@ from manyhands.aggregators.em import DawidSkene
 from manyhands.aggregators.hierarchical import HierarchicalDawidSkene, HierarchicalMACE
 from manyhands.aggregators.messages import KOS
 from manyhands.aggregators.moments import CoupledCPD, CoupledNMF, MultiSPA
+from manyhands.aggregators.online import OnlineDawidSkene
 from manyhands.aggregators.skills import MMSR, OneCoinGradient, OneCoinSpectral, SpectralMetaLearner
+from manyhands.aggregators.sparse import SparseOneCoin
 from manyhands.aggregators.spectral import SpectralDS, SymmetricNMF
 from manyhands.aggregators.voting import MajorityVote, WeightedVote
 
@@ -30,6 +32,8 @@ __all__ = [
     "MultiSPA",
     "OneCoinGradient",
     "OneCoinSpectral",
+    "OnlineDawidSkene",
+    "SparseOneCoin",
     "SpectralDS",
     "SpectralMetaLearner",
     "SymmetricNMF",

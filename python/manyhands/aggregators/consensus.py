@@ -156,7 +156,7 @@ class Consensus(Aggregator):
         totals = task_totals(votes._table)
         if gold is not None:
             known = gold >= 0
-            judged = np.stack([self._member(name, votes, None, counter).posterior[known] for name in MEMBERS])
+            judged = np.stack([self._member(name, votes, None, counter).rows()[known] for name in MEMBERS])
             weights = mixture_weights(judged[:, np.arange(known.sum()), gold[known]])
             if self.correlation is None:
                 mixed = np.tensordot(weights, judged, axes=1)
@@ -171,8 +171,8 @@ class Consensus(Aggregator):
         posteriors, said, rows, priors, n_iter = [], [], [], [], 0
         for name in MEMBERS:
             fit = self._member(name, votes, self.gold, counter)
-            posteriors.append(fit.posterior)
-            said.append(_core.winners(fit.posterior)[0].astype(np.float64))
+            posteriors.append(fit.rows())
+            said.append(_core.winners(posteriors[-1])[0].astype(np.float64))
             rows.append(fit.made())
             priors.append(fit.prior)
             n_iter += fit.n_iter

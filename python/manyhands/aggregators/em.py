@@ -12,7 +12,7 @@ from manyhands import _core, metrics
 from manyhands.aggregators.moments import MultiSPA
 from manyhands.aggregators.spectral import SpectralDS
 from manyhands.annotations import Annotations
-from manyhands.base import Aggregator, Array, Fit
+from manyhands.base import Aggregator, Array, Fit, squared
 from manyhands.checks import check_choice, check_number, warn_unless_converged
 from manyhands.progress import Callback
 
@@ -75,6 +75,10 @@ class DawidSkene(Aggregator):
     ``"one-coin"``. Memory beside the table and the results: at most 8 bytes an annotation, or 32 MB if that is more;
     with `accelerate`, eight copies of the parameters.
 
+    Where workers may abstain (`abstain` of :class:`~manyhands.Annotations`), ``"full"`` learns from it: confusion
+    matrices have columns for abstentions, no posterior any mass on them. The other models take abstentions as missing
+    answers.
+
     With one class everything is certain. Without pseudo-counts, a worker's row for a class they never met is even.
     Answers are the same bits on any number of threads.
 
@@ -126,11 +130,12 @@ class DawidSkene(Aggregator):
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
         self._check()
+        k, said = votes.n_classes, votes.n_labels
         common: dict[str, Any] = {
             "model": self.model,
             "assignment": self.assignment,
             "pseudo": self._pseudo(votes),
-            "class_pseudo": class_pseudo(self.class_pseudo_count, votes.n_classes),
+            "class_pseudo": np.pad(class_pseudo(self.class_pseudo_count, k), (0, said - k)),
             "max_iter": self.max_iter,
             "tol": self.tol,
             "accelerate": bool(self.accelerate),
@@ -146,6 +151,9 @@ class DawidSkene(Aggregator):
         warn_unless_converged(best["converged"], self, FASTER)
         return Fit(**best, remarks=remarks)
 
+    def _hears_abstentions(self) -> bool:
+        return self.model == "full"
+
     # ------------------------------------------------------------------------------------------ parameters
 
     def _check(self) -> None:
@@ -157,19 +165,19 @@ class DawidSkene(Aggregator):
         check_number("tol", self.tol, least=0)
 
     def _pseudo(self, votes: Annotations) -> Array:
-        """Pseudo-counts: (K, K) for all workers, or (M, K, K) where some have a prior of their own."""
-        k = votes.n_classes
-        shared = row_pseudo(self.pseudo_count, k)
+        """Pseudo-counts: (K, K) for all workers, or (M, K, K) where some have a prior of their own; K of labels."""
+        k, said = votes.n_classes, votes.n_labels
+        shared = row_pseudo(self.pseudo_count, k, said)
         if not self.worker_prior:
-            return shared
+            return _with_rows(shared)
         names = list(self.worker_prior)
         codes = votes._workers.find(names)
         if (codes < 0).any():
             raise ValueError(f"worker_prior names {names[int(np.argmax(codes < 0))]!r}, who is not among the workers")
         pseudo = np.repeat(shared[None], votes.n_workers, axis=0)
         for code, (name, prior) in zip(codes, self.worker_prior.items(), strict=True):
-            pseudo[code] = _counts(prior, (k, k), f"worker_prior of {name!r}")
-        return pseudo
+            pseudo[code] = _counts(prior, (k, said), f"worker_prior of {name!r}")
+        return _with_rows(pseudo)
 
     def _start(self, votes: Annotations) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Arguments of the core that say where to start, and what is doubtful about it."""
@@ -183,27 +191,46 @@ class DawidSkene(Aggregator):
                     f"posteriors, a pair (prior, confusion) or an aggregator, not {init!r}"
                 )
             return {"start": init}, ()
+        n, m, k, said = votes.n_tasks, votes.n_workers, votes.n_classes, votes.n_labels
+        if isinstance(init, Aggregator) and (said > k or (init._result and len(init._labels) > k)):
+            return self._from_posterior(votes, init)
         if isinstance(init, Aggregator):
             return self._from_fitted(votes, init) if init._result else self._from_fit(votes, init)
         if isinstance(init, tuple) and len(init) == 2:
-            k = votes.n_classes
             prior = probabilities(init[0], (k,), "the prior given as init")
-            confusion = probabilities(init[1], (votes.n_workers, k, k), "the confusion given as init")
-            return {"start": "", "prior": prior, "confusion": confusion}, ()
-        shape = (votes.n_tasks, votes.n_classes)
-        return {"start": "", "posterior": probabilities(init, shape, "the posterior given as init")}, ()
+            confusion = probabilities(init[1], (m, k, said), "the confusion given as init")
+            return _parameters(*squared(prior, confusion)), ()
+        posterior = probabilities(init, (n, k), "the posterior given as init")
+        return {"start": "", "posterior": np.pad(posterior, ((0, 0), (0, said - k)))}, ()
+
+    @staticmethod
+    def _from_posterior(votes: Annotations, model: Aggregator) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """A start from what another model, which may know nothing of abstentions, says of the tasks."""
+        if model._result is None:
+            model = type(model)(**model.get_params()).fit(votes)
+        posterior = model.predict_proba(votes)
+        return {"start": "", "posterior": np.pad(posterior, ((0, 0), (0, votes.n_labels - votes.n_classes)))}, ()
 
     @staticmethod
     def _from_fit(votes: Annotations, model: Aggregator) -> tuple[dict[str, Any], tuple[str, ...]]:
         """A start from a fit to the same votes; the model that was given stays as it is."""
         fit = model._fit(votes, None)
-        return {"start": "", "prior": fit.prior, "confusion": fit.made()}, fit.remarks
+        return _parameters(fit.prior, fit.made()), fit.remarks
 
     @staticmethod
     def _from_fitted(votes: Annotations, model: Aggregator) -> tuple[dict[str, Any], tuple[str, ...]]:
         """A start from another fit."""
-        prior, confusion = model._parameters_for(votes)
-        return {"start": "", "prior": prior, "confusion": confusion}, ()
+        return _parameters(*model._parameters_for(votes)), ()
+
+
+def _parameters(prior: Array, confusion: Array) -> dict[str, Any]:
+    return {"start": "", "prior": prior, "confusion": confusion}
+
+
+def _with_rows(pseudo: Array) -> Array:
+    """Pseudo-counts with a row of none for each label that is never true."""
+    k, said = pseudo.shape[-2:]
+    return np.concatenate([pseudo, np.zeros((*pseudo.shape[:-2], said - k, said))], axis=-2)
 
 
 def _counts(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
@@ -218,17 +245,18 @@ def _counts(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
     return counts
 
 
-def row_pseudo(value: Any, k: int) -> Array:
-    """Pseudo-counts of one confusion matrix, (k, k), as `DawidSkene` takes them."""
+def row_pseudo(value: Any, k: int, said: int | None = None) -> Array:
+    """Pseudo-counts of one confusion matrix, as `DawidSkene` takes them: k classes, and so many labels or also k."""
+    said = k if said is None else said
     if isinstance(value, tuple):
         if len(value) != 2:
             raise ValueError(f"pseudo_count must be a number, a pair (right, wrong) or an array, not {value!r}")
         right, wrong = (float(_counts(x, (), "pseudo_count")) for x in value)
-        off = wrong / (k - 1) if k > 1 else 0.0
-        return np.full((k, k), off) + np.eye(k) * (right - off)
+        off = wrong / (said - 1) if said > 1 else 0.0
+        return np.full((k, said), off) + np.eye(k, said) * (right - off)
     if np.ndim(value) == 0:
-        return np.full((k, k), float(_counts(value, (), "pseudo_count")) / k)
-    return _counts(value, (k, k), "pseudo_count")
+        return np.full((k, said), float(_counts(value, (), "pseudo_count")) / said)
+    return _counts(value, (k, said), "pseudo_count")
 
 
 def class_pseudo(value: Any, k: int) -> Array:

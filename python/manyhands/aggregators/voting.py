@@ -21,6 +21,9 @@ _TIES = ("lowest", "random", "abstain")
 class _Voting(Aggregator):
     """Common to voting methods: how a posterior of vote shares becomes a `Fit`."""
 
+    def _bytes(self, votes: Annotations) -> int:
+        return 8 * votes.n_tasks * votes.n_classes  # workers are judged when somebody asks
+
     def _result_of(
         self, votes: Annotations, weights: Array | None = None, n_iter: int = 1, converged: bool = True
     ) -> Fit:

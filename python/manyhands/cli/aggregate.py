@@ -21,6 +21,8 @@ from manyhands.cli.options import (
 )
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from manyhands import Annotations
     from manyhands.base import Aggregator
 
@@ -84,7 +86,7 @@ def run(args: Namespace) -> None:
         facts = {
             "log": summary_of_log(votes),
             "fit": summary_of_fit(args, model),
-            "labels": summary_of_labels(model),
+            "labels": summary_of_labels(labels),
         }
         facts |= {"truth": summary_of_scores(truth, scores), "wrote": files, "time": str(stages)}
         print_facts(facts, stderr=piped)
@@ -143,10 +145,10 @@ def summary_of_fit(args: Namespace, model: Aggregator) -> str:
     return f"{args.method}, {end} after {passes}, objective {model.objective_:,.1f}"
 
 
-def summary_of_labels(model: Aggregator) -> str:
+def summary_of_labels(labels: pa.Table) -> str:
     """Say how sure the labels are."""
-    tied = int(model.tied_.sum())
-    sure = model.posterior_.max(axis=1)
+    tied = int(labels.column("tied").to_numpy().sum())
+    sure = labels.column("confidence").to_numpy()
     ties = f", {number(tied, 'tie')}" if tied else ""
     return f"mean confidence {sure.mean():.3f}, {(sure < 0.9).mean():.1%} of tasks below 0.9{ties}"
 

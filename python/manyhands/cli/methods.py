@@ -79,6 +79,8 @@ METHODS = {
     "one-coin-spectral": Method("OneCoinSpectral", options=_STOPPING),
     "one-coin-gradient": Method("OneCoinGradient", options=_STOPPING),
     "mmsr": Method("MMSR", options=_STOPPING),
+    "sparse-one-coin": Method("SparseOneCoin", options=_STOPPING),
+    "online": Method("OnlineDawidSkene"),
     "mace": Method("MACE", options=_STOPPING | _RANDOM),
     "glad": Method("GLAD", options=_STOPPING),
     "kos": Method("KOS", options={"max_iter": "max_iter", "seed": "seed"}),
@@ -189,7 +191,7 @@ class Truth:
 
         from manyhands import metrics
 
-        posterior, classes = model.posterior_[self.index], model.classes_
+        posterior, classes = model._rows(self.index), model.classes_
         if self.unnamed:
             # A class that no worker named is one of probability 0.
             posterior = np.hstack([posterior, np.zeros((len(posterior), len(self.unnamed)))])

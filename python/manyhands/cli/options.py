@@ -74,6 +74,19 @@ def add_log(parser: argparse.ArgumentParser) -> None:
             f"--{role}", metavar="COLUMN", help=f"column of {role}s, if its name is not a well-known one"
         )
     group.add_argument("--weight", metavar="COLUMN", help="column of weights, by default none")
+    group.add_argument("--confidences", metavar="COLUMN", help="column of how sure workers are, above 0 and at most 1")
+    group.add_argument(
+        "--probabilities",
+        type=lambda text: text.split(","),
+        metavar="COLUMNS",
+        help="columns of probabilities, one a class with commas between them, in place of labels",
+    )
+    group.add_argument(
+        "--abstain",
+        action="append",
+        metavar="LABEL",
+        help='a label that is never true, such as "don\'t know"; may be given several times',
+    )
     group.add_argument(
         "--repeats",
         choices=("keep", "first", "last", "error"),
@@ -98,8 +111,10 @@ def read_log(args: argparse.Namespace) -> Annotations:
     """Read the log that `add_log`'s arguments describe."""
     import manyhands as mh
 
-    names = ("task", "worker", "label", "weight", "repeats", "missing", "delimiter")
-    return mh.read(args.log, **{name: getattr(args, name) for name in names})
+    columns = ("task", "worker", "label", "weight", "probabilities")
+    options = ("repeats", "missing", "abstain", "delimiter")
+    given = {name: getattr(args, name) for name in (*columns, *options)}
+    return mh.read(args.log, confidence=args.confidences, **given)
 
 
 _HOLD_FIXED = "labels to hold fixed in the fit (methods that learn by EM)"

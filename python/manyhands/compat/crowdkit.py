@@ -88,9 +88,9 @@ class _DawidSkene(Parameters):
         if self.n_iter == 0:
             self._set_results(log, em.shares(), fit, [])
             return
-        last = em.run(0, posterior=fit.posterior)
+        last = em.run(0, posterior=fit.rows())
         objective = np.append(fit.history[1:], last.history[-1])
-        self._set_results(log, fit.posterior, last, (objective / log.votes.n_annotations).tolist())
+        self._set_results(log, fit.rows(), last, (objective / log.votes.n_annotations).tolist())
 
     def _set_results(self, log: Log, posterior: Array, fit: Fit, history: list[float]) -> None:
         order = log.task_order()

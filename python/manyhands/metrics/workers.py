@@ -49,7 +49,7 @@ def skill(confusion: npt.ArrayLike, prior: npt.ArrayLike | None = None) -> Float
     Parameters
     ----------
     confusion : array-like of shape (M, K, K)
-        Rows sum to one.
+        Rows sum to one. Further columns are abstentions.
     prior : array-like of shape (K,), optional
         Share of each class, sums to one; uniform if None.
 
@@ -65,7 +65,8 @@ def skill(confusion: npt.ArrayLike, prior: npt.ArrayLike | None = None) -> Float
     array([0.8])
     """
     table = _confusion("confusion", confusion)
-    expected: Floats = np.einsum("mkk,k->m", table, _prior(prior, table.shape[1]))
+    k = table.shape[1]
+    expected: Floats = np.einsum("mkk,k->m", table[:, :, :k], _prior(prior, k))
     return expected
 
 
@@ -209,8 +210,8 @@ def spammer_score(confusion: npt.ArrayLike) -> Floats:
 
 def _confusion(what: str, values: npt.ArrayLike) -> Floats:
     table = as_probabilities(what, ("worker", "class"), values)
-    if table.shape[1] != table.shape[2]:
-        raise ValueError(f"{what} must have shape (workers, classes, classes), not {table.shape}")
+    if table.shape[1] > table.shape[2]:
+        raise ValueError(f"{what} must have shape (workers, classes, classes or more), not {table.shape}")
     return table
 
 

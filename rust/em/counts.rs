@@ -1,0 +1,37 @@
+//! Expected counts of given posteriors: the sufficient statistics, before any prior.
+
+use rayon::prelude::*;
+
+use super::finite;
+use crate::control::Control;
+use crate::table::Table;
+use crate::{Error, Result};
+
+/// How often each worker is expected to have given each label to each class, (workers × true × observed).
+///
+/// `posterior` is (tasks × classes). Time O(annotations · classes + workers · classes²); memory, beside the result, the
+/// table in worker order.
+pub fn counts(table: &Table, posterior: &[f64], control: &Control) -> Result<Vec<f64>> {
+    let k = table.n_classes();
+    if posterior.len() != table.n_tasks() * k {
+        return Err(Error::invalid(format!(
+            "the posterior holds {} numbers, not {}",
+            posterior.len(),
+            table.n_tasks() * k
+        )));
+    }
+    finite("the posterior", posterior)?;
+    let order = table.by_worker(control)?;
+    let mut counts = vec![0.0; table.n_workers() * k * k];
+    counts.par_chunks_mut(k * k).enumerate().try_for_each(|(worker, matrix)| {
+        control.check()?;
+        for at in order.offsets[worker] as usize..order.offsets[worker + 1] as usize {
+            let (task, label) = (order.tasks[at] as usize, order.labels.get(at));
+            let weight = order.weights.as_ref().map_or(1.0, |weights| weights[at]);
+            let row = &posterior[task * k..(task + 1) * k];
+            matrix[label..].iter_mut().step_by(k).zip(row).for_each(|(to, q)| *to += weight * q);
+        }
+        Ok(())
+    })?;
+    Ok(counts)
+}

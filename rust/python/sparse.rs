@@ -1,0 +1,47 @@
+//! The one-coin model with a great many classes.
+
+use numpy::{PyArray1, PyReadonlyArrayDyn};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::table::Table;
+use super::{choose, set_course, slice, work};
+use crate::em::sparse::{self, Options, Start};
+
+/// Fits the one-coin model; posteriors are those of the classes named on a task, and one number for all others.
+///
+/// `start` is "shares" or "majority"; `prior` and `accuracy` replace it where given.
+#[pyfunction]
+#[pyo3(signature = (table, *, start, pseudo, class_pseudo, max_iter, tol, prior=None, accuracy=None, progress=None))]
+#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
+pub fn sparse_fit<'py>(
+    py: Python<'py>,
+    table: &Table,
+    start: &str,
+    pseudo: (f64, f64),
+    class_pseudo: f64,
+    max_iter: usize,
+    tol: f64,
+    prior: Option<PyReadonlyArrayDyn<'py, f64>>,
+    accuracy: Option<PyReadonlyArrayDyn<'py, f64>>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let start = match (&prior, &accuracy) {
+        (Some(prior), Some(accuracy)) => Start::Parameters(slice("prior", prior)?, slice("accuracy", accuracy)?),
+        _ => choose("start", start, &[("shares", Start::Shares), ("majority", Start::Majority)])?,
+    };
+    let options = Options { start, pseudo: pseudo.into(), class_pseudo, max_iter, tol };
+    let fit = work(py, progress.as_ref(), |control| sparse::fit(&table.0, &options, control))?;
+    let result = PyDict::new(py);
+    result.set_item("offsets", PyArray1::from_vec(py, fit.offsets))?;
+    result.set_item("classes", PyArray1::from_vec(py, fit.classes))?;
+    result.set_item("probabilities", PyArray1::from_vec(py, fit.probabilities))?;
+    result.set_item("rest", PyArray1::from_vec(py, fit.rest))?;
+    result.set_item("accuracy", PyArray1::from_vec(py, fit.accuracy))?;
+    result.set_item("prior", PyArray1::from_vec(py, fit.prior))?;
+    result.set_item("winners", PyArray1::from_vec(py, fit.winners))?;
+    result.set_item("confidence", PyArray1::from_vec(py, fit.confidence))?;
+    result.set_item("tied", PyArray1::from_vec(py, fit.tied))?;
+    set_course(&result, fit.history, fit.n_iter, fit.converged)?;
+    Ok(result)
+}
