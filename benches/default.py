@@ -42,6 +42,8 @@ METHODS = {
     "one-coin": mh.DawidSkene(model="one-coin"),
     "kos": mh.KOS(),
     "bayesian": mh.BayesianDawidSkene(),
+    "community": mh.CommunityDawidSkene(),
+    "ebcc": mh.EBCC(),
     "hierarchical": mh.HierarchicalDawidSkene(),
     "hier-mace": mh.HierarchicalMACE(),
     "mace-learnt": mh.HierarchicalMACE(strength=float("inf")),

@@ -81,13 +81,13 @@ class Consensus(Aggregator):
     True
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_weights", "_correlation", "_disagreement", "_said", "_rows", "_priors")
+    _learnt: ClassVar[tuple[str, ...]] = ("_weights", "_correlation", "_disagreement", "_said", "_confusions", "_priors")
     _learnt_shapes: ClassVar[Mapping[str, str]] = {
         "_weights": "3",
         "_correlation": "",
         "_disagreement": "n",
         "_said": "3n",
-        "_rows": "3mkk",
+        "_confusions": "3mkk",
         "_priors": "3k",
     }
 
@@ -183,13 +183,13 @@ class Consensus(Aggregator):
         for weight, posterior in zip(weights, posteriors, strict=True):
             self._disagreement += 0.5 * weight * np.abs(posterior - mixed).sum(axis=1)
         self._weights, self._correlation = weights, np.array(correlation)
-        self._said, self._rows, self._priors = np.stack(said), np.stack(rows), np.stack(priors)
-        confusion, prior = (np.tensordot(weights, parts, axes=1) for parts in (self._rows, self._priors))
+        self._said, self._confusions, self._priors = np.stack(said), np.stack(rows), np.stack(priors)
+        confusion, prior = (np.tensordot(weights, parts, axes=1) for parts in (self._confusions, self._priors))
         return Fit(calibrated(mixed, totals, correlation), confusion, prior, np.zeros(0), n_iter=n_iter)
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         mixed = np.zeros((table.n_tasks, table.n_classes))
-        for weight, rows, prior in zip(self._weights, self._rows, self._priors, strict=True):
+        for weight, rows, prior in zip(self._weights, self._confusions, self._priors, strict=True):
             mixed += weight * _core.em_posterior(table, prior, self._carried_over(rows, known))
         return calibrated(mixed, task_totals(table), float(self._correlation))
 
