@@ -35,6 +35,13 @@ def check_number(name: str, value: Any, *, least: float, most: float | None = No
         raise ValueError(f"{name} must be at most {most}, not {value}")
 
 
+def check_positive(name: str, value: Any) -> None:
+    """Refuse a setting that is not a number above zero."""
+    check_number(name, value, least=0)
+    if value == 0:
+        raise ValueError(f"{name} must be above 0")
+
+
 def check_between(name: str, value: Any, *, such_as: float | None = None) -> None:
     """Refuse a setting that does not lie between 0 and 1, neither of which will do."""
     check_number(name, value, least=0)

@@ -73,6 +73,10 @@ METHODS = {
     "mmsr": Method("MMSR", options=_STOPPING),
     "mace": Method("MACE", options=_STOPPING | {"seed": "seed", "restarts": "restarts"}),
     "glad": Method("GLAD", options=_STOPPING),
+    "minimax-entropy": Method("MinimaxEntropy", options=_STOPPING),
+    "minimax-entropy-ordinal": Method("MinimaxEntropy", {"ordinal": True}, _STOPPING),
+    "max-margin": Method("MaxMarginVote", options=_STOPPING),
+    "crowd-svm": Method("CrowdSVM", options={"seed": "seed"}),
     "kos": Method("KOS", options={"max_iter": "max_iter", "seed": "seed"}),
 }
 DEFAULT = next(iter(METHODS))
