@@ -17,6 +17,8 @@ pub mod factor;
 pub mod glad;
 pub mod kos;
 pub mod mace;
+pub mod margin;
+pub mod minimax;
 pub mod moments;
 pub mod num;
 pub mod pool;

@@ -147,6 +147,44 @@ pub fn softmax(logs: &mut [f64]) -> f64 {
     largest + total.ln()
 }
 
+/// Replaces the lower triangle of a symmetric matrix by L with L·Lᵀ = matrix + ridge·I; false if there is none.
+pub(crate) fn cholesky(matrix: &mut [f64], ridge: f64, k: usize) -> bool {
+    for i in 0..k {
+        matrix[i * k + i] += ridge;
+        for j in 0..=i {
+            let known: f64 = (0..j).map(|h| matrix[i * k + h] * matrix[j * k + h]).sum();
+            let rest = matrix[i * k + j] - known;
+            matrix[i * k + j] = if i > j {
+                rest / matrix[j * k + j]
+            } else if rest > 0.0 {
+                rest.sqrt()
+            } else {
+                return false;
+            };
+        }
+    }
+    true
+}
+
+/// Solves L·Lᵀ·X = right for all columns at once, in place.
+pub(crate) fn cholesky_solve(l: &[f64], right: &mut [f64], k: usize, width: usize) {
+    for i in 0..k {
+        let (above, row) = right.split_at_mut(i * width);
+        let row = &mut row[..width];
+        for (h, other) in above.chunks_exact(width).enumerate() {
+            row.iter_mut().zip(other).for_each(|(x, y)| *x -= l[i * k + h] * y);
+        }
+        row.iter_mut().for_each(|x| *x /= l[i * k + i]);
+    }
+    for i in (0..k).rev() {
+        let (row, below) = right[i * width..].split_at_mut(width);
+        for (h, other) in below.chunks_exact(width).enumerate() {
+            row.iter_mut().zip(other).for_each(|(x, y)| *x -= l[(i + 1 + h) * k + i] * y);
+        }
+        row.iter_mut().for_each(|x| *x /= l[i * k + i]);
+    }
+}
+
 /// The winner of each row of an (n × `width`) array, and whether another entry ties with it.
 ///
 /// The lowest index wins a tie. Entries within a relative 1e-12 of the largest count as tied: shares of equal votes

@@ -16,25 +16,49 @@ const TASKS_PER_BLOCK: usize = 1 << 11;
 /// Negative sums (workers may have negative weight) count as zero; a task without positive votes gets equal shares.
 /// One pass: O(annotations + tasks · classes).
 pub fn shares(table: &Table, worker_weights: Option<&[f64]>, control: &Control) -> Result<(Vec<f64>, Vec<f64>)> {
+    count(table, worker_weights, control, |row| {
+        row.iter_mut().for_each(|x| *x = x.max(0.0));
+        num::normalise(row);
+    })
+}
+
+/// Exponentials of the sums of the workers' weights for each class, as shares of their sum, (tasks × classes).
+///
+/// That is the posterior under workers whose weights are log-odds. One pass: O(annotations + tasks · classes).
+pub fn softmax(table: &Table, worker_weights: &[f64], control: &Control) -> Result<Vec<f64>> {
+    Ok(count(table, Some(worker_weights), control, |row| {
+        num::softmax(row);
+    })?
+    .0)
+}
+
+/// Sums of votes for each class of each task, as `finish` leaves them, and the sum of that over the tasks.
+fn count(
+    table: &Table,
+    worker_weights: Option<&[f64]>,
+    control: &Control,
+    finish: impl Fn(&mut [f64]) + Sync,
+) -> Result<(Vec<f64>, Vec<f64>)> {
     if let Some(weights) = worker_weights
         && weights.len() != table.n_workers()
     {
         return Err(Error::invalid(format!("{} weights for {} workers", weights.len(), table.n_workers())));
     }
     match (table.weights(), worker_weights) {
-        (None, None) => weighted_shares(table, |_| 1.0, control),
-        (Some(own), None) => weighted_shares(table, |row| own[row], control),
-        (None, Some(worker)) => weighted_shares(table, |row| worker[table.workers()[row] as usize], control),
+        (None, None) => count_weighted(table, |_| 1.0, control, finish),
+        (Some(own), None) => count_weighted(table, |row| own[row], control, finish),
+        (None, Some(worker)) => count_weighted(table, |row| worker[table.workers()[row] as usize], control, finish),
         (Some(own), Some(worker)) => {
-            weighted_shares(table, |row| own[row] * worker[table.workers()[row] as usize], control)
+            count_weighted(table, |row| own[row] * worker[table.workers()[row] as usize], control, finish)
         }
     }
 }
 
-fn weighted_shares(
+fn count_weighted(
     table: &Table,
     weight: impl Fn(usize) -> f64 + Sync,
     control: &Control,
+    finish: impl Fn(&mut [f64]) + Sync,
 ) -> Result<(Vec<f64>, Vec<f64>)> {
     let k = table.n_classes();
     let mut out = vec![0.0; table.n_tasks() * k];
@@ -53,8 +77,7 @@ fn weighted_shares(
                     for (at, label) in votes.clone().zip(&labels[votes]) {
                         row[label.code()] += weight(at);
                     }
-                    row.iter_mut().for_each(|x| *x = x.max(0.0));
-                    num::normalise(row);
+                    finish(row);
                     total.iter_mut().zip(row).for_each(|(t, x)| *t += *x);
                 }
             });
@@ -121,6 +144,14 @@ mod tests {
         let (got, _) = shares(&table(), Some(&[-1.0, 1.0, 2.0]), &Control::default()).unwrap();
         assert_eq!(got, [1.0, 0.0, 0.0, 1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0]);
         assert!(shares(&table(), Some(&[1.0]), &Control::default()).is_err());
+    }
+
+    #[test]
+    fn log_odds_make_a_posterior() {
+        let got = softmax(&table(), &[-1.0, 1.0, 2.0], &Control::default()).unwrap();
+        let (e, e2, rest) = (1_f64.exp(), 2_f64.exp(), (-1_f64).exp() + 2.0);
+        let expected = [e2 / (e2 + 2.0), 1.0 / (e2 + 2.0), 1.0 / (e2 + 2.0), 1.0 / rest, 1.0 / rest, 1.0 / e / rest];
+        assert!(got.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{got:?}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import pytest
 
 import manyhands as mh
 from manyhands.base import Aggregator
-from oracles import bayes, communities, competence, em, online, skills, voting
+from oracles import bayes, communities, competence, em, entropy, margin, online, skills, voting
 from oracles.kernels import plain_kernels
 from oracles.skills import Answer
 
@@ -243,6 +244,25 @@ def _online(name: str, **params: Any) -> Variant:
     return Variant(f"OnlineDawidSkene {name}", lambda _: mh.OnlineDawidSkene(**params))
 
 
+def _minimax(name: str, *, equivariant: bool = True, **params: Any) -> Variant:
+    # Prediction finds the numbers of tasks anew.
+    params = {"max_iter": 6, "tol": 0.0} | params
+    make = partial(mh.MinimaxEntropy, **params)
+    return Variant(f"MinimaxEntropy {name}", lambda _: make(), equivariant=equivariant, predicts_itself=False)
+
+
+def _margin(name: str, **params: Any) -> Variant:
+    # Sweeps go by the order of tasks, and renamed tables settle elsewhere.
+    params = {"max_iter": 4, "tol": 0.0} | params
+    return Variant(f"MaxMarginVote {name}", lambda _: mh.MaxMarginVote(**params), equivariant=False)
+
+
+def _crowd_svm(name: str, **params: Any) -> Variant:
+    params = {"draws": 6, "burn_in": 2} | params
+    make = partial(mh.CrowdSVM, **params)
+    return Variant(f"CrowdSVM {name}", lambda _: make(), equivariant=False, predicts_itself=False)
+
+
 def _by_turns(crowd: Crowd) -> dict[Any, float]:
     return {worker: 1.0 + i % 3 for i, worker in enumerate(crowd.workers)}
 
@@ -378,6 +398,10 @@ VARIANTS: dict[type[Aggregator], list[Variant]] = {
         _mace("restarts", restarts=3, exact=False),
     ],
     mh.GLAD: [_glad("short"), _glad("hard tasks", ability_mean=0.5, ease_mean=-1.0)],
+    # Ordered classes cannot be renamed in any order.
+    mh.MinimaxEntropy: [_minimax("short"), _minimax("ordinal", ordinal=True, task_penalty=2.0, equivariant=False)],
+    mh.MaxMarginVote: [_margin("short"), _margin("dear", cost=1.0, margin=3.0)],
+    mh.CrowdSVM: [_crowd_svm("short"), _crowd_svm("dear", cost=1.0, margin=3.0, variance=0.5, seed=5)],
 }
 
 
@@ -720,6 +744,55 @@ def _predict_glad(model: mh.GLAD, rows: em.Rows, known: np.ndarray) -> np.ndarra
     return competence.glad_posterior(rows, model.prior_, ability, np.full(rows.n_tasks, model.ease_mean))
 
 
+def _fit_minimax(model: mh.MinimaxEntropy, votes: mh.Annotations) -> Answer:
+    k = votes.n_classes
+    worker = k**2 / 4 if model.worker_penalty is None else model.worker_penalty
+    task = worker * votes.n_tasks / votes.n_workers if model.task_penalty is None else model.task_penalty
+    found = entropy.minimax_fit(
+        em.Rows.of(votes),
+        ordinal=model.ordinal,
+        worker_penalty=worker,
+        task_penalty=task,
+        max_iter=model.max_iter,
+        tol=model.tol,
+    )
+    return Answer(found.posterior, found.confusion, np.full(k, 1 / k), np.array(found.history))
+
+
+def carried(model: Aggregator, per_worker: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """What was learnt of workers, with the average for those not seen before."""
+    average = np.average(per_worker, axis=0, weights=labels_of(model))
+    return np.array([per_worker[m] if m >= 0 else average for m in known])
+
+
+def _predict_minimax(model: mh.MinimaxEntropy, rows: em.Rows, known: np.ndarray) -> np.ndarray:
+    sigma, penalty = carried(model, model.sigma_, known), float(model._penalty[0])
+    return entropy.minimax_posterior(rows, sigma, ordinal=model.ordinal, task_penalty=penalty)
+
+
+def _fit_margin(model: mh.MaxMarginVote, votes: mh.Annotations) -> Answer:
+    rows = em.Rows.of(votes)
+    cost = model.margin * votes.n_workers / rows.weights.sum() if model.cost is None else model.cost
+    found = margin.margin_fit(rows, **model.get_params() | {"cost": cost})
+    scale = margin.log_odds_a_weight(rows, found.weights, found.answers, model.margin)
+    posterior = margin.vote_softmax(rows, scale * found.weights)
+    return Answer(posterior, voting.confusion(rows, posterior), posterior.mean(axis=0), np.array(found.history))
+
+
+def _predict_margin(model: mh.MaxMarginVote, rows: em.Rows, known: np.ndarray) -> np.ndarray:
+    return margin.vote_softmax(rows, model.scale_ * carried(model, model.weights_, known))
+
+
+def _fit_crowd_svm(model: mh.CrowdSVM, votes: mh.Annotations) -> Answer:
+    posterior, confusion, _ = margin.crowd_svm_fit(em.Rows.of(votes), **model.get_params())
+    return Answer(posterior, confusion, np.full(votes.n_classes, 1 / votes.n_classes), np.zeros(0))
+
+
+def _predict_crowd_svm(model: mh.CrowdSVM, rows: em.Rows, known: np.ndarray) -> np.ndarray:
+    confusion, weights = (carried(model, part, known) for part in (model.confusion_, model.weights_))
+    return margin.crowd_svm_posterior(rows, confusion, weights, cost=model.cost, margin=model.margin)
+
+
 TWINS: dict[type[Aggregator], Twin] = {
     mh.MajorityVote: Twin(_fit_vote, lambda _model, rows, _known: voting.shares(rows)),
     mh.WeightedVote: Twin(_fit_weighted, _predict_weighted),
@@ -743,6 +816,9 @@ TWINS: dict[type[Aggregator], Twin] = {
     mh.KOS: Twin(_fit_kos, _predict_em),
     mh.MACE: Twin(_fit_mace, _predict_em),
     mh.GLAD: Twin(_fit_glad, _predict_glad),
+    mh.MinimaxEntropy: Twin(_fit_minimax, _predict_minimax),
+    mh.MaxMarginVote: Twin(_fit_margin, _predict_margin),
+    mh.CrowdSVM: Twin(_fit_crowd_svm, _predict_crowd_svm),
 }
 
 

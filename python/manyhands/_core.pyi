@@ -19,6 +19,8 @@ __all__ = [
     "community_fit",
     "components",
     "cpd_fit",
+    "crowd_svm_fit",
+    "crowd_svm_posterior",
     "em_confusion",
     "em_fit",
     "em_forecast",
@@ -32,6 +34,9 @@ __all__ = [
     "hierarchy_fit",
     "kos_fit",
     "mace_fit",
+    "margin_fit",
+    "minimax_fit",
+    "minimax_posterior",
     "moments_cross",
     "moments_first",
     "moments_groups",
@@ -57,6 +62,7 @@ __all__ = [
     "subtypes_fit",
     "subtypes_posterior",
     "vote_shares",
+    "vote_softmax",
     "winners",
     "worker_agreement",
 ]
@@ -163,6 +169,27 @@ class _GladFit(TypedDict):
     history: _F64
     n_iter: int
     converged: bool
+
+class _MinimaxFit(TypedDict):
+    posterior: _F64
+    confusion: _F64
+    sigma: _F64
+    tau: _F64
+    history: _F64
+    n_iter: int
+    converged: bool
+
+class _MarginFit(TypedDict):
+    weights: _F64
+    answers: npt.NDArray[np.uint16]
+    history: _F64
+    n_iter: int
+    converged: bool
+
+class _CrowdSvmFit(TypedDict):
+    posterior: _F64
+    confusion: _F64
+    weights: _F64
 
 @final
 class Table:
@@ -496,3 +523,37 @@ def glad_fit(
     progress: Callable[[int, float], object] | None = None,
 ) -> _GladFit: ...
 def glad_posterior(table: Table, prior: _F64, ability: _F64, ease: _F64) -> _F64: ...
+def minimax_fit(
+    table: Table,
+    *,
+    ordinal: bool,
+    worker_penalty: float,
+    task_penalty: float,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _MinimaxFit: ...
+def minimax_posterior(table: Table, sigma: _F64, *, ordinal: bool, task_penalty: float) -> _F64: ...
+def margin_fit(
+    table: Table,
+    *,
+    cost: float,
+    margin: float,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _MarginFit: ...
+def vote_softmax(table: Table, worker_weights: _F64) -> _F64: ...
+def crowd_svm_fit(
+    table: Table,
+    *,
+    cost: float,
+    margin: float,
+    variance: float,
+    pseudo_count: float,
+    draws: int,
+    burn_in: int,
+    seed: int,
+    progress: Callable[[int, float], object] | None = None,
+) -> _CrowdSvmFit: ...
+def crowd_svm_posterior(table: Table, confusion: _F64, weights: _F64, *, cost: float, margin: float) -> _F64: ...

@@ -65,6 +65,13 @@ def _gigabytes(n: int) -> str:
     return f"{n / 2**30:,.1f} GB"
 
 
+def check_positive(name: str, value: Any) -> None:
+    """Refuse a setting that is not a number above zero."""
+    check_number(name, value, least=0)
+    if value == 0:
+        raise ValueError(f"{name} must be above 0")
+
+
 def check_between(name: str, value: Any, *, such_as: float | None = None) -> None:
     """Refuse a setting that does not lie between 0 and 1, neither of which will do."""
     check_number(name, value, least=0)

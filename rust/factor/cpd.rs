@@ -12,7 +12,7 @@ use super::accelerate::{Limits, Run, Steps};
 use super::simplex::project;
 use super::{Adjacency, Fit, finite, not_negative, sized};
 use crate::control::Control;
-use crate::num::normalise;
+use crate::num::{cholesky, cholesky_solve, normalise};
 use crate::{Error, Result};
 
 /// Multiplications per job in the sums over a worker's moments.
@@ -450,7 +450,10 @@ fn admm(block: &Block, x: &[f64], k: usize, width: usize, dual: &mut [f64], pena
     if !(rho > 0.0 && rho.is_finite()) {
         return None;
     }
-    let factor = cholesky(&block.gram, rho, k)?;
+    let mut factor = block.gram.clone();
+    if !cholesky(&mut factor, rho, k) {
+        return None;
+    }
     let rescale = *penalty / rho;
     dual.iter_mut().for_each(|u| *u *= rescale);
     *penalty = rho;
@@ -460,7 +463,7 @@ fn admm(block: &Block, x: &[f64], k: usize, width: usize, dual: &mut [f64], pena
         for (((free, f), z), u) in free.iter_mut().zip(&block.linear).zip(&z).zip(dual.iter()) {
             *free = f + rho * (z - u);
         }
-        solve(&factor, &mut free, k, width);
+        cholesky_solve(&factor, &mut free, k, width);
         let old = z.clone();
         z.iter_mut().zip(&free).zip(dual.iter()).for_each(|((z, x), u)| *z = x + u);
         project_rows(&mut z, k);
@@ -475,43 +478,4 @@ fn admm(block: &Block, x: &[f64], k: usize, width: usize, dual: &mut [f64], pena
         }
     }
     Some(z)
-}
-
-/// The lower triangle L with L·Lᵀ = gram + ridge·I.
-fn cholesky(gram: &[f64], ridge: f64, k: usize) -> Option<Vec<f64>> {
-    let mut l = gram.to_vec();
-    for i in 0..k {
-        l[i * k + i] += ridge;
-        for j in 0..=i {
-            let known: f64 = (0..j).map(|h| l[i * k + h] * l[j * k + h]).sum();
-            let rest = l[i * k + j] - known;
-            l[i * k + j] = if i > j {
-                rest / l[j * k + j]
-            } else if rest > 0.0 {
-                rest.sqrt()
-            } else {
-                return None;
-            };
-        }
-    }
-    Some(l)
-}
-
-/// Solves L·Lᵀ·X = right for all columns at once, in place.
-fn solve(l: &[f64], right: &mut [f64], k: usize, width: usize) {
-    for i in 0..k {
-        let (above, row) = right.split_at_mut(i * width);
-        let row = &mut row[..width];
-        for (h, other) in above.chunks_exact(width).enumerate() {
-            row.iter_mut().zip(other).for_each(|(x, y)| *x -= l[i * k + h] * y);
-        }
-        row.iter_mut().for_each(|x| *x /= l[i * k + i]);
-    }
-    for i in (0..k).rev() {
-        let (row, below) = right[i * width..].split_at_mut(width);
-        for (h, other) in below.chunks_exact(width).enumerate() {
-            row.iter_mut().zip(other).for_each(|(x, y)| *x -= l[(i + 1 + h) * k + i] * y);
-        }
-        row.iter_mut().for_each(|x| *x /= l[i * k + i]);
-    }
 }

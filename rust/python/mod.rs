@@ -12,6 +12,7 @@ mod encode;
 mod factor;
 mod latent;
 mod moments;
+mod optimise;
 mod simulate;
 mod skills;
 mod sparse;
@@ -186,6 +187,10 @@ mod _core {
     use super::latent::{glad_fit, glad_posterior, mace_fit};
     #[pymodule_export]
     use super::moments::{components, moments_cross, moments_first, moments_groups, moments_pairs, moments_triples};
+    #[pymodule_export]
+    use super::optimise::{
+        crowd_svm_fit, crowd_svm_posterior, margin_fit, minimax_fit, minimax_posterior, vote_softmax,
+    };
     #[pymodule_export]
     use super::simulate::simulate;
     #[pymodule_export]

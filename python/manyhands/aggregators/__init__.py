@@ -5,7 +5,9 @@ from manyhands.aggregators.communities import EBCC, CommunityDawidSkene
 from manyhands.aggregators.competence import GLAD, MACE
 from manyhands.aggregators.consensus import Consensus
 from manyhands.aggregators.em import DawidSkene
+from manyhands.aggregators.entropy import MinimaxEntropy
 from manyhands.aggregators.hierarchical import HierarchicalDawidSkene, HierarchicalMACE
+from manyhands.aggregators.margin import CrowdSVM, MaxMarginVote
 from manyhands.aggregators.messages import KOS
 from manyhands.aggregators.moments import CoupledCPD, CoupledNMF, MultiSPA
 from manyhands.aggregators.online import OnlineDawidSkene
@@ -25,10 +27,13 @@ __all__ = [
     "Consensus",
     "CoupledCPD",
     "CoupledNMF",
+    "CrowdSVM",
     "DawidSkene",
     "HierarchicalDawidSkene",
     "HierarchicalMACE",
     "MajorityVote",
+    "MaxMarginVote",
+    "MinimaxEntropy",
     "MultiSPA",
     "OneCoinGradient",
     "OneCoinSpectral",

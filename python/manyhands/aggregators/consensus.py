@@ -81,7 +81,14 @@ class Consensus(Aggregator):
     True
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_weights", "_correlation", "_disagreement", "_said", "_confusions", "_priors")
+    _learnt: ClassVar[tuple[str, ...]] = (
+        "_weights",
+        "_correlation",
+        "_disagreement",
+        "_said",
+        "_confusions",
+        "_priors",
+    )
     _learnt_shapes: ClassVar[Mapping[str, str]] = {
         "_weights": "3",
         "_correlation": "",

@@ -83,6 +83,10 @@ METHODS = {
     "online": Method("OnlineDawidSkene"),
     "mace": Method("MACE", options=_STOPPING | _RANDOM),
     "glad": Method("GLAD", options=_STOPPING),
+    "minimax-entropy": Method("MinimaxEntropy", options=_STOPPING),
+    "minimax-entropy-ordinal": Method("MinimaxEntropy", {"ordinal": True}, _STOPPING),
+    "max-margin": Method("MaxMarginVote", options=_STOPPING),
+    "crowd-svm": Method("CrowdSVM", options={"seed": "seed"}),
     "kos": Method("KOS", options={"max_iter": "max_iter", "seed": "seed"}),
 }
 DEFAULT = next(iter(METHODS))
