@@ -104,9 +104,9 @@ class BayesianDawidSkene(Aggregator):
     >>> low, high = model.credible_interval("accuracy", level=0.9).T
     >>> bool((low < high).all())
     True
-    >>> sampled = mh.BayesianDawidSkene(method="gibbs", model="one-coin", warmup=50, draws=100).fit(crowd.votes)
+    >>> sampled = mh.BayesianDawidSkene(method="gibbs", model="one-coin", warmup=100, draws=400).fit(crowd.votes)
     >>> sampled.draws_["accuracy"].shape  # arviz.from_dict(posterior=sampled.draws_) reads them
-    (4, 100, 20)
+    (4, 400, 20)
     >>> bool((sampled.diagnostics_["prior"]["rhat"] < 1.05).all())
     True
     """
