@@ -86,7 +86,7 @@ def test_candidates_are_the_posterior(tmp_path: Path) -> None:
     sums = np.bincount(at[0], table.column("probability").to_numpy()) + model.rest_
     np.testing.assert_allclose(sums, 1)
     order = np.array([7, 3, 30])
-    np.testing.assert_array_equal(model._rows(order), model.posterior_[order])
+    np.testing.assert_array_equal(model._rows_of_tasks(order), model.posterior_[order])
     some = votes.select(tasks=votes.tasks[10:20])
     other = model.candidates(some)
     assert set(other.column("task").to_pylist()) == set(range(10, 20))

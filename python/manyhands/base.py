@@ -119,13 +119,13 @@ def squared(prior: Array, confusion: Array) -> tuple[Array, Array]:
 class Acquainted(ABC):
     """Somebody who knows a crowd from a fit: its workers by name, the classes, and how each worker errs.
 
-    A subclass keeps `_workers`, `_classes`, `_labels` (classes, then abstentions) and `_n_labels`, and has
-    ``confusion_`` and ``prior_``.
+    A subclass keeps `_workers`, `_classes` and `_n_labels`, and has ``confusion_`` and ``prior_``.
     """
 
     _workers: Names
     _classes: Names
-    _labels: Names
+    #: Classes, then abstentions, where it learnt from those.
+    _all_labels: Names | None = None
     _n_labels: npt.NDArray[np.int64]
 
     @abstractmethod
@@ -141,6 +141,11 @@ class Acquainted(ABC):
     @abstractmethod
     def prior_(self) -> Array:
         """Class prior, (n_classes,)."""
+
+    @property
+    def _labels(self) -> Names:
+        """What codes of labels stand for."""
+        return self._classes if self._all_labels is None else self._all_labels
 
     @property
     def workers_(self) -> npt.NDArray[Any]:
@@ -221,6 +226,10 @@ class Aggregator(Acquainted, Parameters):
         """Whether abstentions tell it something; if not, they are missing answers."""
         return False
 
+    def _knows_abstentions(self) -> bool:
+        """Whether it was fitted to a table with abstentions, and learnt from them."""
+        return self._result is not None and len(self._labels) > len(self._classes)
+
     def _bytes(self, votes: Annotations) -> int:
         """Bytes of what a fit gives back, at the least: posteriors and confusion matrices."""
         return 8 * votes.n_labels * (votes.n_tasks + votes.n_workers * votes.n_classes)
@@ -246,7 +255,7 @@ class Aggregator(Acquainted, Parameters):
         if result.remarks:
             warnings.warn(f"{type(self).__name__}: {' '.join(result.remarks)}", IdentifiabilityWarning, stacklevel=2)
         self._adopt(result, votes._tasks, votes._workers, votes._classes, votes.labels_per_worker)
-        self._labels = votes._labels
+        self._all_labels = votes._labels
         return self
 
     def _adopt(
@@ -254,7 +263,7 @@ class Aggregator(Acquainted, Parameters):
     ) -> None:
         self._result = result
         self._tasks, self._workers, self._classes = tasks, workers, classes
-        self._labels = classes
+        self._all_labels = None
         self._n_labels = n_labels
         self._winners, self._tied = self._winning(result)
 
@@ -304,7 +313,7 @@ class Aggregator(Acquainted, Parameters):
         """Class posterior of each task, (n_tasks, n_classes); rows sum to one."""
         return self._fitted().rows()
 
-    def _rows(self, tasks: npt.NDArray[np.int64]) -> Array:
+    def _rows_of_tasks(self, tasks: npt.NDArray[np.int64]) -> Array:
         """Class posteriors of some tasks, by their codes."""
         return self.posterior_[tasks]
 
@@ -387,7 +396,7 @@ class Aggregator(Acquainted, Parameters):
         """
         self._fitted()
         k = len(self._classes)
-        votes = as_annotations(votes, abstentions=len(self._labels) > k)
+        votes = as_annotations(votes, abstentions=self._knows_abstentions())
         check_memory(8 * k * votes.n_tasks, f"a posterior of {_sizes(votes)}", MANY_CLASSES)
         table = self._recode(votes)
         known = self._workers.match(votes._workers)
@@ -469,7 +478,7 @@ class Aggregator(Acquainted, Parameters):
             remarks=tuple(remarks),
         )
         model._adopt(result, tasks, workers, classes, content.array("n_labels", np.int64, shape=(m,)))
-        model._labels = labels
+        model._all_labels = labels
         return model
 
 

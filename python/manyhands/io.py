@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manyhands.annotations import Annotations, Missing, Repeats
+from manyhands.annotations import Annotations
+from manyhands.building import Missing, Repeats, build, build_soft
 from manyhands.errors import FileFormatError
 from manyhands.frames import match_columns
 from manyhands.names import Column, is_number, plain_text
@@ -85,8 +86,8 @@ def read(
         for role, name in numbers.items()
     }
     if soft is not None:
-        return Annotations._soft(columns, [data for data, _ in read.values()], soft, abstain)
-    return Annotations._build(
+        return Annotations(*build_soft(columns, [data for data, _ in read.values()], soft, abstain))
+    parts = build(
         *columns,
         weights=read.get("weight"),
         confidence=read.get("confidence"),
@@ -95,6 +96,7 @@ def read(
         classes=classes,
         abstain=abstain,
     )
+    return Annotations(*parts)
 
 
 def _refuse_beside_probabilities(**others: Any) -> None:

@@ -398,9 +398,9 @@ fn posterior(table: &Table, candidates: &Candidates, params: &Params, control: &
     for tasks in chunks(table) {
         let n = (candidates.offsets[tasks.end] - candidates.offsets[tasks.start]) as usize;
         let (these, tail) = to_probabilities.split_at_mut(n);
-        let (those, others) = to_rest.split_at_mut(tasks.len());
+        let (remainders, others) = to_rest.split_at_mut(tasks.len());
         (to_probabilities, to_rest) = (tail, others);
-        work.push((tasks, these, those));
+        work.push((tasks, these, remainders));
     }
     let logs: Vec<f64> = work
         .into_par_iter()

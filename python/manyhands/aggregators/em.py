@@ -192,7 +192,7 @@ class DawidSkene(Aggregator):
                 )
             return {"start": init}, ()
         n, m, k, said = votes.n_tasks, votes.n_workers, votes.n_classes, votes.n_labels
-        if isinstance(init, Aggregator) and (said > k or (init._result and len(init._labels) > k)):
+        if isinstance(init, Aggregator) and (said > k or init._knows_abstentions()):
             return self._from_posterior(votes, init)
         if isinstance(init, Aggregator):
             return self._from_fitted(votes, init) if init._result else self._from_fit(votes, init)

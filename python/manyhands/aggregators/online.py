@@ -166,8 +166,7 @@ class OnlineDawidSkene(Aggregator):
     def _begin(self, classes: Names, workers: Names) -> None:
         """Know these classes and workers by name, and nothing of them."""
         m, k = len(workers), len(classes)
-        self._classes = self._labels = classes
-        self._workers = workers
+        self._classes, self._all_labels, self._workers = classes, None, workers
         self._n_labels = np.zeros(m, np.int64)
         self._counts = np.zeros((m, k, k))
         self._squares, self._seen = np.zeros(m), np.zeros(m)
@@ -183,7 +182,7 @@ class OnlineDawidSkene(Aggregator):
         check_memory(8 * m * k * k, f"what is kept of {m:,} workers and {k:,} classes", "give them fewer classes")
         if len(new):
             wider = (0, len(new))
-            self._classes = self._labels = self._classes.followed_by(new)
+            self._classes = self._classes.followed_by(new)
             self._counts = np.pad(self._counts, ((0, 0), wider, wider))
             self._class_counts = np.pad(self._class_counts, wider)
             self._latest_rows = np.pad(self._latest_rows, ((0, 0), wider))

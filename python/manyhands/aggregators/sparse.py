@@ -169,7 +169,7 @@ class SparseOneCoin(Aggregator):
         self._fitted()
         return self._found.dense()
 
-    def _rows(self, tasks: npt.NDArray[np.int64]) -> Array:
+    def _rows_of_tasks(self, tasks: npt.NDArray[np.int64]) -> Array:
         self._fitted()
         return self._found.some(tasks).dense()
 

@@ -183,7 +183,7 @@ class Truth:
 
         from manyhands import metrics
 
-        posterior, classes = model._rows(self.index), model.classes_
+        posterior, classes = model._rows_of_tasks(self.index), model.classes_
         if self.unnamed:
             # A class that no worker named is one of probability 0.
             posterior = np.hstack([posterior, np.zeros((len(posterior), len(self.unnamed)))])

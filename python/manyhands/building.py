@@ -1,0 +1,134 @@
+"""From columns to a table: what is checked, encoded and set aside on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands import _core, answers, checks
+from manyhands.names import Codes, Column, Names
+
+Repeats = Literal["keep", "first", "last", "error"]
+Missing = Literal["drop", "error"]
+#: What `Annotations` is made of: the table, names of tasks, workers and classes, of unlabelled tasks, and all labels.
+Parts = tuple[_core.Table, Names, Names, Names, Names | None, Names]
+
+
+def build(
+    tasks: Column,
+    workers: Column,
+    labels: Column,
+    *,
+    weights: tuple[Any, str] | None,
+    confidence: tuple[Any, str] | None,
+    repeats: Repeats,
+    missing: Missing,
+    classes: Iterable[Any] | None,
+    abstain: Any,
+) -> Parts:
+    """Build a table from three columns of ids; see `Annotations.from_frame`. Numbers come with their names."""
+    checks.check_choice("repeats", repeats, ("keep", "first", "last", "error"))
+    checks.check_choice("missing", missing, ("drop", "error"))
+    numbers = _numbers(weights, confidence)
+    checks.check_lengths(tasks, workers, labels, numbers)
+    fixed = None if classes is None else checks.fixed_classes(classes)
+    never = answers.abstentions(abstain)
+    checks.refuse_missing_ids(tasks, workers)
+    absent = labels.missing()
+    if absent is not None:
+        checks.refuse_missing_labels(labels, absent, missing)
+        labels.filter(~absent)
+    label_codes, class_names, label_names = _encode_labels(labels, fixed, never)
+    task_codes, task_names = tasks.encode()
+    worker_codes, worker_names = workers.encode()
+    unlabelled = None
+    if absent is not None:
+        all_tasks, keep = task_names, ~absent
+        task_codes, task_names, labelled = compact(task_codes[keep], task_names)
+        worker_codes, worker_names, _ = compact(worker_codes[keep], worker_names)
+        numbers = None if numbers is None else numbers[keep]
+        unlabelled = all_tasks.take(np.flatnonzero(~labelled))
+        checks.warn_unlabelled(int(absent.sum()), unlabelled)
+    table = _core.Table(
+        task_codes,
+        worker_codes,
+        label_codes.astype(np.uint16),
+        numbers,
+        len(task_names),
+        len(worker_names),
+        len(label_names),
+        "keep" if repeats == "error" else repeats,
+        len(class_names),
+    )
+    if repeats == "error":
+        checks.refuse_repeats(table, task_names, worker_names)
+    if confidence is not None:
+        table = answers.confident(table)
+    return table, task_names, worker_names, class_names, unlabelled, label_names
+
+
+def build_soft(ids: list[Column], columns: list[Any], names: list[str], abstain: Any) -> Parts:
+    """Build a table from columns of tasks and workers, and one of probabilities for each name."""
+    tasks, workers = ids
+    said, never = checks.fixed_classes(names), answers.abstentions(abstain)
+    probabilities = answers.checked_probabilities(columns, said)
+    checks.check_lengths(tasks, workers, None, probabilities)
+    checks.refuse_missing_ids(tasks, workers)
+    true = np.ones(len(said), np.bool_) if never is None else never.match(said) < 0
+    weights = answers.distinctive(probabilities, true)
+    rows, columns_of_rows = np.nonzero(weights)
+    if not len(rows):
+        raise ValueError("all answers have even probabilities: there is nothing to aggregate")
+    codes = columns_of_rows.astype(np.uint32)
+    classes = labels = said
+    if never is not None:
+        unknown = never.values[said.match(never) < 0].tolist()
+        if unknown:
+            raise ValueError(f"abstain names {unknown[0]!r}, which is no column of probabilities")
+        codes, classes, labels = answers.set_apart(codes, said, None, never)
+    (task_codes, task_names), (worker_codes, worker_names) = tasks.encode(), workers.encode()
+    table = _core.Table(
+        task_codes[rows],
+        worker_codes[rows],
+        codes.astype(np.uint16),
+        answers.none_if_even(weights[weights > 0]),
+        len(task_names),
+        len(worker_names),
+        len(labels),
+        n_true=len(classes),
+    )
+    return table, task_names, worker_names, classes, None, labels
+
+
+def _numbers(weights: tuple[Any, str] | None, confidence: tuple[Any, str] | None) -> npt.NDArray[np.float64] | None:
+    """Weights or confidences of the rows, each given with what messages call it."""
+    if weights is not None and confidence is not None:
+        raise ValueError("give weights or confidences, not both: a confidence becomes the weight of its label")
+    if confidence is not None:
+        return answers.checked_confidences(*confidence)
+    return None if weights is None else checks.checked_weights(*weights)
+
+
+def _encode_labels(labels: Column, fixed: Names | None, never: Names | None) -> tuple[Codes, Names, Names]:
+    """Codes of the labels, the classes, which are the fixed ones if there are any, and all that codes stand for."""
+    if fixed is not None and fixed.values.dtype == object:
+        labels.parse_integers = False  # classes given as text are compared with labels as text
+    codes, names = labels.encode()
+    if never is not None:
+        never = answers.in_numbers(never, names)
+        codes, classes, names = answers.set_apart(codes, names, fixed, never)
+    elif fixed is not None:
+        codes, names = checks.recoded(codes, names, fixed), fixed
+    checks.check_n_classes(len(names), labels.what)
+    return codes, names if never is None else classes, names
+
+
+def compact(codes: Codes, names: Names) -> tuple[Codes, Names, npt.NDArray[np.bool_]]:
+    """Renumber the codes that occur; also tells which those are."""
+    used = np.zeros(len(names), np.bool_)
+    used[codes] = True
+    rank = np.cumsum(used, dtype=np.uint32) - np.uint32(1)
+    return rank[codes], names.take(np.flatnonzero(used)), used
