@@ -603,7 +603,7 @@ def _fit_consensus(model: mh.Consensus, votes: mh.Annotations) -> Answer:
 
 def _predict_consensus(model: mh.Consensus, rows: em.Rows, known: np.ndarray) -> np.ndarray:
     nobody, mixed = np.full(rows.n_tasks, -1), 0.0
-    for weight, matrices, prior in zip(model.weights_, model._rows, model._priors, strict=True):
+    for weight, matrices, prior in zip(model.weights_, model._confusions, model._priors, strict=True):
         average = np.average(matrices, axis=0, weights=labels_of(model))
         carried = np.array([matrices[m] if m >= 0 else average for m in known])
         mixed = mixed + weight * em.expect(rows, prior, carried, nobody, hard=False)[0]
