@@ -3,6 +3,7 @@
     python benches/default.py                          all logs, all methods
     python benches/default.py --logs dog,web           some of them
     python benches/default.py --keep 0.5 --seed 1      on a random half of the annotations of each
+    python benches/default.py --cost 10000000          what the default costs on a simulated log of so many annotations
 
 Prints a table of accuracy (ties shared), one row a log, and the means of accuracy, log-loss, calibration error and
 time, one row a method; then how the default compares with the better of majority vote and Dawid–Skene chosen with
@@ -21,6 +22,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+import data
+import harness
 import manyhands as mh
 from manyhands.aggregators.consensus import calibrated, task_totals
 from manyhands.base import Aggregator
@@ -49,6 +52,9 @@ METHODS = {
     "mace-learnt": mh.HierarchicalMACE(strength=float("inf")),
     "mace": mh.MACE(),
     "glad": mh.GLAD(),
+    "minimax": mh.MinimaxEntropy(),
+    "max-margin": mh.MaxMarginVote(),
+    "crowd-svm": mh.CrowdSVM(),
     "mmsr": mh.MMSR(),
     "ds-spectral": mh.DawidSkene(init="spectral"),
     "consensus": mh.Consensus(),
@@ -156,6 +162,21 @@ def report(found: pd.DataFrame) -> None:
     print(f"not below the better of two {level} times")
 
 
+def report_cost(n_annotations: int) -> None:
+    """The default beside one fit of Dawid–Skene on the same log: seconds of the clock and of all processors."""
+    codes = data.crowd(n_annotations, 10_000, 4)
+    sizes = {"n_tasks": codes.n_tasks, "n_workers": codes.n_workers, "n_classes": codes.n_classes}
+    votes = mh.Annotations.from_codes(codes.tasks, codes.workers, codes.labels, **sizes)
+    taken = {}
+    for name, fit in {"dawid-skene": mh.DawidSkene().fit, "consensus": mh.aggregate}.items():
+        processor = time.process_time()
+        seconds = harness.clock(fit, votes)
+        taken[name] = (seconds, time.process_time() - processor)
+        print(f"{name}: {seconds:.1f} s, {taken[name][1]:.1f} of processors", flush=True)
+    wall, busy = (b / a for a, b in zip(*taken.values(), strict=True))
+    print(f"the default costs {wall:.1f} times one fit of Dawid–Skene ({busy:.1f} in time of processors)")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
@@ -163,9 +184,13 @@ def main() -> None:
     parser.add_argument("--keep", type=float, default=1.0, help="share of the annotations to keep")
     parser.add_argument("--seed", type=int, default=0, help="of what is kept")
     parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("--cost", type=int, default=None, help="measure time on so many annotations, and nothing else")
     args = parser.parse_args()
     if args.threads is not None:
         mh.set_num_threads(args.threads)
+    if args.cost is not None:
+        report_cost(args.cost)
+        return
     print(f"{'accuracy, %':<18}", *(f"{name:>12}" for name in METHODS))
     found, calibration = measure(args.logs, args.data, args.keep, args.seed)
     report(found)

@@ -45,6 +45,24 @@ model = mh.GLAD(tol=0, max_iter=10**6)
 print("ready", flush=True)
 model.fit(votes)
 """,
+    "confusions": """
+votes = mh.Annotations.from_arrays(rng.integers(0, 20_000, n), rng.integers(0, 500, n), rng.integers(0, 5, n))
+model = mh.MinimaxEntropy(tol=0, max_iter=10**6)
+print("ready", flush=True)
+model.fit(votes)
+""",
+    "margins": """
+votes = mh.Annotations.from_arrays(rng.integers(0, 20_000, n), rng.integers(0, 500, n), rng.integers(0, 5, n))
+model = mh.MaxMarginVote(tol=0, max_iter=10**6)
+print("ready", flush=True)
+model.fit(votes)
+""",
+    "draws": """
+votes = mh.Annotations.from_arrays(rng.integers(0, 20_000, n), rng.integers(0, 500, n), rng.integers(0, 5, n))
+model = mh.CrowdSVM(draws=10**6)
+print("ready", flush=True)
+model.fit(votes)
+""",
     "resamples": """
 votes = mh.Annotations.from_arrays(rng.integers(0, 20_000, n), rng.integers(0, 500, n), rng.integers(0, 5, n))
 print("ready", flush=True)
