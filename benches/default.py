@@ -5,8 +5,8 @@
     python benches/default.py --keep 0.5 --seed 1      on a random half of the annotations of each
     python benches/default.py --cost 10000000          what the default costs on a simulated log of so many annotations
 
-Prints a table of accuracy (ties shared), one row a log, and the means of accuracy, log-loss, calibration error and
-time, one row a method; then how the default compares with the better of majority vote and Dawid–Skene chosen with
+Prints and writes the means of accuracy (ties shared), log-loss, calibration error and time of processors, one row a
+method, and accuracy by log; then how the default compares with the better of majority vote and Dawid–Skene chosen with
 the truth, on which logs it is more than half a point below that, and what leaving out any one log changes.
 
 The logs are those of ``../shared/data`` beside the checkout (``--data``).
@@ -57,6 +57,15 @@ METHODS = {
     "crowd-svm": mh.CrowdSVM(),
     "mmsr": mh.MMSR(),
     "ds-spectral": mh.DawidSkene(init="spectral"),
+    "multi-spa": mh.MultiSPA(),
+    "coupled-nmf": mh.CoupledNMF(),
+    "symmetric-nmf": mh.SymmetricNMF(),
+    "coupled-cpd": mh.CoupledCPD(),
+    "spectral": mh.SpectralDS(),
+    "coin-spectral": mh.OneCoinSpectral(),
+    "coin-gradient": mh.OneCoinGradient(),
+    "sparse-coin": mh.SparseOneCoin(),
+    "online": mh.OnlineDawidSkene(),
     "consensus": mh.Consensus(),
 }
 DEFAULT = "consensus"
@@ -118,48 +127,83 @@ def measure(names: list[str], folder: Path, keep: float, seed: int) -> tuple[pd.
     for name in names:
         votes, index, truth = read(folder / name, keep, seed)
         for method, model in METHODS.items():
-            start = time.perf_counter()
+            # Of all processors, since other work on the machine hardly changes it.
+            start = time.process_time()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 model.fit(votes)
-            seconds = time.perf_counter() - start
-            rows.append({"log": name, "method": method, **scores(model, index, truth), "seconds": seconds})
+            seconds = time.process_time() - start
+            rows.append({"log": name, "method": method, **scores(model, index, truth), "processor seconds": seconds})
         calibration += [{"log": name} | row for row in recalibrated(votes, index, truth)]
-        accuracy = {row["method"]: row["accuracy"] for row in rows if row["log"] == name}
-        print(f"{name:<18}", *(f"{100 * accuracy[m]:>12.1f}" for m in METHODS), flush=True)
+        print(f"{name}: {sum(row['processor seconds'] for row in rows if row['log'] == name):.1f} s", flush=True)
     return pd.DataFrame(rows), pd.DataFrame(calibration)
 
 
-def report_calibration(found: pd.DataFrame) -> None:
+def calibration_report(found: pd.DataFrame) -> str:
     """What each correlation gives, and how well one chosen on all other logs does on the one left out."""
-    print("\nThe default, by the correlation it is calibrated with")
-    print(found.groupby("correlation")[["log-loss", "calibration error"]].agg(["mean", "median"]).round(3).to_string())
+    measures = ["log-loss", "calibration error"]
+    grouped = found.groupby("correlation")[measures]
+    rows = [
+        {"correlation": correlation} | {f"{measure}, {of}": f"{value:.3f}" for (measure, of), value in row.items()}
+        for correlation, row in grouped.agg(["mean", "median"]).iterrows()
+    ]
+    table = harness.markdown(rows)
     errors = found.pivot(index="log", columns="correlation", values="calibration error")
     if len(errors) < 3:
-        return
-    chosen = {log: errors.drop(log).median().idxmin() for log in errors.index}
+        return table
+    chosen = {log: float(errors.drop(log).median().idxmin()) for log in errors.index}
     unseen = np.array([errors.loc[log, correlation] for log, correlation in chosen.items()])
-    print(f"chosen by the median of the other logs: {sorted(set(chosen.values()))}, ", end="")
-    print(f"calibration error on the log left out {unseen.mean():.3f} (mean), {np.median(unseen):.3f} (median)")
+    return (
+        f"{table}\n\nChosen by the median of the other logs: {sorted(set(chosen.values()))}, calibration error on the "
+        f"log left out {unseen.mean():.3f} (mean), {np.median(unseen):.3f} (median)."
+    )
 
 
-def report(found: pd.DataFrame) -> None:
-    means = found.groupby("method", sort=False)[["accuracy", "log-loss", "calibration error", "seconds"]].mean()
-    print("\nMeans over logs")
-    print(means.assign(accuracy=100 * means.accuracy).round(3).to_string())
-    accuracy = found.pivot(index="log", columns="method", values="accuracy")
+def method_report(found: pd.DataFrame) -> str:
+    """Means of each method."""
+    measures = ["accuracy", "log-loss", "calibration error", "processor seconds"]
+    means = found.groupby("method", sort=False)[measures].mean()
+    return harness.markdown(
+        {"method": name, "accuracy": f"{100 * row['accuracy']:.2f}"} | {key: f"{row[key]:.3f}" for key in measures[1:]}
+        for name, row in means.iterrows()
+    )
+
+
+def log_report(accuracy: pd.DataFrame) -> str:
+    """Accuracy of each method, by log."""
+    return harness.markdown(
+        {"method": name} | {log: f"{100 * value:.1f}" for log, value in row.items()}
+        for name, row in accuracy.T.iterrows()
+    )
+
+
+def default_report(accuracy: pd.DataFrame) -> str:
+    """The default beside all others."""
     better = accuracy[list(RIVALS)].max(axis=1)
-    print(f"\nbetter of {' and '.join(RIVALS)}, chosen with the truth: {100 * better.mean():.2f}")
-    print(f"{DEFAULT}: {100 * accuracy[DEFAULT].mean():.2f}")
     below = (accuracy[DEFAULT] - better)[lambda gap: gap < -NOTABLE]
-    print(f"more than {100 * NOTABLE:g} point below the better of them: ", end="")
-    print(", ".join(f"{log} ({100 * gap:+.1f})" for log, gap in below.items()) or "none")
     singles = [method for method in METHODS if method != DEFAULT]
     left_out = [accuracy.drop(log) for log in accuracy.index]
     ahead = sum(part[DEFAULT].mean() > part[singles].mean().max() for part in left_out)
     level = sum(part[DEFAULT].mean() >= part[list(RIVALS)].max(axis=1).mean() for part in left_out)
-    print(f"leaving one log out: above every single method {ahead} times of {len(left_out)}, ", end="")
-    print(f"not below the better of two {level} times")
+    named = ", ".join(f"{log} ({100 * gap:+.1f})" for log, gap in below.items()) or "none"
+    return (
+        f"Better of {' and '.join(RIVALS)}, chosen with the truth: {100 * better.mean():.2f}; {DEFAULT}: "
+        f"{100 * accuracy[DEFAULT].mean():.2f}.\nMore than {100 * NOTABLE:g} point below the better of them: {named}.\n"
+        f"Leaving one log out: above every single method {ahead} times of {len(left_out)}, not below the better of two "
+        f"{level} times."
+    )
+
+
+def report(found: pd.DataFrame, calibration: pd.DataFrame) -> str:
+    accuracy = found.pivot(index="log", columns="method", values="accuracy")
+    accuracy = accuracy.loc[found.log.unique(), found.method.unique()]
+    parts = {
+        "Means over logs": method_report(found),
+        "The default": default_report(accuracy),
+        "The default, by the correlation it is calibrated with": calibration_report(calibration),
+        "Accuracy, %": log_report(accuracy),
+    }
+    return "\n\n".join(f"## {title}\n\n{text}" for title, text in parts.items())
 
 
 def report_cost(n_annotations: int) -> None:
@@ -184,6 +228,7 @@ def main() -> None:
     parser.add_argument("--keep", type=float, default=1.0, help="share of the annotations to keep")
     parser.add_argument("--seed", type=int, default=0, help="of what is kept")
     parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("--out", type=Path, default=harness.RESULTS, help="where the tables of all logs are written")
     parser.add_argument("--cost", type=int, default=None, help="measure time on so many annotations, and nothing else")
     args = parser.parse_args()
     if args.threads is not None:
@@ -191,10 +236,12 @@ def main() -> None:
     if args.cost is not None:
         report_cost(args.cost)
         return
-    print(f"{'accuracy, %':<18}", *(f"{name:>12}" for name in METHODS))
+    host = harness.machine(mh.get_num_threads())
     found, calibration = measure(args.logs, args.data, args.keep, args.seed)
-    report(found)
-    report_calibration(calibration)
+    text = f"{harness.describe(host)}\n\n{report(found, calibration)}"
+    print(f"\n{text}")
+    if args.keep == 1 and args.logs == LOGS:
+        harness.save("default", args.out, {"machine": host, "rows": found.to_dict("records")}, text)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,9 @@ const HALVINGS: usize = 20;
 /// Steps of a task whose workers are known, and the length at which they end.
 const STEPS_ALONE: usize = 100;
 const STILL: f64 = 1e-12;
+/// A value lower by less than this share of itself is level: sums over labels in another order differ by as much. Else
+/// rounding would choose which of the last, smallest steps are taken.
+const LEVEL: f64 = 1e-13;
 /// Posterior probabilities below this add nothing that a sum would show.
 const NOTHING: f64 = 1e-16;
 
@@ -356,6 +359,7 @@ impl Climber {
         mut evaluate: impl FnMut(&[f64]) -> Result<f64>,
     ) -> Result<(f64, f64)> {
         self.aim(numbers);
+        let least = from - LEVEL * from.abs();
         for _ in 0..HALVINGS {
             for (to, (x, s)) in self.numbers.iter_mut().zip(numbers.iter().zip(&self.step)) {
                 *to = x + s;
@@ -363,7 +367,7 @@ impl Climber {
             self.shape.write(&self.numbers, self.k, &mut self.factors);
             self.factors.iter_mut().for_each(|x| *x = x.exp());
             let value = evaluate(&self.factors)? - self.charge(&self.numbers);
-            if value >= from {
+            if value >= least {
                 numbers.copy_from_slice(&self.numbers);
                 factors.copy_from_slice(&self.factors);
                 return Ok((value, self.step.iter().fold(0.0, |most, s| most.max(s.abs()))));

@@ -245,7 +245,7 @@ def _online(name: str, **params: Any) -> Variant:
 
 
 def _minimax(name: str, *, equivariant: bool = True, **params: Any) -> Variant:
-    # Prediction finds the numbers of tasks anew. Few inner steps end where rounding, to 2e-9, leads them.
+    # Prediction finds the numbers of tasks anew.
     params = {"max_iter": 6, "tol": 0.0} | params
     make = partial(mh.MinimaxEntropy, **params)
     return Variant(f"MinimaxEntropy {name}", lambda _: make(), equivariant=equivariant, predicts_itself=False)
@@ -399,10 +399,7 @@ VARIANTS: dict[type[Aggregator], list[Variant]] = {
     ],
     mh.GLAD: [_glad("short"), _glad("hard tasks", ability_mean=0.5, ease_mean=-1.0)],
     # Ordered classes cannot be renamed in any order.
-    mh.MinimaxEntropy: [
-        _minimax("short", equivariant=False),
-        _minimax("ordinal", ordinal=True, task_penalty=2.0, equivariant=False),
-    ],
+    mh.MinimaxEntropy: [_minimax("short"), _minimax("ordinal", ordinal=True, task_penalty=2.0, equivariant=False)],
     mh.MaxMarginVote: [_margin("short"), _margin("dear", cost=1.0, margin=3.0)],
     mh.CrowdSVM: [_crowd_svm("short"), _crowd_svm("dear", cost=1.0, margin=3.0, variance=0.5, seed=5)],
 }

@@ -15,7 +15,7 @@ import pytest
 
 import manyhands as mh
 from manyhands.cli import COMMANDS, main
-from manyhands.cli.methods import COMPARED
+from manyhands.cli.methods import COMPARED, METHODS
 from manyhands.io import write_table
 from manyhands.simulate import simulate
 
@@ -407,6 +407,18 @@ def test_compare(log, crowd, capsys):
     assert "accuracy" not in text
     assert "same label as majority" in text
     assert "must be some of" in complaint(capsys, "compare log.csv --methods majority,magic")
+
+
+def test_compare_runs_every_method_that_takes_the_log(log, capsys):
+    run("compare log.csv --methods all --held-out 0 --max-iter 5 --json")
+    found = json.loads(capsys.readouterr().out)
+    assert list(found["left_out"]) == ["meta-learner"]
+    assert "two classes" in found["left_out"]["meta-learner"]
+    assert len(found["methods"]) == len(METHODS) - 1
+    assert "two classes" in complaint(capsys, "compare log.csv --methods meta-learner")
+
+
+def test_compare_refuses(log, capsys):
     assert "--held-out must be below 1" in complaint(capsys, "compare log.csv --held-out 1")
     assert "--restarts" in complaint(capsys, "compare log.csv --methods majority --restarts 2")
 

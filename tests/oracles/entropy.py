@@ -53,10 +53,11 @@ def newton(numbers, basis, own, others, labels, masses, penalty):
 
 
 def climb(numbers, step, evaluate):
-    """Halve the step until the value does not fall."""
+    """Halve the step until the value does not fall by more than rounding."""
     value = evaluate(numbers)
+    least = value - 1e-13 * abs(value)
     for _ in range(20):
-        if evaluate(numbers + step) >= value:
+        if evaluate(numbers + step) >= least:
             return numbers + step
         step = step / 2
     return numbers

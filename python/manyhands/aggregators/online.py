@@ -47,7 +47,7 @@ class OnlineDawidSkene(Aggregator):
         Least share by which an answer moves its worker's average: with 0.01, what a worker did more than a few hundred
         answers ago hardly counts. For workers who change. 0 for none.
     rounds
-        How often a batch is looked at.
+        How often a batch is looked at: as often as EM would go through a log to settle.
     pseudo_count
         Imaginary labels in each row of each confusion matrix, as in :class:`DawidSkene`, but no array.
     class_pseudo_count
@@ -90,7 +90,7 @@ class OnlineDawidSkene(Aggregator):
         *,
         kappa: float = 0.9,
         forget: float = 0.0,
-        rounds: int = 10,
+        rounds: int = 30,
         pseudo_count: float | tuple[float, float] = (2.0, 1.0),
         class_pseudo_count: float = 1.0,
         recent: int = 0,

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from manyhands import Annotations
     from manyhands.base import Aggregator
 
+#: Asks for every method.
+ALL = "all"
 _SCORES = ("accuracy", "balanced_accuracy", "log_loss", "calibration_error")
 
 
@@ -40,6 +42,7 @@ def add(commands: Commands) -> None:
             log.csv
             log.csv --gold gold.csv
             log.parquet --evaluate truth.csv --methods majority,dawid-skene --held-out 0
+            log.csv --methods all
         """,
     )
     add_log(parser)
@@ -48,10 +51,11 @@ def add(commands: Commands) -> None:
     others = ", ".join(name for name in METHODS if name not in COMPARED)
     parser.add_argument(
         "--methods",
-        type=names_of(METHODS),
+        type=names_of((ALL, *METHODS)),
         default=list(COMPARED),
         metavar="A,B,…",
-        help=f"what to run (default: {','.join(COMPARED)}; also {others}); options of a fit go to those that have them",
+        help=f"what to run (default: {','.join(COMPARED)}; also {others}; {ALL} runs every one that takes the log); "
+        "options of a fit go to those that have them",
     )
     parser.add_argument(
         "--held-out",
@@ -69,13 +73,15 @@ def run(args: Namespace) -> None:
     check_inputs(args, args.gold, args.evaluate)
     if args.held_out >= 1:
         raise ValueError(f"--held-out must be below 1, not {args.held_out:g}")
-    chosen = {name: METHODS[name] for name in args.methods}
+    everything = ALL in args.methods
+    chosen = {name: METHODS[name] for name in (METHODS if everything else args.methods)}
     # Answers to tasks whose label is held fixed would all be right: that takes other labels to measure by.
     fixed = args.gold if args.evaluate is not None else None
     measure_by = args.evaluate or args.gold
     given = given_options(Namespace(**vars(args) | {"gold": fixed}), chosen)
     use_threads(args)
     results: list[dict[str, Any]] = []
+    left_out: dict[str, str] = {}
     labels = []
     with Stages(args) as stages:
         with stages.stage("reading"):
@@ -87,8 +93,14 @@ def run(args: Namespace) -> None:
             split = held_out(votes, args.held_out)
         for name, method in chosen.items():
             model = method.build(given)
-            with stages.stage(name, model._iterations()) as progress:
-                model.fit(votes, progress=progress or False)
+            try:
+                with stages.stage(name, model._iterations()) as progress:
+                    model.fit(votes, progress=progress or False)
+            except (ValueError, MemoryError) as reason:
+                if not everything:
+                    raise
+                left_out[name] = str(reason)
+                continue
             labels.append(model.labels_)
             scores = {} if truth is None else truth.measure(model)
             if split is not None:
@@ -99,6 +111,7 @@ def run(args: Namespace) -> None:
     agreement = [[float(np.mean(one == other)) for other in labels] for one in labels]
     if args.json:
         content = {"command": args.command, "log": args.log, "n_tasks": votes.n_tasks, "methods": results}
+        content["left_out"] = left_out
         print_json(args, content | {"agreement": agreement, "seconds": stages.seconds})
         return
     shown = (*(_SCORES if truth is not None else ()), *(("held_out_loss",) if split is not None else ()))
@@ -113,7 +126,8 @@ def run(args: Namespace) -> None:
     if not args.quiet:
         over = "" if truth is None else f"{len(truth.index):,} tasks"
         unseen = "" if split is None else f"{split.n_held:,} labels, log-loss in nats each"
-        print_facts({"log": summary_of_log(votes), "truth": over, "held out": unseen, "time": str(stages)})
+        facts = {"log": summary_of_log(votes), "truth": over, "held out": unseen, "time": str(stages)}
+        print_facts(facts | {f"no {name}": reason for name, reason in left_out.items()})
 
 
 class Split:
