@@ -22,6 +22,7 @@ pub mod minimax;
 pub mod moments;
 pub mod num;
 pub mod pool;
+pub mod pooled;
 pub mod simulate;
 pub mod special;
 pub mod table;

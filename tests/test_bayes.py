@@ -327,6 +327,23 @@ def test_a_protected_start_keeps_rare_classes() -> None:
 # ------------------------------------------------------------------------------------------------------- consensus
 
 
+def tempered(posterior: np.ndarray, totals: np.ndarray, correlation: float) -> np.ndarray:
+    powers = posterior ** (1 / (1 + correlation * np.maximum(totals - 1, 0)))[:, None]
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+@given(st.integers(1, 3000), st.integers(1, 5), st.integers(1, 4), st.floats(0, 1), st.integers(0, 99))
+def test_pooling_matches_its_twin(n: int, k: int, members: int, correlation: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    posteriors = rng.dirichlet(np.full(k, 0.3), (members, n))
+    weights, totals = rng.dirichlet(np.ones(members)), rng.uniform(0, 9, n)
+    pooled, apart = mh._core.pool_posteriors(list(posteriors), weights, totals, correlation)
+    mixed = np.tensordot(weights, posteriors, axes=1)
+    assert_close(pooled, tempered(mixed, totals, correlation), 1e-12, "posterior")
+    wanted = np.tensordot(weights, 0.5 * np.abs(posteriors - mixed).sum(axis=2), axes=1)
+    assert_close(apart, wanted, 1e-12, "disagreement")
+
+
 def test_consensus_is_the_average_of_its_members() -> None:
     votes = STANDARD.votes()
     fit = mh.Consensus(tol=0.0).fit(votes)
@@ -337,7 +354,7 @@ def test_consensus_is_the_average_of_its_members() -> None:
     ]
     posteriors = np.stack([member.posterior_ for member in members])
     mixed = posteriors.mean(axis=0)
-    assert_close(fit.posterior_, calibrated(mixed, np.full(40, 5.0), 0.4), 1e-12, "posterior")
+    assert_close(fit.posterior_, tempered(mixed, np.full(40, 5.0), 0.4), 1e-12, "posterior")
     np.testing.assert_array_equal(fit.weights_, 1 / 3)
     apart = 0.5 * np.abs(posteriors - mixed).sum(axis=2).mean(axis=0)
     assert_close(fit.disagreement_, apart, 1e-12, "disagreement")

@@ -217,7 +217,9 @@ def test_forgetting_follows_workers_who_change() -> None:
     assert scores[0.01] > scores[0.0] + 0.03, scores
 
 
-@pytest.mark.parametrize("name", ["bluebird", "trec2010", "sentence_polarity", "bm_tweets", "product"])
+@pytest.mark.parametrize(
+    "name", ["bluebird", "trec2010", "sentence_polarity", "bm_tweets", "product", "metaphor_novelty"]
+)
 def test_a_replay_of_a_real_log(shared_data: Path, name: str) -> None:
     votes, gold = log(shared_data / name)
     batch = accuracy(mh.DawidSkene(pseudo_count=(2.0, 1.0)).fit(votes), gold)

@@ -1,6 +1,6 @@
 """The compiled core. Arrays that come in must be C-contiguous and of the dtype shown; arrays that go out are fresh."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypedDict, final
 
 import numpy as np
@@ -45,6 +45,7 @@ __all__ = [
     "moments_triples",
     "nmf_fit",
     "pair_agreement",
+    "pool_posteriors",
     "projection_apply",
     "projection_fit",
     "projection_reach",
@@ -263,6 +264,9 @@ def projection_apply(probabilities: _F64, tilt: _F64) -> _F64: ...
 def canonical_integers(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64] | None: ...
 def vote_shares(table: Table, worker_weights: _F64 | None = None) -> tuple[_F64, _F64]: ...
 def worker_agreement(table: Table, answers: npt.NDArray[np.int32]) -> tuple[_F64, _F64]: ...
+def pool_posteriors(
+    posteriors: Sequence[_F64], weights: _F64, totals: _F64, correlation: float
+) -> tuple[_F64, _F64]: ...
 def winners(rows: _F64) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.bool_]]: ...
 def agreement_by_counts(
     table: Table, *, coefficient: str, shape: str, positions: _F64, resamples: int = 0, seed: int = 0

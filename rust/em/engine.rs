@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use super::estimate::Estimate;
 use super::pass::{
-    Cell, Columns, Counts, Free, Likelihood, Open, Opening, PLAIN, Rows, Settle, Source, Voted, Width, run, with_width,
+    Cell, Columns, Counts, Free, Likelihood, Open, Opening, PLAIN, Rows, Settle, Source, Width, run, with_width,
 };
 use super::{Options, Start, WorkerModel};
 use crate::Result;
@@ -334,7 +334,7 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Engine<'a, W, P> {
         let read = if P::FACTORS_ARE_PARAMS && !weighted { &params.workers } else { &factors };
         let (k, cells) = (prior.len(), Arc::clone(&self.cells));
         match &*cells {
-            Cells::Narrow(cells) if !weighted && !hard && self.gold.is_none() && !self.voted_only => {
+            Cells::Narrow(cells) if !weighted && !hard && self.gold.is_none() => {
                 with_width!(k, |width| self.expect_with::<_, false, PLAIN>(width, cells, read, &prior, settle))?;
             }
             cells => with_cells!(cells, |cells| {
@@ -378,10 +378,8 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Engine<'a, W, P> {
         settle: Settle<'_>,
     ) -> Result<()> {
         let columns = self.columns(cells);
-        let source = Likelihood::<W, C, LOG> { columns, factors, prior, model: PhantomData };
-        if self.voted_only && !PLAIN {
-            return self.gather::<C, false>(width, &Voted { source, columns, gold: self.gold }, columns, settle);
-        }
+        let (voted_only, gold) = (self.voted_only, self.gold);
+        let source = Likelihood::<W, C, LOG> { voted_only, gold, ..Likelihood::new(columns, factors, prior) };
         self.gather::<C, PLAIN>(width, &source, columns, settle)
     }
 

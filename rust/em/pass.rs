@@ -182,6 +182,9 @@ pub(super) struct Likelihood<'a, W, C, const LOG: bool> {
     pub columns: Columns<'a, C>,
     pub factors: &'a [f64],
     pub prior: &'a [f64],
+    /// Whether a task may only have a class that somebody voted for, or its known one.
+    pub voted_only: bool,
+    pub gold: Option<&'a [i32]>,
     pub model: std::marker::PhantomData<W>,
 }
 
@@ -199,8 +202,22 @@ impl<W: WorkerModel, C: Cell, const LOG: bool> Source for Likelihood<'_, W, C, L
     }
 
     #[inline(always)]
-    fn evidence(&self, _: usize, rows: Range<usize>, evidence: &mut [f64], log: &mut LogProduct) {
-        if LOG { self.summed(rows, evidence, log) } else { self.multiplied(rows, evidence, log) }
+    fn evidence(&self, task: usize, rows: Range<usize>, evidence: &mut [f64], log: &mut LogProduct) {
+        if LOG {
+            self.summed(rows.clone(), evidence, log);
+        } else {
+            self.multiplied(rows.clone(), evidence, log);
+        }
+        if self.voted_only && self.gold.is_none_or(|gold| gold[task] < 0) {
+            self.keep_voted(rows, evidence);
+        }
+    }
+}
+
+impl<'a, W, C, const LOG: bool> Likelihood<'a, W, C, LOG> {
+    /// That of tasks which may have any class.
+    pub fn new(columns: Columns<'a, C>, factors: &'a [f64], prior: &'a [f64]) -> Self {
+        Self { columns, factors, prior, voted_only: false, gold: None, model: std::marker::PhantomData }
     }
 }
 
@@ -242,43 +259,28 @@ impl<W: WorkerModel, C: Cell, const LOG: bool> Likelihood<'_, W, C, LOG> {
         log.add_log(largest);
         evidence.iter_mut().for_each(|e| *e = (*e - largest).exp());
     }
-}
 
-/// A source of which only the classes that somebody voted for are left to a task; known classes stay as they are.
-pub(super) struct Voted<'a, S, C> {
-    pub source: S,
-    pub columns: Columns<'a, C>,
-    pub gold: Option<&'a [i32]>,
-}
-
-impl<S: Source, C: Cell> Source for Voted<'_, S, C> {
+    /// Leaves only classes that somebody voted for; all of them where no vote is for a possible one.
     #[inline(always)]
-    fn far(&self) -> bool {
-        self.source.far()
-    }
-
-    #[inline(always)]
-    fn prefetch(&self, row: usize, k: usize) {
-        self.source.prefetch(row, k);
-    }
-
-    #[inline(always)]
-    fn evidence(&self, task: usize, rows: Range<usize>, evidence: &mut [f64], log: &mut LogProduct) {
-        self.source.evidence(task, rows.clone(), evidence, log);
-        if self.gold.is_some_and(|gold| gold[task] >= 0) {
-            return;
-        }
+    fn keep_voted(&self, rows: Range<usize>, evidence: &mut [f64]) {
         let k = evidence.len();
-        // A sign marks what was voted for: no room of its own is needed.
-        for row in rows {
-            if self.columns.weights.get(row).is_none_or(|w| *w > 0.0) {
-                let e = &mut evidence[self.columns.cells[row].index() % k];
-                *e = -e.abs();
+        let labels = self.columns.cells[rows.clone()].iter().enumerate().filter_map(|(i, cell)| {
+            let counts = !LOG || self.columns.weights[rows.start + i] > 0.0;
+            counts.then_some(cell.index() % k)
+        });
+        if k <= u64::BITS as usize {
+            // Bits, since looking classes up by number would keep the evidence out of registers.
+            let voted = labels.fold(0_u64, |bits, label| bits | 1 << label);
+            let among = |class: usize| voted >> class & 1 == 1;
+            if evidence.iter().enumerate().any(|(class, e)| among(class) && *e > 0.0) {
+                evidence.iter_mut().enumerate().for_each(|(class, e)| *e = if among(class) { *e } else { 0.0 });
             }
-        }
-        // A task without votes, or with none that is possible, keeps all classes.
-        if evidence.iter().any(|e| *e < 0.0) {
-            evidence.iter_mut().for_each(|e| *e = (-*e).max(0.0));
+        } else {
+            // A sign marks what was voted for: no room of its own is needed.
+            labels.for_each(|label| evidence[label] = -evidence[label].abs());
+            if evidence.iter().any(|e| *e < 0.0) {
+                evidence.iter_mut().for_each(|e| *e = (-*e).max(0.0));
+            }
         }
     }
 }

@@ -272,16 +272,16 @@ impl<'a> Ebcc<'a> {
         match (&*cells, weights.is_empty()) {
             (Cells::Narrow(cells), true) => with_width!(kinds, |width| {
                 let columns = Columns { cells, weights };
-                let source = Likelihood::<Full, _, false> { columns, factors, prior, model: PhantomData };
+                let source = Likelihood::<Full, _, false>::new(columns, factors, prior);
                 sweep.gather(chunks, width, &source, columns, posterior)
             }),
             (cells, plain) => with_cells!(cells, |cells| {
-                let (columns, width, model) = (Columns { cells, weights }, Free(kinds), PhantomData);
+                let (columns, width) = (Columns { cells, weights }, Free(kinds));
                 if plain {
-                    let source = Likelihood::<Full, _, false> { columns, factors, prior, model };
+                    let source = Likelihood::<Full, _, false>::new(columns, factors, prior);
                     sweep.gather(chunks, width, &source, columns, posterior)
                 } else {
-                    let source = Likelihood::<Full, _, true> { columns, factors, prior, model };
+                    let source = Likelihood::<Full, _, true>::new(columns, factors, prior);
                     sweep.gather(chunks, width, &source, columns, posterior)
                 }
             }),

@@ -166,20 +166,33 @@ proptest! {
 
 #[test]
 fn protected_tasks_keep_to_their_votes() {
-    let rows: Vec<(u32, u32, u16)> = (0..60).map(|i| (i / 2, i % 7, ((i * i / 3) % 3) as u16)).collect();
-    let log = table(&rows, None, 4);
-    let zeros = ([0.0; 16], [0.25; 4]);
-    let opts = options(Model::Full, &zeros.0, &zeros.1);
-    let control = Control::default();
-    let mut engine = Engine::<full::Full, estimate::Mean>::new(&log, &opts, &control).unwrap();
-    let params = engine.shared(0.6);
-    engine.voted_only = true;
-    let (posterior, _) = engine.posterior(&params).unwrap();
-    for (task, row) in posterior.chunks_exact(4).enumerate() {
-        assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-12);
-        for (class, q) in row.iter().enumerate() {
-            let voted = rows.iter().any(|r| r.0 as usize == task && r.2 as usize == class);
-            assert_eq!(*q > 0.0, voted);
+    // More classes than a word has bits take another path; annotations of no weight are no votes.
+    for (k, weighted) in [(4, false), (4, true), (64, false), (70, false), (70, true)] {
+        let label = |i: u32| if i.is_multiple_of(3) { k - 1 } else { i * i / 3 % 3 };
+        let rows: Vec<(u32, u32, u16)> = (0..60).map(|i| (i / 2, i % 7, label(i) as u16)).collect();
+        let weights: Vec<f64> = (0..60).map(|i| f64::from(i % 4)).collect();
+        let k = k as usize;
+        let log = table(&rows, weighted.then_some(&weights[..]), k);
+        let (pseudo, class_pseudo) = (vec![0.0; k * k], vec![0.25; k]);
+        let gold: Vec<i32> = (0..30).map(|task| if task == 5 { 1 } else { -1 }).collect();
+        let opts = Options { gold: weighted.then_some(&gold[..]), ..options(Model::Full, &pseudo, &class_pseudo) };
+        let control = Control::default();
+        let mut engine = Engine::<full::Full, estimate::Mean>::new(&log, &opts, &control).unwrap();
+        let params = engine.shared(0.6);
+        engine.voted_only = true;
+        let (posterior, _) = engine.posterior(&params).unwrap();
+        for (task, row) in posterior.chunks_exact(k).enumerate() {
+            assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+            let counts = |(r, w): &(&(u32, u32, u16), &f64)| r.0 as usize == task && (!weighted || **w > 0.0);
+            let voted: Vec<u16> = rows.iter().zip(&weights).filter(counts).map(|(r, _)| r.2).collect();
+            for (class, q) in row.iter().enumerate() {
+                let known = weighted && task == 5;
+                assert_eq!(
+                    *q > 0.0,
+                    if known { class == 1 } else { voted.contains(&(class as u16)) },
+                    "{k} {task} {class}"
+                );
+            }
         }
     }
 }

@@ -33,6 +33,8 @@ const LEAST_SKILL: f64 = 1e-3;
 const SAME: f64 = 1e-12;
 /// [`msr`] halves its steps when so many of them have brought values no closer to where they want to go.
 const PATIENCE: usize = 20;
+/// What pulls both ways alike leaves no more than this of a worker's side, and that is rounding.
+const BALANCED: f64 = 1e-9;
 /// Most iterations that settle the signs in [`msr`].
 const SIGN_STEPS: usize = 200;
 
@@ -426,16 +428,17 @@ fn signs(links: &Links, x: &[f64], control: &Control) -> Result<Vec<f64>> {
     for _ in 0..SIGN_STEPS {
         let mut next = links.each(control, |worker, ends| {
             let seen: f64 = ends.iter().map(|end| pull(end) * sides[end.partner as usize]).sum();
-            0.5 * (sides[worker] + divide(seen, reach[worker]))
+            let side = 0.5 * (sides[worker] + divide(seen, reach[worker]));
+            if side.abs() < BALANCED { 0.0 } else { side }
         })?;
         let largest = next.iter().fold(0.0_f64, |a, b| a.max(b.abs()));
-        if largest < 1e-9 {
+        if largest == 0.0 {
             break;
         }
         next.iter_mut().for_each(|side| *side /= largest);
         let moved = largest_change(&sides, &next);
         sides = next;
-        if moved <= 1e-9 {
+        if moved <= BALANCED {
             break;
         }
     }

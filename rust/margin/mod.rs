@@ -13,8 +13,8 @@ use crate::{Error, Result};
 
 /// Stands for a class that nobody named on a task: all of them have a score of zero.
 const UNNAMED: usize = usize::MAX;
-/// Another class must have this much more, as a share, to take an answer's place: equal sums may be rounded
-/// differently.
+/// Another class must have this much more, as a share of the margin or of its own score, to take an answer's place: equal
+/// sums may be rounded differently.
 const CLEAR: f64 = 1e-12;
 
 /// A class that somebody named on a task.
@@ -82,7 +82,7 @@ impl Ballot {
     }
 
     /// The class with the greatest score: `class` itself where none is clearly ahead of it, else the lowest code.
-    fn winner(&self, class: usize) -> usize {
+    fn winner(&self, class: usize, margin: f64) -> usize {
         let unnamed = self.place.iter().position(|place| *place == 0).map(|class| (class, 0.0));
         let best = (self.named.iter().map(|named| (named.class, named.score)).chain(unnamed))
             .reduce(|best, other| {
@@ -90,7 +90,7 @@ impl Ballot {
                 if ahead { other } else { best }
             })
             .unwrap_or((class, 0.0));
-        let clear = best.1 - self.score(class) > CLEAR * best.1.abs();
+        let clear = best.1 - self.score(class) > CLEAR * best.1.abs().max(margin);
         if clear { best.0 } else { class }
     }
 }

@@ -252,7 +252,7 @@ impl Problem<'_> {
                 let mut sums = [0.0; 2];
                 for (i, (answer, better)) in answers.iter().zip(better).enumerate() {
                     ballot.count(table, block * BLOCK + i, weights);
-                    let winner = ballot.winner(usize::from(*answer));
+                    let winner = ballot.winner(usize::from(*answer), margin);
                     *better = winner as u16;
                     sums[0] += ballot.lack(usize::from(*answer), margin);
                     sums[1] += ballot.lack(winner, margin);

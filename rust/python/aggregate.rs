@@ -7,12 +7,12 @@ use pyo3::types::PyDict;
 use super::table::Table;
 use super::{array, choose, set_course, slice, work};
 use crate::em::{self, Assignment, Fit, Model, Options, Start};
-use crate::{num, votes};
+use crate::{num, pooled, votes};
 
 /// Two arrays of the same length.
 type Pair<'py, A, B> = (Bound<'py, PyArray1<A>>, Bound<'py, PyArray1<B>>);
 
-/// Shares of each task, and their sums.
+/// Rows of tasks, and numbers by class or task.
 type Shares<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>);
 
 /// Vote shares (tasks × classes), each vote counting its worker's weight if weights are given, and their sums by class.
@@ -50,6 +50,24 @@ pub fn winners<'py>(py: Python<'py>, rows: PyReadonlyArrayDyn<'py, f64>) -> PyRe
     let rows = slice("rows", &rows)?;
     let (winner, tied) = work(py, None, |control| num::winners(rows, width, control))?;
     Ok((PyArray1::from_vec(py, winner), PyArray1::from_vec(py, tied)))
+}
+
+/// The weighted average of posteriors (tasks × classes), tempered as `totals` votes on each task with this correlation
+/// of their errors ask for, and how far the posteriors are from the average.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub fn pool_posteriors<'py>(
+    py: Python<'py>,
+    posteriors: Vec<PyReadonlyArrayDyn<'py, f64>>,
+    weights: PyReadonlyArrayDyn<'py, f64>,
+    totals: PyReadonlyArrayDyn<'py, f64>,
+    correlation: f64,
+) -> PyResult<Shares<'py>> {
+    let rows = posteriors.iter().map(|rows| slice("posteriors", rows)).collect::<PyResult<Vec<_>>>()?;
+    let (weights, totals) = (slice("weights", &weights)?, slice("totals", &totals)?);
+    let (mixed, distance) = work(py, None, |control| pooled::pooled(&rows, weights, totals, correlation, control))?;
+    let shape = [totals.len(), mixed.len() / totals.len()];
+    Ok((array(py, shape, mixed)?, PyArray1::from_vec(py, distance)))
 }
 
 /// Fits Dawid–Skene by EM.

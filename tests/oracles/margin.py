@@ -12,7 +12,7 @@ from oracles.em import Rows
 
 #: A share of the cost below this is none, and so is a difference below this share of the margin.
 NOTHING = 1e-12
-#: Another class must have this much more, as a share, to take an answer's place.
+#: Another class must have this much more, as a share of the margin or its score, to take an answer's place.
 CLEAR = 1e-12
 
 
@@ -44,9 +44,9 @@ def lack(scores: np.ndarray, answer: int, margin: float) -> float:
     return max(0.0, margin - (scores[answer] - others.max())) if len(others) else 0.0
 
 
-def winner(scores: np.ndarray, answer: int) -> int:
+def winner(scores: np.ndarray, answer: int, margin: float) -> int:
     best = int(scores.argmax())
-    return best if scores[best] - scores[answer] > CLEAR * abs(scores[best]) else answer
+    return best if scores[best] - scores[answer] > CLEAR * max(abs(scores[best]), margin) else answer
 
 
 def margin_fit(rows: Rows, *, cost: float, margin: float, max_iter: int, tol: float) -> Margin:
@@ -74,7 +74,7 @@ def margin_fit(rows: Rows, *, cost: float, margin: float, max_iter: int, tol: fl
                 break
         last = objective
         if value(eta, answers) <= objective:
-            better = np.array([winner(g[i] @ eta, y) for i, y in enumerate(answers)], int)
+            better = np.array([winner(g[i] @ eta, y, margin) for i, y in enumerate(answers)], int)
             dual[better != answers] = 0.0
             weights, answers, objective = eta.copy(), better, value(eta, better)
         history.append(-objective)

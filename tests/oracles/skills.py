@@ -174,7 +174,8 @@ def signs(c, w, x) -> np.ndarray:
     sides = np.ones(len(x))
     for _ in range(200):
         moved = 0.5 * (sides + over(pull @ sides, np.abs(pull).sum(axis=1)))
-        if np.abs(moved).max() < 1e-9:
+        moved[np.abs(moved) < 1e-9] = 0.0
+        if not moved.any():
             break
         moved = moved / np.abs(moved).max()
         change, sides = np.abs(moved - sides).max(), moved

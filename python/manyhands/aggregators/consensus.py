@@ -61,7 +61,7 @@ class Consensus(Aggregator):
 
     Notes
     -----
-    Time: three fits of at most twenty-five passes, each two or three times one of :class:`DawidSkene`; six with gold.
+    Time: three fits of at most twenty-five passes, each one to two times one of :class:`DawidSkene`; six with gold.
     Memory beside that of one fit: five arrays of (n_tasks, n_classes), and four of (n_workers, n_classes, n_classes).
 
     ``confusion_`` and ``prior_`` are averages over members. There is no objective.
@@ -183,22 +183,18 @@ class Consensus(Aggregator):
             rows.append(fit.made())
             priors.append(fit.prior)
             n_iter += fit.n_iter
-        mixed = np.zeros((votes.n_tasks, votes.n_classes))
-        for weight, posterior in zip(weights, posteriors, strict=True):
-            mixed += weight * posterior
-        self._disagreement = np.zeros(votes.n_tasks)
-        for weight, posterior in zip(weights, posteriors, strict=True):
-            self._disagreement += 0.5 * weight * np.abs(posterior - mixed).sum(axis=1)
+        pooled, self._disagreement = _core.pool_posteriors(posteriors, weights, totals, correlation)
         self._weights, self._correlation = weights, np.array(correlation)
         self._said, self._confusions, self._priors = np.stack(said), np.stack(rows), np.stack(priors)
         confusion, prior = (np.tensordot(weights, parts, axes=1) for parts in (self._confusions, self._priors))
-        return Fit(calibrated(mixed, totals, correlation), confusion, prior, np.zeros(0), n_iter=n_iter)
+        return Fit(pooled, confusion, prior, np.zeros(0), n_iter=n_iter)
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
-        mixed = np.zeros((table.n_tasks, table.n_classes))
-        for weight, rows, prior in zip(self._weights, self._confusions, self._priors, strict=True):
-            mixed += weight * _core.em_posterior(table, prior, self._carried_over(rows, known))
-        return calibrated(mixed, task_totals(table), float(self._correlation))
+        posteriors = [
+            _core.em_posterior(table, prior, self._carried_over(rows, known))
+            for rows, prior in zip(self._confusions, self._priors, strict=True)
+        ]
+        return _core.pool_posteriors(posteriors, self._weights, task_totals(table), float(self._correlation))[0]
 
 
 class _Counter:
@@ -233,11 +229,7 @@ def task_totals(table: _core.Table) -> Array:
 
 def calibrated(posterior: Array, totals: Array, correlation: float) -> Array:
     """Posteriors of tasks with so many votes, if errors on one task have this correlation; labels stay the same."""
-    effect = 1 + correlation * np.maximum(totals - 1, 0)
-    # Divided by the largest first, which a power leaves at one.
-    powers: Array = (posterior / posterior.max(axis=1, keepdims=True)) ** (1 / effect)[:, None]
-    powers /= powers.sum(axis=1, keepdims=True)
-    return powers
+    return _core.pool_posteriors([posterior], np.ones(1), totals, correlation)[0]
 
 
 def mixture_weights(right: Array) -> Array:
@@ -253,6 +245,8 @@ def mixture_weights(right: Array) -> Array:
 
 def best_correlation(posterior: Array, totals: Array, classes: npt.NDArray[np.int32]) -> float:
     """The correlation with the smallest log-loss on known classes; the usual one where they say nothing."""
+    if not len(classes):
+        return CORRELATION
 
     def loss(correlation: float) -> float:
         right = calibrated(posterior, totals, correlation)[np.arange(len(classes)), classes]
