@@ -148,7 +148,7 @@ KL: of the posterior of who answers the cases trained on, projected to half cove
 at once, to the free one.
 What this does not show: deep networks, real experts, tuned rates (all methods use the same).
 """
-    report(f"defer-{arguments.set}-{arguments.team}", tables, notes, arguments.out)
+    report("-".join(["defer", arguments.set, arguments.team, *parts]), tables, notes, arguments.out)
 
 
 if __name__ == "__main__":

@@ -125,6 +125,7 @@ def main() -> None:
                 defer.ProbabilisticDeferral, given, per_coverage=True, inference="mean-field"
             ),
             "probabilistic confusion": run(defer.ProbabilisticDeferral, given, per_coverage=True, experts="confusion"),
+            "probabilistic stacked": run(defer.ProbabilisticDeferral, given, per_coverage=True, gate="stacked"),
             "naive": run(defer.NaiveDeferral, given, per_coverage=True),
             "mixmatch": run(defer.ImputedDeferral, given, per_coverage=True, method="mixmatch"),
             "fixmatch": run(defer.ImputedDeferral, given, per_coverage=True, method="fixmatch"),

@@ -63,6 +63,9 @@ def main() -> None:
         "conditional mean-field": run(defer.ProbabilisticDeferral, constraint="epoch", inference="mean-field"),
         "four groups": run(defer.ProbabilisticDeferral, constraint="epoch", groups=KINDS),
         "confusion matrices": run(defer.ProbabilisticDeferral, constraint="epoch", experts="confusion"),
+        "confusion matrices stacked": run(
+            defer.ProbabilisticDeferral, constraint="epoch", experts="confusion", gate="stacked"
+        ),
         "naive": run(defer.NaiveDeferral, constraint="epoch"),
         "one-vs-all": run(defer.OneVsAll),
         "compare confidence": run(defer.CompareConfidence),
