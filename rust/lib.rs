@@ -29,6 +29,7 @@ pub mod table;
 pub mod votes;
 
 mod components;
+mod gamma;
 mod memory;
 #[cfg(feature = "python")]
 mod python;
