@@ -1,11 +1,11 @@
-//! Functions of the gamma family, for positive arguments.
+//! Functions of the gamma family, for positive arguments; NaN for negative ones.
 
 /// From here on the asymptotic series are exact to the last bits of a double.
 const LARGE: f64 = 12.0;
 
 /// The derivative of [`ln_gamma`].
 pub fn digamma(x: f64) -> f64 {
-    let (mut x, mut below) = (x, 0.0);
+    let (mut x, mut below) = (if x < 0.0 { f64::NAN } else { x }, 0.0);
     while x < LARGE {
         below += 1.0 / x;
         x += 1.0;
@@ -19,7 +19,7 @@ pub fn digamma(x: f64) -> f64 {
 
 /// The logarithm of the gamma function.
 pub fn ln_gamma(x: f64) -> f64 {
-    let (mut x, mut below) = (x, 1.0);
+    let (mut x, mut below) = (if x < 0.0 { f64::NAN } else { x }, 1.0);
     while x < LARGE {
         below *= x;
         x += 1.0;
@@ -107,6 +107,46 @@ mod tests {
             assert!((beta_quantile(p, 0.5, 0.5) - arcsine).abs() < 1e-11);
         }
         assert_eq!((beta_quantile(0.3, 2.0, 0.0), beta_quantile(0.3, 0.0, 2.0)), (1.0, 0.0));
+    }
+
+    #[test]
+    fn values_from_tables() {
+        for (x, wanted) in
+            [(1e-5, 11.512_919_692_895_825), (3.5, 1.200_973_602_347_074_3), (100.0, 359.134_205_369_575_4)]
+        {
+            assert!((ln_gamma(x) - wanted).abs() < 1e-14 * wanted * 4.0, "{x}");
+        }
+        for (x, wanted) in
+            [(0.1, -10.423_754_940_411_076), (10.0, 2.251_752_589_066_721), (1e6, 13.815_510_057_964_191)]
+        {
+            assert!((digamma(x) - wanted).abs() < 1e-13, "{x}");
+        }
+    }
+
+    #[test]
+    fn ends_of_the_range_end() {
+        for x in [-1.0, -1e308, f64::NEG_INFINITY, f64::NAN] {
+            assert!(digamma(x).is_nan() && ln_gamma(x).is_nan());
+        }
+        assert_eq!((digamma(0.0), ln_gamma(0.0)), (f64::NEG_INFINITY, f64::INFINITY));
+        assert!(digamma(1e300).is_finite() && ln_gamma(1e300).is_finite() && digamma(1e-300).is_finite());
+    }
+
+    #[test]
+    fn whole_parameters_give_sums_of_binomial_probabilities() {
+        for (a, b) in [(2, 3), (1, 9), (7, 4), (20, 11), (40, 60)] {
+            for x in [0.02, 0.3, 0.5, 0.81] {
+                let n = a + b - 1;
+                let term = |j: i32| {
+                    let choose: f64 = (1..=j).map(|i| f64::from(n - j + i) / f64::from(i)).product();
+                    choose * f64::powi(x, j) * f64::powi(1.0 - x, n - j)
+                };
+                let wanted: f64 = (a..=n).map(term).sum();
+                let below = beta_below(x, f64::from(a), f64::from(b));
+                assert!((below - wanted).abs() < 1e-12, "{below}, not {wanted}, below {x} of Beta({a}, {b})");
+            }
+        }
+        assert_eq!((beta_below(0.0, 2.0, 2.0), beta_below(1.0, 2.0, 2.0)), (0.0, 1.0));
     }
 
     proptest! {
