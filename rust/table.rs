@@ -13,6 +13,13 @@ use crate::{Error, Result};
 /// The largest number of classes: labels are stored in at most sixteen bits.
 pub const MAX_CLASSES: usize = u16::MAX as usize;
 
+/// The least and the greatest weight of an annotation that counts at all.
+///
+/// A weight counts a label so many times. From 2⁵³ on a double cannot count by ones; far below one label, products of a
+/// few weights would vanish. Between the two, all that kernels make of weights (squares, products, sums over 2³² rows)
+/// stays within the range of a double.
+pub const WEIGHTS: (f64, f64) = (1e-30, 1e15);
+
 /// How many rows a kernel handles between two looks at [`Control::check`].
 const ROWS_PER_CHECK: usize = 1 << 16;
 
@@ -124,7 +131,7 @@ pub struct Rows<'a> {
     pub workers: &'a [u32],
     /// Class codes of the labels, below `n_classes`.
     pub labels: &'a [u16],
-    /// Weights: finite and not negative.
+    /// Weights: 0, or within [`WEIGHTS`].
     pub weights: Option<&'a [f64]>,
     /// Number of tasks.
     pub n_tasks: usize,
@@ -165,10 +172,12 @@ impl Rows<'_> {
         check_codes("task", self.tasks, self.n_tasks, control)?;
         check_codes("worker", self.workers, self.n_workers, control)?;
         check_codes("label", self.labels, self.n_classes, control)?;
-        if let Some(bad) = self.weights.and_then(|w| w.iter().position(|x| !(x.is_finite() && *x >= 0.0))) {
-            let value = self.weights.map_or(0.0, |w| w[bad]);
+        let (least, most) = WEIGHTS;
+        let counts = |weight: &f64| *weight == 0.0 || (least..=most).contains(weight);
+        if let Some((row, bad)) = self.weights.and_then(|w| w.iter().enumerate().find(|(_, weight)| !counts(weight))) {
             return Err(Error::invalid(format!(
-                "weight {value} at row {bad} is not a finite number of at least 0; mend or drop that row"
+                "weight {bad:e} at row {row} counts its label neither 0 times nor between {least:e} and {most:e} times; \
+                 mend or drop that row"
             )));
         }
         Ok(())

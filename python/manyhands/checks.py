@@ -18,11 +18,15 @@ from manyhands.errors import ConvergenceWarning, DataWarning
 from manyhands.names import Codes, Column, Names, sequence
 
 MAX_CLASSES = 65_535
+#: What a label may count that counts at all, as in the compiled table: beyond, sums and products leave the range of a
+#: double.
+LEAST_COUNT, MOST_COUNT = 1e-30, 1e15
+COUNTS = f"0 or between {LEAST_COUNT:g} and {MOST_COUNT:g}"
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
     """Refuse a setting that is not one of a few."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
 
 
@@ -31,10 +35,37 @@ def check_number(name: str, value: Any, *, least: float, most: float | None = No
     kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
     if isinstance(value, bool) or not isinstance(value, kinds):
         raise TypeError(f"{name} must be a {'whole ' if whole else ''}number, not {value!r}")
-    if not least <= value < 2**63:
+    if not isinstance(value, int) and not np.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, not {value}")
+    if value < least:
         raise ValueError(f"{name} must be at least {least}, not {value}")
     if most is not None and value > most:
         raise ValueError(f"{name} must be at most {most}, not {value}")
+    if value >= 2**63:
+        raise ValueError(f"{name} must be below 2**63, not {value}")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Refuse a setting that is neither True nor False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, not {value!r}")
+
+
+def countable(counts: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    """Mark numbers that can count labels: 0, or neither too small nor too large for sums and products of them."""
+    counts = np.asarray(counts)
+    return np.asarray((counts == 0) | ((counts >= LEAST_COUNT) & (counts <= MOST_COUNT)))
+
+
+def check_count(name: str, value: Any) -> None:
+    """Refuse a setting that cannot be a number of imaginary labels; 0 is one."""
+    _refuse_uncountable(name, value, COUNTS)
+    check_number(name, value, least=0)
+
+
+def _refuse_uncountable(name: str, value: Any, range_: str) -> None:
+    if isinstance(value, int | float | np.number) and np.isfinite(value) and value > 0 and not countable(value):
+        raise ValueError(f"{name} must be {range_}, not {value:g}")
 
 
 def check_memory(needed: int, what: str, instead: str) -> None:
@@ -66,7 +97,8 @@ def _gigabytes(n: int) -> str:
 
 
 def check_positive(name: str, value: Any) -> None:
-    """Refuse a setting that is not a number above zero."""
+    """Refuse a setting that is not a number above zero, or so near to it or so large that nothing can be made of it."""
+    _refuse_uncountable(name, value, f"between {LEAST_COUNT:g} and {MOST_COUNT:g}")
     check_number(name, value, least=0)
     if value == 0:
         raise ValueError(f"{name} must be above 0")
@@ -80,6 +112,10 @@ def check_between(name: str, value: Any, *, such_as: float | None = None) -> Non
         raise ValueError(f"{name} must lie between 0 and 1{example}, not {value}")
 
 
+#: Finite strengths of a prior for which differences of gamma functions keep enough of their digits.
+_STRENGTHS = (1e-6, 1e9)
+
+
 def check_strength(strength: Any) -> float | None:
     """Refuse a strength that is neither a positive number nor None, which asks to learn it."""
     if strength is None:
@@ -88,6 +124,11 @@ def check_strength(strength: Any) -> float | None:
         raise TypeError(f"strength must be a number or None, not {strength!r}")
     if not strength > 0:
         raise ValueError(f"strength must be positive, or None to learn it, not {strength}")
+    if not (_STRENGTHS[0] <= strength <= _STRENGTHS[1] or strength == float("inf")):
+        raise ValueError(
+            f"strength must be between {_STRENGTHS[0]:g} and {_STRENGTHS[1]:g}, inf for workers who are exactly like "
+            f"their kind, or None to learn it, not {strength}"
+        )
     return float(strength)
 
 
@@ -213,7 +254,21 @@ def recoded(codes: Codes, names: Names, classes: Names) -> Codes:
 
 
 def checked_weights(data: Any, what: str) -> npt.NDArray[np.float64]:
-    """Return weights as numbers that are finite and not negative."""
+    """Return weights as numbers that can count labels."""
+    weights = checked_amounts(data, what)
+    bad = ~countable(weights)
+    if bad.any():
+        row = int(np.argmax(bad))
+        small = weights[row] < LEAST_COUNT
+        raise ValueError(
+            f"{what} holds {weights[row]:g} at row {row}; a weight counts a label so many times and must be {COUNTS}: "
+            + ("give 0 to a row that shall not count" if small else "divide all weights by a number, or drop the row")
+        )
+    return weights
+
+
+def checked_amounts(data: Any, what: str) -> npt.NDArray[np.float64]:
+    """Return a column of numbers that are finite and not negative."""
     import pyarrow as pa
 
     if isinstance(data, pa.Array):

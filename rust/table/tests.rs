@@ -135,3 +135,16 @@ fn cancelled_work_stops() {
     let rows = Rows { tasks: &[0], workers: &[0], labels: &[0], weights: None, n_tasks: 1, n_workers: 1, n_classes: 1 };
     assert_eq!(Table::new(&rows, Repeats::Keep, &control).unwrap_err(), Error::Cancelled);
 }
+
+#[test]
+fn weights_that_cannot_count_a_label_are_named() {
+    let rows = [(0, 0, 0), (0, 1, 1), (1, 0, 1)];
+    let with = |weight: f64| weighted(&rows, Some(&[1.0, weight, 2.0]), (2, 2, 2), Repeats::Keep);
+    for weight in [0.0, WEIGHTS.0, 1.0, WEIGHTS.1] {
+        assert_eq!(with(weight).unwrap().weights().unwrap()[1], weight);
+    }
+    for bad in [1e-320, 9.9e-31, 1.1e15, 1e308, -1.0, f64::NAN, f64::INFINITY] {
+        let error = with(bad).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("weight {bad:e} at row 1")) && error.contains("1e-30"), "{error}");
+    }
+}
