@@ -8,6 +8,7 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
@@ -90,6 +91,11 @@ class Fit:
     converged: bool = True
     #: What is doubtful about the answer, or was done instead of what was asked; in whole sentences.
     remarks: tuple[str, ...] = ()
+
+    @property
+    def objective(self) -> float:
+        """The objective at the end; NaN where the method has none."""
+        return float(self.history[-1]) if len(self.history) else float("nan")
 
     def made(self) -> Array:
         """The confusion matrices, made now if they were not yet."""
@@ -242,6 +248,12 @@ class Aggregator(Acquainted, Parameters):
         """Most iterations a fit can take, for the progress bar."""
         return getattr(self, "max_iter", None)
 
+    def _total(self) -> int | None:
+        """The same, None where parameters are not even numbers: ``_fit`` says which."""
+        with suppress(TypeError):
+            return self._iterations()
+        return None
+
     def fit(self, votes: Any, *, progress: Progress = False) -> Self:
         """Learn from annotations.
 
@@ -250,12 +262,15 @@ class Aggregator(Acquainted, Parameters):
         votes
             An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
         progress
-            True for a progress bar, or a function called now and then as ``progress(iteration, objective)``.
+            True for a progress bar, or a function called now and then as ``progress(iteration, objective)``, and in any
+            case at the end.
         """
         votes = as_annotations(votes, abstentions=self._hears_abstentions())
         check_memory(self._bytes(votes), f"{type(self).__name__} of {_sizes(votes)}", MANY_CLASSES)
-        with reporting(progress, self._iterations(), type(self).__name__) as callback:
+        with reporting(progress, self._total(), type(self).__name__) as callback:
             result = self._fit(votes, callback).cut(votes.n_classes)
+            if callback is not None:
+                callback.finish(result.n_iter, result.objective)
         if result.remarks:
             warnings.warn(f"{type(self).__name__}: {' '.join(result.remarks)}", IdentifiabilityWarning, stacklevel=2)
         self._adopt(result, votes._tasks, votes._workers, votes._classes, votes.labels_per_worker)
@@ -355,8 +370,7 @@ class Aggregator(Acquainted, Parameters):
     @property
     def objective_(self) -> float:
         """The objective at the end; NaN where the method has none."""
-        history = self._fitted().history
-        return float(history[-1]) if len(history) else float("nan")
+        return self._fitted().objective
 
     @property
     def n_iter_(self) -> int:
