@@ -204,6 +204,8 @@ class CrowdData:
         self._workers = torch.from_numpy(workers.astype(np.int64))
         self._labels = torch.from_numpy(labels.astype(np.int64))
         weights = table.weights()
+        if weights is not None and not weights.any():
+            raise ValueError("all annotations have weight 0: there is nothing to learn from; give some of them more")
         self._weights = torch.ones(len(workers)) if weights is None else torch.from_numpy(weights).float()
         #: Samples that have annotations; a table made of codes may have tasks without.
         self.samples = torch.from_numpy(np.flatnonzero(np.diff(table.offsets())))

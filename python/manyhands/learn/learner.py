@@ -102,11 +102,12 @@ class Learner(CrowdTrainer):
     def _weights(self, batch: Batch) -> Tensor:
         """Weight of each annotation of a batch, summing to one (by worker: on average over batches)."""
         weight = batch.weight
+        least = torch.finfo(weight.dtype).tiny  # annotations of no weight teach nothing, also where there are no others
         if self.reduction == "label":
-            return weight / weight.sum()
+            return weight / weight.sum().clamp(min=least)
         if self.reduction == "sample":
             totals = torch.zeros(len(batch), device=weight.device).index_add(0, batch.sample, weight)
-            return weight / totals[batch.sample] / len(batch)
+            return weight / totals[batch.sample].clamp(min=least) / len(batch)
         return weight * self._per_worker[batch.worker] / batch.n_annotations
 
     def _worker_mean(self, values: Tensor, batch: Batch) -> Tensor:
