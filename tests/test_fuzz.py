@@ -82,3 +82,12 @@ def test_a_target_fails_where_a_reader_is_wrong(monkeypatch):
     monkeypatch.setattr(mh, "load", wrong)
     with pytest.raises(IndexError):
         targets.load(b"")
+
+
+def test_files_are_laid_out_as_the_library_does():
+    """Otherwise all that the mutator changes under right sums would be refused at the door."""
+    path = targets.scratch(".mh")
+    mh.Annotations.from_arrays([1, 1, 2], ["a", "b", "a"], ["x", "y", "x"]).save(path)
+    content = mutate.persist.read(path)
+    header = {"kind": content.kind, "meta": content.meta}
+    assert mutate.laid_out(header, content.arrays, mutate.persist.VERSION) == path.read_bytes()

@@ -466,6 +466,8 @@ class Aggregator(Acquainted, Parameters):
         params = content.meta.get("params")
         if found is None or not isinstance(params, dict) or not set(params) <= set(found._parameter_names()):
             raise content.damaged("it names no aggregator of this version")
+        if not all(_is_setting(value) for value in params.values()):
+            raise content.damaged("its settings are not what manyhands writes")
         model = found(**{name: _unpacked(value) for name, value in params.items()})
         tasks, workers, classes = (content.names(part) for part in ("tasks", "workers", "classes"))
         n, m, k = len(tasks), len(workers), len(classes)
