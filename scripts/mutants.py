@@ -76,7 +76,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "annotations": ["test_annotations", "test_answers", "test_persist"],
         "answers": ["test_answers", "test_annotations"],
         "building": ["test_annotations", "test_answers", "test_io"],
-        "checks": ["test_annotations", "test_answers", "test_io", "test_voting", "test_simulate"],
+        "checks": ["test_settings", "test_annotations", "test_answers", "test_io", "test_voting", "test_simulate"],
         "names": ["test_annotations", "test_io", "test_gold", "test_persist"],
         "frames": ["test_io", "test_annotations"],
         "io": ["test_io", "test_cli"],
