@@ -51,6 +51,7 @@ def test_type_checkers_see_the_lazy_modules(tmp_path, monkeypatch):
     heavy = ",".join(f"{name}.*" for name in ("torch", "numpy", "pandas", "polars", "matplotlib", "rich"))
     (tmp_path / "mypy.ini").write_text(f"[mypy]\n[mypy-{heavy}]\nfollow_imports = skip\n")
     shown = ("learn", "defer", "plots", "__version__", "learn.CrowdLayer", "defer.OneVsAll", "plots.coverage")
+    shown += ("load('m.mh', mh.DawidSkene)",)
     lines = ["import manyhands as mh", *(f"reveal_type(mh.{name})" for name in shown)]
     (tmp_path / "user.py").write_text("\n".join(lines))
     options = ["--config-file", str(tmp_path / "mypy.ini"), "--cache-dir", str(tmp_path / "cache")]
@@ -61,4 +62,15 @@ def test_type_checkers_see_the_lazy_modules(tmp_path, monkeypatch):
     assert kinds["__version__"] in ('"builtins.str"', '"str"')
     assert kinds["learn.CrowdLayer"].endswith('-> manyhands.learn.confusion.CrowdLayer"')
     assert kinds["defer.OneVsAll"].endswith('-> manyhands.defer.surrogates.OneVsAll"')
+    assert found[-1] == '"manyhands.aggregators.em.DawidSkene"'
     assert kinds["plots.coverage"].startswith('"def (curves: ')
+
+
+def test_load_gives_what_was_asked_for_or_refuses(tmp_path):
+    votes = mh.Annotations.from_arrays([1, 1, 2], ["a", "b", "a"], ["x", "y", "x"])
+    votes.save(tmp_path / "votes.mh")
+    mh.MajorityVote().fit(votes).save(tmp_path / "model.mh")
+    assert mh.load(tmp_path / "votes.mh", mh.Annotations) == votes
+    assert isinstance(mh.load(tmp_path / "model.mh", mh.MajorityVote), mh.MajorityVote)
+    with pytest.raises(TypeError, match=r"votes\.mh holds Annotations, not MajorityVote"):
+        mh.load(tmp_path / "votes.mh", mh.MajorityVote)
