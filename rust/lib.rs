@@ -29,6 +29,8 @@ pub mod table;
 pub mod votes;
 
 mod components;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod gamma;
 mod memory;
 #[cfg(feature = "python")]

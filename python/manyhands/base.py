@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -480,6 +480,8 @@ class Aggregator(Acquainted, Parameters):
         params = content.meta.get("params")
         if found is None or not isinstance(params, dict) or not set(params) <= set(found._parameter_names()):
             raise content.damaged("it names no aggregator of this version")
+        if not all(_is_setting(value) for value in params.values()):
+            raise content.damaged("its settings are not what manyhands writes")
         model = found(**{name: _unpacked(value) for name, value in params.items()})
         tasks, workers, classes = (content.names(part) for part in ("tasks", "workers", "classes"))
         n, m, k = len(tasks), len(workers), len(classes)
@@ -574,13 +576,31 @@ def concrete(base: type[T], package: str) -> list[type[T]]:
     return sorted(found, key=lambda cls: cls.__name__)
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+@overload
+def load(path: str | os.PathLike[str]) -> Any: ...
+@overload
+def load(path: str | os.PathLike[str], kind: type[T]) -> T: ...
+def load(path: str | os.PathLike[str], kind: type[Any] = object) -> Any:
     """Read back what ``save`` wrote: an :class:`~manyhands.Annotations` table or a fitted model.
 
     The file holds only arrays and plain settings: reading one from a stranger cannot run code. Anything that is not
     such a file, whole and consistent, raises :class:`~manyhands.errors.FileFormatError`.
+
+    Parameters
+    ----------
+    path
+        The file.
+    kind
+        The class that it must hold, such as ``mh.DawidSkene`` or ``mh.Annotations``: type checkers then know what comes
+        back, and a file that holds something else is refused with a `TypeError`.
     """
-    content = persist.read(path)
+    found = _loaded(persist.read(path))
+    if not isinstance(found, kind):
+        raise TypeError(f"{os.fspath(path)} holds {type(found).__name__}, not {kind.__name__}")
+    return found
+
+
+def _loaded(content: persist.Content) -> Any:
     kinds: dict[str, Callable[[persist.Content], Any]] = {
         "annotations": Annotations._load,
         "aggregator": Aggregator._load,

@@ -229,7 +229,10 @@ def _read_columns(
     if _kind(path) == "parquet":
         with _reading(path):
             # Without partitioning, which would take folders called "task=7" for a column.
-            return pyarrow.parquet.read_table(path, columns=columns, partitioning=None)
+            table = pyarrow.parquet.read_table(path, columns=columns, partitioning=None)
+            # Arrow believes the file: text that is none, or indices outside a dictionary, would do harm later.
+            table.validate(full=True)
+            return table
     wanted = columns if columns is not None else _column_names(path, delimiter)
     types = {name: pa.float64() if name in numbers else pa.large_string() for name in wanted}
     parse_options = _parse_options(path, delimiter)

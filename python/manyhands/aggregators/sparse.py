@@ -311,9 +311,18 @@ class SparseOneCoin(Aggregator):
         self._found = Candidates(offsets=offsets, classes=classes, probabilities=q, prior=prior, **found)
         if offsets[0] or (offsets[1:] < offsets[:-1]).any() or max(classes.max(initial=0), found["winners"].max()) >= k:
             raise content.damaged("its candidates are not those of its tasks and classes")
-        sums = np.bincount(self._found.tasks(), q, minlength=n) + self._found.rest
-        if not ((q >= 0).all() and (np.abs(sums - 1) < 1e-6).all()):
+        tasks, rest = self._found.tasks(), self._found.rest
+        if (np.diff(tasks * k + classes) <= 0).any():
+            raise content.damaged("the candidates of a task repeat or are out of order")
+        sums = np.bincount(tasks, q, minlength=n) + rest
+        # What is left for classes that nobody named must have a class to go to.
+        others = prior.sum() - np.bincount(tasks, prior[classes], minlength=n)
+        sound = (q >= 0).all() and (rest >= 0).all() and (np.abs(sums - 1) < 1e-6).all()
+        if not sound or ((rest > 1e-6) & (others < 1e-12)).any():
             raise content.damaged("it holds probabilities that do not sum to one")
+        for name, share in (("accuracy", self._accuracy), ("confidence", self._found.confidence)):
+            if not ((share >= 0) & (share <= 1 + 1e-9)).all():
+                raise content.damaged(f"its {name} holds values that are no probabilities")
         return self._found.dense, self._matrices
 
 

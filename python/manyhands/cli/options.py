@@ -140,9 +140,11 @@ def read_truth(args: argparse.Namespace, path: str | None, votes: Annotations) -
     named = {"task": args.truth_task, "label": args.truth_label}
     try:
         return read_gold(path, votes, **named, like=(args.task, args.label), delimiter=args.delimiter)
-    except KeyError as error:
+    except (KeyError, ValueError) as error:
         # Its parameters have other names here than the log's.
-        raise KeyError(re.sub(r"\b(task|label)=…", r"--truth-\1", error.args[0])) from None
+        if len(error.args) == 1:
+            error.args = (re.sub(r"\b(task|label)=…", r"--truth-\1", str(error.args[0])),)
+        raise
 
 
 # ------------------------------------------------------------------------------------------------------ files
