@@ -14,7 +14,8 @@ from manyhands import _core, building, checks, persist
 from manyhands.building import Missing, Repeats
 from manyhands.description import Description, Spread, class_texts
 from manyhands.frames import take_columns
-from manyhands.names import Codes, Column, Names, is_missing
+from manyhands.names import Codes, Column, Names
+from manyhands.values import is_missing
 
 if TYPE_CHECKING:
     import pyarrow as pa

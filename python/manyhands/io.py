@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyhands.annotations import Annotations
+from manyhands.arrow import is_number, plain_text
 from manyhands.building import Missing, Repeats, build, build_soft
 from manyhands.errors import FileFormatError
 from manyhands.frames import match_columns
-from manyhands.names import Column, is_number, plain_text
+from manyhands.names import Column
 
 if TYPE_CHECKING:
     import pyarrow as pa
