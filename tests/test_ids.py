@@ -45,7 +45,7 @@ ODD = [
     *(True, False, 0, 1, 2, -1, 2**53, 2**53 + 1, 2**63, 2**64, -(2**63), 10**30),
     *(0.0, -0.0, 1.0, 1.5, 1.1, 2.0**53, 2.0**63, 1e300, float("inf"), float("-inf")),
     *(np.True_, np.int8(1), np.uint64(2**63), np.int64(2**53 + 1), np.float16(1.5), np.float32(1.1), np.float64(1.1)),
-    *(np.float32(1.0), np.longdouble(1.5), np.complex64(1), 1 + 0j, 1j),
+    *(np.float32(1.0), np.longdouble(1.5), np.longdouble(1) / 3, np.complex64(1), 1 + 0j, 1j),
     *(decimal.Decimal(1), decimal.Decimal("1.0"), decimal.Decimal("1.5"), decimal.Decimal("1.1")),
     *(fractions.Fraction(3, 2), fractions.Fraction(1), Number.ONE, Number.TWO, Kind.ONE),
     *("a", "b", "1", "1.0", "True", "a\0", "a\0b", "a\0c", "\ud800", "é", "e\u0301", np.str_("a"), Word.A),
@@ -72,8 +72,9 @@ def meaning(value: object) -> object:
     if isinstance(value, np.datetime64 | np.timedelta64):
         if not isinstance(value.item(), int):
             return value.item()
-        stamp = pd.Timestamp(value) if isinstance(value, np.datetime64) else pd.Timedelta(value.astype("m8[ns]"))
-        return stamp
+        return pd.Timestamp(value) if isinstance(value, np.datetime64) else pd.Timedelta(value.astype("m8[ns]"))
+    if isinstance(value, np.longdouble):
+        return float(value) if float(value) == value else value
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -392,7 +393,7 @@ def test_unlike_numbers_are_not_compared_as_floats():
     ids=str,
 )
 def test_frames_refuse_ids_that_arrow_would_change(ids):
-    with pytest.raises(TypeError, match="no Arrow type can hold the ids .*; use integers or text as ids"):
+    with pytest.raises(TypeError, match=r"no Arrow type can hold the ids .*; use integers or text as ids"):
         table_of(ids, 2).to_frame()
 
 
@@ -439,9 +440,9 @@ def test_text_that_is_not_utf8_is_refused_with_its_row(role):
 def test_damaged_arrow_data_is_refused():
     offsets = pa.py_buffer(np.array([0, 3, 1, 3], np.int32))
     text = pa.Array.from_buffers(pa.string(), 3, [None, offsets, pa.py_buffer(b"abc")])
-    with pytest.raises(ValueError, match="^tasks is damaged Arrow data: "):
+    with pytest.raises(ValueError, match=r"^tasks is damaged Arrow data: "):
         table_of(text, 3)
     indices = pa.array([0, 7, 1])
     codes = pa.DictionaryArray.from_arrays(indices, pa.array(["a", "b"]), safe=False)
-    with pytest.raises(ValueError, match="^tasks is damaged Arrow data: "):
+    with pytest.raises(ValueError, match=r"^tasks is damaged Arrow data: "):
         table_of(codes, 3)

@@ -170,8 +170,8 @@ def check_sound(column: Any, what: str) -> None:
             raise ValueError(f"{what} is damaged Arrow data: {reason}") from None
         where, bad = _not_text(column)
         raise ValueError(
-            f"{what} holds text that is not valid UTF-8 {where} ({bad[:20]!r}); decode it with the encoding that it was "
-            "written in"
+            f"{what} holds text that is not valid UTF-8 {where} ({bad[:20]!r}); decode it with the encoding that "
+            "it was written in"
         ) from None
 
 

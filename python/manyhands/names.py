@@ -101,7 +101,7 @@ class Names:
         if self._index is None:
             self._index = {name: code for code, name in enumerate(self.values.tolist())}
         quick = isinstance(wanted, np.ndarray) and wanted.dtype.kind in "biufU"
-        items = wanted.tolist() if quick else values.plain_values(wanted, "a name")
+        items = np.asarray(wanted).tolist() if quick else values.plain_values(wanted, "a name")
         return np.fromiter((self._index.get(name, -1) for name in items), np.int64, len(items))
 
     def match(self, other: Names) -> npt.NDArray[np.int64]:
@@ -280,7 +280,7 @@ def _from_categories(data: Any, what: str) -> Any:
     codes = np.asarray(categorical.codes)
     kinds = _canonical(categorical.categories, what, sound=True)
     if isinstance(kinds, np.ndarray):
-        return np.append(kinds, None)[codes]  # -1, the last, is no category
+        return values.as_objects([*kinds, None])[codes]  # -1, the last, is no category
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), kinds)
 
 

@@ -77,6 +77,9 @@ def _reader(kind: type) -> Callable[[Any], Any] | None:
 
 
 def _item(scalar: Any) -> Any:
+    if isinstance(scalar, np.longdouble | np.clongdouble):  # whose item is itself
+        plain = (float if isinstance(scalar, np.longdouble) else complex)(scalar)
+        return plain if plain == scalar else scalar
     return scalar.item() if getattr(scalar, "shape", ()) == () else scalar
 
 
