@@ -10,7 +10,7 @@ from manyhands.metrics import match_gold
 
 
 def log_of(tasks, labels):
-    return mh.Annotations.from_arrays(tasks, ["w"] * len(tasks), labels)
+    return mh.Annotations.from_arrays(tasks, ["w"] * len(tasks), labels, classes=[*dict.fromkeys(labels)])
 
 
 def truth_in(tmp_path, ending, tasks, labels, names=("task", "label")):
@@ -35,7 +35,7 @@ def test_integers_and_text_meet(ours, theirs, ending, tmp_path):
     assert (tasks.tolist(), labels.tolist()) == FORMS[ours]
     index, truth = match_gold(votes.tasks, (tasks, labels))
     assert index.tolist() == [0, 1, 2]
-    assert truth.tolist() == votes.classes[[1, 0, 0]].tolist()
+    assert truth.tolist() == [FORMS[ours][1][i] for i in (1, 2, 0)]
 
 
 def test_ids_with_leading_zeros_are_others(tmp_path):

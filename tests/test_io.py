@@ -383,7 +383,7 @@ def test_well_known_columns_are_found(tmp_path, header):
             KeyError,
             r"several columns could be the task \('task', 'item'\)",
         ),
-        (["Task", "worker", "label"], {}, KeyError, "the columns are 'Task', 'worker', 'label'"),
+        (["Taks", "worker", "label"], {}, KeyError, "the columns are 'Taks', 'worker', 'label'"),
         (
             ["task", "worker", "label"],
             {"label": "truth"},

@@ -8,6 +8,7 @@ of several, Arrow makes one, and ids that differ would become the same. All othe
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,10 @@ class Names:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Names, (self._store,)  # without the caches
+
+    def is_plain(self) -> bool:
+        """Whether the names are text, integers or booleans."""
+        return not isinstance(self._store, np.ndarray) or self._store.dtype.kind in "iub"
 
     def arrow(self) -> pa.Array:
         """Return the names as an Arrow array."""
@@ -155,11 +160,13 @@ class Column:
 
     def filter(self, keep: npt.NDArray[np.bool_]) -> None:
         """Keep only the marked rows."""
-        self.take(np.flatnonzero(keep))
+        self.data = self.at(np.flatnonzero(keep)).data
 
-    def take(self, rows: npt.NDArray[np.intp]) -> None:
-        """Keep only the rows at the given places, as often as they are given."""
-        self.data = self.data[rows] if isinstance(self.data, np.ndarray) else arrow.take(self.data, rows)
+    def at(self, rows: npt.NDArray[np.intp]) -> Column:
+        """Return the rows at the given places, as often as they are given."""
+        found = copy.copy(self)
+        found.data = self.data[rows] if isinstance(self.data, np.ndarray) else arrow.take(self.data, rows)
+        return found
 
     def is_boolean(self) -> bool:
         """Whether every row is true or false."""
