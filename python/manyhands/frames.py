@@ -66,7 +66,7 @@ def match_columns(names: Sequence[str], given: Mapping[str, str | None]) -> dict
 
 def normalised(name: str) -> str:
     """Return a name in small letters, its words run together: Worker ID, worker_id and WorkerId are one."""
-    return re.sub(r"[\W_]+", "", name).casefold()
+    return re.sub(r"[\s_.-]+", "", name).casefold()
 
 
 def known_among(names: Sequence[str], known: Sequence[str | None]) -> list[str]:

@@ -54,6 +54,8 @@ def _as_options(text: str) -> str:
     """Write the parameters that a message of the library recommends as options: task=… as --task."""
     text = re.sub(r"\b(task|worker|label|weight)=…", r"--\1", text)
     text = re.sub(r"\b(repeats|missing)='(\w+)'", r"--\1 \2", text)
+    text = re.sub(r"\b(delimiter|encoding)=('[^']*')", r"--\1 \2", text)
+    text = text.replace("header=False", "--no-header").replace("labels_as_text=True", "--labels-as-text")
     return re.sub(r"\b(accelerate)=True", r"--\1", text)
 
 
