@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core, building, checks, persist
+from manyhands import _core, arrow, building, checks, persist
 from manyhands.building import Missing, Repeats
 from manyhands.dense import build_dense
 from manyhands.description import Description, Spread, class_texts
@@ -365,12 +365,13 @@ class Annotations:
 
     def to_frame(self) -> pa.Table:
         """Return the annotations as an Arrow table: task, worker, label, and weight if there are weights."""
-        import pyarrow as pa
-
-        names = (self._tasks, self._workers, self._labels)
-        columns = [name.arrow().take(pa.array(code)) for name, code in zip(names, self.codes(), strict=True)]
-        table = pa.table(columns, names=["task", "worker", "label"])
-        return table if self.weights is None else table.append_column("weight", pa.array(self.weights))
+        tasks, workers, labels = self.codes()
+        columns = {
+            "task": arrow.take(self._tasks.arrow(), tasks),
+            "worker": arrow.take(self._workers.arrow(), workers),
+            "label": arrow.take(self._labels.arrow(), labels),
+        }
+        return arrow.table(columns if self.weights is None else columns | {"weight": self.weights})
 
     def __repr__(self) -> str:
         annotations = checks.counted(self.n_annotations, "annotation")

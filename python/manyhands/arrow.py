@@ -57,10 +57,18 @@ def from_numpy(values: npt.NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(pa.from_numpy_dtype(native.dtype), len(native), [None, pa.py_buffer(native)])
 
 
-def to_numpy(column: pa.Array) -> npt.NDArray[Any]:
-    """Return an Arrow array of numbers or booleans without nulls, numbers without a copy."""
+def table(columns: dict[str, Any]) -> pa.Table:
+    """Return a table of columns that are Arrow's or arrays of numbers or booleans."""
     import pyarrow as pa
 
+    return pa.table({name: from_numpy(x) if isinstance(x, np.ndarray) else x for name, x in columns.items()})
+
+
+def to_numpy(column: Any) -> npt.NDArray[Any]:
+    """Return an Arrow column of numbers or booleans without nulls; numbers in one chunk without a copy."""
+    import pyarrow as pa
+
+    column = one_chunk(column)
     data, start, n = column.buffers()[1], column.offset, len(column)
     if pa.types.is_boolean(column.type):
         bits = np.frombuffer(data, np.uint8) if n else np.zeros(0, np.uint8)

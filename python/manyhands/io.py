@@ -171,12 +171,13 @@ def _find_columns(source: Source, given: Mapping[str, str | None]) -> dict[str, 
 
 def column_names(source: Source) -> list[str]:
     """Return the names of a file's columns."""
-    import pyarrow.csv
-    import pyarrow.parquet
-
     with reading(source), source.open() as stream:
         if source.kind == "parquet":
+            import pyarrow.parquet
+
             return list(pyarrow.parquet.read_schema(stream).names)
+        import pyarrow.csv
+
         options = pyarrow.csv.ReadOptions(encoding=source.encoding, autogenerate_column_names=not source.layout.header)
         with pyarrow.csv.open_csv(stream, read_options=options, parse_options=_parse_options(source)) as reader:
             names = list(reader.schema.names)
@@ -198,14 +199,16 @@ def _read_roles(source: Source, names: Mapping[str, str], numbers: Iterable[str]
 def read_columns(source: Source, columns: list[str], numbers: Iterable[str] = ()) -> pa.Table:
     """Read columns of a file; those of a CSV file are text, except `numbers`. All text is valid."""
     import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet
 
     if source.kind == "parquet":
+        import pyarrow.parquet
+
         with reading(source), source.open() as stream:
             table = pyarrow.parquet.ParquetFile(stream).read(columns=columns)
         _check_text(source, table, columns)
         return table
+    import pyarrow.csv
+
     names = None if source.layout.header else column_names(source)
     types = {name: pa.float64() if name in numbers else pa.large_string() for name in columns}
     with reading(source), source.open_watched() as stream:
