@@ -98,7 +98,7 @@ IDS = {
 @pytest.mark.parametrize("weights", [None, [0.5, 0.0, 2.0]])
 def test_tables_come_back_as_they_were(tmp_path, kind, weights):
     ids = IDS[kind]
-    votes = mh.Annotations.from_arrays(ids, ids, ids, weights)
+    votes = mh.Annotations.from_arrays(ids, ids, ids, weights, classes=dict.fromkeys(ids))
     votes.save(tmp_path / "votes.mh")
     back = mh.load(tmp_path / "votes.mh")
     assert back == votes
@@ -146,7 +146,8 @@ def test_any_text_and_integers_come_back(tmp_path_factory, rows):
 )
 def test_models_come_back_as_they_were(tmp_path, model, kind):
     ids = IDS[kind]
-    votes = mh.Annotations.from_arrays([*ids, ids[0]], [*ids, ids[1]], [*ids, ids[0]])
+    columns = ([*ids, ids[0]], [*ids, ids[1]], [*ids, ids[0]])
+    votes = mh.Annotations.from_arrays(*columns, classes=dict.fromkeys(ids))
     model.fit(votes)
     model.save(tmp_path / "model.mh")
     back = mh.load(tmp_path / "model.mh")

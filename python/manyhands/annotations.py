@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core, building, checks, persist
+from manyhands import _core, arrow, building, checks, persist
 from manyhands.building import Missing, Repeats
+from manyhands.dense import build_dense
 from manyhands.description import Description, Spread, class_texts
 from manyhands.frames import take_columns
-from manyhands.names import Codes, Column, Names, is_missing
+from manyhands.names import Codes, Column, Names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -215,38 +216,45 @@ class Annotations:
 
     @classmethod
     def from_dense(
-        cls, matrix: npt.ArrayLike, *, missing: Any = -1, classes: Iterable[Any] | None = None, abstain: Any = None
+        cls,
+        matrix: Any,
+        *,
+        task: str | None = None,
+        missing: Any = -1,
+        classes: Iterable[Any] | None = None,
+        abstain: Any = None,
     ) -> Self:
         """Build a table from a (tasks × workers) matrix of labels with `missing` where there is none.
 
-        None, NaN, empty text and masked entries are no labels either. Tasks and workers are named by their
-        row and column; tasks without labels are listed in :attr:`unlabelled`.
+        None, NaN, empty text and masked entries are no labels either. Tasks without labels are listed in
+        :attr:`unlabelled`.
+
+        Workers are named by the columns of a frame, and tasks by the index of a pandas frame or by the column `task`;
+        rows and columns without names are numbered from 0. A column that looks like the ids of the tasks (one value
+        for each, all different) is refused among the workers.
+
+        Parameters
+        ----------
+        matrix
+            An array, masked or not, a list of rows, a pandas, polars, pyarrow or duckdb frame, or a mapping of columns.
+        task
+            The column of a frame that names the tasks.
+        missing
+            What stands for no label.
+        classes, abstain
+            As for :meth:`from_frame`.
 
         Examples
         --------
         >>> import manyhands as mh
         >>> mh.Annotations.from_dense([[0, 1, -1], [1, 1, 0]]).n_annotations
         5
+        >>> wide = {"item": ["q1", "q2"], "ann": ["cat", "dog"], "bob": ["cat", None]}
+        >>> votes = mh.Annotations.from_dense(wide, task="item")
+        >>> votes.tasks.tolist(), votes.workers.tolist()
+        (['q1', 'q2'], ['ann', 'bob'])
         """
-        dense = np.asanyarray(matrix)
-        if dense.ndim != 2:
-            raise ValueError(f"the matrix must be tasks × workers, not of shape {dense.shape}")
-        given = ~np.ma.getmaskarray(dense)
-        dense = np.asarray(dense)
-        # Values first: some, such as pandas.NA, cannot be compared.
-        absent = Column(dense[given], "the matrix").missing()
-        if absent is not None:
-            given[given] = ~absent
-        if not is_missing(missing):
-            given[given] = dense[given] != missing
-        if not given.any():
-            raise ValueError(f"the matrix, of shape {dense.shape}, holds no label")
-        tasks, workers = np.nonzero(given)
-        built = cls.from_arrays(tasks, workers, dense[given], classes=classes, abstain=abstain)
-        built._unlabelled = Names(np.flatnonzero(~given.any(axis=1)))
-        if len(built._unlabelled):
-            checks.warn_unlabelled(0, built._unlabelled)
-        return built
+        return cls(*build_dense(matrix, task=task, missing=missing, classes=classes, abstain=abstain))
 
     @classmethod
     def from_codes(
@@ -357,12 +365,13 @@ class Annotations:
 
     def to_frame(self) -> pa.Table:
         """Return the annotations as an Arrow table: task, worker, label, and weight if there are weights."""
-        import pyarrow as pa
-
-        names = (self._tasks, self._workers, self._labels)
-        columns = [name.arrow().take(pa.array(code)) for name, code in zip(names, self.codes(), strict=True)]
-        table = pa.table(columns, names=["task", "worker", "label"])
-        return table if self.weights is None else table.append_column("weight", pa.array(self.weights))
+        tasks, workers, labels = self.codes()
+        columns = {
+            "task": arrow.take(self._tasks.arrow(), tasks),
+            "worker": arrow.take(self._workers.arrow(), workers),
+            "label": arrow.take(self._labels.arrow(), labels),
+        }
+        return arrow.table(columns if self.weights is None else columns | {"weight": self.weights})
 
     def __repr__(self) -> str:
         annotations = checks.counted(self.n_annotations, "annotation")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core, metrics, persist
+from manyhands import _core, arrow, metrics, persist
 from manyhands.annotations import Annotations, as_annotations
 from manyhands.checks import check_memory, counted
 from manyhands.errors import FileFormatError, IdentifiabilityWarning, NotFittedError
@@ -172,10 +172,8 @@ class Acquainted(ABC):
         bits one answer carries about the class; ``spammer_score`` of Raykar & Yu (2012), 0 for an answer that does not
         depend on the class, 1 for perfect.
         """
-        import pyarrow as pa
-
         self._fitted()
-        return pa.table(
+        return arrow.table(
             {
                 "worker": self._workers.arrow(),
                 "n_labels": self._n_labels,
@@ -542,10 +540,8 @@ def _labels_frame(
     winners: npt.NDArray[np.uint16],
     tied: npt.NDArray[np.bool_],
 ) -> pa.Table:
-    import pyarrow as pa
-
     confidence = np.take_along_axis(posterior, winners[:, None].astype(np.int64), axis=1)[:, 0]
-    return pa.table(
+    return arrow.table(
         {
             "task": tasks.arrow(),
             "label": classes.take(winners.astype(np.int64)).arrow(),

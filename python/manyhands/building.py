@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core, answers, checks
+from manyhands.labels import check_classes
 from manyhands.names import Codes, Column, Names
 
 Repeats = Literal["keep", "first", "last", "error"]
@@ -122,8 +123,11 @@ def _encode_labels(labels: Column, fixed: Names | None, never: Names | None) -> 
         codes, classes, names = answers.set_apart(codes, names, fixed, never)
     elif fixed is not None:
         codes, names = checks.recoded(codes, names, fixed), fixed
+    classes = names if never is None else classes
+    if fixed is None:
+        check_classes(classes, int((codes < len(classes)).sum()), labels.what, spelt=labels.parse_integers)
     checks.check_n_classes(len(names), labels.what)
-    return codes, names if never is None else classes, names
+    return codes, classes, names
 
 
 def compact(codes: Codes, names: Names) -> tuple[Codes, Names, npt.NDArray[np.bool_]]:

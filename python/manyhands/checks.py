@@ -208,7 +208,12 @@ def warn_unlabelled(n_rows: int, tasks: Names) -> None:
             f"{counted(len(tasks), 'task')} {have} no label at all and will get no answer "
             f"({listed(tasks.values.tolist())}; see .unlabelled)"
         )
-    warnings.warn("; ".join(parts), DataWarning, stacklevel=_outside())
+    warn_of_data("; ".join(parts))
+
+
+def warn_of_data(message: str) -> None:
+    """Tell whoever called the library of something in the data."""
+    warnings.warn(message, DataWarning, stacklevel=_outside())
 
 
 def warn_unless_converged(converged: bool, model: Any, advice: str = "raise max_iter") -> None:

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from manyhands.arrow import is_number, plain_text, text_buffers
 from manyhands.errors import FileFormatError
-from manyhands.names import Names, is_number, plain_text, sequence, text_buffers
+from manyhands.names import Names, sequence
 
 MAGIC = b"MANYHAND"
 VERSION = 1

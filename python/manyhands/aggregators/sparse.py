@@ -113,7 +113,9 @@ class SparseOneCoin(Aggregator):
     max_iter, tol
         Stop after so many passes, or when the objective changes by less than `tol` of itself.
 
-    Notes ----- Time per pass O(annotations), whatever the number of classes. Memory beside the table: about 14 bytes
+    Notes
+    -----
+    Time per pass O(annotations), whatever the number of classes. Memory beside the table: about 14 bytes
     for each different label on a task, 28 a task, 8 a worker and class, and at most 8 bytes an annotation (or 32 MB,
     if that is more) while it runs. A million annotations with 10,000 classes: see docs/many-classes.md. Answers are
     the same bits on any number of threads.

@@ -147,8 +147,10 @@ def summary_of_fit(args: Namespace, model: Aggregator) -> str:
 
 def summary_of_labels(labels: pa.Table) -> str:
     """Say how sure the labels are."""
-    tied = int(labels.column("tied").to_numpy().sum())
-    sure = labels.column("confidence").to_numpy()
+    from manyhands.arrow import to_numpy
+
+    tied = int(to_numpy(labels.column("tied")).sum())
+    sure = to_numpy(labels.column("confidence"))
     ties = f", {number(tied, 'tie')}" if tied else ""
     return f"mean confidence {sure.mean():.3f}, {(sure < 0.9).mean():.1%} of tasks below 0.9{ties}"
 

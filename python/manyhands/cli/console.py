@@ -96,6 +96,8 @@ def _as_options(text: str) -> str:
     text = re.sub(r"\bconfidence=…", "--confidences", text)
     text = re.sub(r"\bmax_iter\b", "--max-iter", text)
     text = re.sub(r"\b(repeats|missing)='(\w+)'", r"--\1 \2", text)
+    text = re.sub(r"\b(delimiter|encoding)=('[^']*')", r"--\1 \2", text)
+    text = text.replace("header=False", "--no-header").replace("labels_as_text=True", "--labels-as-text")
     return re.sub(r"\b(accelerate)=True", r"--\1", text)
 
 
