@@ -144,14 +144,19 @@ class _Projected(_Tilt):
 
 class _Counted(TypedDict):
     value: float
-    resamples: _F64
+    worst: float
+    left_out: _F64
+    sizes: npt.NDArray[np.uint32]
     n_tasks: int
     n_pairs: int
 
 class _Paired(TypedDict):
     value: float
-    resamples: _F64
+    worst: float
+    left_out: _F64
+    sizes: npt.NDArray[np.uint32]
     n_tasks: int
+    n_pairs: int
     pairs: npt.NDArray[np.uint32]
     overlap: npt.NDArray[np.uint64]
     coefficients: _F64
@@ -269,7 +274,7 @@ def pool_posteriors(
 ) -> tuple[_F64, _F64]: ...
 def winners(rows: _F64) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.bool_]]: ...
 def agreement_by_counts(
-    table: Table, *, coefficient: str, shape: str, positions: _F64, resamples: int = 0, seed: int = 0
+    table: Table, *, coefficient: str, shape: str, positions: _F64, groups: int = 0, seed: int = 0
 ) -> _Counted: ...
 def agreement_by_pairs(
     table: Table,
@@ -280,7 +285,7 @@ def agreement_by_pairs(
     summary: str,
     min_overlap: int = 1,
     worker: int = 0,
-    resamples: int = 0,
+    groups: int = 0,
     seed: int = 0,
 ) -> _Paired: ...
 def em_fit(

@@ -228,6 +228,11 @@ def warn_of_convergence(message: str) -> None:
     warnings.warn(message, ConvergenceWarning, stacklevel=_outside())
 
 
+def warn_of_data(message: str) -> None:
+    """Tell whoever called the library what becomes of their data."""
+    warnings.warn(message, DataWarning, stacklevel=_outside())
+
+
 def _outside() -> int:
     """Stack level of the first caller outside this package, as seen by the calling function."""
     level, frame = 1, sys._getframe(1)
