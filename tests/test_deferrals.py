@@ -182,10 +182,16 @@ def test_workloads_are_kept(variant: Variant):
 
 @pytest.mark.parametrize("variant", [v for v in VARIANTS if v.constrained], ids=lambda variant: variant.name)
 def test_gates_learn_to_keep_the_workload_on_average(variant: Variant):
-    """Even shares are 1/4 each; what a gate prefers by itself is far from that."""
+    """Even shares are 1/4 each, among those who may be chosen; what a gate prefers by itself is far from that."""
     log = team(300)
     model = variant.model(workload="balanced", max_epochs=15).fit(log.X, log.truth, log.votes)
-    np.testing.assert_allclose(model.defer_proba(log.X).mean(axis=0), 0.25, atol=0.07)
+    chosen = model.defer_proba(log.X)
+    if getattr(model, "unanswered", None) == "left-out":
+        answered = log.given >= 0
+        chosen[:, :-1] *= answered
+        chosen = chosen[answered.any(axis=1)]
+        chosen /= chosen.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(chosen.mean(axis=0), 0.25, atol=0.07)
 
 
 @every
@@ -269,6 +275,7 @@ def test_input_that_does_not_fit(change, error, message):
         ({"coverage": 0.1, "workload": {0: 0.1, 1: 0.1, 2: 0.1}}, ValueError, "would have nobody"),
         ({"constraint": "yearly"}, ValueError, "constraint must be one of"),
         ({"smoothing": 0.0}, ValueError, "smoothing is a share above 0"),
+        ({"unanswered": "asked"}, ValueError, "unanswered must be one of 'left-out', 'wrong'"),
         ({"gate": linear(6, 3)}, ValueError, "for each of 3 experts and one for the classifier"),
         ({"gate": 7}, TypeError, "gate must be a torch nn.Module"),
         ({"gate": "stack"}, TypeError, '"stacked" or None, not .stack.'),
@@ -351,6 +358,50 @@ def test_a_class_that_no_expert_names_and_cases_nobody_answered():
     dense = np.where(given < 0, -1, given)
     same = model().fit(log.X, log.truth, dense)
     assert (same.defer_proba(log.X) == fitted.defer_proba(log.X)).all()
+
+
+# ---------------------------------------------------------------------------------- answers that were not given
+
+
+@pytest.mark.parametrize("constraint", ["batch", "running", "epoch"])
+@pytest.mark.parametrize("coverage", [None, 0.5])
+def test_cases_nobody_answered_teach_the_gate_nothing(constraint: str, coverage: float | None):
+    """However wrong the classifier is there; training on answered cases alone gives the same gate."""
+    log = team(120, missing=0.0)
+    given = np.where(np.arange(120)[:, None] < 60, log.answers, -1)
+    # The classifier stays as it is, so that it is the same whatever cases it is shown.
+    classifier, start = linear(6, 3).requires_grad_(False), linear(6, 4)
+
+    def learnt(n: int, **more):
+        options = {"constraint": constraint, "coverage": coverage, "max_epochs": 3, "batch_size": n} | more
+        fitted = defer.NaiveDeferral(classifier, start, **options).fit(log.X[:n], log.truth[:n], table(given[:n]))
+        return fitted.gate_.weight.detach()
+
+    whole, answered = learnt(120, lr=0.1), learnt(60, lr=0.05)  # a mean over half as many cases, at half the rate
+    np.testing.assert_allclose(whole, answered, atol=1e-6)
+    assert (whole != start.weight).any()
+    assert (learnt(120, lr=0.1, unanswered="wrong") - answered).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        Variant(defer.NaiveDeferral, {"constraint": "epoch"}),
+        Variant(defer.ProbabilisticDeferral, {"constraint": "epoch", "experts": "separate"}),
+        Variant(defer.Triage, {"warmup": 0}),
+    ],
+    ids=lambda variant: variant.name,
+)
+def test_training_knows_nothing_of_held_out_cases(variant: Variant):
+    """Neither their truth nor their answers, wherever all cases are gone through at once."""
+    log = team()
+    options = {"coverage": 0.7, "validation": 0.5, "max_epochs": 1}
+    first = variant.model(**options).fit(log.X, log.truth, log.votes)
+    unseen = first._held_out.numpy()
+    truth, given = log.truth.copy(), log.given.copy()
+    truth[unseen], given[unseen] = (truth[unseen] + 1) % 3, -1
+    second = variant.model(**options).fit(log.X, truth, table(given))
+    assert (first.defer_proba(log.X) == second.defer_proba(log.X)).all()
 
 
 def test_without_missing_answers_probabilistic_is_naive():
