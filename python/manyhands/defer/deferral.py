@@ -201,7 +201,12 @@ class Deferral(CrowdTrainer):
             return torch.cat([self._scores(views), self._right(views), self._class_log_probs(views)], dim=1)
 
         options = len(self._workers) + 1
-        scores, right, log_probs = np.split(self._mapped(features, rows, all_three), [options, 2 * options], axis=1)
+        found = self._mapped(features, rows, all_three)
+        bad = np.isnan(found).any(axis=1)
+        if bad.any():
+            # An arg max would take it for the best there is.
+            raise ValueError(f"the networks make NaN of row {int(rows[int(bad.argmax())])} of X; look at its features")
+        scores, right, log_probs = np.split(found, [options, 2 * options], axis=1)
         return _Assessment({"gate": scores, "accuracy": right}, normalised(log_probs))
 
     def _assess_some(self, features: Features, rows: Tensor) -> dict[str, Array]:

@@ -41,8 +41,8 @@ def gate_loss(gate: Tensor, target: Tensor, options: Tensor | None = None) -> Te
     """Cross-entropy of the gate with the posterior of the option, (n,): what the M-step makes small.
 
     `gate` is (n, n_experts + 1) logits, `target` the posterior. `options`, of the same shape, says who is an option in
-    each case (Nguyen et al. 2025, Eq. 15): the others are left out of the softmax and of the posterior, which leaves the
-    ratios of the rest as they were, and a case with one option has no loss.
+    each case (Nguyen et al. 2025, Eq. 15): the others are left out of the softmax and of the posterior, which keeps the
+    ratios of the rest, and a case with one option has no loss.
     """
     if options is None:
         return soft_cross_entropy(F.log_softmax(gate, dim=1), target)

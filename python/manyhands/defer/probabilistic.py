@@ -162,8 +162,8 @@ class NaiveDeferral(EMDeferral):
     classifier, gate, coverage, workload
         See :class:`~manyhands.defer.Deferral`.
     unanswered
-        What an expert who gave no answer to a case is there. ``"left-out"``: no option, neither for the posterior of who
-        should answer nor for the gate that learns from it, so that a case nobody answered teaches the gate nothing.
+        What an expert who gave no answer to a case is in it. ``"left-out"``: no option, neither for the posterior of
+        who should answer nor for the gate that learns from it; a case nobody answered teaches the gate nothing.
         ``"wrong"``: one who could not have been right, so that every answer not given turns the gate to the classifier
         and to those who did answer.
     constraint
@@ -241,8 +241,10 @@ class ProbabilisticDeferral(EMDeferral):
     groups
         So many networks, each for a group of experts whose accuracy in each class is alike; instead of `experts`.
     inference
-        The E-step: ``"exact"``, which sums missing answers out, or ``"mean-field"``, as in the paper. The mean field
-        doubts experts who did not answer: one who would be right in nine cases of ten counts as if mostly wrong.
+        The E-step: ``"exact"``, which sums missing answers out, or ``"mean-field"``, as in the text of the paper. The
+        mean field judges the classifier by the probability of the truth, but experts who did not answer by its expected
+        logarithm, so that those whom the gate prefers little die out. (The code that its authors released takes the
+        expectation for the classifier too, and then it is the experts who gain.)
     n_iter
         Fixed-point steps of the mean field.
     constraint
