@@ -140,6 +140,30 @@ def test_options_are_typed_as_they_are():
     assert typing.get_type_hints(TrainingOptions) == typing.get_type_hints(Training)
 
 
+# ------------------------------------------------------------------------------------- weighted doctor net
+
+
+@pytest.mark.parametrize("options", [{}, {"validation": 0.2}, {"validation": 0.2, "patience": 1}])
+def test_doctors_who_look_weigh_more_than_those_who_do_not(options):
+    X, truth = mh.synthetic.gaussians(300, 3, n_features=6, separation=3.0, seed=0)
+    confusion = np.concatenate([mh.crowds.one_coin(8, 3, accuracy=0.9), np.full((4, 3, 3), 1 / 3)])
+    votes = mh.simulate(truth=truth, confusion=confusion, labels_per_task=4, seed=0).votes
+    learner = learn.WeightedDoctorNet(backbone(), max_epochs=25, **options).fit(X.astype(np.float32), votes)
+    assert len(learner.history_["loss"]) <= 15
+    assert len(learner.history_["loss"]) == 15 or "patience" in options
+    assert learner.weights_.sum() == pytest.approx(1)
+    assert learner.weights_[:8].min() > 1.3 * learner.weights_[8:].max()
+
+
+def test_weights_need_epochs_of_the_heads_before_them():
+    log = crowd()
+    for weight_epochs in (3, 4):
+        with pytest.raises(ValueError, match="leaves no epoch of max_epochs=3 for the heads"):
+            learn.WeightedDoctorNet(backbone(), max_epochs=3, weight_epochs=weight_epochs).fit(log.X, log.votes)
+    with pytest.raises(ValueError, match="weight_lr must be at least 0"):
+        learn.WeightedDoctorNet(backbone(), weight_lr=-1).fit(log.X, log.votes)
+
+
 # --------------------------------------------------------------------------------------------- checkpoints
 
 
