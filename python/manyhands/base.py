@@ -19,6 +19,7 @@ from manyhands.annotations import Annotations, as_annotations
 from manyhands.checks import check_memory, counted
 from manyhands.errors import FileFormatError, IdentifiabilityWarning, NotFittedError
 from manyhands.names import Names
+from manyhands.overlap import doubts
 from manyhands.progress import Callback, reporting
 
 if TYPE_CHECKING:
@@ -256,8 +257,10 @@ class Aggregator(Acquainted, Parameters):
         check_memory(self._bytes(votes), f"{type(self).__name__} of {_sizes(votes)}", MANY_CLASSES)
         with reporting(progress, self._iterations(), type(self).__name__) as callback:
             result = self._fit(votes, callback).cut(votes.n_classes)
-        if result.remarks:
-            warnings.warn(f"{type(self).__name__}: {' '.join(result.remarks)}", IdentifiabilityWarning, stacklevel=2)
+        found = doubts(votes)
+        if alarming := (*found.loud, *result.remarks):
+            warnings.warn(f"{type(self).__name__}: {' '.join(alarming)}", IdentifiabilityWarning, stacklevel=2)
+        result = replace(result, remarks=(*alarming, *found.quiet))
         self._adopt(result, votes._tasks, votes._workers, votes._classes, votes.labels_per_worker)
         self._all_labels = votes._labels
         return self
