@@ -252,7 +252,7 @@ impl Tried {
     fn root(a: &Self, b: &Self) -> (f64, f64) {
         let slope = (a.left - b.left) / (b.correlation - a.correlation);
         if slope <= FLAT {
-            return (if a.left <= 0.0 { 0.0 } else { b.correlation }, NOTHING);
+            return (if a.left <= FLAT { 0.0 } else { b.correlation }, NOTHING);
         }
         let root = (a.correlation + a.left / slope).clamp(0.0, TRIED[TRIED.len() - 1]);
         (root, (b.noise.sqrt() / slope).min(NOTHING))

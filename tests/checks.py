@@ -598,8 +598,8 @@ def _fit_consensus(model: mh.Consensus, votes: mh.Annotations) -> Answer:
         ]
 
     crowd = bayes.Crowd(votes.n_workers, votes.n_classes)
-    stop |= {"class_pseudo": _class_pseudo(mh.HierarchicalDawidSkene(), votes.n_classes), "gold": gold}
-    bayes.fit_hierarchy(rows, prior=crowd, **stop)
+    pseudo = _class_pseudo(mh.HierarchicalDawidSkene(), votes.n_classes)
+    bayes.fit_hierarchy(rows, prior=crowd, class_pseudo=pseudo, gold=gold, **stop)
     judged = members(None) if model.gold else None
     return bayes.consensus(members(model.gold), judged, gold, rows, model.correlation, crowd.alpha)
 

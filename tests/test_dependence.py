@@ -125,7 +125,8 @@ def test_a_simulated_crowd_states_what_it_achieves() -> None:
     model = mh.aggregate(crowd.votes)
     stated, right = stated_and_right(model, crowd.truth)
     assert right > 0.9
-    assert stated == pytest.approx(right, abs=0.02)
+    # The constant of real crowds states 0.79 here. Two points are the members' own modesty and the even part.
+    assert stated == pytest.approx(right, abs=0.03)
 
 
 def test_a_part_of_a_large_log_tells_the_correlation() -> None:
@@ -138,14 +139,14 @@ def test_a_part_of_a_large_log_tells_the_correlation() -> None:
 
 
 def test_the_discount_follows_the_evidence() -> None:
-    assert discount(0.0, 0.001) < 0.07
+    assert discount(0.0, 0.001) < 0.04
     assert discount(0.3, 0.02) > 0.99 * CORRELATION
     # Nothing known: the odds of real crowds.
     assert discount(0.0, 1.0) == pytest.approx(0.75 * CORRELATION, abs=0.02)
     rising = [discount(correlation, 0.02) for correlation in np.linspace(0, 0.15, 10)]
     assert (np.diff(rising) > 0).all()
     for correlation, error in [(0.0, 0.0), (0.05, 0.02), (0.8, 0.3), (0.1, 1.0)]:
-        assert discount(correlation, error) == pytest.approx(bayes.discount(correlation, error), rel=1e-12)
+        assert discount(correlation, error) == pytest.approx(bayes.discount(correlation, error), rel=1e-9)
 
 
 # ------------------------------------------------------------------------------------------------- the calibration

@@ -7,10 +7,12 @@ shared with the library.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+from scipy.integrate import quad
 from scipy.special import digamma, gammaln
-from scipy.stats import norm
+from scipy.stats import gamma, norm
 
 from oracles import em
 from oracles.dependence import error_correlation
@@ -263,10 +265,16 @@ def effective_votes(rows: Rows, informs: np.ndarray) -> np.ndarray:
 
 
 def discount(correlation: float, error: float) -> float:
-    """A half, times the probability that errors are correlated: N(0.25, 0.2²) against none at odds of three to one."""
+    """A half, times the chance that errors are correlated: Gamma(2, 0.125) against none at odds of three to one."""
     error = np.hypot(error, 0.02)
-    dependent, none = norm.pdf(correlation, 0.25, np.hypot(error, 0.2)), norm.pdf(correlation, 0.0, error)
-    return 0.5 * 3 * dependent / (3 * dependent + none)
+
+    def joint(r: float) -> float:
+        return gamma.pdf(r, 2, scale=0.125) * norm.pdf(correlation, r, error)
+
+    # The density of the estimate is narrow, and must be met by the rule.
+    ends = [0.0, *(max(correlation + step * error, 0.0) for step in (-8, 0, 8)), 12.0]
+    dependent = sum(quad(joint, a, b, epsabs=1e-13, epsrel=1e-12)[0] for a, b in pairwise(ends) if a < b)
+    return 0.5 * 3 * dependent / (3 * dependent + norm.pdf(correlation, 0.0, error))
 
 
 def calibrated(posterior: np.ndarray, votes: np.ndarray, correlation: float, even: float = 0.0) -> np.ndarray:

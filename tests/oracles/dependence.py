@@ -102,6 +102,6 @@ def error_correlation(rows: Rows, posterior, counts, prior) -> tuple[float, floa
             break
         before = correlation, left
     slope = (before[1] - left) / (correlation - before[0])
-    root = before[0] + before[1] / slope if slope > 1e-9 else (0.0 if before[1] <= 0 else correlation)
+    root = before[0] + before[1] / slope if slope > 1e-9 else (0.0 if before[1] <= 1e-9 else correlation)
     error = np.sqrt(max(noise, 0.0)) / slope if slope > 1e-9 else NOTHING
     return float(np.clip(root, 0.0, TRIED[-1])), float(min(error, NOTHING))

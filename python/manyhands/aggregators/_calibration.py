@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, hypot
+from math import erfc, exp, hypot, pi, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,9 @@ EVEN = 0.01
 
 #: Odds, before a log is seen, that its errors are correlated: those of three real crowds of four clearly are.
 _ODDS = 3.0
-#: What the correlation is then, as mean and standard deviation over real crowds.
-_USUAL = (0.25, 0.2)
+#: Scale of what the correlation is then: a Gamma distribution of shape two, which has the mean of real crowds, 0.25,
+#: about their scatter, and little near zero.
+_SCALE = 0.125
 #: What an estimate may be off, however long the log, since no model of the crowd is quite true.
 _SLACK = 0.02
 
@@ -45,11 +46,17 @@ def discount(correlation: float, error: float) -> float:
     a task that misleads everybody in the same way looks easy, so that the estimate sees only a part of what real crowds
     share, and on real logs it tells whether to discount but not by how much.
     """
-    error, (mean, spread) = hypot(error, _SLACK), _USUAL
-    wide = hypot(error, spread)
-    independent = exp(-0.5 * (correlation / error) ** 2) / error
-    dependent = _ODDS * exp(-0.5 * ((correlation - mean) / wide) ** 2) / wide
-    return CORRELATION * dependent / (dependent + independent)
+    error = hypot(error, _SLACK)
+    independent = _density(correlation / error) / error
+    # The mean of the normal density of the estimate over the Gamma distribution, by completing the square.
+    moved = (correlation - error**2 / _SCALE) / error
+    tilt = exp(0.5 * (error / _SCALE) ** 2 - correlation / _SCALE)
+    dependent = tilt * error * (moved * 0.5 * erfc(-moved / sqrt(2)) + _density(moved)) / _SCALE**2
+    return CORRELATION * _ODDS * dependent / (_ODDS * dependent + independent)
+
+
+def _density(x: float) -> float:
+    return exp(-0.5 * x * x) / sqrt(2 * pi)
 
 
 def information(confusion: Array) -> Array:

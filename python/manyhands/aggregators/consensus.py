@@ -55,7 +55,7 @@ class Consensus(Aggregator):
     tasks more often than their accuracies explain. ``correlation_`` is the estimate, ``correlation_error_`` its
     standard error; a log too small or too thin to tell has a large one. ``discount_`` is 0.5, which real crowds ask
     for, times the probability that errors are correlated at all, given the estimate and odds of three to one: near 0
-    for independent workers, as most simulated ones are.
+    for independent workers, as simulated ones mostly are.
 
     Parameters
     ----------
