@@ -11,6 +11,7 @@
 pub mod agreement;
 pub mod control;
 pub mod defer;
+pub mod dependence;
 pub mod em;
 pub mod encode;
 pub mod factor;

@@ -431,14 +431,28 @@ impl Table {
         (agree, all)
     }
 
+    /// How many labels each group of workers gave that shares no task with the others, by their first workers.
+    pub fn group_counts(&self) -> Vec<u64> {
+        let counts = self.worker_counts();
+        let mut found = Components::new(self.n_workers);
+        let mut left = counts.iter().filter(|&&n| n > 0).count();
+        for task in 0..self.n_tasks() {
+            // Most logs are in one piece, and soon known to be.
+            if left == 1 {
+                break;
+            }
+            let pairs = self.workers[self.rows_of(task)].windows(2);
+            left -= pairs.filter(|pair| found.join(pair[0], pair[1])).count();
+        }
+        let mut groups = vec![0; self.n_workers];
+        (0..self.n_workers).for_each(|m| groups[found.root(m as u32) as usize] += counts[m]);
+        groups.retain(|&n| n > 0);
+        groups
+    }
+
     /// Number of connected components of the graph that joins a worker to the tasks they labelled.
     pub fn n_components(&self) -> usize {
-        let mut found = Components::new(self.n_workers);
-        for task in 0..self.n_tasks() {
-            self.workers[self.rows_of(task)].windows(2).for_each(|pair| found.join(pair[0], pair[1]));
-        }
-        let counts = self.worker_counts();
-        (0..self.n_workers).filter(|&m| counts[m] > 0 && found.root(m as u32) as usize == m).count()
+        self.group_counts().len()
     }
 }
 

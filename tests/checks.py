@@ -599,8 +599,11 @@ def _fit_consensus(model: mh.Consensus, votes: mh.Annotations) -> Answer:
             )
         ]
 
-    judged = [answer.posterior for answer in members(None)] if model.gold else None
-    return bayes.consensus(members(model.gold), judged, gold, em.vote_counts(rows).sum(axis=1), model.correlation)
+    crowd = bayes.Crowd(votes.n_workers, votes.n_classes)
+    pseudo = _class_pseudo(mh.HierarchicalDawidSkene(), votes.n_classes)
+    bayes.fit_hierarchy(rows, prior=crowd, class_pseudo=pseudo, gold=gold, **stop)
+    judged = members(None) if model.gold else None
+    return bayes.consensus(members(model.gold), judged, gold, rows, model.correlation, crowd.alpha)
 
 
 def _predict_consensus(model: mh.Consensus, rows: em.Rows, known: np.ndarray) -> np.ndarray:
@@ -609,7 +612,10 @@ def _predict_consensus(model: mh.Consensus, rows: em.Rows, known: np.ndarray) ->
         average = np.average(matrices, axis=0, weights=labels_of(model))
         carried = np.array([matrices[m] if m >= 0 else average for m in known])
         mixed = mixed + weight * em.expect(rows, prior, carried, nobody, hard=False)[0]
-    return bayes.calibrated(mixed, em.vote_counts(rows).sum(axis=1), model.correlation_)
+    informs = bayes.information(model.confusion_)
+    average = np.average(informs, weights=labels_of(model))
+    effective = bayes.effective_votes(rows, np.array([informs[m] if m >= 0 else average for m in known]))
+    return bayes.calibrated(mixed, effective, model.discount_, 0.01)
 
 
 def _fit_plainly(model: Aggregator, votes: mh.Annotations) -> Answer:

@@ -20,6 +20,7 @@ from manyhands.annotations import Annotations, as_annotations
 from manyhands.checks import check_memory, counted
 from manyhands.errors import FileFormatError, IdentifiabilityWarning, NotFittedError
 from manyhands.names import Names
+from manyhands.overlap import doubts
 from manyhands.progress import Callback, reporting
 
 if TYPE_CHECKING:
@@ -269,8 +270,10 @@ class Aggregator(Acquainted, Parameters):
             result = self._fit(votes, callback).cut(votes.n_classes)
             if callback is not None:
                 callback.finish(result.n_iter, result.objective)
-        if result.remarks:
-            warnings.warn(f"{type(self).__name__}: {' '.join(result.remarks)}", IdentifiabilityWarning, stacklevel=2)
+        found = doubts(votes)
+        if alarming := (*found.loud, *result.remarks):
+            warnings.warn(f"{type(self).__name__}: {' '.join(alarming)}", IdentifiabilityWarning, stacklevel=2)
+        result = replace(result, remarks=(*alarming, *found.quiet))
         self._adopt(result, votes._tasks, votes._workers, votes._classes, votes.labels_per_worker)
         self._all_labels = votes._labels
         return self
