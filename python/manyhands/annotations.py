@@ -277,7 +277,8 @@ class Annotations:
             if count < 1:
                 raise ValueError(f"{what} must be at least 1, not {count}")
         checks.check_n_classes(n_classes, "the table")
-        table = _core.Table(
+        checks.check_names_memory(n_tasks, n_workers)
+        table = checks.made_table(
             checks.checked_codes(tasks, "tasks", np.uint32),
             checks.checked_codes(workers, "workers", np.uint32),
             checks.checked_codes(labels, "labels", np.uint16),
@@ -475,7 +476,7 @@ class Annotations:
             raise ValueError("every annotation is an abstention: there is nothing to aggregate")
         weights = None if self.weights is None else self.weights[keep]
         sizes = (self.n_tasks, self.n_workers, self.n_classes)
-        table = _core.Table(tasks[keep], workers[keep], labels[keep], weights, *sizes)
+        table = checks.made_table(tasks[keep], workers[keep], labels[keep], weights, *sizes)
         return type(self)(table, self._tasks, self._workers, self._classes, self._unlabelled)
 
     def _subset(self, keep: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_], unlabelled: Names | None) -> Self:
@@ -483,7 +484,7 @@ class Annotations:
         task_codes, worker_codes, labels = self.codes()
         task_codes, tasks, labelled = building.compact(task_codes[keep], self._tasks)
         worker_codes, workers, _ = building.compact(worker_codes[keep], self._workers)
-        table = _core.Table(
+        table = checks.made_table(
             task_codes,
             worker_codes,
             labels[keep],
@@ -522,7 +523,11 @@ class Annotations:
     # ------------------------------------------------------------------------------------------- persistence
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the table to a versioned file that holds data only; :func:`manyhands.load` reads it back."""
+        """Write the table to a versioned file that holds data only; :func:`manyhands.load` reads it back.
+
+        The file appears when it is whole and on disk, and an older one of that name stays until then; checksums tell a
+        damaged one.
+        """
         tasks, workers, labels = self.codes()
         arrays: dict[str, npt.NDArray[Any]] = {
             "task_codes": tasks,
@@ -534,16 +539,21 @@ class Annotations:
         for part in ("tasks", "workers", "classes", "unlabelled"):
             arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
         arrays |= persist.pack_labels(self._classes, self._labels)
-        persist.write(path, "annotations", {}, arrays)
+        persist.write(path, "annotations", {}, arrays, read_back=self._names_in)
 
-    @classmethod
-    def _load(cls, content: persist.Content) -> Self:
+    @staticmethod
+    def _names_in(content: persist.Content) -> tuple[Names, Names, Names, Names, Names]:
+        """Names of tasks, workers, classes, unlabelled tasks and all labels."""
         tasks, workers, classes, unlabelled = (
             content.names(part) for part in ("tasks", "workers", "classes", "unlabelled")
         )
-        labels = content.labels(classes)
+        return tasks, workers, classes, unlabelled, content.labels(classes)
+
+    @classmethod
+    def _load(cls, content: persist.Content) -> Self:
+        tasks, workers, classes, unlabelled, labels = cls._names_in(content)
         n = content.array("task_codes", np.uint32, ndim=1).shape[0]
-        table = _core.Table(
+        table = checks.made_table(
             content.array("task_codes", np.uint32, shape=(n,)),
             content.array("worker_codes", np.uint32, shape=(n,)),
             content.array("label_codes", np.uint16, shape=(n,)),
@@ -564,7 +574,7 @@ def _unpickle(
     cls: type[Annotations], codes: tuple[Any, Any, Any], weights: Any, names: tuple[Names, ...]
 ) -> Annotations:
     n_tasks, n_workers, n_classes = (len(part) for part in names[:3])
-    return cls(_core.Table(*codes, weights, n_tasks, n_workers, len(names[4]), n_true=n_classes), *names)
+    return cls(checks.made_table(*codes, weights, n_tasks, n_workers, len(names[4]), n_true=n_classes), *names)
 
 
 def as_annotations(votes: Any, *, abstentions: bool = False) -> Annotations:

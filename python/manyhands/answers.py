@@ -40,7 +40,7 @@ def confident(table: _core.Table) -> _core.Table:
         # An abstention is no more or less than it says.
         weights = np.where(labels < k, np.maximum((weights * k - 1) / (k - 1), 0.0), weights)
     sizes = (table.n_tasks, table.n_workers, table.n_classes)
-    return _core.Table(tasks, workers, labels, none_if_even(weights), *sizes, n_true=k)
+    return checks.made_table(tasks, workers, labels, none_if_even(weights), *sizes, n_true=k)
 
 
 def none_if_even(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:

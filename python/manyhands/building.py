@@ -53,7 +53,7 @@ def build(
         numbers = None if numbers is None else numbers[keep]
         unlabelled = all_tasks.take(np.flatnonzero(~labelled))
         checks.warn_unlabelled(int(absent.sum()), unlabelled)
-    table = _core.Table(
+    table = checks.made_table(
         task_codes,
         worker_codes,
         label_codes.astype(np.uint16),
@@ -91,7 +91,7 @@ def build_soft(ids: list[Column], columns: list[Any], names: list[str], abstain:
             raise ValueError(f"abstain names {unknown[0]!r}, which is no column of probabilities")
         codes, classes, labels = answers.set_apart(codes, said, None, never)
     (task_codes, task_names), (worker_codes, worker_names) = tasks.encode(), workers.encode()
-    table = _core.Table(
+    table = checks.made_table(
         task_codes[rows],
         worker_codes[rows],
         codes.astype(np.uint16),

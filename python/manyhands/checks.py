@@ -6,8 +6,6 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands.errors import ConvergenceWarning, DataWarning
+from manyhands.limits import free_memory
 from manyhands.names import Codes, Column, Names, sequence
 
 MAX_CLASSES = 65_535
@@ -22,6 +21,9 @@ MAX_CLASSES = 65_535
 #: double.
 LEAST_COUNT, MOST_COUNT = 1e-30, 1e15
 COUNTS = f"0 or between {LEAST_COUNT:g} and {MOST_COUNT:g}"
+
+#: Below so many bytes, names and tables are made without asking whether there is room.
+_SMALL = 1 << 24
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
@@ -77,23 +79,36 @@ def check_memory(needed: int, what: str, instead: str) -> None:
         )
 
 
-def free_memory() -> int | None:
-    """Bytes that programs may still take, without swapping; None where the system does not tell."""
-    found = []
-    with suppress(OSError, ValueError, KeyError):
-        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
-        found.append(int(lines["MemAvailable"].split()[0]) * 1024)
-    with suppress(OSError, ValueError, KeyError):  # a container may have less than the machine; "max" is no number
-        most, taken, stat = (
-            Path("/sys/fs/cgroup", f"memory.{name}").read_text(encoding="ascii") for name in ("max", "current", "stat")
-        )
-        cached = dict(line.split() for line in stat.splitlines())["inactive_file"]
-        found.append(int(most) - int(taken) + int(cached))
-    return min(found) if found else None
-
-
 def _gigabytes(n: int) -> str:
     return f"{n / 2**30:,.1f} GB"
+
+
+def check_names_memory(n_tasks: int, n_workers: int) -> None:
+    """Refuse more names than there is room for, each a whole number."""
+    needed = 8 * (n_tasks + n_workers)
+    if needed > _SMALL:
+        what = f"names of {counted(n_tasks, 'task')} and {counted(n_workers, 'worker')}"
+        check_memory(needed, what, "leave out those without annotations")
+
+
+def made_table(
+    tasks: Codes,
+    workers: Codes,
+    labels: npt.NDArray[np.uint16],
+    weights: npt.NDArray[np.float64] | None,
+    n_tasks: int,
+    n_workers: int,
+    n_classes: int,
+    repeats: str = "keep",
+    n_true: int | None = None,
+) -> _core.Table:
+    """Build the compiled table, if there is room for it: 4 bytes a task twice, 5 to 14 an annotation."""
+    row = 5 + (n_classes > 256) + (0 if weights is None else 8)
+    needed = 8 * n_tasks + row * len(tasks)
+    if needed > _SMALL:
+        what = f"a table of {counted(len(tasks), 'annotation')} of {counted(n_tasks, 'task')}"
+        check_memory(needed, what, "leave out tasks without annotations, or take a part of the log")
+    return _core.Table(tasks, workers, labels, weights, n_tasks, n_workers, n_classes, repeats, n_true)
 
 
 def check_positive(name: str, value: Any) -> None:

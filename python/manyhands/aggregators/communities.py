@@ -85,6 +85,7 @@ class CommunityDawidSkene(Aggregator):
         "_shares": "c",
         "_strength": "",
     }
+    _learnt_infinite: ClassVar[tuple[str, ...]] = ("_strength",)
 
     def __init__(
         self,

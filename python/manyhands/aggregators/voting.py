@@ -97,14 +97,15 @@ class MajorityVote(_Voting):
 
     def to_frame(self) -> Any:
         """Return task, label, confidence and whether it was a tie; the label of an abstention is null."""
-        frame = super().to_frame()
-        if self._ties != "abstain":
+        now = self._snapshot()
+        frame = Aggregator.to_frame(now)
+        if now._ties != "abstain":
             return frame
         import pyarrow as pa
         import pyarrow.compute as pc
 
         column = frame.column("label")
-        return frame.set_column(1, "label", pc.if_else(pa.array(self._tied), pa.scalar(None, column.type), column))
+        return frame.set_column(1, "label", pc.if_else(pa.array(now._tied), pa.scalar(None, column.type), column))
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         return _core.vote_shares(table)[0]

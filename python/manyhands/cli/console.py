@@ -6,7 +6,6 @@ import errno
 import io
 import json
 import math
-import os
 import re
 import sys
 import textwrap
@@ -15,7 +14,6 @@ import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TextIO
 
@@ -232,20 +230,13 @@ def number(n: int, one: str, many: str | None = None) -> str:
 def write(table: pa.Table, path: str) -> None:
     """Write an Arrow table: to stdout as CSV, or to a file that appears only when it is complete."""
     from manyhands.io import write_table
+    from manyhands.persist import atomic_write
 
     if path == STDOUT:
         _write_stdout(table)
         return
-    target = Path(path).resolve()
-    if target.exists() and not target.is_file():
-        write_table(table, target)  # a pipe or a device
-        return
-    part = target.with_name(f".part-{os.getpid()}-{target.name}")
-    try:
+    with atomic_write(path) as part:
         write_table(table, part)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _write_stdout(table: pa.Table) -> None:
