@@ -130,8 +130,15 @@ def test_weights_that_once_made_samplers_loop_are_refused() -> None:
     for weight in (1e308, 1e300):
         with pytest.raises(ValueError, match=r"weights holds 1e\+30\d at row 0; a weight counts a label so many times"):
             mh.Annotations.from_arrays(*columns, np.full(100, weight))
-    with pytest.raises(ValueError, match=r"weights holds .* at row 0.*give 0 to a row that shall not count"):
+    with pytest.raises(ValueError, match=r"weights holds 9.*e-321 at row 0; .* multiply all weights by a number"):
         mh.Annotations.from_arrays(*columns, np.full(100, 1e-320))
+
+
+def test_weights_that_are_next_to_nothing_count_as_nothing_and_are_told() -> None:
+    columns = [0, 0, 1, 1], [0, 1, 0, 1], ["a", "b", "a", "b"]
+    with pytest.warns(mh.DataWarning, match=r"weights holds 2 rows below 1e-30 \(first at row 1, 1e-40\): .* as 0"):
+        votes = mh.Annotations.from_arrays(*columns, [1.0, 1e-40, 0.5, 1e-320])
+    assert votes.weights.tolist() == [1.0, 0.0, 0.5, 0.0]
 
 
 def test_the_table_itself_refuses_such_weights() -> None:

@@ -99,7 +99,8 @@ class Annotations:
             name (``task``, ``task_id``, ``item``, … ``worker``, ``annotator``, … ``label``, ``answer``, …).
         weight
             Column of weights: an annotation of weight 2 counts as two. None for equal weights. Probabilities in long
-            form, a row for each label that a worker holds possible, are weights.
+            form, a row for each label that a worker holds possible, are weights. The largest is 1e15, and one below
+            1e-30 is none.
         confidence
             Column of how sure workers are of their labels, above 0 and at most 1. With K classes, a label of confidence
             c counts as (c K - 1) / (K - 1) of an annotation: wholly if it is certain, not at all if it is a guess.

@@ -279,16 +279,21 @@ def recoded(codes: Codes, names: Names, classes: Names) -> Codes:
 
 
 def checked_weights(data: Any, what: str) -> npt.NDArray[np.float64]:
-    """Return weights as numbers that can count labels."""
+    """Return weights as numbers that can count labels; what is too small for that beside others counts as 0."""
     weights = checked_amounts(data, what)
-    bad = ~countable(weights)
+    large, small = weights > MOST_COUNT, (weights > 0) & (weights < LEAST_COUNT)
+    bad = large if large.any() or not small.any() or (weights >= LEAST_COUNT).any() else small
     if bad.any():
         row = int(np.argmax(bad))
-        small = weights[row] < LEAST_COUNT
         raise ValueError(
             f"{what} holds {weights[row]:g} at row {row}; a weight counts a label so many times and must be {COUNTS}: "
-            + ("give 0 to a row that shall not count" if small else "divide all weights by a number, or drop the row")
+            f"{'divide' if large.any() else 'multiply'} all weights by a number, or drop the row"
         )
+    if small.any():
+        row, n = int(np.argmax(small)), int(small.sum())
+        which = f"{counted(n, 'row')} below {LEAST_COUNT:g} (first at row {row}, {weights[row]:g})"
+        warnings.warn(f"{what} holds {which}: next to nothing, counted as 0", DataWarning, stacklevel=_outside())
+        weights = np.where(small, 0.0, weights)
     return weights
 
 
