@@ -13,6 +13,7 @@ pub use pairs::{Chance, Paired, Summary, agreement_by_pairs};
 use rayon::prelude::*;
 
 use crate::control::Control;
+use crate::memory::clear;
 use crate::num::{GOLDEN, pick, scramble};
 use crate::{Error, Result};
 
@@ -113,20 +114,17 @@ fn resampled(
 ) -> Result<Vec<f64>> {
     (0..n_resamples as u64)
         .into_par_iter()
-        .map_init(
-            || vec![0_u32; n_tasks],
-            |times, resample| {
-                let stream = scramble(seed.wrapping_add((resample + 1).wrapping_mul(GOLDEN)));
-                times.fill(0);
-                for draw in 0..n_tasks {
-                    if draw.is_multiple_of(DRAWS_PER_CHECK) {
-                        control.check()?;
-                    }
-                    times[pick(stream, draw, n_tasks)] += 1;
+        .map_init(Vec::<u32>::new, |times, resample| {
+            let stream = scramble(seed.wrapping_add((resample + 1).wrapping_mul(GOLDEN)));
+            clear(times, n_tasks)?;
+            for draw in 0..n_tasks {
+                if draw.is_multiple_of(DRAWS_PER_CHECK) {
+                    control.check()?;
                 }
-                evaluate(times)
-            },
-        )
+                times[pick(stream, draw, n_tasks)] += 1;
+            }
+            evaluate(times)
+        })
         .collect()
 }
 

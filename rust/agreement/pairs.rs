@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use super::{Scale, beyond_chance, resampled};
 use crate::control::Control;
+use crate::memory::{collected, copied, grow, joined, push, with_room, zeros};
 use crate::table::Table;
 use crate::{Error, Result};
 
@@ -71,15 +72,15 @@ pub fn agreement_by_pairs(
     let meetings = Meetings::new(table, min_overlap, control)?;
     let crowd = Crowd { meetings: &meetings, chance, scale, n_classes: table.n_classes(), summary };
     let coefficients = crowd.coefficients(control)?;
-    let overlap: Vec<u64> = (0..meetings.pairs.len()).map(|pair| meetings.of(pair).len() as u64).collect();
+    let overlap: Vec<u64> = collected((0..meetings.pairs.len()).map(|pair| meetings.of(pair).len() as u64))?;
     let of_all = coefficients.iter().zip(&overlap).map(|(c, n)| (*c, *n as f64));
-    let mut met = vec![false; table.n_tasks()];
+    let mut met = zeros::<bool>(table.n_tasks())?;
     meetings.items.iter().for_each(|meeting| met[meeting.task as usize] = true);
     Ok(Paired {
         value: crowd.summarise(of_all),
         resamples: resampled(table.n_tasks(), n_resamples, seed, control, |times| crowd.evaluate(times, control))?,
         n_tasks: met.iter().filter(|met| **met).count(),
-        pairs: meetings.pairs.iter().flatten().copied().collect(),
+        pairs: copied(meetings.pairs.as_flattened())?,
         overlap,
         coefficients,
     })
@@ -117,7 +118,7 @@ impl Meetings {
                         if other as usize <= worker {
                             break;
                         }
-                        list.push((other, Meeting { task, first, second: table.labels().get(row) as u16 }));
+                        push(&mut list, (other, Meeting { task, first, second: table.labels().get(row) as u16 }))?;
                     }
                 }
                 list.sort_by_key(|(other, _)| *other);
@@ -127,9 +128,10 @@ impl Meetings {
         let mut all = Self { pairs: vec![], ends: vec![], items: vec![] };
         for (worker, list) in (0..).zip(lists) {
             for run in list.chunk_by(|a, b| a.0 == b.0).filter(|run| run.len() >= min_overlap) {
-                all.pairs.push([worker, run[0].0]);
+                push(&mut all.pairs, [worker, run[0].0])?;
+                grow(&mut all.items, run.len())?;
                 all.items.extend(run.iter().map(|(_, meeting)| *meeting));
-                all.ends.push(all.items.len());
+                push(&mut all.ends, all.items.len())?;
             }
         }
         Ok(all)
@@ -201,15 +203,15 @@ impl Crowd<'_> {
             .map(|pairs| {
                 control.check()?;
                 let mut margins = Margins::new(self.n_classes);
-                Ok(pairs.map(|pair| self.coefficient(pair, None, &mut margins).0).collect())
+                collected(pairs.map(|pair| self.coefficient(pair, None, &mut margins).0))
             })
             .collect::<Result<_>>()?;
-        Ok(blocks.concat())
+        joined(&blocks)
     }
 
     fn evaluate(&self, times: &[u32], control: &Control) -> Result<f64> {
         let mut margins = Margins::new(self.n_classes);
-        let mut found = Vec::with_capacity(self.meetings.pairs.len());
+        let mut found = with_room(self.meetings.pairs.len())?;
         for pairs in blocks(self.meetings.pairs.len()) {
             control.check()?;
             found.extend(pairs.map(|pair| self.coefficient(pair, Some(times), &mut margins)));
