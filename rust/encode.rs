@@ -13,6 +13,7 @@ use hashbrown::HashTable;
 use rayon::prelude::*;
 
 use crate::control::Control;
+use crate::memory::{collected, push, with_room, zeros};
 use crate::{Error, Result};
 
 /// Rows handled between two looks at the control; a row's place in its block fits sixteen bits.
@@ -38,7 +39,7 @@ pub fn integers(values: &[i64], control: &Control) -> Result<Encoded<i64>> {
     }
     let column = Integers(values);
     let (codes, rows) = encode(&column, control)?;
-    let names = rows.into_iter().map(|r| values[r as usize]).collect();
+    let names = collected(rows.into_iter().map(|r| values[r as usize]))?;
     Ok(Encoded { codes, names })
 }
 
@@ -55,17 +56,17 @@ fn range(values: &[i64], control: &Control) -> Result<Option<(i64, i64)>> {
 
 fn dense(values: &[i64], low: i64, span: usize, control: &Control) -> Result<Encoded<i64>> {
     let slot = |v: i64| v.wrapping_sub(low) as u64 as usize;
-    let present: Vec<AtomicBool> = (0..span).map(|_| AtomicBool::new(false)).collect();
+    let present: Vec<AtomicBool> = collected((0..span).map(|_| AtomicBool::new(false)))?;
     for_blocks(values, control, |block| block.iter().for_each(|&v| present[slot(v)].store(true, Relaxed)))?;
     let mut names = vec![];
-    let mut code_of = vec![0_u32; span];
+    let mut code_of = zeros::<u32>(span)?;
     for (i, seen) in present.into_iter().enumerate() {
         if seen.into_inner() {
             code_of[i] = code(names.len())?;
-            names.push(low.wrapping_add(i as i64));
+            push(&mut names, low.wrapping_add(i as i64))?;
         }
     }
-    let mut codes = vec![0; values.len()];
+    let mut codes = zeros(values.len())?;
     fill_blocks(&mut codes, control, |start, block| {
         for (to, &v) in block.iter_mut().zip(&values[start..]) {
             *to = code_of[slot(v)];
@@ -125,7 +126,7 @@ pub fn canonical_integers(column: &Strings<'_>, control: &Control) -> Result<Opt
         return Ok(None);
     }
     let failed = AtomicBool::new(false);
-    let mut values = vec![0; column.len()];
+    let mut values = zeros(column.len())?;
     fill_blocks(&mut values, control, |start, block| {
         for (i, to) in block.iter_mut().enumerate() {
             match parse_canonical(column.get(start + i)) {
@@ -274,10 +275,10 @@ fn encode<C: Column>(column: &C, control: &Control) -> Result<(Vec<u32>, Vec<u64
     if column.len() > u32::MAX as usize {
         return Err(Error::invalid(format!("{} rows exceed the {} that one table holds", column.len(), u32::MAX)));
     }
-    let mut order = vec![0_u16; column.len()];
+    let mut order = zeros::<u16>(column.len())?;
     // Each row's hash, then its place in its shard, in the end its code. Shards write to rows scattered all over, each
     // to its own: a relaxed atomic store is a plain one.
-    let mut slots: Vec<AtomicU32> = (0..column.len()).map(|_| AtomicU32::new(0)).collect();
+    let mut slots: Vec<AtomicU32> = collected((0..column.len()).map(|_| AtomicU32::new(0)))?;
     let blocks: Vec<Partition<'_>> = order
         .par_chunks_mut(BLOCK)
         .zip(slots.par_chunks_mut(BLOCK))
@@ -297,7 +298,7 @@ fn encode<C: Column>(column: &C, control: &Control) -> Result<(Vec<u32>, Vec<u64
         }
         Ok(())
     })?;
-    Ok((slots.into_iter().map(AtomicU32::into_inner).collect(), names))
+    Ok((collected(slots.into_iter().map(AtomicU32::into_inner))?, names))
 }
 
 impl Partition<'_> {
@@ -354,6 +355,10 @@ fn shard<C: Column>(
             let (hash, key) = (slots[row].load(Relaxed), column.key(row));
             let same = |e: &Entry<C::Key>| e.hash == hash && e.key == key && column.order(e.row as usize, row).is_eq();
             let place = table.len() as u32;
+            if table.len() == table.capacity() {
+                let bytes = 2 * table.len() * size_of::<Entry<C::Key>>();
+                table.try_reserve(1, |e| spread(e.hash)).map_err(|_| Error::OutOfMemory(bytes))?;
+            }
             let entry = table.entry(spread(hash), same, |e| spread(e.hash)).or_insert_with(|| Entry {
                 key,
                 hash,
@@ -368,15 +373,15 @@ fn shard<C: Column>(
 
 /// The code of each entry, by shard and place: its rank in sorted order; and a row of each, in that order.
 fn number<C: Column>(column: &C, shards: &[Shard<C::Key>], control: &Control) -> Result<(Vec<Vec<u32>>, Vec<u64>)> {
-    let mut entries: Vec<(u32, &Entry<C::Key>)> =
-        (0..).zip(shards).flat_map(|(s, shard)| shard.iter().map(move |entry| (s, entry))).collect();
+    let mut entries: Vec<(u32, &Entry<C::Key>)> = with_room(shards.iter().map(HashTable::len).sum())?;
+    entries.extend((0..).zip(shards).flat_map(|(s, shard)| shard.iter().map(move |entry| (s, entry))));
     code(entries.len())?;
     control.check()?;
     entries.par_sort_unstable_by(|(_, a), (_, b)| {
         a.key.cmp(&b.key).then_with(|| column.order(a.row as usize, b.row as usize))
     });
-    let mut ranks: Vec<Vec<u32>> = shards.iter().map(|shard| vec![0; shard.len()]).collect();
-    let mut rows = Vec::with_capacity(entries.len());
+    let mut ranks: Vec<Vec<u32>> = shards.iter().map(|shard| zeros(shard.len())).collect::<Result<_>>()?;
+    let mut rows = with_room(entries.len())?;
     for (rank, (s, entry)) in entries.into_iter().enumerate() {
         ranks[s as usize][entry.place as usize] = rank as u32;
         rows.push(u64::from(entry.row));

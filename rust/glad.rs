@@ -10,6 +10,7 @@
 use rayon::prelude::*;
 
 use crate::control::Control;
+use crate::memory::{copied, par_collected, reserve, zeros};
 use crate::num::{settled, softmax};
 use crate::table::{Table, WorkerOrder};
 use crate::{Error, Result};
@@ -67,7 +68,7 @@ pub struct Fit {
 pub fn glad_fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fit> {
     validate(table, options)?;
     let order = table.by_worker(control)?;
-    let mut model = Model::new(table, options, control);
+    let mut model = Model::new(table, options, control)?;
     let mut history = vec![model.move_tasks(1)?];
     let mut converged = false;
     while history.len() <= options.max_iter && !converged {
@@ -78,7 +79,7 @@ pub fn glad_fit(table: &Table, options: &Options<'_>, control: &Control) -> Resu
         history.push(objective);
         converged = settled(objective, Some(last), options.tol);
     }
-    let accuracy = model.accuracy(order);
+    let accuracy = model.accuracy(order)?;
     let Model { posterior, ability, ease, .. } = model;
     Ok(Fit { posterior, ability, ease, accuracy, n_iter: history.len() - 1, history, converged })
 }
@@ -87,7 +88,7 @@ pub fn glad_fit(table: &Table, options: &Options<'_>, control: &Control) -> Resu
 /// ease.
 pub fn glad_posterior(table: &Table, options: &Options<'_>, control: &Control) -> Result<Vec<f64>> {
     validate(table, options)?;
-    let mut model = Model::new(table, options, control);
+    let mut model = Model::new(table, options, control)?;
     model.move_tasks(STEPS_ALONE)?;
     Ok(model.posterior)
 }
@@ -205,15 +206,15 @@ struct Model<'a> {
 
 impl<'a> Model<'a> {
     /// At the prior means.
-    fn new(table: &'a Table, options: &Options<'a>, control: &'a Control) -> Self {
-        Self {
-            ability: options.ability.to_vec(),
-            ease: options.ease.to_vec(),
-            posterior: vec![0.0; table.n_tasks() * table.n_classes()],
+    fn new(table: &'a Table, options: &Options<'a>, control: &'a Control) -> Result<Self> {
+        Ok(Self {
+            ability: copied(options.ability)?,
+            ease: copied(options.ease)?,
+            posterior: zeros(table.n_tasks() * table.n_classes())?,
             tasks: Tasks::new(table, options),
             mean: options.ability,
             control,
-        }
+        })
     }
 
     /// Every task climbs at most so many steps; returns the objective they reach.
@@ -230,6 +231,8 @@ impl<'a> Model<'a> {
                 let mut sum = 0.0;
                 for (i, (posterior, ease)) in posterior.chunks_exact_mut(k).zip(ease).enumerate() {
                     let task = block * BLOCK + i;
+                    scratch.clear();
+                    reserve(&mut scratch, tasks.table.rows_of(task).len())?;
                     let mut evaluate = |at| tasks.evaluate(task, at, ability, posterior, &mut scratch);
                     let mut point = evaluate(*ease);
                     for _ in 0..n_steps {
@@ -256,12 +259,13 @@ impl<'a> Model<'a> {
     fn move_workers(&mut self, order: &WorkerOrder) -> Result<()> {
         let (posterior, mean, control) = (&self.posterior, self.mean, self.control);
         let k = self.tasks.table.n_classes();
-        let pace: Vec<f64> = self.ease.par_iter().map(|ease| ease.exp()).collect();
+        let pace: Vec<f64> = par_collected(self.ease.par_iter().map(|ease| ease.exp()))?;
         self.ability.par_iter_mut().enumerate().with_max_len(BLOCK).try_for_each_init(
             Vec::new,
             |answers, (w, ability)| {
                 control.check()?;
                 answers.clear();
+                reserve(answers, (order.offsets[w + 1] - order.offsets[w]) as usize)?;
                 answers.extend((order.offsets[w] as usize..order.offsets[w + 1] as usize).map(|at| {
                     let task = order.tasks[at] as usize;
                     let weight = order.weights.as_ref().map_or(1.0, |weights| weights[at]);
@@ -308,19 +312,17 @@ impl<'a> Model<'a> {
 
     /// Probability of a right answer of each worker, averaged over their labels; without any, on a task of average
     /// ease.
-    fn accuracy(&self, order: &WorkerOrder) -> Vec<f64> {
+    fn accuracy(&self, order: &WorkerOrder) -> Result<Vec<f64>> {
         let average = self.ease.iter().sum::<f64>() / self.ease.len() as f64;
         let right = |ability: f64, ease: f64| softplus_and_sigmoid(ability * ease.exp()).1;
-        (self.ability.par_iter().enumerate())
-            .map(|(w, &ability)| {
-                let rows = order.offsets[w] as usize..order.offsets[w + 1] as usize;
-                let (sum, total) = rows.fold((0.0, 0.0), |(sum, total), at| {
-                    let weight = order.weights.as_ref().map_or(1.0, |weights| weights[at]);
-                    (sum + weight * right(ability, self.ease[order.tasks[at] as usize]), total + weight)
-                });
-                if total > 0.0 { sum / total } else { right(ability, average) }
-            })
-            .collect()
+        par_collected(self.ability.par_iter().enumerate().map(|(w, &ability)| {
+            let rows = order.offsets[w] as usize..order.offsets[w + 1] as usize;
+            let (sum, total) = rows.fold((0.0, 0.0), |(sum, total), at| {
+                let weight = order.weights.as_ref().map_or(1.0, |weights| weights[at]);
+                (sum + weight * right(ability, self.ease[order.tasks[at] as usize]), total + weight)
+            });
+            if total > 0.0 { sum / total } else { right(ability, average) }
+        }))
     }
 }
 

@@ -9,6 +9,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::control::Control;
+use crate::memory::{collected, with_room, zeros};
 use crate::moments::moments_first;
 use crate::num::{BLOCK, FLOOR, LogProduct, normalise, rescale, settled, softmax};
 use crate::special::{digamma, ln_gamma};
@@ -66,15 +67,15 @@ pub fn mace_fit(table: &Table, options: &Options<'_>, control: &Control) -> Resu
     let (mut history, mut converged) = (vec![], false);
     crowd.expect(None)?;
     while history.len() < options.max_iter && !converged {
-        crowd.maximise();
+        crowd.maximise()?;
         let objective = crowd.expect(None)?;
         converged = settled(objective, history.last().copied(), options.tol);
         history.push(objective);
         control.report(history.len(), objective);
     }
-    let mut posterior = vec![0.0; table.n_tasks() * table.n_classes()];
+    let mut posterior = zeros(table.n_tasks() * table.n_classes())?;
     crowd.expect(Some(&mut posterior))?;
-    let (know, strategies) = crowd.means();
+    let (know, strategies) = crowd.means()?;
     Ok(Fit { posterior, know, strategies, n_iter: history.len(), history, converged })
 }
 
@@ -143,18 +144,21 @@ impl<'a> Crowd<'a> {
     fn new(table: &'a Table, options: &Options<'_>, control: &'a Control) -> Result<Self> {
         let (m, k) = (table.n_workers(), table.n_classes());
         let start = options.know.iter().zip(options.strategies.chunks_exact(k));
-        let weights =
-            start.flat_map(|(know, strategy)| [*know, 1.0 - know].into_iter().chain(strategy.iter().copied()));
+        let mut weights = with_room(m * (k + 2))?;
+        start.for_each(|(know, strategy)| {
+            weights.extend([*know, 1.0 - know]);
+            weights.extend_from_slice(strategy);
+        });
         let prior: Vec<f64> = options.competence.into_iter().chain(std::iter::repeat_n(options.strategy, k)).collect();
-        let chunk = |tasks| Chunk { tasks, right: vec![0.0; m * k], log_evidence: 0.0 };
+        let chunk = |tasks| Ok(Chunk { tasks, right: zeros(m * k)?, log_evidence: 0.0 });
         let mut crowd = Self {
             table,
             control,
             variational: options.variational,
-            weights: weights.collect(),
-            counts: vec![0.0; m * (k + 2)],
-            factors: vec![[0.0; 2]; m * k],
-            chunks: table.chunks(n_chunks(table)).into_iter().map(chunk).collect(),
+            weights,
+            counts: zeros(m * (k + 2))?,
+            factors: zeros(m * k)?,
+            chunks: table.chunks(n_chunks(table)).into_iter().map(chunk).collect::<Result<_>>()?,
             given: moments_first(table, control)?,
             prior,
             log_prior: 0.0,
@@ -190,9 +194,9 @@ impl<'a> Crowd<'a> {
     }
 
     /// The M-step.
-    fn maximise(&mut self) {
+    fn maximise(&mut self) -> Result<()> {
         let k = self.table.n_classes();
-        let mut right = vec![0.0; self.given.len()];
+        let mut right = zeros(self.given.len())?;
         right.par_chunks_mut(1 << 12).enumerate().for_each(|(block, sums)| {
             let first = block << 12;
             for chunk in &self.chunks {
@@ -206,6 +210,7 @@ impl<'a> Crowd<'a> {
             if variational { worker.vary(&prior) } else { worker.normalise(&prior) }
         });
         (self.given, self.prior) = (given, prior);
+        Ok(())
     }
 
     /// The E-step; returns the objective of the parameters, and writes the posteriors if there is room for them.
@@ -237,16 +242,17 @@ impl<'a> Crowd<'a> {
     }
 
     /// How probably each worker knows, and what they say otherwise; means of the variational posterior.
-    fn means(&self) -> (Vec<f64>, Vec<f64>) {
+    fn means(&self) -> Result<(Vec<f64>, Vec<f64>)> {
         // Before the first M-step there are no counts.
         let from = if self.variational && self.counts.iter().any(|x| *x > 0.0) { &self.counts } else { &self.weights };
         let rows = || from.chunks_exact(self.table.n_classes() + 2);
-        let know = rows().map(|row| row[0] / (row[0] + row[1])).collect();
-        let strategies = rows().flat_map(|row| {
+        let know = collected(rows().map(|row| row[0] / (row[0] + row[1])))?;
+        let mut strategies = with_room(self.given.len())?;
+        rows().for_each(|row| {
             let total: f64 = row[2..].iter().sum();
-            row[2..].iter().map(move |x| x / total)
+            strategies.extend(row[2..].iter().map(|x| x / total));
         });
-        (know, strategies.collect())
+        Ok((know, strategies))
     }
 }
 

@@ -14,6 +14,7 @@
 use rayon::prelude::*;
 
 use crate::control::Control;
+use crate::memory::{clear, collected, copied, filled, ready, zeros};
 use crate::num::{cholesky, cholesky_solve, normalise, settled, softmax};
 use crate::table::{Table, WorkerOrder};
 use crate::{Error, Result, votes};
@@ -82,8 +83,8 @@ pub fn minimax_fit(table: &Table, options: &Options, control: &Control) -> Resul
     let mut model = Model {
         table,
         control,
-        workers: Side::new(table.n_workers(), table.n_classes(), options.ordinal, options.worker_penalty),
-        tasks: Side::new(table.n_tasks(), table.n_classes(), options.ordinal, options.task_penalty),
+        workers: Side::new(table.n_workers(), table.n_classes(), options.ordinal, options.worker_penalty)?,
+        tasks: Side::new(table.n_tasks(), table.n_classes(), options.ordinal, options.task_penalty)?,
         posterior: votes::shares(table, None, control)?.0,
     };
     let mut history: Vec<f64> = vec![];
@@ -115,10 +116,10 @@ pub fn minimax_posterior(
         return Err(Error::invalid(format!("sigma must hold {} finite numbers", table.n_workers() * k * k)));
     }
     // The workers stay where they are: only their exponentials are read.
-    let mut workers = Side::new(0, k, ordinal, task_penalty);
-    workers.factors = sigma.iter().map(|x| x.exp()).collect();
-    let tasks = Side::new(table.n_tasks(), k, ordinal, task_penalty);
-    let mut model = Model { table, control, workers, tasks, posterior: vec![0.0; table.n_tasks() * k] };
+    let mut workers = Side::new(0, k, ordinal, task_penalty)?;
+    workers.factors = collected(sigma.iter().map(|x| x.exp()))?;
+    let tasks = Side::new(table.n_tasks(), k, ordinal, task_penalty)?;
+    let mut model = Model { table, control, workers, tasks, posterior: zeros(table.n_tasks() * k)? };
     model.move_tasks(STEPS_ALONE)?;
     Ok(model.posterior)
 }
@@ -201,9 +202,10 @@ struct Side {
 
 impl Side {
     /// All numbers zero.
-    fn new(n: usize, k: usize, ordinal: bool, penalty: f64) -> Self {
+    fn new(n: usize, k: usize, ordinal: bool, penalty: f64) -> Result<Self> {
         let shape = Shape::new(ordinal);
-        Self { shape, k, penalty, numbers: vec![0.0; n * shape.n_numbers(k)], factors: vec![1.0; n * k * k] }
+        let (numbers, factors) = (zeros(n * shape.n_numbers(k))?, filled(1.0, n * k * k)?);
+        Ok(Self { shape, k, penalty, numbers, factors })
     }
 
     /// The factors of one task or worker.
@@ -255,20 +257,20 @@ struct Climber {
 }
 
 impl Climber {
-    fn new(shape: Shape, k: usize, penalty: f64) -> Self {
+    fn new(shape: Shape, k: usize, penalty: f64) -> Result<Self> {
         let n = shape.n_numbers(k);
-        Self {
+        Ok(Self {
             shape,
             k,
             penalty,
-            slope: vec![0.0; k * k],
-            bend: vec![0.0; k * k * k],
-            curve: vec![0.0; if shape == Shape::Free { 0 } else { n * n }],
-            step: vec![0.0; n],
-            numbers: vec![0.0; n],
-            factors: vec![0.0; k * k],
-            chances: vec![0.0; k],
-        }
+            slope: zeros(k * k)?,
+            bend: zeros(k * k * k)?,
+            curve: zeros(if shape == Shape::Free { 0 } else { n * n })?,
+            step: zeros(n)?,
+            numbers: zeros(n)?,
+            factors: zeros(k * k)?,
+            chances: zeros(k)?,
+        })
     }
 
     /// Forgets the labels added.
@@ -405,7 +407,7 @@ impl Model<'_> {
             .zip(numbers.par_chunks_mut(BLOCK * n).zip(factors.par_chunks_mut(BLOCK * k * k)))
             .enumerate()
             .map(|(block, (posterior, (numbers, factors)))| {
-                let mut climber = Climber::new(*shape, k, *penalty);
+                let mut climber = Climber::new(*shape, k, *penalty)?;
                 let mut task = Task { table, control, workers, index: block * BLOCK, chances: vec![0.0; k] };
                 let mut sum = 0.0;
                 let own = numbers.chunks_exact_mut(n).zip(factors.chunks_exact_mut(k * k));
@@ -429,6 +431,7 @@ impl Model<'_> {
         blocks.try_for_each_init(
             || (Climber::new(*shape, k, *penalty), vec![0.0; k]),
             |(climber, chance), (w, (numbers, factors))| {
+                let climber = ready(climber)?;
                 let labels = Labels { order, tasks, posterior, control, worker: w };
                 climber.forget();
                 let mut value = 0.0;
@@ -453,11 +456,12 @@ impl Model<'_> {
     /// confusions of its own where they labelled none of the class.
     fn confusion(&self, order: &WorkerOrder) -> Result<Vec<f64>> {
         let k = self.workers.k;
-        let mut out = self.workers.factors.clone();
-        out.par_chunks_mut(k * k).enumerate().try_for_each(|(w, out)| {
+        let mut out = copied(&self.workers.factors)?;
+        out.par_chunks_mut(k * k).enumerate().try_for_each_init(Vec::new, |sums, (w, out)| {
             let labels =
                 Labels { order, tasks: &self.tasks, posterior: &self.posterior, control: self.control, worker: w };
-            let (own, mut sums, mut chance) = (self.workers.of(w as u32), vec![0.0; k * k], vec![0.0; k]);
+            let (own, mut chance) = (self.workers.of(w as u32), vec![0.0; k]);
+            clear(sums, k * k)?;
             labels.each(|other, class, label, weight| {
                 chances(own, other, class, label, &mut chance);
                 sums[class * k..(class + 1) * k].iter_mut().zip(&chance).for_each(|(sum, p)| *sum += weight * p);
@@ -594,7 +598,7 @@ mod tests {
         fn folding_the_bend_is_a_congruence(
             k in 2_usize..5, cells in prop::collection::vec(-1.0_f64..1.0, 64),
         ) {
-            let mut climber = Climber::new(Shape::Ordinal, k, 1.0);
+            let mut climber = Climber::new(Shape::Ordinal, k, 1.0).unwrap();
             climber.bend.copy_from_slice(&cells[..k * k * k]);
             climber.fold_bend();
             let n = 4 * (k - 1);

@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use crate::control::Control;
+use crate::memory::zeros;
 use crate::{Error, Result};
 
 /// No probability is kept below this: a product of [`BLOCK`] of them, times a floored prior, is still a normal number.
@@ -202,8 +203,8 @@ pub fn winners(rows: &[f64], width: usize, control: &Control) -> Result<(Vec<u16
         return Err(Error::invalid(format!("{} numbers do not make rows of {width}", rows.len())));
     }
     let n = rows.len() / width;
-    let mut winner = vec![0_u16; n];
-    let mut tied = vec![false; n];
+    let mut winner = zeros::<u16>(n)?;
+    let mut tied = zeros::<bool>(n)?;
     rows.par_chunks(ROWS * width).zip(winner.par_chunks_mut(ROWS)).zip(tied.par_chunks_mut(ROWS)).try_for_each(
         |((rows, winner), tied)| {
             control.check()?;

@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use crate::control::Control;
+use crate::memory::zeros;
 use crate::table::Table;
 use crate::{Error, Result};
 
@@ -39,7 +40,7 @@ pub fn pooled(
         return Err(Error::invalid(format!("{len} numbers do not make {n} rows")));
     }
     let k = len / n;
-    let (mut mixed, mut distance) = (vec![0.0; len], vec![0.0; n]);
+    let (mut mixed, mut distance) = (zeros::<f64>(len)?, zeros::<f64>(n)?);
     let blocks = mixed.par_chunks_mut(TASKS * k).zip(distance.par_chunks_mut(TASKS)).enumerate();
     blocks.try_for_each(|(block, (mixed, distance))| {
         control.check()?;

@@ -6,6 +6,7 @@ use super::jackknife::{Kept, LeftOut};
 use super::{Estimate, Scale, Shape, TASKS_PER_CHECK, beyond_chance};
 use crate::Result;
 use crate::control::Control;
+use crate::memory::{collected, par_collected, push, reserve};
 use crate::table::Table;
 
 /// Which coefficient.
@@ -57,9 +58,9 @@ pub fn agreement_by_counts(
     scale.validate(table.n_classes())?;
     let tallies = Tallies::new(table, control)?;
     let sizes = || table.offsets().windows(2).map(|w| u64::from(w[1] - w[0]));
-    let measure = Measure::new(coefficient, scale, &tallies);
+    let measure = Measure::new(coefficient, scale, &tallies)?;
     let Estimate { value, worst } = measure.evaluate(Kept::ALL, control)?;
-    let compared: Vec<bool> = sizes().map(|n| n > 1).collect();
+    let compared: Vec<bool> = collected(table.offsets().windows(2).map(|w| w[1] - w[0] > 1))?;
     Ok(Counted {
         value,
         worst,
@@ -89,18 +90,23 @@ impl Tallies {
                 let mut sorted = vec![];
                 for task in tasks {
                     sorted.clear();
+                    reserve(&mut sorted, table.rows_of(task).len())?;
                     sorted.extend(table.rows_of(task).map(|row| table.labels().get(row) as u16));
                     sorted.sort_unstable();
                     for run in sorted.chunk_by(|a, b| a == b) {
-                        part.labels.push(run[0]);
-                        part.counts.push(run.len() as u32);
+                        push(&mut part.labels, run[0])?;
+                        push(&mut part.counts, run.len() as u32)?;
                     }
-                    part.offsets.push(part.labels.len() as u32);
+                    push(&mut part.offsets, part.labels.len() as u32)?;
                 }
                 Ok(part)
             })
             .collect::<Result<_>>()?;
         let mut all = Self { offsets: vec![0], labels: vec![], counts: vec![], n_classes: table.n_classes() };
+        let n_labels = parts.iter().map(|part| part.labels.len()).sum();
+        reserve(&mut all.offsets, table.n_tasks())?;
+        reserve(&mut all.labels, n_labels)?;
+        reserve(&mut all.counts, n_labels)?;
         for part in parts {
             let base = all.labels.len() as u32;
             all.offsets.extend(part.offsets.iter().map(|end| base + end));
@@ -144,12 +150,12 @@ struct Measure<'a> {
 }
 
 impl<'a> Measure<'a> {
-    fn new(coefficient: Coefficient, scale: Scale<'a>, tallies: &'a Tallies) -> Self {
+    fn new(coefficient: Coefficient, scale: Scale<'a>, tallies: &'a Tallies) -> Result<Self> {
         let ordinal = coefficient == Coefficient::OrdinalAlpha;
         let tasks = 0..if ordinal { 0 } else { tallies.n_tasks() };
-        let within = tasks.into_par_iter().map(|task| tallies.disagreement(task, scale).0).collect();
+        let within = par_collected(tasks.into_par_iter().map(|task| tallies.disagreement(task, scale).0))?;
         let extent = if coefficient == Coefficient::Gwet { scale.extent() } else { (0.0, 0.0) };
-        Self { coefficient, scale, tallies, within, extent }
+        Ok(Self { coefficient, scale, tallies, within, extent })
     }
 
     fn evaluate(&self, kept: Kept<'_>, control: &Control) -> Result<Estimate> {

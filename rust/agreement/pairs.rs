@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use super::jackknife::{Kept, LeftOut};
 use super::{Estimate, Scale, Shape, beyond_chance};
 use crate::control::Control;
+use crate::memory::{collected, copied, grow, joined, push, zeros};
 use crate::table::Table;
 use crate::{Error, Result};
 
@@ -82,7 +83,7 @@ pub fn agreement_by_pairs(
     let mut totals = Totals::default();
     found.iter().enumerate().for_each(|(pair, found)| crowd.add(&mut totals, pair, found));
     let Estimate { value, worst } = crowd.summarise(&totals);
-    let mut met = vec![false; table.n_tasks()];
+    let mut met = zeros::<bool>(table.n_tasks())?;
     meetings.items.iter().for_each(|meeting| met[meeting.task as usize] = true);
     Ok(Paired {
         value,
@@ -90,9 +91,9 @@ pub fn agreement_by_pairs(
         left_out: LeftOut::new(&met, n_groups, seed, |kept| crowd.evaluate(kept, control))?,
         n_tasks: met.iter().filter(|met| **met).count(),
         n_pairs: totals.n_pairs,
-        pairs: meetings.pairs.iter().flatten().copied().collect(),
-        overlap: (0..meetings.pairs.len()).map(|pair| meetings.of(pair).len() as u64).collect(),
-        coefficients: found.iter().map(|found| found.coefficient.value).collect(),
+        pairs: copied(meetings.pairs.as_flattened())?,
+        overlap: collected((0..meetings.pairs.len()).map(|pair| meetings.of(pair).len() as u64))?,
+        coefficients: collected(found.iter().map(|found| found.coefficient.value))?,
     })
 }
 
@@ -128,7 +129,7 @@ impl Meetings {
                         if other as usize <= worker {
                             break;
                         }
-                        list.push((other, Meeting { task, first, second: table.labels().get(row) as u16 }));
+                        push(&mut list, (other, Meeting { task, first, second: table.labels().get(row) as u16 }))?;
                     }
                 }
                 list.sort_by_key(|(other, _)| *other);
@@ -138,9 +139,10 @@ impl Meetings {
         let mut all = Self { pairs: vec![], ends: vec![], items: vec![] };
         for (worker, list) in (0..).zip(lists) {
             for run in list.chunk_by(|a, b| a.0 == b.0).filter(|run| run.len() >= min_overlap) {
-                all.pairs.push([worker, run[0].0]);
+                push(&mut all.pairs, [worker, run[0].0])?;
+                grow(&mut all.items, run.len())?;
                 all.items.extend(run.iter().map(|(_, meeting)| *meeting));
-                all.ends.push(all.items.len());
+                push(&mut all.ends, all.items.len())?;
             }
         }
         Ok(all)
@@ -273,10 +275,10 @@ impl Crowd<'_> {
             .map(|pairs| {
                 control.check()?;
                 let mut margins = Margins::new(self.n_classes);
-                Ok(pairs.map(|pair| self.find(pair, Kept::ALL, &mut margins)).collect())
+                collected(pairs.map(|pair| self.find(pair, Kept::ALL, &mut margins)))
             })
             .collect::<Result<_>>()?;
-        Ok(blocks.concat())
+        joined(&blocks)
     }
 
     fn evaluate(&self, kept: Kept<'_>, control: &Control) -> Result<f64> {

@@ -13,6 +13,7 @@ use rayon::prelude::*;
 
 use super::named;
 use crate::control::Control;
+use crate::memory::{filled, par_tried, push, with_room, zeros};
 use crate::{Error, Result};
 
 /// Below so many cases, offsets start at zero; above, from a solution for every so-manieth case.
@@ -118,7 +119,8 @@ fn solve(scores: &[f64], k: usize, capacities: &Capacities, control: &Control) -
     let n = scores.len() / k;
     let mut offsets = vec![0.0; k];
     if n > SMALL {
-        let sample: Vec<f64> = scores.chunks_exact(k).step_by(STRIDE).flatten().copied().collect();
+        let mut sample = with_room(n.div_ceil(STRIDE) * k)?;
+        sample.extend(scores.chunks_exact(k).step_by(STRIDE).flatten());
         let scaled = capacities.scaled(n, sample.len() / k);
         // What a sample makes impossible may be possible.
         if let Ok(found) = solve(&sample, k, &scaled, control) {
@@ -189,7 +191,7 @@ impl<'a> Flow<'a> {
         control: &Control,
     ) -> Result<Self> {
         let n = scores.len() / k;
-        let mut option = vec![0_u32; n];
+        let mut option = zeros::<u32>(n)?;
         let blocks = option.par_chunks_mut(ROWS_PER_BLOCK).zip(scores.par_chunks(ROWS_PER_BLOCK * k));
         blocks.try_for_each(|(option, scores)| {
             control.check()?;
@@ -219,18 +221,18 @@ impl<'a> Flow<'a> {
             surplus,
             potential,
             moves: vec![],
-            loss: vec![f64::INFINITY; k * k],
+            loss: filled(f64::INFINITY, k * k)?,
             limit: (1 << 9) + 4 * n.isqrt(),
         };
         let mut cases = vec![vec![]; k];
-        (0..).zip(&flow.option).for_each(|(row, &a)| cases[a as usize].push(row));
+        (0..).zip(&flow.option).try_for_each(|(row, &a)| push(&mut cases[a as usize], row))?;
         let lists = (0..k * k).into_par_iter();
         let listed = |pair: usize| {
             control.check()?;
-            Ok(flow.listed(pair / k, pair % k, cases[pair / k].iter().copied()))
+            flow.listed(pair / k, pair % k, cases[pair / k].iter().copied())
         };
-        flow.moves = lists.map(listed).collect::<Result<_>>()?;
-        (0..k).for_each(|a| flow.refresh(a));
+        flow.moves = par_tried(lists.map(listed))?;
+        (0..k).try_for_each(|a| flow.refresh(a))?;
         Ok(flow)
     }
 
@@ -239,18 +241,23 @@ impl<'a> Flow<'a> {
     }
 
     /// The cheapest moves from `a` to `b` of its cases.
-    fn listed(&self, a: usize, b: usize, cases: impl Iterator<Item = u32>) -> Moves {
+    fn listed(&self, a: usize, b: usize, cases: impl Iterator<Item = u32>) -> Result<Moves> {
         if a == b {
-            return Moves { heap: BinaryHeap::new(), cut: f64::INFINITY };
+            return Ok(Moves { heap: BinaryHeap::new(), cut: f64::INFINITY });
         }
-        let moves = cases.map(|row| Move { loss: self.lost(row, a, b), row });
-        let mut moves: Vec<Move> = moves.filter(|found| found.loss < f64::INFINITY).collect();
+        let mut moves = vec![];
+        for row in cases {
+            let loss = self.lost(row, a, b);
+            if loss < f64::INFINITY {
+                push(&mut moves, Move { loss, row })?;
+            }
+        }
         let mut cut = f64::INFINITY;
         if moves.len() > self.limit {
             cut = moves.select_nth_unstable_by(self.limit, |x, y| y.cmp(x)).1.loss;
             moves.truncate(self.limit);
         }
-        Moves { heap: BinaryHeap::from(moves), cut }
+        Ok(Moves { heap: BinaryHeap::from(moves), cut })
     }
 
     fn lost(&self, row: u32, a: usize, b: usize) -> f64 {
@@ -258,7 +265,7 @@ impl<'a> Flow<'a> {
     }
 
     /// The cheapest move from `a` to `b`, if there is any.
-    fn cheapest(&mut self, a: usize, b: usize) -> Option<Move> {
+    fn cheapest(&mut self, a: usize, b: usize) -> Result<Option<Move>> {
         let pair = a * self.k + b;
         loop {
             let Moves { heap, cut } = &mut self.moves[pair];
@@ -266,21 +273,22 @@ impl<'a> Flow<'a> {
                 heap.pop();
             }
             match heap.peek() {
-                Some(top) if top.loss <= *cut => return Some(*top),
-                None if *cut == f64::INFINITY => return None,
+                Some(top) if top.loss <= *cut => return Ok(Some(*top)),
+                None if *cut == f64::INFINITY => return Ok(None),
                 _ => {
                     let cases = (0..).zip(&self.option).filter(|(_, option)| **option as usize == a);
-                    self.moves[pair] = self.listed(a, b, cases.map(|(row, _)| row));
+                    self.moves[pair] = self.listed(a, b, cases.map(|(row, _)| row))?;
                 }
             }
         }
     }
 
     /// Looks up what moves from `a` cost now.
-    fn refresh(&mut self, a: usize) {
+    fn refresh(&mut self, a: usize) -> Result<()> {
         for b in 0..self.k {
-            self.loss[a * self.k + b] = self.cheapest(a, b).map_or(f64::INFINITY, |found| found.loss);
+            self.loss[a * self.k + b] = self.cheapest(a, b)?.map_or(f64::INFINITY, |found| found.loss);
         }
+        Ok(())
     }
 
     /// What a unit loses between two nodes, by the potentials; infinite where it cannot go.
@@ -323,12 +331,12 @@ impl<'a> Flow<'a> {
         };
         let most = distance[end];
         self.potential.iter_mut().zip(&distance).for_each(|(y, d)| *y += d.min(most));
-        self.walk(end, &before);
+        self.walk(end, &before)?;
         Ok(true)
     }
 
     /// Moves a case along each edge of the path that ends at `end`.
-    fn walk(&mut self, end: usize, before: &[usize]) {
+    fn walk(&mut self, end: usize, before: &[usize]) -> Result<()> {
         let (pool, nodes) = (self.k, self.k + 1);
         let mut moved = vec![];
         let mut at = end;
@@ -339,7 +347,7 @@ impl<'a> Flow<'a> {
                 self.on[at] -= 1;
             } else if at == pool {
                 self.on[from] += 1;
-            } else if let Some(found) = self.cheapest(from, at) {
+            } else if let Some(found) = self.cheapest(from, at)? {
                 moved.push((found.row, at));
             }
             at = from;
@@ -358,7 +366,7 @@ impl<'a> Flow<'a> {
                 }
             }
         }
-        (0..self.k).filter(|&a| changed[a]).for_each(|a| self.refresh(a));
+        (0..self.k).filter(|&a| changed[a]).try_for_each(|a| self.refresh(a))
     }
 
     /// Why nothing more can be sent from the nodes that were reached.

@@ -14,6 +14,7 @@ use super::full::Full;
 use super::hierarchy::{add, row, sum_over};
 use super::{Assignment, Fit, Model, Options, Run, Start, finite, protected, validate};
 use crate::control::Control;
+use crate::memory::{collected, filled, par_tried, with_room, zeros};
 use crate::num::{FLOOR, normalise, softmax};
 use crate::special::{digamma, ln_gamma};
 use crate::table::Table;
@@ -76,7 +77,7 @@ pub struct CommunityFit {
 pub fn fit_community(table: &Table, options: &CommunityOptions<'_>, control: &Control) -> Result<CommunityFit> {
     let k = table.n_classes();
     check(options, k)?;
-    let none = vec![0.0; k * k];
+    let none = zeros(k * k)?;
     let plain = Options {
         model: Model::Full,
         assignment: Assignment::Soft,
@@ -89,7 +90,7 @@ pub fn fit_community(table: &Table, options: &CommunityOptions<'_>, control: &Co
         tol: options.tol,
     };
     validate(table, &plain)?;
-    let mut communities = Communities::new(options, table.n_workers(), k);
+    let mut communities = Communities::new(options, table.n_workers(), k)?;
     let mut engine = Engine::<Full, Given>::new(table, &plain, control)?;
     let mut run = Run::default();
     let mut amend = |params: &mut Params| -> Result<()> {
@@ -115,8 +116,8 @@ pub fn fit_community(table: &Table, options: &CommunityOptions<'_>, control: &Co
     communities.write_means(&mut params.workers, control)?;
     settle_classes(&mut params.prior, options.class_pseudo);
     let (posterior, _) = engine.posterior(&params)?;
-    let fit = run.finish(posterior, engine.confusion(params.workers), params.prior);
-    Ok(communities.found(fit))
+    let fit = run.finish(posterior, engine.confusion(params.workers)?, params.prior);
+    communities.found(fit)
 }
 
 fn check(options: &CommunityOptions<'_>, k: usize) -> Result<()> {
@@ -154,26 +155,32 @@ struct Communities {
     membership: Vec<f64>,
 }
 
-fn transposed(matrix: &[f64], k: usize) -> impl Iterator<Item = f64> {
+fn transposed(matrix: &[f64], k: usize) -> impl ExactSizeIterator<Item = f64> {
     (0..k * k).map(move |i| matrix[(i % k) * k + i / k])
 }
 
+fn all_transposed(matrices: &[f64], k: usize) -> Result<Vec<f64>> {
+    let mut all = with_room(matrices.len())?;
+    matrices.chunks_exact(k * k).for_each(|matrix| all.extend(transposed(matrix, k)));
+    Ok(all)
+}
+
 impl Communities {
-    fn new(options: &CommunityOptions<'_>, m: usize, k: usize) -> Self {
+    fn new(options: &CommunityOptions<'_>, m: usize, k: usize) -> Result<Self> {
         let n = options.prototypes.len() / (k * k);
         let mut new = Self {
             k,
             n,
-            prototypes: options.prototypes.chunks_exact(k * k).flat_map(|matrix| transposed(matrix, k)).collect(),
+            prototypes: all_transposed(options.prototypes, k)?,
             shares: vec![1.0 / n as f64; n],
             strength: options.strength.unwrap_or(FIRST),
             learn_strength: options.strength.is_none(),
-            pseudo: transposed(options.pseudo, k).collect(),
+            pseudo: collected(transposed(options.pseudo, k))?,
             share_pseudo: options.share_pseudo,
-            membership: vec![1.0 / n as f64; m * n],
+            membership: filled(1.0 / n as f64, m * n)?,
         };
         new.normalise_prototypes();
-        new
+        Ok(new)
     }
 
     fn normalise_prototypes(&mut self) {
@@ -224,7 +231,7 @@ impl Communities {
             control.check()?;
             Ok(self.write_membership(counts, membership))
         };
-        let logs = workers.map(log).collect::<Result<_>>();
+        let logs = par_tried(workers.map(log));
         self.membership = membership;
         logs
     }
@@ -283,7 +290,7 @@ impl Communities {
             .zip(self.membership.par_chunks(self.n))
             .map(|(counts, membership)| {
                 control.check()?;
-                let mut factors = vec![0.0; size];
+                let mut factors = zeros::<f64>(size)?;
                 let totals = self.totals(counts);
                 for (community, r) in membership.iter().enumerate() {
                     for (i, p) in self.prototype(community).iter().enumerate() {
@@ -328,9 +335,9 @@ impl Communities {
         Ok(())
     }
 
-    fn found(self, fit: Fit) -> CommunityFit {
-        let prototypes = self.prototypes.chunks_exact(self.k * self.k).flat_map(|p| transposed(p, self.k)).collect();
-        CommunityFit { fit, membership: self.membership, prototypes, shares: self.shares, strength: self.strength }
+    fn found(self, fit: Fit) -> Result<CommunityFit> {
+        let prototypes = all_transposed(&self.prototypes, self.k)?;
+        Ok(CommunityFit { fit, membership: self.membership, prototypes, shares: self.shares, strength: self.strength })
     }
 }
 

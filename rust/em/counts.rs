@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use super::finite;
 use crate::control::Control;
+use crate::memory::zeros;
 use crate::table::Table;
 use crate::{Error, Result};
 
@@ -22,7 +23,7 @@ pub fn counts(table: &Table, posterior: &[f64], control: &Control) -> Result<Vec
     }
     finite("the posterior", posterior)?;
     let order = table.by_worker(control)?;
-    let mut counts = vec![0.0; table.n_workers() * k * k];
+    let mut counts = zeros(table.n_workers() * k * k)?;
     counts.par_chunks_mut(k * k).enumerate().try_for_each(|(worker, matrix)| {
         control.check()?;
         for at in order.offsets[worker] as usize..order.offsets[worker + 1] as usize {

@@ -16,6 +16,7 @@ use super::estimate::{Given, Grouped, group};
 use super::{Options, validate, with_model};
 use crate::control::Control;
 use crate::gamma::{Source, log_gamma};
+use crate::memory::{copied, reserve, zeros};
 use crate::num::{FLOOR, GOLDEN, normalise, scramble, to_unit};
 use crate::simulate::random::{key, unit};
 use crate::table::Table;
@@ -80,11 +81,11 @@ pub fn fit_gibbs(table: &Table, options: &Options<'_>, sampling: &Sampling, cont
             .map(|chain| run_chain::<W>(table, options, sampling, chain, &sweeps, control))
             .collect::<Result<Vec<GibbsFit>>>()
     })?;
-    Ok(together(chains, 1.0 / (sampling.n_chains * sampling.draws) as f64))
+    together(chains, 1.0 / (sampling.n_chains * sampling.draws) as f64)
 }
 
 /// Draws of all chains on end, and sums as means.
-fn together(chains: Vec<GibbsFit>, share: f64) -> GibbsFit {
+fn together(chains: Vec<GibbsFit>, share: f64) -> Result<GibbsFit> {
     let mut all = GibbsFit::default();
     for chain in chains {
         for (to, from) in [
@@ -92,15 +93,22 @@ fn together(chains: Vec<GibbsFit>, share: f64) -> GibbsFit {
             (&mut all.confusion, &chain.confusion),
             (&mut all.prior, &chain.prior),
         ] {
-            to.resize(from.len(), 0.0);
+            if to.is_empty() {
+                *to = zeros(from.len())?;
+            }
             to.iter_mut().zip(from).for_each(|(t, x)| *t += share * x);
         }
-        all.prior_draws.extend(chain.prior_draws);
-        all.accuracy_draws.extend(chain.accuracy_draws);
-        all.log_density.extend(chain.log_density);
-        all.confusion_draws.extend(chain.confusion_draws);
+        for (to, from) in [
+            (&mut all.prior_draws, chain.prior_draws),
+            (&mut all.accuracy_draws, chain.accuracy_draws),
+            (&mut all.log_density, chain.log_density),
+            (&mut all.confusion_draws, chain.confusion_draws),
+        ] {
+            reserve(to, from.len())?;
+            to.extend(from);
+        }
     }
-    all
+    Ok(all)
 }
 
 /// One chain, with sums in place of means.
@@ -117,8 +125,8 @@ fn run_chain<W: Grouped>(
     engine.force_two_pass()?;
     let mut params = engine.start(options.start)?;
     let mut found = GibbsFit {
-        posterior: vec![0.0; table.n_tasks() * k],
-        confusion: vec![0.0; m * k * k],
+        posterior: zeros(table.n_tasks() * k)?,
+        confusion: zeros(m * k * k)?,
         prior: vec![0.0; k],
         ..GibbsFit::default()
     };
@@ -127,14 +135,15 @@ fn run_chain<W: Grouped>(
         draw_parameters(&engine, &mut params, seed);
         let kept = sweep >= sampling.warmup;
         if kept {
-            record(&mut found, &params.prior, engine.confusion(params.workers.clone()), sampling.keep_confusion);
+            let confusion = engine.confusion(copied(&params.workers)?)?;
+            record(&mut found, &params.prior, confusion, sampling.keep_confusion)?;
         }
         let log_prior = params.log_prior;
         let sums = if kept { found.posterior.as_mut_slice() } else { &mut [] };
         let evidence = draw_classes(&mut engine, &mut params, seed(CLASSES), sums)?;
         if kept {
             found.log_density.push(evidence + log_prior);
-            add(&mut found.confusion, &engine.confusion(params.workers.clone()));
+            add(&mut found.confusion, &engine.confusion(copied(&params.workers)?)?);
             let mut prior = params.prior.clone();
             normalise(&mut prior);
             add(&mut found.prior, &prior);
@@ -149,14 +158,17 @@ fn add(to: &mut [f64], other: &[f64]) {
 }
 
 /// Keeps one draw of the parameters.
-fn record(found: &mut GibbsFit, prior: &[f64], confusion: Vec<f64>, keep_confusion: bool) {
+fn record(found: &mut GibbsFit, prior: &[f64], confusion: Vec<f64>, keep_confusion: bool) -> Result<()> {
     let k = prior.len();
     let right = |matrix: &[f64]| prior.iter().enumerate().map(|(class, p)| p * matrix[class * k + class]).sum::<f64>();
+    reserve(&mut found.accuracy_draws, confusion.len() / (k * k))?;
     found.accuracy_draws.extend(confusion.chunks_exact(k * k).map(right));
     found.prior_draws.extend_from_slice(prior);
     if keep_confusion {
+        reserve(&mut found.confusion_draws, confusion.len())?;
         found.confusion_draws.extend(confusion);
     }
+    Ok(())
 }
 
 /// Draws a class for each task and counts them, which gives the Dirichlet parameters of the next draw of parameters.

@@ -12,6 +12,7 @@ use super::estimate::Mean;
 use super::full::Full;
 use super::{Assignment, Fit, Model, Options, Run, Start, protected, validate};
 use crate::control::Control;
+use crate::memory::{collected, filled, ready, with_room, zeros};
 use crate::special::digamma;
 use crate::table::Table;
 use crate::{Error, Result};
@@ -94,7 +95,7 @@ pub fn fit_hierarchy(table: &Table, options: &HierarchyOptions<'_>, control: &Co
         model: Model::Full,
         assignment: Assignment::Soft,
         start: Start::Majority,
-        pseudo: &vec![0.0; k * k],
+        pseudo: &zeros(k * k)?,
         class_pseudo: options.class_pseudo,
         gold: options.gold,
         accelerate: false,
@@ -102,7 +103,7 @@ pub fn fit_hierarchy(table: &Table, options: &HierarchyOptions<'_>, control: &Co
         tol: options.tol,
     };
     validate(table, &plain)?;
-    let mut prior = Prior::new(options.prior, m, k);
+    let mut prior = Prior::new(options.prior, m, k)?;
     let mut engine = Engine::<Full, Mean>::new(table, &plain, control)?;
     let mut amend = |params: &mut super::Params| prior.absorb(&mut params.workers, control);
     let mut run = Run::default();
@@ -114,8 +115,8 @@ pub fn fit_hierarchy(table: &Table, options: &HierarchyOptions<'_>, control: &Co
     }
     let (posterior, _) = engine.posterior(&params)?;
     run.history.clear();
-    let fit = run.finish(posterior, engine.confusion(params.workers), params.prior);
-    Ok(HierarchyFit { fit, learnt: prior.learnt(k) })
+    let fit = run.finish(posterior, engine.confusion(params.workers)?, params.prior);
+    Ok(HierarchyFit { fit, learnt: prior.learnt(k)? })
 }
 
 /// A prior while it is learnt. Tables of one worker are label-first, as those of the full model.
@@ -125,11 +126,11 @@ enum Prior {
 }
 
 impl Prior {
-    fn new(kind: Hierarchy, m: usize, k: usize) -> Self {
-        match kind {
-            Hierarchy::Crowd => Self::Crowd(Crowd { k, alpha: imaginary_worker(k) }),
-            Hierarchy::Spammer(strength) => Self::Spammer(Spammer::new(strength, m, k)),
-        }
+    fn new(kind: Hierarchy, m: usize, k: usize) -> Result<Self> {
+        Ok(match kind {
+            Hierarchy::Crowd => Self::Crowd(Crowd { k, alpha: imaginary_worker(k)? }),
+            Hierarchy::Spammer(strength) => Self::Spammer(Spammer::new(strength, m, k)?),
+        })
     }
 
     /// Improves the prior by the expected counts of all workers, and adds it to them.
@@ -137,32 +138,34 @@ impl Prior {
         for _ in 0..ROUNDS {
             match self {
                 Self::Crowd(crowd) => {
-                    fixed_point(&mut crowd.alpha, crowd.k, counts, &imaginary_worker(crowd.k), control)?;
+                    fixed_point(&mut crowd.alpha, crowd.k, counts, &imaginary_worker(crowd.k)?, control)?;
                 }
                 Self::Spammer(spammer) => spammer.improve(counts, control)?,
             }
         }
         match self {
             Self::Crowd(crowd) => counts.par_chunks_mut(crowd.alpha.len()).for_each(|worker| add(worker, &crowd.alpha)),
-            Self::Spammer(spammer) => spammer.add_to(counts),
+            Self::Spammer(spammer) => spammer.add_to(counts)?,
         }
         Ok(())
     }
 
-    fn learnt(self, k: usize) -> Learnt {
-        match self {
-            Self::Crowd(Crowd { alpha, .. }) => Learnt::Crowd((0..k * k).map(|i| alpha[(i % k) * k + i / k]).collect()),
+    fn learnt(self, k: usize) -> Result<Learnt> {
+        Ok(match self {
+            Self::Crowd(Crowd { alpha, .. }) => {
+                Learnt::Crowd(collected((0..k * k).map(|i| alpha[(i % k) * k + i / k]))?)
+            }
             Self::Spammer(Spammer { competence, guesses, strength, .. }) => {
                 Learnt::Spammer { competence, guesses, strength }
             }
-        }
+        })
     }
 }
 
 /// Two right answers and one wrong one a class: what is known before anybody was seen, whatever the number of classes.
-fn imaginary_worker(k: usize) -> Vec<f64> {
+fn imaginary_worker(k: usize) -> Result<Vec<f64>> {
     let off = 1.0 / (k - 1).max(1) as f64;
-    (0..k * k).map(|i| if i / k == i % k { 2.0 } else { off }).collect()
+    collected((0..k * k).map(|i| if i / k == i % k { 2.0 } else { off }))
 }
 
 pub(super) fn add(to: &mut [f64], other: &[f64]) {
@@ -179,7 +182,7 @@ pub(super) fn sum_over(
     let blocks: Vec<Vec<f64>> = (0..n_workers.div_ceil(WORKERS))
         .into_par_iter()
         .map(|block| {
-            let mut sums = vec![0.0; width];
+            let mut sums = zeros(width)?;
             for worker in block * WORKERS..n_workers.min((block + 1) * WORKERS) {
                 control.check()?;
                 gather(worker, &mut sums);
@@ -187,7 +190,7 @@ pub(super) fn sum_over(
             Ok(sums)
         })
         .collect::<Result<_>>()?;
-    let mut total = vec![0.0; width];
+    let mut total = zeros(width)?;
     blocks.iter().for_each(|block| add(&mut total, block));
     Ok(total)
 }
@@ -204,8 +207,10 @@ fn fixed_point(alpha: &mut [f64], n_groups: usize, counts: &[f64], imaginary: &[
     let len = alpha.len();
     let mut totals = vec![0.0; n_groups];
     alpha.iter().enumerate().for_each(|(i, a)| totals[i % n_groups] += a);
-    let at = [&*alpha, &totals].concat();
-    let known: Vec<f64> = at.iter().map(|a| digamma(*a)).collect();
+    let mut at = with_room(len + n_groups)?;
+    at.extend_from_slice(alpha);
+    at.append(&mut totals);
+    let known: Vec<f64> = collected(at.iter().map(|a| digamma(*a)))?;
     let gain = |i: usize, count: f64| if count > 0.0 { digamma(count + at[i]) - known[i] } else { 0.0 };
     let gather = |counts: &[f64], sums: &mut [f64]| {
         for g in 0..n_groups {
@@ -245,16 +250,16 @@ struct Spammer {
 }
 
 impl Spammer {
-    fn new(strength: Option<f64>, m: usize, k: usize) -> Self {
-        Self {
+    fn new(strength: Option<f64>, m: usize, k: usize) -> Result<Self> {
+        Ok(Self {
             k,
-            competence: vec![2.0 / 3.0; m],
-            guesses: vec![1.0 / k as f64; m * k],
+            competence: filled(2.0 / 3.0, m)?,
+            guesses: filled(1.0 / k as f64, m * k)?,
             strength: strength.unwrap_or(4.0),
             learn_strength: strength.is_none(),
             knowing: vec![2.0, 1.0],
             guessing: vec![2.0 / k as f64; k],
-        }
+        })
     }
 
     /// Writes the mean of the worker's rows.
@@ -267,32 +272,35 @@ impl Spammer {
         }
     }
 
-    fn add_to(&self, counts: &mut [f64]) {
-        counts.par_chunks_mut(self.k * self.k).enumerate().for_each_init(
-            || vec![0.0; self.k * self.k],
+    fn add_to(&self, counts: &mut [f64]) -> Result<()> {
+        counts.par_chunks_mut(self.k * self.k).enumerate().try_for_each_init(
+            || zeros(self.k * self.k),
             |mean, (worker, counts)| {
+                let mean = ready(mean)?;
                 self.write_mean(worker, mean);
                 if self.strength.is_infinite() {
                     counts.copy_from_slice(mean);
                 } else {
                     counts.iter_mut().zip(mean).for_each(|(c, p)| *c += self.strength * *p);
                 }
+                Ok(())
             },
-        );
+        )
     }
 
     /// One round for everything learnt: who knew and who guessed, given the rest, and then the rest.
     fn improve(&mut self, counts: &[f64], control: &Control) -> Result<()> {
         let (k, m) = (self.k, self.competence.len());
         // Draws from the mean: how often the worker knew, how often they guessed, and what; and what they say of strength.
-        let mut known = vec![0.0; m * 2];
-        let mut guessed = vec![0.0; m * k];
-        let mut gains = vec![0.0; m * 2];
+        let mut known = zeros(m * 2)?;
+        let mut guessed = zeros(m * k)?;
+        let mut gains = zeros(m * 2)?;
         let workers = known.par_chunks_mut(2).zip(guessed.par_chunks_mut(k)).zip(gains.par_chunks_mut(2));
         workers.enumerate().try_for_each_init(
-            || vec![0.0; k * k],
+            || zeros(k * k),
             |mean, (worker, ((known, guessed), gains))| {
                 control.check()?;
+                let mean = ready(mean)?;
                 self.write_mean(worker, mean);
                 let counts = &counts[row(worker, k * k)];
                 self.attribute(self.competence[worker], counts, mean, known, guessed, &mut gains[0]);

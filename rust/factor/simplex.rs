@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use super::{finite, sized};
 use crate::Result;
 use crate::control::Control;
+use crate::memory::{copied, zeros};
 
 /// Rows per job.
 const ROWS: usize = 256;
@@ -17,7 +18,7 @@ pub fn simplex_projection(rows: &[f64], k: usize, control: &Control) -> Result<V
     let n = rows.len().checked_div(k).unwrap_or(0);
     sized("rows", rows.len(), n * k)?;
     finite("rows", rows)?;
-    let mut out = rows.to_vec();
+    let mut out = copied(rows)?;
     if k > 0 {
         out.par_chunks_mut(ROWS * k).try_for_each(|rows| {
             control.check()?;
@@ -83,7 +84,7 @@ pub fn simplex_lstsq(design: &[f64], k: usize, targets: &[f64], dim: usize, cont
     sized("targets", targets.len(), n * dim)?;
     finite("design", design)?;
     finite("targets", targets)?;
-    let mut out = vec![0.0; n * k];
+    let mut out = zeros(n * k)?;
     if out.is_empty() {
         return Ok(out);
     }

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use numpy::ndarray::{Array, IntoDimension};
 use numpy::{Element, PyArray, PyArray1, PyReadonlyArrayDyn, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -39,6 +39,7 @@ impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
         match error {
             Error::Invalid(message) => PyValueError::new_err(message),
+            Error::OutOfMemory(_) => PyMemoryError::new_err(error.to_string()),
             Error::Cancelled => PyKeyboardInterrupt::new_err("interrupted"),
         }
     }
