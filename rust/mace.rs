@@ -468,8 +468,8 @@ mod tests {
         for (&(task, worker, label), weight) in ROWS.iter().zip(weights) {
             let (w, l) = (worker as usize, usize::from(label));
             for class in 0..4 {
-                let knew = if class == l { know[w] } else { 0.0 };
-                joint[task as usize * 4 + class] += weight * (knew + (1.0 - know[w]) * strategies[w * 4 + l]).ln();
+                let right = if class == l { know[w] } else { 0.0 };
+                joint[task as usize * 4 + class] += weight * (right + (1.0 - know[w]) * strategies[w * 4 + l]).ln();
             }
         }
         let mut log: f64 = joint.chunks_exact_mut(4).map(softmax).sum();

@@ -7,7 +7,7 @@ use crate::control::Control;
 
 /// Three classes, five workers: a prior and confusion matrices without any symmetry.
 fn truth() -> (Vec<f64>, Vec<f64>) {
-    let (k, m) = (3, 5);
+    let (k, m) = (3_usize, 5);
     let mut confusion = vec![];
     for (worker, class) in (0..m * k).map(|i| (i / k, i % k)) {
         let row: Vec<f64> = (0..k)
