@@ -8,6 +8,7 @@
 use std::alloc::{Layout, alloc_zeroed};
 use std::hint::black_box;
 use std::ops::Range;
+use std::ptr::slice_from_raw_parts_mut;
 
 use rayon::prelude::*;
 
@@ -59,7 +60,7 @@ pub(crate) fn zeros<T: Zero>(len: usize) -> Result<Vec<T>> {
         if pointer.is_null() {
             return Err(refused());
         }
-        Vec::from_raw_parts(pointer, len, len)
+        Box::from_raw(slice_from_raw_parts_mut(pointer, len)).into_vec()
     };
     leave_room(layout.size())?;
     Ok(found)

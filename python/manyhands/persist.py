@@ -195,7 +195,7 @@ def write(
     kind: str,
     meta: dict[str, Any],
     arrays: dict[str, npt.NDArray[Any]],
-    read_back: Callable[[Content], object],
+    read_back: Callable[[Content], object] | None = None,
 ) -> None:
     """Write arrays and settings; the file appears only when it is complete.
 
@@ -210,7 +210,8 @@ def write(
     header = json.dumps({"kind": kind, "meta": meta, "arrays": checked}).encode()
     if len(header) > _MAX_HEADER:
         raise ValueError("the settings are too large to save")
-    _refuse_unreadable(read_back, Content(os.fspath(path), kind, json.loads(header)["meta"], plain))
+    if read_back is not None:
+        _refuse_unreadable(read_back, Content(os.fspath(path), kind, json.loads(header)["meta"], plain))
     start = _PRELUDE.pack(MAGIC, VERSION, len(header))
     with atomic_write(path) as part, part.open("wb") as file:
         file.write(start + _CHECKSUM.pack(zlib.crc32(header, zlib.crc32(start))))
