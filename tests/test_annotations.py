@@ -265,6 +265,15 @@ def test_gaps_turn_integers_into_floats_and_back():
     assert votes.classes.tolist() == [3, 4]
 
 
+@pytest.mark.parametrize("largest", [107.0, 1e6, 2.0**53 - 1])
+def test_large_whole_floats_are_integers_too(largest):
+    votes = one_column(pd.Series([largest, 3.0]))
+    assert votes.tasks.dtype == np.int64
+    assert votes.tasks.tolist() == [3, int(largest)]
+    # From here on, floats stand for several integers each.
+    assert one_column(pd.Series([2.0**53, 3.0])).tasks.dtype == np.float64
+
+
 def test_dictionaries_may_outgrow_their_index_when_joined():
     chunks = [dictionary([f"{c}{i}" for i in range(100)], [f"{c}{i}" for i in range(100)], "int8") for c in "ab"]
     assert one_column(pa.chunked_array(chunks)).n_tasks == 200

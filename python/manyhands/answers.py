@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,6 +14,8 @@ from manyhands.names import Codes, Names, sequence
 
 #: How far probabilities may be from summing to one: they are often rounded to two digits.
 _ROUNDING = 0.05
+#: An integer in plain form.
+_CANONICAL = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 
 
 def checked_confidences(data: Any, what: str) -> npt.NDArray[np.float64]:
@@ -95,9 +98,8 @@ def in_numbers(abstain: Names, names: Names) -> Names:
     """Abstentions as numbers where the labels are: the command line knows text only."""
     if names.values.dtype.kind != "i" or not len(names):
         return abstain
-    return sequence(
-        [int(x) if isinstance(x, str) and x.lstrip("-").isdecimal() else x for x in abstain.values.tolist()]
-    )
+    # Only text in the form that labels have which become integers: "007" is another name than 7.
+    return sequence([int(x) if isinstance(x, str) and _CANONICAL.fullmatch(x) else x for x in abstain.values.tolist()])
 
 
 def set_apart(codes: Codes, names: Names, fixed: Names | None, abstain: Names) -> tuple[Codes, Names, Names]:

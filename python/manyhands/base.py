@@ -34,7 +34,10 @@ T = TypeVar("T")
 NO_MATRICES = "ask for labels_ and workers_frame() of a SparseOneCoin, which needs none"
 
 #: What to do where numbers for all classes do not fit.
-MANY_CLASSES = "SparseOneCoin takes any number of classes in memory that the labels given determine"
+MANY_CLASSES = (
+    "if the labels are classes, not numbers or ids, SparseOneCoin takes any number of them in memory that the labels "
+    "given determine"
+)
 
 
 class Parameters:

@@ -44,9 +44,14 @@ def check_classes(names: Names, n_answers: int, what: str, *, spelt: bool) -> No
             f"on each task, or round them to grades; if they are the names of classes after all, {meant}"
         )
     checks.check_n_classes(len(names), what)
-    if len(names) > _FEW and 2 * len(names) > n_answers:
+    warn_of_many(len(names), n_answers, what)
+
+
+def warn_of_many(n_classes: int, n_answers: int, what: str) -> None:
+    """Warn of nearly as many classes as answers."""
+    if n_classes > _FEW and 2 * n_classes > n_answers:
         checks.warn_of_data(
-            f"{what} holds {len(names):,} distinct values in {n_answers:,} answers: ids, numbers or free text rather "
+            f"{what} holds {n_classes:,} distinct values in {n_answers:,} answers: ids, numbers or free text rather "
             "than classes? Hardly any two answers can agree"
         )
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands.annotations import Annotations
 from manyhands.base import Array
+from manyhands.labels import warn_of_many
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,6 +72,11 @@ class Log:
     @classmethod
     def of(cls, data: Frame, classes: Iterable[Any] | None = None) -> Log:
         """Encode a frame of at least one row. Classes are the labels that occur, unless more are given."""
+        if classes is None and getattr(data["label"].dtype, "kind", "") == "f":
+            # Elsewhere numbers with fractions are refused as labels; where others take them, so do their twins.
+            said = np.unique(data["label"].dropna().to_numpy())
+            warn_of_many(len(said), len(data), "label column 'label'")
+            classes = said if len(said) else None
         votes = Annotations.from_frame(data, task="task", worker="worker", label="label", classes=classes)
         names = zip((votes.tasks, votes.workers, votes.classes), COLUMNS, strict=True)
         return cls(data, votes, *(_index(values, data[column]) for values, column in names))
