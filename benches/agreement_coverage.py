@@ -172,7 +172,13 @@ def _of_two(measure: Callable[..., Agreement], weights: str | None) -> Measure:
 
 
 def coverage(
-    n_workers: int, n_draws: int, resamples: int, *, first: int = 0, n_tasks: int | None = None, confidence: float = 0.95
+    n_workers: int,
+    n_draws: int,
+    resamples: int,
+    *,
+    first: int = 0,
+    n_tasks: int | None = None,
+    confidence: float = 0.95,
 ) -> dict[str, tuple[float, ...]]:
     """For each coefficient the truth, the mean estimate, the share of intervals that hold it, and their mean width."""
     truth = Truth(confusions(n_workers, np.random.default_rng(n_workers)))
@@ -200,7 +206,8 @@ def main() -> None:
         print(f"\n{n_workers} workers, {N_TASKS[n_workers]:,} tasks, {args.draws} draws, {args.resamples} resamples\n")
         print("| coefficient | truth | mean estimate | % of intervals that hold the truth | mean width |")
         print("|---|---|---|---|---|")
-        for name, (truth, mean, share, width) in coverage(n_workers, args.draws, args.resamples, first=args.first).items():
+        found = coverage(n_workers, args.draws, args.resamples, first=args.first)
+        for name, (truth, mean, share, width) in found.items():
             print(f"| {name} | {truth:.4f} | {mean:.4f} | {100 * share:.1f} | {width:.4f} |", flush=True)
 
 
