@@ -16,7 +16,6 @@ import manyhands as mh
 from deferrals import VARIANTS, Variant, linear, table, team
 from learners import backbone
 from manyhands import defer
-from manyhands.defer.data import CaseData
 from manyhands.defer.impute import distort, jitter
 
 every = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
@@ -447,16 +446,17 @@ def test_augmentations_add_noise_to_features_and_to_nothing_else():
         assert augmented("text") == "text"
 
 
-def test_thresholds_of_confidence_are_found_without_dropout():
-    log = team()
-    network = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3))
-    for validation in (0.0, 0.3):
-        options = {"max_epochs": 2, "validation": validation}
-        fitted = defer.SelectivePrediction(network, **options).fit(log.X, log.truth, log.votes)
-        found = fitted.threshold_
-        fitted.network_.eval()
-        fitted._concluded(CaseData(log.X, log.truth, log.votes))
-        assert fitted.threshold_ == found
+def test_thresholds_of_confidence_are_found_without_dropout(monkeypatch):
+    log, modes = team(), []
+    found = defer.SelectivePrediction._outcome
+
+    def watched(model, batch):
+        modes.append(model._network.training)
+        return found(model, batch)
+
+    monkeypatch.setattr(defer.SelectivePrediction, "_outcome", watched)
+    defer.SelectivePrediction(backbone(), max_epochs=1, validation=0.0).fit(log.X, log.truth, log.votes)
+    assert modes == [False]
 
 
 def test_without_missing_answers_probabilistic_is_naive():
