@@ -297,8 +297,10 @@ def test_settings_that_cannot_work(options, error, message):
         (defer.ProbabilisticDeferral, {"inference": "luck"}, "inference must be one of"),
         (defer.ProbabilisticDeferral, {"experts": "one"}, "experts must be one of"),
         (defer.ProbabilisticDeferral, {"groups": 0}, "groups must be at least 1"),
+        (defer.ProbabilisticDeferral, {"groups": 1.5}, "groups must be a whole number"),
         (defer.ProbabilisticDeferral, {"groups": 2, "experts": "confusion"}, "groups are of networks"),
         (defer.ProbabilisticDeferral, {"n_iter": 0}, "n_iter must be at least 1"),
+        (defer.ProbabilisticDeferral, {"n_iter": 1.5}, "n_iter must be a whole number"),
         (defer.ImputedDeferral, {"method": "guess"}, "method must be one of"),
         (defer.ImputedDeferral, {"groups": 0}, "groups must be at least 1"),
         (defer.ImputedDeferral, {"impute_epochs": 0}, "impute_epochs must be at least 1"),
@@ -307,6 +309,7 @@ def test_settings_that_cannot_work(options, error, message):
         (defer.RealizableSurrogate, {"alpha": 2.0}, "alpha must be at most 1"),
         (defer.MixtureOfExperts, {"cost": -1.0}, "cost must be at least 0"),
         (defer.Triage, {"warmup": -1}, "warmup must be at least 0"),
+        (defer.Triage, {"warmup": 0.5}, "warmup must be a whole number"),
         (defer.OneVsAll, {"gate": linear(6, 4)}, "a logit for each of 3 experts, "),
     ],
 )
