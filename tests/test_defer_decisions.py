@@ -12,6 +12,8 @@ from scipy.optimize import linear_sum_assignment
 
 import manyhands as mh
 from manyhands.defer import Decision, Thresholds, assign, capacities, coverage_accuracy, deferral_report
+from manyhands.defer.shares import bounds as bounds_of
+from manyhands.names import Names
 from oracles import defer as oracle
 
 
@@ -145,6 +147,25 @@ def test_capacities_can_be_kept_where_shares_can(n, parts):
     assert least.sum() <= n <= most.sum()
     assert (most - least <= 1).all()
     assert (np.abs(least - shares * n) < 1).all()
+
+
+@pytest.mark.parametrize(
+    ("coverage", "workload", "lower", "upper"),
+    [
+        (0.4, "free", [0, 0, 0.4], [0.6, 0.6, 0.4]),
+        (1.0, "free", [0, 0, 1], [0, 0, 1]),
+        (None, "balanced", [1 / 3] * 3, [1 / 3] * 3),
+        (0.4, "balanced", [0.3, 0.3, 0.4], [0.3, 0.3, 0.4]),
+        ((0.2, 0.6), "balanced", [0.2, 0.2, 0.2], [0.4, 0.4, 0.6]),
+        (0.5, {"b": 0.1}, [0, 0.1, 0.5], [0.4, 0.1, 0.5]),
+        (None, {"a": (0.1, 0.3)}, [0.1, 0, 0], [0.3, 0.9, 0.9]),
+    ],
+)
+def test_bounds_of_a_coverage_and_a_workload(coverage, workload, lower, upper):
+    """Nobody's greatest share exceeds what the least shares of the others leave."""
+    found = bounds_of(Names(np.array(["a", "b"])), coverage, workload)
+    np.testing.assert_allclose(found, [lower, upper], atol=1e-12)
+    assert bounds_of(Names(np.array(["a", "b"])), None, "free") is None
 
 
 # --- thresholds -------------------------------------------------------------------------------------------------------

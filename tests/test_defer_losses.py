@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +16,7 @@ from manyhands.defer import losses
 from manyhands.defer.confidence import best_threshold
 from manyhands.defer.data import CaseData
 from manyhands.defer.experts import ConditionalExperts, GroupedExperts, SeparateExperts, expert_models, grouped
+from manyhands.defer.impute import Imputer
 from oracles import defer_losses as plain
 
 SMOOTHING = 0.01
@@ -219,6 +222,51 @@ def test_experts_who_do_alike_are_one_group():
     found = grouped(centres[truth] + rng.normal(size=(60, 3)) * 0.05, 3)
     assert len({(a, b) for a, b in zip(truth, found, strict=True)}) == 3
     assert grouped(np.ones((4, 2)), 3).max() == 0  # no more groups than there are differences
+
+
+# ----------------------------------------------------------------------------------------- answers made up
+
+
+def imputer(method: str):
+    """One whose weak view moves the features further each time, a batch, its features and answers, and the models."""
+    log = team(40)
+    data = CaseData(log.X, log.truth, table(log.given))
+    torch.manual_seed(1)
+    models = SeparateExperts(torch.nn.Linear(6, 3), 3)
+    for part in models.parameters():
+        torch.nn.init.normal_(part)
+    views = itertools.count(1)
+    made = Imputer(models, method, lambda x: x + 0.1 * next(views), lambda x: 0.5 * x, max_epochs=4)
+    made._parts = torch.nn.ModuleDict({"network": models})
+    made._start_epoch(1, data)
+
+    def probs(x) -> np.ndarray:
+        return models(x).exp().detach().double().numpy()
+
+    return made, data.batch(torch.arange(40), torch.device("cpu")), torch.from_numpy(log.X), log.given, probs
+
+
+def test_mixmatch():
+    made, batch, x, given_, probs = imputer("mixmatch")
+    torch.manual_seed(2)
+    found = made._mixmatch(batch).detach().numpy()
+    torch.manual_seed(2)
+    share = float(torch.distributions.Beta(0.75, 0.75).sample())
+    share, other = max(share, 1 - share), torch.randperm(40)
+    third = x + 0.3
+    mixed = probs(share * third + (1 - share) * third[other])
+    expected = plain.mixmatch((probs(x + 0.1), probs(x + 0.2)), mixed, given_, share, other.numpy(), 75 / 4)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_fixmatch():
+    made, batch, x, given_, probs = imputer("fixmatch")
+    weak, strong = probs(x + 0.1), probs(0.5 * x)
+    sure = weak.max(axis=2)[given_ < 0] >= 0.95
+    assert sure.any()
+    assert not sure.all()
+    expected = plain.fixmatch(weak, strong, given_)
+    np.testing.assert_allclose(made._fixmatch(batch).detach(), expected, rtol=1e-4, atol=1e-6)
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0])), min_size=1, max_size=12))

@@ -16,7 +16,6 @@ import manyhands as mh
 from deferrals import VARIANTS, Variant, linear, table, team
 from learners import backbone
 from manyhands import defer
-from manyhands.defer.data import CaseData
 from manyhands.defer.impute import distort, jitter
 
 every = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
@@ -298,8 +297,10 @@ def test_settings_that_cannot_work(options, error, message):
         (defer.ProbabilisticDeferral, {"inference": "luck"}, "inference must be one of"),
         (defer.ProbabilisticDeferral, {"experts": "one"}, "experts must be one of"),
         (defer.ProbabilisticDeferral, {"groups": 0}, "groups must be at least 1"),
+        (defer.ProbabilisticDeferral, {"groups": 1.5}, "groups must be a whole number"),
         (defer.ProbabilisticDeferral, {"groups": 2, "experts": "confusion"}, "groups are of networks"),
         (defer.ProbabilisticDeferral, {"n_iter": 0}, "n_iter must be at least 1"),
+        (defer.ProbabilisticDeferral, {"n_iter": 1.5}, "n_iter must be a whole number"),
         (defer.ImputedDeferral, {"method": "guess"}, "method must be one of"),
         (defer.ImputedDeferral, {"groups": 0}, "groups must be at least 1"),
         (defer.ImputedDeferral, {"impute_epochs": 0}, "impute_epochs must be at least 1"),
@@ -308,6 +309,7 @@ def test_settings_that_cannot_work(options, error, message):
         (defer.RealizableSurrogate, {"alpha": 2.0}, "alpha must be at most 1"),
         (defer.MixtureOfExperts, {"cost": -1.0}, "cost must be at least 0"),
         (defer.Triage, {"warmup": -1}, "warmup must be at least 0"),
+        (defer.Triage, {"warmup": 0.5}, "warmup must be a whole number"),
         (defer.OneVsAll, {"gate": linear(6, 4)}, "a logit for each of 3 experts, "),
     ],
 )
@@ -447,16 +449,17 @@ def test_augmentations_add_noise_to_features_and_to_nothing_else():
         assert augmented("text") == "text"
 
 
-def test_thresholds_of_confidence_are_found_without_dropout():
-    log = team()
-    network = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3))
-    for validation in (0.0, 0.3):
-        options = {"max_epochs": 2, "validation": validation}
-        fitted = defer.SelectivePrediction(network, **options).fit(log.X, log.truth, log.votes)
-        found = fitted.threshold_
-        fitted.network_.eval()
-        fitted._concluded(CaseData(log.X, log.truth, log.votes))
-        assert fitted.threshold_ == found
+def test_thresholds_of_confidence_are_found_without_dropout(monkeypatch):
+    log, modes = team(), []
+    found = defer.SelectivePrediction._outcome
+
+    def watched(model, batch):
+        modes.append(model._network.training)
+        return found(model, batch)
+
+    monkeypatch.setattr(defer.SelectivePrediction, "_outcome", watched)
+    defer.SelectivePrediction(backbone(), max_epochs=1, validation=0.0).fit(log.X, log.truth, log.votes)
+    assert modes == [False]
 
 
 def test_without_missing_answers_probabilistic_is_naive():
