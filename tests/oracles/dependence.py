@@ -10,7 +10,7 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from oracles.em import Rows
 
 #: Correlations that are tried in turn, and the shift of everybody's accuracy that slopes are taken with.
-TRIED = (0.0, 0.05, 0.15, 0.3, 0.5, 0.8)
+TRIED = (0.0, 0.05, 0.15, 0.3, 0.5, 0.65, 0.8)
 SHIFT = 0.05
 #: Standard deviation of what is believed of that shift, and the error that stands for knowing nothing.
 BELIEF = 0.3
@@ -18,7 +18,7 @@ NOTHING = 1.0
 #: Accuracies at which what depends on them is computed; in between it is interpolated.
 KNOTS = np.linspace(ndtri(0.001), ndtri(0.999), 129)
 #: Values of the shared factor and their weights; terms of the covariance's series.
-NODES, SHARES = np.polynomial.hermite_e.hermegauss(5)
+NODES, SHARES = np.polynomial.hermite_e.hermegauss(9)
 SHARES = SHARES / SHARES.sum()
 TERMS = 3
 
