@@ -45,7 +45,6 @@ def even(accuracy: np.ndarray, k: int) -> np.ndarray:
 # ------------------------------------------------------------------------------------------------ variational Bayes
 
 
-@pytest.mark.filterwarnings("ignore::manyhands.IdentifiabilityWarning")
 @settings(max_examples=60, deadline=None)
 @given(
     log=crowds(),

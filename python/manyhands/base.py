@@ -17,7 +17,7 @@ import numpy.typing as npt
 from manyhands import _core, metrics, persist
 from manyhands.annotations import Annotations, as_annotations
 from manyhands.checks import check_memory, counted
-from manyhands.errors import FileFormatError, IdentifiabilityWarning, NotFittedError
+from manyhands.errors import FileFormatError, IdentifiabilityWarning, NotFittedError, OverlapWarning
 from manyhands.names import Names
 from manyhands.overlap import doubts
 from manyhands.progress import Callback, reporting
@@ -258,9 +258,10 @@ class Aggregator(Acquainted, Parameters):
         with reporting(progress, self._iterations(), type(self).__name__) as callback:
             result = self._fit(votes, callback).cut(votes.n_classes)
         found = doubts(votes)
-        if alarming := (*found.loud, *result.remarks):
-            warnings.warn(f"{type(self).__name__}: {' '.join(alarming)}", IdentifiabilityWarning, stacklevel=2)
-        result = replace(result, remarks=(*alarming, *found.quiet))
+        for remarks, category in ((found.loud, OverlapWarning), (result.remarks, IdentifiabilityWarning)):
+            if remarks:
+                warnings.warn(f"{type(self).__name__}: {' '.join(remarks)}", category, stacklevel=2)
+        result = replace(result, remarks=(*found.loud, *result.remarks, *found.quiet))
         self._adopt(result, votes._tasks, votes._workers, votes._classes, votes.labels_per_worker)
         self._all_labels = votes._labels
         return self
