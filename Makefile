@@ -64,7 +64,7 @@ help: ## list the targets
 
 build: $(EXTENSION) ## make .venv and compile the release extension into it
 
-demo: build ## simulate a million annotations, aggregate them, show the worst workers
+demo: build ## simulate a million annotations, aggregate them, show accuracy beside confidence and the worst workers
 	@mkdir -p demo
 	$(BIN)/manyhands simulate --tasks 200000 --workers 1000 --classes 5 --labels-per-task 5 --seed 0 \
 		--crowd class-conditional=0.915,spammers=0.08,adversary=0.005 -o demo/log.parquet --truth demo/truth.parquet

@@ -2,6 +2,7 @@
 
     python benches/default.py                          all logs, all methods
     python benches/default.py --logs dog,web           some of them
+    python benches/default.py --methods consensus      some methods: means, and what the default says of errors
     python benches/default.py --keep 0.5 --seed 1      on a random half of the annotations of each
     python benches/default.py --cost 10000000          what the default costs on a simulated log of so many annotations
     python benches/default.py --simulated              how well calibrated the default is on simulated crowds
@@ -157,11 +158,13 @@ def recalibrated(votes: mh.Annotations, index: np.ndarray, truth: np.ndarray) ->
     ]
 
 
-def measure(names: list[str], folder: Path, keep: float, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+def measure(
+    names: list[str], methods: list[str], folder: Path, keep: float, seed: int
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     rows, calibration = [], []
     for name in names:
         votes, index, truth = read(folder / name, keep, seed)
-        for method, model in METHODS.items():
+        for method, model in ((method, METHODS[method]) for method in methods):
             # Of all processors, since other work on the machine hardly changes it.
             start = time.process_time()
             with warnings.catch_warnings():
@@ -244,13 +247,14 @@ def default_report(accuracy: pd.DataFrame) -> str:
 def report(found: pd.DataFrame, calibration: pd.DataFrame) -> str:
     accuracy = found.pivot(index="log", columns="method", values="accuracy")
     accuracy = accuracy.loc[found.log.unique(), found.method.unique()]
-    parts = {
-        "Means over logs": method_report(found),
-        "The default": default_report(accuracy),
-        "The default, by the correlation it is calibrated with": calibration_report(calibration),
-        "Errors on one task, according to the default": dependence_report(found),
-        "Accuracy, %": log_report(accuracy),
-    }
+    methods = set(accuracy.columns)
+    parts = {"Means over logs": method_report(found)}
+    if methods == set(METHODS):
+        parts["The default"] = default_report(accuracy)
+    parts["The default, by what confidences are discounted with"] = calibration_report(calibration)
+    if DEFAULT in methods:
+        parts["Errors on one task, according to the default"] = dependence_report(found)
+    parts["Accuracy, %"] = log_report(accuracy)
     return "\n\n".join(f"## {title}\n\n{text}" for title, text in parts.items())
 
 
@@ -334,6 +338,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
     parser.add_argument("--logs", type=lambda text: text.split(","), default=LOGS)
+    parser.add_argument("--methods", type=lambda text: text.split(","), default=list(METHODS))
     parser.add_argument("--keep", type=float, default=1.0, help="share of the annotations to keep")
     parser.add_argument("--seed", type=int, default=0, help="of what is kept")
     parser.add_argument("--threads", type=int, default=None)
@@ -350,10 +355,10 @@ def main() -> None:
         print(report_simulated(args.seed))
         return
     host = harness.machine(mh.get_num_threads())
-    found, calibration = measure(args.logs, args.data, args.keep, args.seed)
+    found, calibration = measure(args.logs, args.methods, args.data, args.keep, args.seed)
     text = f"{harness.describe(host)}\n\n{report(found, calibration)}"
     print(f"\n{text}")
-    if args.keep == 1 and args.logs == LOGS:
+    if args.keep == 1 and args.logs == LOGS and args.methods == list(METHODS):
         harness.save("default", args.out, {"machine": host, "rows": found.to_dict("records")}, text)
 
 

@@ -254,8 +254,36 @@ def test_evaluation_is_the_metrics(log, crowd, capsys):
     named = {"classes": model.classes_}
     assert scores["log_loss"] == mh.metrics.log_loss(model.posterior_, crowd.truth, **named)
     assert scores["calibration_error"] == mh.metrics.calibration_error(model.posterior_, crowd.truth, **named)
+    assert scores["confidence"] == pytest.approx(model.posterior_.max(axis=1).mean(), rel=1e-12)
     run("aggregate log.csv -o l.csv --evaluate truth.csv")
-    assert f"accuracy {scores['accuracy']:.4f}" in capsys.readouterr().out
+    stated = f"accuracy {scores['accuracy']:.4f} at a mean confidence of {scores['confidence']:.4f}, balanced"
+    assert stated in capsys.readouterr().out
+
+
+def test_correlation_of_errors_is_told_and_can_be_given(log, capsys):
+    model = mh.Consensus().fit(mh.read("log.csv"))
+    run("aggregate log.csv -o l.csv --json")
+    found = json.loads(capsys.readouterr().out)
+    names = ("correlation", "correlation_error", "discount")
+    assert {name: found[name] for name in names} == {name: getattr(model, f"{name}_") for name in names}
+    assert found["remarks"] == []
+    run("aggregate log.csv -o l.csv --correlation 0.25")
+    assert "correlated 0.25 on a task; confidences discounted for 0.25" in capsys.readouterr().out
+    given = mh.Consensus(correlation=0.25).fit(mh.read("log.csv"))
+    np.testing.assert_allclose([float(row["confidence"]) for row in rows("l.csv")], given.posterior_.max(axis=1))
+    run("aggregate log.csv -o l.csv")
+    assert f" ± {model.correlation_error_:.2f} on a task; confidences discounted for" in capsys.readouterr().out
+    assert "correlation must be at most 1" in complaint(capsys, "aggregate log.csv -o l.csv --correlation 1.5")
+    said = complaint(capsys, "aggregate log.csv -o l.csv --method majority --correlation 0.1")
+    assert said.startswith("--correlation means nothing to majority; it goes with consensus")
+
+
+def test_one_label_a_task_is_remarked_on(log, capsys):
+    write_rows("thin.csv", ("task", "worker", "label"), (1, "a", "x"), (2, "b", "y"), (3, "a", "x"))
+    run("aggregate thin.csv -o l.csv --json")
+    found = json.loads(capsys.readouterr().out)
+    assert "No task has labels of two workers" in found["remarks"][0]
+    assert any("No task has labels of two workers" in said for said in found["warnings"])
 
 
 def test_truth_of_some_tasks_and_of_others(log, crowd, capsys):

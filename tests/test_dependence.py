@@ -205,7 +205,6 @@ def test_known_classes_choose_the_correlation_and_say_how_surely() -> None:
     assert 0 < models[1].correlation_error_ < models[0].correlation_error_
 
 
-@pytest.mark.filterwarnings("ignore::manyhands.IdentifiabilityWarning")
 @pytest.mark.parametrize(
     ("rows", "error"),
     [

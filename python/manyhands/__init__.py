@@ -49,6 +49,7 @@ from manyhands.errors import (
     FileFormatError,
     IdentifiabilityWarning,
     NotFittedError,
+    OverlapWarning,
 )
 from manyhands.io import read
 from manyhands.simulate import Simulation, simulate
@@ -89,6 +90,7 @@ __all__ = [
     "OneCoinGradient",
     "OneCoinSpectral",
     "OnlineDawidSkene",
+    "OverlapWarning",
     "Simulation",
     "SparseOneCoin",
     "SpectralDS",

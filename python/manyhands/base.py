@@ -18,7 +18,7 @@ import numpy.typing as npt
 from manyhands import _core, arrow, metrics, persist
 from manyhands.annotations import Annotations, as_annotations
 from manyhands.checks import check_memory, counted, made_table
-from manyhands.errors import FileFormatError, IdentifiabilityWarning, NotFittedError
+from manyhands.errors import FileFormatError, IdentifiabilityWarning, NotFittedError, OverlapWarning
 from manyhands.names import Names
 from manyhands.overlap import doubts
 from manyhands.progress import Callback, reporting
@@ -296,9 +296,10 @@ class Aggregator(Acquainted, Parameters):
             if callback is not None:
                 callback.finish(result.n_iter, result.objective)
         found = doubts(votes)
-        if alarming := (*found.loud, *result.remarks):
-            warnings.warn(f"{type(self).__name__}: {' '.join(alarming)}", IdentifiabilityWarning, stacklevel=3)
-        result = replace(result, remarks=(*alarming, *found.quiet))
+        for remarks, category in ((found.loud, OverlapWarning), (result.remarks, IdentifiabilityWarning)):
+            if remarks:
+                warnings.warn(f"{type(self).__name__}: {' '.join(remarks)}", category, stacklevel=3)
+        result = replace(result, remarks=(*found.loud, *result.remarks, *found.quiet))
         fitted._adopt(result, votes._tasks, votes._workers, votes._classes, votes.labels_per_worker)
         fitted._all_labels = votes._labels
         vars(self).update(vars(fitted))

@@ -10,7 +10,7 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from oracles.em import Rows
 
 #: Correlations that are tried in turn, and the shift of everybody's accuracy that slopes are taken with.
-TRIED = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+TRIED = (0.0, 0.05, 0.15, 0.3, 0.5, 0.65, 0.8)
 SHIFT = 0.05
 #: Standard deviation of what is believed of that shift, and the error that stands for knowing nothing.
 BELIEF = 0.3
@@ -18,9 +18,9 @@ NOTHING = 1.0
 #: Accuracies at which what depends on them is computed; in between it is interpolated.
 KNOTS = np.linspace(ndtri(0.001), ndtri(0.999), 129)
 #: Values of the shared factor and their weights; terms of the covariance's series.
-NODES, SHARES = np.polynomial.hermite_e.hermegauss(7)
+NODES, SHARES = np.polynomial.hermite_e.hermegauss(9)
 SHARES = SHARES / SHARES.sum()
-TERMS = 4
+TERMS = 3
 
 
 class _Curves:
@@ -31,7 +31,7 @@ class _Curves:
         density = np.exp(-(moved**2) / 2) / np.sqrt(2 * np.pi)
         weight = np.exp(-(KNOTS**2) / 2) / np.sqrt(2 * np.pi) / (ndtr(KNOTS) * ndtr(-KNOTS))
         given = (moved[:, None] - np.sqrt(correlation) * NODES) / np.sqrt(1 - correlation)
-        hermite = [np.ones_like(moved), moved, moved**2 - 1, moved**3 - 3 * moved]
+        hermite = [np.ones_like(moved), moved, moved**2 - 1]
         self._curves = np.column_stack(
             [
                 log_ndtr(given) - log_ndtr(KNOTS)[:, None],

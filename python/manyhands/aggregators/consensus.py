@@ -73,8 +73,8 @@ class Consensus(Aggregator):
     -----
     Time: three fits of at most twenty-five passes, each one to two times one of :class:`DawidSkene`; six with gold.
     Memory beside that of one fit: five arrays of (n_tasks, n_classes), and four of (n_workers, n_classes, n_classes).
-    The estimate takes four to twenty passes over at most about a million annotations, of a part of the tasks that is
-    chosen by their number where there are more.
+    The estimate takes four to fourteen passes over the annotations; in logs of more than 262,144, over a part of the
+    tasks with about so many, as if drawn at random but the same for logs of the same size.
 
     The estimate is the root of two estimating functions of a Gaussian copula with one factor: products of the residuals
     of two workers on a task, less their covariance, and residuals themselves, which find by how much everybody's
