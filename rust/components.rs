@@ -12,10 +12,11 @@ impl Components {
         Self { parent: (0..n as u32).collect() }
     }
 
-    /// Makes one component of those of `a` and `b`.
-    pub fn join(&mut self, a: u32, b: u32) {
+    /// Makes one component of those of `a` and `b`; returns whether they were two.
+    pub fn join(&mut self, a: u32, b: u32) -> bool {
         let (a, b) = (self.root(a), self.root(b));
         self.parent[a.max(b) as usize] = a.min(b);
+        a != b
     }
 
     /// The lowest member of the component.

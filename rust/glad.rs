@@ -10,7 +10,7 @@
 use rayon::prelude::*;
 
 use crate::control::Control;
-use crate::num::softmax;
+use crate::num::{settled, softmax};
 use crate::table::{Table, WorkerOrder};
 use crate::{Error, Result};
 
@@ -76,7 +76,7 @@ pub fn glad_fit(table: &Table, options: &Options<'_>, control: &Control) -> Resu
         let (objective, last) = (model.move_tasks(1)?, history[history.len() - 1]);
         control.report(history.len(), objective);
         history.push(objective);
-        converged = (objective - last).abs() < options.tol * objective.abs();
+        converged = settled(objective, Some(last), options.tol);
     }
     let accuracy = model.accuracy(order);
     let Model { posterior, ability, ease, .. } = model;
@@ -364,6 +364,95 @@ mod tests {
             let slope = (value(ease + 1e-5).value - value(ease - 1e-5).value) / 2e-5;
             prop_assert!((slope - value(ease).slope).abs() < 1e-5 * (1.0 + slope.abs()), "{slope}");
         }
+    }
+
+    const ROWS: [(u32, u32, u16); 14] = [
+        (0, 0, 0),
+        (0, 1, 0),
+        (0, 2, 1),
+        (1, 0, 2),
+        (1, 3, 2),
+        (2, 1, 3),
+        (2, 4, 1),
+        (2, 5, 3),
+        (3, 0, 1),
+        (3, 2, 1),
+        (3, 5, 0),
+        (4, 3, 2),
+        (4, 4, 1),
+        (5, 1, 0),
+    ];
+    const WEIGHTS: [f64; 14] = [1.0, 2.0, 0.5, 1.0, 1.5, 1.0, 3.0, 0.25, 1.0, 1.0, 2.0, 1.0, 0.5, 1.0];
+    const PRIOR: [f64; 4] = [0.4, 0.3, 0.2, 0.1];
+
+    fn right(ability: f64, ease: f64) -> f64 {
+        1.0 / (1.0 + (-ability * ease.exp()).exp())
+    }
+
+    /// The log-likelihood and the log-density of the priors, and the posteriors, written out.
+    fn by_hand(ability: &[f64], ease: &[f64], options: &Options<'_>) -> (f64, Vec<f64>) {
+        let mut joint: Vec<f64> = ease.iter().flat_map(|_| PRIOR.map(f64::ln)).collect();
+        for (&(task, worker, label), weight) in ROWS.iter().zip(WEIGHTS) {
+            let p = right(ability[worker as usize], ease[task as usize]);
+            for class in 0..4 {
+                let said = if class == usize::from(label) { p } else { (1.0 - p) / 3.0 };
+                joint[task as usize * 4 + class] += weight * said.ln();
+            }
+        }
+        let log: f64 = joint.chunks_exact_mut(4).map(softmax).sum();
+        let off = |x: &[f64], mean: &[f64]| x.iter().zip(mean).map(|(x, mean)| (x - mean) * (x - mean)).sum::<f64>();
+        (log - 0.5 * off(ability, options.ability) - 0.5 * off(ease, options.ease), joint)
+    }
+
+    #[test]
+    fn the_objective_is_the_penalised_log_likelihood_and_at_its_summit() {
+        let options = Options { prior: &PRIOR, ability: &[0.8; 6], ease: &[0.3; 15], max_iter: 500, tol: 0.0 };
+        let fit = glad_fit(&table(&ROWS, Some(&WEIGHTS)), &options, &Control::default()).unwrap();
+        let (log, posterior) = by_hand(&fit.ability, &fit.ease, &options);
+        assert!((fit.history[fit.n_iter] - log).abs() < 1e-9, "{} is not {log}", fit.history[fit.n_iter]);
+        assert!(fit.posterior.iter().zip(&posterior).all(|(a, b)| (a - b).abs() < 1e-9));
+        for (i, step) in (0..21).flat_map(|i| [(i, -1e-4), (i, 1e-4)]) {
+            let (mut ability, mut ease) = (fit.ability.clone(), fit.ease.clone());
+            *ability.iter_mut().chain(&mut ease).nth(i).unwrap() += step;
+            assert!(by_hand(&ability, &ease, &options).0 < log + 1e-9, "number {i} can do better");
+        }
+        for (w, accuracy) in fit.accuracy.iter().enumerate() {
+            let labels = ROWS.iter().zip(WEIGHTS).filter(|((_, worker, _), _)| *worker as usize == w);
+            let (sum, total) = labels.fold((0.0, 0.0), |(sum, total), ((task, ..), weight)| {
+                (sum + weight * right(fit.ability[w], fit.ease[*task as usize]), total + weight)
+            });
+            assert!((accuracy - sum / total).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn tasks_alone_take_their_best_ease() {
+        let (ability, means) = ([1.5, -0.5, 0.2, 3.0, 1.0, 0.7], [0.3; 15]);
+        let options = Options { prior: &PRIOR, ability: &ability, ease: &means, max_iter: 0, tol: 0.0 };
+        let posterior = glad_posterior(&table(&ROWS, Some(&WEIGHTS)), &options, &Control::default()).unwrap();
+        // By trying them all.
+        let mut best = vec![(f64::NEG_INFINITY, vec![]); 15];
+        for step in -3000..3000 {
+            let at = f64::from(step) * 1e-3;
+            for (task, best) in best.iter_mut().enumerate() {
+                let mut ease = means;
+                ease[task] = at;
+                let (log, rows) = by_hand(&ability, &ease, &options);
+                if log > best.0 {
+                    *best = (log, rows[task * 4..][..4].to_vec());
+                }
+            }
+        }
+        for (found, (_, wanted)) in posterior.chunks_exact(4).zip(&best) {
+            assert!(found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 2e-3), "{found:?}, not {wanted:?}");
+        }
+    }
+
+    #[test]
+    fn a_worker_without_labels_is_judged_on_an_average_task() {
+        let fit = glad_fit(&table(&ROWS[..1], None), &START, &Control::default()).unwrap();
+        let average = fit.ease.iter().sum::<f64>() / 15.0;
+        assert!((fit.accuracy[5] - right(fit.ability[5], average)).abs() < 1e-12);
     }
 
     #[test]

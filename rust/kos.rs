@@ -394,7 +394,9 @@ fn components(table: &Table, control: &Control) -> Result<(Vec<u32>, usize)> {
         if task.is_multiple_of(TASKS_PER_CHECK) {
             control.check()?;
         }
-        table.workers()[table.rows_of(task)].windows(2).for_each(|pair| found.join(pair[0], pair[1]));
+        table.workers()[table.rows_of(task)].windows(2).for_each(|pair| {
+            found.join(pair[0], pair[1]);
+        });
     }
     Ok(found.numbered())
 }

@@ -11,6 +11,7 @@
 pub mod agreement;
 pub mod control;
 pub mod defer;
+pub mod dependence;
 pub mod em;
 pub mod encode;
 pub mod factor;
@@ -31,6 +32,7 @@ pub mod votes;
 mod components;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod gamma;
 mod memory;
 #[cfg(feature = "python")]
 mod python;

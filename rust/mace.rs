@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use crate::control::Control;
 use crate::moments::moments_first;
-use crate::num::{BLOCK, FLOOR, LogProduct, normalise, rescale, softmax};
+use crate::num::{BLOCK, FLOOR, LogProduct, normalise, rescale, settled, softmax};
 use crate::special::{digamma, ln_gamma};
 use crate::table::{Label, Table, with_labels};
 use crate::{Error, Result};
@@ -68,10 +68,9 @@ pub fn mace_fit(table: &Table, options: &Options<'_>, control: &Control) -> Resu
     while history.len() < options.max_iter && !converged {
         crowd.maximise();
         let objective = crowd.expect(None)?;
-        let last = history.last().copied();
+        converged = settled(objective, history.last().copied(), options.tol);
         history.push(objective);
         control.report(history.len(), objective);
-        converged = last.is_some_and(|last: f64| (objective - last).abs() < options.tol * objective.abs());
     }
     let mut posterior = vec![0.0; table.n_tasks() * table.n_classes()];
     crowd.expect(Some(&mut posterior))?;
@@ -89,10 +88,10 @@ fn validate(table: &Table, options: &Options<'_>) -> Result<()> {
             return Err(Error::invalid(format!("{what} holds {bad}, which is not a probability")));
         }
     }
-    let least = if options.variational { f64::MIN_POSITIVE } else { 0.0 };
+    let (least, above) = if options.variational { (f64::MIN_POSITIVE, "above") } else { (0.0, "of at least") };
     let priors = [options.competence[0], options.competence[1], options.strategy];
     match priors.iter().find(|x| !(x.is_finite() && **x >= least)) {
-        Some(bad) => Err(Error::invalid(format!("a prior of {bad} is not a finite number of at least {least}"))),
+        Some(bad) => Err(Error::invalid(format!("a prior of {bad:e} is not a finite number {above} 0"))),
         None => Ok(()),
     }
 }
@@ -437,6 +436,90 @@ mod tests {
             }
             prop_assert!(fit.know.iter().all(|p| (0.0..=1.0).contains(p)));
         }
+    }
+
+    const ROWS: [(u32, u32, u16); 14] = [
+        (0, 0, 0),
+        (0, 1, 0),
+        (0, 2, 1),
+        (1, 0, 2),
+        (1, 3, 2),
+        (2, 1, 3),
+        (2, 4, 1),
+        (2, 5, 3),
+        (3, 0, 1),
+        (3, 2, 1),
+        (3, 5, 0),
+        (4, 3, 2),
+        (4, 4, 1),
+        (5, 1, 0),
+    ];
+    const WEIGHTS: [f64; 14] = [1.0, 2.0, 0.5, 1.0, 1.5, 1.0, 3.0, 0.25, 1.0, 1.0, 2.0, 1.0, 0.5, 1.0];
+
+    /// The log-likelihood and the pseudo-counts' share of it, and the posteriors, written out.
+    fn by_hand(weights: &[f64], know: &[f64], strategies: &[f64], options: &Options<'_>) -> (f64, Vec<f64>) {
+        let mut joint = vec![0.25_f64.ln(); 60];
+        for (&(task, worker, label), weight) in ROWS.iter().zip(weights) {
+            let (w, l) = (worker as usize, usize::from(label));
+            for class in 0..4 {
+                let knew = if class == l { know[w] } else { 0.0 };
+                joint[task as usize * 4 + class] += weight * (knew + (1.0 - know[w]) * strategies[w * 4 + l]).ln();
+            }
+        }
+        let mut log: f64 = joint.chunks_exact_mut(4).map(softmax).sum();
+        for (w, know) in know.iter().enumerate() {
+            log += options.competence[0] * know.ln() + options.competence[1] * (1.0 - know).ln();
+            log += strategies[w * 4..][..4].iter().map(|p| options.strategy * p.ln()).sum::<f64>();
+        }
+        (log, joint)
+    }
+
+    #[test]
+    fn the_objective_of_em_is_the_penalised_log_likelihood_and_at_its_summit() {
+        for weights in [&[1.0; 14], &WEIGHTS] {
+            let options = Options { competence: [0.3, 0.2], strategy: 0.5, max_iter: 3000, ..options(false) };
+            let fit = mace_fit(&table(&ROWS, Some(weights)), &options, &Control::default()).unwrap();
+            let (log, posterior) = by_hand(weights, &fit.know, &fit.strategies, &options);
+            assert!((fit.history[fit.n_iter - 1] - log).abs() < 1e-9, "{} is not {log}", fit.history[fit.n_iter - 1]);
+            assert!(fit.posterior.iter().zip(&posterior).all(|(a, b)| (a - b).abs() < 1e-9));
+            for w in 0..6 {
+                for step in [-1e-4, 1e-4] {
+                    let (mut know, mut strategies) = (fit.know.clone(), fit.strategies.clone());
+                    know[w] += step;
+                    assert!(by_hand(weights, &know, &fit.strategies, &options).0 < log + 1e-9);
+                    strategies[w * 4] += step;
+                    strategies[w * 4 + 1] -= step;
+                    assert!(by_hand(weights, &fit.know, &strategies, &options).0 < log + 1e-9);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn weights_of_one_are_no_weights() {
+        for variational in [false, true] {
+            let fits = [None, Some(&[1.0; 14][..])]
+                .map(|weights| mace_fit(&table(&ROWS, weights), &options(variational), &Control::default()).unwrap());
+            let near = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-9);
+            assert!(near(&fits[0].posterior, &fits[1].posterior) && near(&fits[0].history, &fits[1].history));
+            assert!(near(&fits[0].know, &fits[1].know) && near(&fits[0].strategies, &fits[1].strategies));
+        }
+    }
+
+    #[test]
+    fn one_class_settles_at_once() {
+        let table = of_rows(&[(0, 0, 0), (1, 0, 0), (1, 1, 0)], None, [2, 2, 1]);
+        let given = Options {
+            competence: [0.0; 2],
+            strategy: 0.0,
+            know: &[0.5; 2],
+            strategies: &[1.0; 2],
+            tol: 1e-6,
+            max_iter: 1000,
+            ..options(false)
+        };
+        let fit = mace_fit(&table, &given, &Control::default()).unwrap();
+        assert!(fit.converged && fit.n_iter == 2, "{} passes", fit.n_iter);
     }
 
     #[test]

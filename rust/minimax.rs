@@ -14,7 +14,7 @@
 use rayon::prelude::*;
 
 use crate::control::Control;
-use crate::num::{cholesky, cholesky_solve, normalise, softmax};
+use crate::num::{cholesky, cholesky_solve, normalise, settled, softmax};
 use crate::table::{Table, WorkerOrder};
 use crate::{Error, Result, votes};
 
@@ -91,9 +91,7 @@ pub fn minimax_fit(table: &Table, options: &Options, control: &Control) -> Resul
     while history.len() < options.max_iter && !converged {
         model.move_workers(order)?;
         let objective = model.move_tasks(1)?;
-        // With one class the objective is 0 throughout.
-        let near = options.tol * objective.abs().max(f64::MIN_POSITIVE);
-        converged = history.last().is_some_and(|last| (objective - last).abs() < near);
+        converged = settled(objective, history.last().copied(), options.tol);
         history.push(objective);
         control.report(history.len(), objective);
     }
@@ -615,6 +613,96 @@ mod tests {
                 prop_assert!((climber.curve[i * n + j] - expected).abs() < 1e-9);
             }
         }
+    }
+
+    const ROWS: [(u32, u32, u16); 12] = [
+        (0, 0, 0),
+        (0, 1, 0),
+        (0, 2, 1),
+        (1, 0, 2),
+        (1, 2, 2),
+        (1, 1, 0),
+        (2, 0, 1),
+        (2, 1, 2),
+        (2, 2, 1),
+        (3, 0, 1),
+        (3, 1, 1),
+        (3, 2, 0),
+    ];
+    const WEIGHTS: [f64; 12] = [1.0, 2.0, 0.5, 1.0, 1.5, 1.0, 3.0, 0.25, 1.0, 1.0, 2.0, 1.0];
+
+    /// The probability that a worker says something of a task of some class.
+    fn said(sigma: &[f64], tau: &[f64], (task, worker, label): (u32, u32, u16), class: usize) -> f64 {
+        let log = |l: usize| tau[task as usize * 9 + class * 3 + l] + sigma[worker as usize * 9 + class * 3 + l];
+        log(usize::from(label)).exp() / (0..3).map(|l| log(l).exp()).sum::<f64>()
+    }
+
+    /// The log-likelihood of the labels, classes summed out, and the posteriors, written out.
+    fn by_hand(sigma: &[f64], tau: &[f64]) -> (f64, Vec<f64>) {
+        let mut joint = vec![-(3_f64.ln()); 12];
+        for (&row, weight) in ROWS.iter().zip(WEIGHTS) {
+            (0..3).for_each(|class| joint[row.0 as usize * 3 + class] += weight * said(sigma, tau, row, class).ln());
+        }
+        (joint.chunks_exact_mut(3).map(softmax).sum(), joint)
+    }
+
+    fn charge(numbers: &[f64], penalty: f64) -> f64 {
+        0.5 * penalty * numbers.iter().map(|x| x * x).sum::<f64>()
+    }
+
+    #[test]
+    fn the_objective_is_the_penalised_log_likelihood_and_at_its_summit() {
+        let table = of_rows(&ROWS, Some(&WEIGHTS), [4, 3, 3]);
+        let options = Options { worker_penalty: 0.7, task_penalty: 1.3, max_iter: 300, ..OPTIONS };
+        let fit = minimax_fit(&table, &options, &Control::default()).unwrap();
+        let value = |sigma: &[f64], tau: &[f64]| by_hand(sigma, tau).0 - charge(sigma, 0.7) - charge(tau, 1.3);
+        let summit = value(&fit.sigma, &fit.tau);
+        assert!((fit.history[fit.n_iter - 1] - summit).abs() < 1e-9);
+        let posterior = by_hand(&fit.sigma, &fit.tau).1;
+        assert!(fit.posterior.iter().zip(&posterior).all(|(a, b)| (a - b).abs() < 1e-9));
+        for (i, step) in (0..63).flat_map(|i| [(i, -1e-4), (i, 1e-4)]) {
+            let (mut sigma, mut tau) = (fit.sigma.clone(), fit.tau.clone());
+            *sigma.iter_mut().chain(&mut tau).nth(i).unwrap() += step;
+            assert!(value(&sigma, &tau) < summit + 1e-9, "number {i} can do better");
+        }
+        // Confusion matrices are averages over the labels a worker gave, class by class.
+        for (w, class) in (0..9).map(|i| (i / 3, i % 3)) {
+            let (mut sums, mut total) = ([0.0; 3], 0.0);
+            for (&(task, worker, _), weight) in
+                ROWS.iter().zip(WEIGHTS).filter(|((_, worker, _), _)| *worker as usize == w)
+            {
+                let mass = weight * posterior[task as usize * 3 + class];
+                (0..3).for_each(|l| sums[l] += mass * said(&fit.sigma, &fit.tau, (task, worker, l as u16), class));
+                total += mass;
+            }
+            (0..3).for_each(|l| assert!((fit.confusion[w * 9 + class * 3 + l] - sums[l] / total).abs() < 1e-9));
+        }
+    }
+
+    #[test]
+    fn ordinal_matrices_are_sums_over_the_places_between_classes() {
+        let table = of_rows(&ROWS, Some(&WEIGHTS), [4, 3, 3]);
+        let options = Options { ordinal: true, max_iter: 100, ..OPTIONS };
+        let fit = minimax_fit(&table, &options, &Control::default()).unwrap();
+        for cell in fit.sigma.chunks_exact(9) {
+            // Two labels differ by the place between them alone, which tells classes on the same side of it not apart.
+            let step = |class: usize, label: usize| cell[class * 3 + label] - cell[class * 3 + label + 1];
+            assert!((step(1, 0) - step(2, 0)).abs() < 1e-9 && (step(0, 1) - step(1, 1)).abs() < 1e-9);
+        }
+        let log = by_hand(&fit.sigma, &fit.tau);
+        assert!(fit.posterior.iter().zip(&log.1).all(|(a, b)| (a - b).abs() < 1e-9));
+        let mut cells = [0.0; 9];
+        Shape::Ordinal.write(&[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0], 3, &mut cells);
+        assert_eq!(cells, [17.0, 18.0, 34.0, 20.0, 24.0, 40.0, 68.0, 72.0, 136.0]);
+    }
+
+    #[test]
+    fn tasks_alone_start_from_what_workers_say() {
+        let table = of_rows(&ROWS, Some(&WEIGHTS), [4, 3, 3]);
+        let sigma: Vec<f64> = (0..27).map(|i| f64::from(i * 5 % 7) / 3.0).collect();
+        // Under so great a penalty tasks have no numbers of their own.
+        let posterior = minimax_posterior(&table, &sigma, false, 1e12, &Control::default()).unwrap();
+        assert!(posterior.iter().zip(by_hand(&sigma, &[0.0; 36]).1).all(|(a, b)| (a - b).abs() < 1e-9));
     }
 
     #[test]

@@ -13,6 +13,13 @@ use crate::{Error, Result};
 /// The largest number of classes: labels are stored in at most sixteen bits.
 pub const MAX_CLASSES: usize = u16::MAX as usize;
 
+/// The least and the greatest weight of an annotation that counts at all.
+///
+/// A weight counts a label so many times. From 2⁵³ on a double cannot count by ones; far below one label, products of a
+/// few weights would vanish. Between the two, all that kernels make of weights (squares, products, sums over 2³² rows)
+/// stays within the range of a double.
+pub const WEIGHTS: (f64, f64) = (1e-30, 1e15);
+
 /// How many rows a kernel handles between two looks at [`Control::check`].
 const ROWS_PER_CHECK: usize = 1 << 16;
 
@@ -124,7 +131,7 @@ pub struct Rows<'a> {
     pub workers: &'a [u32],
     /// Class codes of the labels, below `n_classes`.
     pub labels: &'a [u16],
-    /// Weights: finite and not negative.
+    /// Weights: 0, or within [`WEIGHTS`].
     pub weights: Option<&'a [f64]>,
     /// Number of tasks.
     pub n_tasks: usize,
@@ -165,10 +172,12 @@ impl Rows<'_> {
         check_codes("task", self.tasks, self.n_tasks, control)?;
         check_codes("worker", self.workers, self.n_workers, control)?;
         check_codes("label", self.labels, self.n_classes, control)?;
-        if let Some(bad) = self.weights.and_then(|w| w.iter().position(|x| !(x.is_finite() && *x >= 0.0))) {
-            let value = self.weights.map_or(0.0, |w| w[bad]);
+        let (least, most) = WEIGHTS;
+        let counts = |weight: &f64| *weight == 0.0 || (least..=most).contains(weight);
+        if let Some((row, bad)) = self.weights.and_then(|w| w.iter().enumerate().find(|(_, weight)| !counts(weight))) {
             return Err(Error::invalid(format!(
-                "weight {value} at row {bad} is not a finite number of at least 0; mend or drop that row"
+                "weight {bad:e} at row {row} counts its label neither 0 times nor between {least:e} and {most:e} times; \
+                 mend or drop that row"
             )));
         }
         Ok(())
@@ -422,14 +431,28 @@ impl Table {
         (agree, all)
     }
 
+    /// How many labels each group of workers gave that shares no task with the others, by their first workers.
+    pub fn group_counts(&self) -> Vec<u64> {
+        let counts = self.worker_counts();
+        let mut found = Components::new(self.n_workers);
+        let mut left = counts.iter().filter(|&&n| n > 0).count();
+        for task in 0..self.n_tasks() {
+            // Most logs are in one piece, and soon known to be.
+            if left == 1 {
+                break;
+            }
+            let pairs = self.workers[self.rows_of(task)].windows(2);
+            left -= pairs.filter(|pair| found.join(pair[0], pair[1])).count();
+        }
+        let mut groups = vec![0; self.n_workers];
+        (0..self.n_workers).for_each(|m| groups[found.root(m as u32) as usize] += counts[m]);
+        groups.retain(|&n| n > 0);
+        groups
+    }
+
     /// Number of connected components of the graph that joins a worker to the tasks they labelled.
     pub fn n_components(&self) -> usize {
-        let mut found = Components::new(self.n_workers);
-        for task in 0..self.n_tasks() {
-            self.workers[self.rows_of(task)].windows(2).for_each(|pair| found.join(pair[0], pair[1]));
-        }
-        let counts = self.worker_counts();
-        (0..self.n_workers).filter(|&m| counts[m] > 0 && found.root(m as u32) as usize == m).count()
+        self.group_counts().len()
     }
 }
 

@@ -35,6 +35,7 @@ class Variant:
 VARIANTS = [
     Variant(defer.NaiveDeferral, constrained=True),
     Variant(defer.NaiveDeferral, {"constraint": "epoch"}, constrained=True),
+    Variant(defer.NaiveDeferral, {"unanswered": "wrong", "constraint": "running"}, constrained=True),
     Variant(defer.ProbabilisticDeferral, constrained=True),
     Variant(defer.ProbabilisticDeferral, {"constraint": "running"}, constrained=True),
     Variant(defer.ProbabilisticDeferral, {"inference": "mean-field"}, constrained=True),

@@ -114,6 +114,42 @@ def test_complete_posterior():
         np.testing.assert_allclose(found[i], plain.complete_posterior(*row, SMOOTHING), atol=1e-12)
 
 
+def gates(seed: int = 0):
+    """Logits of a gate, posteriors of the option and who is one; the first row has the classifier alone."""
+    _, _, gate, answers, truth, _ = some(seed)
+    options = torch.nn.functional.pad(answers >= 0, (0, 1), value=True)
+    options[0, :-1] = False
+    target = torch.from_numpy(np.random.default_rng(seed).dirichlet(np.ones(gate.shape[1]), size=len(truth)))
+    return gate, target, options
+
+
+def test_gate_loss():
+    gate, target, options = gates()
+    for chosen, kept in ((options, options), (None, torch.ones_like(options))):
+        found = losses.gate_loss(gate, target, chosen).numpy()
+        rows = zip(gate.numpy(), target.numpy(), kept.numpy(), strict=True)
+        np.testing.assert_allclose(found, [plain.gate_loss(*row) for row in rows], rtol=1e-12, atol=1e-15)
+
+
+def test_gradients_of_the_gate_loss():
+    gate, target, options = gates(1)
+    gate.requires_grad_()
+    assert torch.autograd.gradcheck(lambda g: losses.gate_loss(g, target, options), gate)
+    losses.gate_loss(gate, target, options).sum().backward()
+    assert (gate.grad[~options] == 0).all()
+    assert (gate.grad[0] == 0).all()
+
+
+def test_the_gate_loss_is_finite_at_extremes():
+    """Also where the posterior has nothing for those who are an option, as a workload may ask."""
+    gate, target, options = gates(2)
+    gate = (gate.float() * 1e4).requires_grad_()
+    target = target.float() * torch.where(options, 0.0, 1.0)
+    target[1:3] = torch.tensor([1e-42, 0.0, 0.0, 1.0])
+    losses.gate_loss(gate, target, options).sum().backward()
+    assert torch.isfinite(gate.grad).all()
+
+
 @pytest.mark.parametrize("n_iter", [1, 2, 10])
 def test_mean_field(n_iter):
     given = posteriors(3)

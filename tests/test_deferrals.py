@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,8 @@ import manyhands as mh
 from deferrals import VARIANTS, Variant, linear, table, team
 from learners import backbone
 from manyhands import defer
+from manyhands.defer.data import CaseData
+from manyhands.defer.impute import distort, jitter
 
 every = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 
@@ -182,10 +186,16 @@ def test_workloads_are_kept(variant: Variant):
 
 @pytest.mark.parametrize("variant", [v for v in VARIANTS if v.constrained], ids=lambda variant: variant.name)
 def test_gates_learn_to_keep_the_workload_on_average(variant: Variant):
-    """Even shares are 1/4 each; what a gate prefers by itself is far from that."""
+    """Even shares are 1/4 each, among those who may be chosen; what a gate prefers by itself is far from that."""
     log = team(300)
     model = variant.model(workload="balanced", max_epochs=15).fit(log.X, log.truth, log.votes)
-    np.testing.assert_allclose(model.defer_proba(log.X).mean(axis=0), 0.25, atol=0.07)
+    chosen = model.defer_proba(log.X)
+    if getattr(model, "unanswered", None) == "left-out":
+        answered = log.given >= 0
+        chosen[:, :-1] *= answered
+        chosen = chosen[answered.any(axis=1)]
+        chosen /= chosen.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(chosen.mean(axis=0), 0.25, atol=0.07)
 
 
 @every
@@ -269,6 +279,7 @@ def test_input_that_does_not_fit(change, error, message):
         ({"coverage": 0.1, "workload": {0: 0.1, 1: 0.1, 2: 0.1}}, ValueError, "would have nobody"),
         ({"constraint": "yearly"}, ValueError, "constraint must be one of"),
         ({"smoothing": 0.0}, ValueError, "smoothing is a share above 0"),
+        ({"unanswered": "asked"}, ValueError, "unanswered must be one of 'left-out', 'wrong'"),
         ({"gate": linear(6, 3)}, ValueError, "for each of 3 experts and one for the classifier"),
         ({"gate": 7}, TypeError, "gate must be a torch nn.Module"),
         ({"gate": "stack"}, TypeError, '"stacked" or None, not .stack.'),
@@ -288,7 +299,11 @@ def test_settings_that_cannot_work(options, error, message):
         (defer.ProbabilisticDeferral, {"experts": "one"}, "experts must be one of"),
         (defer.ProbabilisticDeferral, {"groups": 0}, "groups must be at least 1"),
         (defer.ProbabilisticDeferral, {"groups": 2, "experts": "confusion"}, "groups are of networks"),
+        (defer.ProbabilisticDeferral, {"n_iter": 0}, "n_iter must be at least 1"),
         (defer.ImputedDeferral, {"method": "guess"}, "method must be one of"),
+        (defer.ImputedDeferral, {"groups": 0}, "groups must be at least 1"),
+        (defer.ImputedDeferral, {"impute_epochs": 0}, "impute_epochs must be at least 1"),
+        (defer.ImputedDeferral, {"impute_epochs": 2.5}, "impute_epochs must be a whole number"),
         (defer.CrossEntropySurrogate, {"alpha": -1.0}, "alpha must be at least 0"),
         (defer.RealizableSurrogate, {"alpha": 2.0}, "alpha must be at most 1"),
         (defer.MixtureOfExperts, {"cost": -1.0}, "cost must be at least 0"),
@@ -298,7 +313,7 @@ def test_settings_that_cannot_work(options, error, message):
 )
 def test_settings_of_single_methods(make, options, message):
     log = team()
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         make(backbone(), **{"max_epochs": 1} | options).fit(log.X, log.truth, log.votes)
 
 
@@ -334,12 +349,33 @@ def test_the_classifier_learns_nothing_from_a_stacked_gate():
 def test_missing_answers_at_scoring():
     log = team(missing=0.5)
     fitted = model().fit(log.X, log.truth, log.votes)
-    with pytest.raises(ValueError, match=r"who gave no answer to them, first row \d+ to"):
+    with pytest.raises(ValueError, match=r"who gave no answer to them, first row \d+ to [012]; missing='available'"):
         fitted.score(log.X, log.truth, log.votes, coverage=0.1)
     assert 0 < fitted.score(log.X, log.truth, log.votes, how="argmax", missing="available") <= 1
     strangers = mh.Annotations.from_arrays([0, 1], ["x", "y"], [0, 1])
     with pytest.raises(ValueError, match="no expert of fit"):
         fitted.score(log.X, log.truth, strangers)
+
+
+def test_networks_that_make_no_numbers_are_no_arg_max():
+    class Broken(nn.Linear):
+        def forward(self, x):
+            return torch.where(x[:, :1] > 1e6, torch.nan, super().forward(x))
+
+    log = team()
+    fitted = defer.NaiveDeferral(Broken(6, 3), linear(6, 4), max_epochs=1).fit(log.X, log.truth, log.votes)
+    far = log.X.copy()
+    far[7, 0] = 1e7
+    with pytest.raises(ValueError, match="NaN of row 7 of X"):
+        fitted.decide(far, how="argmax")
+
+
+def test_the_documented_example_runs():
+    page = Path(__file__).parents[1] / "docs" / "learning-to-defer.md"
+    example = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)[0]
+    names: dict = {}
+    exec(example, names)
+    assert np.bincount(names["decision"].who).tolist() == [100, 100, 100, 200]
 
 
 def test_a_class_that_no_expert_names_and_cases_nobody_answered():
@@ -351,6 +387,76 @@ def test_a_class_that_no_expert_names_and_cases_nobody_answered():
     dense = np.where(given < 0, -1, given)
     same = model().fit(log.X, log.truth, dense)
     assert (same.defer_proba(log.X) == fitted.defer_proba(log.X)).all()
+
+
+# ---------------------------------------------------------------------------------- answers that were not given
+
+
+@pytest.mark.parametrize("constraint", ["batch", "running", "epoch"])
+@pytest.mark.parametrize("coverage", [None, 0.5])
+def test_cases_nobody_answered_teach_the_gate_nothing(constraint: str, coverage: float | None):
+    """However wrong the classifier is there; training on answered cases alone gives the same gate."""
+    log = team(120, missing=0.0)
+    given = np.where(np.arange(120)[:, None] < 60, log.answers, -1)
+    # The classifier stays as it is, so that it is the same whatever cases it is shown.
+    classifier, start = linear(6, 3).requires_grad_(False), linear(6, 4)
+
+    def learnt(n: int, **more):
+        options = {"constraint": constraint, "coverage": coverage, "max_epochs": 3, "batch_size": n} | more
+        fitted = defer.NaiveDeferral(classifier, start, **options).fit(log.X[:n], log.truth[:n], table(given[:n]))
+        return fitted.gate_.weight.detach()
+
+    whole, answered = learnt(120, lr=0.1), learnt(60, lr=0.05)  # a mean over half as many cases, at half the rate
+    np.testing.assert_allclose(whole, answered, atol=1e-6)
+    assert (whole != start.weight).any()
+    assert (learnt(120, lr=0.1, unanswered="wrong") - answered).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        Variant(defer.NaiveDeferral, {"constraint": "epoch"}),
+        Variant(defer.ProbabilisticDeferral, {"constraint": "epoch", "experts": "separate"}),
+        Variant(defer.Triage, {"warmup": 0}),
+    ],
+    ids=lambda variant: variant.name,
+)
+def test_training_knows_nothing_of_held_out_cases(variant: Variant):
+    """Neither their truth nor their answers, wherever all cases are gone through at once."""
+    log = team()
+    options = {"coverage": 0.7, "validation": 0.5, "max_epochs": 1}
+    first = variant.model(**options).fit(log.X, log.truth, log.votes)
+    unseen = first._held_out.numpy()
+    truth, given = log.truth.copy(), log.given.copy()
+    truth[unseen], given[unseen] = (truth[unseen] + 1) % 3, -1
+    second = variant.model(**options).fit(log.X, truth, table(given))
+    assert (first.defer_proba(log.X) == second.defer_proba(log.X)).all()
+
+
+def test_augmentations_add_noise_to_features_and_to_nothing_else():
+    x = torch.from_numpy(team().X)
+    for augmented, share in ((jitter, 0.1), (distort, 0.3)):
+        torch.manual_seed(0)
+        changed = augmented(x) - x
+        kept = changed.abs() < 4 * share * x.std(dim=0)
+        assert (changed != 0).all()
+        assert kept.float().mean() > 0.7  # the strong one takes a fifth of the features for their means
+        assert (changed[kept].std() / (share * x.std())).item() == pytest.approx(1, abs=0.3)
+        tokens = torch.arange(12).reshape(3, 4)
+        assert (augmented(tokens) == tokens).all()
+        assert augmented("text") == "text"
+
+
+def test_thresholds_of_confidence_are_found_without_dropout():
+    log = team()
+    network = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3))
+    for validation in (0.0, 0.3):
+        options = {"max_epochs": 2, "validation": validation}
+        fitted = defer.SelectivePrediction(network, **options).fit(log.X, log.truth, log.votes)
+        found = fitted.threshold_
+        fitted.network_.eval()
+        fitted._concluded(CaseData(log.X, log.truth, log.votes))
+        assert fitted.threshold_ == found
 
 
 def test_without_missing_answers_probabilistic_is_naive():

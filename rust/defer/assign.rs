@@ -19,8 +19,8 @@ use crate::{Error, Result};
 const SMALL: usize = 1 << 11;
 const STRIDE: usize = 8;
 
-/// Paths that are sent along between two looks at [`Control::check`].
-const PATHS_PER_CHECK: usize = 1 << 8;
+/// Scores farther from zero than this are refused: differences of scores, and sums of them along a path, must be numbers.
+const MOST_SCORE: f64 = 1e300;
 
 const ROWS_PER_BLOCK: usize = 1 << 12;
 
@@ -99,8 +99,12 @@ fn check(scores: &[f64], k: usize, control: &Control) -> Result<()> {
         control.check()?;
         for (at, row) in scores.chunks_exact(k).enumerate() {
             let at = block * ROWS_PER_BLOCK + at;
-            if let Some(bad) = row.iter().find(|s| s.is_nan() || **s == f64::INFINITY) {
-                return Err(Error::invalid(format!("scores hold {bad} in row {at}; use numbers, or -inf to forbid")));
+            let usable = |score: &f64| score.abs() <= MOST_SCORE || *score == f64::NEG_INFINITY;
+            if let Some(bad) = row.iter().find(|score| !usable(score)) {
+                return Err(Error::invalid(format!(
+                    "scores hold {bad:e} in row {at}; use numbers between -{MOST_SCORE:e} and {MOST_SCORE:e}, or -inf to \
+                     forbid"
+                )));
             }
             if row.iter().all(|s| *s == f64::NEG_INFINITY) {
                 return Err(Error::invalid(format!("row {at} of the scores allows no option: all are -inf")));
@@ -122,12 +126,8 @@ fn solve(scores: &[f64], k: usize, capacities: &Capacities, control: &Control) -
         }
     }
     let mut flow = Flow::new(scores, k, capacities, offsets, control)?;
-    let mut sent = 0_usize;
     while flow.send()? {
-        sent += 1;
-        if sent.is_multiple_of(PATHS_PER_CHECK) {
-            control.check()?;
-        }
+        control.check()?;
     }
     let pool = flow.potential[k];
     Ok(Assigned { offsets: flow.potential[..k].iter().map(|y| y - pool).collect(), option: flow.option })
@@ -225,7 +225,11 @@ impl<'a> Flow<'a> {
         let mut cases = vec![vec![]; k];
         (0..).zip(&flow.option).for_each(|(row, &a)| cases[a as usize].push(row));
         let lists = (0..k * k).into_par_iter();
-        flow.moves = lists.map(|pair| flow.listed(pair / k, pair % k, cases[pair / k].iter().copied())).collect();
+        let listed = |pair: usize| {
+            control.check()?;
+            Ok(flow.listed(pair / k, pair % k, cases[pair / k].iter().copied()))
+        };
+        flow.moves = lists.map(listed).collect::<Result<_>>()?;
         (0..k).for_each(|a| flow.refresh(a));
         Ok(flow)
     }
@@ -424,6 +428,51 @@ mod tests {
                 found.option.iter().enumerate().map(|(i, &a)| scores[i * k + a as usize]).sum()
             });
             prop_assert_eq!(total, most);
+        }
+    }
+
+    #[test]
+    fn capacities_are_no_more_than_there_are_cases() {
+        let capacities = Capacities::new(&[0, 1], &[u64::MAX, u64::MAX], 5).unwrap();
+        assert_eq!((&capacities.lower, &capacities.upper), (&vec![0, 1], &vec![5, 5]));
+        // In proportion, rounded so that a sample can keep them.
+        let scaled = Capacities::new(&[3, 1], &[4, 9], 10).unwrap().scaled(10, 3);
+        assert_eq!((scaled.lower, scaled.upper), (vec![0, 0], vec![2, 3]));
+        for (lower, upper) in
+            [(&[2_u64, 4][..], &[5_u64, 5][..]), (&[0, 0], &[2, 2]), (&[3], &[2]), (&[], &[]), (&[0], &[5, 5])]
+        {
+            assert!(Capacities::new(lower, upper, 5).is_err(), "{lower:?} and {upper:?}");
+        }
+    }
+
+    #[test]
+    fn great_scores_are_weighed_and_greater_ones_refused() {
+        let capacities = Capacities::new(&[1, 0], &[1, 2], 2).unwrap();
+        let run = |scores: &[f64]| assign(scores, 2, &capacities, &Control::default());
+        // The second case loses less by the first option.
+        assert_eq!(run(&[-1e300, 1e300, 0.0, 1e300]).unwrap().option, [1, 0]);
+        for bad in [1e308, -1e308, f64::INFINITY, f64::NAN] {
+            let error = run(&[0.0, 0.0, bad, 0.0]).unwrap_err().to_string();
+            assert!(error.contains("in row 1; use numbers between"), "{error}");
+        }
+    }
+
+    #[test]
+    fn offsets_make_every_choice_a_best_one() {
+        // More cases than are solved from nothing, so that offsets of a sample come first.
+        let n = SMALL + 100;
+        let scores: Vec<f64> = (0..3 * n).map(|i| ((i * 7919) % 1009) as f64 / 100.0).collect();
+        let capacities = Capacities::new(&[1000, 0, 100], &[1200, 600, n as u64], n).unwrap();
+        let Assigned { option, offsets } = assign(&scores, 3, &capacities, &Control::default()).unwrap();
+        let counts = [0, 1, 2].map(|a| option.iter().filter(|option| **option == a).count() as u64);
+        assert!((0..3).all(|a| (capacities.lower[a]..=capacities.upper[a]).contains(&counts[a])), "{counts:?}");
+        for (row, &a) in scores.chunks(3).zip(&option) {
+            let with = |a: usize| row[a] + offsets[a];
+            assert!((0..3).all(|b| with(b) <= with(a as usize) + 1e-9));
+        }
+        for a in 0..3 {
+            assert!(offsets[a] <= 1e-9 || counts[a] == capacities.lower[a], "{offsets:?}, {counts:?}");
+            assert!(offsets[a] >= -1e-9 || counts[a] == capacities.upper[a], "{offsets:?}, {counts:?}");
         }
     }
 

@@ -350,3 +350,6 @@ pub fn reach(rows: &Rows, order: &[u32], control: &Control) -> Result<Vec<f64>> 
     parts.iter().for_each(|part| total.iter_mut().zip(part).for_each(|(a, b)| *a += b));
     Ok(total)
 }
+
+#[cfg(test)]
+mod tests;

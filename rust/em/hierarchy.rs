@@ -135,10 +135,11 @@ impl Prior {
     /// Improves the prior by the expected counts of all workers, and adds it to them.
     fn absorb(&mut self, counts: &mut [f64], control: &Control) -> Result<()> {
         for _ in 0..ROUNDS {
-            control.check()?;
             match self {
-                Self::Crowd(crowd) => fixed_point(&mut crowd.alpha, crowd.k, counts, &imaginary_worker(crowd.k)),
-                Self::Spammer(spammer) => spammer.improve(counts),
+                Self::Crowd(crowd) => {
+                    fixed_point(&mut crowd.alpha, crowd.k, counts, &imaginary_worker(crowd.k), control)?;
+                }
+                Self::Spammer(spammer) => spammer.improve(counts, control)?,
             }
         }
         match self {
@@ -169,18 +170,26 @@ pub(super) fn add(to: &mut [f64], other: &[f64]) {
 }
 
 /// Sums over workers of what `gather(worker, sums)` adds: by blocks of workers, in order.
-pub(super) fn sum_over(n_workers: usize, width: usize, gather: impl Fn(usize, &mut [f64]) + Sync) -> Vec<f64> {
+pub(super) fn sum_over(
+    n_workers: usize,
+    width: usize,
+    control: &Control,
+    gather: impl Fn(usize, &mut [f64]) + Sync,
+) -> Result<Vec<f64>> {
     let blocks: Vec<Vec<f64>> = (0..n_workers.div_ceil(WORKERS))
         .into_par_iter()
         .map(|block| {
             let mut sums = vec![0.0; width];
-            (block * WORKERS..n_workers.min((block + 1) * WORKERS)).for_each(|worker| gather(worker, &mut sums));
-            sums
+            for worker in block * WORKERS..n_workers.min((block + 1) * WORKERS) {
+                control.check()?;
+                gather(worker, &mut sums);
+            }
+            Ok(sums)
         })
-        .collect();
+        .collect::<Result<_>>()?;
     let mut total = vec![0.0; width];
     blocks.iter().for_each(|block| add(&mut total, block));
-    total
+    Ok(total)
 }
 
 pub(super) fn row(worker: usize, len: usize) -> Range<usize> {
@@ -191,7 +200,7 @@ pub(super) fn row(worker: usize, len: usize) -> Range<usize> {
 ///
 /// `counts` has a row of `alpha.len()` a worker, `imaginary` is one row more; group g is every `n_groups`-th entry from
 /// g on, and has a Dirichlet distribution of its own.
-fn fixed_point(alpha: &mut [f64], n_groups: usize, counts: &[f64], imaginary: &[f64]) {
+fn fixed_point(alpha: &mut [f64], n_groups: usize, counts: &[f64], imaginary: &[f64], control: &Control) -> Result<()> {
     let len = alpha.len();
     let mut totals = vec![0.0; n_groups];
     alpha.iter().enumerate().for_each(|(i, a)| totals[i % n_groups] += a);
@@ -208,11 +217,13 @@ fn fixed_point(alpha: &mut [f64], n_groups: usize, counts: &[f64], imaginary: &[
             sums[len + g] += gain(len + g, total);
         }
     };
-    let mut sums = sum_over(counts.len() / len, at.len(), |worker, sums| gather(&counts[row(worker, len)], sums));
+    let worker = |worker: usize, sums: &mut [f64]| gather(&counts[row(worker, len)], sums);
+    let mut sums = sum_over(counts.len() / len, at.len(), control, worker)?;
     gather(imaginary, &mut sums);
     for (i, a) in alpha.iter_mut().enumerate() {
         *a = (*a * sums[i] / sums[len + i % n_groups]).clamp(BOUNDS.0, BOUNDS.1);
     }
+    Ok(())
 }
 
 struct Crowd {
@@ -271,21 +282,24 @@ impl Spammer {
     }
 
     /// One round for everything learnt: who knew and who guessed, given the rest, and then the rest.
-    fn improve(&mut self, counts: &[f64]) {
+    fn improve(&mut self, counts: &[f64], control: &Control) -> Result<()> {
         let (k, m) = (self.k, self.competence.len());
         // Draws from the mean: how often the worker knew, how often they guessed, and what; and what they say of strength.
         let mut known = vec![0.0; m * 2];
         let mut guessed = vec![0.0; m * k];
         let mut gains = vec![0.0; m * 2];
-        known.par_chunks_mut(2).zip(guessed.par_chunks_mut(k)).zip(gains.par_chunks_mut(2)).enumerate().for_each_init(
+        let workers = known.par_chunks_mut(2).zip(guessed.par_chunks_mut(k)).zip(gains.par_chunks_mut(2));
+        workers.enumerate().try_for_each_init(
             || vec![0.0; k * k],
             |mean, (worker, ((known, guessed), gains))| {
+                control.check()?;
                 self.write_mean(worker, mean);
                 let counts = &counts[row(worker, k * k)];
                 self.attribute(self.competence[worker], counts, mean, known, guessed, &mut gains[0]);
                 gains[1] = (0..k).map(|class| self.row_gain(counts, class)).sum();
+                Ok(())
             },
-        );
+        )?;
         if self.learn_strength {
             let (cells, rows) = gains.chunks_exact(2).fold((0.0, 0.0), |(a, b), g| (a + g[0], b + g[1]));
             // One step of Minka's fixed point for a strength that all rows share.
@@ -294,8 +308,8 @@ impl Spammer {
             }
         }
         for _ in 0..ROUNDS {
-            fixed_point(&mut self.knowing, 1, &known, &[2.0, 1.0]);
-            fixed_point(&mut self.guessing, 1, &guessed, &vec![2.0 / k as f64; k]);
+            fixed_point(&mut self.knowing, 1, &known, &[2.0, 1.0], control)?;
+            fixed_point(&mut self.guessing, 1, &guessed, &vec![2.0 / k as f64; k], control)?;
         }
         for (worker, (known, guessed)) in known.chunks_exact(2).zip(guessed.chunks_exact(k)).enumerate() {
             let (right, rest) = (known[0] + self.knowing[0], known[1] + self.knowing[1]);
@@ -305,6 +319,7 @@ impl Spammer {
                 *xi = (n + a) / total;
             }
         }
+        Ok(())
     }
 
     /// Divides one worker's draws from the mean of their rows into knowledge and guesses.

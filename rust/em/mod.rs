@@ -44,6 +44,7 @@ pub use subtypes::{SubtypesFit, SubtypesOptions, fit_subtypes, posterior_subtype
 use std::ops::Range;
 
 use crate::control::Control;
+use crate::num::settled;
 use crate::table::Table;
 use crate::{Error, Result};
 
@@ -332,10 +333,7 @@ impl Run {
 
     /// Whether the last objective differs from an earlier one by less than a share `tol` of itself.
     fn settled(&self, earlier: Option<f64>, tol: f64) -> bool {
-        match (self.history.last(), earlier) {
-            (Some(last), Some(earlier)) => (last - earlier).abs() < tol * last.abs().max(f64::MIN_POSITIVE),
-            _ => false,
-        }
+        self.history.last().is_some_and(|last| settled(*last, earlier, tol))
     }
 }
 

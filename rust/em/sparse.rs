@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use super::finite;
 use super::one_coin::{accuracy, odds};
 use crate::control::Control;
-use crate::num::{FLOOR, normalise, softmax};
+use crate::num::{FLOOR, normalise, settled, softmax};
 use crate::table::Table;
 use crate::{Error, Result};
 
@@ -93,9 +93,7 @@ pub fn fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fi
     let (mut history, mut n_iter, mut converged) = (vec![], 0, false);
     while n_iter < options.max_iter && !converged {
         let objective = expect(table, &candidates, &params, &mut sums, control)? + params.log_prior(options);
-        converged = history
-            .last()
-            .is_some_and(|last: &f64| (objective - last).abs() < options.tol * objective.abs().max(f64::MIN_POSITIVE));
+        converged = settled(objective, history.last().copied(), options.tol);
         history.push(objective);
         n_iter += 1;
         control.report(n_iter, objective);

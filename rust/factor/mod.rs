@@ -109,3 +109,6 @@ impl Adjacency {
         self.offsets.len() - 1
     }
 }
+
+#[cfg(test)]
+mod tests;

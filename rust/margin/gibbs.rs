@@ -16,6 +16,7 @@ use rayon::prelude::*;
 use super::draws::Stream;
 use super::{Ballot, UNNAMED, check_positive};
 use crate::control::Control;
+use crate::gamma::Source;
 use crate::num::{FLOOR, softmax, winners};
 use crate::table::{Table, WorkerOrder};
 use crate::{Error, Result, votes};

@@ -76,7 +76,9 @@ fn check_room(n_workers: usize, numbers: usize) -> Result<()> {
 pub fn components(n_workers: usize, pairs: &[u32]) -> Result<Vec<u32>> {
     check_pairs(n_workers, pairs)?;
     let mut found = Components::new(n_workers);
-    pairs.chunks_exact(2).for_each(|pair| found.join(pair[0], pair[1]));
+    pairs.chunks_exact(2).for_each(|pair| {
+        found.join(pair[0], pair[1]);
+    });
     Ok(found.numbered().0)
 }
 

@@ -115,6 +115,11 @@ impl Table {
         work(py, None, |_| Ok(self.0.n_components()))
     }
 
+    /// Annotations of each group of workers that shares no task with the others.
+    fn group_counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u64>>> {
+        Ok(PyArray1::from_vec(py, work(py, None, |_| Ok(self.0.group_counts()))?))
+    }
+
     /// Annotations that repeat an earlier (task, worker).
     fn n_repeats(&self, py: Python<'_>) -> PyResult<usize> {
         work(py, None, |_| Ok(self.0.n_repeats()))

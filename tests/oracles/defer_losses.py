@@ -29,6 +29,13 @@ def complete_posterior(gate, probs, answers, truth, smoothing) -> np.ndarray:
     return np.array(weights) / sum(weights)
 
 
+def gate_loss(gate, target, options) -> float:
+    """Cross-entropy of the gate's softmax over the options with the posterior over them, one row (Eqs. 11 and 15)."""
+    kept = [j for j in range(len(gate)) if options[j]]
+    probs, wanted = softmax(gate[kept]), target[kept] / target[kept].sum()
+    return -sum(wanted * np.log(probs))
+
+
 def mean_field(gate, experts, probs, answers, truth, smoothing, n_iter) -> tuple[np.ndarray, np.ndarray]:
     """Eqs. 22 and 23 in turn, one row: every class of every expert by itself."""
     m, k = experts.shape

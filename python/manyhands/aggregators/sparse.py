@@ -113,7 +113,9 @@ class SparseOneCoin(Aggregator):
     max_iter, tol
         Stop after so many passes, or when the objective changes by less than `tol` of itself.
 
-    Notes ----- Time per pass O(annotations), whatever the number of classes. Memory beside the table: about 14 bytes
+    Notes
+    -----
+    Time per pass O(annotations), whatever the number of classes. Memory beside the table: about 14 bytes
     for each different label on a task, 28 a task, 8 a worker and class, and at most 8 bytes an annotation (or 32 MB,
     if that is more) while it runs. A million annotations with 10,000 classes: see docs/many-classes.md. Answers are
     the same bits on any number of threads.
@@ -184,22 +186,24 @@ class SparseOneCoin(Aggregator):
             Other annotations, as for :meth:`predict_proba`; None for those of the fit.
         """
         self._fitted()
+        now = self._snapshot()
         if votes is None:
-            return self._found.frame(self._tasks, self._classes)
+            return now._found.frame(now._tasks, now._classes)
         votes = as_annotations(votes)
-        return self._predicted(votes).frame(votes._tasks, self._classes)
+        return now._predicted(votes).frame(votes._tasks, now._classes)
 
     def to_frame(self) -> pa.Table:
         """Return task, label, confidence and whether it was a tie, as an Arrow table (``.to_pandas()``)."""
         import pyarrow as pa
 
         self._fitted()
-        label = self._classes.take(self._winners.astype(np.int64)).arrow()
+        now = self._snapshot()
+        label = now._classes.take(now._winners.astype(np.int64)).arrow()
         columns = {
-            "task": self._tasks.arrow(),
+            "task": now._tasks.arrow(),
             "label": label,
-            "confidence": self._found.confidence,
-            "tied": self._tied,
+            "confidence": now._found.confidence,
+            "tied": now._tied,
         }
         return pa.table(columns)
 
@@ -208,12 +212,13 @@ class SparseOneCoin(Aggregator):
         import pyarrow as pa
 
         self._fitted()
+        now = self._snapshot()
         columns = {
-            "worker": self._workers.arrow(),
-            "n_labels": self._n_labels,
-            "accuracy": self._accuracy,
-            "information": information(self._accuracy, self.prior_),
-            "spammer_score": spammer_score(self._accuracy, len(self._classes)),
+            "worker": now._workers.arrow(),
+            "n_labels": now._n_labels,
+            "accuracy": now._accuracy,
+            "information": information(now._accuracy, now.prior_),
+            "spammer_score": spammer_score(now._accuracy, len(now._classes)),
         }
         return pa.table(columns)
 
@@ -284,7 +289,8 @@ class SparseOneCoin(Aggregator):
     def predict(self, votes: Any) -> npt.NDArray[Any]:
         """Label tasks, old or new, from annotations by known workers; see :meth:`predict_proba`."""
         self._fitted()
-        return self._classes.values[self._predicted(as_annotations(votes)).winners]
+        now = self._snapshot()
+        return now._classes.values[now._predicted(as_annotations(votes)).winners]
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         return self._expected(table, self._carried_over(self._accuracy, known)).dense()

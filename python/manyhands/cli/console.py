@@ -6,7 +6,6 @@ import errno
 import io
 import json
 import math
-import os
 import re
 import sys
 import textwrap
@@ -15,7 +14,6 @@ import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TextIO
 
@@ -96,6 +94,8 @@ def _as_options(text: str) -> str:
     text = re.sub(r"\bconfidence=…", "--confidences", text)
     text = re.sub(r"\bmax_iter\b", "--max-iter", text)
     text = re.sub(r"\b(repeats|missing)='(\w+)'", r"--\1 \2", text)
+    text = re.sub(r"\b(delimiter|encoding)=('[^']*')", r"--\1 \2", text)
+    text = text.replace("header=False", "--no-header").replace("labels_as_text=True", "--labels-as-text")
     return re.sub(r"\b(accelerate)=True", r"--\1", text)
 
 
@@ -230,20 +230,13 @@ def number(n: int, one: str, many: str | None = None) -> str:
 def write(table: pa.Table, path: str) -> None:
     """Write an Arrow table: to stdout as CSV, or to a file that appears only when it is complete."""
     from manyhands.io import write_table
+    from manyhands.persist import atomic_write
 
     if path == STDOUT:
         _write_stdout(table)
         return
-    target = Path(path).resolve()
-    if target.exists() and not target.is_file():
-        write_table(table, target)  # a pipe or a device
-        return
-    part = target.with_name(f".part-{os.getpid()}-{target.name}")
-    try:
+    with atomic_write(path) as part:
         write_table(table, part)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _write_stdout(table: pa.Table) -> None:

@@ -143,14 +143,24 @@ def series(values: Any, index: Any, name: str) -> Series:
     return named
 
 
-def no_series(name: str, index: str, dtype: type = float) -> Series:
-    """Name a Series without entries."""
-    return series(np.zeros(0, dtype), import_pandas().Index([], dtype=object, name=index), name)
+# What there is of a log without rows: axes and dtypes as crowd-kit has them.
 
 
-def no_probas() -> Frame:
+def no_labels() -> Series:
+    """Return the answers to no task."""
+    return series(np.zeros(0, object), None, "agg_label")
+
+
+def no_series(name: str, column: Series) -> Series:
+    """Name a Series without entries, by a column without rows."""
+    return series(np.zeros(0), _no_index(column), name)
+
+
+def no_probas(data: Frame) -> Frame:
     """Return posteriors of no task."""
-    pandas = import_pandas()
-    axes = (pandas.Index([], dtype=object, name=name) for name in ("task", "label"))
-    frame: Frame = pandas.DataFrame(np.zeros((0, 0)), *axes)
+    frame: Frame = import_pandas().DataFrame(np.zeros((0, 0)), _no_index(data["task"]), _no_index(data["label"]))
     return frame
+
+
+def _no_index(column: Series) -> Index:
+    return _index(np.zeros(0, object), column)
