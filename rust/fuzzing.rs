@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::agreement::{Coefficient, Scale, Shape, agreement_by_counts};
 use crate::control::Control;
 use crate::encode::{Strings, canonical_integers, integers, strings};
-use crate::table::{Repeats, Rows, Table};
+use crate::table::{Repeats, Rows, Table, WEIGHTS};
 use crate::votes;
 
 /// A target by the name of its corpus.
@@ -160,8 +160,7 @@ impl Log {
             (task as usize) < n_tasks
                 && (worker as usize) < n_workers
                 && usize::from(label) < n_classes
-                && weight.is_finite()
-                && weight >= 0.0
+                && (weight == 0.0 || (WEIGHTS.0..=WEIGHTS.1).contains(&weight))
         };
         !self.rows.is_empty() && self.rows.iter().all(sound)
     }
@@ -283,7 +282,7 @@ pub fn count_agreement(data: &[u8]) {
     assert!(close(found.value, alpha(&rows)), "{} is not {}", found.value, alpha(&rows));
     for coefficient in [Coefficient::OrdinalAlpha, Coefficient::Fleiss, Coefficient::Gwet] {
         let found = agreement_by_counts(&table, coefficient, scale, 3, 1, &control).expect("any table will do");
-        let values = || found.resamples.iter().chain([&found.value]);
+        let values = || found.left_out.values.iter().chain([&found.value]);
         assert!(values().all(|x| x.is_nan() || (x.is_finite() && *x <= 1.0 + 1e-9)), "{coefficient:?} is {found:?}");
     }
 }
