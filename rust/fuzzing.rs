@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::agreement::{Coefficient, Scale, Shape, agreement_by_counts};
 use crate::control::Control;
 use crate::encode::{Strings, canonical_integers, integers, strings};
-use crate::table::{Repeats, Rows, Table};
+use crate::table::{Repeats, Rows, Table, WEIGHTS};
 use crate::votes;
 
 /// A target by the name of its corpus.
@@ -19,8 +19,9 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: [(&str, Target); 4] =
     [("integers", encode_integers), ("text", encode_text), ("table", build_table), ("agreement", count_agreement)];
 
-/// More rows than a block holds: so many that blocks meet.
+/// More rows than a block holds, so that blocks meet; one choice of many asks for them, since they take long.
 const SEVERAL_BLOCKS: usize = (1 << 16) + 77;
+const LONG: u8 = 0xb1;
 
 /// Reads numbers off a string of bytes; zeros follow its end.
 struct Bytes<'a>(&'a [u8]);
@@ -52,16 +53,6 @@ impl Bytes<'_> {
     }
 }
 
-/// Repeats a column until it fills more than one block; rarely, since it takes long.
-fn tiled<T: Clone>(mut column: Vec<T>, choice: u8) -> Vec<T> {
-    if choice == 0xb1 && !column.is_empty() {
-        let period = column.len();
-        column.extend_from_within(..);
-        column = column.iter().cycle().take(SEVERAL_BLOCKS.max(period)).cloned().collect();
-    }
-    column
-}
-
 /// Codes of integers number the distinct values in ascending order.
 pub fn encode_integers(data: &[u8]) {
     let mut bytes = Bytes(data);
@@ -71,7 +62,9 @@ pub fn encode_integers(data: &[u8]) {
         // Values near one another take another path than values far apart.
         values.push(if choice & 1 == 0 { base.wrapping_add(bytes.byte().into()) } else { bytes.integer() });
     }
-    let values = tiled(values, choice);
+    if choice == LONG && !values.is_empty() {
+        values = values.iter().cycle().take(SEVERAL_BLOCKS).copied().collect();
+    }
     let found = integers(&values, &Control::default()).expect("integers can always be encoded");
     let names: Vec<i64> = values.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
     assert_eq!(found.names, names);
@@ -131,7 +124,7 @@ impl Log {
         let n_true = usize::from(bytes.byte());
         let within = |code: u16, n: usize| if honest && n > 0 { code % n as u16 } else { code };
         let mut rows = vec![];
-        while !bytes.is_empty() && rows.len() < 1 << 10 {
+        while !bytes.is_empty() && rows.len() < 1 << 8 {
             let (task, worker) = (bytes.byte(), bytes.byte());
             let label = if n_classes > 256 { bytes.wide() } else { bytes.byte().into() };
             let weight = if !weighted {
@@ -167,8 +160,7 @@ impl Log {
             (task as usize) < n_tasks
                 && (worker as usize) < n_workers
                 && usize::from(label) < n_classes
-                && weight.is_finite()
-                && weight >= 0.0
+                && (weight == 0.0 || (WEIGHTS.0..=WEIGHTS.1).contains(&weight))
         };
         !self.rows.is_empty() && self.rows.iter().all(sound)
     }
@@ -298,13 +290,14 @@ pub fn count_agreement(data: &[u8]) {
 /// Nominal alpha by its definition: one minus the share of unequal pairs within tasks, each task weighed by its labels
 /// over their number less one, over the share of unequal pairs among all labels that have another beside them.
 fn alpha(rows: &[(u32, u32, u16, f64)]) -> f64 {
-    let size = |task: u32| rows.iter().filter(|row| row.0 == task).count() as f64;
-    let paired: Vec<_> = rows.iter().filter(|row| size(row.0) > 1.0).collect();
+    let mut sizes = BTreeMap::new();
+    rows.iter().for_each(|row| *sizes.entry(row.0).or_insert(0.0) += 1.0);
+    let paired: Vec<_> = rows.iter().filter(|row| sizes[&row.0] > 1.0).collect();
     let (mut observed, mut expected) = (0.0, 0.0);
     for (i, a) in paired.iter().enumerate() {
         for (_, b) in paired.iter().enumerate().filter(|(j, b)| *j != i && b.2 != a.2) {
             expected += 1.0;
-            observed += if a.0 == b.0 { 1.0 / (size(a.0) - 1.0) } else { 0.0 };
+            observed += if a.0 == b.0 { 1.0 / (sizes[&a.0] - 1.0) } else { 0.0 };
         }
     }
     if expected > 0.0 { 1.0 - observed * (paired.len() as f64 - 1.0) / expected } else { f64::NAN }

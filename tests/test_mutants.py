@@ -68,8 +68,13 @@ def test_only_what_runs_is_changed(mutants, tmp_path, monkeypatch):
 def test_every_file_has_tests_that_exist(mutants):
     for area in mutants.AREAS:
         for path in mutants.modules(area):
-            for test in mutants.tests_of(area, str(path.relative_to(ROOT))):
+            for test, *_ in mutants.tests_of(area, str(path.relative_to(ROOT))):
                 assert (ROOT / test).is_file(), test
+
+
+def test_check_lists_are_narrowed_to_the_classes_of_a_file(mutants):
+    voting = mutants.tests_of("aggregators", "python/manyhands/aggregators/voting.py")
+    assert voting == [["tests/test_voting.py"], ["tests/test_aggregators.py", "-k", "MajorityVote or WeightedVote"]]
 
 
 def test_a_sample_can_be_drawn_again(mutants):

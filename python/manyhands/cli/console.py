@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import math
+import os
 import re
 import sys
 import textwrap
