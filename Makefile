@@ -105,7 +105,7 @@ audit: $(EXTENSION) $(DEV) $(AUDIT) ## look up known weaknesses of all that we d
 # take what it compiled there before for the same thing. So it compiles afresh, in a folder of its own.
 wheel: $(TOOLS) ## build sdist and abi3 wheel into dist/, try the wheel where there is no compiler
 	rm -rf dist
-	env -u CARGO_TARGET_DIR $(IN_VENV) $(PY) -m maturin build --release --sdist $(LOCKED) --out dist
+	env -u CARGO_TARGET_DIR $(IN_VENV) $(PY) -m maturin build --profile dist --sdist $(LOCKED) --out dist
 	$(PY) scripts/smoke_wheel.py dist
 
 lint: check-rustfmt check-ruff check-clippy check-types ## formatting, lints and types, Rust and Python
