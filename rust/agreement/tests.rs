@@ -139,7 +139,7 @@ fn the_widest_disagreement_is_that_of_the_labels_used() {
         (Shape::Nominal, vec![2], 0.0),
         (Shape::Linear, vec![0, 1, 3], 2.0),
         (Shape::Quadratic, vec![0, 1, 2, 3], 36.0),
-        (Shape::Ratio, vec![0, 2, 3], 25.0 / 81.0),
+        (Shape::Ratio, vec![0, 2, 3], (5.0_f64 / 9.0).powi(2)),
         (Shape::Linear, vec![], 0.0),
     ] {
         assert_eq!(Scale { shape, positions: &positions }.widest(&used), wanted, "{shape:?}");
