@@ -96,12 +96,12 @@ fn every_pair_counts_once_however_many_there_are() {
 
 #[test]
 fn meetings_that_do_not_fit_are_counted() {
-    let rows: Vec<(u32, u32, u16)> = (0..40_000).map(|worker| (0, worker, 0)).collect();
-    let votes = of_rows(&rows, None, [1, 40_000, 2]);
+    let rows: Vec<(u32, u32, u16)> = (0..45_000).map(|worker| (0, worker, 0)).collect();
+    let votes = of_rows(&rows, None, [1, 45_000, 2]);
     let control = Control::default();
     let found = agreement_by_pairs(&votes, Chance::Own, NOMINAL, Summary::Even, 1, 0, 0, &control).unwrap_err();
     assert!(
-        found.to_string().starts_with("799980000 pairs of labels on the same task take more than 16 GiB"),
+        found.to_string().starts_with("1012477500 pairs of labels on the same task take more than 16 GiB"),
         "{found}"
     );
 }
@@ -139,7 +139,7 @@ fn the_widest_disagreement_is_that_of_the_labels_used() {
         (Shape::Nominal, vec![2], 0.0),
         (Shape::Linear, vec![0, 1, 3], 2.0),
         (Shape::Quadratic, vec![0, 1, 2, 3], 36.0),
-        (Shape::Ratio, vec![0, 2, 3], 25.0 / 81.0),
+        (Shape::Ratio, vec![0, 2, 3], (5.0_f64 / 9.0).powi(2)),
         (Shape::Linear, vec![], 0.0),
     ] {
         assert_eq!(Scale { shape, positions: &positions }.widest(&used), wanted, "{shape:?}");
