@@ -462,6 +462,13 @@ def test_thresholds_of_confidence_are_found_without_dropout(monkeypatch):
     assert modes == [False]
 
 
+def test_triage_leaves_the_classifier_its_least_coverage_while_training():
+    """And no more than that, where experts are better in far more cases."""
+    log = team()
+    fitted = defer.Triage(backbone(), coverage=(0.8, 1.0), warmup=0, max_epochs=1).fit(log.X, log.truth, log.votes)
+    assert int((fitted._division == 3).sum()) == 144
+
+
 def test_without_missing_answers_probabilistic_is_naive():
     """The gate and the classifier learn the same; only the experts' models, which nobody asks, are there as well."""
     log = team(missing=0.0)
