@@ -18,7 +18,7 @@ from learners import backbone
 from manyhands import defer
 from manyhands.defer.data import CaseData
 from manyhands.defer.impute import distort, jitter
-from oracles.defer_losses import softmax
+from oracles.defer_losses import complete_posterior, softmax
 
 every = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 
@@ -501,6 +501,19 @@ def test_triage_learns_its_division():
         if who == 3:
             own.append(-np.log(softmax(classes[i])[log.truth[i]]))
     assert fitted._loss(batch, views).item() == pytest.approx(np.mean(own) + np.mean(asked), rel=1e-5)
+
+
+def test_answers_are_made_up_only_where_none_was_given():
+    log = team(60, missing=0.5)
+    fitted = defer.ImputedDeferral(backbone(), max_epochs=1).fit(log.X, log.truth, log.votes)
+    batch = CaseData(log.X, log.truth, log.votes).batch(torch.arange(60), torch.device("cpu"))
+    made_up = np.tile((log.truth[:, None] + 1) % 3, 3)
+    fitted._made_up = torch.from_numpy(made_up)
+    found = fitted._e_step(batch, fitted._views(batch.x))[0].exp().detach().numpy()
+    known = np.where(log.given < 0, made_up, log.given)
+    gate, probs = fitted.defer_proba(log.X), fitted.predict_proba(log.X)
+    expected = [complete_posterior(*row, fitted.smoothing) for row in zip(gate, probs, known, log.truth, strict=True)]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_triage_leaves_the_classifier_its_least_coverage_while_training():
