@@ -95,3 +95,15 @@ def test_labelme(shared_data):
     for make, least in ((learn.MajorityTarget, 0.785), (learn.CrowdLayer, 0.83), (learn.MaxMIG, 0.86)):
         found = make(backbone, max_epochs=50).fit(X, votes).predict(X_test).astype(int)
         assert (found == arrays["y_test"]).mean() > least
+
+
+def test_labelme_by_kappa_does_not_depend_on_the_seed(shared_data):
+    """Where most batches have one answer of a worker, or several that are alike."""
+    arrays = np.load(shared_data / "labelme" / "features.npz")
+    votes = mh.read(shared_data / "labelme" / "labels.csv")
+    for seed in range(2):
+        torch.manual_seed(seed)
+        backbone = nn.Sequential(nn.Linear(512, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, 8))
+        learner = learn.Learn2Agree(backbone, loss="kappa", seed=seed).fit(arrays["X_train"].astype(np.float32), votes)
+        found = learner.predict(arrays["X_test"].astype(np.float32)).astype(int)
+        assert (found == arrays["y_test"]).mean() > 0.8

@@ -11,6 +11,7 @@ use super::engine::{Engine, Params};
 use super::estimate::Extrapolate;
 use super::{Options, Run, WorkerModel};
 use crate::Result;
+use crate::memory::with_room;
 use crate::num::FLOOR;
 use crate::squarem::{Reach, leap};
 
@@ -27,7 +28,7 @@ pub(super) fn run<W: WorkerModel, P: Extrapolate<W>>(
     let mut fallback: Option<Params> = None;
     let mut cycle_start: Option<f64> = None;
     while run.n_iter < options.max_iter {
-        let zero = params.clone();
+        let zero = params.copy()?;
         let objective = engine.step(params, false)?;
         let refused = run.history.last().is_some_and(|&last| objective.is_nan() || objective < last);
         if refused && let Some(plain) = fallback.take() {
@@ -43,15 +44,15 @@ pub(super) fn run<W: WorkerModel, P: Extrapolate<W>>(
         if run.converged || run.n_iter >= options.max_iter {
             return Ok(());
         }
-        let one = params.clone();
+        let one = params.copy()?;
         let objective = engine.step(params, false)?;
         run.record(objective, engine.control());
         // The last point must be one whose objective cannot be lower: no leap without a pass left to check it.
         if run.n_iter >= options.max_iter {
             return Ok(());
         }
-        let two = params.clone();
-        if extrapolate(engine, &zero, &one, params, &mut reach) {
+        let two = params.copy()?;
+        if extrapolate(engine, &zero, &one, params, &mut reach)? {
             fallback = Some(two);
         } else {
             *params = two;
@@ -68,11 +69,11 @@ fn extrapolate<W: WorkerModel, P: Extrapolate<W>>(
     one: &Params,
     two: &mut Params,
     reach: &mut Reach,
-) -> bool {
+) -> Result<bool> {
     let k = two.prior.len();
-    let (a, b) = (natural::<W, P>(zero, k), natural::<W, P>(one, k));
-    let c = natural::<W, P>(two, k);
-    let Some(step) = reach.step(&a, &b, &c) else { return false };
+    let (a, b) = (natural::<W, P>(zero, k)?, natural::<W, P>(one, k)?);
+    let c = natural::<W, P>(two, k)?;
+    let Some(step) = reach.step(&a, &b, &c) else { return Ok(false) };
     let (n, low) = (two.workers.len(), FLOOR.ln());
     two.workers.par_iter_mut().zip(&a[..n]).zip(&b[..n]).zip(&c[..n]).for_each(|(((to, x0), x1), x2)| {
         *to = leap(step, *x0, *x1, *x2).clamp(2.0 * low, -2.0 * low);
@@ -83,13 +84,14 @@ fn extrapolate<W: WorkerModel, P: Extrapolate<W>>(
     }
     P::settle_classes(&mut two.prior);
     engine.set_log_prior(two);
-    true
+    Ok(true)
 }
 
 /// Natural parameters of all workers, then of the prior.
-fn natural<W: WorkerModel, P: Extrapolate<W>>(params: &Params, k: usize) -> Vec<f64> {
-    let mut out = params.workers.clone();
+fn natural<W: WorkerModel, P: Extrapolate<W>>(params: &Params, k: usize) -> Result<Vec<f64>> {
+    let mut out = with_room(params.workers.len() + k)?;
+    out.extend_from_slice(&params.workers);
     out.par_chunks_mut(P::n_params(k)).for_each(|worker| P::to_natural(worker, k));
     out.extend(params.prior.iter().map(|p| p.ln()));
-    out
+    Ok(out)
 }

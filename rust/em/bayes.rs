@@ -7,6 +7,7 @@ use super::engine::Engine;
 use super::estimate::{Grouped, Variational};
 use super::{Assignment, Fit, Model, Options, Run, Start, iterate, protected, validate, with_model};
 use crate::control::Control;
+use crate::memory::{filled, zeros};
 use crate::num::normalise;
 use crate::table::Table;
 use crate::{Error, Result};
@@ -56,12 +57,12 @@ fn fit_model<W: Grouped>(
     };
     let options = &Options { max_iter: run.n_iter + options.max_iter, ..*options };
     let posterior = iterate(&mut run, &mut engine, &mut params, options)?;
-    let mut concentration = vec![0.0; table.n_workers() * k * k];
+    let mut concentration = zeros(table.n_workers() * k * k)?;
     let workers = params.workers.chunks_exact(W::n_counts(k));
     concentration.chunks_exact_mut(k * k).zip(workers).for_each(|(matrix, counts)| W::untie(counts, k, matrix));
     let mut prior = params.prior.clone();
     normalise(&mut prior);
-    let fit = run.finish(posterior, engine.confusion(params.workers), prior);
+    let fit = run.finish(posterior, engine.confusion(params.workers)?, prior);
     Ok(BayesFit { fit, concentration, class_concentration: params.prior })
 }
 
@@ -74,7 +75,7 @@ pub fn posterior_bayes(
     control: &Control,
 ) -> Result<Vec<f64>> {
     let k = table.n_classes();
-    let one = (vec![1.0; k * k], vec![1.0; k]);
+    let one = (filled(1.0, k * k)?, vec![1.0; k]);
     let options = Options {
         model,
         assignment: Assignment::Soft,

@@ -18,15 +18,22 @@ use super::pass::{
 use super::{Options, Start, WorkerModel};
 use crate::Result;
 use crate::control::Control;
-use crate::memory::{large_pages, prefetch};
+use crate::memory::{clear, copied, filled, large_pages, par_collected, prefetch, ready, zeros};
 use crate::table::{Label, Table, WorkerOrder, with_labels};
 
 /// Parameters of one fit, and the log-density their prior gives them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Params {
     pub workers: Vec<f64>,
     pub prior: Vec<f64>,
     pub log_prior: f64,
+}
+
+impl Params {
+    pub fn copy(&self) -> Result<Self> {
+        let (workers, prior) = (copied(&self.workers)?, self.prior.clone());
+        Ok(Self { workers, prior, log_prior: self.log_prior })
+    }
 }
 
 /// How expected counts are gathered. Chosen by the sizes of the data, so that the sums are the same on any machine.
@@ -76,16 +83,16 @@ macro_rules! with_cells {
 pub(super) use with_cells;
 
 impl Cells {
-    pub fn new(table: &Table) -> Self {
+    pub fn new(table: &Table) -> Result<Self> {
         let k = table.n_classes() as u64;
         let cell = |(worker, label): (&u32, usize)| u64::from(*worker) * k + label as u64;
         with_labels!(table.labels(), |labels| {
             let pairs = table.workers().par_iter().zip(labels.par_iter().map(|label| label.code()));
-            if k * table.n_workers() as u64 <= 1 << 32 {
-                Self::Narrow(pairs.map(|pair| cell(pair) as u32).collect())
+            Ok(if k * table.n_workers() as u64 <= 1 << 32 {
+                Self::Narrow(par_collected(pairs.map(|pair| cell(pair) as u32))?)
             } else {
-                Self::Wide(pairs.map(cell).collect())
-            }
+                Self::Wide(par_collected(pairs.map(cell))?)
+            })
         })
     }
 }
@@ -119,12 +126,12 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Engine<'a, W, P> {
         let chunks = table
             .chunks(n_chunks)
             .into_iter()
-            .map(|tasks| Chunk { tasks, workers: table_of(n_counts), classes: vec![0.0; k], log_evidence: 0.0 })
-            .collect();
+            .map(|tasks| Ok(Chunk { tasks, workers: table_of(n_counts)?, classes: vec![0.0; k], log_evidence: 0.0 }))
+            .collect::<Result<_>>()?;
         if plan == Plan::TwoPass {
             table.by_worker(control)?;
         }
-        let mut pseudo = vec![0.0; options.pseudo.len() / (k * k) * W::n_counts(k)];
+        let mut pseudo = zeros(options.pseudo.len() / (k * k) * W::n_counts(k))?;
         for (matrix, counts) in options.pseudo.chunks_exact(k * k).zip(pseudo.chunks_exact_mut(W::n_counts(k))) {
             W::tie(matrix, k, counts);
         }
@@ -138,7 +145,7 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Engine<'a, W, P> {
             chunks,
             posterior: vec![],
             factors: vec![],
-            cells: Arc::new(Cells::new(table)),
+            cells: Arc::new(Cells::new(table)?),
             voted_only: false,
             model: PhantomData,
         })
@@ -162,15 +169,15 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Engine<'a, W, P> {
     /// The parameters that the start gives.
     pub fn start(&mut self, start: Start<'_>) -> Result<Params> {
         let k = self.k();
-        let mut params =
-            Params { workers: table_of(self.table.n_workers() * P::n_params(k)), prior: vec![0.0; k], log_prior: 0.0 };
+        let workers = table_of(self.table.n_workers() * P::n_params(k))?;
+        let mut params = Params { workers, prior: vec![0.0; k], log_prior: 0.0 };
         let opening = match start {
             Start::Shares => Opening::Shares,
             Start::Majority => Opening::Majority,
             Start::RandomVote(seed) => Opening::RandomVote(seed),
             Start::Posterior(posterior) => Opening::Given(posterior),
             Start::Parameters(prior, confusion) => {
-                self.adopt(prior, confusion, &mut params);
+                self.adopt(prior, confusion, &mut params)?;
                 return Ok(params);
             }
         };
@@ -186,35 +193,35 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Engine<'a, W, P> {
     }
 
     /// Takes given confusion matrices, tied as the model asks.
-    fn adopt(&self, prior: &[f64], confusion: &[f64], params: &mut Params) {
+    fn adopt(&self, prior: &[f64], confusion: &[f64], params: &mut Params) -> Result<()> {
         let k = self.k();
         params.prior.copy_from_slice(prior);
         P::settle_classes(&mut params.prior);
-        let none = vec![0.0; W::n_counts(k)];
-        let mut counts = none.clone();
+        let (mut counts, none) = (zeros(W::n_counts(k))?, zeros(W::n_counts(k))?);
         for (matrix, worker) in confusion.chunks_exact(k * k).zip(params.workers.chunks_exact_mut(P::n_params(k))) {
             W::tie(matrix, k, &mut counts);
             P::maximise(&counts, &none, k, worker);
         }
         self.set_log_prior(params);
+        Ok(())
     }
 
     /// Parameters of a crowd in which everybody has this accuracy, whatever the class, and classes are equally frequent.
-    pub fn shared(&self, accuracy: f64) -> Params {
+    pub fn shared(&self, accuracy: f64) -> Result<Params> {
         // As many counts as make estimates that average them equal to what they average.
         const COUNTS: f64 = 1e6;
         let k = self.k();
-        let mut matrix = vec![COUNTS * (1.0 - accuracy) / (k - 1).max(1) as f64; k * k];
+        let mut matrix = filled(COUNTS * (1.0 - accuracy) / (k - 1).max(1) as f64, k * k)?;
         (0..k).for_each(|class| matrix[class * k + class] = COUNTS * accuracy);
-        let (mut counts, none) = (vec![0.0; W::n_counts(k)], vec![0.0; W::n_counts(k)]);
+        let (mut counts, none) = (zeros(W::n_counts(k))?, zeros(W::n_counts(k))?);
         W::tie(&matrix, k, &mut counts);
-        let mut workers = table_of(self.table.n_workers() * P::n_params(k));
+        let mut workers = table_of(self.table.n_workers() * P::n_params(k))?;
         workers.par_chunks_mut(P::n_params(k)).for_each(|worker| P::maximise(&counts, &none, k, worker));
         let mut prior = vec![COUNTS; k];
         P::settle_classes(&mut prior);
         let mut params = Params { workers, prior, log_prior: 0.0 };
         self.set_log_prior(&mut params);
-        params
+        Ok(params)
     }
 
     pub fn class_pseudo(&self) -> &'a [f64] {
@@ -293,23 +300,24 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Engine<'a, W, P> {
     }
 
     /// Confusion matrices of all workers, (workers × true × observed); in place of the parameters where they are as many.
-    pub fn confusion(&self, params: Vec<f64>) -> Vec<f64> {
+    pub fn confusion(&self, params: Vec<f64>) -> Result<Vec<f64>> {
         let (k, n) = (self.k(), P::n_params(self.k()));
         if n == k * k {
             let mut confusion = params;
-            confusion.par_chunks_mut(n).for_each_init(Vec::new, |copy, matrix| {
-                copy.clear();
-                copy.extend_from_slice(matrix);
+            confusion.par_chunks_mut(n).try_for_each_init(Vec::new, |copy, matrix| {
+                clear(copy, n)?;
+                copy.copy_from_slice(matrix);
                 P::confusion(copy, k, matrix);
-            });
-            return confusion;
+                Ok(())
+            })?;
+            return Ok(confusion);
         }
-        let mut confusion = vec![0.0; self.table.n_workers() * k * k];
+        let mut confusion = zeros(self.table.n_workers() * k * k)?;
         confusion
             .par_chunks_mut(k * k)
             .zip(params.par_chunks(n))
             .for_each(|(matrix, worker)| P::confusion(worker, k, matrix));
-        confusion
+        Ok(confusion)
     }
 
     fn log_evidence(&self) -> f64 {
@@ -326,7 +334,7 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Engine<'a, W, P> {
         // Of no weight at all, so that exactly nothing of a posterior goes to what is never true.
         prior[self.table.n_true()..].fill(0.0);
         if !P::FACTORS_ARE_PARAMS || weighted {
-            self.write_factors(&params.workers, &mut factors, weighted);
+            self.write_factors(&params.workers, &mut factors, weighted)?;
         }
         if weighted {
             prior.iter_mut().for_each(|p| *p = p.ln());
@@ -349,10 +357,10 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Engine<'a, W, P> {
         Ok(())
     }
 
-    fn write_factors(&self, params: &[f64], factors: &mut Vec<f64>, log: bool) {
+    fn write_factors(&self, params: &[f64], factors: &mut Vec<f64>, log: bool) -> Result<()> {
         let k = self.k();
         if factors.is_empty() {
-            *factors = table_of(self.table.n_workers() * W::n_counts(k));
+            *factors = table_of(self.table.n_workers() * W::n_counts(k))?;
         }
         factors.par_chunks_mut(W::n_counts(k)).zip(params.par_chunks(P::n_params(k))).for_each(|(f, p)| {
             P::write_factors(p, k, f);
@@ -360,6 +368,7 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Engine<'a, W, P> {
                 f.iter_mut().for_each(|x| *x = x.ln());
             }
         });
+        Ok(())
     }
 
     fn columns<'c, C>(&self, cells: &'c [C]) -> Columns<'c, C>
@@ -429,7 +438,7 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Engine<'a, W, P> {
         let (k, table, control) = (self.k(), self.table, self.control);
         if self.posterior.is_empty() {
             // Untouched zero pages: each thread maps the ones it writes.
-            self.posterior = table_of(table.n_tasks() * k);
+            self.posterior = table_of(table.n_tasks() * k)?;
         }
         let work = chunks_with_rows(&mut self.chunks, &mut self.posterior, k);
         work.into_par_iter().try_for_each(|(chunk, out)| {
@@ -449,23 +458,22 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Engine<'a, W, P> {
         P::settle_classes(&mut params.prior);
         match self.plan {
             Plan::Fused => self.maximise_from_chunks(&mut params.workers),
-            Plan::TwoPass => self.maximise_in_worker_order(&mut params.workers)?,
-        }
+            Plan::TwoPass => self.maximise_in_worker_order(&mut params.workers),
+        }?;
         self.set_log_prior(params);
         Ok(())
     }
 
     /// Blocks of workers: long enough for the sums to stream, short enough for every core to have some.
-    fn maximise_from_chunks(&self, workers: &mut [f64]) {
+    fn maximise_from_chunks(&self, workers: &mut [f64]) -> Result<()> {
         const WORKERS: usize = 128;
         let (k, n) = (self.k(), W::n_counts(self.k()));
-        workers.par_chunks_mut(WORKERS * P::n_params(k)).enumerate().for_each_init(
+        workers.par_chunks_mut(WORKERS * P::n_params(k)).enumerate().try_for_each_init(
             Vec::new,
             |total, (block, params)| {
                 let first = block * WORKERS;
                 let rows = first * n..(first + params.len() / P::n_params(k)) * n;
-                total.clear();
-                total.resize(rows.len(), 0.0);
+                clear(total, rows.len())?;
                 for chunk in &self.chunks {
                     total.iter_mut().zip(&chunk.workers[rows.clone()]).for_each(|(t, c)| *t += c);
                 }
@@ -474,17 +482,19 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Engine<'a, W, P> {
                 {
                     P::maximise(counts, self.pseudo_of(first + i), k, params);
                 }
+                Ok(())
             },
-        );
+        )
     }
 
     fn maximise_in_worker_order(&self, workers: &mut [f64]) -> Result<()> {
         let k = self.k();
         let order = self.table.by_worker(self.control)?;
         workers.par_chunks_mut(P::n_params(k)).enumerate().try_for_each_init(
-            || vec![0.0; W::n_counts(k)],
+            || zeros(W::n_counts(k)),
             |counts, (worker, params)| {
                 self.control.check()?;
+                let counts = ready(counts)?;
                 with_width!(k, |width| self.count_worker(width, order, worker, counts));
                 P::maximise(counts, self.pseudo_of(worker), k, params);
                 Ok(())
@@ -524,8 +534,8 @@ fn chunks_with_rows<'c>(chunks: &'c mut [Chunk], rows: &'c mut [f64], k: usize) 
 }
 
 /// Zeros that will be visited in random order.
-pub(super) fn table_of(len: usize) -> Vec<f64> {
-    let table = vec![0.0; len];
+pub(super) fn table_of(len: usize) -> Result<Vec<f64>> {
+    let table = zeros(len)?;
     large_pages(&table);
-    table
+    Ok(table)
 }

@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use super::finite;
 use crate::control::Control;
+use crate::memory::zeros;
 use crate::num::{FLOOR, softmax};
 use crate::table::Table;
 use crate::{Error, Result};
@@ -24,14 +25,14 @@ pub fn forecast(table: &Table, priors: &[f64], confusion: &[f64], control: &Cont
         finite(what, got)?;
     }
     // By worker, label and true class: what a label says of the classes lies side by side.
-    let mut logs = vec![0.0; confusion.len()];
+    let mut logs = zeros(confusion.len())?;
     logs.par_chunks_mut(k * k).zip(confusion.par_chunks(k * k)).for_each(|(to, matrix)| {
         for (class, row) in matrix.chunks_exact(k).enumerate() {
             row.iter().enumerate().for_each(|(label, p)| to[label * k + class] = p.max(FLOOR).ln());
         }
     });
     let (workers, labels, weights) = (table.workers(), table.labels(), table.weights());
-    let mut posterior = vec![0.0; n * k];
+    let mut posterior = zeros(n * k)?;
     posterior.par_chunks_mut(TASKS * k).enumerate().try_for_each(|(block, rows)| {
         control.check()?;
         for (i, row) in rows.chunks_exact_mut(k).enumerate() {

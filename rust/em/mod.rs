@@ -44,6 +44,8 @@ pub use subtypes::{SubtypesFit, SubtypesOptions, fit_subtypes, posterior_subtype
 use std::ops::Range;
 
 use crate::control::Control;
+use crate::memory::zeros;
+use crate::num::settled;
 use crate::table::Table;
 use crate::{Error, Result};
 
@@ -252,7 +254,7 @@ fn fit_model<W: WorkerModel>(table: &Table, options: &Options<'_>, control: &Con
     let mut params = engine.start(options.start)?;
     let mut run = Run::default();
     let posterior = iterate(&mut run, &mut engine, &mut params, options)?;
-    Ok(run.finish(posterior, engine.confusion(params.workers), params.prior))
+    Ok(run.finish(posterior, engine.confusion(params.workers)?, params.prior))
 }
 
 /// Passes until the stopping rule is met; the posteriors under the parameters they end with.
@@ -332,10 +334,7 @@ impl Run {
 
     /// Whether the last objective differs from an earlier one by less than a share `tol` of itself.
     fn settled(&self, earlier: Option<f64>, tol: f64) -> bool {
-        match (self.history.last(), earlier) {
-            (Some(last), Some(earlier)) => (last - earlier).abs() < tol * last.abs().max(f64::MIN_POSITIVE),
-            _ => false,
-        }
+        self.history.last().is_some_and(|last| settled(*last, earlier, tol))
     }
 }
 
@@ -346,7 +345,7 @@ pub fn posterior(table: &Table, prior: &[f64], confusion: &[f64], control: &Cont
         model: Model::Full,
         assignment: Assignment::Soft,
         start: Start::Parameters(prior, confusion),
-        pseudo: &vec![0.0; k * k],
+        pseudo: &zeros(k * k)?,
         class_pseudo: &vec![0.0; k],
         gold: None,
         accelerate: false,
@@ -373,7 +372,7 @@ pub fn confusion(table: &Table, posterior: &[f64], pseudo: &[f64], control: &Con
     validate(table, &options)?;
     let mut engine = Engine::<full::Full, Maximum>::new(table, &options, control)?;
     let params = engine.start(options.start)?;
-    Ok(engine.confusion(params.workers))
+    engine.confusion(params.workers)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::one_coin::OneCoin;
 use super::{Options, Run, WorkerModel};
 use crate::Result;
 use crate::control::Control;
+use crate::memory::zeros;
 use crate::table::Table;
 
 /// Passes that settle the shared accuracy.
@@ -24,12 +25,12 @@ const IMAGINARY: (f64, f64) = (2.0, 1.0);
 /// The accuracy that fits all votes if everybody has the same one and classes are equally frequent.
 fn shared_accuracy(table: &Table, options: &Options<'_>, control: &Control) -> Result<f64> {
     let k = table.n_classes();
-    let none = (vec![0.0; k * k], vec![0.0; k]);
+    let none = (zeros(k * k)?, vec![0.0; k]);
     let options = Options { pseudo: &none.0, class_pseudo: &none.1, ..*options };
     let mut engine = Engine::<OneCoin, Mean>::new(table, &options, control)?;
     let mut accuracy = FIRST;
     for _ in 0..PASSES {
-        let mut params = engine.shared(accuracy);
+        let mut params = engine.shared(accuracy)?;
         engine.step(&mut params, false)?;
         let (right, wrong) = params.workers.chunks_exact(2).fold(IMAGINARY, |(r, w), c| (r + c[0], w + c[1]));
         // Votes that say nothing, or all agree, still leave a vote its direction and a doubt.
@@ -50,7 +51,7 @@ pub(super) fn start<W: WorkerModel, P: Estimate<W>>(
     mut amend: impl FnMut(&mut Params) -> Result<()>,
 ) -> Result<Params> {
     let accuracy = shared_accuracy(table, options, engine.control())?;
-    let mut params = engine.shared(accuracy);
+    let mut params = engine.shared(accuracy)?;
     engine.voted_only = true;
     while run.n_iter < passes && !run.converged {
         run.step(engine, &mut params, options.tol, false)?;

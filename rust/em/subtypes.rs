@@ -16,6 +16,7 @@ use super::full::Full;
 use super::pass::{Cell, Columns, Counts, Free, Likelihood, PLAIN, Settle, Sink, Source, Width, run, with_width};
 use super::{Fit, Run, finite};
 use crate::control::Control;
+use crate::memory::{clear, collected, filled, zeros};
 use crate::num::{GOLDEN, LogProduct, normalise, scramble, to_unit};
 use crate::table::Table;
 use crate::{Error, Result};
@@ -59,7 +60,7 @@ pub struct SubtypesFit {
 /// annotation in all, or 32 MB, or two tables, if that is more), and 4 bytes an annotation.
 pub fn fit_subtypes(table: &Table, options: &SubtypesOptions<'_>, control: &Control) -> Result<SubtypesFit> {
     check(table, options)?;
-    let mut model = Ebcc::new(table, options, control);
+    let mut model = Ebcc::new(table, options, control)?;
     let mut course = Run::default();
     model.open(options.seed)?;
     while course.n_iter < options.max_iter && !course.converged {
@@ -84,7 +85,7 @@ pub fn posterior_subtypes(
     let n_subtypes = subtype_concentration.len() / k.max(1);
     let options = SubtypesOptions {
         n_subtypes,
-        pseudo: &vec![1.0; k * k],
+        pseudo: &filled(1.0, k * k)?,
         class_pseudo: class_concentration,
         subtype_pseudo: 1.0,
         seed: 0,
@@ -101,7 +102,7 @@ pub fn posterior_subtypes(
             return Err(Error::invalid(format!("{what} holds {} numbers, not {wanted}", given.len())));
         }
     }
-    let mut model = Ebcc::new(table, &options, control);
+    let mut model = Ebcc::new(table, &options, control)?;
     model.classes.copy_from_slice(class_concentration);
     model.subtypes.copy_from_slice(subtype_concentration);
     let kinds = model.kinds();
@@ -109,7 +110,7 @@ pub fn posterior_subtypes(
         worker.iter_mut().enumerate().for_each(|(i, a)| *a = given[(i % kinds) * k + i / kinds]);
     });
     model.write_factors();
-    let mut posterior = vec![0.0; table.n_tasks() * k];
+    let mut posterior = zeros(table.n_tasks() * k)?;
     model.expect(Some(&mut posterior))?;
     Ok(posterior)
 }
@@ -180,25 +181,26 @@ fn add_chunks(chunks: &[Chunk], part: impl Fn(&Chunk) -> &[f64] + Sync, sums: &m
 }
 
 impl<'a> Ebcc<'a> {
-    fn new(table: &'a Table, options: &'a SubtypesOptions<'a>, control: &'a Control) -> Self {
+    fn new(table: &'a Table, options: &'a SubtypesOptions<'a>, control: &'a Control) -> Result<Self> {
         let (m, k) = (table.n_workers(), table.n_classes());
         let kinds = k * options.n_subtypes;
         let numbers = m * k * kinds;
         let chunk = |tasks| Chunk { tasks, workers: vec![], kinds: vec![0.0; kinds], log_evidence: 0.0 };
-        Self {
+        let pseudo = (0..k * kinds).map(|i| options.pseudo[i % kinds / options.n_subtypes * k + i / kinds]);
+        Ok(Self {
             table,
             options,
             control,
-            cells: Cells::new(table),
-            pseudo: (0..k * kinds).map(|i| options.pseudo[i % kinds / options.n_subtypes * k + i / kinds]).collect(),
-            workers: table_of(numbers),
+            cells: Cells::new(table)?,
+            pseudo: collected(pseudo)?,
+            workers: table_of(numbers)?,
             classes: vec![0.0; k],
             subtypes: vec![0.0; kinds],
-            factors: table_of(numbers),
+            factors: table_of(numbers)?,
             prior: vec![0.0; kinds],
             chunks: table.chunks(n_chunks(table, numbers)).into_iter().map(chunk).collect(),
             log_prior: 0.0,
-        }
+        })
     }
 
     fn kinds(&self) -> usize {
@@ -290,13 +292,13 @@ impl<'a> Ebcc<'a> {
     }
 
     fn found(mut self, course: Run) -> Result<SubtypesFit> {
-        let mut posterior = vec![0.0; self.table.n_tasks() * self.classes.len()];
+        let mut posterior = zeros(self.table.n_tasks() * self.classes.len())?;
         self.expect(Some(&mut posterior))?;
         let (k, s, kinds) = (self.classes.len(), self.options.n_subtypes, self.kinds());
         let mut mixture = self.subtypes.clone();
         mixture.chunks_exact_mut(s).for_each(normalise);
-        let mut confusion = vec![0.0; self.table.n_workers() * k * k];
-        let mut concentration = vec![0.0; self.workers.len()];
+        let mut confusion = zeros(self.table.n_workers() * k * k)?;
+        let mut concentration = zeros(self.workers.len())?;
         confusion.par_chunks_mut(k * k).zip(concentration.par_chunks_mut(k * kinds)).enumerate().for_each(
             |(w, (matrix, rows))| {
                 let worker = &self.workers[w * k * kinds..(w + 1) * k * kinds];
@@ -353,8 +355,7 @@ impl Sweep<'_> {
     ) -> Result<()> {
         let numbers = self.table.n_workers() * self.k * self.k * self.n_subtypes;
         chunks.par_iter_mut().try_for_each(|chunk| {
-            chunk.workers.resize(numbers, 0.0);
-            chunk.workers.fill(0.0);
+            clear(&mut chunk.workers, numbers)?;
             chunk.kinds.fill(0.0);
             let (workers, classes) = (&mut chunk.workers, &mut chunk.kinds);
             let mut sink = Counts::<Full, C, WEIGHTED> { columns, workers, classes, model: PhantomData };

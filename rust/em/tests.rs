@@ -178,7 +178,7 @@ fn protected_tasks_keep_to_their_votes() {
         let opts = Options { gold: weighted.then_some(&gold[..]), ..options(Model::Full, &pseudo, &class_pseudo) };
         let control = Control::default();
         let mut engine = Engine::<full::Full, estimate::Mean>::new(&log, &opts, &control).unwrap();
-        let params = engine.shared(0.6);
+        let params = engine.shared(0.6).unwrap();
         engine.voted_only = true;
         let (posterior, _) = engine.posterior(&params).unwrap();
         for (task, row) in posterior.chunks_exact(k).enumerate() {

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use crate::Result;
 use crate::control::Control;
+use crate::memory::{copied, par_collected};
 use crate::squarem::{Reach, leap};
 
 /// A problem that is solved by repeating a step which never lowers its objective.
@@ -58,7 +59,7 @@ impl Run {
         let mut fallback: Option<Vec<f64>> = None;
         let mut cycle_start = self.history.last().copied();
         while self.n_iter < limits.max_iter {
-            let zero = point.clone();
+            let zero = copied(point)?;
             let objective = problem.step(point)?;
             let refused = self.history.last().is_some_and(|&last| objective.is_nan() || objective < last);
             if refused && let Some(plain) = fallback.take() {
@@ -74,14 +75,14 @@ impl Run {
             if self.converged || self.n_iter >= limits.max_iter {
                 return Ok(());
             }
-            let one = point.clone();
+            let one = copied(point)?;
             let objective = problem.step(point)?;
             self.record(objective, control);
             // The last point must be one whose objective cannot be lower: no leap without a step left to check it.
             if self.n_iter >= limits.max_iter {
                 return Ok(());
             }
-            let leap = extrapolate(&zero, &one, point, &mut reach);
+            let leap = extrapolate(&zero, &one, point, &mut reach)?;
             fallback = leap.map(|mut leap| {
                 problem.repair(&mut leap);
                 std::mem::replace(point, leap)
@@ -96,7 +97,8 @@ impl Run {
 }
 
 /// The extrapolated point, where there is a leap to make.
-fn extrapolate(zero: &[f64], one: &[f64], two: &[f64], reach: &mut Reach) -> Option<Vec<f64>> {
-    let step = reach.step(zero, one, two)?;
-    Some(zero.par_iter().zip(one).zip(two).map(|((x0, x1), x2)| leap(step, *x0, *x1, *x2)).collect())
+fn extrapolate(zero: &[f64], one: &[f64], two: &[f64], reach: &mut Reach) -> Result<Option<Vec<f64>>> {
+    let Some(step) = reach.step(zero, one, two) else { return Ok(None) };
+    let points = zero.par_iter().zip(one).zip(two);
+    par_collected(points.map(|((x0, x1), x2)| leap(step, *x0, *x1, *x2))).map(Some)
 }

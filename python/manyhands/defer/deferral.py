@@ -218,7 +218,15 @@ class Deferral(CrowdTrainer):
     # -------------------------------------------------------------------------------------------- training
 
     def fit(
-        self, X: Any, y: Any, votes: Any, *, tasks: Any = None, resume: bool = False, progress: Progress = False
+        self,
+        X: Any,
+        y: Any,
+        votes: Any,
+        *,
+        tasks: Any = None,
+        resume: bool = False,
+        overwrite: bool = False,
+        progress: Progress = False,
     ) -> Self:
         """Train on cases whose true class is known, and on what experts answered to some of them.
 
@@ -234,12 +242,14 @@ class Deferral(CrowdTrainer):
         tasks
             Name of each row of X among the tasks of the votes. None if the tasks are row numbers.
         resume
-            Go on from `checkpoint`, to the same result as if the training had not been interrupted.
+            Go on from `checkpoint`, to the same result as if the training had not been interrupted. Needs the same
+            cases, answers and settings; `max_epochs` may be larger unless the schedule depends on it.
+        overwrite
+            Begin anew although the file of `checkpoint` is there, and write over it.
         progress
             True for a progress bar, or a function called after each epoch as ``progress(epoch, loss)``.
         """
-        self._check()
-        self._may_resume(resume)
+        self._prepare(resume=resume, overwrite=overwrite)
         data = CaseData(X, y, votes, tasks)
         self._bounds = bounds(data.votes._workers, self.coverage, self.workload)
         self._adopt_names(data.votes)
