@@ -287,6 +287,7 @@ def test_input_that_does_not_fit(change, error, message):
         ({"smoothing": 0.0}, ValueError, "smoothing is a share above 0"),
         ({"unanswered": "asked"}, ValueError, "unanswered must be one of 'left-out', 'wrong'"),
         ({"gate": linear(6, 3)}, ValueError, "for each of 3 experts and one for the classifier"),
+        ({"gate": linear(5, 4)}, ValueError, r"goes to Linear\(in_features=5, out_features=4"),
         ({"gate": 7}, TypeError, "gate must be a torch nn.Module"),
         ({"gate": "stack"}, TypeError, '"stacked" or None, not .stack.'),
         ({"lr": -1.0}, ValueError, "lr must be at least 0"),
