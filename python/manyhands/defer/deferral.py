@@ -24,7 +24,7 @@ from manyhands.defer.shares import Coverage, Workload, bounds
 from manyhands.learn.batch import Batch, CrowdData, Features, as_features
 from manyhands.learn.learner import judged, normalised
 from manyhands.learn.trainer import CrowdTrainer, checked_logits
-from manyhands.learn.training import CROWD_ONLY, TRAINING, setting
+from manyhands.learn.training import CROWD_ONLY, TRAINING, explained, setting
 from manyhands.learn.trunk import split
 
 How = Literal["auto", "capacity", "threshold", "argmax"]
@@ -135,7 +135,10 @@ class Deferral(CrowdTrainer):
         """What decisions need to know of some cases."""
         gate = self._parts_or_fail()["gate"]
         if not isinstance(gate, StackedGate):
-            return Views(self._class_logits(x), self._checked_gate(gate(x)))
+            classes = self._class_logits(x)
+            with explained(gate, x):
+                logits = gate(x)
+            return Views(classes, self._checked_gate(logits))
         trunk, head = split(self._network)
         features = trunk(x)
         classes = self._checked_classes(head(features))
@@ -184,10 +187,6 @@ class Deferral(CrowdTrainer):
 
     def _concluded(self, data: CrowdData) -> None:
         self._calibration = self._assess_some(data.features, data.rows[self._to_judge_by(data)])
-
-    def _trained_on(self, data: CrowdData) -> Tensor:
-        """Cases that are not held out."""
-        return data.samples[~torch.isin(data.samples, self._held_out)]
 
     def _to_judge_by(self, data: CrowdData) -> Tensor:
         """Held-out cases, where there are some: on those that were trained on the gate is too sure of itself."""

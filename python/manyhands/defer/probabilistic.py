@@ -120,7 +120,7 @@ class EMDeferral(Deferral):
         self._parts_or_fail().eval()
         cases, parts = [], []
         with torch.no_grad():
-            for batch in data.batches(self._trained_on(data), _WINDOW, self._on):
+            for batch in data.batches(self._training, _WINDOW, self._on):
                 log_option, _ = self._e_step(batch, self._forward(batch.x))
                 choice = _leaves_a_choice(log_option, self._options(batch))
                 cases.append(batch.rows[choice].cpu())

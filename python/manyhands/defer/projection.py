@@ -131,11 +131,10 @@ def project(
     [0.0, 0.0, 1.42]
     """
     rows = as_rows("probabilities", probabilities)
-    given = None if weights is None else checked_weights(weights, "weights")
     found = _core.projection_fit(
         rows,
         *as_bounds(lower, upper, rows.shape[1]),
-        weights=None if given is None else np.ldexp(given, -_exponent(given)),
+        weights=None if weights is None else checked_weights(weights, "weights"),
         method=_checked_method(method),
         progress=progress,
     )
@@ -198,8 +197,6 @@ class _Stream:
         self, chunks: Callable[[], Iterable[npt.ArrayLike]], weights: Callable[[], Iterable[npt.ArrayLike]] | None
     ) -> None:
         self._chunks, self._weights = chunks, weights
-        parts = [] if weights is None else [_exponent(checked_weights(part, "weights")) for part in weights()]
-        self._exponent = max(parts, default=0)
         for chunk in chunks():
             self.n_options = as_rows("a chunk", chunk).shape[1]
             return
@@ -214,8 +211,7 @@ class _Stream:
             given = None if weights is None else next(weights, None)
             if weights is not None and given is None:
                 raise ValueError("there are fewer chunks of weights than of probabilities")
-            part = None if given is None else np.ldexp(checked_weights(given, "weights"), -self._exponent)
-            yield rows, part, first
+            yield rows, None if given is None else checked_weights(given, "weights"), first
             first += len(rows)
 
     def sums(self, tilt: Floats, second: bool) -> tuple[float, float, Floats, Floats]:
@@ -233,11 +229,6 @@ class _Stream:
         for rows, weights, _ in self._pairs():
             total += _core.projection_reach(rows, order, weights=weights)
         return total
-
-
-def _exponent(weights: Floats) -> int:
-    """The power of two to divide weights by, so that their sums do not overflow, nor products lose digits."""
-    return int(np.frexp(weights.max(initial=0.0))[1])
 
 
 def as_rows(what: str, values: npt.ArrayLike, n_options: int | None = None) -> Floats:
