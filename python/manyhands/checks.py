@@ -226,11 +226,6 @@ def warn_unlabelled(n_rows: int, tasks: Names) -> None:
     warn_of_data("; ".join(parts))
 
 
-def warn_of_data(message: str) -> None:
-    """Tell whoever called the library of something in the data."""
-    warnings.warn(message, DataWarning, stacklevel=_outside())
-
-
 def warn_unless_converged(converged: bool, model: Any, advice: str = "raise max_iter") -> None:
     """Tell that an iteration with a tolerance ended without meeting it; `model` has ``max_iter`` and ``tol``."""
     if not converged and model.tol > 0:
