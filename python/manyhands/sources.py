@@ -16,8 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from manyhands.checks import free_memory
 from manyhands.errors import FileFormatError
+from manyhands.limits import free_memory
 
 PathLike = str | os.PathLike[str]
 
