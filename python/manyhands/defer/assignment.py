@@ -79,7 +79,8 @@ def assign(scores: npt.ArrayLike, lower: npt.ArrayLike | None = None, upper: npt
     Parameters
     ----------
     scores : array of shape (n, n_options)
-        What is gained if an option answers a case, such as the logarithm of its probability; ``-inf`` where it may not.
+        What is gained if an option answers a case, such as the logarithm of its probability, within ±1e300; ``-inf``
+        where it may not.
     lower, upper : integer array of shape (n_options,), a number for all options, or None
         How many cases each option takes at least and at most; none is 0 or all. See :func:`capacities`.
 
