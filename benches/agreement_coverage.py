@@ -128,15 +128,21 @@ class Truth:
             expected = habits @ distance @ habits.T
         return 1 - self.over_pairs(self.observed(distance)) / self.over_pairs(expected)
 
-    def ratio(self) -> float:
+    def ratio(self, votes: mh.Annotations, min_overlap: int = 10) -> float:
+        """The ratio over the pairs that share enough tasks of a log: which ones do is not for the interval to tell."""
+        tasks, workers, _ = votes.codes()
+        took_part = np.zeros((votes.n_tasks, votes.n_workers), np.float32)
+        took_part[tasks, workers] = 1
+        overlap = took_part.T @ took_part
         distance = apart("nominal", CLASSES)
         habits = np.einsum("c,wca->wa", SHARES, self.confusion)
         kappa = 1 - self.observed(distance, self.confusion) / (habits @ distance @ habits.T)
         squashed = 1 / (1 + np.exp(-kappa))
-        return squashed[-1, :-1].mean() / self.over_pairs(squashed[:-1, :-1])
+        compared = (overlap >= min_overlap) & ~np.eye(len(overlap), dtype=bool)
+        return squashed[-1, :-1][np.diag(overlap) >= min_overlap].mean() / squashed[:-1, :-1][compared].mean()
 
 
-def measures(truth: Truth) -> Iterator[tuple[str, float, Measure]]:
+def measures(truth: Truth) -> Iterator[tuple[str, float | Callable[[mh.Annotations], float], Measure]]:
     """Every coefficient that has an interval, with what it should be."""
     if len(truth.confusion) == 3:
         for weights in (None, "linear", "quadratic"):
@@ -157,7 +163,7 @@ def measures(truth: Truth) -> Iterator[tuple[str, float, Measure]]:
             yield f"{name}, {shape}", value, _plain(measure, weights=weights)
             if weights is None:
                 yield f"{name}, pairs alike", value, _plain(measure, average="even")
-    yield "agreement ratio", truth.ratio(), lambda votes, model, options: agreement_ratio(model, votes, **options)
+    yield "agreement ratio", truth.ratio, lambda votes, model, options: agreement_ratio(model, votes, **options)
 
 
 def _plain(measure: Callable[..., Agreement], **settings: str | None) -> Measure:
@@ -184,15 +190,16 @@ def coverage(
     truth = Truth(confusions(n_workers, np.random.default_rng(n_workers)))
     known, n_tasks = list(measures(truth)), n_tasks or N_TASKS[n_workers]
     options = {"resamples": resamples, "confidence": confidence}
-    values, hits, widths = (np.empty((n_draws, len(known))) for _ in range(3))
+    truths, values, hits, widths = (np.empty((n_draws, len(known))) for _ in range(4))
     for i in range(n_draws):
         votes, model = draw(truth.confusion, n_tasks, np.random.default_rng([n_workers, first + i]))
         for j, (_, value, measure) in enumerate(known):
             found = measure(votes, model, options | {"seed": first + i})
             low, high = found.interval or (np.nan, np.nan)
-            values[i, j], hits[i, j], widths[i, j] = found.value, low <= value <= high, high - low
-    columns = values.mean(axis=0), hits.mean(axis=0), widths.mean(axis=0)
-    return {name: (value, *(column[j] for column in columns)) for j, (name, value, _) in enumerate(known)}
+            truths[i, j] = value(votes) if callable(value) else value
+            values[i, j], hits[i, j], widths[i, j] = found.value, low <= truths[i, j] <= high, high - low
+    columns = [column.mean(axis=0) for column in (truths, values, hits, widths)]
+    return {name: tuple(column[j] for column in columns) for j, (name, *_) in enumerate(known)}
 
 
 def main() -> None:
