@@ -728,7 +728,7 @@ def test_reader_that_goes_away(log):
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such pipes")
 def test_reader_of_a_table_that_goes_away(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_table(simulate(6000, 3000, 2, labels_per_task=1).votes.to_frame(), "log.csv")
+    write_table(simulate(6000, 3000, 2, labels_per_task=3, seed=1).votes.to_frame(), "log.csv")
     with subprocess_of("workers log.csv --method majority --best 3000") as process:
         process.stdout.readline()
         process.stdout.close()

@@ -70,7 +70,7 @@ def test_regression_learns_scales_and_biases():
     value = X @ np.array([1.0, -2.0, 0.5, 0.0])
     scale, bias = np.array([1.0, 1.0, 0.5, 1.5]), np.array([0.0, 1.0, -1.0, 0.0])
     answers = np.round(scale * value[:, None] + bias + rng.normal(size=(800, 4)) * 0.1, 2)
-    votes = mh.Annotations.from_dense(answers, missing=None)
+    votes = mh.Annotations.from_dense(answers.astype(str), missing=None)
     learner = learn.CrowdLayer(nn.Linear(4, 1), kind="S+B", max_epochs=60).fit(X, votes)
     # The true scales average one and the biases zero, which is how the learner settles what the labels do not tell.
     np.testing.assert_allclose(learner.scale_and_bias_, np.c_[scale, bias], atol=0.05)

@@ -85,6 +85,9 @@ def _gigabytes(n: int) -> str:
 
 def check_names_memory(n_tasks: int, n_workers: int) -> None:
     """Refuse more names than there is room for, each a whole number."""
+    most = np.iinfo(np.uint32).max
+    if max(n_tasks, n_workers) > most:
+        raise ValueError(f"more than {most} tasks or workers, which is all that one table can tell apart")
     needed = 8 * (n_tasks + n_workers)
     if needed > _SMALL:
         what = f"names of {counted(n_tasks, 'task')} and {counted(n_workers, 'worker')}"

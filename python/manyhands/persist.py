@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import secrets
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -173,7 +172,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
 def _new_file_beside(target: Path) -> Path:
     """Make an empty file in the folder of another, with the same ending."""
     while True:
-        part = target.with_name(f".part-{secrets.token_hex(8)}-{target.name[-100:]}")
+        part = target.with_name(f".part-{os.urandom(8).hex()}-{target.name[-100:]}")
         try:
             os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         except FileExistsError:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core, persist
+from manyhands import _core
 from manyhands.aggregators._calibration import (
     EVEN,
     best_correlation,
@@ -120,6 +119,8 @@ class Consensus(Aggregator):
         "_confusions": "3mkk",
         "_priors": "3k",
     }
+    # In 0.1 nothing was estimated, all votes counted alike, and nothing was shared out.
+    _learnt_blanks: ClassVar[Mapping[str, float]] = {"_estimate": np.nan, "_even": 0.0, "_information": 1.0}
 
     def __init__(
         self,
@@ -152,7 +153,10 @@ class Consensus(Aggregator):
 
     @property
     def correlation_(self) -> float:
-        """Correlation of the errors on one task: estimated from the log, chosen by known classes, or as given."""
+        """Correlation of the errors on one task: estimated from the log, chosen by known classes, or as given.
+
+        NaN in a model that was saved by version 0.1, which did not estimate it.
+        """
         self._fitted()
         return float(self._estimate[0])
 
@@ -250,15 +254,6 @@ class Consensus(Aggregator):
             for rows, prior in zip(self._confusions, self._priors, strict=True)
         ]
         return self._pool(posteriors, table, self._carried_over(self._information, known))[0]
-
-    def _unpack(self, content: persist.Content, sizes: Mapping[str, int]) -> tuple[Array, Array | Callable[[], Array]]:
-        if "learnt._information" not in content.arrays:
-            # Written by 0.1: the correlation was given, all votes counted alike, and nothing was shared out.
-            given = content.array("learnt._correlation", np.float64, shape=())
-            added = {"_estimate": np.array([given, 0.0]), "_even": np.array(0.0), "_information": np.ones(sizes["m"])}
-            arrays = {f"learnt.{name}": array for name, array in added.items()}
-            content = replace(content, arrays={**content.arrays, **arrays})
-        return super()._unpack(content, sizes)
 
 
 class _Counter:

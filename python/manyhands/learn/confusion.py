@@ -91,8 +91,9 @@ class CrowdLayer(_WorkerLearner):
     Notes
     -----
     Time per epoch O(annotations · classes²) beside the backbone, ``"MW"``; O(annotations · classes) the others. For
-    regression the labels of the votes must be numbers; ``predict`` returns numbers on the scale of the average worker,
-    and there are no probabilities.
+    regression the labels of the votes must be numbers, as text where they have fractions (a table takes such numbers
+    for scores, not classes); ``predict`` returns numbers on the scale of the average worker, and there are no
+    probabilities.
 
     References
     ----------
