@@ -252,7 +252,8 @@ def test_a_consensus_of_an_older_version_predicts_as_it_did(tmp_path: Path) -> N
     assert len(old) == len(content.arrays) - 3
     persist.write(tmp_path / "old.mh", content.kind, content.meta, old)
     loaded = mh.load(tmp_path / "old.mh")
-    assert np.isnan([loaded.correlation_, loaded.correlation_error_]).all() and loaded.discount_ == 0.4
+    assert np.isnan([loaded.correlation_, loaded.correlation_error_]).all()
+    assert loaded.discount_ == 0.4
     rows = em.Rows.of(votes)
     parts = zip(model.weights_, model._confusions, model._priors, strict=True)
     plain = sum(w * em.expect(rows, prior, matrices, np.full(300, -1), hard=False)[0] for w, matrices, prior in parts)
