@@ -186,11 +186,7 @@ fn a_bad_code_far_down_is_named_by_its_row() {
 }
 
 #[test]
-fn bad_weights_are_named() {
-    for bad in [f64::NAN, f64::INFINITY, -1.0] {
-        let error = weighted(&[(0, 0, 0), (0, 0, 0)], Some(&[1.0, bad]), (1, 1, 1), Repeats::Keep).unwrap_err();
-        assert!(error.to_string().contains(&format!("weight {bad} at row 1")), "{error}");
-    }
+fn as_many_weights_as_rows_are_asked_for() {
     let error = weighted(&[(0, 0, 0)], Some(&[1.0, 2.0]), (1, 1, 1), Repeats::Keep).unwrap_err().to_string();
     assert!(error.contains("1 labels, 2 weights"), "{error}");
 }
