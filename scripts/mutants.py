@@ -37,8 +37,8 @@ PACKAGE = "python/manyhands"
 #: Modules of each area, and the tests that cover them: quick ones first, since the first that fails ends a run.
 AREAS: dict[str, dict[str, list[str]]] = {
     "learn": {
-        "learn/batch": ["test_learn_losses", "test_learners"],
-        "learn/*": ["test_learn_losses", "test_learners", "test_learn_recovery"],
+        "learn/batch": ["test_learn_losses", "test_learn_training", "test_learners"],
+        "learn/*": ["test_learn_losses", "test_learn_training", "test_learners", "test_learn_recovery"],
     },
     "defer": {
         "defer/assignment": ["test_defer_kernels", "test_defer_decisions"],
@@ -61,10 +61,11 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "aggregators/margin": ["test_margin", "test_aggregators"],
         "aggregators/skills": ["test_skills", "test_aggregators"],
         "aggregators/messages": ["test_skills", "test_aggregators"],
-        "aggregators/consensus": ["test_aggregators", "test_cli"],
+        "aggregators/consensus": ["test_dependence", "test_bayes", "test_aggregators", "test_cli"],
+        "aggregators/_calibration": ["test_dependence", "test_bayes"],
         "aggregators/_agreement": ["test_voting", "test_skills", "test_aggregators"],
         "aggregators/*": ["test_moment_methods", "test_factor", "test_aggregators"],
-        "base": ["test_voting", "test_persist", "test_aggregators"],
+        "base": ["test_voting", "test_persist", "test_process", "test_aggregators"],
     },
     "agreement, metrics, moments": {
         "agreement/*": ["test_agreement"],
@@ -76,9 +77,16 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "answers": ["test_answers", "test_annotations"],
         "building": ["test_annotations", "test_answers", "test_io"],
         "checks": ["test_settings", "test_annotations", "test_answers", "test_io", "test_voting", "test_simulate"],
-        "names": ["test_annotations", "test_io", "test_gold", "test_persist"],
+        "names": ["test_ids", "test_annotations", "test_io", "test_gold", "test_persist"],
+        "values": ["test_ids", "test_annotations"],
+        "arrow": ["test_ids", "test_annotations", "test_sources"],
+        "labels": ["test_annotations", "test_answers", "test_sources"],
+        "dense": ["test_annotations"],
+        "sources": ["test_sources", "test_io"],
+        "overlap": ["test_overlap"],
+        "limits": ["test_limits", "test_process"],
         "frames": ["test_io", "test_annotations"],
-        "io": ["test_io", "test_cli"],
+        "io": ["test_io", "test_sources", "test_cli"],
         "gold": ["test_gold", "test_cli"],
         "description": ["test_annotations", "test_cli"],
         "crowds": ["test_simulate", "test_synthetic"],
