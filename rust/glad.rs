@@ -329,7 +329,7 @@ impl<'a> Model<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::tests::of_rows;
+    use crate::table::tests::{LOG as ROWS, LOG_WEIGHTS as WEIGHTS, of_rows};
     use proptest::prelude::*;
 
     /// Fifteen tasks, six workers, four classes.
@@ -368,23 +368,6 @@ mod tests {
         }
     }
 
-    const ROWS: [(u32, u32, u16); 14] = [
-        (0, 0, 0),
-        (0, 1, 0),
-        (0, 2, 1),
-        (1, 0, 2),
-        (1, 3, 2),
-        (2, 1, 3),
-        (2, 4, 1),
-        (2, 5, 3),
-        (3, 0, 1),
-        (3, 2, 1),
-        (3, 5, 0),
-        (4, 3, 2),
-        (4, 4, 1),
-        (5, 1, 0),
-    ];
-    const WEIGHTS: [f64; 14] = [1.0, 2.0, 0.5, 1.0, 1.5, 1.0, 3.0, 0.25, 1.0, 1.0, 2.0, 1.0, 0.5, 1.0];
     const PRIOR: [f64; 4] = [0.4, 0.3, 0.2, 0.1];
 
     fn right(ability: f64, ease: f64) -> f64 {

@@ -404,7 +404,7 @@ impl<L: Label> Pass<'_, L> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::tests::of_rows;
+    use crate::table::tests::{LOG as ROWS, LOG_WEIGHTS as WEIGHTS, of_rows};
     use proptest::prelude::*;
 
     /// Fifteen tasks, six workers, four classes.
@@ -443,24 +443,6 @@ mod tests {
             prop_assert!(fit.know.iter().all(|p| (0.0..=1.0).contains(p)));
         }
     }
-
-    const ROWS: [(u32, u32, u16); 14] = [
-        (0, 0, 0),
-        (0, 1, 0),
-        (0, 2, 1),
-        (1, 0, 2),
-        (1, 3, 2),
-        (2, 1, 3),
-        (2, 4, 1),
-        (2, 5, 3),
-        (3, 0, 1),
-        (3, 2, 1),
-        (3, 5, 0),
-        (4, 3, 2),
-        (4, 4, 1),
-        (5, 1, 0),
-    ];
-    const WEIGHTS: [f64; 14] = [1.0, 2.0, 0.5, 1.0, 1.5, 1.0, 3.0, 0.25, 1.0, 1.0, 2.0, 1.0, 0.5, 1.0];
 
     /// The log-likelihood and the pseudo-counts' share of it, and the posteriors, written out.
     fn by_hand(weights: &[f64], know: &[f64], strategies: &[f64], options: &Options<'_>) -> (f64, Vec<f64>) {

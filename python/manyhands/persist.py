@@ -169,6 +169,11 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         _flush(target.parent, os.O_RDONLY)
 
 
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Raise `OSError` unless a file could be written there now."""
+    _new_file_beside(Path(os.path.realpath(path))).unlink()
+
+
 def _new_file_beside(target: Path) -> Path:
     """Make an empty file in the folder of another, with the same ending."""
     while True:

@@ -1,6 +1,25 @@
 use super::*;
 use proptest::prelude::*;
 
+/// A small log of six tasks, six workers and four classes, and weights for it.
+pub(crate) const LOG: [(u32, u32, u16); 14] = [
+    (0, 0, 0),
+    (0, 1, 0),
+    (0, 2, 1),
+    (1, 0, 2),
+    (1, 3, 2),
+    (2, 1, 3),
+    (2, 4, 1),
+    (2, 5, 3),
+    (3, 0, 1),
+    (3, 2, 1),
+    (3, 5, 0),
+    (4, 3, 2),
+    (4, 4, 1),
+    (5, 1, 0),
+];
+pub(crate) const LOG_WEIGHTS: [f64; 14] = [1.0, 2.0, 0.5, 1.0, 1.5, 1.0, 3.0, 0.25, 1.0, 1.0, 2.0, 1.0, 0.5, 1.0];
+
 type Triple = (u32, u32, u16);
 
 /// A table of triples, with or without weights, for tests elsewhere; sizes are those of tasks, workers and classes.

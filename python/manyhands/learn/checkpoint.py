@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import numbers
 import os
-import secrets
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from manyhands import persist
 from manyhands.errors import FileFormatError
 from manyhands.learn.batch import CrowdData
 from manyhands.names import Names
@@ -48,44 +49,23 @@ def prepare(path: str | os.PathLike[str] | None, *, resume: bool, overwrite: boo
             f"the checkpoint {target} is there already: fit(..., resume=True) goes on from it, fit(..., "
             "overwrite=True) begins anew and writes over it"
         )
-    _replace(target, lambda part: None, keep=False)
+    with _writing(target):
+        persist.check_writable(target)
 
 
 def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     """Write a checkpoint; the file that was there stays until the new one is whole and on the disk."""
-
-    def save(part: Path) -> None:
-        with part.open("wb") as file:
-            torch.save({"format": _FORMAT} | content, file)
-            file.flush()
-            os.fsync(file.fileno())
-
-    _replace(Path(path), save)
+    with _writing(path), persist.atomic_write(path) as part:
+        torch.save({"format": _FORMAT} | content, part)
 
 
-def _replace(target: Path, save: Callable[[Path], None], *, keep: bool = True) -> None:
-    """Have a file written beside the target, under a name nobody else uses, and put in its place, or only tried."""
-    part = target.with_name(f"{target.name}.{secrets.token_hex(8)}.part")
+@contextmanager
+def _writing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Say of a failure which file it concerns."""
     try:
-        part.touch(exist_ok=False)
-        save(part)
-        if keep:
-            part.replace(target)
-            _sync_folder(target.parent)
+        yield
     except (OSError, RuntimeError) as error:  # torch has a RuntimeError for a disk that is full
-        raise OSError(f"the checkpoint {target} cannot be written: {error}") from error
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Have the new name on the disk, too, where a system can be asked for it."""
-    if hasattr(os, "O_DIRECTORY"):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        raise OSError(f"the checkpoint {path} cannot be written: {error}") from error
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
