@@ -442,6 +442,7 @@ EYE = np.tile(np.eye(2), (3, 1, 1))
         (ValueError, {"prior": [0.9, 0.9]}, "prior is not"),
         (ValueError, {"truth": [0, 1]}, "n_tasks is 10"),
         (ValueError, {"truth": [0, 2] * 5}, "truth of task 1 is 2"),
+        (ValueError, {"truth": [0, 2**16 - 1] * 5, "n_classes": None}, "give a class from 0 to 65534"),
         (ValueError, {"truth": ["a"] * 10}, "n_classes is 2, but the truth"),
         (ValueError, {"truth": ["a"] * 10, "confusion": EYE}, "truth names 1 classes"),
         (TypeError, {"truth": [0.5] * 10}, "truth has the type"),
