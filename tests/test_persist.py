@@ -412,6 +412,15 @@ def test_files_of_the_first_version_are_still_read(tmp_path, path):
     assert split(again)[0]["meta"] == split(content)[0]["meta"]
 
 
+def test_names_that_are_a_part_of_a_column_are_packed_alone():
+    import pyarrow as pa
+
+    part = pa.array(["before", "ann", "bob", "after"], pa.large_string()).slice(1, 2)
+    packed = persist.pack_names("workers", Names(part))
+    assert packed["workers.text"].tobytes() == b"annbob"
+    assert packed["workers.offsets"].tolist() == [0, 3, 6]
+
+
 def test_a_file_of_the_first_version_is_there_for_every_class():
     assert {path.stem.split("-")[0] for path in VERSION_1} >= {cls.__name__ for cls in all_aggregators()}
 
