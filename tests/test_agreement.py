@@ -497,6 +497,12 @@ class TestErrors:
         with pytest.raises(ValueError, match=message):
             call(simulated())
 
+    @pytest.mark.parametrize("setting", [{"resamples": 2.5}, {"resamples": 5, "seed": 1.5}])
+    def test_counts_are_whole(self, setting: dict[str, float]) -> None:
+        votes = mh.Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], list("abab"))
+        with pytest.raises(TypeError, match="must be a whole number"):
+            krippendorff_alpha(votes, **setting)
+
     def test_classes_that_are_not_numbers(self):
         votes = mh.Annotations.from_dense([["a", "b"]], missing="")
         with pytest.raises(TypeError, match=r"level='interval' needs classes that are numbers, and 'a' is not one"):

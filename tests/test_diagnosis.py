@@ -88,7 +88,16 @@ def test_groups_of_workers_are_counted() -> None:
     assert found.overlap == (1.0, 1.0, 2.0)
     assert found.partners[0] == 0
     assert "groups are solved one by one" in found.methods["CoupledNMF"][1]
-    assert "6 workers in 3 groups" in str(found)
+    assert "6 workers in 3 groups that share tasks (3, 2, 1)" in str(found)
+    apart = mh.moments.diagnose(mh.Annotations.from_arrays(range(7), range(7), ["a", "b"] * 3 + ["a"]))
+    assert "7 workers in 7 groups that share tasks (1, 1, 1, 1, 1, …)" in str(apart)
+
+
+def test_rare_classes_have_a_purity_and_unused_ones_none() -> None:
+    crowd = mh.simulate(600, 6, 3, prior=[0.9, 0.08, 0.02], labels_per_task=4, seed=1)
+    tasks, workers, labels = crowd.votes.codes()
+    votes = mh.Annotations.from_arrays(tasks, workers, labels, classes=range(4))
+    assert mh.moments.diagnose(votes).purity.shape == (3,)
 
 
 def test_workers_who_share_nothing_determine_nothing() -> None:

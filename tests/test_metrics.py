@@ -339,6 +339,15 @@ def slow_calibration(posterior, truth, edges, norm):
     return (sum(n * gap**power for n, gap in gaps) / len(truth)) ** (1 / power)
 
 
+def test_fifteen_bins_unless_told_otherwise():
+    posterior, truth = posterior_and_truth(11)
+    assert len(metrics.reliability(posterior, truth).count) == 15
+    expected = metrics.calibration_error(posterior, truth, bins=15)
+    assert (
+        metrics.calibration_error(posterior, truth) == expected != metrics.calibration_error(posterior, truth, bins=16)
+    )
+
+
 @pytest.mark.parametrize("norm", ["l1", "l2", "max"])
 @pytest.mark.parametrize("bins", [1, 4, 15])
 def test_uniform_calibration_against_the_slow_form(norm, bins):
