@@ -311,6 +311,7 @@ def test_settings_that_cannot_work(options, error, message):
         (defer.ProbabilisticDeferral, {"n_iter": 1.5}, "n_iter must be a whole number"),
         (defer.ImputedDeferral, {"method": "guess"}, "method must be one of"),
         (defer.ImputedDeferral, {"groups": 0}, "groups must be at least 1"),
+        (defer.ImputedDeferral, {"experts": "one"}, "experts must be one of"),
         (defer.ImputedDeferral, {"impute_epochs": 0}, "impute_epochs must be at least 1"),
         (defer.ImputedDeferral, {"impute_epochs": 2.5}, "impute_epochs must be a whole number"),
         (defer.CrossEntropySurrogate, {"alpha": -1.0}, "alpha must be at least 0"),

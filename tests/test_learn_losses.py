@@ -107,6 +107,14 @@ def test_confusion_can_be_set(make):
     np.testing.assert_allclose(model.confusion().numpy(), confusion.numpy(), atol=2e-3)
 
 
+def test_embedded_workers_start_as_the_mean_of_given_matrices():
+    confusion = torch.tensor([[[0.9, 0.1], [0.3, 0.7]], [[0.7, 0.3], [0.1, 0.9]]])
+    model = heads.EmbeddedConfusion(2, 2)
+    model.set_confusion(confusion)
+    expected = torch.tensor([[0.8, 0.2], [0.2, 0.8]]).expand(2, 2, 2)
+    torch.testing.assert_close(model.log_confusion(torch.arange(2)).exp(), expected)
+
+
 @pytest.mark.parametrize(
     "make",
     [
