@@ -28,7 +28,9 @@ pub mod special;
 pub mod table;
 pub mod votes;
 
+mod blocks;
 mod components;
+mod course;
 mod memory;
 #[cfg(feature = "python")]
 mod python;

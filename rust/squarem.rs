@@ -35,6 +35,12 @@ impl Reach {
         }
         Some(step.min(self.0))
     }
+
+    /// The point that a leap from three iterates reaches, where there is one to make.
+    pub fn leap(&mut self, [zero, one, two]: [&Vec<f64>; 3]) -> Option<Vec<f64>> {
+        let step = self.step(zero, one, two)?;
+        Some(zero.par_iter().zip(one).zip(two).map(|((x0, x1), x2)| leap(step, *x0, *x1, *x2)).collect())
+    }
 }
 
 /// One coordinate of the point that a leap reaches.

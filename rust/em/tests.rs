@@ -108,13 +108,15 @@ fn two_pass_and_fused_plans_agree() {
     let opts = options(Model::Full, &pseudo, &class_pseudo);
     let control = Control::default();
     let posterior = fit(&wide, &opts, &control).unwrap().posterior;
-    let mut engine = Engine::<full::Full, Maximum>::new(&wide, &opts, &control).unwrap();
-    engine.force_two_pass().unwrap();
-    let mut params = engine.start(Start::Shares).unwrap();
+    let mut passes = InMemory::new(&wide, None, &control);
+    passes.store_posteriors(Model::Full).unwrap();
+    let mut solver = Solver::<full::Full, Maximum>::new(sizes(&wide), &opts, &control);
+    let mut params = solver.start(&mut passes, Start::Shares).unwrap();
     for _ in 0..opts.max_iter {
-        engine.step(&mut params, false).unwrap();
+        solver.step(&mut passes, &mut params).unwrap();
     }
-    let other = engine.posterior(&params).unwrap().0;
+    solver.conclude(&mut passes, &params).unwrap();
+    let other = passes.take_posterior();
     assert!(posterior.iter().zip(&other).all(|(a, b)| (a - b).abs() < 1e-9));
 }
 

@@ -169,7 +169,7 @@ fn get_num_threads() -> PyResult<usize> {
 mod _core {
     #[pymodule_export]
     use super::aggregate::{
-        em_confusion, em_counts, em_fit, em_forecast, em_posterior, pool_posteriors, vote_shares, winners,
+        em_confusion, em_counts, em_fit, em_posterior, pool_posteriors, vote_shares, winners,
         worker_agreement,
     };
     #[pymodule_export]
