@@ -19,6 +19,23 @@ EXTENSION := $(VENV)/stamp-extension
 LINT := $(VENV)/stamp-lint
 DEV := $(VENV)/stamp-dev
 BENCH := $(VENV)/stamp-bench
+FUZZ := $(VENV)/stamp-fuzz
+MUTANTS := $(VENV)/stamp-mutants
+AUDIT := $(VENV)/stamp-audit
+
+# Programs of cargo that only some targets need are kept out of the user's own.
+CARGO_TOOLS := $(abspath $(VENV))/cargo
+WITH_CARGO_TOOLS := PATH="$(CARGO_TOOLS)/bin:$$PATH"
+
+# How long each fuzz target runs, and what watches over its memory: none is quicker, address sees more.
+FUZZ_SECONDS ?= 60
+FUZZ_SANITIZER ?= none
+FUZZ_RUST := integers text table agreement
+FUZZ_PYTHON := load read
+
+# How many changes of the code are tried in each area, and which.
+MUTANTS_SAMPLE ?= 20
+MUTANTS_SEED ?= 1
 
 RUST_SOURCES := $(wildcard rust/*.rs rust/*/*.rs rust/*/*/*.rs)
 MANIFESTS := Cargo.toml pyproject.toml $(wildcard Cargo.lock)
@@ -39,7 +56,7 @@ endif
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo test bench wheel lint format clean
+.PHONY: help build demo test bench fuzz mutants audit wheel lint format clean
 .PHONY: check-rustfmt check-clippy check-ruff check-types test-rust test-python
 
 help: ## list the targets
@@ -47,7 +64,7 @@ help: ## list the targets
 
 build: $(EXTENSION) ## make .venv and compile the release extension into it
 
-demo: build ## simulate a million annotations, aggregate them, show the worst workers
+demo: build ## simulate a million annotations, aggregate them, show accuracy beside confidence and the worst workers
 	@mkdir -p demo
 	$(BIN)/manyhands simulate --tasks 200000 --workers 1000 --classes 5 --labels-per-task 5 --seed 0 \
 		--crowd class-conditional=0.915,spammers=0.08,adversary=0.005 -o demo/log.parquet --truth demo/truth.parquet
@@ -63,11 +80,32 @@ bench: $(EXTENSION) $(BENCH) ## time whole fits against other libraries, then th
 	$(PY) benches/aggregate.py $(BENCH_ARGS)
 	cargo bench $(LOCKED)
 
+# What the engine learns goes to target/fuzz, and what it finds to target/fuzz/surprises; the corpora in fuzz/corpus are
+# only read. The engine asks the compiler for what is otherwise kept for nightly toolchains.
+fuzz: $(EXTENSION) $(FUZZ) ## feed strangers' bytes to every reader, FUZZ_SECONDS=60 each, guided by coverage (Linux)
+	@mkdir -p target/fuzz/surprises $(addprefix target/fuzz/,$(FUZZ_RUST) $(FUZZ_PYTHON))
+	@set -ex; for target in $(FUZZ_RUST); do \
+		$(WITH_CARGO_TOOLS) RUSTC_BOOTSTRAP=1 RAYON_NUM_THREADS=1 cargo fuzz run --sanitizer $(FUZZ_SANITIZER) \
+			$$target target/fuzz/$$target fuzz/corpus/$$target -- -max_total_time=$(FUZZ_SECONDS) \
+			-artifact_prefix=$(abspath target/fuzz/surprises)/$$target- -print_final_stats=1; done
+	@set -ex; for target in $(FUZZ_PYTHON); do \
+		$(PY) fuzz/run.py $$target target/fuzz/$$target fuzz/corpus/$$target -max_total_time=$(FUZZ_SECONDS) \
+			-artifact_prefix=$(abspath target/fuzz/surprises)/$$target- -max_len=16384 -print_final_stats=1; done
+
+mutants: $(EXTENSION) $(DEV) $(MUTANTS) ## change the code at random, MUTANTS_SAMPLE=20 an area: do the tests notice?
+	$(PY) scripts/mutants.py --sample $(MUTANTS_SAMPLE) --seed $(MUTANTS_SEED)
+	$(WITH_CARGO_TOOLS) $(PY) scripts/mutants.py --rust --sample $(MUTANTS_SAMPLE) --seed $(MUTANTS_SEED)
+
+audit: $(EXTENSION) $(DEV) $(AUDIT) ## look up known weaknesses of all that we depend on
+	$(WITH_CARGO_TOOLS) cargo audit
+	$(WITH_CARGO_TOOLS) cargo audit --file fuzz/Cargo.lock
+	$(PY) -m pip_audit --local --skip-editable
+
 # The wheel is built from the unpacked sdist, whose files all bear an old date: in a shared target folder cargo would
 # take what it compiled there before for the same thing. So it compiles afresh, in a folder of its own.
 wheel: $(TOOLS) ## build sdist and abi3 wheel into dist/, try the wheel where there is no compiler
 	rm -rf dist
-	env -u CARGO_TARGET_DIR $(IN_VENV) $(PY) -m maturin build --release --sdist $(LOCKED) --out dist
+	env -u CARGO_TARGET_DIR $(IN_VENV) $(PY) -m maturin build --profile dist --sdist $(LOCKED) --out dist
 	$(PY) scripts/smoke_wheel.py dist
 
 lint: check-rustfmt check-ruff check-clippy check-types ## formatting, lints and types, Rust and Python
@@ -78,7 +116,7 @@ format: $(LINT) ## rewrite Rust and Python sources in the house format
 	$(PY) -m ruff format .
 
 clean: ## delete everything that can be made again
-	rm -rf $(VENV) target dist demo .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) target fuzz/target dist demo .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -f python/manyhands/_core*.so python/manyhands/_core*.pyd
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -144,4 +182,18 @@ $(DEV): pyproject.toml | $(TOOLS)
 
 $(BENCH): pyproject.toml | $(TOOLS)
 	$(PIP) install --quiet --group bench
+	@touch $@
+
+$(FUZZ): pyproject.toml fuzz/Cargo.toml | $(TOOLS)
+	$(PIP) install --quiet --group fuzz
+	cargo install --quiet --locked --root "$(CARGO_TOOLS)" cargo-fuzz@0.13.2
+	@touch $@
+
+$(MUTANTS): | $(TOOLS)
+	cargo install --quiet --locked --root "$(CARGO_TOOLS)" cargo-mutants@27.1.0
+	@touch $@
+
+$(AUDIT): pyproject.toml | $(TOOLS)
+	$(PIP) install --quiet --group audit
+	cargo install --quiet --locked --root "$(CARGO_TOOLS)" cargo-audit@0.22.2
 	@touch $@

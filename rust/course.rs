@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::control::Control;
+use crate::num::settled;
 use crate::squarem::Reach;
 
 /// The course of an iteration.
@@ -27,11 +28,10 @@ pub(crate) enum Tolerance {
 }
 
 impl Tolerance {
-    /// Whether the way from one objective to another ends an iteration. No share of an objective of zero is left to
-    /// change: it counts as a share of the least positive number.
+    /// Whether the way from one objective to another ends an iteration.
     pub fn met(self, earlier: f64, now: f64) -> bool {
         match self {
-            Self::Share(share) => (now - earlier).abs() < share * now.abs().max(f64::MIN_POSITIVE),
+            Self::Share(share) => settled(now, Some(earlier), share),
             Self::Gain(gain) => now - earlier < gain,
         }
     }
@@ -49,11 +49,13 @@ pub(crate) struct Limits {
 /// A problem that is solved by repeating a step which never lowers its objective.
 pub(crate) trait Steps {
     /// Where a step begins and ends.
-    type Point: Clone;
+    type Point;
+    /// The same point once more.
+    fn copy(point: &Self::Point) -> Result<Self::Point>;
     /// Makes a step; returns the objective at the point given, or at the one reached, but always at the same of both.
     fn step(&mut self, point: &mut Self::Point) -> Result<f64>;
     /// A permitted point beyond three consecutive ones, where there is a leap to make.
-    fn leap(&self, points: [&Self::Point; 3], reach: &mut Reach) -> Option<Self::Point>;
+    fn leap(&self, points: [&Self::Point; 3], reach: &mut Reach) -> Result<Option<Self::Point>>;
 }
 
 impl Course {
@@ -104,7 +106,7 @@ impl Course {
         let mut fallback: Option<S::Point> = None;
         let mut cycle_start = self.history.last().copied();
         while self.n_iter < limits.max_iter {
-            let zero = point.clone();
+            let zero = S::copy(point)?;
             let objective = problem.step(point)?;
             let refused = self.history.last().is_some_and(|&last| objective.is_nan() || objective < last);
             if refused && let Some(plain) = fallback.take() {
@@ -120,14 +122,14 @@ impl Course {
             if self.converged || self.n_iter >= limits.max_iter {
                 return Ok(());
             }
-            let one = point.clone();
+            let one = S::copy(point)?;
             let objective = problem.step(point)?;
             self.record(objective, control);
             // The last point must be one whose objective cannot be lower: no leap without a step left to check it.
             if self.n_iter >= limits.max_iter {
                 return Ok(());
             }
-            fallback = problem.leap([&zero, &one, point], &mut reach).map(|leap| std::mem::replace(point, leap));
+            fallback = problem.leap([&zero, &one, point], &mut reach)?.map(|leap| std::mem::replace(point, leap));
         }
         Ok(())
     }
@@ -154,9 +156,15 @@ mod tests {
             Ok(before)
         }
 
-        fn leap(&self, points: [&Vec<f64>; 3], reach: &mut Reach) -> Option<Vec<f64>> {
-            let step = reach.step(points[0], points[1], points[2])? * if self.overshoot { 100.0 } else { 1.0 };
-            Some((0..2).map(|i| leap(step, points[0][i], points[1][i], points[2][i])).collect())
+        fn copy(point: &Vec<f64>) -> Result<Vec<f64>> {
+            Ok(point.clone())
+        }
+
+        fn leap(&self, points: [&Vec<f64>; 3], reach: &mut Reach) -> Result<Option<Vec<f64>>> {
+            let step = reach.step(points[0], points[1], points[2]);
+            let step = step.map(|step| step * if self.overshoot { 100.0 } else { 1.0 });
+            let point = |step| (0..2).map(|i| leap(step, points[0][i], points[1][i], points[2][i])).collect();
+            Ok(step.map(point))
         }
     }
 

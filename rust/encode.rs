@@ -13,6 +13,7 @@ use hashbrown::HashTable;
 use rayon::prelude::*;
 
 use crate::control::Control;
+use crate::memory::{collected, push, with_room, zeros};
 use crate::{Error, Result};
 
 /// Rows handled between two looks at the control; a row's place in its block fits sixteen bits.
@@ -38,7 +39,7 @@ pub fn integers(values: &[i64], control: &Control) -> Result<Encoded<i64>> {
     }
     let column = Integers(values);
     let (codes, rows) = encode(&column, control)?;
-    let names = rows.into_iter().map(|r| values[r as usize]).collect();
+    let names = collected(rows.into_iter().map(|r| values[r as usize]))?;
     Ok(Encoded { codes, names })
 }
 
@@ -55,17 +56,17 @@ fn range(values: &[i64], control: &Control) -> Result<Option<(i64, i64)>> {
 
 fn dense(values: &[i64], low: i64, span: usize, control: &Control) -> Result<Encoded<i64>> {
     let slot = |v: i64| v.wrapping_sub(low) as u64 as usize;
-    let present: Vec<AtomicBool> = (0..span).map(|_| AtomicBool::new(false)).collect();
+    let present: Vec<AtomicBool> = collected((0..span).map(|_| AtomicBool::new(false)))?;
     for_blocks(values, control, |block| block.iter().for_each(|&v| present[slot(v)].store(true, Relaxed)))?;
     let mut names = vec![];
-    let mut code_of = vec![0_u32; span];
+    let mut code_of = zeros::<u32>(span)?;
     for (i, seen) in present.into_iter().enumerate() {
         if seen.into_inner() {
             code_of[i] = code(names.len())?;
-            names.push(low.wrapping_add(i as i64));
+            push(&mut names, low.wrapping_add(i as i64))?;
         }
     }
-    let mut codes = vec![0; values.len()];
+    let mut codes = zeros(values.len())?;
     fill_blocks(&mut codes, control, |start, block| {
         for (to, &v) in block.iter_mut().zip(&values[start..]) {
             *to = code_of[slot(v)];
@@ -125,7 +126,7 @@ pub fn canonical_integers(column: &Strings<'_>, control: &Control) -> Result<Opt
         return Ok(None);
     }
     let failed = AtomicBool::new(false);
-    let mut values = vec![0; column.len()];
+    let mut values = zeros(column.len())?;
     fill_blocks(&mut values, control, |start, block| {
         for (i, to) in block.iter_mut().enumerate() {
             match parse_canonical(column.get(start + i)) {
@@ -274,10 +275,10 @@ fn encode<C: Column>(column: &C, control: &Control) -> Result<(Vec<u32>, Vec<u64
     if column.len() > u32::MAX as usize {
         return Err(Error::invalid(format!("{} rows exceed the {} that one table holds", column.len(), u32::MAX)));
     }
-    let mut order = vec![0_u16; column.len()];
+    let mut order = zeros::<u16>(column.len())?;
     // Each row's hash, then its place in its shard, in the end its code. Shards write to rows scattered all over, each
     // to its own: a relaxed atomic store is a plain one.
-    let mut slots: Vec<AtomicU32> = (0..column.len()).map(|_| AtomicU32::new(0)).collect();
+    let mut slots: Vec<AtomicU32> = collected((0..column.len()).map(|_| AtomicU32::new(0)))?;
     let blocks: Vec<Partition<'_>> = order
         .par_chunks_mut(BLOCK)
         .zip(slots.par_chunks_mut(BLOCK))
@@ -297,7 +298,7 @@ fn encode<C: Column>(column: &C, control: &Control) -> Result<(Vec<u32>, Vec<u64
         }
         Ok(())
     })?;
-    Ok((slots.into_iter().map(AtomicU32::into_inner).collect(), names))
+    Ok((collected(slots.into_iter().map(AtomicU32::into_inner))?, names))
 }
 
 impl Partition<'_> {
@@ -354,6 +355,10 @@ fn shard<C: Column>(
             let (hash, key) = (slots[row].load(Relaxed), column.key(row));
             let same = |e: &Entry<C::Key>| e.hash == hash && e.key == key && column.order(e.row as usize, row).is_eq();
             let place = table.len() as u32;
+            if table.len() == table.capacity() {
+                let bytes = 2 * table.len() * size_of::<Entry<C::Key>>();
+                table.try_reserve(1, |e| spread(e.hash)).map_err(|_| Error::OutOfMemory(bytes))?;
+            }
             let entry = table.entry(spread(hash), same, |e| spread(e.hash)).or_insert_with(|| Entry {
                 key,
                 hash,
@@ -368,15 +373,15 @@ fn shard<C: Column>(
 
 /// The code of each entry, by shard and place: its rank in sorted order; and a row of each, in that order.
 fn number<C: Column>(column: &C, shards: &[Shard<C::Key>], control: &Control) -> Result<(Vec<Vec<u32>>, Vec<u64>)> {
-    let mut entries: Vec<(u32, &Entry<C::Key>)> =
-        (0..).zip(shards).flat_map(|(s, shard)| shard.iter().map(move |entry| (s, entry))).collect();
+    let mut entries: Vec<(u32, &Entry<C::Key>)> = with_room(shards.iter().map(HashTable::len).sum())?;
+    entries.extend((0..).zip(shards).flat_map(|(s, shard)| shard.iter().map(move |entry| (s, entry))));
     code(entries.len())?;
     control.check()?;
     entries.par_sort_unstable_by(|(_, a), (_, b)| {
         a.key.cmp(&b.key).then_with(|| column.order(a.row as usize, b.row as usize))
     });
-    let mut ranks: Vec<Vec<u32>> = shards.iter().map(|shard| vec![0; shard.len()]).collect();
-    let mut rows = Vec::with_capacity(entries.len());
+    let mut ranks: Vec<Vec<u32>> = shards.iter().map(|shard| zeros(shard.len())).collect::<Result<_>>()?;
+    let mut rows = with_room(entries.len())?;
     for (rank, (s, entry)) in entries.into_iter().enumerate() {
         ranks[s as usize][entry.place as usize] = rank as u32;
         rows.push(u64::from(entry.row));
@@ -445,6 +450,68 @@ mod tests {
                 strings(&strs, &Control::default()).unwrap();
             }
         }
+    }
+
+    /// Enough rows for several blocks and shards that hold many values each.
+    fn many() -> Vec<i64> {
+        (0..300_000_i64).map(|i| i * 7919 % 100_003).collect()
+    }
+
+    #[test]
+    fn columns_of_several_blocks_decode_to_themselves() {
+        // Dense, then spread too far for a look-up table, then at both ends of what there is.
+        for (factor, shift) in [(1, -50_000), (1 << 40, 0), (1, i64::MAX - 100_003), (1, i64::MIN)] {
+            let values: Vec<i64> = many().into_iter().map(|v| v * factor + shift).collect();
+            let encoded = integers(&values, &Control::default()).unwrap();
+            assert!(encoded.names.is_sorted_by(|a, b| a < b));
+            assert!(encoded.codes.iter().zip(&values).all(|(&code, &v)| encoded.names[code as usize] == v));
+        }
+        let texts: Vec<String> =
+            many().into_iter().map(|v| format!("{v}{}", "a long tail".repeat(v as usize % 3))).collect();
+        let (offsets, data) = column(&texts);
+        let strs = Strings::new(&offsets, &data).unwrap();
+        let encoded = strings(&strs, &Control::default()).unwrap();
+        let name = |code: u32| strs.get(encoded.names[code as usize] as usize);
+        assert!(encoded.codes.iter().zip(&texts).all(|(&code, text)| name(code) == text.as_bytes()));
+        assert!((1..encoded.names.len() as u32).all(|code| name(code - 1) < name(code)));
+        let (offsets, data) = column(&many().iter().map(ToString::to_string).collect::<Vec<_>>());
+        let strs = Strings::new(&offsets, &data).unwrap();
+        assert_eq!(canonical_integers(&strs, &Control::default()).unwrap(), Some(many()));
+    }
+
+    #[test]
+    fn the_ends_of_the_range_are_two_values() {
+        let values = [i64::MAX, i64::MIN, i64::MAX];
+        let encoded = integers(&values, &Control::default()).unwrap();
+        assert_eq!(encoded, Encoded { codes: vec![1, 0, 1], names: vec![i64::MIN, i64::MAX] });
+    }
+
+    #[test]
+    fn nothing_is_encoded_as_nothing() {
+        let control = Control::default();
+        assert_eq!(integers(&[], &control).unwrap(), Encoded { codes: vec![], names: vec![] });
+        let empty = Strings::new(&[0], &[]).unwrap();
+        assert!(empty.is_empty());
+        assert_eq!(strings(&empty, &control).unwrap(), Encoded { codes: vec![], names: vec![] });
+    }
+
+    #[test]
+    fn offsets_must_ascend_within_the_data() {
+        for offsets in [&[][..], &[1, 0], &[0, 3], &[-1, 1], &[0, -1], &[0, 2, 1, 2]] {
+            assert!(Strings::new(offsets, b"ab").is_err(), "{offsets:?}");
+        }
+        assert_eq!(Strings::new(&[1, 1, 2], b"ab").unwrap().get(1), b"b");
+    }
+
+    #[test]
+    fn cancelled_encoding_stops() {
+        let control = Control::default();
+        control.cancel();
+        let (offsets, data) = column(&["1".into(), "2".into()]);
+        let strs = Strings::new(&offsets, &data).unwrap();
+        assert_eq!(integers(&[1, 2], &control), Err(Error::Cancelled));
+        assert_eq!(strings(&strs, &control), Err(Error::Cancelled));
+        assert_eq!(canonical_integers(&strs, &control), Err(Error::Cancelled));
     }
 
     #[test]

@@ -10,7 +10,8 @@
 use rayon::prelude::*;
 
 use crate::control::Control;
-use crate::num::softmax;
+use crate::memory::{copied, par_collected, reserve, zeros};
+use crate::num::{settled, softmax};
 use crate::table::{Table, WorkerOrder};
 use crate::{Error, Result};
 
@@ -67,7 +68,7 @@ pub struct Fit {
 pub fn glad_fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fit> {
     validate(table, options)?;
     let order = table.by_worker(control)?;
-    let mut model = Model::new(table, options, control);
+    let mut model = Model::new(table, options, control)?;
     let mut history = vec![model.move_tasks(1)?];
     let mut converged = false;
     while history.len() <= options.max_iter && !converged {
@@ -76,9 +77,9 @@ pub fn glad_fit(table: &Table, options: &Options<'_>, control: &Control) -> Resu
         let (objective, last) = (model.move_tasks(1)?, history[history.len() - 1]);
         control.report(history.len(), objective);
         history.push(objective);
-        converged = (objective - last).abs() < options.tol * objective.abs();
+        converged = settled(objective, Some(last), options.tol);
     }
-    let accuracy = model.accuracy(order);
+    let accuracy = model.accuracy(order)?;
     let Model { posterior, ability, ease, .. } = model;
     Ok(Fit { posterior, ability, ease, accuracy, n_iter: history.len() - 1, history, converged })
 }
@@ -87,7 +88,7 @@ pub fn glad_fit(table: &Table, options: &Options<'_>, control: &Control) -> Resu
 /// ease.
 pub fn glad_posterior(table: &Table, options: &Options<'_>, control: &Control) -> Result<Vec<f64>> {
     validate(table, options)?;
-    let mut model = Model::new(table, options, control);
+    let mut model = Model::new(table, options, control)?;
     model.move_tasks(STEPS_ALONE)?;
     Ok(model.posterior)
 }
@@ -205,15 +206,15 @@ struct Model<'a> {
 
 impl<'a> Model<'a> {
     /// At the prior means.
-    fn new(table: &'a Table, options: &Options<'a>, control: &'a Control) -> Self {
-        Self {
-            ability: options.ability.to_vec(),
-            ease: options.ease.to_vec(),
-            posterior: vec![0.0; table.n_tasks() * table.n_classes()],
+    fn new(table: &'a Table, options: &Options<'a>, control: &'a Control) -> Result<Self> {
+        Ok(Self {
+            ability: copied(options.ability)?,
+            ease: copied(options.ease)?,
+            posterior: zeros(table.n_tasks() * table.n_classes())?,
             tasks: Tasks::new(table, options),
             mean: options.ability,
             control,
-        }
+        })
     }
 
     /// Every task climbs at most so many steps; returns the objective they reach.
@@ -230,6 +231,8 @@ impl<'a> Model<'a> {
                 let mut sum = 0.0;
                 for (i, (posterior, ease)) in posterior.chunks_exact_mut(k).zip(ease).enumerate() {
                     let task = block * BLOCK + i;
+                    scratch.clear();
+                    reserve(&mut scratch, tasks.table.rows_of(task).len())?;
                     let mut evaluate = |at| tasks.evaluate(task, at, ability, posterior, &mut scratch);
                     let mut point = evaluate(*ease);
                     for _ in 0..n_steps {
@@ -256,12 +259,13 @@ impl<'a> Model<'a> {
     fn move_workers(&mut self, order: &WorkerOrder) -> Result<()> {
         let (posterior, mean, control) = (&self.posterior, self.mean, self.control);
         let k = self.tasks.table.n_classes();
-        let pace: Vec<f64> = self.ease.par_iter().map(|ease| ease.exp()).collect();
+        let pace: Vec<f64> = par_collected(self.ease.par_iter().map(|ease| ease.exp()))?;
         self.ability.par_iter_mut().enumerate().with_max_len(BLOCK).try_for_each_init(
             Vec::new,
             |answers, (w, ability)| {
                 control.check()?;
                 answers.clear();
+                reserve(answers, (order.offsets[w + 1] - order.offsets[w]) as usize)?;
                 answers.extend((order.offsets[w] as usize..order.offsets[w + 1] as usize).map(|at| {
                     let task = order.tasks[at] as usize;
                     let weight = order.weights.as_ref().map_or(1.0, |weights| weights[at]);
@@ -308,19 +312,17 @@ impl<'a> Model<'a> {
 
     /// Probability of a right answer of each worker, averaged over their labels; without any, on a task of average
     /// ease.
-    fn accuracy(&self, order: &WorkerOrder) -> Vec<f64> {
+    fn accuracy(&self, order: &WorkerOrder) -> Result<Vec<f64>> {
         let average = self.ease.iter().sum::<f64>() / self.ease.len() as f64;
         let right = |ability: f64, ease: f64| softplus_and_sigmoid(ability * ease.exp()).1;
-        (self.ability.par_iter().enumerate())
-            .map(|(w, &ability)| {
-                let rows = order.offsets[w] as usize..order.offsets[w + 1] as usize;
-                let (sum, total) = rows.fold((0.0, 0.0), |(sum, total), at| {
-                    let weight = order.weights.as_ref().map_or(1.0, |weights| weights[at]);
-                    (sum + weight * right(ability, self.ease[order.tasks[at] as usize]), total + weight)
-                });
-                if total > 0.0 { sum / total } else { right(ability, average) }
-            })
-            .collect()
+        par_collected(self.ability.par_iter().enumerate().map(|(w, &ability)| {
+            let rows = order.offsets[w] as usize..order.offsets[w + 1] as usize;
+            let (sum, total) = rows.fold((0.0, 0.0), |(sum, total), at| {
+                let weight = order.weights.as_ref().map_or(1.0, |weights| weights[at]);
+                (sum + weight * right(ability, self.ease[order.tasks[at] as usize]), total + weight)
+            });
+            if total > 0.0 { sum / total } else { right(ability, average) }
+        }))
     }
 }
 
@@ -364,6 +366,95 @@ mod tests {
             let slope = (value(ease + 1e-5).value - value(ease - 1e-5).value) / 2e-5;
             prop_assert!((slope - value(ease).slope).abs() < 1e-5 * (1.0 + slope.abs()), "{slope}");
         }
+    }
+
+    const ROWS: [(u32, u32, u16); 14] = [
+        (0, 0, 0),
+        (0, 1, 0),
+        (0, 2, 1),
+        (1, 0, 2),
+        (1, 3, 2),
+        (2, 1, 3),
+        (2, 4, 1),
+        (2, 5, 3),
+        (3, 0, 1),
+        (3, 2, 1),
+        (3, 5, 0),
+        (4, 3, 2),
+        (4, 4, 1),
+        (5, 1, 0),
+    ];
+    const WEIGHTS: [f64; 14] = [1.0, 2.0, 0.5, 1.0, 1.5, 1.0, 3.0, 0.25, 1.0, 1.0, 2.0, 1.0, 0.5, 1.0];
+    const PRIOR: [f64; 4] = [0.4, 0.3, 0.2, 0.1];
+
+    fn right(ability: f64, ease: f64) -> f64 {
+        1.0 / (1.0 + (-ability * ease.exp()).exp())
+    }
+
+    /// The log-likelihood and the log-density of the priors, and the posteriors, written out.
+    fn by_hand(ability: &[f64], ease: &[f64], options: &Options<'_>) -> (f64, Vec<f64>) {
+        let mut joint: Vec<f64> = ease.iter().flat_map(|_| PRIOR.map(f64::ln)).collect();
+        for (&(task, worker, label), weight) in ROWS.iter().zip(WEIGHTS) {
+            let p = right(ability[worker as usize], ease[task as usize]);
+            for class in 0..4 {
+                let said = if class == usize::from(label) { p } else { (1.0 - p) / 3.0 };
+                joint[task as usize * 4 + class] += weight * said.ln();
+            }
+        }
+        let log: f64 = joint.chunks_exact_mut(4).map(softmax).sum();
+        let off = |x: &[f64], mean: &[f64]| x.iter().zip(mean).map(|(x, mean)| (x - mean) * (x - mean)).sum::<f64>();
+        (log - 0.5 * off(ability, options.ability) - 0.5 * off(ease, options.ease), joint)
+    }
+
+    #[test]
+    fn the_objective_is_the_penalised_log_likelihood_and_at_its_summit() {
+        let options = Options { prior: &PRIOR, ability: &[0.8; 6], ease: &[0.3; 15], max_iter: 500, tol: 0.0 };
+        let fit = glad_fit(&table(&ROWS, Some(&WEIGHTS)), &options, &Control::default()).unwrap();
+        let (log, posterior) = by_hand(&fit.ability, &fit.ease, &options);
+        assert!((fit.history[fit.n_iter] - log).abs() < 1e-9, "{} is not {log}", fit.history[fit.n_iter]);
+        assert!(fit.posterior.iter().zip(&posterior).all(|(a, b)| (a - b).abs() < 1e-9));
+        for (i, step) in (0..21).flat_map(|i| [(i, -1e-4), (i, 1e-4)]) {
+            let (mut ability, mut ease) = (fit.ability.clone(), fit.ease.clone());
+            *ability.iter_mut().chain(&mut ease).nth(i).unwrap() += step;
+            assert!(by_hand(&ability, &ease, &options).0 < log + 1e-9, "number {i} can do better");
+        }
+        for (w, accuracy) in fit.accuracy.iter().enumerate() {
+            let labels = ROWS.iter().zip(WEIGHTS).filter(|((_, worker, _), _)| *worker as usize == w);
+            let (sum, total) = labels.fold((0.0, 0.0), |(sum, total), ((task, ..), weight)| {
+                (sum + weight * right(fit.ability[w], fit.ease[*task as usize]), total + weight)
+            });
+            assert!((accuracy - sum / total).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn tasks_alone_take_their_best_ease() {
+        let (ability, means) = ([1.5, -0.5, 0.2, 3.0, 1.0, 0.7], [0.3; 15]);
+        let options = Options { prior: &PRIOR, ability: &ability, ease: &means, max_iter: 0, tol: 0.0 };
+        let posterior = glad_posterior(&table(&ROWS, Some(&WEIGHTS)), &options, &Control::default()).unwrap();
+        // By trying them all.
+        let mut best = vec![(f64::NEG_INFINITY, vec![]); 15];
+        for step in -3000..3000 {
+            let at = f64::from(step) * 1e-3;
+            for (task, best) in best.iter_mut().enumerate() {
+                let mut ease = means;
+                ease[task] = at;
+                let (log, rows) = by_hand(&ability, &ease, &options);
+                if log > best.0 {
+                    *best = (log, rows[task * 4..][..4].to_vec());
+                }
+            }
+        }
+        for (found, (_, wanted)) in posterior.chunks_exact(4).zip(&best) {
+            assert!(found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 2e-3), "{found:?}, not {wanted:?}");
+        }
+    }
+
+    #[test]
+    fn a_worker_without_labels_is_judged_on_an_average_task() {
+        let fit = glad_fit(&table(&ROWS[..1], None), &START, &Control::default()).unwrap();
+        let average = fit.ease.iter().sum::<f64>() / 15.0;
+        assert!((fit.accuracy[5] - right(fit.ability[5], average)).abs() < 1e-12);
     }
 
     #[test]

@@ -28,6 +28,7 @@ use rayon::prelude::*;
 
 use crate::components::Components;
 use crate::control::Control;
+use crate::memory::{collected, filled, zeros};
 use crate::num::{GOLDEN, inverse_power_of_two, scramble, to_unit};
 use crate::table::{Label, Table, with_labels};
 use crate::{Error, Result};
@@ -69,9 +70,9 @@ pub fn fit(table: &Table, n_iter: usize, seed: u64, control: &Control) -> Result
         control.report(done, f64::NAN);
     }
     run.turn(control)?;
-    let silent: Vec<bool> = run.component.iter().map(|&c| run.dead[c as usize]).collect();
+    let silent: Vec<bool> = collected(run.component.iter().map(|&c| run.dead[c as usize]))?;
     let told = |worker: usize| if run.sums.is_empty() || silent[worker] { 1.0 } else { run.sums[worker] };
-    Ok(Fit { scores: run.scores(control)?, weights: (0..table.n_workers()).map(told).collect(), silent })
+    Ok(Fit { scores: run.scores(control)?, weights: collected((0..table.n_workers()).map(told))?, silent })
 }
 
 /// Messages on their way.
@@ -119,7 +120,7 @@ impl<'a> Run<'a> {
         // As many partial sums as annotations at most.
         let n_chunks = (table.len() / table.n_workers().max(1)).clamp(1, MOST_CHUNKS);
         let chunks = table.chunks(n_chunks);
-        let mut messages = vec![0.0; table.len()];
+        let mut messages = zeros(table.len())?;
         split_rows(table, &chunks, &mut messages).into_par_iter().try_for_each(|(tasks, messages)| {
             control.check()?;
             let base = table.rows_of(tasks.start).start;
@@ -130,7 +131,7 @@ impl<'a> Run<'a> {
             }
             Ok(())
         })?;
-        let (scale, dead) = (vec![1.0; n_components], vec![false; n_components]);
+        let (scale, dead) = (filled(1.0, n_components)?, zeros(n_components)?);
         let plain = table.weights().is_none() && table.first_repeat().is_none();
         Ok(Self { table, chunks, component, messages, sums: Vec::new(), scale, dead, plain })
     }
@@ -141,15 +142,15 @@ impl<'a> Run<'a> {
         let (n_workers, n_components) = (table.n_workers(), self.scale.len());
         let known: Vec<Known> = if self.sums.is_empty() {
             // y is a message itself: nothing less a negative one.
-            vec![Known { sum: 0.0, scale: -1.0 }; n_workers]
+            filled(Known { sum: 0.0, scale: -1.0 }, n_workers)?
         } else {
             let sums = self.sums.iter().zip(component);
-            sums.map(|(&sum, &c)| Known { sum, scale: self.scale[c as usize] }).collect()
+            collected(sums.map(|(&sum, &c)| Known { sum, scale: self.scale[c as usize] }))?
         };
         let parts: Vec<Part> = split_rows(table, &self.chunks, &mut self.messages)
             .into_par_iter()
             .map(|(tasks, messages)| {
-                let mut part = Part { sums: vec![0.0; n_workers], largest: vec![0.0; n_components] };
+                let mut part = Part { sums: zeros(n_workers)?, largest: zeros(n_components)? };
                 let base = table.rows_of(tasks.start).start;
                 with_labels!(table.labels(), |labels| {
                     let mut votes = Votes::new(table, labels);
@@ -180,8 +181,8 @@ impl<'a> Run<'a> {
                 Ok(part)
             })
             .collect::<Result<_>>()?;
-        self.sums = vec![0.0; n_workers];
-        let mut largest = vec![0.0_f64; n_components];
+        self.sums = zeros(n_workers)?;
+        let mut largest = zeros::<f64>(n_components)?;
         for part in parts {
             self.sums.iter_mut().zip(part.sums).for_each(|(sum, x)| *sum += x);
             largest.iter_mut().zip(part.largest).for_each(|(most, x)| *most = most.max(x));
@@ -197,7 +198,7 @@ impl<'a> Run<'a> {
 
     /// Turns the sign of components whose average worker, counted by labels, looks worse than a guess.
     fn turn(&mut self, control: &Control) -> Result<()> {
-        let mut lean = vec![0.0; self.scale.len()];
+        let mut lean = zeros::<f64>(self.scale.len())?;
         for (row, &worker) in self.table.workers().iter().enumerate().filter(|_| !self.sums.is_empty()) {
             if row.is_multiple_of(ROWS_PER_CHECK) {
                 control.check()?;
@@ -205,7 +206,7 @@ impl<'a> Run<'a> {
             let weight = self.table.weights().map_or(1.0, |w| w[row]);
             lean[self.component[worker as usize] as usize] += weight * self.sums[worker as usize];
         }
-        let sign: Vec<f64> = lean.iter().map(|&lean| if lean < 0.0 { -1.0 } else { 1.0 }).collect();
+        let sign: Vec<f64> = collected(lean.iter().map(|&lean| if lean < 0.0 { -1.0 } else { 1.0 }))?;
         self.sums.iter_mut().zip(&self.component).for_each(|(sum, &c)| *sum *= sign[c as usize]);
         self.scale.iter_mut().zip(sign).for_each(|(scale, sign)| *scale *= sign);
         Ok(())
@@ -214,7 +215,7 @@ impl<'a> Run<'a> {
     /// Σ a · y of each task and class.
     fn scores(&self, control: &Control) -> Result<Vec<f64>> {
         let k = self.table.n_classes();
-        let mut scores = vec![0.0; self.table.n_tasks() * k];
+        let mut scores = zeros(self.table.n_tasks() * k)?;
         scores.par_chunks_mut(TASKS_PER_CHECK * k).enumerate().try_for_each(|(block, scores)| {
             control.check()?;
             with_labels!(self.table.labels(), |labels| {
@@ -389,14 +390,16 @@ fn power_of_two_over(x: f64) -> f64 {
 
 /// Component of each worker in the graph of tasks and workers, numbered by lowest member, and how many there are.
 fn components(table: &Table, control: &Control) -> Result<(Vec<u32>, usize)> {
-    let mut found = Components::new(table.n_workers());
+    let mut found = Components::new(table.n_workers())?;
     for task in 0..table.n_tasks() {
         if task.is_multiple_of(TASKS_PER_CHECK) {
             control.check()?;
         }
-        table.workers()[table.rows_of(task)].windows(2).for_each(|pair| found.join(pair[0], pair[1]));
+        table.workers()[table.rows_of(task)].windows(2).for_each(|pair| {
+            found.join(pair[0], pair[1]);
+        });
     }
-    Ok(found.numbered())
+    found.numbered()
 }
 
 /// A draw from the normal distribution of mean 1 and variance 1 that depends on nothing but its key (Box and Muller).

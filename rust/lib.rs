@@ -11,6 +11,7 @@
 pub mod agreement;
 pub mod control;
 pub mod defer;
+pub mod dependence;
 pub mod em;
 pub mod encode;
 pub mod factor;
@@ -31,6 +32,9 @@ pub mod votes;
 mod blocks;
 mod components;
 mod course;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
+mod gamma;
 mod memory;
 #[cfg(feature = "python")]
 mod python;
@@ -42,6 +46,9 @@ pub enum Error {
     /// An argument that cannot be used; the message names it and says how to mend it.
     #[error("{0}")]
     Invalid(String),
+    /// The system has no room for so many more bytes.
+    #[error("no memory for another {:.1} MB; free some, or give the process more", *.0 as f64 / 1e6)]
+    OutOfMemory(usize),
     /// The caller asked for the work to stop (Ctrl-C).
     #[error("interrupted")]
     Cancelled,

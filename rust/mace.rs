@@ -9,8 +9,9 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::control::Control;
+use crate::memory::{collected, with_room, zeros};
 use crate::moments::moments_first;
-use crate::num::{BLOCK, FLOOR, LogProduct, normalise, rescale, softmax};
+use crate::num::{BLOCK, FLOOR, LogProduct, normalise, rescale, settled, softmax};
 use crate::special::{digamma, ln_gamma};
 use crate::table::{Label, Table, with_labels};
 use crate::{Error, Result};
@@ -66,16 +67,15 @@ pub fn mace_fit(table: &Table, options: &Options<'_>, control: &Control) -> Resu
     let (mut history, mut converged) = (vec![], false);
     crowd.expect(None)?;
     while history.len() < options.max_iter && !converged {
-        crowd.maximise();
+        crowd.maximise()?;
         let objective = crowd.expect(None)?;
-        let last = history.last().copied();
+        converged = settled(objective, history.last().copied(), options.tol);
         history.push(objective);
         control.report(history.len(), objective);
-        converged = last.is_some_and(|last: f64| (objective - last).abs() < options.tol * objective.abs());
     }
-    let mut posterior = vec![0.0; table.n_tasks() * table.n_classes()];
+    let mut posterior = zeros(table.n_tasks() * table.n_classes())?;
     crowd.expect(Some(&mut posterior))?;
-    let (know, strategies) = crowd.means();
+    let (know, strategies) = crowd.means()?;
     Ok(Fit { posterior, know, strategies, n_iter: history.len(), history, converged })
 }
 
@@ -89,10 +89,10 @@ fn validate(table: &Table, options: &Options<'_>) -> Result<()> {
             return Err(Error::invalid(format!("{what} holds {bad}, which is not a probability")));
         }
     }
-    let least = if options.variational { f64::MIN_POSITIVE } else { 0.0 };
+    let (least, above) = if options.variational { (f64::MIN_POSITIVE, "above") } else { (0.0, "of at least") };
     let priors = [options.competence[0], options.competence[1], options.strategy];
     match priors.iter().find(|x| !(x.is_finite() && **x >= least)) {
-        Some(bad) => Err(Error::invalid(format!("a prior of {bad} is not a finite number of at least {least}"))),
+        Some(bad) => Err(Error::invalid(format!("a prior of {bad:e} is not a finite number {above} 0"))),
         None => Ok(()),
     }
 }
@@ -144,18 +144,21 @@ impl<'a> Crowd<'a> {
     fn new(table: &'a Table, options: &Options<'_>, control: &'a Control) -> Result<Self> {
         let (m, k) = (table.n_workers(), table.n_classes());
         let start = options.know.iter().zip(options.strategies.chunks_exact(k));
-        let weights =
-            start.flat_map(|(know, strategy)| [*know, 1.0 - know].into_iter().chain(strategy.iter().copied()));
+        let mut weights = with_room(m * (k + 2))?;
+        start.for_each(|(know, strategy)| {
+            weights.extend([*know, 1.0 - know]);
+            weights.extend_from_slice(strategy);
+        });
         let prior: Vec<f64> = options.competence.into_iter().chain(std::iter::repeat_n(options.strategy, k)).collect();
-        let chunk = |tasks| Chunk { tasks, right: vec![0.0; m * k], log_evidence: 0.0 };
+        let chunk = |tasks| Ok(Chunk { tasks, right: zeros(m * k)?, log_evidence: 0.0 });
         let mut crowd = Self {
             table,
             control,
             variational: options.variational,
-            weights: weights.collect(),
-            counts: vec![0.0; m * (k + 2)],
-            factors: vec![[0.0; 2]; m * k],
-            chunks: table.chunks(n_chunks(table)).into_iter().map(chunk).collect(),
+            weights,
+            counts: zeros(m * (k + 2))?,
+            factors: zeros(m * k)?,
+            chunks: table.chunks(n_chunks(table)).into_iter().map(chunk).collect::<Result<_>>()?,
             given: moments_first(table, control)?,
             prior,
             log_prior: 0.0,
@@ -191,9 +194,9 @@ impl<'a> Crowd<'a> {
     }
 
     /// The M-step.
-    fn maximise(&mut self) {
+    fn maximise(&mut self) -> Result<()> {
         let k = self.table.n_classes();
-        let mut right = vec![0.0; self.given.len()];
+        let mut right = zeros(self.given.len())?;
         right.par_chunks_mut(1 << 12).enumerate().for_each(|(block, sums)| {
             let first = block << 12;
             for chunk in &self.chunks {
@@ -207,6 +210,7 @@ impl<'a> Crowd<'a> {
             if variational { worker.vary(&prior) } else { worker.normalise(&prior) }
         });
         (self.given, self.prior) = (given, prior);
+        Ok(())
     }
 
     /// The E-step; returns the objective of the parameters, and writes the posteriors if there is room for them.
@@ -238,16 +242,17 @@ impl<'a> Crowd<'a> {
     }
 
     /// How probably each worker knows, and what they say otherwise; means of the variational posterior.
-    fn means(&self) -> (Vec<f64>, Vec<f64>) {
+    fn means(&self) -> Result<(Vec<f64>, Vec<f64>)> {
         // Before the first M-step there are no counts.
         let from = if self.variational && self.counts.iter().any(|x| *x > 0.0) { &self.counts } else { &self.weights };
         let rows = || from.chunks_exact(self.table.n_classes() + 2);
-        let know = rows().map(|row| row[0] / (row[0] + row[1])).collect();
-        let strategies = rows().flat_map(|row| {
+        let know = collected(rows().map(|row| row[0] / (row[0] + row[1])))?;
+        let mut strategies = with_room(self.given.len())?;
+        rows().for_each(|row| {
             let total: f64 = row[2..].iter().sum();
-            row[2..].iter().map(move |x| x / total)
+            strategies.extend(row[2..].iter().map(|x| x / total));
         });
-        (know, strategies.collect())
+        Ok((know, strategies))
     }
 }
 
@@ -437,6 +442,90 @@ mod tests {
             }
             prop_assert!(fit.know.iter().all(|p| (0.0..=1.0).contains(p)));
         }
+    }
+
+    const ROWS: [(u32, u32, u16); 14] = [
+        (0, 0, 0),
+        (0, 1, 0),
+        (0, 2, 1),
+        (1, 0, 2),
+        (1, 3, 2),
+        (2, 1, 3),
+        (2, 4, 1),
+        (2, 5, 3),
+        (3, 0, 1),
+        (3, 2, 1),
+        (3, 5, 0),
+        (4, 3, 2),
+        (4, 4, 1),
+        (5, 1, 0),
+    ];
+    const WEIGHTS: [f64; 14] = [1.0, 2.0, 0.5, 1.0, 1.5, 1.0, 3.0, 0.25, 1.0, 1.0, 2.0, 1.0, 0.5, 1.0];
+
+    /// The log-likelihood and the pseudo-counts' share of it, and the posteriors, written out.
+    fn by_hand(weights: &[f64], know: &[f64], strategies: &[f64], options: &Options<'_>) -> (f64, Vec<f64>) {
+        let mut joint = vec![0.25_f64.ln(); 60];
+        for (&(task, worker, label), weight) in ROWS.iter().zip(weights) {
+            let (w, l) = (worker as usize, usize::from(label));
+            for class in 0..4 {
+                let right = if class == l { know[w] } else { 0.0 };
+                joint[task as usize * 4 + class] += weight * (right + (1.0 - know[w]) * strategies[w * 4 + l]).ln();
+            }
+        }
+        let mut log: f64 = joint.chunks_exact_mut(4).map(softmax).sum();
+        for (w, know) in know.iter().enumerate() {
+            log += options.competence[0] * know.ln() + options.competence[1] * (1.0 - know).ln();
+            log += strategies[w * 4..][..4].iter().map(|p| options.strategy * p.ln()).sum::<f64>();
+        }
+        (log, joint)
+    }
+
+    #[test]
+    fn the_objective_of_em_is_the_penalised_log_likelihood_and_at_its_summit() {
+        for weights in [&[1.0; 14], &WEIGHTS] {
+            let options = Options { competence: [0.3, 0.2], strategy: 0.5, max_iter: 3000, ..options(false) };
+            let fit = mace_fit(&table(&ROWS, Some(weights)), &options, &Control::default()).unwrap();
+            let (log, posterior) = by_hand(weights, &fit.know, &fit.strategies, &options);
+            assert!((fit.history[fit.n_iter - 1] - log).abs() < 1e-9, "{} is not {log}", fit.history[fit.n_iter - 1]);
+            assert!(fit.posterior.iter().zip(&posterior).all(|(a, b)| (a - b).abs() < 1e-9));
+            for w in 0..6 {
+                for step in [-1e-4, 1e-4] {
+                    let (mut know, mut strategies) = (fit.know.clone(), fit.strategies.clone());
+                    know[w] += step;
+                    assert!(by_hand(weights, &know, &fit.strategies, &options).0 < log + 1e-9);
+                    strategies[w * 4] += step;
+                    strategies[w * 4 + 1] -= step;
+                    assert!(by_hand(weights, &fit.know, &strategies, &options).0 < log + 1e-9);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn weights_of_one_are_no_weights() {
+        for variational in [false, true] {
+            let fits = [None, Some(&[1.0; 14][..])]
+                .map(|weights| mace_fit(&table(&ROWS, weights), &options(variational), &Control::default()).unwrap());
+            let near = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-9);
+            assert!(near(&fits[0].posterior, &fits[1].posterior) && near(&fits[0].history, &fits[1].history));
+            assert!(near(&fits[0].know, &fits[1].know) && near(&fits[0].strategies, &fits[1].strategies));
+        }
+    }
+
+    #[test]
+    fn one_class_settles_at_once() {
+        let table = of_rows(&[(0, 0, 0), (1, 0, 0), (1, 1, 0)], None, [2, 2, 1]);
+        let given = Options {
+            competence: [0.0; 2],
+            strategy: 0.0,
+            know: &[0.5; 2],
+            strategies: &[1.0; 2],
+            tol: 1e-6,
+            max_iter: 1000,
+            ..options(false)
+        };
+        let fit = mace_fit(&table, &given, &Control::default()).unwrap();
+        assert!(fit.converged && fit.n_iter == 2, "{} passes", fit.n_iter);
     }
 
     #[test]

@@ -1,6 +1,194 @@
-//! Hints to the memory system, and the only `unsafe` in the crate.
+//! Memory that may be refused, hints to the memory system, and the only `unsafe` in the crate.
+//!
+//! An allocation that fails inside `vec!`, `collect` or `clone` ends the process. So whatever grows with the tasks, the
+//! workers, the annotations, pairs of them or the square of the classes is asked for here, and a refusal is
+//! [`Error::OutOfMemory`]. What is bounded (a row of the classes is at most half a megabyte) is allocated as usual: each
+//! large allocation makes sure that there is room left for it.
 
+use std::alloc::{Layout, alloc_zeroed};
+use std::hint::black_box;
 use std::ops::Range;
+use std::ptr::slice_from_raw_parts_mut;
+
+use rayon::prelude::*;
+
+use crate::{Error, Result};
+
+/// From this many bytes on, an allocation counts as large.
+const LARGE: usize = 1 << 20;
+
+/// What must remain beside a large allocation, for the small ones that cannot be refused. Above the 32 MB up to which
+/// glibc learns from what is freed: the question must not change how memory is handed out.
+const REMAINDER: usize = 1 << 26;
+
+/// Numbers for which all bits zero means zero.
+///
+/// # Safety
+///
+/// Memory that is all zeros must be a valid value, and the type must need no drop.
+#[allow(unsafe_code)]
+pub(crate) unsafe trait Zero: Copy {}
+
+macro_rules! zero {
+    ($($number:ty),*) => {
+        $(
+            // SAFETY: plain numbers, whose bits may all be zero.
+            #[allow(unsafe_code)]
+            unsafe impl Zero for $number {}
+        )*
+    };
+}
+zero!(bool, u8, u16, u32, u64, usize, i32, i64, f64);
+
+// SAFETY: nothing but numbers, side by side.
+#[allow(unsafe_code)]
+unsafe impl<T: Zero, const N: usize> Zero for [T; N] {}
+
+/// As many zeros. The system hands out large ones as pages that nobody has touched yet: each thread maps what it writes.
+#[allow(unsafe_code)]
+pub(crate) fn zeros<T: Zero>(len: usize) -> Result<Vec<T>> {
+    let refused = || refusal::<T>(len);
+    let layout = Layout::array::<T>(len).map_err(|_| refused())?;
+    grant(layout.size())?;
+    if layout.size() == 0 {
+        return Ok(Vec::new());
+    }
+    // SAFETY: the layout is not empty; the pointer, if there is one, comes from the global allocator with that layout, and
+    // `len` zeros are values of `T`.
+    let found = unsafe {
+        let pointer = alloc_zeroed(layout).cast::<T>();
+        if pointer.is_null() {
+            return Err(refused());
+        }
+        Box::from_raw(slice_from_raw_parts_mut(pointer, len)).into_vec()
+    };
+    leave_room(layout.size())?;
+    Ok(found)
+}
+
+/// An empty vector with room for `len` items.
+pub(crate) fn with_room<T>(len: usize) -> Result<Vec<T>> {
+    let mut made = Vec::new();
+    reserve(&mut made, len)?;
+    Ok(made)
+}
+
+/// Makes room for exactly so many more items.
+pub(crate) fn reserve<T>(items: &mut Vec<T>, more: usize) -> Result<()> {
+    if items.capacity() - items.len() >= more {
+        return Ok(());
+    }
+    let len = items.len().saturating_add(more);
+    let bytes = len.saturating_mul(size_of::<T>());
+    grant(bytes)?;
+    items.try_reserve_exact(more).map_err(|_| refusal::<T>(len))?;
+    leave_room(bytes)
+}
+
+/// Makes room for more items where how many there will be in all is not known: it at least doubles.
+pub(crate) fn grow<T>(items: &mut Vec<T>, more: usize) -> Result<()> {
+    if items.capacity() - items.len() >= more {
+        return Ok(());
+    }
+    reserve(items, more.max(items.len()).max(16))
+}
+
+/// Adds one item, where how many there will be is not known.
+#[inline]
+pub(crate) fn push<T>(items: &mut Vec<T>, item: T) -> Result<()> {
+    grow(items, 1)?;
+    items.push(item);
+    Ok(())
+}
+
+/// The same value so many times.
+pub(crate) fn filled<T: Clone>(value: T, len: usize) -> Result<Vec<T>> {
+    let mut made = with_room(len)?;
+    made.resize(len, value);
+    Ok(made)
+}
+
+/// Makes `items` so many zeros, in the room it has if that suffices: scratch that is used again and again.
+pub(crate) fn clear<T: Zero + Default>(items: &mut Vec<T>, len: usize) -> Result<()> {
+    items.clear();
+    reserve(items, len)?;
+    items.resize(len, T::default());
+    Ok(())
+}
+
+/// A copy of a slice.
+pub(crate) fn copied<T: Clone>(values: &[T]) -> Result<Vec<T>> {
+    let mut made = with_room(values.len())?;
+    made.extend_from_slice(values);
+    Ok(made)
+}
+
+/// What an iterator of known length yields.
+pub(crate) fn collected<T>(values: impl ExactSizeIterator<Item = T>) -> Result<Vec<T>> {
+    let mut made = with_room(values.len())?;
+    made.extend(values);
+    Ok(made)
+}
+
+/// Several vectors on end.
+pub(crate) fn joined<T: Clone>(parts: &[Vec<T>]) -> Result<Vec<T>> {
+    let mut made = with_room(parts.iter().map(Vec::len).sum())?;
+    parts.iter().for_each(|part| made.extend_from_slice(part));
+    Ok(made)
+}
+
+/// What a parallel iterator of known length yields, in its order.
+pub(crate) fn par_collected<T: Send>(values: impl IndexedParallelIterator<Item = T>) -> Result<Vec<T>> {
+    let mut made = with_room(values.len())?;
+    values.collect_into_vec(&mut made);
+    Ok(made)
+}
+
+/// The same of items that may fail: the first error in their order, if there is one.
+pub(crate) fn par_tried<T: Send>(values: impl IndexedParallelIterator<Item = Result<T>>) -> Result<Vec<T>> {
+    let found = par_collected(values)?;
+    let mut made = with_room(found.len())?;
+    for item in found {
+        made.push(item?);
+    }
+    Ok(made)
+}
+
+/// What a thread works with, or why it has none.
+pub(crate) fn ready<T>(scratch: &mut Result<T>) -> Result<&mut T> {
+    scratch.as_mut().map_err(|error| error.clone())
+}
+
+/// Fails where a stable sort of the items would not find the room it takes beside them.
+pub(crate) fn room_to_sort<T>(items: &[T]) -> Result<()> {
+    with_room::<T>(items.len()).map(drop)
+}
+
+fn refusal<T>(len: usize) -> Error {
+    Error::OutOfMemory(len.saturating_mul(size_of::<T>()))
+}
+
+/// Fails unless there is also room for the small allocations that follow a large one.
+fn leave_room(bytes: usize) -> Result<()> {
+    if bytes < LARGE {
+        return Ok(());
+    }
+    let mut remainder = Vec::<u8>::new();
+    let found = remainder.try_reserve_exact(REMAINDER);
+    black_box(&mut remainder); // else the compiler sees that nobody uses it, and does not ask
+    found.map_err(|_| Error::OutOfMemory(bytes))
+}
+
+/// Every allocation asks here first; tests make it refuse one.
+#[cfg(not(test))]
+#[inline(always)]
+#[allow(clippy::unnecessary_wraps)]
+fn grant(_bytes: usize) -> Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+use tests::grant;
 
 /// A table below this size stays in the processor's own cache: hints would only cost time.
 const WORTHWHILE: usize = 1 << 15;
@@ -72,3 +260,6 @@ pub(crate) fn large_pages(data: &[f64]) {
     #[cfg(not(target_os = "linux"))]
     let _ = data;
 }
+
+#[cfg(test)]
+mod tests;

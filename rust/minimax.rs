@@ -14,7 +14,8 @@
 use rayon::prelude::*;
 
 use crate::control::Control;
-use crate::num::{cholesky, cholesky_solve, normalise, softmax};
+use crate::memory::{clear, collected, copied, filled, ready, zeros};
+use crate::num::{cholesky, cholesky_solve, normalise, settled, softmax};
 use crate::table::{Table, WorkerOrder};
 use crate::{Error, Result, votes};
 
@@ -82,8 +83,8 @@ pub fn minimax_fit(table: &Table, options: &Options, control: &Control) -> Resul
     let mut model = Model {
         table,
         control,
-        workers: Side::new(table.n_workers(), table.n_classes(), options.ordinal, options.worker_penalty),
-        tasks: Side::new(table.n_tasks(), table.n_classes(), options.ordinal, options.task_penalty),
+        workers: Side::new(table.n_workers(), table.n_classes(), options.ordinal, options.worker_penalty)?,
+        tasks: Side::new(table.n_tasks(), table.n_classes(), options.ordinal, options.task_penalty)?,
         posterior: votes::shares(table, None, control)?.0,
     };
     let mut history: Vec<f64> = vec![];
@@ -91,9 +92,7 @@ pub fn minimax_fit(table: &Table, options: &Options, control: &Control) -> Resul
     while history.len() < options.max_iter && !converged {
         model.move_workers(order)?;
         let objective = model.move_tasks(1)?;
-        // With one class the objective is 0 throughout.
-        let near = options.tol * objective.abs().max(f64::MIN_POSITIVE);
-        converged = history.last().is_some_and(|last| (objective - last).abs() < near);
+        converged = settled(objective, history.last().copied(), options.tol);
         history.push(objective);
         control.report(history.len(), objective);
     }
@@ -117,10 +116,10 @@ pub fn minimax_posterior(
         return Err(Error::invalid(format!("sigma must hold {} finite numbers", table.n_workers() * k * k)));
     }
     // The workers stay where they are: only their exponentials are read.
-    let mut workers = Side::new(0, k, ordinal, task_penalty);
-    workers.factors = sigma.iter().map(|x| x.exp()).collect();
-    let tasks = Side::new(table.n_tasks(), k, ordinal, task_penalty);
-    let mut model = Model { table, control, workers, tasks, posterior: vec![0.0; table.n_tasks() * k] };
+    let mut workers = Side::new(0, k, ordinal, task_penalty)?;
+    workers.factors = collected(sigma.iter().map(|x| x.exp()))?;
+    let tasks = Side::new(table.n_tasks(), k, ordinal, task_penalty)?;
+    let mut model = Model { table, control, workers, tasks, posterior: zeros(table.n_tasks() * k)? };
     model.move_tasks(STEPS_ALONE)?;
     Ok(model.posterior)
 }
@@ -203,9 +202,10 @@ struct Side {
 
 impl Side {
     /// All numbers zero.
-    fn new(n: usize, k: usize, ordinal: bool, penalty: f64) -> Self {
+    fn new(n: usize, k: usize, ordinal: bool, penalty: f64) -> Result<Self> {
         let shape = Shape::new(ordinal);
-        Self { shape, k, penalty, numbers: vec![0.0; n * shape.n_numbers(k)], factors: vec![1.0; n * k * k] }
+        let (numbers, factors) = (zeros(n * shape.n_numbers(k))?, filled(1.0, n * k * k)?);
+        Ok(Self { shape, k, penalty, numbers, factors })
     }
 
     /// The factors of one task or worker.
@@ -257,20 +257,20 @@ struct Climber {
 }
 
 impl Climber {
-    fn new(shape: Shape, k: usize, penalty: f64) -> Self {
+    fn new(shape: Shape, k: usize, penalty: f64) -> Result<Self> {
         let n = shape.n_numbers(k);
-        Self {
+        Ok(Self {
             shape,
             k,
             penalty,
-            slope: vec![0.0; k * k],
-            bend: vec![0.0; k * k * k],
-            curve: vec![0.0; if shape == Shape::Free { 0 } else { n * n }],
-            step: vec![0.0; n],
-            numbers: vec![0.0; n],
-            factors: vec![0.0; k * k],
-            chances: vec![0.0; k],
-        }
+            slope: zeros(k * k)?,
+            bend: zeros(k * k * k)?,
+            curve: zeros(if shape == Shape::Free { 0 } else { n * n })?,
+            step: zeros(n)?,
+            numbers: zeros(n)?,
+            factors: zeros(k * k)?,
+            chances: zeros(k)?,
+        })
     }
 
     /// Forgets the labels added.
@@ -407,7 +407,7 @@ impl Model<'_> {
             .zip(numbers.par_chunks_mut(BLOCK * n).zip(factors.par_chunks_mut(BLOCK * k * k)))
             .enumerate()
             .map(|(block, (posterior, (numbers, factors)))| {
-                let mut climber = Climber::new(*shape, k, *penalty);
+                let mut climber = Climber::new(*shape, k, *penalty)?;
                 let mut task = Task { table, control, workers, index: block * BLOCK, chances: vec![0.0; k] };
                 let mut sum = 0.0;
                 let own = numbers.chunks_exact_mut(n).zip(factors.chunks_exact_mut(k * k));
@@ -431,6 +431,7 @@ impl Model<'_> {
         blocks.try_for_each_init(
             || (Climber::new(*shape, k, *penalty), vec![0.0; k]),
             |(climber, chance), (w, (numbers, factors))| {
+                let climber = ready(climber)?;
                 let labels = Labels { order, tasks, posterior, control, worker: w };
                 climber.forget();
                 let mut value = 0.0;
@@ -455,11 +456,12 @@ impl Model<'_> {
     /// confusions of its own where they labelled none of the class.
     fn confusion(&self, order: &WorkerOrder) -> Result<Vec<f64>> {
         let k = self.workers.k;
-        let mut out = self.workers.factors.clone();
-        out.par_chunks_mut(k * k).enumerate().try_for_each(|(w, out)| {
+        let mut out = copied(&self.workers.factors)?;
+        out.par_chunks_mut(k * k).enumerate().try_for_each_init(Vec::new, |sums, (w, out)| {
             let labels =
                 Labels { order, tasks: &self.tasks, posterior: &self.posterior, control: self.control, worker: w };
-            let (own, mut sums, mut chance) = (self.workers.of(w as u32), vec![0.0; k * k], vec![0.0; k]);
+            let (own, mut chance) = (self.workers.of(w as u32), vec![0.0; k]);
+            clear(sums, k * k)?;
             labels.each(|other, class, label, weight| {
                 chances(own, other, class, label, &mut chance);
                 sums[class * k..(class + 1) * k].iter_mut().zip(&chance).for_each(|(sum, p)| *sum += weight * p);
@@ -596,7 +598,7 @@ mod tests {
         fn folding_the_bend_is_a_congruence(
             k in 2_usize..5, cells in prop::collection::vec(-1.0_f64..1.0, 64),
         ) {
-            let mut climber = Climber::new(Shape::Ordinal, k, 1.0);
+            let mut climber = Climber::new(Shape::Ordinal, k, 1.0).unwrap();
             climber.bend.copy_from_slice(&cells[..k * k * k]);
             climber.fold_bend();
             let n = 4 * (k - 1);
@@ -615,6 +617,96 @@ mod tests {
                 prop_assert!((climber.curve[i * n + j] - expected).abs() < 1e-9);
             }
         }
+    }
+
+    const ROWS: [(u32, u32, u16); 12] = [
+        (0, 0, 0),
+        (0, 1, 0),
+        (0, 2, 1),
+        (1, 0, 2),
+        (1, 2, 2),
+        (1, 1, 0),
+        (2, 0, 1),
+        (2, 1, 2),
+        (2, 2, 1),
+        (3, 0, 1),
+        (3, 1, 1),
+        (3, 2, 0),
+    ];
+    const WEIGHTS: [f64; 12] = [1.0, 2.0, 0.5, 1.0, 1.5, 1.0, 3.0, 0.25, 1.0, 1.0, 2.0, 1.0];
+
+    /// The probability that a worker says something of a task of some class.
+    fn said(sigma: &[f64], tau: &[f64], (task, worker, label): (u32, u32, u16), class: usize) -> f64 {
+        let log = |l: usize| tau[task as usize * 9 + class * 3 + l] + sigma[worker as usize * 9 + class * 3 + l];
+        log(usize::from(label)).exp() / (0..3).map(|l| log(l).exp()).sum::<f64>()
+    }
+
+    /// The log-likelihood of the labels, classes summed out, and the posteriors, written out.
+    fn by_hand(sigma: &[f64], tau: &[f64]) -> (f64, Vec<f64>) {
+        let mut joint = vec![-(3_f64.ln()); 12];
+        for (&row, weight) in ROWS.iter().zip(WEIGHTS) {
+            (0..3).for_each(|class| joint[row.0 as usize * 3 + class] += weight * said(sigma, tau, row, class).ln());
+        }
+        (joint.chunks_exact_mut(3).map(softmax).sum(), joint)
+    }
+
+    fn charge(numbers: &[f64], penalty: f64) -> f64 {
+        0.5 * penalty * numbers.iter().map(|x| x * x).sum::<f64>()
+    }
+
+    #[test]
+    fn the_objective_is_the_penalised_log_likelihood_and_at_its_summit() {
+        let table = of_rows(&ROWS, Some(&WEIGHTS), [4, 3, 3]);
+        let options = Options { worker_penalty: 0.7, task_penalty: 1.3, max_iter: 300, ..OPTIONS };
+        let fit = minimax_fit(&table, &options, &Control::default()).unwrap();
+        let value = |sigma: &[f64], tau: &[f64]| by_hand(sigma, tau).0 - charge(sigma, 0.7) - charge(tau, 1.3);
+        let summit = value(&fit.sigma, &fit.tau);
+        assert!((fit.history[fit.n_iter - 1] - summit).abs() < 1e-9);
+        let posterior = by_hand(&fit.sigma, &fit.tau).1;
+        assert!(fit.posterior.iter().zip(&posterior).all(|(a, b)| (a - b).abs() < 1e-9));
+        for (i, step) in (0..63).flat_map(|i| [(i, -1e-4), (i, 1e-4)]) {
+            let (mut sigma, mut tau) = (fit.sigma.clone(), fit.tau.clone());
+            *sigma.iter_mut().chain(&mut tau).nth(i).unwrap() += step;
+            assert!(value(&sigma, &tau) < summit + 1e-9, "number {i} can do better");
+        }
+        // Confusion matrices are averages over the labels a worker gave, class by class.
+        for (w, class) in (0..9).map(|i| (i / 3, i % 3)) {
+            let (mut sums, mut total) = ([0.0; 3], 0.0);
+            for (&(task, worker, _), weight) in
+                ROWS.iter().zip(WEIGHTS).filter(|((_, worker, _), _)| *worker as usize == w)
+            {
+                let mass = weight * posterior[task as usize * 3 + class];
+                (0..3).for_each(|l| sums[l] += mass * said(&fit.sigma, &fit.tau, (task, worker, l as u16), class));
+                total += mass;
+            }
+            (0..3).for_each(|l| assert!((fit.confusion[w * 9 + class * 3 + l] - sums[l] / total).abs() < 1e-9));
+        }
+    }
+
+    #[test]
+    fn ordinal_matrices_are_sums_over_the_places_between_classes() {
+        let table = of_rows(&ROWS, Some(&WEIGHTS), [4, 3, 3]);
+        let options = Options { ordinal: true, max_iter: 100, ..OPTIONS };
+        let fit = minimax_fit(&table, &options, &Control::default()).unwrap();
+        for cell in fit.sigma.chunks_exact(9) {
+            // Two labels differ by the place between them alone, which tells classes on the same side of it not apart.
+            let step = |class: usize, label: usize| cell[class * 3 + label] - cell[class * 3 + label + 1];
+            assert!((step(1, 0) - step(2, 0)).abs() < 1e-9 && (step(0, 1) - step(1, 1)).abs() < 1e-9);
+        }
+        let log = by_hand(&fit.sigma, &fit.tau);
+        assert!(fit.posterior.iter().zip(&log.1).all(|(a, b)| (a - b).abs() < 1e-9));
+        let mut cells = [0.0; 9];
+        Shape::Ordinal.write(&[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0], 3, &mut cells);
+        assert_eq!(cells, [17.0, 18.0, 34.0, 20.0, 24.0, 40.0, 68.0, 72.0, 136.0]);
+    }
+
+    #[test]
+    fn tasks_alone_start_from_what_workers_say() {
+        let table = of_rows(&ROWS, Some(&WEIGHTS), [4, 3, 3]);
+        let sigma: Vec<f64> = (0..27).map(|i| f64::from(i * 5 % 7) / 3.0).collect();
+        // Under so great a penalty tasks have no numbers of their own.
+        let posterior = minimax_posterior(&table, &sigma, false, 1e12, &Control::default()).unwrap();
+        assert!(posterior.iter().zip(by_hand(&sigma, &[0.0; 36]).1).all(|(a, b)| (a - b).abs() < 1e-9));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use crate::control::Control;
+use crate::memory::zeros;
 use crate::{Error, Result};
 
 /// No probability is kept below this: a product of [`BLOCK`] of them, times a floored prior, is still a normal number.
@@ -147,6 +148,13 @@ pub fn softmax(logs: &mut [f64]) -> f64 {
     largest + total.ln()
 }
 
+/// Whether an objective differs from the last one by less than a share `tol` of itself.
+///
+/// An objective of 0 that stays there (with one class everything is certain) has settled too, unless `tol` is 0.
+pub(crate) fn settled(objective: f64, last: Option<f64>, tol: f64) -> bool {
+    last.is_some_and(|last| (objective - last).abs() < tol * objective.abs().max(f64::MIN_POSITIVE))
+}
+
 /// Replaces the lower triangle of a symmetric matrix by L with L·Lᵀ = matrix + ridge·I; false if there is none.
 pub(crate) fn cholesky(matrix: &mut [f64], ridge: f64, k: usize) -> bool {
     for i in 0..k {
@@ -195,8 +203,8 @@ pub fn winners(rows: &[f64], width: usize, control: &Control) -> Result<(Vec<u16
         return Err(Error::invalid(format!("{} numbers do not make rows of {width}", rows.len())));
     }
     let n = rows.len() / width;
-    let mut winner = vec![0_u16; n];
-    let mut tied = vec![false; n];
+    let mut winner = zeros::<u16>(n)?;
+    let mut tied = zeros::<bool>(n)?;
     rows.par_chunks(ROWS * width).zip(winner.par_chunks_mut(ROWS)).zip(tied.par_chunks_mut(ROWS)).try_for_each(
         |((rows, winner), tied)| {
             control.check()?;
@@ -244,6 +252,84 @@ mod tests {
         let mut product = LogProduct::ONE;
         product.multiply(1e-310);
         assert!((product.ln() - 1e-310_f64.ln()).abs() < 1e-9);
+    }
+
+    #[test]
+    fn random_words_are_those_of_splitmix() {
+        // The reference generator's first numbers from the seed 1234567.
+        let words = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423_u64];
+        let mut state = 1_234_567_u64;
+        for (i, word) in words.into_iter().enumerate() {
+            state = state.wrapping_add(GOLDEN);
+            assert_eq!(scramble(state), word);
+            let share = word as f64 / 2f64.powi(64);
+            assert!((to_unit(word) - share).abs() < 1e-15);
+            assert_eq!(pick(1_234_567, i, 1000), (share * 1000.0) as usize);
+        }
+        assert_eq!((to_unit(0), to_unit(u64::MAX)), (0.0, 1.0 - f64::EPSILON / 2.0));
+    }
+
+    #[test]
+    fn shares_sum_to_one() {
+        let mut values = [1.0, 3.0, 0.0];
+        normalise(&mut values);
+        assert_eq!(values, [0.25, 0.75, 0.0]);
+        // Too little to divide by.
+        for nothing in [0.0, 1e-310] {
+            let mut values = [nothing; 4];
+            normalise(&mut values);
+            assert_eq!(values, [0.25; 4]);
+        }
+        let mut logs = [1000.0, 1000.0 + 3_f64.ln()];
+        assert!((softmax(&mut logs) - (1000.0 + 4_f64.ln())).abs() < 1e-12);
+        assert!((logs[0] - 0.25).abs() < 1e-12 && (logs[1] - 0.75).abs() < 1e-12);
+    }
+
+    #[test]
+    fn roots_and_solutions_multiply_back() {
+        let matrix = [4.0, 2.0, 0.6, 2.0, 5.0, 1.0, 0.6, 1.0, 3.0];
+        let mut root = matrix;
+        assert!(cholesky(&mut root, 0.5, 3));
+        for (i, j) in (0..9).map(|at| (at / 3, at % 3)).filter(|(i, j)| j <= i) {
+            let product: f64 = (0..=j).map(|h| root[i * 3 + h] * root[j * 3 + h]).sum();
+            let ridge = if i == j { 0.5 } else { 0.0 };
+            assert!((product - matrix[i * 3 + j] - ridge).abs() < 1e-12);
+        }
+        let right = [1.0, -2.0, 0.0, 3.0, 2.0, 1.0];
+        let mut x = right;
+        cholesky_solve(&root, &mut x, 3, 2);
+        for (i, column) in (0..6).map(|at| (at / 2, at % 2)) {
+            let ridge = 0.5 * x[i * 2 + column];
+            let product: f64 = (0..3).map(|j| matrix[i * 3 + j] * x[j * 2 + column]).sum::<f64>() + ridge;
+            assert!((product - right[i * 2 + column]).abs() < 1e-12);
+        }
+        assert!(!cholesky(&mut [1.0, 2.0, 2.0, 1.0], 0.0, 2) && !cholesky(&mut [0.0], 0.0, 1));
+    }
+
+    #[test]
+    fn objectives_settle_by_their_own_size() {
+        assert!(settled(-1000.0, Some(-1000.9), 1e-3) && !settled(-1000.0, Some(-1001.1), 1e-3));
+        assert!(settled(-1000.0, Some(-999.1), 1e-3) && !settled(-1000.0, None, 1e-3));
+        // With one class everything is certain from the start.
+        assert!(settled(0.0, Some(0.0), 1e-6) && !settled(0.0, Some(0.0), 0.0) && !settled(0.0, Some(1.0), 1e-6));
+        assert!(!settled(f64::NAN, Some(1.0), 1e-6));
+    }
+
+    #[test]
+    fn powers_of_two_stop_short_at_the_ends() {
+        for x in [f64::MIN_POSITIVE, 1e-300, 0.75, 1.0, 3.0, 1e300, f64::MAX] {
+            let (factor, exponent) = inverse_power_of_two(x);
+            assert!((1.0..4.0).contains(&(x * factor)), "{x}");
+            assert_eq!(factor, 2f64.powi(-exponent as i32));
+        }
+        assert_eq!((rescale(&mut [0.0, 0.0]), rescale(&mut [3.0, 8.0])), (0, 3));
+    }
+
+    #[test]
+    fn winners_tell_rounding_from_a_lead() {
+        let rows = [1.0, 1.0 + 1e-13, 1.0, 1.0 + 1e-11, -2.0, -1.0, -1.0 - 1e-13, -1.0];
+        let (winner, tied) = winners(&rows, 2, &Control::default()).unwrap();
+        assert_eq!((winner, tied), (vec![0, 1, 1, 0], vec![true, false, false, true]));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use crate::{Error, Result};
 
@@ -26,17 +26,35 @@ const MOST_IDLE: usize = 4;
 /// More threads than any machine has cores: asking for a million must fail at once, not try.
 const MOST_THREADS: usize = 1024;
 
-fn build(n_threads: usize) -> Result<ThreadPool> {
-    if !(1..=MOST_THREADS).contains(&n_threads) {
-        return Err(Error::invalid(format!(
-            "the number of threads must lie between 1 and {MOST_THREADS}, not {n_threads}"
-        )));
+/// What a thread needs at the least: its stack.
+const THREAD_BYTES: usize = 1 << 21;
+
+fn check(n_threads: usize) -> Result<()> {
+    if (1..=MOST_THREADS).contains(&n_threads) {
+        return Ok(());
     }
-    ThreadPoolBuilder::new()
-        .num_threads(n_threads)
-        .thread_name(|i| format!("manyhands-{i}"))
-        .build()
-        .map_err(|e| Error::invalid(format!("could not start {n_threads} threads: {e}")))
+    Err(Error::invalid(format!("the number of threads must lie between 1 and {MOST_THREADS}, not {n_threads}")))
+}
+
+fn build(n_threads: usize) -> Result<ThreadPool> {
+    check(n_threads)?;
+    start(n_threads).map_err(|e| Error::invalid(format!("could not start {n_threads} threads: {e}")))
+}
+
+fn start(n_threads: usize) -> std::result::Result<ThreadPool, ThreadPoolBuildError> {
+    ThreadPoolBuilder::new().num_threads(n_threads).thread_name(|i| format!("manyhands-{i}")).build()
+}
+
+/// As many threads as can be had: where memory is short, half as many, and so on. Answers are the same.
+fn build_some(mut n_threads: usize) -> Result<ThreadPool> {
+    check(n_threads)?;
+    loop {
+        match start(n_threads) {
+            Ok(pool) => return Ok(pool),
+            Err(_) if n_threads > 1 => n_threads /= 2,
+            Err(_) => return Err(Error::OutOfMemory(THREAD_BYTES)),
+        }
+    }
 }
 
 fn threads_from_environment() -> Result<usize> {
@@ -91,7 +109,7 @@ impl Drop for Lease {
 /// A pool that nobody else uses.
 pub fn lease() -> Result<Lease> {
     let (pool, n_threads) = with_idle(|idle| (idle.pools.pop(), idle.n_threads))?;
-    Ok(Lease(Some(pool.map_or_else(|| build(n_threads), Ok)?)))
+    Ok(Lease(Some(pool.map_or_else(|| build_some(n_threads), Ok)?)))
 }
 
 /// The number of threads of a call.

@@ -17,7 +17,7 @@ use rayon::prelude::*;
 use self::choose::Choice;
 use self::random::{Purpose, accumulate, key, search, stream, unit};
 use crate::control::Control;
-use crate::memory::prefetch;
+use crate::memory::{copied, filled, prefetch, zeros};
 use crate::num::to_unit;
 use crate::{Error, Result};
 
@@ -103,19 +103,19 @@ pub fn simulate(spec: &Spec, control: &Control) -> Result<Draw> {
     validate(spec)?;
     let (n_tasks, n_workers, seed) = (spec.n_tasks, spec.n_workers, spec.seed);
     let choice = match spec.pattern {
-        Pattern::PerTask(r) => Choice::per_task(n_tasks, n_workers, (r, r), spec.activity, seed),
-        Pattern::PerTaskRange(min, max) => Choice::per_task(n_tasks, n_workers, (min, max), spec.activity, seed),
-        Pattern::Density(p) => Choice::cells(n_tasks, std::iter::repeat_n(p, n_workers), seed),
-        Pattern::WorkerDensity(p) => Choice::cells(n_tasks, p.iter().copied(), seed),
+        Pattern::PerTask(r) => Choice::per_task(n_tasks, n_workers, (r, r), spec.activity, seed)?,
+        Pattern::PerTaskRange(min, max) => Choice::per_task(n_tasks, n_workers, (min, max), spec.activity, seed)?,
+        Pattern::Density(p) => Choice::cells(n_tasks, std::iter::repeat_n(p, n_workers), seed)?,
+        Pattern::WorkerDensity(p) => Choice::cells(n_tasks, p.iter().copied(), seed)?,
         Pattern::Pairs(tasks, workers) => {
             let truth = find_truth(spec, control)?;
-            let labels = label_pairs(&Voice::new(spec), &truth, tasks, workers, control)?;
-            return Ok(Draw { truth, tasks: tasks.to_vec(), workers: workers.to_vec(), labels });
+            let labels = label_pairs(&Voice::new(spec)?, &truth, tasks, workers, control)?;
+            return Ok(Draw { truth, tasks: copied(tasks)?, workers: copied(workers)?, labels });
         }
     };
     ensure_room(choice.expected())?;
     let truth = find_truth(spec, control)?;
-    label_chosen(&Voice::new(spec), &choice, truth, control)
+    label_chosen(&Voice::new(spec)?, &choice, truth, control)
 }
 
 /// Fails where the result could not be allocated: an allocation that fails later would end the process.
@@ -131,11 +131,11 @@ fn ensure_room(n_annotations: f64) -> Result<()> {
 /// The class of each task: as given, or drawn from the prior.
 fn find_truth(spec: &Spec, control: &Control) -> Result<Vec<u16>> {
     if let Some(truth) = spec.truth {
-        return Ok(truth.to_vec());
+        return copied(truth);
     }
     let mut sums = spec.prior.to_vec();
     accumulate(&mut sums);
-    let mut truth = vec![0; spec.n_tasks];
+    let mut truth = zeros(spec.n_tasks)?;
     truth.par_chunks_mut(CHUNK).enumerate().try_for_each(|(chunk, classes)| {
         control.check()?;
         let mut rng = stream(spec.seed, Purpose::Truth, chunk);
@@ -149,7 +149,7 @@ fn find_truth(spec: &Spec, control: &Control) -> Result<Vec<u16>> {
 
 /// Labels explicit pairs.
 fn label_pairs(voice: &Voice, truth: &[u16], tasks: &[u32], workers: &[u32], control: &Control) -> Result<Vec<u16>> {
-    let mut labels = vec![0; tasks.len()];
+    let mut labels = zeros(tasks.len())?;
     let pieces = labels.par_chunks_mut(CHUNK).zip(tasks.par_chunks(CHUNK)).zip(workers.par_chunks(CHUNK));
     pieces.enumerate().try_for_each(|(chunk, ((labels, tasks), workers))| {
         control.check()?;
@@ -172,7 +172,7 @@ fn label_chosen(voice: &Voice, choice: &Choice, truth: Vec<u16>, control: &Contr
     let count = |chunk| control.check().map(|()| choice.count(chunk));
     let counts: Vec<usize> = (0..choice.n_chunks()).into_par_iter().map(count).collect::<Result<_>>()?;
     let total = counts.iter().sum();
-    let (mut tasks, mut workers, mut labels) = (vec![0; total], vec![0; total], vec![0; total]);
+    let (mut tasks, mut workers, mut labels) = (zeros(total)?, zeros(total)?, zeros(total)?);
 
     let mut pieces = Vec::with_capacity(counts.len());
     let (mut rest_tasks, mut rest_workers, mut rest_labels) = (&mut tasks[..], &mut workers[..], &mut labels[..]);
@@ -185,7 +185,7 @@ fn label_chosen(voice: &Voice, choice: &Choice, truth: Vec<u16>, control: &Contr
     }
     pieces.into_par_iter().try_for_each(|piece| {
         control.check()?;
-        choice.write(piece.chunk, piece.tasks, piece.workers);
+        choice.write(piece.chunk, piece.tasks, piece.workers)?;
         voice.speak(piece.chunk, &truth, piece.tasks, piece.workers, piece.labels);
         Ok(())
     })?;
@@ -204,17 +204,17 @@ struct Voice<'a> {
 }
 
 impl<'a> Voice<'a> {
-    fn new(spec: &Spec<'a>) -> Self {
-        let mut sums = spec.confusion.to_vec();
+    fn new(spec: &Spec<'a>) -> Result<Self> {
+        let mut sums = copied(spec.confusion)?;
         sums.par_chunks_mut(spec.n_classes).for_each(accumulate);
         let mut leaders = Vec::new();
         if let Some(collusion) = spec.collusion {
-            leaders = vec![NO_GROUP; spec.n_workers];
+            leaders = filled(NO_GROUP, spec.n_workers)?;
             for (worker, &group) in collusion.groups.iter().enumerate().rev().filter(|&(_, &g)| g != NO_GROUP) {
                 leaders[group as usize] = worker as u32;
             }
         }
-        Self { seed: spec.seed, n_classes: spec.n_classes, sums, collusion: spec.collusion, leaders }
+        Ok(Self { seed: spec.seed, n_classes: spec.n_classes, sums, collusion: spec.collusion, leaders })
     }
 
     /// Draws the labels of a chunk of annotations.

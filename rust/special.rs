@@ -1,11 +1,11 @@
-//! Functions of the gamma family, for positive arguments.
+//! Functions of the gamma family, for positive arguments (NaN for negative ones), and the normal distribution.
 
 /// From here on the asymptotic series are exact to the last bits of a double.
 const LARGE: f64 = 12.0;
 
 /// The derivative of [`ln_gamma`].
 pub fn digamma(x: f64) -> f64 {
-    let (mut x, mut below) = (x, 0.0);
+    let (mut x, mut below) = (if x < 0.0 { f64::NAN } else { x }, 0.0);
     while x < LARGE {
         below += 1.0 / x;
         x += 1.0;
@@ -19,7 +19,7 @@ pub fn digamma(x: f64) -> f64 {
 
 /// The logarithm of the gamma function.
 pub fn ln_gamma(x: f64) -> f64 {
-    let (mut x, mut below) = (x, 1.0);
+    let (mut x, mut below) = (if x < 0.0 { f64::NAN } else { x }, 1.0);
     while x < LARGE {
         below *= x;
         x += 1.0;
@@ -81,6 +81,40 @@ pub fn beta_quantile(p: f64, a: f64, b: f64) -> f64 {
     0.5 * (low + high)
 }
 
+/// Where the tail of the normal distribution is computed by its continued fraction.
+const TAIL: f64 = 4.5;
+
+/// The probability that a standard normal variable lies below x.
+pub fn normal_below(x: f64) -> f64 {
+    if x < -TAIL {
+        return log_normal_below(x).exp();
+    }
+    if x > TAIL {
+        return 1.0 - normal_below(-x);
+    }
+    // The series x + x³/3 + x⁵/(3·5) + …, all of whose terms have one sign.
+    let (mut term, mut sum, mut odd) = (x, x, 1.0);
+    while term.abs() > f64::EPSILON * sum.abs() {
+        odd += 2.0;
+        term *= x * x / odd;
+        sum += term;
+    }
+    0.5 + sum * (-0.5 * x * x).exp() / (2.0 * std::f64::consts::PI).sqrt()
+}
+
+/// The logarithm of [`normal_below`], also far out in the tail.
+pub fn log_normal_below(x: f64) -> f64 {
+    if x > TAIL {
+        return (-normal_below(-x)).ln_1p();
+    }
+    if x >= -TAIL {
+        return normal_below(x).ln();
+    }
+    // Laplace's fraction 1/(y + 1/(y + 2/(y + …))), from the inside out; from here on thirty steps are enough.
+    let fraction = (1..=30).rev().fold(-x, |inner, step| f64::from(step) / inner - x);
+    -0.5 * x * x - 0.5 * (2.0 * std::f64::consts::PI).ln() - fraction.ln()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +132,26 @@ mod tests {
     }
 
     #[test]
+    fn normal_probabilities() {
+        // Abramowitz and Stegun, table 26.1 and 26.2.
+        for (x, below) in [
+            (0.0, 0.5),
+            (1.0, 0.841_344_746_068_543),
+            (-2.0, 0.022_750_131_948_179_2),
+            (-4.4, 5.412_543_907_703_86e-6),
+            (3.0, 0.998_650_101_968_370),
+        ] {
+            assert!((normal_below(x) / below - 1.0).abs() < 1e-10, "{x}");
+        }
+        for (x, digits) in [(5.0, 6.542_65), (10.0, 23.118_05), (20.0, 88.560_10)] {
+            assert!((-log_normal_below(-x) / std::f64::consts::LN_10 - digits).abs() < 1e-5, "{x}");
+        }
+        assert!((normal_below(TAIL + 1e-9) - normal_below(TAIL - 1e-9)).abs() < 1e-13);
+        assert!((log_normal_below(-TAIL - 1e-9) - log_normal_below(-TAIL + 1e-9)).abs() < 2e-8);
+        assert!((log_normal_below(30.0)).abs() < 1e-150);
+    }
+
+    #[test]
     fn quantiles_of_known_distributions() {
         for p in [0.025, 0.3, 0.5, 0.9, 0.999] {
             assert!((beta_quantile(p, 1.0, 1.0) - p).abs() < 1e-12);
@@ -107,6 +161,46 @@ mod tests {
             assert!((beta_quantile(p, 0.5, 0.5) - arcsine).abs() < 1e-11);
         }
         assert_eq!((beta_quantile(0.3, 2.0, 0.0), beta_quantile(0.3, 0.0, 2.0)), (1.0, 0.0));
+    }
+
+    #[test]
+    fn values_from_tables() {
+        for (x, wanted) in
+            [(1e-5, 11.512_919_692_895_825), (3.5, 1.200_973_602_347_074_3), (100.0, 359.134_205_369_575_4)]
+        {
+            assert!((ln_gamma(x) - wanted).abs() < 1e-14 * wanted * 4.0, "{x}");
+        }
+        for (x, wanted) in
+            [(0.1, -10.423_754_940_411_076), (10.0, 2.251_752_589_066_721), (1e6, 13.815_510_057_964_191)]
+        {
+            assert!((digamma(x) - wanted).abs() < 1e-13, "{x}");
+        }
+    }
+
+    #[test]
+    fn ends_of_the_range_end() {
+        for x in [-1.0, -1e308, f64::NEG_INFINITY, f64::NAN] {
+            assert!(digamma(x).is_nan() && ln_gamma(x).is_nan());
+        }
+        assert_eq!((digamma(0.0), ln_gamma(0.0)), (f64::NEG_INFINITY, f64::INFINITY));
+        assert!(digamma(1e300).is_finite() && ln_gamma(1e300).is_finite() && digamma(1e-300).is_finite());
+    }
+
+    #[test]
+    fn whole_parameters_give_sums_of_binomial_probabilities() {
+        for (a, b) in [(2, 3), (1, 9), (7, 4), (20, 11), (40, 60)] {
+            for x in [0.02, 0.3, 0.5, 0.81] {
+                let n = a + b - 1;
+                let term = |j: i32| {
+                    let choose: f64 = (1..=j).map(|i| f64::from(n - j + i) / f64::from(i)).product();
+                    choose * f64::powi(x, j) * f64::powi(1.0 - x, n - j)
+                };
+                let wanted: f64 = (a..=n).map(term).sum();
+                let below = beta_below(x, f64::from(a), f64::from(b));
+                assert!((below - wanted).abs() < 1e-12, "{below}, not {wanted}, below {x} of Beta({a}, {b})");
+            }
+        }
+        assert_eq!((beta_below(0.0, 2.0, 2.0), beta_below(1.0, 2.0, 2.0)), (0.0, 1.0));
     }
 
     proptest! {

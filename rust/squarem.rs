@@ -5,6 +5,9 @@
 
 use rayon::prelude::*;
 
+use crate::Result;
+use crate::memory::par_collected;
+
 /// Numbers per block in the sums over a point: fixed, so that they are the same on any number of threads.
 const BLOCK: usize = 1 << 14;
 
@@ -37,9 +40,10 @@ impl Reach {
     }
 
     /// The point that a leap from three iterates reaches, where there is one to make.
-    pub fn leap(&mut self, [zero, one, two]: [&Vec<f64>; 3]) -> Option<Vec<f64>> {
-        let step = self.step(zero, one, two)?;
-        Some(zero.par_iter().zip(one).zip(two).map(|((x0, x1), x2)| leap(step, *x0, *x1, *x2)).collect())
+    pub fn leap(&mut self, [zero, one, two]: [&Vec<f64>; 3]) -> Result<Option<Vec<f64>>> {
+        let Some(step) = self.step(zero, one, two) else { return Ok(None) };
+        let points = zero.par_iter().zip(one).zip(two);
+        par_collected(points.map(|((x0, x1), x2)| leap(step, *x0, *x1, *x2))).map(Some)
     }
 }
 

@@ -8,10 +8,18 @@ use rayon::prelude::*;
 
 use crate::components::Components;
 use crate::control::Control;
+use crate::memory::{collected, copied, filled, joined, reserve, with_room, zeros};
 use crate::{Error, Result};
 
 /// The largest number of classes: labels are stored in at most sixteen bits.
 pub const MAX_CLASSES: usize = u16::MAX as usize;
+
+/// The least and the greatest weight of an annotation that counts at all.
+///
+/// A weight counts a label so many times. From 2⁵³ on a double cannot count by ones; far below one label, products of a
+/// few weights would vanish. Between the two, all that kernels make of weights (squares, products, sums over 2³² rows)
+/// stays within the range of a double.
+pub const WEIGHTS: (f64, f64) = (1e-30, 1e15);
 
 /// How many rows a kernel handles between two looks at [`Control::check`].
 const ROWS_PER_CHECK: usize = 1 << 16;
@@ -76,8 +84,8 @@ macro_rules! with_labels {
 pub(crate) use with_labels;
 
 impl Labels {
-    fn zeroed(len: usize, n_classes: usize) -> Self {
-        if n_classes <= 256 { Self::Narrow(vec![0; len]) } else { Self::Wide(vec![0; len]) }
+    fn zeroed(len: usize, n_classes: usize) -> Result<Self> {
+        Ok(if n_classes <= 256 { Self::Narrow(zeros(len)?) } else { Self::Wide(zeros(len)?) })
     }
 
     /// The class code at `i`.
@@ -124,7 +132,7 @@ pub struct Rows<'a> {
     pub workers: &'a [u32],
     /// Class codes of the labels, below `n_classes`.
     pub labels: &'a [u16],
-    /// Weights: finite and not negative.
+    /// Weights: 0, or within [`WEIGHTS`].
     pub weights: Option<&'a [f64]>,
     /// Number of tasks.
     pub n_tasks: usize,
@@ -165,10 +173,12 @@ impl Rows<'_> {
         check_codes("task", self.tasks, self.n_tasks, control)?;
         check_codes("worker", self.workers, self.n_workers, control)?;
         check_codes("label", self.labels, self.n_classes, control)?;
-        if let Some(bad) = self.weights.and_then(|w| w.iter().position(|x| !(x.is_finite() && *x >= 0.0))) {
-            let value = self.weights.map_or(0.0, |w| w[bad]);
+        let (least, most) = WEIGHTS;
+        let counts = |weight: &f64| *weight == 0.0 || (least..=most).contains(weight);
+        if let Some((row, bad)) = self.weights.and_then(|w| w.iter().enumerate().find(|(_, weight)| !counts(weight))) {
             return Err(Error::invalid(format!(
-                "weight {value} at row {bad} is not a finite number of at least 0; mend or drop that row"
+                "weight {bad:e} at row {row} counts its label neither 0 times nor between {least:e} and {most:e} times; \
+                 mend or drop that row"
             )));
         }
         Ok(())
@@ -198,9 +208,9 @@ impl Table {
             n_workers: rows.n_workers,
             n_classes: rows.n_classes,
             n_true: rows.n_classes,
-            workers: vec![0; rows.tasks.len()],
-            labels: Labels::zeroed(rows.tasks.len(), rows.n_classes),
-            weights: rows.weights.map(|w| vec![0.0; w.len()]),
+            workers: zeros(rows.tasks.len())?,
+            labels: Labels::zeroed(rows.tasks.len(), rows.n_classes)?,
+            weights: rows.weights.map(|w| zeros(w.len())).transpose()?,
             offsets,
             by_worker: OnceLock::new(),
         };
@@ -208,7 +218,7 @@ impl Table {
             fill(rows, repeats, &table.offsets, &mut table.workers, labels, table.weights.as_deref_mut(), control)
         })?;
         if let Some(kept) = kept {
-            table.compact(&kept);
+            table.compact(&kept)?;
         }
         Ok(table)
     }
@@ -298,9 +308,9 @@ impl Table {
     fn order_by_worker(&self, control: &Control) -> Result<WorkerOrder> {
         let offsets = offsets_of(&self.workers, self.n_workers, control)?;
         let mut order = WorkerOrder {
-            tasks: vec![0; self.len()],
-            labels: Labels::zeroed(self.len(), self.n_classes),
-            weights: self.weights.as_ref().map(|w| vec![0.0; w.len()]),
+            tasks: zeros(self.len())?,
+            labels: Labels::zeroed(self.len(), self.n_classes)?,
+            weights: self.weights.as_ref().map(|w| zeros(w.len())).transpose()?,
             offsets,
         };
         let (offsets, tasks, weights) = (&order.offsets, &mut order.tasks, order.weights.as_deref_mut());
@@ -317,7 +327,7 @@ impl Table {
         control: &Control,
     ) -> Result<()> {
         groups(offsets, tasks, labels, weights).into_par_iter().try_for_each(|mut group| {
-            let mut cursor = group.cursors(offsets);
+            let mut cursor = group.cursors(offsets)?;
             for task in 0..self.n_tasks() {
                 if task.is_multiple_of(ROWS_PER_CHECK) {
                     control.check()?;
@@ -337,9 +347,9 @@ impl Table {
     }
 
     /// Drops the rows that `kept` marks false, after repeats were resolved.
-    fn compact(&mut self, kept: &[bool]) {
+    fn compact(&mut self, kept: &[bool]) -> Result<()> {
         let mut row = 0;
-        let mut ends = vec![0_u32; self.offsets.len()];
+        let mut ends = zeros::<u32>(self.offsets.len())?;
         for task in 0..self.n_tasks() {
             row += self.rows_of(task).filter(|&r| kept[r]).count();
             ends[task + 1] = row as u32;
@@ -350,6 +360,7 @@ impl Table {
         if let Some(weights) = &mut self.weights {
             retain(weights, kept);
         }
+        Ok(())
     }
 
     /// Calls `f(task, worker, row)` for every annotation that repeats the (task, worker) of the row before it.
@@ -380,20 +391,20 @@ impl Table {
     }
 
     /// The rows as columns of codes again: tasks, workers, labels.
-    pub fn columns(&self) -> (Vec<u32>, Vec<u32>, Vec<u16>) {
-        let mut tasks = Vec::with_capacity(self.len());
+    pub fn columns(&self) -> Result<(Vec<u32>, Vec<u32>, Vec<u16>)> {
+        let mut tasks = with_room(self.len())?;
         for task in 0..self.n_tasks() {
             tasks.resize(self.offsets[task + 1] as usize, task as u32);
         }
-        let labels = with_labels!(&self.labels, |labels| labels.iter().map(|l| l.code() as u16).collect());
-        (tasks, self.workers.clone(), labels)
+        let labels = with_labels!(&self.labels, |labels| collected(labels.iter().map(|l| l.code() as u16)))?;
+        Ok((tasks, copied(&self.workers)?, labels))
     }
 
     /// How many annotations each worker gave.
-    pub fn worker_counts(&self) -> Vec<u64> {
-        let mut counts = vec![0; self.n_workers];
+    pub fn worker_counts(&self) -> Result<Vec<u64>> {
+        let mut counts = zeros(self.n_workers)?;
         self.workers.iter().for_each(|&m| counts[m as usize] += 1);
-        counts
+        Ok(counts)
     }
 
     /// How often each class was named.
@@ -422,14 +433,28 @@ impl Table {
         (agree, all)
     }
 
-    /// Number of connected components of the graph that joins a worker to the tasks they labelled.
-    pub fn n_components(&self) -> usize {
-        let mut found = Components::new(self.n_workers);
+    /// How many labels each group of workers gave that shares no task with the others, by their first workers.
+    pub fn group_counts(&self) -> Result<Vec<u64>> {
+        let counts = self.worker_counts()?;
+        let mut found = Components::new(self.n_workers)?;
+        let mut left = counts.iter().filter(|&&n| n > 0).count();
         for task in 0..self.n_tasks() {
-            self.workers[self.rows_of(task)].windows(2).for_each(|pair| found.join(pair[0], pair[1]));
+            // Most logs are in one piece, and soon known to be.
+            if left == 1 {
+                break;
+            }
+            let pairs = self.workers[self.rows_of(task)].windows(2);
+            left -= pairs.filter(|pair| found.join(pair[0], pair[1])).count();
         }
-        let counts = self.worker_counts();
-        (0..self.n_workers).filter(|&m| counts[m] > 0 && found.root(m as u32) as usize == m).count()
+        let mut groups = zeros(self.n_workers)?;
+        (0..self.n_workers).for_each(|m| groups[found.root(m as u32) as usize] += counts[m]);
+        groups.retain(|&n| n > 0);
+        Ok(groups)
+    }
+
+    /// Number of connected components of the graph that joins a worker to the tasks they labelled.
+    pub fn n_components(&self) -> Result<usize> {
+        Ok(self.group_counts()?.len())
     }
 }
 
@@ -441,7 +466,7 @@ fn retain<T>(values: &mut Vec<T>, kept: &[bool]) {
 
 /// Start of each code's rows once the rows are sorted by code.
 fn offsets_of(codes: &[u32], n: usize, control: &Control) -> Result<Vec<u32>> {
-    let counts: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(0)).collect();
+    let counts: Vec<AtomicU32> = collected((0..n).map(|_| AtomicU32::new(0)))?;
     codes.par_chunks(ROWS_PER_CHECK).try_for_each(|chunk| {
         control.check()?;
         chunk.iter().for_each(|&c| {
@@ -450,7 +475,7 @@ fn offsets_of(codes: &[u32], n: usize, control: &Control) -> Result<Vec<u32>> {
         Ok(())
     })?;
     let mut total = 0;
-    let mut offsets = Vec::with_capacity(n + 1);
+    let mut offsets = with_room(n + 1)?;
     offsets.push(0);
     for count in counts {
         total += count.into_inner();
@@ -471,8 +496,8 @@ struct Group<'a, L> {
 
 impl<L> Group<'_, L> {
     /// Next free output row of each code in the group, relative to the group.
-    fn cursors(&self, offsets: &[u32]) -> Vec<u32> {
-        offsets[self.codes.clone()].iter().map(|&o| o - self.base as u32).collect()
+    fn cursors(&self, offsets: &[u32]) -> Result<Vec<u32>> {
+        collected(offsets[self.codes.clone()].iter().map(|&o| o - self.base as u32))
     }
 
     /// The output row for one more annotation of `code`, if the code belongs to this group.
@@ -534,7 +559,8 @@ fn fill<L: Label>(
             sort_group(repeats, offsets, &mut group, control)
         })
         .collect::<Result<_>>()?;
-    Ok(kept.into_iter().collect::<Option<Vec<_>>>().map(|kept| kept.concat()))
+    let Some(kept) = kept.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
+    joined(&kept).map(Some)
 }
 
 fn copy_group<L: Label>(rows: &Rows<'_>, group: &mut Group<'_, L>) {
@@ -554,7 +580,7 @@ fn scatter_group<L: Label>(
     group: &mut Group<'_, L>,
     control: &Control,
 ) -> Result<()> {
-    let mut cursor = group.cursors(offsets);
+    let mut cursor = group.cursors(offsets)?;
     for (block, tasks) in rows.tasks.chunks(ROWS_PER_CHECK).enumerate() {
         control.check()?;
         for (i, &task) in tasks.iter().enumerate() {
@@ -578,7 +604,7 @@ fn sort_group<L: Label>(
     control: &Control,
 ) -> Result<Option<Vec<bool>>> {
     let mut scratch: Vec<(u32, u16, u32, f64)> = Vec::new();
-    let mut kept = (repeats != Repeats::Keep).then(|| vec![true; group.ids.len()]);
+    let mut kept = (repeats != Repeats::Keep).then(|| filled(true, group.ids.len())).transpose()?;
     for task in group.codes.clone() {
         if task.is_multiple_of(ROWS_PER_CHECK) {
             control.check()?;
@@ -588,6 +614,7 @@ fn sort_group<L: Label>(
             continue;
         }
         scratch.clear();
+        reserve(&mut scratch, range.len())?;
         scratch.extend(range.clone().enumerate().map(|(i, r)| {
             (group.ids[r], group.labels[r].code() as u16, i as u32, group.weights.as_ref().map_or(1.0, |w| w[r]))
         }));

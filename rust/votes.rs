@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use crate::control::Control;
+use crate::memory::zeros;
 use crate::num;
 use crate::table::{Label, Table, with_labels};
 use crate::{Error, Result};
@@ -61,7 +62,7 @@ fn count_weighted(
     finish: impl Fn(&mut [f64]) + Sync,
 ) -> Result<(Vec<f64>, Vec<f64>)> {
     let k = table.n_classes();
-    let mut out = vec![0.0; table.n_tasks() * k];
+    let mut out = zeros(table.n_tasks() * k)?;
     let blocks: Vec<Vec<f64>> = out
         .par_chunks_mut(TASKS_PER_BLOCK * k)
         .enumerate()
@@ -98,8 +99,8 @@ pub fn agreement(table: &Table, answers: &[i32], control: &Control) -> Result<(V
     if answers.len() != table.n_tasks() {
         return Err(Error::invalid(format!("{} answers for {} tasks", answers.len(), table.n_tasks())));
     }
-    let mut agree = vec![0.0; table.n_workers()];
-    let mut all = vec![0.0; table.n_workers()];
+    let mut agree = zeros(table.n_workers())?;
+    let mut all = zeros(table.n_workers())?;
     for (task, &answer) in answers.iter().enumerate() {
         if task.is_multiple_of(TASKS_PER_BLOCK) {
             control.check()?;

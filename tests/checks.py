@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ import pytest
 
 import manyhands as mh
 from manyhands.base import Aggregator
+from manyhands.checks import LEAST_COUNT, MOST_COUNT
 from oracles import bayes, communities, competence, em, entropy, margin, online, skills, voting
 from oracles.kernels import plain_kernels
 from oracles.skills import Answer
@@ -597,8 +599,11 @@ def _fit_consensus(model: mh.Consensus, votes: mh.Annotations) -> Answer:
             )
         ]
 
-    judged = [answer.posterior for answer in members(None)] if model.gold else None
-    return bayes.consensus(members(model.gold), judged, gold, em.vote_counts(rows).sum(axis=1), model.correlation)
+    crowd = bayes.Crowd(votes.n_workers, votes.n_classes)
+    pseudo = _class_pseudo(mh.HierarchicalDawidSkene(), votes.n_classes)
+    bayes.fit_hierarchy(rows, prior=crowd, class_pseudo=pseudo, gold=gold, **stop)
+    judged = members(None) if model.gold else None
+    return bayes.consensus(members(model.gold), judged, gold, rows, model.correlation, crowd.alpha)
 
 
 def _predict_consensus(model: mh.Consensus, rows: em.Rows, known: np.ndarray) -> np.ndarray:
@@ -607,7 +612,10 @@ def _predict_consensus(model: mh.Consensus, rows: em.Rows, known: np.ndarray) ->
         average = np.average(matrices, axis=0, weights=labels_of(model))
         carried = np.array([matrices[m] if m >= 0 else average for m in known])
         mixed = mixed + weight * em.expect(rows, prior, carried, nobody, hard=False)[0]
-    return bayes.calibrated(mixed, em.vote_counts(rows).sum(axis=1), model.correlation_)
+    informs = bayes.information(model.confusion_)
+    average = np.average(informs, weights=labels_of(model))
+    effective = bayes.effective_votes(rows, np.array([informs[m] if m >= 0 else average for m in known]))
+    return bayes.calibrated(mixed, effective, model.discount_, 0.01)
 
 
 def _fit_plainly(model: Aggregator, votes: mh.Annotations) -> Answer:
@@ -857,13 +865,18 @@ def assert_matches_twin(model: Aggregator, votes: mh.Annotations) -> None:
         assert_close(getattr(model, name), getattr(wanted, name[:-1]), PARITY, name)
 
 
-def never_falls(history: np.ndarray) -> bool:
-    """Whether no step goes down by more than the rounding of a sum."""
-    return bool(np.all(np.diff(history) >= -1e-9 * np.maximum(np.abs(history[:-1]), 1.0)))
+def never_falls(history: np.ndarray, heaviest: float = 1.0) -> bool:
+    """Whether no step goes down by more than the rounding of a sum.
+
+    Terms of an objective are as large as the logarithm of a weight's factorial, and may cancel: what is left has
+    their rounding.
+    """
+    rounding = 4 * np.finfo(float).eps * heaviest * np.log(heaviest + 1.0)
+    return bool(np.all(np.diff(history) >= -1e-9 * np.maximum(np.abs(history[:-1]), 1.0) - rounding))
 
 
-def assert_sound(model: Aggregator) -> None:
-    """Probabilities are probabilities, shapes fit, and the objective rises."""
+def assert_sound(model: Aggregator, heaviest: float = 1.0) -> None:
+    """Probabilities are probabilities, shapes fit, and the objective rises, as far as the heaviest weight allows."""
     n, m, k = len(model.tasks_), len(model.workers_), len(model.classes_)
     assert model.posterior_.shape == (n, k)
     assert model.confusion_.shape == (m, k, k)
@@ -874,7 +887,7 @@ def assert_sound(model: Aggregator) -> None:
         assert (rows >= 0).all()
         np.testing.assert_allclose(rows.sum(axis=-1), 1.0, atol=SAME)
     assert np.isfinite(model.history_).all()
-    assert never_falls(model.history_), np.diff(model.history_).min()
+    assert never_falls(model.history_, heaviest), np.diff(model.history_).min()
 
 
 # ----------------------------------------------------------------------------------------------------- checks
@@ -1170,5 +1183,54 @@ def check_progress(variant: Variant) -> None:
         variant.standard.votes(), progress=lambda step, value: seen.append((step, value))
     )
     assert_same_bits(model, variant.make(variant.standard).fit(variant.standard.votes()))
-    assert all(isinstance(step, int) and isinstance(value, float) for step, value in seen)
+    assert seen, "nothing was reported, not even the end"
+    assert all(type(step) is int and type(value) is float for step, value in seen)
+    assert seen[-1][0] == model.n_iter_
+    most = model._iterations()
+    assert most is None or max(step for step, _ in seen) <= most
     assert_same_bits(variant.make(variant.standard).fit(variant.standard.votes(), progress=True), model)
+
+
+@check
+def check_extreme_weights(variant: Variant) -> None:
+    """Finite in, finite out: from the smallest to the largest weight that a table takes, and their mixtures."""
+    log, least, most = variant.standard, LEAST_COUNT, MOST_COUNT
+    n = len(log.rows)
+    task, worker = log.rows[:, 0], log.rows[:, 1]
+    weights = {
+        "largest": np.full(n, most),
+        "smallest": np.full(n, least),
+        "spread": 10.0 ** np.random.default_rng(0).uniform(np.log10(least), np.log10(most), n),
+        "all zero": np.zeros(n),
+        "a single giant": np.where(np.arange(n) == 7, most, 1.0),
+        "half of them tiny": np.where(np.arange(n) % 2 == 0, least, 1.0),
+        "a task and a worker without": np.where((task == 0) | (worker == 1), 0.0, 1.0),
+    }
+    for name, column in weights.items():
+        heavy = replace(log, weights=column)
+        with warnings.catch_warnings():
+            # What cannot be told from such weights may be said.
+            warnings.simplefilter("ignore", mh.ConvergenceWarning)
+            warnings.simplefilter("ignore", mh.IdentifiabilityWarning)
+            votes = heavy.votes()
+            model = variant.make(heavy).fit(votes)
+        try:
+            assert_sound(model, heaviest=column.max())
+            predicted = model.predict_proba(votes)
+            np.testing.assert_allclose(predicted.sum(axis=1), 1.0, atol=SAME)
+            assert (predicted >= 0).all()
+            for measure in ("accuracy", "information", "spammer_score"):
+                assert np.isfinite(model.workers_frame().column(measure).to_numpy()).all()
+        except AssertionError as error:
+            raise AssertionError(f"{name}: {error}") from error
+
+
+@check
+def check_weights_beyond_the_range_are_refused(variant: Variant) -> None:
+    n = len(variant.standard.rows)
+    spread = 10.0 ** np.random.default_rng(0).uniform(-320, 308, n)
+    one_of_them = [np.where(np.arange(n) == 5, bad, 1.0) for bad in (1e308, 1e200, np.nan, np.inf, -1.0)]
+    for weights in (*one_of_them, np.full(n, 1e308), np.full(n, 1e-320), spread):
+        heavy = replace(variant.standard, weights=weights)
+        with pytest.raises(ValueError, match=r"weights holds \S+ at row \d+; .*weight"):
+            variant.make(heavy).fit(heavy.votes())

@@ -21,6 +21,8 @@ class Variant:
     options: dict[str, Any] = field(default_factory=dict)
     #: Whether training itself keeps coverage and workload.
     constrained: bool = False
+    #: Whether some epochs on some hundred cases teach it whom to ask; else only to ask.
+    choosy: bool = True
 
     @property
     def name(self) -> str:
@@ -35,6 +37,7 @@ class Variant:
 VARIANTS = [
     Variant(defer.NaiveDeferral, constrained=True),
     Variant(defer.NaiveDeferral, {"constraint": "epoch"}, constrained=True),
+    Variant(defer.NaiveDeferral, {"unanswered": "wrong", "constraint": "running"}, constrained=True),
     Variant(defer.ProbabilisticDeferral, constrained=True),
     Variant(defer.ProbabilisticDeferral, {"constraint": "running"}, constrained=True),
     Variant(defer.ProbabilisticDeferral, {"inference": "mean-field"}, constrained=True),
@@ -46,7 +49,7 @@ VARIANTS = [
     Variant(defer.SelectivePrediction),
     Variant(defer.CompareConfidence),
     Variant(defer.MixtureOfExperts),
-    Variant(defer.MixtureOfExperts, {"gate": "stacked"}),
+    Variant(defer.MixtureOfExperts, {"gate": "stacked"}, choosy=False),
     Variant(defer.Triage, {"warmup": 1}),
     Variant(defer.CrossEntropySurrogate),
     Variant(defer.OneVsAll),

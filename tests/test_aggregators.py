@@ -29,11 +29,8 @@ from checks import (
 )
 from manyhands.base import Aggregator
 
-#: Odd tables leave something undetermined, and methods say so.
-pytestmark = pytest.mark.filterwarnings("ignore::manyhands.IdentifiabilityWarning")
-
 ALL = [variant for variants in VARIANTS.values() for variant in variants]
-# Odd tables leave much open, and some methods say so.
+#: Odd tables leave something undetermined, and methods say so.
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.IdentifiabilityWarning")
 on_all = pytest.mark.parametrize("variant", ALL, ids=str)
 

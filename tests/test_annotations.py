@@ -6,6 +6,7 @@ import copy
 import datetime as dt
 import decimal
 import enum
+import fractions
 import json
 import pickle
 import re
@@ -264,6 +265,15 @@ def test_gaps_turn_integers_into_floats_and_back():
     assert votes.classes.tolist() == [3, 4]
 
 
+@pytest.mark.parametrize("largest", [107.0, 1e6, 2.0**53 - 1])
+def test_large_whole_floats_are_integers_too(largest):
+    votes = one_column(pd.Series([largest, 3.0]))
+    assert votes.tasks.dtype == np.int64
+    assert votes.tasks.tolist() == [3, int(largest)]
+    # From here on, floats stand for several integers each.
+    assert one_column(pd.Series([2.0**53, 3.0])).tasks.dtype == np.float64
+
+
 def test_dictionaries_may_outgrow_their_index_when_joined():
     chunks = [dictionary([f"{c}{i}" for i in range(100)], [f"{c}{i}" for i in range(100)], "int8") for c in "ab"]
     assert one_column(pa.chunked_array(chunks)).n_tasks == 200
@@ -355,7 +365,7 @@ MISSING_LABELS = {
     "polars null": pl.Series(["x", None, "y", ""]),
     "dictionary of nulls": pa.DictionaryArray.from_arrays([1, 0, 2, 0], pa.array([None, "x", "y"])),
     "sliced": pa.array(["z", "x", None, "y", ""])[1:],
-    "floats": [0.5, float("nan"), 1.5, None],
+    "floats": [1.0, float("nan"), 2.0, None],
     "integers": pd.Series([4, None, 6, pd.NA], dtype="Int64"),
     "booleans": [True, None, False, None],
     "dates": pd.to_datetime(["2024-01-01", None, "2024-01-02", pd.NaT]),
@@ -540,6 +550,54 @@ def test_bad_classes_are_refused(classes, error, message):
         mh.Annotations.from_frame(LOG, classes=classes)
 
 
+SCORES = {
+    "floats": [3.1, 3.2, 4.0, 4.4],
+    "half steps": [1.5, 2.0, 2.5, 3.0],
+    "numpy": np.array([0.25, 0.5, 1.0, 2.0], "f4"),
+    "pandas with a gap": pd.Series([0.25, 0.5, None, 2.0]),
+    "polars": pl.Series([0.25, 0.5, 1.0, 2.0]),
+    "decimals": [decimal.Decimal("1.5"), decimal.Decimal(2), decimal.Decimal(3), decimal.Decimal("1e40")],
+    "arrow decimals": pa.array([decimal.Decimal("1.5")] * 4),
+    "fractions": [fractions.Fraction(1, 2), 1, 2, 3],
+    "with a word among them": [0.5, 1.5, "bad", 2.5],
+    "infinity": [1.0, 2.0, float("inf"), 3.0],
+}
+
+
+@pytest.mark.parametrize("kind", SCORES)
+@pytest.mark.filterwarnings("ignore:set aside")
+def test_numbers_with_fractions_are_no_classes(kind):
+    message = r"labels holds numbers with fractions, such as .* distinct values in \d answers\): .*convert them to text"
+    with pytest.raises(ValueError, match=message):
+        mh.Annotations.from_arrays([1, 1, 2, 2], [1, 2, 1, 2], SCORES[kind])
+    frame = {"task": [1, 1, 2, 2], "worker": [1, 2, 1, 2], "label": SCORES[kind]}
+    with pytest.raises(ValueError, match="label column 'label' holds numbers with fractions"):
+        mh.Annotations.from_frame(frame)
+
+
+def test_numbers_that_are_meant_as_names_are_taken():
+    ids = ([1, 1, 2, 2], [1, 2, 1, 2])
+    assert mh.Annotations.from_arrays(*ids, ["1.5", "2.0", "2.5", "2.5"]).classes.tolist() == ["1.5", "2.0", "2.5"]
+    assert mh.Annotations.from_arrays(*ids, [1.5, 2, 1.5, 2], classes=[1.5, 2.0]).classes.tolist() == [1.5, 2.0]
+    assert mh.Annotations.from_arrays(*ids, [1.0, 2.0, 3.0, 1.0]).classes.tolist() == [1, 2, 3]
+    assert mh.Annotations.from_arrays(*ids, ["x", 0.5, "y", "z"]).n_classes == 4
+    assert mh.Annotations.from_arrays(*ids, [0.5, 0.5, 1, 2], abstain=[0.5]).classes.tolist() == [1, 2]
+
+
+def test_nearly_as_many_classes_as_answers_are_told():
+    n = 13_722
+    columns = (np.arange(n), np.arange(n) % 7, np.arange(n))
+    message = "labels holds 13,722 distinct values in 13,722 answers: ids, numbers or free text"
+    with pytest.warns(mh.DataWarning, match=message):
+        mh.Annotations.from_arrays(*columns)
+    with pytest.warns(mh.DataWarning, match=message):
+        mh.Annotations.from_arrays(*columns[:2], [f"answer {i}" for i in range(n)])
+    # Silent: named as classes, few, or said again and again.
+    mh.Annotations.from_arrays(*columns, classes=range(n))
+    mh.Annotations.from_arrays(range(20), range(20), range(20))
+    mh.Annotations.from_arrays(np.arange(200) // 2, np.arange(200) % 2, np.arange(200) % 100)
+
+
 def test_given_classes_are_copied():
     classes = np.array([1, 0])
     votes = mh.Annotations.from_arrays([1, 2], [1, 2], [0, 1], classes=classes)
@@ -559,6 +617,100 @@ def test_dense_matrices():
     assert mh.Annotations.from_dense(masked) == votes
     assert mh.Annotations.from_dense([[2, 9, 0], [9, 9, 2]], missing=9) == votes
     assert mh.Annotations.from_dense(pd.DataFrame([[2, pd.NA, 0], [-1, None, 2]], dtype=object)) == votes
+
+
+WIDE = {"ann": ["x", "y", None], "bob": ["y", "y", "x"], "eve": [None, None, "x"]}
+WIDE_ROWS = [("p", "ann", "y"), ("p", "bob", "y"), ("q", "ann", "x"), ("q", "bob", "y"), ("r", "bob", "x")]
+WIDE_ROWS += [("r", "eve", "x")]
+IDS_OF_WIDE = ["q", "p", "r"]
+
+
+def test_an_index_and_columns_keep_their_names():
+    assert rows_of(mh.Annotations.from_dense(pd.DataFrame(WIDE, index=IDS_OF_WIDE))) == WIDE_ROWS
+    numbered = [(IDS_OF_WIDE.index(task), worker, label) for task, worker, label in WIDE_ROWS]
+    for form in ("pandas", "polars", "arrow table", "mapping", "duckdb relation"):
+        assert rows_of(mh.Annotations.from_dense(FRAMES[form](WIDE))) == sorted(numbered)
+        frame = FRAMES[form]({"ann": WIDE["ann"], "item": IDS_OF_WIDE, "bob": WIDE["bob"], "eve": WIDE["eve"]})
+        assert rows_of(mh.Annotations.from_dense(frame, task="item")) == WIDE_ROWS
+
+
+def test_names_of_any_kind_name_dense_tasks_and_workers():
+    frame = pd.DataFrame([[1, 0], [0, 1]], index=pd.MultiIndex.from_tuples([("b", 1), ("a", 2)]), columns=[7, 3])
+    votes = mh.Annotations.from_dense(frame)
+    assert votes.tasks.tolist() == [("a", 2), ("b", 1)]
+    assert votes.workers.tolist() == [3, 7]
+    assert votes.codes()[2].tolist() == [1, 0, 0, 1]
+
+
+def test_unlabelled_rows_of_a_frame_are_named():
+    frame = pd.DataFrame({"ann": ["x", None, None], "bob": ["y", None, None]}, index=["q", "s", "p"])
+    with pytest.warns(mh.DataWarning, match=r"2 tasks have no label at all .*\('p', 's'; see"):
+        votes = mh.Annotations.from_dense(frame)
+    assert votes.unlabelled.tolist() == ["p", "s"]
+
+
+def test_columns_of_unlike_types_hold_the_same_labels():
+    frame = pd.DataFrame({"ann": [2, 1, 0], "bob": [2.0, np.nan, 1.0], "eve": pd.array([2, 1, None], "Int64")})
+    votes = mh.Annotations.from_dense(frame)
+    assert votes.classes.tolist() == [0, 1, 2]
+    assert rows_of(votes)[:5] == [(0, "ann", 2), (0, "bob", 2), (0, "eve", 2), (1, "ann", 1), (1, "eve", 1)]
+    assert rows_of(votes)[5:] == [(2, "ann", 0), (2, "bob", 1)]
+    large = pl.DataFrame({"ann": [2**53 + 1, 2**53], "bob": [0.0, 1.0]})
+    assert mh.Annotations.from_dense(large).classes.tolist() == [0, 1, 2**53, 2**53 + 1]
+    gaps = pl.DataFrame({"ann": [2**53 + 1, None], "bob": [2**53, 2**53]})
+    assert mh.Annotations.from_dense(gaps).classes.tolist() == [2**53, 2**53 + 1]
+
+
+def rated(n: int) -> dict:
+    rng = np.random.default_rng(n)
+    return {f"rater {i}": rng.integers(0, 3, n).tolist() for i in range(6)}
+
+
+@pytest.mark.parametrize("ids", [[f"i{k}" for k in range(12)], list(range(1, 13)), list(range(100, 112))], ids=str)
+@pytest.mark.parametrize("form", ["pandas", "polars", "arrow table", "mapping"])
+def test_an_id_column_is_no_worker(form, ids):
+    frame = FRAMES[form]({"thing": ids, **rated(12)})
+    message = r"column 'thing' looks like the ids of tasks, .*all of its 12 values differ.*with task='thing'"
+    with pytest.raises(ValueError, match=message):
+        mh.Annotations.from_dense(frame)
+    votes = mh.Annotations.from_dense(frame, task="thing")
+    assert (votes.n_workers, votes.n_classes, votes.tasks.tolist()) == (6, 3, sorted(ids))
+
+
+def test_an_id_column_is_known_by_its_name_in_the_smallest_frame():
+    with pytest.raises(ValueError, match=r"column 'Item' looks like the ids"):
+        mh.Annotations.from_dense({"Item": ["a", "b"], "ann": ["x", "y"]})
+    matrix = np.column_stack([np.arange(12) + 50, *rated(12).values()])
+    with pytest.raises(ValueError, match=r"column 0 looks like the ids of tasks.*; leave it out$"):
+        mh.Annotations.from_dense(matrix)
+
+
+def test_a_worker_with_many_answers_is_no_id_column():
+    # All of their labels differ, but those of others do too.
+    frame = pd.DataFrame({"ann": list("abcdefg"), "bob": list("abcdefh"), "eve": list("abcdeij")})
+    assert mh.Annotations.from_dense(frame).n_workers == 3
+    assert mh.Annotations.from_dense([[0, 1], [2, 3]]).n_workers == 2
+    assert mh.Annotations.from_dense({"ann": list("abcde")}).n_workers == 1
+
+
+@pytest.mark.parametrize(
+    ("frame", "options", "error", "message"),
+    [
+        (pd.DataFrame(WIDE, index=["a", "b", "a"]), {}, ValueError, "several rows are called 'a'"),
+        (pd.DataFrame(WIDE, index=["a", None, "c"]), {}, ValueError, "one of the rows has no name"),
+        (pd.DataFrame([[1, 2]], columns=["x", "x"]), {}, ValueError, "several columns are called 'x'"),
+        (WIDE, {"task": "item"}, KeyError, "no task column 'item'; the columns are 'ann', 'bob', 'eve'"),
+        ([[1, 2]], {"task": "item"}, ValueError, "the matrix has no names"),
+        (LOG, {}, ValueError, "'task', 'worker', 'label' look like a log .*from_frame"),
+        ({"task": ["a"]}, {"task": "task"}, ValueError, "no column of labels"),
+        ({"ann": [1, 2], "bob": [1]}, {}, ValueError, "columns differ in length: 2, 1"),
+        (pl.DataFrame(WIDE).lazy(), {}, TypeError, "a LazyFrame has no data yet"),
+        ({"ann": [0.5, 1.5], "bob": [0.25, 1]}, {}, ValueError, "the matrix holds numbers with fractions"),
+    ],
+)
+def test_bad_wide_frames_are_refused(frame, options, error, message):
+    with pytest.raises(error, match=message):
+        mh.Annotations.from_dense(frame, **options)
 
 
 @pytest.mark.parametrize("missing", [-1, None, "", np.nan, pd.NA])
@@ -670,7 +822,12 @@ def test_bad_columns_are_refused(columns, error, message):
 @pytest.mark.parametrize(
     ("frame", "options", "error", "message"),
     [
-        (LOG, {"task": "taks"}, KeyError, "no task column 'taks'; the columns are 'task', 'worker', 'label'"),
+        (
+            LOG,
+            {"task": "taks"},
+            KeyError,
+            r"no task column 'taks' \(did you mean 'task'\?\); the columns are 'task', 'worker'",
+        ),
         (LOG, {"weight": "w"}, KeyError, "no weight column 'w'; the columns are"),
         (LOG, {"task": "label"}, ValueError, "column 'label' cannot be both task and label; name another"),
         (
@@ -692,9 +849,17 @@ def test_bad_columns_are_refused(columns, error, message):
             KeyError,
             r"several columns could be the task \('task', 'item'\): name it",
         ),
-        ({"Task": [1], "worker": [1], "label": [1]}, {}, KeyError, "'Task', 'worker', 'label'"),
+        (LOG, {"task": "Task"}, KeyError, r"no task column 'Task' \(did you mean 'task'\?\)"),
+        (
+            {"Task": [1], "ITEM": [1], "worker": [1], "label": [1]},
+            {},
+            KeyError,
+            r"several columns .* \('Task', 'ITEM'\)",
+        ),
+        ({"unit": [1], "worker": [1], "label": [1]}, {}, KeyError, r"\(well known are task, task_id, item, "),
         ({}, {}, KeyError, "the columns are none"),
-        ({f"c{i}": [1] for i in range(30)}, {}, KeyError, "'c19', …"),
+        ({f"c{i}": [1] for i in range(60)}, {}, KeyError, r"'c59' \(well known"),
+        ({f"c{i}": [1] for i in range(130)}, {}, KeyError, "'c99', …"),
         (pl.DataFrame(LOG).lazy(), {}, TypeError, r"a LazyFrame has no data yet; call \.collect\(\)"),
         (pd.Series(TASKS), {}, TypeError, "expected a data frame or a mapping of columns, not Series"),
         (pl.Series(TASKS), {}, TypeError, "expected a data frame or a mapping of columns, not Series"),
@@ -720,6 +885,20 @@ def test_bad_frames_are_refused(frame, options, error, message):
         mh.Annotations.from_frame(frame, **options)
 
 
+@pytest.mark.parametrize(
+    "names", [("Task", "Worker", "Label"), ("TASK_ID", "worker id", "ANSWER"), ("TaskId", "Annotator-ID", " Response ")]
+)
+@pytest.mark.parametrize("form", ["mapping", "pandas", "polars", "arrow table"])
+def test_well_known_names_are_known_in_capitals_too(form, names):
+    frame = FRAMES[form](dict(zip(names, LOG.values(), strict=True)))
+    assert rows_of(mh.Annotations.from_frame(frame)) == ROWS
+
+
+def test_a_name_written_as_known_comes_before_one_that_is_not():
+    frame = {"Label": ["?"] * len(TASKS), **LOG}
+    assert rows_of(mh.Annotations.from_frame(frame)) == ROWS
+
+
 def test_estimators_refuse_what_is_no_table():
     with pytest.raises(TypeError, match=r"expected Annotations or a frame, not list; .*from_frame"):
         mh.MajorityVote().fit([1, 2, 3])
@@ -732,7 +911,8 @@ def test_the_number_of_classes_is_limited():
         mh.Annotations.from_arrays(np.zeros(n, int), np.arange(n), np.arange(n))
     with pytest.raises(ValueError, match="65,536 distinct labels"):
         mh.Annotations.from_arrays([1], [1], [1], classes=range(n))
-    most = mh.Annotations.from_arrays(np.zeros(n - 1, int), np.arange(n - 1), np.arange(n - 1))
+    with pytest.warns(mh.DataWarning, match="65,535 distinct values"):
+        most = mh.Annotations.from_arrays(np.zeros(n - 1, int), np.arange(n - 1), np.arange(n - 1))
     assert most.n_classes == 65_535
     assert most.codes()[2].max() == 65_534
 
@@ -740,7 +920,7 @@ def test_the_number_of_classes_is_limited():
 @pytest.mark.parametrize("n_classes", [256, 257])
 def test_labels_survive_where_their_width_changes(n_classes):
     labels = np.arange(n_classes)[::-1]
-    votes = mh.Annotations.from_arrays(np.zeros(n_classes, int), np.arange(n_classes), labels)
+    votes = mh.Annotations.from_arrays(np.zeros(n_classes, int), np.arange(n_classes), labels, classes=labels[::-1])
     assert votes.codes()[2].tolist() == labels.tolist()
 
 

@@ -361,3 +361,10 @@ def test_methods_have_names_on_the_command_line(
     out = _run(capsys, "aggregate", str(log), "--method", method, "--workers", str(tmp_path / "workers.csv"))
     assert len(out["labels"]) == 60
     assert (tmp_path / "workers.csv").exists()
+
+
+@pytest.mark.parametrize("odd", ["--5", "007", "٣", "-", "-0"])
+def test_abstentions_that_only_look_like_integers_stay_text(odd: str) -> None:
+    votes = mh.Annotations.from_arrays([1, 1, 2], ["a", "b", "a"], [7, 3, 0], abstain=[odd, "3"])
+    assert votes.classes.tolist() == [0, 7]
+    assert votes.labels.tolist() == [0, 7, odd, 3]

@@ -14,7 +14,8 @@ from scipy import stats
 import manyhands as mh
 from checks import PARITY, STANDARD, assert_close, crowd, fit_bayes, hierarchy_prior, never_falls
 from manyhands import _core
-from manyhands.aggregators.consensus import _Counter, best_correlation, calibrated, mixture_weights
+from manyhands.aggregators._calibration import best_correlation, calibrated
+from manyhands.aggregators.consensus import _Counter, mixture_weights
 from oracles import bayes, em
 from test_aggregators import crowds
 
@@ -332,14 +333,16 @@ def tempered(posterior: np.ndarray, totals: np.ndarray, correlation: float) -> n
     return powers / powers.sum(axis=1, keepdims=True)
 
 
-@given(st.integers(1, 3000), st.integers(1, 5), st.integers(1, 4), st.floats(0, 1), st.integers(0, 99))
-def test_pooling_matches_its_twin(n: int, k: int, members: int, correlation: float, seed: int) -> None:
+@given(
+    st.integers(1, 3000), st.integers(1, 5), st.integers(1, 4), st.floats(0, 1), st.floats(0, 0.5), st.integers(0, 99)
+)
+def test_pooling_matches_its_twin(n: int, k: int, members: int, correlation: float, even: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     posteriors = rng.dirichlet(np.full(k, 0.3), (members, n))
     weights, totals = rng.dirichlet(np.ones(members)), rng.uniform(0, 9, n)
-    pooled, apart = mh._core.pool_posteriors(list(posteriors), weights, totals, correlation)
+    pooled, apart = mh._core.pool_posteriors(list(posteriors), weights, totals, correlation, even)
     mixed = np.tensordot(weights, posteriors, axes=1)
-    assert_close(pooled, tempered(mixed, totals, correlation), 1e-12, "posterior")
+    assert_close(pooled, (1 - even) * tempered(mixed, totals, correlation) + even / k, 1e-12, "posterior")
     wanted = np.tensordot(weights, 0.5 * np.abs(posteriors - mixed).sum(axis=2), axes=1)
     assert_close(apart, wanted, 1e-12, "disagreement")
 
@@ -354,7 +357,8 @@ def test_consensus_is_the_average_of_its_members() -> None:
     ]
     posteriors = np.stack([member.posterior_ for member in members])
     mixed = posteriors.mean(axis=0)
-    assert_close(fit.posterior_, tempered(mixed, np.full(40, 5.0), 0.4), 1e-12, "posterior")
+    effective = bayes.effective_votes(em.Rows.of(votes), bayes.information(fit.confusion_))
+    assert_close(fit.posterior_, 0.99 * tempered(mixed, effective, fit.discount_) + 0.01 / 3, 1e-12, "posterior")
     np.testing.assert_array_equal(fit.weights_, 1 / 3)
     apart = 0.5 * np.abs(posteriors - mixed).sum(axis=2).mean(axis=0)
     assert_close(fit.disagreement_, apart, 1e-12, "disagreement")
@@ -390,8 +394,12 @@ def test_gold_finds_the_correlation_it_was_made_with() -> None:
     # Overstated by the design effect of a correlation of 0.1, so that dividing by it is honest again.
     stated = honest ** (1 + 0.1 * (totals - 1))[:, None]
     stated /= stated.sum(axis=1, keepdims=True)
-    assert best_correlation(stated, totals, classes) == pytest.approx(0.1, rel=0.25)
-    assert best_correlation(stated[:0], totals[:0], classes[:0]) == pytest.approx(0.4, rel=0.1)
+    found, error = best_correlation(stated, totals, classes)
+    assert found == pytest.approx(0.1, rel=0.25)
+    assert 0 < error < 0.05
+    usual, doubt = best_correlation(stated[:0], totals[:0], classes[:0])
+    assert usual == pytest.approx(0.5, rel=0.1)
+    assert doubt > 0.2
 
 
 def test_gold_weighs_members() -> None:
@@ -407,23 +415,36 @@ def test_gold_is_kept_in_the_consensus() -> None:
     gold = {int(task): int(truth[task]) for task in range(50)}
     fit = mh.aggregate(votes, gold=gold)
     np.testing.assert_array_equal(fit.labels_[:50], truth[:50])
-    np.testing.assert_allclose(fit.posterior_[:50].max(axis=1), 1.0)
-    assert fit.correlation_ != 0.4
+    np.testing.assert_array_equal(fit.posterior_[:50].max(axis=1), 1.0)
+    assert fit.posterior_[50:].max() < 1.0
+    assert fit.correlation_ == fit.discount_ != 0.5
+
+
+def lured(share: float) -> tuple[mh.Annotations, np.ndarray]:
+    """Some tasks are hard: on those, this share of the workers is drawn to the same wrong class."""
+    rng = np.random.default_rng(9)
+    n, m, per_task, k = 600, 40, 15, 3
+    truth, lure, hard = rng.integers(0, k, n), rng.integers(0, k, n), rng.random(n) < 0.4
+    tasks = np.repeat(np.arange(n), per_task)
+    drawn = hard[tasks] & (rng.random(n * per_task) < share)
+    seen = np.where(drawn, lure[tasks], truth[tasks])
+    labels = np.where(rng.random(n * per_task) < 0.7, seen, rng.integers(0, k, n * per_task))
+    workers = np.argsort(rng.random((n, m)), axis=1)[:, :per_task].ravel()
+    return mh.Annotations.from_codes(tasks, workers, labels, n_tasks=n, n_workers=m, n_classes=k), truth
 
 
 def test_calibration_helps_where_errors_are_shared() -> None:
-    # Half of the tasks are hard: on those, everybody is drawn to the same wrong class.
-    rng = np.random.default_rng(9)
-    n, per_task, k = 600, 15, 3
-    truth, lure = rng.integers(0, k, n), rng.integers(0, k, n)
-    seen = np.where(rng.random(n) < 0.25, lure, truth)
-    tasks = np.repeat(np.arange(n), per_task)
-    labels = np.where(rng.random(n * per_task) < 0.7, seen[tasks], rng.integers(0, k, n * per_task))
-    workers = rng.integers(0, 40, n * per_task)
-    votes = mh.Annotations.from_codes(tasks, workers, labels, n_tasks=n, n_workers=40, n_classes=k)
+    votes, truth = lured(0.5)
     raw, told = (mh.Consensus(correlation=c).fit(votes) for c in (0.0, None))
     np.testing.assert_array_equal(raw.labels_, told.labels_)
-    assert mh.metrics.log_loss(told.posterior_, truth) < 0.6 * mh.metrics.log_loss(raw.posterior_, truth)
+    assert mh.metrics.log_loss(told.posterior_, truth) < 0.8 * mh.metrics.log_loss(raw.posterior_, truth)
+
+
+def test_what_misleads_everybody_takes_known_classes_to_see() -> None:
+    # Given the class that they all saw, these workers err independently.
+    votes, truth = lured(1.0)
+    assert mh.aggregate(votes).discount_ < 0.1
+    assert mh.aggregate(votes, gold={i: int(truth[i]) for i in range(100)}).discount_ > 0.3
 
 
 def test_progress_counts_through() -> None:

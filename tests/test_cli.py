@@ -85,7 +85,10 @@ def test_help_has_an_example(command, capsys):
         main([command, "--help"])
     assert stop.value.code == 0
     text = capsys.readouterr().out
-    assert f"manyhands {command} " in text.partition("example")[2]
+    shown = text.partition("\nexample")[2]
+    n_shown = shown.count(f"  manyhands {command} ")
+    assert n_shown > 0
+    assert shown.startswith("s:" if n_shown > 1 else ":")
     assert "--json" in text
 
 
@@ -251,8 +254,36 @@ def test_evaluation_is_the_metrics(log, crowd, capsys):
     named = {"classes": model.classes_}
     assert scores["log_loss"] == mh.metrics.log_loss(model.posterior_, crowd.truth, **named)
     assert scores["calibration_error"] == mh.metrics.calibration_error(model.posterior_, crowd.truth, **named)
+    assert scores["confidence"] == pytest.approx(model.posterior_.max(axis=1).mean(), rel=1e-12)
     run("aggregate log.csv -o l.csv --evaluate truth.csv")
-    assert f"accuracy {scores['accuracy']:.4f}" in capsys.readouterr().out
+    stated = f"accuracy {scores['accuracy']:.4f} at a mean confidence of {scores['confidence']:.4f}, balanced"
+    assert stated in capsys.readouterr().out
+
+
+def test_correlation_of_errors_is_told_and_can_be_given(log, capsys):
+    model = mh.Consensus().fit(mh.read("log.csv"))
+    run("aggregate log.csv -o l.csv --json")
+    found = json.loads(capsys.readouterr().out)
+    names = ("correlation", "correlation_error", "discount")
+    assert {name: found[name] for name in names} == {name: getattr(model, f"{name}_") for name in names}
+    assert found["remarks"] == []
+    run("aggregate log.csv -o l.csv --correlation 0.25")
+    assert "correlated 0.25 on a task; confidences discounted for 0.25" in capsys.readouterr().out
+    given = mh.Consensus(correlation=0.25).fit(mh.read("log.csv"))
+    np.testing.assert_allclose([float(row["confidence"]) for row in rows("l.csv")], given.posterior_.max(axis=1))
+    run("aggregate log.csv -o l.csv")
+    assert f" ± {model.correlation_error_:.2f} on a task; confidences discounted for" in capsys.readouterr().out
+    assert "correlation must be at most 1" in complaint(capsys, "aggregate log.csv -o l.csv --correlation 1.5")
+    said = complaint(capsys, "aggregate log.csv -o l.csv --method majority --correlation 0.1")
+    assert said.startswith("--correlation means nothing to majority; it goes with consensus")
+
+
+def test_one_label_a_task_is_remarked_on(log, capsys):
+    write_rows("thin.csv", ("task", "worker", "label"), (1, "a", "x"), (2, "b", "y"), (3, "a", "x"))
+    run("aggregate thin.csv -o l.csv --json")
+    found = json.loads(capsys.readouterr().out)
+    assert "No task has labels of two workers" in found["remarks"][0]
+    assert any("No task has labels of two workers" in said for said in found["warnings"])
 
 
 def test_truth_of_some_tasks_and_of_others(log, crowd, capsys):
@@ -307,7 +338,7 @@ def test_warnings_are_one_line_each(tmp_path, monkeypatch, capsys):
     lines = err.splitlines()
     assert [line.startswith("manyhands: warning: ") for line in lines] == [True, True]
     assert "1 task has no label at all" in lines[0]
-    assert "--accelerate" in lines[1]
+    assert lines[1].endswith("raise --max-iter, or set --accelerate")
     found = json.loads(out)
     assert found["warnings"] == [line.removeprefix("manyhands: warning: ") for line in lines]
     assert found["n_unlabelled"] == 1
@@ -405,7 +436,8 @@ def test_compare(log, crowd, capsys):
     text = capsys.readouterr().out
     assert "one-coin" in text
     assert "accuracy" not in text
-    assert "same label as majority" in text
+    heading = [line.split()[-1] for line in text.splitlines()[1:4]]
+    assert heading == ["same", "as", "majority"]  # in several lines: "same label / as / majority"
     assert "must be some of" in complaint(capsys, "compare log.csv --methods majority,magic")
 
 
@@ -416,6 +448,37 @@ def test_compare_runs_every_method_that_takes_the_log(log, capsys):
     assert "two classes" in found["left_out"]["meta-learner"]
     assert len(found["methods"]) == len(METHODS) - 1
     assert "two classes" in complaint(capsys, "compare log.csv --methods meta-learner")
+
+
+def test_compare_fits_the_columns_there_are(log, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    command = "compare log.csv --evaluate truth.csv --methods consensus,majority,bayesian-one-coin --max-iter 20"
+    run(command)
+    wide = capsys.readouterr().out.splitlines()
+    table = wide[: next(i for i, line in enumerate(wide) if line.startswith("log"))]
+    assert 60 < max(map(len, table)) <= 110
+    monkeypatch.setenv("COLUMNS", "50")
+    run(command)
+    narrow = capsys.readouterr().out.splitlines()
+    table = narrow[: next(i for i, line in enumerate(narrow) if line.startswith("log"))]
+    assert max(map(len, table)) <= 50
+    # Cut into parts, with the methods in each of them; no number is broken.
+    parts = [line.split() for line in table if "bayesian-one-coin" in line]
+    assert len(parts) > 1
+    scores = [cell for part in parts for cell in part[1:]]
+    numbers = [cell for line in wide if "bayesian-one-coin" in line for cell in line.split()[1:]]
+    assert len(scores) == len(numbers)
+    assert scores[-5:] == numbers[-5:]  # behind the time, which differs
+
+
+def test_compare_tells_the_time_of_each_method_once(log, capsys):
+    run("compare log.csv --methods majority,one-coin --held-out 0.1")
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("time")]
+    assert [part.rsplit(" ", 2)[0] for part in line.removeprefix("time").strip().split(", ")] == [
+        "reading",
+        "fitting",
+        "held out",
+    ]
 
 
 def test_compare_refuses(log, capsys):
@@ -534,6 +597,12 @@ def test_bench(capsys):
         ("aggregate log.csv -o log.csv", "it is read in the same run"),
         ("aggregate log.csv -o l.csv --workers l.csv", "it is written in the same run"),
         ("aggregate log.csv -o - --json", "cannot both go to stdout"),
+        (
+            "aggregate log.csv --evaluate odd.csv --truth-task id --truth-label id",
+            "cannot be both task and label; name another with --truth-label",
+        ),
+        ("aggregate log.csv --weight label", "cannot be both label and weight; name another with --weight"),
+        ("aggregate log.csv --confidences task", "cannot be both task and confidence; name another with --confidences"),
         ("aggregate log.csv --evaluate odd.csv", "name it with --truth-task; the columns are 'id', 'b'"),
         ("aggregate odd.csv", "odd.csv: no column has a well-known name for the task: name it with --task"),
         ("aggregate empty.csv", "'empty.csv': Empty CSV file"),
@@ -656,29 +725,104 @@ def test_reader_that_goes_away(log):
         assert process.wait(timeout=60) == 141
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT")
-def test_interrupt(log):
-    # A parent in the background may have SIGINT ignored, and children inherit that.
-    code = """if True:
-        import signal, sys, manyhands as mh
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such pipes")
+def test_reader_of_a_table_that_goes_away(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_table(simulate(6000, 3000, 2, labels_per_task=3, seed=1).votes.to_frame(), "log.csv")
+    with subprocess_of("workers log.csv --method majority --best 3000") as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(timeout=60) == 141
+
+
+def closing(number):
+    """Settings of a process one of whose standard streams is closed, not merely sent elsewhere."""
+    return {("stdin", "stdout", "stderr")[number]: None, "preexec_fn": lambda: os.close(number)}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows closes no streams of a child")
+@pytest.mark.parametrize("number", [0, 2])
+def test_closed_streams_that_nothing_depends_on_do_no_harm(number, log):
+    process = subprocess_of("describe log.csv -q", **closing(number))
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert out == f"{mh.read('log.csv').describe()}\n"
+    process = subprocess_of("aggregate log.csv -o labels.csv", **closing(number))
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    run("aggregate log.csv -o again.csv -q")
+    # Nothing that was said went into the file, which might have got the stream's number.
+    assert (log / "labels.csv").read_bytes() == (log / "again.csv").read_bytes()
+    process = subprocess_of("aggregate absent.csv", **closing(number))
+    process.communicate(timeout=60)
+    assert process.returncode == 2
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows closes no streams of a child")
+def test_closed_stdout_is_no_place_for_results(log):
+    for command in ("describe log.csv", "aggregate log.csv", "workers log.csv", "describe log.csv --json"):
+        process = subprocess_of(command, **closing(1))
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 2
+        assert err.splitlines()[-1].startswith("manyhands: error: ")
+        assert "stdout is closed" in err
+        assert "Traceback" not in err
+    process = subprocess_of("aggregate log.csv -o labels.csv", **closing(1))
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert len(rows("labels.csv")) == 300
+
+
+def announcing(place):
+    """Return a program that is the command line, but prints a line when it comes to a place in it."""
+    return f"""if True:
+        import signal, sys, time, manyhands as mh, manyhands.io
         from manyhands.cli import main
         fit = mh.Consensus._fit
-        def announced(*arguments):
-            print("fitting", flush=True)
+        def fitting(*arguments):
+            print("there", flush=True)
             return fit(*arguments)
-        mh.Consensus._fit = announced
+        def writing(table, path):
+            path.write_text("half")
+            print("there", flush=True)
+            time.sleep(60)
+        {place}
         signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.exit(main(sys.argv[1:]))
     """
-    endless = "aggregate log.csv --tol 0 --max-iter 1000000000 -o labels.csv"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no signals")
+@pytest.mark.parametrize(("number", "code", "said"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
+@pytest.mark.parametrize("place", ["mh.Consensus._fit = fitting", "mh.io.write_table = writing"])
+def test_signals_leave_nothing_behind(log, place, number, code, said):
+    endless = "--tol 0 --max-iter 1000000000" if "fit" in place else ""
+    # A parent in the background may have SIGINT ignored, and children inherit that.
+    command = [sys.executable, "-c", announcing(place), *words("aggregate log.csv -o labels.csv", endless)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "-c", code, *words(endless)], **pipes) as process:
+    before = sorted(log.iterdir())
+    with subprocess.Popen(command, **pipes) as process:
         try:
-            assert process.stdout.readline() == "fitting\n"
-            process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=10)
+            assert process.stdout.readline() == "there\n"
+            process.send_signal(getattr(signal, number))
+            _, err = process.communicate(timeout=30)
         finally:
             process.kill()
-    assert process.returncode == 130
-    assert err == "manyhands: interrupted\n"
-    assert not (log / "labels.csv").exists()
+    assert process.returncode == code
+    assert err == f"manyhands: {said}\n"
+    assert sorted(log.iterdir()) == before
+
+
+def test_a_handler_of_the_callers_own_stays(log):
+    def own(*_):
+        pass
+
+    before = signal.signal(signal.SIGTERM, own)
+    try:
+        run("describe log.csv -q")
+        assert signal.getsignal(signal.SIGTERM) is own
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    run("describe log.csv -q")
+    assert signal.getsignal(signal.SIGTERM) == before

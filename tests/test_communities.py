@@ -210,7 +210,7 @@ BAD = {
     "restarts": (mh.CommunityDawidSkene(restarts=-1), "restarts must be at least 0"),
     "gold": (mh.CommunityDawidSkene(gold={"t000": "c9"}), "gold gives task 't000' the class 'c9'"),
     "n_subtypes": (mh.EBCC(n_subtypes=0), "n_subtypes must be at least 1"),
-    "subtypes": (mh.EBCC(subtype_pseudo_count=0.0), "subtype_pseudo_count .* must be positive"),
+    "subtypes": (mh.EBCC(subtype_pseudo_count=0.0), "subtype_pseudo_count must be above 0"),
     "rows": (mh.EBCC(pseudo_count=(1.0, 0.0)), "pseudo_count .* must be positive"),
 }
 

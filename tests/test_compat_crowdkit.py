@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import manyhands as mh
 from manyhands.compat import crowdkit as twin
+from manyhands.compat._absent import ABSENT
 
 pd = pytest.importorskip("pandas")
 
@@ -286,14 +287,24 @@ class TestSurface:
     @pytest.mark.parametrize("cls", CLASSES)
     def test_empty_log(self, cls):
         model = cls()
-        labels, probas = model.fit_predict(small_log()[:0]), model.fit_predict_proba(small_log()[:0])
-        assert len(labels) == len(probas) == 0
-        assert (labels.name, labels.index.name) == ("agg_label", "task")
-        assert (probas.index.name, probas.columns.name) == ("task", "label")
-        if cls is not twin.DawidSkene:
-            assert (len(model.skills_), model.skills_.name) == (0, "skill")
+        empty = log({"task": np.zeros(0, int), "worker": np.zeros(0), "label": np.zeros(0, object)})
+        labels, probas = model.fit_predict(empty), model.fit_predict_proba(empty)
+        assert probas.shape == (0, 0)
+        # As crowd-kit has them.
+        none = pd.RangeIndex(0)
+        kind = float if cls in EM_CLASSES else object
+        pd.testing.assert_series_equal(labels, pd.Series(np.zeros(0, kind), none, name="agg_label"))
         if cls in EM_CLASSES:
-            assert (len(model.errors_), len(model.priors_), model.loss_history_) == (0, 0, [])
+            assert probas.index.equals(none)
+            pd.testing.assert_frame_equal(model.errors_, pd.DataFrame())
+            pd.testing.assert_series_equal(model.priors_, pd.Series(np.zeros(0), none, name="prior"))
+            assert model.loss_history_ == []
+        else:
+            pd.testing.assert_index_equal(probas.index, pd.Index([], dtype=int, name="task"))
+            pd.testing.assert_index_equal(probas.columns, pd.Index([], dtype=object, name="label"))
+        if cls is not twin.DawidSkene:
+            by_worker = pd.Index([], dtype=float, name="worker")
+            pd.testing.assert_series_equal(model.skills_, pd.Series(np.zeros(0), by_worker, name="skill"))
 
     @pytest.mark.parametrize("cls", CLASSES)
     def test_one_row(self, cls):
@@ -723,6 +734,22 @@ class TestInitialError:
             twin.DawidSkene(initial_error_strategy="guess").fit(data, initial_error=history(data))
 
 
+class TestAbsent:
+    @pytest.mark.parametrize("name", ABSENT)
+    def test_what_has_no_twin_is_told_of(self, name):
+        with pytest.raises(ImportError, match=f"{name} of crowd-kit has no twin .* There are GLAD, KOS"):
+            getattr(twin, name)
+        listed = PAGE.read_text(encoding="utf-8").split("## What has no twin")[1].split("```")[0]
+        assert f"`{name}`" in listed
+
+    def test_importing_it_says_what_to_do(self):
+        with pytest.raises(ImportError, match="keep crowd-kit's for comparisons of pairs"):
+            from manyhands.compat.crowdkit import BradleyTerry  # noqa: F401
+
+    def test_other_names_are_just_not_there(self):
+        assert not hasattr(twin, "Majority")
+
+
 def test_the_migration_page_tells_the_truth():
     outcome = doctest.testfile(str(PAGE), module_relative=False, encoding="utf-8")
     assert outcome.attempted > 20
@@ -843,6 +870,21 @@ class TestAgainstCrowdKit:
         assert mine.errors_.index.dtypes.equals(theirs.errors_.index.dtypes)
         for part in ("labels_", "probas_", "priors_", "errors_"):
             assert_same(getattr(mine, part), getattr(theirs, part), 1e-7)
+
+    def test_nothing_it_has_goes_unmentioned(self, peer):
+        assert set(peer.__all__) - {"base"} - set(twin.__all__) - set(ABSENT) == set()
+
+    @pytest.mark.parametrize("name", ["MajorityVote", "Wawa", "DawidSkene", "OneCoinDawidSkene", "KOS"])
+    def test_empty_logs(self, peer, name):
+        empty = log({"task": np.zeros(0, int), "worker": np.zeros(0), "label": np.zeros(0, object)})
+        mine, theirs = getattr(twin, name)(), getattr(peer, name)()
+        pd.testing.assert_series_equal(mine.fit_predict(empty), theirs.fit_predict(empty))
+        for part, same in (("probas_", "frame"), ("errors_", "frame"), ("priors_", "series")):
+            if getattr(theirs, part, None) is not None:
+                compare = getattr(pd.testing, f"assert_{same}_equal")
+                compare(
+                    getattr(mine, part), getattr(theirs, part), **({"check_dtype": False} if same == "frame" else {})
+                )
 
     def test_metrics_of_crowd_kit_take_the_twins(self, peer):
         from crowdkit.metrics.data import consistency

@@ -12,6 +12,8 @@ from scipy.optimize import linear_sum_assignment
 
 import manyhands as mh
 from manyhands.defer import Decision, Thresholds, assign, capacities, coverage_accuracy, deferral_report
+from manyhands.defer.shares import bounds as bounds_of
+from manyhands.names import Names
 from oracles import defer as oracle
 
 
@@ -102,7 +104,7 @@ def test_assignment_is_the_same_on_any_number_of_threads():
 def test_assignment_of_nothing_and_of_one():
     assert assign(np.zeros((0, 3))).tolist() == []
     assert assign([[0.0]]).tolist() == [0]
-    assert assign([[-np.inf, -1e308], [1e308, -np.inf]], 1, 1).tolist() == [1, 0]
+    assert assign([[-np.inf, -1e300], [1e300, -np.inf]], 1, 1).tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -129,8 +131,13 @@ def test_capacities_that_cannot_be_are_refused(scores, lower, upper, message):
 def test_shares_are_no_capacities():
     with pytest.raises(TypeError, match=r"capacities\(\) makes them of shares"):
         assign(np.zeros((3, 2)), [0.5, 0.5])
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        capacities([2, 0], None, 10, 2)
+    for lower in ([2, 0], [np.nan, 0], [-0.1, 0]):
+        with pytest.raises(ValueError, match="lower must hold shares between 0 and 1"):
+            capacities(lower, None, 10, 2)
+    with pytest.raises(ValueError, match="n_cases must be at most"):
+        capacities(None, None, 10**17, 2)
+    with pytest.raises(ValueError, match="n_options must be at least 1"):
+        capacities(None, None, 10, 0)
 
 
 @given(st.integers(0, 1000), st.lists(st.integers(0, 50), min_size=1, max_size=8).filter(any))
@@ -140,6 +147,25 @@ def test_capacities_can_be_kept_where_shares_can(n, parts):
     assert least.sum() <= n <= most.sum()
     assert (most - least <= 1).all()
     assert (np.abs(least - shares * n) < 1).all()
+
+
+@pytest.mark.parametrize(
+    ("coverage", "workload", "lower", "upper"),
+    [
+        (0.4, "free", [0, 0, 0.4], [0.6, 0.6, 0.4]),
+        (1.0, "free", [0, 0, 1], [0, 0, 1]),
+        (None, "balanced", [1 / 3] * 3, [1 / 3] * 3),
+        (0.4, "balanced", [0.3, 0.3, 0.4], [0.3, 0.3, 0.4]),
+        ((0.2, 0.6), "balanced", [0.2, 0.2, 0.2], [0.4, 0.4, 0.6]),
+        (0.5, {"b": 0.1}, [0, 0.1, 0.5], [0.4, 0.1, 0.5]),
+        (None, {"a": (0.1, 0.3)}, [0.1, 0, 0], [0.3, 0.9, 0.9]),
+    ],
+)
+def test_bounds_of_a_coverage_and_a_workload(coverage, workload, lower, upper):
+    """Nobody's greatest share exceeds what the least shares of the others leave."""
+    found = bounds_of(Names(np.array(["a", "b"])), coverage, workload)
+    np.testing.assert_allclose(found, [lower, upper], atol=1e-12)
+    assert bounds_of(Names(np.array(["a", "b"])), None, "free") is None
 
 
 # --- thresholds -------------------------------------------------------------------------------------------------------
@@ -200,13 +226,34 @@ def test_thresholds_refuse_what_they_cannot_use():
         thresholds.decide(np.zeros((4, 2)))
     with pytest.raises(ValueError, match="row 1 of the scores allows no option"):
         thresholds.decide([[0, 0, 0], [-np.inf] * 3])
-    with pytest.raises(ValueError, match="or one is NaN"):
+    with pytest.raises(ValueError, match="scores hold nan in row 0"):
         thresholds.decide([[0, np.nan, 0]])
+    with pytest.raises(ValueError, match="scores hold inf in row 1"):
+        thresholds.decide([[0, 0, 0], [0, np.inf, 0]])
     with pytest.raises(ValueError, match="cases must be 2 whole numbers"):
         thresholds.decide(np.zeros((2, 3)), cases=[0.5, 1.5])
     with pytest.raises(ValueError, match="no cases"):
         Thresholds.fit(np.zeros((0, 3)))
     assert thresholds.decide(np.zeros((0, 3))).tolist() == []
+
+
+@pytest.mark.parametrize(("seed", "message"), [(1.5, "whole number"), (-1, "at least 0"), (2**63, str(2**63))])
+def test_thresholds_refuse_what_is_no_seed(seed, message):
+    with pytest.raises((TypeError, ValueError), match=f"seed must be .*{message}"):
+        Thresholds.fit(draw(7, 100, 3), seed=seed)
+    with pytest.raises((TypeError, ValueError), match=f"seed must be .*{message}"):
+        Thresholds(np.zeros(3), 0.0, seed)
+
+
+def test_thresholds_of_extreme_scores_keep_shares_or_are_refused():
+    scores, bounds = draw(8, 2000, 4), SHARES["balanced"]
+    plain = Thresholds.fit(scores, *bounds).decide(scores)
+    for scale in (2.0**980, 2.0**-980):
+        found = Thresholds.fit(scores * scale, *bounds).decide(scores * scale)
+        np.testing.assert_array_equal(found, plain)
+    for bad in (1e308, -1e308):
+        with pytest.raises(ValueError, match=r"scores hold -?1e\+308 in row 0; use numbers up to 1e\+299"):
+            Thresholds.fit([[0.0, bad], [0.0, 1.0]])
 
 
 # --- measures ---------------------------------------------------------------------------------------------------------
@@ -219,6 +266,38 @@ def test_measures_on_a_team_counted_by_hand():
     assert mh.defer.system_accuracy([0, 2, 1, 0], correct) == 0.75
     assert mh.defer.system_accuracy([0, 1, 1, 0], correct) == pytest.approx(2 / 3)  # one answer is not known
     assert mh.defer.coverage([0, 2, 1, 0], 3) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("truth", "experts", "classifier", "error", "message"),
+    [
+        ([0, 1], [[0], [1]], [1], ValueError, r"not \(2,\), \(1,\) and \(2, 1\)"),
+        ([[0], [1]], [[0], [1]], [[1], [1]], ValueError, "must be of shape"),
+        ([0, 1], [0, 1], [1, 1], ValueError, "must be of shape"),
+        ([0, 1], [[0]], [1, 1], ValueError, "must be of shape"),
+        ([0, 1], [[0], [np.nan]], [1, 1], TypeError, "experts must hold whole numbers"),
+        (["a", "b"], [["a"], ["b"]], ["a", "a"], TypeError, "truth must hold whole numbers"),
+        ([0, -1], [[0], [1]], [1, 1], ValueError, "truth holds -1 in row 1"),
+    ],
+)
+def test_correctness_refuses_what_does_not_fit(truth, experts, classifier, error, message):
+    with pytest.raises(error, match=message):
+        mh.defer.correctness(truth, experts, classifier)
+
+
+def test_measures_refuse_numbers_that_cannot_be():
+    with pytest.raises(ValueError, match=r"correct must lie between 0 and 1; it holds 2\.0 in row 1"):
+        mh.defer.system_accuracy([0, 1], [[1, 0], [2, 0]])
+    with pytest.raises(ValueError, match=r"correct must have the shape of the scores, \(2, 2\), not \(2, 3\)"):
+        coverage_accuracy(np.zeros((2, 2)), np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="n_points must be at least 2"):
+        coverage_accuracy(np.zeros((2, 2)), np.zeros((2, 2)), n_points=1)
+    with pytest.raises(ValueError, match="upper must hold shares"):
+        deferral_report([0], [[1, 0]], upper=[np.nan, 1])
+    with pytest.raises(ValueError, match="n_options must be at least 1"):
+        mh.defer.coverage([], 0)
+    with pytest.raises(ValueError, match="finite"):
+        mh.defer.auc_cac([0, 1], [1e308, 1e308])
 
 
 @pytest.mark.parametrize("option", [0, 1])

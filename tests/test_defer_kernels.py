@@ -246,6 +246,24 @@ def test_weights_are_checked():
     np.testing.assert_allclose(project(q, 0.5, 0.5, weights=[2, 1, 1]).tilt, twice, atol=1e-8)
 
 
+@pytest.mark.parametrize("scale", [1e308, 1e-320])
+def test_weights_whose_sums_would_not_hold_are_refused(scale):
+    """Their sum may overflow, and products with the smallest of them keep no digits."""
+    q, weights = draw(7, 30, 3), np.full(30, scale)
+    with pytest.raises(ValueError, match=r"weights holds .* at row 0"):
+        project(q, 1 / 3, 1 / 3, weights=weights)
+    with pytest.raises(ValueError, match=r"weights holds .* at row 0"):
+        project_chunks(lambda: [q], 1 / 3, 1 / 3, weights=lambda: [weights])
+
+
+@pytest.mark.parametrize("scale", [2.0**49, 2.0**-99])
+def test_the_scale_of_weights_changes_nothing(scale):
+    q = draw(7, 30, 3)
+    plain, found = (project(q, 1 / 3, 1 / 3, weights=np.full(30, weight)) for weight in (1.0, scale))
+    np.testing.assert_array_equal(found.probabilities, plain.probabilities)
+    assert found.kl == plain.kl
+
+
 def test_chunks_are_checked():
     q = draw(0, 6, 3)
     with pytest.raises(TypeError, match="fresh iterator"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +16,7 @@ from manyhands.defer import losses
 from manyhands.defer.confidence import best_threshold
 from manyhands.defer.data import CaseData
 from manyhands.defer.experts import ConditionalExperts, GroupedExperts, SeparateExperts, expert_models, grouped
+from manyhands.defer.impute import Imputer
 from oracles import defer_losses as plain
 
 SMOOTHING = 0.01
@@ -114,6 +117,42 @@ def test_complete_posterior():
         np.testing.assert_allclose(found[i], plain.complete_posterior(*row, SMOOTHING), atol=1e-12)
 
 
+def gates(seed: int = 0):
+    """Logits of a gate, posteriors of the option and who is one; the first row has the classifier alone."""
+    _, _, gate, answers, truth, _ = some(seed)
+    options = torch.nn.functional.pad(answers >= 0, (0, 1), value=True)
+    options[0, :-1] = False
+    target = torch.from_numpy(np.random.default_rng(seed).dirichlet(np.ones(gate.shape[1]), size=len(truth)))
+    return gate, target, options
+
+
+def test_gate_loss():
+    gate, target, options = gates()
+    for chosen, kept in ((options, options), (None, torch.ones_like(options))):
+        found = losses.gate_loss(gate, target, chosen).numpy()
+        rows = zip(gate.numpy(), target.numpy(), kept.numpy(), strict=True)
+        np.testing.assert_allclose(found, [plain.gate_loss(*row) for row in rows], rtol=1e-12, atol=1e-15)
+
+
+def test_gradients_of_the_gate_loss():
+    gate, target, options = gates(1)
+    gate.requires_grad_()
+    assert torch.autograd.gradcheck(lambda g: losses.gate_loss(g, target, options), gate)
+    losses.gate_loss(gate, target, options).sum().backward()
+    assert (gate.grad[~options] == 0).all()
+    assert (gate.grad[0] == 0).all()
+
+
+def test_the_gate_loss_is_finite_at_extremes():
+    """Also where the posterior has nothing for those who are an option, as a workload may ask."""
+    gate, target, options = gates(2)
+    gate = (gate.float() * 1e4).requires_grad_()
+    target = target.float() * torch.where(options, 0.0, 1.0)
+    target[1:3] = torch.tensor([1e-42, 0.0, 0.0, 1.0])
+    losses.gate_loss(gate, target, options).sum().backward()
+    assert torch.isfinite(gate.grad).all()
+
+
 @pytest.mark.parametrize("n_iter", [1, 2, 10])
 def test_mean_field(n_iter):
     given = posteriors(3)
@@ -172,6 +211,11 @@ def test_models_of_experts_are_distributions_and_start_alike():
         assert models(x).shape == (4, 5, 3)
     groups = expert_models(network, data, accuracy, groups=2).eval()
     assert isinstance(groups, GroupedExperts)
+    # A sum over cases and experts becomes a mean for each network: of its experts' cases, or of the answers.
+    assert groups.scale(10, 7) == pytest.approx(2 / 5 / 10)
+    assert SeparateExperts(network, 5).scale(10, 7) == pytest.approx(1 / 10)
+    conditional = expert_models(network, data, accuracy, "conditional")
+    assert (conditional.scale(10, 7), conditional.scale(10, 0)) == (pytest.approx(1 / 7), 1)
     assert isinstance(expert_models(network, data, np.ones((8, 3))), ConditionalExperts)
     assert isinstance(expert_models(network, data, np.ones((7, 3))), SeparateExperts)
 
@@ -183,6 +227,51 @@ def test_experts_who_do_alike_are_one_group():
     found = grouped(centres[truth] + rng.normal(size=(60, 3)) * 0.05, 3)
     assert len({(a, b) for a, b in zip(truth, found, strict=True)}) == 3
     assert grouped(np.ones((4, 2)), 3).max() == 0  # no more groups than there are differences
+
+
+# ----------------------------------------------------------------------------------------- answers made up
+
+
+def imputer(method: str):
+    """One whose weak view moves the features further each time, a batch, its features and answers, and the models."""
+    log = team(40)
+    data = CaseData(log.X, log.truth, table(log.given))
+    torch.manual_seed(1)
+    models = SeparateExperts(torch.nn.Linear(6, 3), 3)
+    for part in models.parameters():
+        torch.nn.init.normal_(part)
+    views = itertools.count(1)
+    made = Imputer(models, method, lambda x: x + 0.1 * next(views), lambda x: 0.5 * x, max_epochs=4)
+    made._parts = torch.nn.ModuleDict({"network": models})
+    made._start_epoch(1, data)
+
+    def probs(x) -> np.ndarray:
+        return models(x).exp().detach().double().numpy()
+
+    return made, data.batch(torch.arange(40), torch.device("cpu")), torch.from_numpy(log.X), log.given, probs
+
+
+def test_mixmatch():
+    made, batch, x, given_, probs = imputer("mixmatch")
+    torch.manual_seed(2)
+    found = made._mixmatch(batch).detach().numpy()
+    torch.manual_seed(2)
+    share = float(torch.distributions.Beta(0.75, 0.75).sample())
+    share, other = max(share, 1 - share), torch.randperm(40)
+    third = x + 0.3
+    mixed = probs(share * third + (1 - share) * third[other])
+    expected = plain.mixmatch((probs(x + 0.1), probs(x + 0.2)), mixed, given_, share, other.numpy(), 75 / 4)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_fixmatch():
+    made, batch, x, given_, probs = imputer("fixmatch")
+    weak, strong = probs(x + 0.1), probs(0.5 * x)
+    sure = weak.max(axis=2)[given_ < 0] >= 0.95
+    assert sure.any()
+    assert not sure.all()
+    expected = plain.fixmatch(weak, strong, given_)
+    np.testing.assert_allclose(made._fixmatch(batch).detach(), expected, rtol=1e-4, atol=1e-6)
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0])), min_size=1, max_size=12))

@@ -90,10 +90,11 @@ def test_thresholds_can_be_calibrated_on_other_cases(halves):
     assert gap() < 0.04 < before
 
 
-def test_models_of_experts_learn_what_experts_answer(halves):
+@pytest.mark.parametrize("options", [{"experts": "separate"}, {"experts": "conditional"}, {"groups": 2}], ids=str)
+def test_models_of_experts_learn_what_experts_answer(halves, options):
     """Log-likelihood of answers that were withheld beats that of each expert's answers counted without features."""
     X, truth, answers, given, _ = halves
-    model = defer.ProbabilisticDeferral(network(), **SETTINGS).fit(X[:N], truth[:N], table(given[:N]))
+    model = defer.ProbabilisticDeferral(network(), **SETTINGS | options).fit(X[:N], truth[:N], table(given[:N]))
     proba = model.expert_proba(X[N:])
     for expert in range(2):
         found = np.log(proba[np.arange(N_NEW), expert, answers[N:, expert]]).mean()

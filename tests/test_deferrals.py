@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,9 @@ import manyhands as mh
 from deferrals import VARIANTS, Variant, linear, table, team
 from learners import backbone
 from manyhands import defer
+from manyhands.defer.data import CaseData
+from manyhands.defer.impute import distort, jitter
+from oracles.defer_losses import complete_posterior, softmax
 
 every = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 
@@ -182,10 +187,16 @@ def test_workloads_are_kept(variant: Variant):
 
 @pytest.mark.parametrize("variant", [v for v in VARIANTS if v.constrained], ids=lambda variant: variant.name)
 def test_gates_learn_to_keep_the_workload_on_average(variant: Variant):
-    """Even shares are 1/4 each; what a gate prefers by itself is far from that."""
+    """Even shares are 1/4 each, among those who may be chosen; what a gate prefers by itself is far from that."""
     log = team(300)
     model = variant.model(workload="balanced", max_epochs=15).fit(log.X, log.truth, log.votes)
-    np.testing.assert_allclose(model.defer_proba(log.X).mean(axis=0), 0.25, atol=0.07)
+    chosen = model.defer_proba(log.X)
+    if getattr(model, "unanswered", None) == "left-out":
+        answered = log.given >= 0
+        chosen[:, :-1] *= answered
+        chosen = chosen[answered.any(axis=1)]
+        chosen /= chosen.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(chosen.mean(axis=0), 0.25, atol=0.07)
 
 
 @every
@@ -211,15 +222,20 @@ def test_names_and_order_of_experts_and_rows_do_not_matter(variant: Variant):
 
 @every
 def test_learns(variant: Variant):
-    """Together they are right more often than the classifier alone, on cases that were not trained on."""
+    """Together they are right more often than the classifier alone, and than if who answers were drawn by lot.
+
+    On cases that were not trained on; as many go to the classifier either way.
+    """
     log = team(900, n_classes=3, n_experts=2, missing=0.2, separation=1.2, seed=4)
     new = slice(600, None)
     options = {"impute_epochs": 8} if variant.make is defer.ImputedDeferral else {}
-    model = variant.model(coverage=0.4, max_epochs=12, **options)
+    model = variant.model(coverage=0.4, max_epochs=8, **options)
     model.fit(log.X[:600], log.truth[:600], table(log.given[:600]))
     alone = (model.predict(log.X[new]) == log.truth[new]).mean()
     together = model.score(log.X[new], log.truth[new], table(log.answers[new]))
     assert together > alone + 0.05
+    by_lot = 0.4 * alone + 0.6 * (log.answers[new] == log.truth[new, None]).mean()
+    assert together > by_lot + 0.02 or not variant.choosy
 
 
 # ------------------------------------------------------------------------------------------------ what goes in
@@ -269,7 +285,9 @@ def test_input_that_does_not_fit(change, error, message):
         ({"coverage": 0.1, "workload": {0: 0.1, 1: 0.1, 2: 0.1}}, ValueError, "would have nobody"),
         ({"constraint": "yearly"}, ValueError, "constraint must be one of"),
         ({"smoothing": 0.0}, ValueError, "smoothing is a share above 0"),
+        ({"unanswered": "asked"}, ValueError, "unanswered must be one of 'left-out', 'wrong'"),
         ({"gate": linear(6, 3)}, ValueError, "for each of 3 experts and one for the classifier"),
+        ({"gate": linear(5, 4)}, ValueError, r"goes to Linear\(in_features=5, out_features=4"),
         ({"gate": 7}, TypeError, "gate must be a torch nn.Module"),
         ({"gate": "stack"}, TypeError, '"stacked" or None, not .stack.'),
         ({"lr": -1.0}, ValueError, "lr must be at least 0"),
@@ -287,18 +305,25 @@ def test_settings_that_cannot_work(options, error, message):
         (defer.ProbabilisticDeferral, {"inference": "luck"}, "inference must be one of"),
         (defer.ProbabilisticDeferral, {"experts": "one"}, "experts must be one of"),
         (defer.ProbabilisticDeferral, {"groups": 0}, "groups must be at least 1"),
+        (defer.ProbabilisticDeferral, {"groups": 1.5}, "groups must be a whole number"),
         (defer.ProbabilisticDeferral, {"groups": 2, "experts": "confusion"}, "groups are of networks"),
+        (defer.ProbabilisticDeferral, {"n_iter": 0}, "n_iter must be at least 1"),
+        (defer.ProbabilisticDeferral, {"n_iter": 1.5}, "n_iter must be a whole number"),
         (defer.ImputedDeferral, {"method": "guess"}, "method must be one of"),
+        (defer.ImputedDeferral, {"groups": 0}, "groups must be at least 1"),
+        (defer.ImputedDeferral, {"impute_epochs": 0}, "impute_epochs must be at least 1"),
+        (defer.ImputedDeferral, {"impute_epochs": 2.5}, "impute_epochs must be a whole number"),
         (defer.CrossEntropySurrogate, {"alpha": -1.0}, "alpha must be at least 0"),
         (defer.RealizableSurrogate, {"alpha": 2.0}, "alpha must be at most 1"),
         (defer.MixtureOfExperts, {"cost": -1.0}, "cost must be at least 0"),
         (defer.Triage, {"warmup": -1}, "warmup must be at least 0"),
+        (defer.Triage, {"warmup": 0.5}, "warmup must be a whole number"),
         (defer.OneVsAll, {"gate": linear(6, 4)}, "a logit for each of 3 experts, "),
     ],
 )
 def test_settings_of_single_methods(make, options, message):
     log = team()
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         make(backbone(), **{"max_epochs": 1} | options).fit(log.X, log.truth, log.votes)
 
 
@@ -334,12 +359,37 @@ def test_the_classifier_learns_nothing_from_a_stacked_gate():
 def test_missing_answers_at_scoring():
     log = team(missing=0.5)
     fitted = model().fit(log.X, log.truth, log.votes)
-    with pytest.raises(ValueError, match=r"who gave no answer to them, first row \d+ to"):
+    with pytest.raises(ValueError, match=r"who gave no answer to them, first row \d+ to [012]; missing='available'"):
         fitted.score(log.X, log.truth, log.votes, coverage=0.1)
     assert 0 < fitted.score(log.X, log.truth, log.votes, how="argmax", missing="available") <= 1
+    first = fitted.score(log.X, log.truth, table(log.answers[:, :1]), workload={1: 0.0, 2: 0.0})
+    who = fitted.decide(log.X, workload={1: 0.0, 2: 0.0}).who
+    said = np.where(who == 0, log.answers[:, 0], fitted.predict(log.X))
+    assert first == pytest.approx((said == log.truth).mean())  # the others need no answers
     strangers = mh.Annotations.from_arrays([0, 1], ["x", "y"], [0, 1])
     with pytest.raises(ValueError, match="no expert of fit"):
         fitted.score(log.X, log.truth, strangers)
+
+
+def test_networks_that_make_no_numbers_are_no_arg_max():
+    class Broken(nn.Linear):
+        def forward(self, x):
+            return torch.where(x[:, :1] > 1e6, torch.nan, super().forward(x))
+
+    log = team()
+    fitted = defer.NaiveDeferral(Broken(6, 3), linear(6, 4), max_epochs=1).fit(log.X, log.truth, log.votes)
+    far = log.X.copy()
+    far[7, 0] = 1e7
+    with pytest.raises(ValueError, match="NaN of row 7 of X"):
+        fitted.decide(far, how="argmax")
+
+
+def test_the_documented_example_runs():
+    page = Path(__file__).parents[1] / "docs" / "learning-to-defer.md"
+    example = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)[0]
+    names: dict = {}
+    exec(example, names)
+    assert np.bincount(names["decision"].who).tolist() == [100, 100, 100, 200]
 
 
 def test_a_class_that_no_expert_names_and_cases_nobody_answered():
@@ -351,6 +401,127 @@ def test_a_class_that_no_expert_names_and_cases_nobody_answered():
     dense = np.where(given < 0, -1, given)
     same = model().fit(log.X, log.truth, dense)
     assert (same.defer_proba(log.X) == fitted.defer_proba(log.X)).all()
+
+
+# ---------------------------------------------------------------------------------- answers that were not given
+
+
+@pytest.mark.parametrize("constraint", ["batch", "running", "epoch"])
+@pytest.mark.parametrize("coverage", [None, 0.5])
+def test_cases_nobody_answered_teach_the_gate_nothing(constraint: str, coverage: float | None):
+    """However wrong the classifier is there; training on answered cases alone gives the same gate."""
+    log = team(120, missing=0.0)
+    given = np.where(np.arange(120)[:, None] < 60, log.answers, -1)
+    # The classifier stays as it is, so that it is the same whatever cases it is shown.
+    classifier, start = linear(6, 3).requires_grad_(False), linear(6, 4)
+
+    def learnt(n: int, **more):
+        options = {"constraint": constraint, "coverage": coverage, "max_epochs": 3, "batch_size": n} | more
+        fitted = defer.NaiveDeferral(classifier, start, **options).fit(log.X[:n], log.truth[:n], table(given[:n]))
+        return fitted.gate_.weight.detach()
+
+    whole, answered = learnt(120, lr=0.1), learnt(60, lr=0.05)  # a mean over half as many cases, at half the rate
+    np.testing.assert_allclose(whole, answered, atol=1e-6)
+    assert (whole != start.weight).any()
+    assert (learnt(120, lr=0.1, unanswered="wrong") - answered).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        Variant(defer.NaiveDeferral, {"constraint": "epoch"}),
+        Variant(defer.ProbabilisticDeferral, {"constraint": "epoch", "experts": "separate"}),
+        Variant(defer.Triage, {"warmup": 0}),
+    ],
+    ids=lambda variant: variant.name,
+)
+def test_training_knows_nothing_of_held_out_cases(variant: Variant):
+    """Neither their truth nor their answers, wherever all cases are gone through at once."""
+    log = team()
+    options = {"coverage": 0.7, "validation": 0.5, "max_epochs": 1}
+    first = variant.model(**options).fit(log.X, log.truth, log.votes)
+    unseen = first._held_out.numpy()
+    truth, given = log.truth.copy(), log.given.copy()
+    truth[unseen], given[unseen] = (truth[unseen] + 1) % 3, -1
+    second = variant.model(**options).fit(log.X, truth, table(given))
+    assert (first.defer_proba(log.X) == second.defer_proba(log.X)).all()
+
+
+def test_augmentations_add_noise_to_features_and_to_nothing_else():
+    x = torch.from_numpy(team().X)
+    for augmented, share in ((jitter, 0.1), (distort, 0.3)):
+        torch.manual_seed(0)
+        changed = augmented(x) - x
+        kept = changed.abs() < 4 * share * x.std(dim=0)
+        assert (changed != 0).all()
+        assert kept.float().mean() > 0.7  # the strong one takes a fifth of the features for their means
+        assert (changed[kept].std() / (share * x.std())).item() == pytest.approx(1, abs=0.3)
+        tokens = torch.arange(12).reshape(3, 4)
+        assert (augmented(tokens) == tokens).all()
+        assert augmented("text") == "text"
+
+
+def test_thresholds_of_confidence_are_found_without_dropout(monkeypatch):
+    log, modes = team(), []
+    found = defer.SelectivePrediction._outcome
+
+    def watched(model, batch):
+        modes.append(model._network.training)
+        return found(model, batch)
+
+    monkeypatch.setattr(defer.SelectivePrediction, "_outcome", watched)
+    defer.SelectivePrediction(backbone(), max_epochs=1, validation=0.0).fit(log.X, log.truth, log.votes)
+    assert modes == [False]
+
+
+def test_a_threshold_is_judged_by_what_the_best_expert_answered():
+    """Or by that expert's accuracy in the class, where there is no answer."""
+    log = team(60, missing=0.5)
+    fitted = defer.SelectivePrediction(backbone(), max_epochs=1).fit(log.X, log.truth, log.votes)
+    data = CaseData(log.X, log.truth, log.votes)
+    confidence, gain = fitted._outcome(data.batch(torch.arange(60), torch.device("cpu"))).double().numpy().T
+    probs, right = fitted.predict_proba(log.X), np.diagonal(fitted.confusion_, axis1=1, axis2=2)
+    np.testing.assert_allclose(confidence, probs.max(axis=1), rtol=1e-5)
+    for i, truth in enumerate(log.truth):
+        best = int(np.argmax(right @ probs[i]))
+        expert = right[best, truth] if log.given[i, best] < 0 else float(log.given[i, best] == truth)
+        assert gain[i] == pytest.approx(expert - float(probs[i].argmax() == truth), abs=1e-6)
+
+
+def test_triage_learns_its_division():
+    """The classifier from what is left to it, the gate from who takes what among those who answered."""
+    log = team(60)
+    fitted = defer.Triage(backbone(), coverage=0.5, warmup=0, max_epochs=1).fit(log.X, log.truth, log.votes)
+    batch = CaseData(log.X, log.truth, log.votes).batch(torch.arange(60), torch.device("cpu"))
+    views = fitted._views(batch.x)
+    classes, gate = views.classes.detach().double().numpy(), views.gate.detach().double().numpy()
+    own, asked = [], []
+    for i, who in enumerate(fitted._division.tolist()):
+        options = [j for j in range(3) if log.given[i, j] >= 0] + [3]
+        asked.append(-np.log(softmax(gate[i, options])[options.index(who)]))
+        if who == 3:
+            own.append(-np.log(softmax(classes[i])[log.truth[i]]))
+    assert fitted._loss(batch, views).item() == pytest.approx(np.mean(own) + np.mean(asked), rel=1e-5)
+
+
+def test_answers_are_made_up_only_where_none_was_given():
+    log = team(60, missing=0.5)
+    fitted = defer.ImputedDeferral(backbone(), max_epochs=1).fit(log.X, log.truth, log.votes)
+    batch = CaseData(log.X, log.truth, log.votes).batch(torch.arange(60), torch.device("cpu"))
+    made_up = np.tile((log.truth[:, None] + 1) % 3, 3)
+    fitted._made_up = torch.from_numpy(made_up)
+    found = fitted._e_step(batch, fitted._views(batch.x))[0].exp().detach().numpy()
+    known = np.where(log.given < 0, made_up, log.given)
+    gate, probs = fitted.defer_proba(log.X), fitted.predict_proba(log.X)
+    expected = [complete_posterior(*row, fitted.smoothing) for row in zip(gate, probs, known, log.truth, strict=True)]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_triage_leaves_the_classifier_its_least_coverage_while_training():
+    """And no more than that, where experts are better in far more cases."""
+    log = team()
+    fitted = defer.Triage(backbone(), coverage=(0.8, 1.0), warmup=0, max_epochs=1).fit(log.X, log.truth, log.votes)
+    assert int((fitted._division == 3).sum()) == 144
 
 
 def test_without_missing_answers_probabilistic_is_naive():

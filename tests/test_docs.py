@@ -1,9 +1,11 @@
-"""The README's examples do what they say."""
+"""The README's examples do what they say, and docstrings have the form they should."""
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,8 @@ import pytest
 
 from manyhands.cli import main
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
 
 
 def blocks(language: str) -> list[str]:
@@ -42,3 +45,26 @@ def test_command_line_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_exactly_two_set_up_commands() -> None:
     commands = [line.split("#")[0].strip() for line in blocks("sh")[0].splitlines()]
     assert commands == ["make demo", "make test"]
+
+
+def docstrings() -> Iterator[tuple[str, str]]:
+    """Every docstring of the package, and where it is."""
+    for path in sorted((ROOT / "python").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                text = ast.get_docstring(node)
+                if text:
+                    yield f"{path.relative_to(ROOT)}: {getattr(node, 'name', 'module')}", text
+
+
+def test_no_heading_of_a_docstring_is_run_into_its_text() -> None:
+    found = list(docstrings())
+    assert len(found) > 500
+    sections = "Parameters|Returns|Yields|Raises|Warns|Attributes|Notes|References|Examples|See Also"
+    flat = re.compile(rf"\b({sections}) -{{3,}}|^-{{3,}} +\S", re.MULTILINE)
+    assert [where for where, text in found if flat.search(text)] == []
+    # A heading is a line of its own, and so is what underlines it, as long as the heading.
+    heading = re.compile(rf"^({sections})\n(-+)$", re.MULTILINE)
+    assert [w for w, text in found for name, line in heading.findall(text) if len(name) != len(line)] == []
+    bare = re.compile(rf"^({sections})\n(?!-+$)", re.MULTILINE)
+    assert [where for where, text in found if bare.search(text)] == []

@@ -529,7 +529,7 @@ BAD = {
     "gold given twice": ({"gold": (["t000", "t000"], ["c0", "c1"])}, "'t000'"),
     "max_iter": ({"max_iter": 0}, "max_iter must be at least 1, not 0"),
     "tol": ({"tol": -1.0}, "tol must be at least 0, not -1"),
-    "tol NaN": ({"tol": np.nan}, "tol must be at least 0, not nan"),
+    "tol NaN": ({"tol": np.nan}, "tol must be a finite number, not nan"),
     "restarts": ({"restarts": -1}, "restarts must be at least 0, not -1"),
     "seed": ({"seed": -1}, "seed must be at least 0, not -1"),
     "start with other classes": (

@@ -86,7 +86,7 @@ def test_another_delimiter(tmp_path):
     path = put(tmp_path / "log.csv", CSV.replace(",", ";"))
     assert rows_of(mh.read(path, delimiter=";")) == ROWS
     with pytest.raises(KeyError, match="the columns are 'task;worker;label'"):
-        mh.read(path)
+        mh.read(path, delimiter=",")
     with pytest.raises(ValueError, match="delimiter must be a single ASCII character, not '::'"):
         mh.read(path, delimiter="::")
 
@@ -306,10 +306,6 @@ def test_a_file_that_may_not_be_read_says_so(tmp_path):
 
 DAMAGED = {
     "empty.csv": (b"", "Empty CSV file"),
-    "ragged.csv": (b"task,worker,label\na,1,x\nb,2\n", "Expected 3 columns, got 2"),
-    "wide.csv": (b"task,worker,label\na,1,x,9\n", "Expected 3 columns, got 4"),
-    "latin.csv": ("task,worker,label\nå,1,x\n".encode("latin-1"), "invalid UTF8 data"),
-    "latin header.csv": ("task,worker,label,å\na,1,x,1\n".encode("latin-1"), "codec can't decode"),
     "plain.csv.gz": (CSV.encode(), "zlib"),
     "short.csv.gz": (gzip.compress(CSV.encode() * 100)[:-30], "runcated"),
     "text.parquet": (CSV.encode(), "not a parquet file"),
@@ -383,7 +379,7 @@ def test_well_known_columns_are_found(tmp_path, header):
             KeyError,
             r"several columns could be the task \('task', 'item'\)",
         ),
-        (["Task", "worker", "label"], {}, KeyError, "the columns are 'Task', 'worker', 'label'"),
+        (["Taks", "worker", "label"], {}, KeyError, "the columns are 'Taks', 'worker', 'label'"),
         (
             ["task", "worker", "label"],
             {"label": "truth"},

@@ -14,9 +14,10 @@ import manyhands as mh
 from learners import backbone, crowd
 from manyhands import _core, learn
 from manyhands.learn import heads, losses
-from manyhands.learn.agree import focus, kappa_loss
+from manyhands.learn.agree import RunningKappa, focus, said_shares
 from manyhands.learn.batch import CrowdData
 from manyhands.learn.confusion import RunningVolume
+from manyhands.learn.doctor import DoctorHeads
 from manyhands.learn.information import CrowdAggregator
 from manyhands.learn.lazy import LazyAdam
 from oracles import learn as plain
@@ -57,7 +58,11 @@ def test_coupled_cross_entropy(link):
     np.testing.assert_allclose(-gathered.mean().item(), found.item())
 
 
-@pytest.mark.parametrize("make", [heads.FreeConfusion, heads.OneCoin, heads.LowRankConfusion])
+def softmax_confusion(n_workers: int, n_classes: int) -> heads.FreeConfusion:
+    return heads.FreeConfusion(n_workers, n_classes, link="softmax")
+
+
+@pytest.mark.parametrize("make", [heads.FreeConfusion, softmax_confusion, heads.OneCoin, heads.LowRankConfusion])
 @pytest.mark.parametrize("n_workers", [5, 500])
 def test_parts_of_matrices(make, n_workers):
     """The short ways to columns and diagonals, for few workers and for many, lead where the matrices do."""
@@ -191,7 +196,7 @@ def test_focal(p, right, gamma):
     assert losses.focal(log_right, gamma).item() == pytest.approx(plain.focal(p, right, gamma), rel=1e-9)
 
 
-def test_focus_and_kappa():
+def test_focus():
     log = crowd(n=60)
     _, workers, labels = log.votes.codes()
     found = focus(log.votes)
@@ -199,10 +204,115 @@ def test_focus_and_kappa():
         said = labels[workers == worker]
         for k in range(3):
             assert found[worker, k] == pytest.approx(plain.focus((said == k).sum(), len(said)))
-    rng = np.random.default_rng(0)
-    probs, said, workers = rng.random(40), rng.integers(2, size=40).astype(float), rng.integers(4, size=40)
-    loss = kappa_loss(torch.from_numpy(probs)[:, None], torch.from_numpy(said)[:, None], torch.from_numpy(workers))
-    assert loss.item() == pytest.approx(plain.kappa_loss(probs, said, workers))
+
+
+def weighted(log, rng):
+    """The same votes with a weight each."""
+    columns = [log.votes.to_frame()[name] for name in ("task", "worker", "label")]
+    return mh.Annotations.from_arrays(*columns, rng.uniform(0.2, 3, len(log.votes)), classes=range(3))
+
+
+def running_kappa(votes, n_samples, by_sample=False):
+    said, total = said_shares(votes, by_sample=by_sample)
+    return RunningKappa(n_samples, torch.from_numpy(said), torch.from_numpy(total))
+
+
+@pytest.mark.parametrize("reduction", ["label", "sample", "worker"])
+def test_the_kappa_loss_of_all_samples_is_that_of_the_formula_with_weights_and_reductions(reduction):
+    log, rng = crowd(n=30, n_workers=5), np.random.default_rng(0)
+    votes = weighted(log, rng)
+    learner = learn.Learn2Agree(backbone(), loss="kappa", reduction=reduction, max_epochs=1).fit(log.X, votes)
+    batch = CrowdData(log.X, votes).batch(torch.arange(30), CPU)
+    answers = list(zip(*(x.tolist() for x in (batch.sample, batch.worker, batch.label, batch.weight)), strict=True))
+    said = F.one_hot(batch.label, 3).double()
+    weight = learner._weights(batch) * 30 if reduction == "sample" else batch.weight
+    probs = rng.uniform(0.05, 0.95, size=(30, 3))
+    given = torch.from_numpy(probs).requires_grad_()
+    kappa = running_kappa(votes, 30, reduction == "sample")
+    loss = learner._reduce(kappa(batch, given, said, weight.double()).mean(dim=1), batch)
+    assert loss.item() == pytest.approx(plain.kappa_loss(probs, answers, reduction), rel=1e-5)
+    loss.backward()
+    for sample, k in ((0, 0), (7, 1), (29, 2)):
+        step = np.zeros_like(probs)
+        step[sample, k] = 1e-5
+        slope = plain.kappa_loss(probs + step, answers, reduction) - plain.kappa_loss(probs - step, answers, reduction)
+        assert given.grad[sample, k].item() == pytest.approx(slope / 2e-5, rel=1e-3)
+
+
+def test_one_kind_of_label_in_a_batch_still_has_a_gradient_towards_it():
+    """Batches of two samples with a label each: no worker has both answers to a binary task in any of them."""
+    log, rng = crowd(n=60, n_workers=4, per_task=1), np.random.default_rng(1)
+    data = CrowdData(log.X, log.votes)
+    kappa = running_kappa(log.votes, 60)
+    for _ in range(3):
+        for batch in data.batches(data.samples, 2, CPU):
+            said = F.one_hot(batch.label, 3).double()
+            probs = torch.from_numpy(rng.uniform(0.01, 0.99, size=(2, 3))).requires_grad_()
+            kappa(batch, probs, said, batch.weight.double()).sum().backward()
+            assert (torch.sign(probs.grad) == 1 - 2 * said[torch.argsort(batch.sample)]).all()
+
+
+def test_the_running_kappa_of_workers_is_that_of_the_latest_predictions():
+    log, rng = crowd(n=40, n_workers=4), np.random.default_rng(2)
+    data = CrowdData(log.X, log.votes)
+    running, at_once = running_kappa(log.votes, 40), running_kappa(log.votes, 40)
+    probs = torch.from_numpy(rng.random((40, 3)))
+    shuffle = torch.Generator().manual_seed(0)
+    for values in (torch.from_numpy(rng.random((40, 3))), probs):
+        for batch in data.batches(data.samples, 7, CPU, shuffle=shuffle):
+            running(batch, values[batch.rows], F.one_hot(batch.label, 3).double(), batch.weight.double())
+    whole = data.batch(data.samples, CPU)
+    at_once(whole, probs, F.one_hot(whole.label, 3).double(), whole.weight.double())
+    for name in ("observed", "mean", "predicted"):
+        torch.testing.assert_close(getattr(running, name), getattr(at_once, name))
+
+
+def test_a_worker_who_never_names_a_class_teaches_nothing_of_it_and_breaks_nothing():
+    votes = mh.Annotations.from_arrays([0, 1, 2], ["a", "a", "b"], [0, 1, 0], classes=range(3))
+    data = CrowdData(np.zeros((3, 6), np.float32), votes)
+    batch = data.batch(data.samples, CPU)
+    probs = torch.tensor([[1.0, 0.0, 0.0]] * 3, dtype=torch.float64, requires_grad=True)
+    loss = running_kappa(votes, 3)(batch, probs, F.one_hot(batch.label, 3).double(), batch.weight.double())
+    loss.sum().backward()
+    assert torch.isfinite(probs.grad).all()
+    assert (probs.grad[:, 2] == 0).all()
+    assert (probs.grad[2] == 0).all()
+    assert (probs.grad[:2, :2] != 0).all()
+
+
+def test_the_loss_of_coinnet():
+    log, rng = crowd(n=12, n_workers=5), np.random.default_rng(0)
+    learner = learn.COINNet(backbone(), max_epochs=1, outlier=2.0, volume=0.5, ridge=0.0).fit(log.X, log.votes)
+    batch = CrowdData(log.X, log.votes).batch(torch.arange(12), CPU)
+    parts = learner._parts.double()
+    confusion = plain.free_confusion(random_table(parts["workers"].table, rng), "softplus")
+    shifts = 0.1 * rng.normal(size=(batch.n_annotations, 3))
+    parts["shifts"].set(torch.from_numpy(shifts))
+    parts["volume"] = RunningVolume(3, 0.9, 0.0).double()
+    log_probs = torch.log_softmax(torch.from_numpy(rng.normal(size=(12, 3))), dim=1)
+    triples = list(zip(batch.sample.tolist(), batch.worker.tolist(), batch.label.tolist(), strict=True))
+    expected = plain.coin_loss(log_probs.exp().numpy(), confusion, shifts, triples, 2.0, 0.4, 1e-2, 0.5)
+    assert learner._loss(batch, log_probs).item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_max_mig_starts_from_the_logarithms_of_confusion_by_answer():
+    confusion = np.random.default_rng(0).dirichlet(np.ones(4), size=(6, 4))
+    crowd_part = CrowdAggregator(6, torch.ones(4) / 4)
+    crowd_part.set_confusion(torch.from_numpy(confusion).float(), scale=0.5)
+    weights = crowd_part.table.weight.detach().reshape(6, 4, 4)
+    for worker in range(6):
+        for label in range(4):
+            np.testing.assert_allclose(weights[worker, label], 0.5 * np.log(confusion[worker, :, label]), rtol=1e-4)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_heads_of_doctors_start_as_the_backbones_last_layer(bias):
+    torch.manual_seed(0)
+    head, features = nn.Linear(4, 3, bias=bias), torch.randn(5, 4)
+    heads_of_workers = DoctorHeads(7, head)
+    expected = torch.log_softmax(head(features), dim=1)
+    torch.testing.assert_close(heads_of_workers.answers(features, torch.tensor([0, 6, 3, 2, 2])), expected)
+    torch.testing.assert_close(heads_of_workers.opinions(features, torch.tensor([4, 1]))[:, 1], expected)
 
 
 def test_volume():
@@ -254,6 +364,20 @@ def test_forecast_of_contradictions_is_not_nan():
 
 
 # --------------------------------------------------------------------------------------------------- the loop
+
+
+def test_every_epoch_has_every_sample_once_in_another_order():
+    log = crowd(n=50)
+    data, shuffle = CrowdData(log.X, log.votes), torch.Generator().manual_seed(0)
+    epochs = [
+        torch.cat([batch.rows for batch in data.batches(data.samples, 8, CPU, shuffle=shuffle)]) for _ in range(2)
+    ]
+    for order in epochs:
+        assert sorted(order.tolist()) == list(range(50))
+        assert order.tolist() != list(range(50))
+    assert not torch.equal(*epochs)
+    plain_order = torch.cat([batch.rows for batch in data.batches(data.samples, 8, CPU)])
+    assert plain_order.tolist() == list(range(50))
 
 
 @pytest.mark.parametrize("coalesced", [False, True])

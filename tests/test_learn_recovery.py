@@ -70,7 +70,7 @@ def test_regression_learns_scales_and_biases():
     value = X @ np.array([1.0, -2.0, 0.5, 0.0])
     scale, bias = np.array([1.0, 1.0, 0.5, 1.5]), np.array([0.0, 1.0, -1.0, 0.0])
     answers = np.round(scale * value[:, None] + bias + rng.normal(size=(800, 4)) * 0.1, 2)
-    votes = mh.Annotations.from_dense(answers, missing=None)
+    votes = mh.Annotations.from_dense(answers.astype(str), missing=None)
     learner = learn.CrowdLayer(nn.Linear(4, 1), kind="S+B", max_epochs=60).fit(X, votes)
     # The true scales average one and the biases zero, which is how the learner settles what the labels do not tell.
     np.testing.assert_allclose(learner.scale_and_bias_, np.c_[scale, bias], atol=0.05)
@@ -95,3 +95,15 @@ def test_labelme(shared_data):
     for make, least in ((learn.MajorityTarget, 0.785), (learn.CrowdLayer, 0.83), (learn.MaxMIG, 0.86)):
         found = make(backbone, max_epochs=50).fit(X, votes).predict(X_test).astype(int)
         assert (found == arrays["y_test"]).mean() > least
+
+
+def test_labelme_by_kappa_does_not_depend_on_the_seed(shared_data):
+    """Where most batches have one answer of a worker, or several that are alike."""
+    arrays = np.load(shared_data / "labelme" / "features.npz")
+    votes = mh.read(shared_data / "labelme" / "labels.csv")
+    for seed in range(2):
+        torch.manual_seed(seed)
+        backbone = nn.Sequential(nn.Linear(512, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, 8))
+        learner = learn.Learn2Agree(backbone, loss="kappa", seed=seed).fit(arrays["X_train"].astype(np.float32), votes)
+        found = learner.predict(arrays["X_test"].astype(np.float32)).astype(int)
+        assert (found == arrays["y_test"]).mean() > 0.8

@@ -39,7 +39,7 @@ def test_results(variant: Variant):
     assert ((learner.skills_ >= 0) & (learner.skills_ <= 1)).all()
     np.testing.assert_allclose(learner.prior_.sum(), 1)
     assert set(learner.predict(log.X)) <= set(log.votes.classes)
-    assert len(learner.history_["loss"]) == 3
+    assert len(learner.history_["loss"]) == learner._n_epochs
     assert learner.workers_frame().num_rows == 9
     assert learner.score(log.X, log.truth) == (learner.predict(log.X) == log.truth).mean()
 
@@ -115,6 +115,16 @@ def test_a_fit_that_fails_leaves_nothing_to_predict_with():
         learner.predict(log.X)
 
 
+def test_a_fit_that_fails_at_its_end_leaves_nothing_of_the_one_before():
+    log = crowd()
+    learner = learn.TraceRegularized(backbone(), max_epochs=1).fit(log.X, log.votes)
+    learner.set_params(trace=1000.0, worker_lr=0.1, max_epochs=30)
+    with pytest.raises(ValueError, match="too large"):
+        learner.fit(log.X, log.votes)
+    with pytest.raises(mh.NotFittedError, match="did not end"):
+        _ = learner.confusion_
+
+
 @every
 def test_pickle(variant: Variant):
     log = crowd()
@@ -158,7 +168,7 @@ def test_start_from(variant: Variant):
         fitted = mh.DawidSkene(model="one-coin").fit(log.votes)
         same = variant.learner(start_from=fitted).fit(log.X, log.votes)
         assert (same.predict_proba(log.X) == learner.predict_proba(log.X)).all()
-    elif variant.make is not learn.LearnFromAll:
+    else:
         with pytest.raises(ValueError, match="start_from"):
             learner.fit(log.X, log.votes)
 
@@ -297,16 +307,6 @@ def test_layers_that_remember_are_copied_too(make):
     options = {"weight_epochs": 1} if make is learn.WeightedDoctorNet else {}
     make(norm, max_epochs=2, **options).fit(log.X, log.votes)
     assert all(torch.equal(value, before[name]) for name, value in norm.state_dict().items())
-
-
-def test_resume_needs_a_checkpoint_of_the_same_learner(tmp_path):
-    log = crowd()
-    with pytest.raises(ValueError, match="set checkpoint="):
-        learn.CCEM(backbone()).fit(log.X, log.votes, resume=True)
-    path = tmp_path / "run.pt"
-    learn.CCEM(backbone(), max_epochs=1, checkpoint=path).fit(log.X, log.votes)
-    with pytest.raises(ValueError, match="is of a CCEM with 9 workers"):
-        learn.DeepEM(backbone(), max_epochs=2, checkpoint=path).fit(log.X, log.votes, resume=True)
 
 
 # ------------------------------------------------------------------------------------------------ scikit-learn

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import manyhands as mh
+from manyhands import _core
 from manyhands.aggregators.moments import MomentAggregator
-from manyhands.moments import Moments
+from manyhands.moments import Moments, compute
+from oracles import em
 
 #: Exact moments leave rounding only.
 EXACT = 1e-10
@@ -238,3 +240,99 @@ def test_symmetric_nmf_refuses_what_would_not_fit() -> None:
     votes = mh.simulate(3000, 3000, 3, labels_per_task=3, seed=0).votes
     with pytest.raises(ValueError, match=r"3,000 × 3.*CoupledNMF"):
         mh.SymmetricNMF().fit(votes)
+
+
+# ------------------------------------------------------------------------------------------------------ the glue
+
+
+def test_the_family_has_the_same_defaults() -> None:
+    """Pairs are chosen and matrices drawn together in one way by all of them."""
+    shared = ("min_overlap", "max_partners", "shrink")
+    wanted = {"min_overlap": 1.0, "max_partners": 64, "shrink": 1.0}
+    for model in TO_THE_END.values():
+        assert {name: type(model)().get_params()[name] for name in shared} == wanted
+
+
+def uneven() -> mh.Annotations:
+    """Five workers who share from 6 to 48 tasks; one of them, w5, shares none."""
+    rng = np.random.default_rng(4)
+    reach = {"w0": 60, "w1": 48, "w2": 30, "w3": 12, "w4": 6}
+    truth = rng.integers(0, 3, 60)
+    rows = [(t, w, truth[t] if rng.random() < 0.75 else rng.integers(0, 3)) for w, n in reach.items() for t in range(n)]
+    rows += [(100 + t, "w5", t % 3) for t in range(6)]
+    return mh.Annotations.from_arrays(*zip(*rows, strict=True))
+
+
+@pytest.fixture
+def handed(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the compiled factorisations were given, by name of the argument."""
+    seen: dict[str, Any] = {}
+
+    def spy(name: str) -> Any:
+        real = getattr(_core, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            seen.update(options)
+            return real(*args, **options)
+
+        return call
+
+    for name in ("nmf_fit", "cpd_fit"):
+        monkeypatch.setattr(_core, name, spy(name))
+    return seen
+
+
+def test_pairs_count_by_their_overlap_or_alike(handed: dict[str, Any]) -> None:
+    votes = uneven()
+    overlap = compute(votes).pair_overlap
+    assert len(set(overlap.tolist())) > 2
+    quiet_fit(mh.CoupledNMF(max_iter=2, tol=0.0), votes)
+    np.testing.assert_array_equal(handed["weights"], overlap)
+    quiet_fit(mh.CoupledNMF(weights="even", max_iter=2, tol=0.0), votes)
+    np.testing.assert_array_equal(handed["weights"], np.ones(len(overlap)))
+
+
+def test_moments_of_all_orders_count_by_their_tasks_and_one_on_average(handed: dict[str, Any]) -> None:
+    votes = uneven()
+    moments = compute(votes, order=3)
+    quiet_fit(mh.CoupledCPD(max_iter=1, tol=0.0), votes)
+    for name, overlap in (("pair_weights", moments.pair_overlap), ("triple_weights", moments.triple_overlap)):
+        np.testing.assert_allclose(handed[name], overlap / overlap.mean())
+    labels = moments.first.sum(axis=1)
+    np.testing.assert_allclose(np.sort(handed["first_weights"]), np.sort(labels / labels.mean()))
+    quiet_fit(mh.CoupledCPD(first=False, second=False, max_iter=1, tol=0.0), votes)
+    assert not handed["first_weights"].any()
+    assert len(handed["pairs"]) == len(handed["pair_weights"]) == 0
+
+
+@pytest.mark.parametrize("shrink", [0.0, 2.5])
+@pytest.mark.parametrize("name", TO_THE_END)
+def test_fits_are_factors_drawn_together_and_lonely_workers_judged_by_the_rest(name: str, shrink: float) -> None:
+    """What lies between the factors and the answer, written out with nothing of the library but the factors."""
+    votes = uneven()
+    model = type(TO_THE_END[name])(shrink=shrink)
+    fit = quiet_fit(model, votes)
+    prior, found = model.factorise(compute(votes, order=order_of(model)))
+    rows, k = em.Rows.of(votes), 3
+    labels = np.bincount(rows.workers, minlength=6).astype(float)
+    reached = np.arange(6) != votes.workers.tolist().index("w5")
+    average = np.average(found[reached], axis=0, weights=labels[reached]) + 1e-3 / k
+    average /= average.sum(axis=1, keepdims=True)
+    behind = (labels[:, None] * prior)[:, :, None]
+    share = shrink / (behind + shrink) if shrink else 0.0
+    confusion = (1 - share) * found + share * average
+    confusion /= confusion.sum(axis=2, keepdims=True)
+    told = np.where(reached[:, None, None], confusion, 1 / k)
+
+    def posterior_of(matrices: np.ndarray) -> np.ndarray:
+        floored = np.maximum(matrices, em.FLOOR)
+        return em.expect(rows, prior, floored, np.full(votes.n_tasks, -1), hard=False)[0]
+
+    posterior = posterior_of(told)
+    counts = em.counts_of(rows, posterior)[~reached] + shrink / k
+    totals = counts.sum(axis=2, keepdims=True)
+    confusion[~reached] = np.where(totals > 0, counts / np.where(totals > 0, totals, 1.0), 1 / k)
+    np.testing.assert_allclose(fit.prior_, prior, atol=1e-12)
+    np.testing.assert_allclose(fit.confusion_, confusion, atol=1e-9)
+    np.testing.assert_allclose(fit.posterior_, posterior_of(confusion), atol=1e-9)
+    assert any("1 of 6 workers share no tasks" in remark for remark in fit.remarks_)

@@ -67,3 +67,11 @@ def test_groups_are_exact(votes: mh.Annotations, numbers: list[int]) -> None:
 def test_components(pairs: list[tuple[int, int]]) -> None:
     array = np.array(pairs, np.uint32).reshape(-1, 2)
     np.testing.assert_array_equal(_core.components(12, array), oracle.components(12, array))
+
+
+def test_triples_that_are_given_make_moments_of_order_three():
+    prior, confusion = [0.5, 0.5], np.eye(2)[None].repeat(4, axis=0)
+    exact = mh.moments.Moments.exact(prior, confusion, triples=[(0, 1, 3)])
+    assert exact.order == 3
+    assert repr(exact).endswith("6 pairs, 1 triple)")
+    assert mh.moments.Moments.exact(prior, confusion).order == 2

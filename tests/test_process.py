@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
@@ -229,3 +230,155 @@ with multiprocessing.get_context("fork").Pool(2) as pool:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.strip() == "True", done.stderr
+
+
+def test_threads_that_refit_one_estimator_never_mix_two_fits():
+    """Sizes and names differ, so that anything taken from both would show."""
+    rng = np.random.default_rng(3)
+    sizes = {"small": (30, 4, 2), "large": (400, 9, 7)}
+    tables = {
+        name: mh.Annotations.from_arrays(
+            [f"{name} {task}" for task in np.repeat(np.arange(n), 3)],
+            rng.integers(0, m, 3 * n),
+            [f"{name} {label}" for label in rng.integers(0, k, 3 * n)],
+        )
+        for name, (n, m, k) in sizes.items()
+    }
+    model = mh.MajorityVote()
+    expected = {name: mh.MajorityVote().fit(votes) for name, votes in tables.items()}
+    frames = {name: (one.to_frame(), one.workers_frame()) for name, one in expected.items()}
+
+    def refit(name: str) -> None:
+        for _ in range(150):
+            np.testing.assert_array_equal(model.fit_predict(tables[name]), expected[name].labels_)
+            # Whose fit it is now is open, but it is one of them.
+            labels = model.labels_
+            assert len(labels) == len(expected[labels[0].split()[0]].labels_)
+            for found, kind in ((model.to_frame(), 0), (model.workers_frame(), 1)):
+                assert any(found.equals(known[kind]) for known in frames.values())
+
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(refit, ["small", "large"] * 2))
+    finally:
+        sys.setswitchinterval(switch)
+
+
+def test_a_fit_that_fails_leaves_the_model_as_it_was():
+    votes, model = random_votes(2000), mh.WeightedVote()
+    before = model.fit(votes).labels_
+    model.set_params(weights="no such rule")
+    with pytest.raises(ValueError, match="weights"):
+        model.fit(random_votes(500))
+    np.testing.assert_array_equal(model.labels_, before)
+
+
+# ------------------------------------------------------------------------------------------------------ memory
+
+LIMITED = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux limits what a process may take")
+
+
+def run_limited(code: str, gigabytes: float, *command: str) -> subprocess.CompletedProcess:
+    """Run code, or a command, in a process that may take so much memory, thread stacks and all."""
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({int(gigabytes * 2**30)},) * 2)\n"
+    return subprocess.run(
+        [sys.executable, "-c", limit + code, *command], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+REFUSED = {
+    "a table of more tasks than fit": (
+        6,
+        "mh.Annotations.from_codes([0], [0], [0], n_tasks=2**31, n_workers=1, n_classes=2)",
+    ),
+    "the same, unasked": (
+        6,
+        "mh._core.Table(np.zeros(1, np.uint32), np.zeros(1, np.uint32), np.zeros(1, np.uint16), None, 2**31, 1, 2)",
+    ),
+    "confusion matrices of three members": (
+        3,
+        "mh.Consensus().fit(mh.Annotations.from_codes(rng.integers(0, 4000, 20_000), rng.integers(0, 2000, 20_000),"
+        " rng.integers(0, 250, 20_000), n_tasks=4000, n_workers=2000, n_classes=250))",
+    ),
+}
+
+
+@LIMITED
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_does_not_fit_into_memory_is_an_exception(what):
+    gigabytes, code = REFUSED[what]
+    done = run_limited(
+        f"""
+import numpy as np
+import manyhands as mh
+rng = np.random.default_rng(0)
+try:
+    {code}
+except MemoryError as error:
+    print("refused:", error)
+print(mh.MajorityVote().fit(mh.Annotations.from_dense([[0, 1, 1]])).labels_.tolist())
+""",
+        gigabytes,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.startswith("refused: ")
+    assert done.stdout.endswith("[1]\n")
+
+
+@LIMITED
+def test_the_command_line_says_in_one_line_that_memory_is_short(tmp_path):
+    rows = [f"{i},{i % 1000},{i % 997}" for i in range(4000)]
+    (tmp_path / "log.csv").write_text("\n".join(["task,worker,label", *rows]))
+    code = "import sys; from manyhands.cli import main; sys.exit(main(sys.argv[1:]))"
+    done = run_limited(code, 3, "aggregate", str(tmp_path / "log.csv"), "-o", str(tmp_path / "labels.csv"))
+    assert done.returncode == 2, done.stderr[-2000:]
+    assert done.stderr.splitlines()[-1].startswith("manyhands: error: out of memory: ")
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
+
+
+@LIMITED
+def test_fits_at_any_limit_end_or_raise_memory_error():
+    """Whatever is left to take: a fit ends, or there is a MemoryError, and the process lives on."""
+    done = run_limited(
+        """
+import json
+import warnings
+warnings.simplefilter("ignore")
+import numpy as np
+import pyarrow.compute
+import manyhands as mh
+rng = np.random.default_rng(0)
+n, m, k = 3000, 250, 60
+votes = mh.Annotations.from_codes(*(rng.integers(0, size, 5 * n) for size in (n, m, k)), n_tasks=n, n_workers=m,
+                                  n_classes=k)
+few = {"max_iter": 2, "tol": 0.0}
+models = [
+    mh.MajorityVote(), mh.WeightedVote(), mh.DawidSkene(accelerate=True, max_iter=8, tol=0.0), mh.Consensus(max_iter=1),
+    mh.BayesianDawidSkene(protected=1, **few), mh.CommunityDawidSkene(n_communities=2, protected=1, **few),
+    mh.HierarchicalDawidSkene(protected=1, **few), mh.MACE(**few), mh.GLAD(**few), mh.KOS(max_iter=2),
+    mh.SparseOneCoin(**few), mh.MaxMarginVote(**few), mh.CrowdSVM(draws=1, burn_in=1), mh.OneCoinSpectral(**few),
+]
+hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+outcomes = {"ended": 0, "refused": 0}
+for model in models:
+    for left in (40, 130, 250, 2000):
+        taken = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (taken + (left << 20), hard))
+        try:
+            model.fit(votes)
+            outcomes["ended"] += 1
+        except MemoryError:
+            outcomes["refused"] += 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+print(json.dumps(outcomes))
+""",
+        2**20,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    outcomes = json.loads(done.stdout)
+    assert outcomes["ended"] >= 14, outcomes
+    assert outcomes["refused"] >= 5, outcomes

@@ -148,11 +148,16 @@ def test_the_default_needs_no_choice(shared_data: Path) -> None:
 def test_the_default_is_better_calibrated(shared_data: Path) -> None:
     for name in ("dog", "weather_cf", "face", "bluebird"):
         votes, gold = log(shared_data / name)
-        fit = mh.aggregate(votes)
-        raw = mh.Consensus(correlation=0.0).fit(votes)
+        fit, member = mh.aggregate(votes), mh.HierarchicalDawidSkene().fit(votes)
+        undiscounted = mh.Consensus(correlation=0.0).fit(votes)
         index, truth = mh.metrics.match_gold(fit.tasks_, gold, unknown="ignore")
-        losses = [mh.metrics.log_loss(m.posterior_[index], truth, classes=m.classes_) for m in (fit, raw)]
+        models = (fit, member, undiscounted)
+        losses = [mh.metrics.log_loss(m.posterior_[index], truth, classes=m.classes_) for m in models]
         assert losses[0] < 0.6 * losses[1]
+        assert losses[0] < 0.9 * losses[2]
+        # Errors of real crowds are correlated, and the log says so.
+        assert fit.correlation_ > 2 * fit.correlation_error_ - 0.01
+        assert fit.discount_ > 0.4
 
 
 #: What `MACE` and `GLAD` came to when they were written: a change of more than a few tasks needs a reason.

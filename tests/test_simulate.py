@@ -97,6 +97,11 @@ def test_flippers_have_one_wrong_class_each_chosen_evenly():
     assert fits(flips.sum(axis=0), 2000, np.where(np.eye(4), 0, 1 / 3)).all()
 
 
+def test_flippers_of_two_classes_name_the_other():
+    confusion = crowds.flippers(200, 2, skill=0.3, spread=0)
+    np.testing.assert_allclose(confusion, np.broadcast_to([[0.3, 0.7], [0.7, 0.3]], confusion.shape))
+
+
 def test_hammer_spammers_guess_evenly():
     label = crowds.hammer_spammers(3, 4, skill=0.6, spread=0)
     np.testing.assert_allclose(label, np.broadcast_to(np.where(np.eye(4), 0.7, 0.1), (3, 4, 4)))

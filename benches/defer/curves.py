@@ -28,6 +28,8 @@ MISSING = (0.0, 0.3, 0.5, 0.7)
 TRAINING = {"max_epochs": 20, "lr": 0.03}
 #: As in the paper, and with a confusion matrix for each expert instead of a network.
 MEAN_FIELD, CONFUSION = {"inference": "mean-field"}, {"experts": "confusion"}
+#: A gate that learns from answers not given as if they had been wrong.
+WRONG = {"unanswered": "wrong"}
 N_TEST = 2000
 PARTS = ("curves", "constraint", "workload")
 
@@ -83,6 +85,10 @@ def main() -> None:
             ),
             "naive": run(missing, defer.NaiveDeferral, per_coverage=True),
             "naive stacked": run(missing, defer.NaiveDeferral, per_coverage=True, gate="stacked"),
+            "naive unanswered wrong": run(missing, defer.NaiveDeferral, per_coverage=True, **WRONG),
+            "naive unanswered wrong stacked": run(
+                missing, defer.NaiveDeferral, per_coverage=True, gate="stacked", **WRONG
+            ),
             "selective": run(missing, defer.SelectivePrediction, per_coverage=False),
             "compare confidence": run(missing, defer.CompareConfidence, per_coverage=False),
             "one-vs-all": run(missing, defer.OneVsAll, per_coverage=False),

@@ -69,11 +69,11 @@ def main() -> None:
     runs = {
         "majority": run(learn.MajorityTarget),
         "learn from all": run(learn.LearnFromAll),
-        "learn from all, by worker": run(learn.LearnFromAll, reduction="worker"),
-        "linear, focal": run(learn.Learn2Agree, stream="linear"),
-        "linear, kappa": run(learn.Learn2Agree, stream="linear", loss="kappa"),
-        "distribution, focal": run(learn.Learn2Agree),
-        "distribution, kappa": run(learn.Learn2Agree, loss="kappa"),
+        "learn from all by worker": run(learn.LearnFromAll, reduction="worker"),
+        "linear focal": run(learn.Learn2Agree, stream="linear"),
+        "linear kappa": run(learn.Learn2Agree, stream="linear", loss="kappa"),
+        "distribution focal": run(learn.Learn2Agree),
+        "distribution kappa": run(learn.Learn2Agree, loss="kappa"),
     }
     rows = list(repeat(chosen(runs, arguments.only), arguments.seeds))
     notes = "Mean ± deviation over seeds. What this does not show: real disagreement, which depends on the sample."

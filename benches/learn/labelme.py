@@ -67,6 +67,7 @@ def main() -> None:
         "DeepEM": run(learn.DeepEM),
         "ModelBootstrappedEM": run(learn.ModelBootstrappedEM),
         "Learn2Agree": run(learn.Learn2Agree),
+        "Learn2Agree kappa": run(learn.Learn2Agree, loss="kappa"),
         "MaxMIG": run(learn.MaxMIG),
         "MaxMIG pearson": run(learn.MaxMIG, divergence="pearson"),
         "MaxMIG js": run(learn.MaxMIG, divergence="js"),

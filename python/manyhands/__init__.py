@@ -8,7 +8,7 @@
 ['cat', 'dog']
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manyhands import agreement, crowds, metrics, moments, synthetic
 from manyhands._core import get_num_threads, set_num_threads
@@ -49,9 +49,18 @@ from manyhands.errors import (
     FileFormatError,
     IdentifiabilityWarning,
     NotFittedError,
+    OverlapWarning,
 )
 from manyhands.io import read
 from manyhands.simulate import Simulation, simulate
+
+if TYPE_CHECKING:
+    # For editors and type checkers; at run time `__getattr__` finds them.
+    from manyhands import defer as defer
+    from manyhands import learn as learn
+    from manyhands import plots as plots
+
+    __version__: str
 
 __all__ = [
     "EBCC",
@@ -81,6 +90,7 @@ __all__ = [
     "OneCoinGradient",
     "OneCoinSpectral",
     "OnlineDawidSkene",
+    "OverlapWarning",
     "Simulation",
     "SparseOneCoin",
     "SpectralDS",
@@ -102,15 +112,23 @@ __all__ = [
 ]
 
 
+# Imported when asked for: they need torch or matplotlib, which also keeps them out of ``from manyhands import *``.
+_LAZY = ("defer", "learn", "plots")
+
+
 def __getattr__(name: str) -> Any:
-    # Looked up when asked for: the machinery of versions costs as much as a third of the whole import, and torch far
-    # more.
     if name == "__version__":
+        # The machinery of versions costs as much as a third of the whole import.
         from importlib.metadata import version
 
         return version("manyhands")
-    if name in ("defer", "learn", "plots"):
+    if name in _LAZY:
         from importlib import import_module
 
         return import_module(f"manyhands.{name}")
     raise AttributeError(f"module 'manyhands' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    # What completion offers: the public names, and not the modules that they happen to come from.
+    return sorted([*__all__, *_LAZY, "__version__", *(name for name in globals() if name.startswith("__"))])

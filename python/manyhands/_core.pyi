@@ -21,12 +21,14 @@ __all__ = [
     "cpd_fit",
     "crowd_svm_fit",
     "crowd_svm_posterior",
+    "effective_votes",
     "em_confusion",
     "em_counts",
     "em_fit",
     "em_posterior",
     "encode_integers",
     "encode_strings",
+    "error_correlation",
     "get_num_threads",
     "gibbs_fit",
     "glad_fit",
@@ -143,14 +145,19 @@ class _Projected(_Tilt):
 
 class _Counted(TypedDict):
     value: float
-    resamples: _F64
+    worst: float
+    left_out: _F64
+    sizes: npt.NDArray[np.uint32]
     n_tasks: int
     n_pairs: int
 
 class _Paired(TypedDict):
     value: float
-    resamples: _F64
+    worst: float
+    left_out: _F64
+    sizes: npt.NDArray[np.uint32]
     n_tasks: int
+    n_pairs: int
     pairs: npt.NDArray[np.uint32]
     overlap: npt.NDArray[np.uint64]
     coefficients: _F64
@@ -224,6 +231,7 @@ class Table:
     def label_counts(self) -> npt.NDArray[np.uint64]: ...
     def agreeing_pairs(self) -> tuple[int, int]: ...
     def n_components(self) -> int: ...
+    def group_counts(self) -> npt.NDArray[np.uint64]: ...
     def n_repeats(self) -> int: ...
     def first_repeat(self) -> tuple[int, int] | None: ...
 
@@ -264,11 +272,13 @@ def canonical_integers(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint
 def vote_shares(table: Table, worker_weights: _F64 | None = None) -> tuple[_F64, _F64]: ...
 def worker_agreement(table: Table, answers: npt.NDArray[np.int32]) -> tuple[_F64, _F64]: ...
 def pool_posteriors(
-    posteriors: Sequence[_F64], weights: _F64, totals: _F64, correlation: float
+    posteriors: Sequence[_F64], weights: _F64, totals: _F64, correlation: float, even: float
 ) -> tuple[_F64, _F64]: ...
+def effective_votes(table: Table, information: _F64) -> _F64: ...
+def error_correlation(table: Table, posterior: _F64, counts: _F64, prior: _F64) -> tuple[float, float]: ...
 def winners(rows: _F64) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.bool_]]: ...
 def agreement_by_counts(
-    table: Table, *, coefficient: str, shape: str, positions: _F64, resamples: int = 0, seed: int = 0
+    table: Table, *, coefficient: str, shape: str, positions: _F64, groups: int = 0, seed: int = 0
 ) -> _Counted: ...
 def agreement_by_pairs(
     table: Table,
@@ -279,7 +289,7 @@ def agreement_by_pairs(
     summary: str,
     min_overlap: int = 1,
     worker: int = 0,
-    resamples: int = 0,
+    groups: int = 0,
     seed: int = 0,
 ) -> _Paired: ...
 def em_fit(

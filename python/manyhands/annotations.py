@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core, building, checks, persist
+from manyhands import _core, arrow, building, checks, persist
 from manyhands.building import Missing, Repeats
+from manyhands.dense import build_dense
 from manyhands.description import Description, Spread, class_texts
 from manyhands.frames import take_columns
-from manyhands.names import Codes, Column, Names, is_missing
+from manyhands.names import Codes, Column, Names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,7 +99,8 @@ class Annotations:
             name (``task``, ``task_id``, ``item``, … ``worker``, ``annotator``, … ``label``, ``answer``, …).
         weight
             Column of weights: an annotation of weight 2 counts as two. None for equal weights. Probabilities in long
-            form, a row for each label that a worker holds possible, are weights.
+            form, a row for each label that a worker holds possible, are weights. The largest is 1e15, and one below
+            1e-30 is none.
         confidence
             Column of how sure workers are of their labels, above 0 and at most 1. With K classes, a label of confidence
             c counts as (c K - 1) / (K - 1) of an annotation: wholly if it is certain, not at all if it is a guess.
@@ -215,38 +217,45 @@ class Annotations:
 
     @classmethod
     def from_dense(
-        cls, matrix: npt.ArrayLike, *, missing: Any = -1, classes: Iterable[Any] | None = None, abstain: Any = None
+        cls,
+        matrix: Any,
+        *,
+        task: str | None = None,
+        missing: Any = -1,
+        classes: Iterable[Any] | None = None,
+        abstain: Any = None,
     ) -> Self:
         """Build a table from a (tasks × workers) matrix of labels with `missing` where there is none.
 
-        None, NaN, empty text and masked entries are no labels either. Tasks and workers are named by their
-        row and column; tasks without labels are listed in :attr:`unlabelled`.
+        None, NaN, empty text and masked entries are no labels either. Tasks without labels are listed in
+        :attr:`unlabelled`.
+
+        Workers are named by the columns of a frame, and tasks by the index of a pandas frame or by the column `task`;
+        rows and columns without names are numbered from 0. A column that looks like the ids of the tasks (one value
+        for each, all different) is refused among the workers.
+
+        Parameters
+        ----------
+        matrix
+            An array, masked or not, a list of rows, a pandas, polars, pyarrow or duckdb frame, or a mapping of columns.
+        task
+            The column of a frame that names the tasks.
+        missing
+            What stands for no label.
+        classes, abstain
+            As for :meth:`from_frame`.
 
         Examples
         --------
         >>> import manyhands as mh
         >>> mh.Annotations.from_dense([[0, 1, -1], [1, 1, 0]]).n_annotations
         5
+        >>> wide = {"item": ["q1", "q2"], "ann": ["cat", "dog"], "bob": ["cat", None]}
+        >>> votes = mh.Annotations.from_dense(wide, task="item")
+        >>> votes.tasks.tolist(), votes.workers.tolist()
+        (['q1', 'q2'], ['ann', 'bob'])
         """
-        dense = np.asanyarray(matrix)
-        if dense.ndim != 2:
-            raise ValueError(f"the matrix must be tasks × workers, not of shape {dense.shape}")
-        given = ~np.ma.getmaskarray(dense)
-        dense = np.asarray(dense)
-        # Values first: some, such as pandas.NA, cannot be compared.
-        absent = Column(dense[given], "the matrix").missing()
-        if absent is not None:
-            given[given] = ~absent
-        if not is_missing(missing):
-            given[given] = dense[given] != missing
-        if not given.any():
-            raise ValueError(f"the matrix, of shape {dense.shape}, holds no label")
-        tasks, workers = np.nonzero(given)
-        built = cls.from_arrays(tasks, workers, dense[given], classes=classes, abstain=abstain)
-        built._unlabelled = Names(np.flatnonzero(~given.any(axis=1)))
-        if len(built._unlabelled):
-            checks.warn_unlabelled(0, built._unlabelled)
-        return built
+        return cls(*build_dense(matrix, task=task, missing=missing, classes=classes, abstain=abstain))
 
     @classmethod
     def from_codes(
@@ -269,7 +278,8 @@ class Annotations:
             if count < 1:
                 raise ValueError(f"{what} must be at least 1, not {count}")
         checks.check_n_classes(n_classes, "the table")
-        table = _core.Table(
+        checks.check_names_memory(n_tasks, n_workers)
+        table = checks.made_table(
             checks.checked_codes(tasks, "tasks", np.uint32),
             checks.checked_codes(workers, "workers", np.uint32),
             checks.checked_codes(labels, "labels", np.uint16),
@@ -357,12 +367,13 @@ class Annotations:
 
     def to_frame(self) -> pa.Table:
         """Return the annotations as an Arrow table: task, worker, label, and weight if there are weights."""
-        import pyarrow as pa
-
-        names = (self._tasks, self._workers, self._labels)
-        columns = [name.arrow().take(pa.array(code)) for name, code in zip(names, self.codes(), strict=True)]
-        table = pa.table(columns, names=["task", "worker", "label"])
-        return table if self.weights is None else table.append_column("weight", pa.array(self.weights))
+        tasks, workers, labels = self.codes()
+        columns = {
+            "task": arrow.take(self._tasks.arrow(), tasks),
+            "worker": arrow.take(self._workers.arrow(), workers),
+            "label": arrow.take(self._labels.arrow(), labels),
+        }
+        return arrow.table(columns if self.weights is None else columns | {"weight": self.weights})
 
     def __repr__(self) -> str:
         annotations = checks.counted(self.n_annotations, "annotation")
@@ -466,7 +477,7 @@ class Annotations:
             raise ValueError("every annotation is an abstention: there is nothing to aggregate")
         weights = None if self.weights is None else self.weights[keep]
         sizes = (self.n_tasks, self.n_workers, self.n_classes)
-        table = _core.Table(tasks[keep], workers[keep], labels[keep], weights, *sizes)
+        table = checks.made_table(tasks[keep], workers[keep], labels[keep], weights, *sizes)
         return type(self)(table, self._tasks, self._workers, self._classes, self._unlabelled)
 
     def _subset(self, keep: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_], unlabelled: Names | None) -> Self:
@@ -474,7 +485,7 @@ class Annotations:
         task_codes, worker_codes, labels = self.codes()
         task_codes, tasks, labelled = building.compact(task_codes[keep], self._tasks)
         worker_codes, workers, _ = building.compact(worker_codes[keep], self._workers)
-        table = _core.Table(
+        table = checks.made_table(
             task_codes,
             worker_codes,
             labels[keep],
@@ -513,7 +524,11 @@ class Annotations:
     # ------------------------------------------------------------------------------------------- persistence
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the table to a versioned file that holds data only; :func:`manyhands.load` reads it back."""
+        """Write the table to a versioned file that holds data only; :func:`manyhands.load` reads it back.
+
+        The file appears when it is whole and on disk, and an older one of that name stays until then; checksums tell a
+        damaged one.
+        """
         tasks, workers, labels = self.codes()
         arrays: dict[str, npt.NDArray[Any]] = {
             "task_codes": tasks,
@@ -525,16 +540,21 @@ class Annotations:
         for part in ("tasks", "workers", "classes", "unlabelled"):
             arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
         arrays |= persist.pack_labels(self._classes, self._labels)
-        persist.write(path, "annotations", {}, arrays)
+        persist.write(path, "annotations", {}, arrays, read_back=self._names_in)
 
-    @classmethod
-    def _load(cls, content: persist.Content) -> Self:
+    @staticmethod
+    def _names_in(content: persist.Content) -> tuple[Names, Names, Names, Names, Names]:
+        """Names of tasks, workers, classes, unlabelled tasks and all labels."""
         tasks, workers, classes, unlabelled = (
             content.names(part) for part in ("tasks", "workers", "classes", "unlabelled")
         )
-        labels = content.labels(classes)
+        return tasks, workers, classes, unlabelled, content.labels(classes)
+
+    @classmethod
+    def _load(cls, content: persist.Content) -> Self:
+        tasks, workers, classes, unlabelled, labels = cls._names_in(content)
         n = content.array("task_codes", np.uint32, ndim=1).shape[0]
-        table = _core.Table(
+        table = checks.made_table(
             content.array("task_codes", np.uint32, shape=(n,)),
             content.array("worker_codes", np.uint32, shape=(n,)),
             content.array("label_codes", np.uint16, shape=(n,)),
@@ -555,7 +575,7 @@ def _unpickle(
     cls: type[Annotations], codes: tuple[Any, Any, Any], weights: Any, names: tuple[Names, ...]
 ) -> Annotations:
     n_tasks, n_workers, n_classes = (len(part) for part in names[:3])
-    return cls(_core.Table(*codes, weights, n_tasks, n_workers, len(names[4]), n_true=n_classes), *names)
+    return cls(checks.made_table(*codes, weights, n_tasks, n_workers, len(names[4]), n_true=n_classes), *names)
 
 
 def as_annotations(votes: Any, *, abstentions: bool = False) -> Annotations:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,16 +14,19 @@ from manyhands.names import Codes, Names, sequence
 
 #: How far probabilities may be from summing to one: they are often rounded to two digits.
 _ROUNDING = 0.05
+#: An integer in plain form.
+_CANONICAL = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 
 
 def checked_confidences(data: Any, what: str) -> npt.NDArray[np.float64]:
     """Return confidences as numbers above 0 and up to 1."""
-    found = checks.checked_weights(data, what)
+    found = checks.checked_amounts(data, what)
     bad = (found <= 0) | (found > 1)
     if bad.any():
         row = int(np.argmax(bad))
         raise ValueError(f"{what} holds {found[row]} at row {row}; a confidence must be above 0 and at most 1")
-    return found
+    # A table holds them as weights on the way, and takes none that is smaller.
+    return np.maximum(found, checks.LEAST_COUNT)
 
 
 def confident(table: _core.Table) -> _core.Table:
@@ -39,7 +43,7 @@ def confident(table: _core.Table) -> _core.Table:
         # An abstention is no more or less than it says.
         weights = np.where(labels < k, np.maximum((weights * k - 1) / (k - 1), 0.0), weights)
     sizes = (table.n_tasks, table.n_workers, table.n_classes)
-    return _core.Table(tasks, workers, labels, none_if_even(weights), *sizes, n_true=k)
+    return checks.made_table(tasks, workers, labels, none_if_even(weights), *sizes, n_true=k)
 
 
 def none_if_even(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
@@ -50,7 +54,7 @@ def none_if_even(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | 
 def checked_probabilities(columns: Iterable[Any], classes: Names) -> npt.NDArray[np.float64]:
     """Return an (answers, classes) array of probabilities whose rows sum to one."""
     parts = [
-        checks.checked_weights(column, f"probability column {name!r}")
+        checks.checked_amounts(column, f"probability column {name!r}")
         for name, column in zip(classes.values.tolist(), columns, strict=True)
     ]
     if len({len(part) for part in parts}) > 1:
@@ -71,10 +75,15 @@ def checked_probabilities(columns: Iterable[Any], classes: Names) -> npt.NDArray
 def distinctive(probabilities: npt.NDArray[np.float64], classes: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
     """Take away what an answer gives to all classes alike, which says nothing of any; see `confident`."""
     if classes.sum() < 2:
-        return probabilities
+        return _worth_counting(probabilities)
     common = probabilities[:, classes].min(axis=1, keepdims=True)
-    weights: npt.NDArray[np.float64] = np.where(classes, probabilities - common, probabilities)
-    return weights
+    return _worth_counting(np.where(classes, probabilities - common, probabilities))
+
+
+def _worth_counting(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Weights without those below what a table counts: of a probability of 1e-40 nothing is left beside others."""
+    kept: npt.NDArray[np.float64] = np.where(weights < checks.LEAST_COUNT, 0.0, weights)
+    return kept
 
 
 def abstentions(given: Any) -> Names | None:
@@ -89,9 +98,8 @@ def in_numbers(abstain: Names, names: Names) -> Names:
     """Abstentions as numbers where the labels are: the command line knows text only."""
     if names.values.dtype.kind != "i" or not len(names):
         return abstain
-    return sequence(
-        [int(x) if isinstance(x, str) and x.lstrip("-").isdecimal() else x for x in abstain.values.tolist()]
-    )
+    # Only text in the form that labels have which become integers: "007" is another name than 7.
+    return sequence([int(x) if isinstance(x, str) and _CANONICAL.fullmatch(x) else x for x in abstain.values.tolist()])
 
 
 def set_apart(codes: Codes, names: Names, fixed: Names | None, abstain: Names) -> tuple[Codes, Names, Names]:

@@ -8,17 +8,19 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core, metrics, persist
+from manyhands import _core, arrow, metrics, persist
 from manyhands.annotations import Annotations, as_annotations
-from manyhands.checks import check_memory, counted
-from manyhands.errors import FileFormatError, IdentifiabilityWarning, NotFittedError
+from manyhands.checks import check_memory, counted, made_table
+from manyhands.errors import FileFormatError, IdentifiabilityWarning, NotFittedError, OverlapWarning
 from manyhands.names import Names
+from manyhands.overlap import doubts
 from manyhands.progress import Callback, reporting
 
 if TYPE_CHECKING:
@@ -32,7 +34,10 @@ T = TypeVar("T")
 NO_MATRICES = "ask for labels_ and workers_frame() of a SparseOneCoin, which needs none"
 
 #: What to do where numbers for all classes do not fit.
-MANY_CLASSES = "SparseOneCoin takes any number of classes in memory that the labels given determine"
+MANY_CLASSES = (
+    "if the labels are classes, not numbers or ids, SparseOneCoin takes any number of them in memory that the labels "
+    "given determine"
+)
 
 
 class Parameters:
@@ -91,14 +96,22 @@ class Fit:
     #: What is doubtful about the answer, or was done instead of what was asked; in whole sentences.
     remarks: tuple[str, ...] = ()
 
+    @property
+    def objective(self) -> float:
+        """The objective at the end; NaN where the method has none."""
+        return float(self.history[-1]) if len(self.history) else float("nan")
+
     def made(self) -> Array:
-        """The confusion matrices, made now if they were not yet."""
-        return self.confusion() if callable(self.confusion) else self.confusion
+        """The confusion matrices, made now if they were not yet, and kept."""
+        found = self.confusion
+        if callable(found):
+            found = found()
+            object.__setattr__(self, "confusion", found)
+        return found
 
     def rows(self) -> Array:
         """The posteriors, made now if they were not yet."""
         return self.posterior() if callable(self.posterior) else self.posterior
-
 
 
 class Acquainted(ABC):
@@ -127,6 +140,12 @@ class Acquainted(ABC):
     def prior_(self) -> Array:
         """Class prior, (n_classes,)."""
 
+    def _snapshot(self) -> Self:
+        """The same as it is now, whatever another thread does with it: all that belongs to one fit."""
+        taken = object.__new__(type(self))
+        vars(taken).update(vars(self))
+        return taken
+
     @property
     def _labels(self) -> Names:
         """What codes of labels stand for."""
@@ -151,16 +170,15 @@ class Acquainted(ABC):
         bits one answer carries about the class; ``spammer_score`` of Raykar & Yu (2012), 0 for an answer that does not
         depend on the class, 1 for perfect.
         """
-        import pyarrow as pa
-
         self._fitted()
-        return pa.table(
+        now = self._snapshot()
+        return arrow.table(
             {
-                "worker": self._workers.arrow(),
-                "n_labels": self._n_labels,
-                "accuracy": metrics.skill(self.confusion_, self.prior_),
-                "information": metrics.information(self.confusion_, self.prior_),
-                "spammer_score": metrics.spammer_score(self.confusion_),
+                "worker": now._workers.arrow(),
+                "n_labels": now._n_labels,
+                "accuracy": metrics.skill(now.confusion_, now.prior_),
+                "information": metrics.information(now.confusion_, now.prior_),
+                "spammer_score": metrics.spammer_score(now.confusion_),
             }
         )
 
@@ -186,7 +204,7 @@ class Acquainted(ABC):
             )
         codes = np.maximum(code_of, 0).astype(np.uint16)[labels]
         sizes = (votes.n_tasks, votes.n_workers, len(self._labels))
-        return _core.Table(tasks, workers, codes, votes.weights, *sizes, n_true=len(self._classes))
+        return made_table(tasks, workers, codes, votes.weights, *sizes, n_true=len(self._classes))
 
 
 class Aggregator(Acquainted, Parameters):
@@ -200,6 +218,11 @@ class Aggregator(Acquainted, Parameters):
     #: Shapes of those that are not one number a worker, in the letters n, m and k for tasks, workers and classes,
     #: digits, and other letters for sizes that the arrays themselves must agree on.
     _learnt_shapes: ClassVar[Mapping[str, str]] = {}
+    #: Those that files of earlier versions lack, and the number that then fills them; NaN says "not known", which a
+    #: newer file may say too.
+    _learnt_blanks: ClassVar[Mapping[str, float]] = {}
+    #: Those that may be infinite.
+    _learnt_infinite: ClassVar[tuple[str, ...]] = ()
 
     _result: Fit | None = None
 
@@ -227,6 +250,12 @@ class Aggregator(Acquainted, Parameters):
         """Most iterations a fit can take, for the progress bar."""
         return getattr(self, "max_iter", None)
 
+    def _total(self) -> int | None:
+        """The same, None where parameters are not even numbers: ``_fit`` says which."""
+        with suppress(TypeError):
+            return self._iterations()
+        return None
+
     def fit(self, votes: Any, *, progress: Progress = False) -> Self:
         """Learn from annotations.
 
@@ -235,17 +264,30 @@ class Aggregator(Acquainted, Parameters):
         votes
             An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
         progress
-            True for a progress bar, or a function called now and then as ``progress(iteration, objective)``.
+            True for a progress bar, or a function called now and then as ``progress(iteration, objective)``, and in any
+            case at the end.
         """
+        self._fit_apart(votes, progress)
+        return self
+
+    def _fit_apart(self, votes: Any, progress: Progress) -> Self:
+        """Fit a copy, and be like it in one step: another thread sees all of a fit or nothing. Returns the copy."""
+        fitted = self._snapshot()
         votes = as_annotations(votes, abstentions=self._hears_abstentions())
         check_memory(self._bytes(votes), f"{type(self).__name__} of {_sizes(votes)}", MANY_CLASSES)
-        with reporting(progress, self._iterations(), type(self).__name__) as callback:
-            result = self._fit(votes, callback)
-        if result.remarks:
-            warnings.warn(f"{type(self).__name__}: {' '.join(result.remarks)}", IdentifiabilityWarning, stacklevel=2)
-        self._adopt(result, votes._tasks, votes._workers, votes._classes, votes.labels_per_worker)
-        self._all_labels = votes._labels
-        return self
+        with reporting(progress, self._total(), type(self).__name__) as callback:
+            result = fitted._fit(votes, callback)
+            if callback is not None:
+                callback.finish(result.n_iter, result.objective)
+        found = doubts(votes)
+        for remarks, category in ((found.loud, OverlapWarning), (result.remarks, IdentifiabilityWarning)):
+            if remarks:
+                warnings.warn(f"{type(self).__name__}: {' '.join(remarks)}", category, stacklevel=3)
+        result = replace(result, remarks=(*found.loud, *result.remarks, *found.quiet))
+        fitted._adopt(result, votes._tasks, votes._workers, votes._classes, votes.labels_per_worker)
+        fitted._all_labels = votes._labels
+        vars(self).update(vars(fitted))
+        return fitted
 
     def _adopt(
         self, result: Fit, tasks: Names, workers: Names, classes: Names, n_labels: npt.NDArray[np.int64]
@@ -270,11 +312,11 @@ class Aggregator(Acquainted, Parameters):
 
     def fit_predict(self, votes: Any, *, progress: Progress = False) -> npt.NDArray[Any]:
         """Fit and return the label of each task."""
-        return self.fit(votes, progress=progress).labels_
+        return self._fit_apart(votes, progress).labels_
 
     def fit_predict_proba(self, votes: Any, *, progress: Progress = False) -> Array:
         """Fit and return the class posterior of each task, (n_tasks, n_classes)."""
-        return self.fit(votes, progress=progress).posterior_
+        return self._fit_apart(votes, progress).posterior_
 
     # ----------------------------------------------------------------------------------------------- results
 
@@ -295,7 +337,8 @@ class Aggregator(Acquainted, Parameters):
     def labels_(self) -> npt.NDArray[Any]:
         """The winning class of each task, by name, (n_tasks,). The lowest class code wins a tie."""
         self._fitted()
-        return self._named(self._winners, self._tied)
+        now = self._snapshot()
+        return now._named(now._winners, now._tied)
 
     @property
     def posterior_(self) -> Array:
@@ -322,10 +365,7 @@ class Aggregator(Acquainted, Parameters):
         if callable(fit.confusion):
             m, k = len(self._workers), len(self._classes)
             check_memory(8 * m * k * k, f"confusion matrices of {counted(m, 'worker')} and {k:,} classes", NO_MATRICES)
-        confusion = fit.made()
-        if confusion is not fit.confusion:
-            self._result = replace(fit, confusion=confusion)
-        return confusion
+        return fit.made()
 
     @property
     def prior_(self) -> Array:
@@ -340,8 +380,7 @@ class Aggregator(Acquainted, Parameters):
     @property
     def objective_(self) -> float:
         """The objective at the end; NaN where the method has none."""
-        history = self._fitted().history
-        return float(history[-1]) if len(history) else float("nan")
+        return self._fitted().objective
 
     @property
     def n_iter_(self) -> int:
@@ -368,14 +407,17 @@ class Aggregator(Acquainted, Parameters):
 
     def to_frame(self) -> pa.Table:
         """Return task, label, confidence and whether it was a tie, as an Arrow table (``.to_pandas()``)."""
-        fit = self._fitted()
-        return _labels_frame(self._tasks, self._classes, fit.rows(), self._winners, self._tied)
+        self._fitted()
+        now = self._snapshot()
+        return _labels_frame(now._tasks, now._classes, now.posterior_, now._winners, now._tied)
 
     # -------------------------------------------------------------------------------------------- prediction
 
     def predict(self, votes: Any) -> npt.NDArray[Any]:
         """Label tasks, old or new, from annotations by known workers; see :meth:`predict_proba`."""
-        return self._named(*self._decide(self.predict_proba(votes)))
+        self._fitted()
+        now = self._snapshot()
+        return now._named(*now._decide(now.predict_proba(votes)))
 
     def predict_proba(self, votes: Any) -> Array:
         """Class posteriors of tasks, old or new, with the workers as they were learnt: (votes.n_tasks, n_classes).
@@ -384,12 +426,13 @@ class Aggregator(Acquainted, Parameters):
         number of labels as weights). Columns are :attr:`classes_`; a label outside them is an error.
         """
         self._fitted()
-        k = len(self._classes)
-        votes = as_annotations(votes, abstentions=self._knows_abstentions())
+        now = self._snapshot()
+        k = len(now._classes)
+        votes = as_annotations(votes, abstentions=now._knows_abstentions())
         check_memory(8 * k * votes.n_tasks, f"a posterior of {_sizes(votes)}", MANY_CLASSES)
-        table = self._recode(votes)
-        known = self._workers.match(votes._workers)
-        return np.ascontiguousarray(self._posterior(table, known)[:, :k])
+        table = now._recode(votes)
+        known = now._workers.match(votes._workers)
+        return np.ascontiguousarray(now._posterior(table, known)[:, :k])
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         """Posteriors of a table whose worker m was worker known[m] in fit, or nobody where that is -1."""
@@ -410,8 +453,13 @@ class Aggregator(Acquainted, Parameters):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a versioned file that holds data only; read it with :func:`manyhands.load`.
 
-        Parameters that are data rather than settings (gold labels, given starts) are not written.
+        Parameters that are data rather than settings (gold labels, given starts) are not written. The file appears when
+        it is whole and on disk, and an older one of that name stays until then; checksums tell a damaged one.
         """
+        self._fitted()
+        self._snapshot()._save(path)
+
+    def _save(self, path: str | os.PathLike[str]) -> None:
         fit = self._fitted()
         params = {name: _plain(value) for name, value in self.get_params().items()}
         params = {name: value for name, value in params.items() if _is_setting(value)}
@@ -426,7 +474,7 @@ class Aggregator(Acquainted, Parameters):
         for part in ("tasks", "workers", "classes"):
             arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
         arrays |= persist.pack_labels(self._classes, self._labels)
-        persist.write(path, "aggregator", meta, arrays)
+        persist.write(path, "aggregator", meta, arrays, read_back=Aggregator._load)
 
     def _packed(self) -> dict[str, npt.NDArray[Any]]:
         """What was learnt beside the prior, as arrays."""
@@ -437,13 +485,24 @@ class Aggregator(Acquainted, Parameters):
         """Take back what `_packed` gave; returns posterior and confusion matrices. Sizes are by letters: n, m, k, l."""
         known = dict(sizes)
         for name, letters in self._learnt_arrays().items():
-            array = content.array(f"learnt.{name}", np.float64, ndim=len(letters))
-            for letter, size in zip(letters, array.shape, strict=True):
-                if size != (int(letter) if letter.isdigit() else known.setdefault(letter, size)):
-                    raise content.damaged(f"its {name.strip('_')} has shape {array.shape}")
-            setattr(self, name, array)
+            setattr(self, name, self._learnt_array(content, name, letters, known))
         n, m, k = sizes["n"], sizes["m"], sizes["k"]
         return _distributions(content, "posterior", (n, k)), _distributions(content, "confusion", (m, k, sizes["l"]))
+
+    def _learnt_array(self, content: persist.Content, name: str, letters: str, known: dict[str, int]) -> Array:
+        """An array that was learnt; sizes of letters that are not known yet become known by it."""
+        blank, key = self._learnt_blanks.get(name), f"learnt.{name}"
+        if blank is not None and key not in content.arrays:
+            return np.full([int(letter) if letter.isdigit() else known[letter] for letter in letters], blank)
+        array: Array = content.array(key, np.float64, ndim=len(letters), finite=False)
+        may_be_blank = blank is not None and np.isnan(blank)
+        may_be_infinite = name in self._learnt_infinite
+        if not (np.isfinite(array) | (np.isnan(array) & may_be_blank) | (np.isinf(array) & may_be_infinite)).all():
+            raise content.damaged(f"its {name.strip('_')} holds numbers that are not finite")
+        for letter, size in zip(letters, array.shape, strict=True):
+            if size != (int(letter) if letter.isdigit() else known.setdefault(letter, size)):
+                raise content.damaged(f"its {name.strip('_')} has shape {array.shape}")
+        return array
 
     @classmethod
     def _load(cls, content: persist.Content) -> Aggregator:
@@ -451,6 +510,8 @@ class Aggregator(Acquainted, Parameters):
         params = content.meta.get("params")
         if found is None or not isinstance(params, dict) or not set(params) <= set(found._parameter_names()):
             raise content.damaged("it names no aggregator of this version")
+        if not all(_is_setting(value) for value in params.values()):
+            raise content.damaged("its settings are not what manyhands writes")
         model = found(**{name: _unpacked(value) for name, value in params.items()})
         tasks, workers, classes = (content.names(part) for part in ("tasks", "workers", "classes"))
         n, m, k = len(tasks), len(workers), len(classes)
@@ -511,10 +572,8 @@ def _labels_frame(
     winners: npt.NDArray[np.uint16],
     tied: npt.NDArray[np.bool_],
 ) -> pa.Table:
-    import pyarrow as pa
-
     confidence = np.take_along_axis(posterior, winners[:, None].astype(np.int64), axis=1)[:, 0]
-    return pa.table(
+    return arrow.table(
         {
             "task": tasks.arrow(),
             "label": classes.take(winners.astype(np.int64)).arrow(),
@@ -545,13 +604,31 @@ def concrete(base: type[T], package: str) -> list[type[T]]:
     return sorted(found, key=lambda cls: cls.__name__)
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+@overload
+def load(path: str | os.PathLike[str]) -> Any: ...
+@overload
+def load(path: str | os.PathLike[str], kind: type[T]) -> T: ...
+def load(path: str | os.PathLike[str], kind: type[Any] = object) -> Any:
     """Read back what ``save`` wrote: an :class:`~manyhands.Annotations` table or a fitted model.
 
     The file holds only arrays and plain settings: reading one from a stranger cannot run code. Anything that is not
     such a file, whole and consistent, raises :class:`~manyhands.errors.FileFormatError`.
+
+    Parameters
+    ----------
+    path
+        The file.
+    kind
+        The class that it must hold, such as ``mh.DawidSkene`` or ``mh.Annotations``: type checkers then know what comes
+        back, and a file that holds something else is refused with a `TypeError`.
     """
-    content = persist.read(path)
+    found = _loaded(persist.read(path))
+    if not isinstance(found, kind):
+        raise TypeError(f"{os.fspath(path)} holds {type(found).__name__}, not {kind.__name__}")
+    return found
+
+
+def _loaded(content: persist.Content) -> Any:
     kinds: dict[str, Callable[[persist.Content], Any]] = {
         "annotations": Annotations._load,
         "aggregator": Aggregator._load,

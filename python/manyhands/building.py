@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core, answers, checks
+from manyhands.labels import check_classes
 from manyhands.names import Codes, Column, Names
 
 Repeats = Literal["keep", "first", "last", "error"]
@@ -52,7 +53,7 @@ def build(
         numbers = None if numbers is None else numbers[keep]
         unlabelled = all_tasks.take(np.flatnonzero(~labelled))
         checks.warn_unlabelled(int(absent.sum()), unlabelled)
-    table = _core.Table(
+    table = checks.made_table(
         task_codes,
         worker_codes,
         label_codes.astype(np.uint16),
@@ -90,7 +91,7 @@ def build_soft(ids: list[Column], columns: list[Any], names: list[str], abstain:
             raise ValueError(f"abstain names {unknown[0]!r}, which is no column of probabilities")
         codes, classes, labels = answers.set_apart(codes, said, None, never)
     (task_codes, task_names), (worker_codes, worker_names) = tasks.encode(), workers.encode()
-    table = _core.Table(
+    table = checks.made_table(
         task_codes[rows],
         worker_codes[rows],
         codes.astype(np.uint16),
@@ -122,8 +123,11 @@ def _encode_labels(labels: Column, fixed: Names | None, never: Names | None) -> 
         codes, classes, names = answers.set_apart(codes, names, fixed, never)
     elif fixed is not None:
         codes, names = checks.recoded(codes, names, fixed), fixed
+    classes = names if never is None else classes
+    if fixed is None:
+        check_classes(classes, int((codes < len(classes)).sum()), labels.what, spelt=labels.parse_integers)
     checks.check_n_classes(len(names), labels.what)
-    return codes, names if never is None else classes, names
+    return codes, classes, names
 
 
 def compact(codes: Codes, names: Names) -> tuple[Codes, Names, npt.NDArray[np.bool_]]:

@@ -6,8 +6,6 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,14 +13,22 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands.errors import ConvergenceWarning, DataWarning
+from manyhands.limits import free_memory
 from manyhands.names import Codes, Column, Names, sequence
 
 MAX_CLASSES = 65_535
+#: What a label may count that counts at all, as in the compiled table: beyond, sums and products leave the range of a
+#: double.
+LEAST_COUNT, MOST_COUNT = 1e-30, 1e15
+COUNTS = f"0 or between {LEAST_COUNT:g} and {MOST_COUNT:g}"
+
+#: Below so many bytes, names and tables are made without asking whether there is room.
+_SMALL = 1 << 24
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
     """Refuse a setting that is not one of a few."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
 
 
@@ -31,10 +37,37 @@ def check_number(name: str, value: Any, *, least: float, most: float | None = No
     kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
     if isinstance(value, bool) or not isinstance(value, kinds):
         raise TypeError(f"{name} must be a {'whole ' if whole else ''}number, not {value!r}")
-    if not least <= value < 2**63:
+    if not isinstance(value, int) and not np.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, not {value}")
+    if value < least:
         raise ValueError(f"{name} must be at least {least}, not {value}")
     if most is not None and value > most:
         raise ValueError(f"{name} must be at most {most}, not {value}")
+    if value >= 2**63:
+        raise ValueError(f"{name} must be below 2**63, not {value}")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Refuse a setting that is neither True nor False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, not {value!r}")
+
+
+def countable(counts: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    """Mark numbers that can count labels: 0, or neither too small nor too large for sums and products of them."""
+    counts = np.asarray(counts)
+    return np.asarray((counts == 0) | ((counts >= LEAST_COUNT) & (counts <= MOST_COUNT)))
+
+
+def check_count(name: str, value: Any) -> None:
+    """Refuse a setting that cannot be a number of imaginary labels; 0 is one."""
+    _refuse_uncountable(name, value, COUNTS)
+    check_number(name, value, least=0)
+
+
+def _refuse_uncountable(name: str, value: Any, range_: str) -> None:
+    if isinstance(value, int | float | np.number) and np.isfinite(value) and value > 0 and not countable(value):
+        raise ValueError(f"{name} must be {range_}, not {value:g}")
 
 
 def check_memory(needed: int, what: str, instead: str) -> None:
@@ -46,27 +79,44 @@ def check_memory(needed: int, what: str, instead: str) -> None:
         )
 
 
-def free_memory() -> int | None:
-    """Bytes that programs may still take, without swapping; None where the system does not tell."""
-    found = []
-    with suppress(OSError, ValueError, KeyError):
-        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
-        found.append(int(lines["MemAvailable"].split()[0]) * 1024)
-    with suppress(OSError, ValueError, KeyError):  # a container may have less than the machine; "max" is no number
-        most, taken, stat = (
-            Path("/sys/fs/cgroup", f"memory.{name}").read_text(encoding="ascii") for name in ("max", "current", "stat")
-        )
-        cached = dict(line.split() for line in stat.splitlines())["inactive_file"]
-        found.append(int(most) - int(taken) + int(cached))
-    return min(found) if found else None
-
-
 def _gigabytes(n: int) -> str:
     return f"{n / 2**30:,.1f} GB"
 
 
+def check_names_memory(n_tasks: int, n_workers: int) -> None:
+    """Refuse more names than there is room for, each a whole number."""
+    most = np.iinfo(np.uint32).max
+    if max(n_tasks, n_workers) > most:
+        raise ValueError(f"more than {most} tasks or workers, which is all that one table can tell apart")
+    needed = 8 * (n_tasks + n_workers)
+    if needed > _SMALL:
+        what = f"names of {counted(n_tasks, 'task')} and {counted(n_workers, 'worker')}"
+        check_memory(needed, what, "leave out those without annotations")
+
+
+def made_table(
+    tasks: Codes,
+    workers: Codes,
+    labels: npt.NDArray[np.uint16],
+    weights: npt.NDArray[np.float64] | None,
+    n_tasks: int,
+    n_workers: int,
+    n_classes: int,
+    repeats: str = "keep",
+    n_true: int | None = None,
+) -> _core.Table:
+    """Build the compiled table, if there is room for it: 4 bytes a task twice, 5 to 14 an annotation."""
+    row = 5 + (n_classes > 256) + (0 if weights is None else 8)
+    needed = 8 * n_tasks + row * len(tasks)
+    if needed > _SMALL:
+        what = f"a table of {counted(len(tasks), 'annotation')} of {counted(n_tasks, 'task')}"
+        check_memory(needed, what, "leave out tasks without annotations, or take a part of the log")
+    return _core.Table(tasks, workers, labels, weights, n_tasks, n_workers, n_classes, repeats, n_true)
+
+
 def check_positive(name: str, value: Any) -> None:
-    """Refuse a setting that is not a number above zero."""
+    """Refuse a setting that is not a number above zero, or so near to it or so large that nothing can be made of it."""
+    _refuse_uncountable(name, value, f"between {LEAST_COUNT:g} and {MOST_COUNT:g}")
     check_number(name, value, least=0)
     if value == 0:
         raise ValueError(f"{name} must be above 0")
@@ -80,6 +130,10 @@ def check_between(name: str, value: Any, *, such_as: float | None = None) -> Non
         raise ValueError(f"{name} must lie between 0 and 1{example}, not {value}")
 
 
+#: Finite strengths of a prior for which differences of gamma functions keep enough of their digits.
+_STRENGTHS = (1e-6, 1e9)
+
+
 def check_strength(strength: Any) -> float | None:
     """Refuse a strength that is neither a positive number nor None, which asks to learn it."""
     if strength is None:
@@ -88,6 +142,11 @@ def check_strength(strength: Any) -> float | None:
         raise TypeError(f"strength must be a number or None, not {strength!r}")
     if not strength > 0:
         raise ValueError(f"strength must be positive, or None to learn it, not {strength}")
+    if not (_STRENGTHS[0] <= strength <= _STRENGTHS[1] or strength == float("inf")):
+        raise ValueError(
+            f"strength must be between {_STRENGTHS[0]:g} and {_STRENGTHS[1]:g}, inf for workers who are exactly like "
+            f"their kind, or None to learn it, not {strength}"
+        )
     return float(strength)
 
 
@@ -167,7 +226,7 @@ def warn_unlabelled(n_rows: int, tasks: Names) -> None:
             f"{counted(len(tasks), 'task')} {have} no label at all and will get no answer "
             f"({listed(tasks.values.tolist())}; see .unlabelled)"
         )
-    warnings.warn("; ".join(parts), DataWarning, stacklevel=_outside())
+    warn_of_data("; ".join(parts))
 
 
 def warn_unless_converged(converged: bool, model: Any, advice: str = "raise max_iter") -> None:
@@ -180,6 +239,11 @@ def warn_unless_converged(converged: bool, model: Any, advice: str = "raise max_
 def warn_of_convergence(message: str) -> None:
     """Tell whoever called the library that an answer is not final."""
     warnings.warn(message, ConvergenceWarning, stacklevel=_outside())
+
+
+def warn_of_data(message: str) -> None:
+    """Tell whoever called the library what becomes of their data."""
+    warnings.warn(message, DataWarning, stacklevel=_outside())
 
 
 def _outside() -> int:
@@ -213,7 +277,26 @@ def recoded(codes: Codes, names: Names, classes: Names) -> Codes:
 
 
 def checked_weights(data: Any, what: str) -> npt.NDArray[np.float64]:
-    """Return weights as numbers that are finite and not negative."""
+    """Return weights as numbers that can count labels; what is too small for that beside others counts as 0."""
+    weights = checked_amounts(data, what)
+    large, small = weights > MOST_COUNT, (weights > 0) & (weights < LEAST_COUNT)
+    bad = large if large.any() or not small.any() or (weights >= LEAST_COUNT).any() else small
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueError(
+            f"{what} holds {weights[row]:g} at row {row}; a weight counts a label so many times and must be {COUNTS}: "
+            f"{'divide' if large.any() else 'multiply'} all weights by a number, or drop the row"
+        )
+    if small.any():
+        row, n = int(np.argmax(small)), int(small.sum())
+        which = f"{counted(n, 'row')} below {LEAST_COUNT:g} (first at row {row}, {weights[row]:g})"
+        warnings.warn(f"{what} holds {which}: next to nothing, counted as 0", DataWarning, stacklevel=_outside())
+        weights = np.where(small, 0.0, weights)
+    return weights
+
+
+def checked_amounts(data: Any, what: str) -> npt.NDArray[np.float64]:
+    """Return a column of numbers that are finite and not negative."""
     import pyarrow as pa
 
     if isinstance(data, pa.Array):

@@ -32,7 +32,8 @@ __all__ = [
 ]
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-Seed: TypeAlias = int | Sequence[int] | np.random.SeedSequence | np.random.Generator
+# In quotes: numpy.random is imported on first use.
+Seed: TypeAlias = "int | Sequence[int] | np.random.SeedSequence | np.random.Generator"
 
 
 def one_coin(

@@ -21,3 +21,7 @@ class ConvergenceWarning(UserWarning):
 
 class IdentifiabilityWarning(UserWarning):
     """The table does not determine what a method looks for; the message says what was done instead."""
+
+
+class OverlapWarning(IdentifiabilityWarning):
+    """Workers overlap too little, or answer tasks again, so that no method can tell what the message says."""

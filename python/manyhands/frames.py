@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
-#: Column names that need not be spelt out; matched exactly.
+#: Column names that need not be spelt out, in small or capital letters, with or without what joins their words.
 _TASK = ("task", "task_id", "item", "item_id", "question", "question_id", "example", "example_id", "object")
 _WORKER = ("worker", "worker_id", "annotator", "annotator_id", "rater", "rater_id")
 WELL_KNOWN = {
@@ -13,6 +15,8 @@ WELL_KNOWN = {
     "worker": (*_WORKER, "performer", "judge", "labeler"),
     "label": ("label", "answer", "response", "annotation", "vote", "rating", "value"),
 }
+#: Exports have dozens of columns, and the one that is wanted is often among the last.
+_MOST_LISTED = 100
 
 
 def take_columns(frame: Any, **given: str | None) -> dict[str, tuple[str, Any]]:
@@ -32,13 +36,26 @@ def take_columns(frame: Any, **given: str | None) -> dict[str, tuple[str, Any]]:
     return {role: (name, _column(frame, names, name)) for role, name in found.items()}
 
 
+def named_columns(frame: Any) -> tuple[list[Any], list[Any], Any]:
+    """Return the names of a frame's columns, their data, and the index of a pandas frame (None for others)."""
+    frame = _readable(frame)
+    names = list(_column_names(frame))
+    if _library(frame) == "duckdb":
+        import pyarrow as pa
+
+        frame = pa.table(frame)
+    if _library(frame) == "pandas":
+        return names, [frame.iloc[:, place] for place in range(len(names))], frame.index
+    return names, [frame[name] for name in names], None
+
+
 def match_columns(names: Sequence[str], given: Mapping[str, str | None]) -> dict[str, str]:
     """Find the column of each role among `names`; see `take_columns`."""
     role_of: dict[str, str] = {}
     for role, choice in given.items():
         name = _well_known(names, role) if choice is None else choice
         if name not in names:
-            raise KeyError(f"no {role} column {name!r}; the columns are {_listed(names)}")
+            raise KeyError(f"no {role} column {name!r}{_nearest(name, names)}; the columns are {_listed(names)}")
         if names.count(name) > 1:
             raise ValueError(f"several columns are called {name!r}; the columns are {_listed(names)}")
         if name in role_of:
@@ -47,14 +64,33 @@ def match_columns(names: Sequence[str], given: Mapping[str, str | None]) -> dict
     return {role: name for name, role in role_of.items()}
 
 
+def normalised(name: str) -> str:
+    """Return a name in small letters, its words run together: Worker ID, worker_id and WorkerId are one."""
+    return re.sub(r"[\s_.-]+", "", name).casefold()
+
+
+def known_among(names: Sequence[str], known: Sequence[str | None]) -> list[str]:
+    """Return those of the names that are known, however they are written; only those written alike if there are any."""
+    exact = [name for name in names if name in known]
+    wanted = {normalised(name) for name in known if name is not None}
+    return exact or [name for name in names if normalised(name) in wanted]
+
+
 def _well_known(names: Sequence[str], role: str) -> str:
-    known = [name for name in WELL_KNOWN[role] if name in names]
-    if len(known) == 1:
+    known = known_among(names, WELL_KNOWN[role])
+    if len(set(known)) == 1:
         return known[0]
-    why = f"several columns could be the {role} ({_listed(known)})"
+    why, wanted = f"several columns could be the {role} ({_listed(known)})", ""
     if not known:
         why = f"no column has a well-known name for the {role}"
-    raise KeyError(f"{why}: name it with {role}=…; the columns are {_listed(names)}")
+        wanted = f" (well known are {', '.join(WELL_KNOWN[role])})"
+    raise KeyError(f"{why}: name it with {role}=…; the columns are {_listed(names)}{wanted}")
+
+
+def _nearest(name: str, names: Sequence[str]) -> str:
+    """Ask whether a name that does not occur is one that does, spelt otherwise."""
+    near = known_among(names, [name]) or get_close_matches(name, names, n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def _library(frame: Any) -> str:
@@ -90,5 +126,5 @@ def _column(frame: Any, names: Sequence[str], name: str) -> Any:
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(n) for n in names[:20])
-    return shown + (", …" if len(names) > 20 else "") if names else "none"
+    shown = ", ".join(repr(n) for n in names[:_MOST_LISTED])
+    return shown + (", …" if len(names) > _MOST_LISTED else "") if names else "none"

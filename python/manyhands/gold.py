@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands.annotations import Annotations
-from manyhands.frames import WELL_KNOWN, match_columns
-from manyhands.io import PathLike, _column_names, _expand, _kind, read_table
+from manyhands.frames import WELL_KNOWN, known_among, match_columns
+from manyhands.io import column_names, read_columns
 from manyhands.names import Column, Names
+from manyhands.sources import Layout, PathLike, Source, expand
+from manyhands.values import as_objects
 
 #: Names of the column of known labels that need not be spelt out, before those of a log's labels.
 WELL_KNOWN_TRUTH = ("truth", "gold", "true_label", "gold_label", "ground_truth", "class")
@@ -26,6 +28,8 @@ def read_gold(
     label: str | None = None,
     like: tuple[str | None, str | None] = (None, None),
     delimiter: str | None = None,
+    encoding: str | None = None,
+    header: bool = True,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Read the known labels of some tasks, as ``gold=`` and :func:`manyhands.metrics.match_gold` take them.
 
@@ -38,7 +42,7 @@ def read_gold(
     Parameters
     ----------
     path
-        A CSV or Parquet file, one row a task.
+        A CSV or Parquet file, or a stream of either, one row a task. A task may be named again with the same label.
     votes
         The log.
     task, label
@@ -47,18 +51,24 @@ def read_gold(
         ``ground_truth``, ``class``, or else ``label``, ``answer``, ….
     like
         What the log's columns of tasks and labels are called: names that are tried where none is well known.
-    delimiter
-        What separates the fields of a CSV file; by default a comma, or a tab for ``.tsv``.
+    delimiter, encoding, header
+        How a CSV file is written, as for :func:`manyhands.read`.
 
     Returns
     -------
     tasks, labels : ndarray of shape (n_gold,)
-        In the order of the rows; rows without a label are left out.
+        Each task once, in the order of the rows; rows without a label are left out.
+
+    Raises
+    ------
+    ValueError
+        If a task has two labels that differ, or a label no task.
     """
-    (source,) = _expand([path])[:1]
-    names = _gold_columns(source, task, label, like, delimiter)
-    table = read_table(source, names.values(), delimiter)
-    text = _kind(source) == "csv"
+    (found,) = expand([path])[:1]
+    source = Source(found, Layout(delimiter, encoding, header))
+    names = _gold_columns(source, task, label, like)
+    table = read_columns(source, [*names.values()])
+    text = source.kind == "csv"
     tasks = _column(table, names["task"], votes._tasks, text)
     labels = _column(table, names["label"], votes._classes, text)
     absent = labels.missing()
@@ -66,39 +76,54 @@ def read_gold(
         tasks.filter(~absent)
         labels.filter(~absent)
     if not len(tasks):
-        raise ValueError(f"{source}: column {names['label']!r} holds no label")
+        raise ValueError(f"{source.path}: column {names['label']!r} holds no label")
     if (missing := tasks.missing()) is not None:
-        raise ValueError(f"{source}: there is a label without a task in row {int(np.argmax(missing))}")
-    return _in_types_of(votes._tasks, tasks), _in_types_of(votes._classes, labels)
+        row = np.flatnonzero(np.ones(len(missing), np.bool_) if absent is None else ~absent)[int(np.argmax(missing))]
+        raise ValueError(f"{source.path}: there is a label without a task in row {int(row)}")
+    known, truth = _in_types_of(votes._tasks, tasks), _in_types_of(votes._classes, labels)
+    first = _first_rows(tasks, labels, known, truth, source)
+    return known[first], truth[first]
+
+
+def _first_rows(
+    tasks: Column, labels: Column, known: npt.NDArray[Any], truth: npt.NDArray[Any], source: Source
+) -> npt.NDArray[np.intp]:
+    """Return the first row of each task; raise if a later one has another label."""
+    codes, names = tasks.encode()
+    first = np.full(len(names), len(codes), np.intp)
+    np.minimum.at(first, codes, np.arange(len(codes)))
+    said = labels.encode()[0]
+    other = np.flatnonzero(said != said[first[codes]])
+    if len(other):
+        row, before = int(other[0]), int(first[codes[other[0]]])
+        task, (one, two) = known[[row]].tolist()[0], truth[[before, row]].tolist()
+        raise ValueError(f"{source.path}: task {task!r} has two labels that differ, {one!r} and {two!r}; keep one")
+    return np.sort(first)
 
 
 def _gold_columns(
-    path: Path,
-    task: str | None,
-    label: str | None,
-    like: tuple[str | None, str | None],
-    delimiter: str | None,
+    source: Source, task: str | None, label: str | None, like: tuple[str | None, str | None]
 ) -> dict[str, str]:
-    names = _column_names(path, delimiter)
+    names = column_names(source)
     # A log's names for labels come second: a file may hold the winner of a vote beside the truth.
     label = label or _only(names, WELL_KNOWN_TRUTH) or _only(names, WELL_KNOWN["label"]) or _only(names, like[1:])
     task = task or _only(names, WELL_KNOWN["task"]) or _only(names, like[:1])
     try:
         return match_columns(names, {"task": task, "label": label})
     except (KeyError, ValueError) as error:
-        raise type(error)(f"{path}: {error.args[0]}") from None
+        raise type(error)(f"{source.path}: {error.args[0]}{source.hint(names)}") from None
 
 
 def _only(names: Sequence[str], known: Sequence[str | None]) -> str | None:
     """Return the only one of the known names that occurs."""
-    found = [name for name in names if name in known]
+    found = known_among(names, known)
     return found[0] if len(found) == 1 else None
 
 
 def _column(table: Any, name: str, known: Names, text: bool) -> Column:
     # Text is read as integers by the log's own rule, and only if that made integers of the log's.
     integers = text and known.values.dtype.kind == "i"
-    return Column(table.column(name), f"column {name!r}", parse_integers=integers)
+    return Column(table.column(name), f"column {name!r}", parse_integers=integers, sound=True)
 
 
 def _in_types_of(known: Names, column: Column) -> npt.NDArray[Any]:
@@ -106,14 +131,18 @@ def _in_types_of(known: Names, column: Column) -> npt.NDArray[Any]:
     codes, found = column.encode()
     if _kind_of(known) == _kind_of(found):
         return found.values[codes]
-    written = _writer(known)
-    name_of = {written(name): name for name in known.values.tolist()}
-    values = [name_of.get(written(value), value) for value in found.values.tolist()]
+    names, written = known.values.tolist(), _writer(known)
+    name_of: dict[Any, Any] = {}
+    for name in names:
+        # What two names are written as is neither of them.
+        name_of[written(name)] = None if written(name) in name_of else name
+    exact = set(names)
+    values = [x if x in exact or (name := name_of.get(written(x))) is None else name for x in found.values.tolist()]
     # Objects only where they must be: arrays of numbers are matched much faster.
-    alike = {type(value) for value in values} == {type(known.values[:1].tolist()[0])}
-    out = np.empty(len(values), known.values.dtype if alike else object)
-    out[:] = values
-    return out[codes]
+    if known.values.dtype != object and {*map(type, values)} == {type(names[0])}:
+        with suppress(OverflowError):
+            return np.array(values, known.values.dtype)[codes]
+    return as_objects(values)[codes]
 
 
 def _kind_of(names: Names) -> str:

@@ -1,28 +1,34 @@
-"""Reading logs from files: CSV (plain or compressed) and Parquet, one file, many, or a glob."""
+"""Reading logs from files: CSV (plain or compressed) and Parquet, one file, many, a glob, or stdin."""
 
 from __future__ import annotations
 
-import glob
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from manyhands import arrow
 from manyhands.annotations import Annotations
 from manyhands.building import Missing, Repeats, build, build_soft
+from manyhands.checks import listed
 from manyhands.errors import FileFormatError
 from manyhands.frames import match_columns
-from manyhands.names import Column, is_number, plain_text
+from manyhands.names import Column
+from manyhands.sources import (
+    COMPRESSED,
+    CSV,
+    Layout,
+    PathLike,
+    Source,
+    bare_suffix,
+    enough_memory,
+    expand,
+    kind_of,
+    reading,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-PathLike = str | os.PathLike[str]
-
-_CSV = {".csv": ",", ".tsv": "\t", ".txt": ","}
-_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
-_PARQUET = {".parquet", ".pq"}
 
 
 def read(
@@ -38,7 +44,10 @@ def read(
     missing: Missing = "drop",
     classes: Iterable[Any] | None = None,
     abstain: Any = None,
+    labels_as_text: bool = False,
     delimiter: str | None = None,
+    encoding: str | None = None,
+    header: bool = True,
 ) -> Annotations:
     """Read a log of annotations from files.
 
@@ -47,25 +56,34 @@ def read(
     source
         A path, a glob such as ``"logs/*.parquet"``, or several of either. The ending says what a file is:
         ``.csv``, ``.tsv`` or ``.txt`` (also with ``.gz``, ``.bz2``, ``.zst``, ``.lz4``), ``.parquet`` or
-        ``.pq``.
+        ``.pq``. ``"-"`` is the standard input; it and pipes tell by their content what they are.
     task, worker, label, weight, confidence, repeats, missing, classes, abstain
         As for :meth:`Annotations.from_frame`.
     probabilities
         Columns of probabilities, one a class, in place of labels, as for :meth:`Annotations.from_soft`.
+    labels_as_text
+        Whether labels are names, whatever they look like: ``2`` and ``2.50`` stay text. Otherwise a column of numbers
+        with fractions is refused, since scores are no classes.
     delimiter
-        What separates the fields of a CSV file; by default a comma, or a tab for ``.tsv``.
+        What separates the fields of a CSV file. By default a comma, or a tab for ``.tsv``; a first line without any
+        shows whether it is a semicolon, a tab or a bar.
+    encoding
+        The encoding of CSV files, such as ``"latin-1"``. By default UTF-8, or UTF-16 if its byte order mark is there.
+    header
+        Whether the first line of a CSV file names the columns. Otherwise they are called ``"1"``, ``"2"`` and so on.
 
-    Notes ----- Fields of a CSV file are read as text; a column becomes integers only if every value is one
-    in plain form, so that ``007`` and ``7`` stay two ids. An empty field is missing; ``NA`` or ``null`` are
-    names like any other.
+    Notes
+    -----
+    Fields of a CSV file are read as text; a column becomes integers only if every value is one in plain form, so that
+    ``007`` and ``7`` stay two ids. An empty field is missing; ``NA`` or ``null`` are names like any other.
 
-    Where a column is text in one file and numbers in another, all of it is treated like the text of a CSV
-    file.
+    Where a column is text in one file and numbers in another, all of it is treated like the text of a CSV file.
 
-    Only the needed columns are read. Time and memory are linear in the size of the file; the peak is about
-    the text of three columns.
+    Only the needed columns are read. Time and memory are linear in the size of the file; the peak is about the text of
+    three columns, and beside it all of what comes from a pipe.
     """
-    paths = _expand(source)
+    layout = Layout(delimiter, encoding, header)
+    paths = expand(source)
     soft = None if probabilities is None else [*probabilities]
     ids: dict[str, str | None] = {"task": task, "worker": worker}
     if soft is None:
@@ -74,29 +92,39 @@ def read(
     else:
         _refuse_beside_probabilities(label=label, weight=weight, confidence=confidence, classes=classes)
         numbers = {f"probability of {name!r}": name for name in soft}
-    found = [_find_columns(path, ids | numbers, delimiter) for path in paths]
-    files = [_read_one(path, names, [*numbers.values()], delimiter) for path, names in zip(paths, found, strict=True)]
+    with enough_memory(listed([str(path) for path in paths])):
+        columns, read = _read_files([Source(path, layout) for path in paths], ids, numbers, labels_as_text)
+        if soft is not None:
+            return Annotations(*build_soft(columns, [data for data, _ in read.values()], soft, abstain))
+        parts = build(
+            *columns,
+            weights=read.get("weight"),
+            confidence=read.get("confidence"),
+            repeats=repeats,
+            missing=missing,
+            classes=classes,
+            abstain=abstain,
+        )
+    return Annotations(*parts)
+
+
+def _read_files(
+    sources: list[Source], ids: Mapping[str, str | None], numbers: Mapping[str, str], labels_as_text: bool
+) -> tuple[list[Column], dict[str, tuple[Any, str]]]:
+    """Read the columns of ids, and those of numbers with what messages call them."""
+    found = [_find_columns(one, {**ids, **numbers}) for one in sources]
+    files = [_read_roles(one, names, numbers.values()) for one, names in zip(sources, found, strict=True)]
     columns = []
     for role in ids:
         # Taking each column out keeps one copy of its text in memory, not two.
-        data, parse = _joined(role, [file.pop(role) for file in files], paths)
-        columns.append(Column(data, f"{role} column {found[0][role]!r}", parse_integers=parse))
-    read = {
-        role: (_joined(role, [file.pop(role) for file in files], paths)[0], f"{role} column {name!r}")
+        data, parse = _joined(role, [file.pop(role) for file in files], sources)
+        if labels_as_text and role == "label":
+            data, parse = _decoded(data).cast("large_string"), False
+        columns.append(Column(data, f"{role} column {found[0][role]!r}", parse_integers=parse, sound=True))
+    return columns, {
+        role: (_joined(role, [file.pop(role) for file in files], sources)[0], f"{role} column {name!r}")
         for role, name in numbers.items()
     }
-    if soft is not None:
-        return Annotations(*build_soft(columns, [data for data, _ in read.values()], soft, abstain))
-    parts = build(
-        *columns,
-        weights=read.get("weight"),
-        confidence=read.get("confidence"),
-        repeats=repeats,
-        missing=missing,
-        classes=classes,
-        abstain=abstain,
-    )
-    return Annotations(*parts)
 
 
 def _refuse_beside_probabilities(**others: Any) -> None:
@@ -107,7 +135,8 @@ def _refuse_beside_probabilities(**others: Any) -> None:
 
 def read_table(path: PathLike, columns: Iterable[str] | None = None, delimiter: str | None = None) -> pa.Table:
     """Read some columns of a CSV or Parquet file, CSV fields as text."""
-    return _read_columns(Path(path), None if columns is None else list(columns), delimiter)
+    source = Source(path, Layout(delimiter))
+    return read_columns(source, column_names(source) if columns is None else list(columns))
 
 
 def write_table(table: pa.Table, path: PathLike) -> None:
@@ -117,155 +146,124 @@ def write_table(table: pa.Table, path: PathLike) -> None:
     import pyarrow.parquet
 
     target = Path(path)
-    if _kind(target) == "parquet":
+    if kind_of(target) == "parquet":
         pyarrow.parquet.write_table(table, target)
         return
-    options = pyarrow.csv.WriteOptions(delimiter=_CSV[_bare_suffix(target)], quoting_style="needed")
-    codec = _COMPRESSED.get(target.suffix.lower())
+    options = pyarrow.csv.WriteOptions(delimiter=CSV[bare_suffix(target)], quoting_style="needed")
+    codec = COMPRESSED.get(target.suffix.lower())
     name = os.fspath(target)
     with pa.CompressedOutputStream(name, codec) if codec else pa.OSFile(name, "wb") as sink:
         pyarrow.csv.write_csv(table, sink, options)
 
 
-def _expand(source: PathLike | Iterable[PathLike]) -> list[Path]:
-    items = [source] if isinstance(source, str | os.PathLike) else list(source)
-    paths: list[Path] = []
-    for item in items:
-        text = os.fspath(item)
-        if Path(text).is_file():
-            paths.append(Path(text))
-        elif Path(text).is_dir():
-            raise IsADirectoryError(f"{text!r} is a folder; name its files with a glob such as '{text}/*.parquet'")
-        elif glob.has_magic(text):
-            found = sorted(name for name in glob.glob(text, recursive=True) if Path(name).is_file())
-            if not found:
-                raise FileNotFoundError(f"no file matches {text!r}")
-            paths.extend(map(Path, found))
-        else:
-            raise FileNotFoundError(f"there is no file {text!r}")
-    if not paths:
-        raise FileNotFoundError("no file was named")
-    return paths
+# ------------------------------------------------------------------------------------------------------- columns
 
 
-def _bare_suffix(path: Path) -> str:
-    suffixes = [s.lower() for s in path.suffixes]
-    return suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in _COMPRESSED else (suffixes or [""])[-1]
-
-
-def _kind(path: Path) -> str:
-    suffix = _bare_suffix(path)
-    if suffix in _CSV:
-        return "csv"
-    if suffix in _PARQUET:
-        return "parquet"
-    known = ", ".join(sorted([*_CSV, *_PARQUET]))
-    raise ValueError(f"cannot tell what kind of file {str(path)!r} is; its name should end in one of {known}")
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Turn what Arrow says of a bad file into an error that names it."""
-    import pyarrow as pa
-
+def _find_columns(source: Source, given: Mapping[str, str | None]) -> dict[str, str]:
+    names = column_names(source)
     try:
-        yield
-    except (FileNotFoundError, PermissionError, IsADirectoryError):
-        raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise FileFormatError(
-            f"cannot read {str(path)!r}: {reason} (is the file truncated, or not what its name says?)"
-        ) from error
-
-
-def _find_columns(path: Path, given: Mapping[str, str | None], delimiter: str | None) -> dict[str, str]:
-    try:
-        return match_columns(_column_names(path, delimiter), given)
+        return match_columns(names, given)
     except KeyError as error:
-        raise KeyError(f"{path}: {error.args[0]}") from None
+        raise KeyError(f"{source.path}: {error.args[0]}{source.hint(names)}") from None
     except ValueError as error:
-        if isinstance(error, FileFormatError):
-            raise
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{source.path}: {error}") from None
 
 
-def _column_names(path: Path, delimiter: str | None) -> list[str]:
+def column_names(source: Source) -> list[str]:
+    """Return the names of a file's columns."""
+    with reading(source), source.open() as stream:
+        if source.kind == "parquet":
+            import pyarrow.parquet
+
+            return list(pyarrow.parquet.read_schema(stream).names)
+        import pyarrow.csv
+
+        options = pyarrow.csv.ReadOptions(encoding=source.encoding, autogenerate_column_names=not source.layout.header)
+        with pyarrow.csv.open_csv(stream, read_options=options, parse_options=_parse_options(source)) as reader:
+            names = list(reader.schema.names)
+    return names if source.layout.header else [str(place + 1) for place in range(len(names))]
+
+
+def _parse_options(source: Source) -> Any:
     import pyarrow.csv
-    import pyarrow.parquet
 
-    parquet = _kind(path) == "parquet"
-    with _reading(path):
-        if parquet:
-            return list(pyarrow.parquet.read_schema(path).names)
-        with pyarrow.csv.open_csv(path, parse_options=_parse_options(path, delimiter)) as reader:
-            return list(reader.schema.names)
+    return pyarrow.csv.ParseOptions(delimiter=source.delimiter, newlines_in_values=True)
 
 
-def _parse_options(path: Path, delimiter: str | None) -> Any:
-    import pyarrow.csv
-
-    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii()):
-        raise ValueError(f"delimiter must be a single ASCII character, not {delimiter!r}")
-    return pyarrow.csv.ParseOptions(delimiter=delimiter or _CSV[_bare_suffix(path)], newlines_in_values=True)
-
-
-def _read_one(
-    path: Path, names: Mapping[str, str], numbers: list[str], delimiter: str | None
-) -> dict[str, pa.ChunkedArray]:
+def _read_roles(source: Source, names: Mapping[str, str], numbers: Iterable[str]) -> dict[str, pa.ChunkedArray]:
     """Read the column of each role."""
-    table = _read_columns(path, list(names.values()), delimiter, numbers)
+    table = read_columns(source, list(names.values()), numbers)
     return {role: table.column(name) for role, name in names.items()}
 
 
-def _read_columns(
-    path: Path, columns: list[str] | None, delimiter: str | None, numbers: Iterable[str] = ()
-) -> pa.Table:
-    """Read columns of a file; those of a CSV file are text, except `numbers`."""
+def read_columns(source: Source, columns: list[str], numbers: Iterable[str] = ()) -> pa.Table:
+    """Read columns of a file; those of a CSV file are text, except `numbers`. All text is valid."""
     import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet
 
-    if _kind(path) == "parquet":
-        with _reading(path):
-            # Without partitioning, which would take folders called "task=7" for a column.
-            return pyarrow.parquet.read_table(path, columns=columns, partitioning=None)
-    wanted = columns if columns is not None else _column_names(path, delimiter)
-    types = {name: pa.float64() if name in numbers else pa.large_string() for name in wanted}
-    parse_options = _parse_options(path, delimiter)
-    with _reading(path):
+    if source.kind == "parquet":
+        import pyarrow.parquet
+
+        with reading(source), source.open() as stream:
+            table = pyarrow.parquet.ParquetFile(stream).read(columns=columns)
+        _check_text(source, table, columns)
+        return table
+    import pyarrow.csv
+
+    names = None if source.layout.header else column_names(source)
+    types = {name: pa.float64() if name in numbers else pa.large_string() for name in columns}
+    with reading(source), source.open_watched() as stream:
         return pyarrow.csv.read_csv(
-            path,
-            read_options=pyarrow.csv.ReadOptions(block_size=1 << 22),
-            parse_options=parse_options,
+            stream,
+            read_options=pyarrow.csv.ReadOptions(block_size=1 << 22, encoding=source.encoding, column_names=names),
+            parse_options=_parse_options(source),
             convert_options=pyarrow.csv.ConvertOptions(
-                include_columns=wanted, column_types=types, null_values=[""], strings_can_be_null=True
+                include_columns=columns, column_types=types, null_values=[""], strings_can_be_null=True
             ),
         )
 
 
-def _joined(role: str, columns: list[pa.ChunkedArray], paths: list[Path]) -> tuple[pa.ChunkedArray, bool]:
+def _check_text(source: Source, table: pa.Table, columns: list[str]) -> None:
+    for name in columns:
+        try:
+            arrow.check_sound(table.column(name), f"column {name!r}")
+        except ValueError as error:
+            raise FileFormatError(f"cannot read {source}: {error}") from None
+
+
+def _joined(role: str, columns: list[pa.ChunkedArray], sources: list[Source]) -> tuple[pa.ChunkedArray, bool]:
     """Join a column's parts from several files; also tells whether its text may be read as integers."""
     import pyarrow as pa
     import pyarrow.types as types
 
-    parse = all(_kind(path) == "csv" for path in paths)
+    parse = all(source.kind == "csv" for source in sources)
     if len({column.type for column in columns}) > 1:
-        columns = [plain_text(_decoded(column)) for column in columns]
+        columns = [arrow.plain_text(_decoded(column)) for column in columns]
         if any(types.is_large_string(column.type) for column in columns):
-            numeric = [is_number(column.type) and not types.is_boolean(column.type) for column in columns]
+            numeric = [arrow.is_number(column.type) and not types.is_boolean(column.type) for column in columns]
             parse = parse or any(numeric)
             columns = [
                 column.cast(pa.large_string()) if number or types.is_null(column.type) else column
                 for column, number in zip(columns, numeric, strict=True)
             ]
     try:
+        _refuse_to_merge([column.type for column in columns])
         parts = [pa.table({role: column}) for column in columns]
         return pa.concat_tables(parts, promote_options="permissive").column(0), parse
     except pa.ArrowException:
-        kinds = {column.type: path for column, path in zip(reversed(columns), reversed(paths), strict=True)}
-        shown = ", ".join(f"{kind} in {str(path)!r}" for kind, path in kinds.items())
+        kinds = {column.type: one for column, one in zip(reversed(columns), reversed(sources), strict=True)}
+        shown = ", ".join(f"{kind} in {one}" for kind, one in kinds.items())
         raise TypeError(f"the {role} column has types that do not go together: {shown}; convert one") from None
+
+
+def _refuse_to_merge(kinds: Sequence[pa.DataType]) -> None:
+    """Refuse types that Arrow makes one though their values differ in Python: text and bytes, decimals and floats."""
+    import pyarrow as pa
+    import pyarrow.types as types
+
+    texts = [types.is_large_string(kind) for kind in kinds]
+    decimals, floats = any(map(types.is_decimal, kinds)), any(map(types.is_floating, kinds))
+    if any(texts) != all(texts) or (decimals and floats):
+        raise pa.ArrowTypeError("Unable to merge")
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:

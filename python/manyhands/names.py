@@ -1,21 +1,21 @@
 """Ids of tasks, workers and classes: any kind of value in, dense codes and their names out.
 
-Names are kept in sorted order, so that a table does not depend on the order of its rows. Columns of integers
-and text are encoded in the compiled core without a Python object per row; dates and decimals go through
-Arrow's dictionary encoding, and only values that Arrow cannot hold (tuples, mixed types) are handled one by
-one.
+Names are kept in sorted order, so that a table does not depend on the order of its rows. Columns of integers and text
+are encoded in the compiled core without a Python object per row; of dates and decimals, Arrow finds the distinct ones.
+Where a column has no type, as in a list, Arrow is asked only if all its values are of one type that it keeps exactly:
+of several, Arrow makes one, and ids that differ would become the same. All other values are handled one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+import copy
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core
+from manyhands import _core, arrow, values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,7 @@ class Names:
     def values(self) -> npt.NDArray[Any]:
         """The names, read-only: an array of integers, floats, booleans, or objects (text and all else)."""
         if self._values is None:
-            self._values = self._store.to_numpy(zero_copy_only=False)
+            self._values = values.as_objects(self._store.to_pylist())
         self._values.flags.writeable = False
         return self._values
 
@@ -53,6 +53,8 @@ class Names:
             return NotImplemented
         if not isinstance(self._store, np.ndarray) and not isinstance(other._store, np.ndarray):
             return bool(self._store.equals(other._store))
+        if self.values.dtype != other.values.dtype:  # as floats, unlike integers may be the same
+            return bool(self.values.tolist() == other.values.tolist())
         return np.array_equal(self.values, other.values)
 
     __hash__ = None  # type: ignore[assignment]
@@ -60,25 +62,28 @@ class Names:
     def __reduce__(self) -> tuple[Any, ...]:
         return Names, (self._store,)  # without the caches
 
+    def is_plain(self) -> bool:
+        """Whether the names are text, integers or booleans."""
+        return not isinstance(self._store, np.ndarray) or self._store.dtype.kind in "iub"
+
     def arrow(self) -> pa.Array:
         """Return the names as an Arrow array."""
         import pyarrow as pa
 
         if not isinstance(self._store, np.ndarray):
             return self._store
-        try:
-            return pa.array(self._store)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        if self._store.dtype != object:
+            return arrow.from_numpy(self._store)
+        found = values.as_arrow(self._store.tolist()) if len(self._store) else pa.nulls(0, pa.large_string())
+        if found is None:
             shown = ", ".join(repr(name) for name in self._store[:3])
-            raise TypeError(f"no Arrow type can hold the ids {shown}, …; use integers or text as ids") from None
+            raise TypeError(f"no Arrow type can hold the ids {shown}, …; use integers or text as ids")
+        return found
 
     def take(self, index: npt.NDArray[Any]) -> Names:
         """Return the names at the given codes."""
-        if isinstance(self._store, np.ndarray):
-            return Names(self._store[index])
-        import pyarrow as pa
-
-        return Names(self._store.take(pa.array(index)))
+        array = isinstance(self._store, np.ndarray)
+        return Names(self._store[index] if array else arrow.take(self._store, index))
 
     def joined(self, other: Names) -> Names:
         """Return the names of both, in sorted order."""
@@ -100,7 +105,8 @@ class Names:
         """Codes of the wanted names, -1 where there is none. O(len(self)) once, then O(1) a name."""
         if self._index is None:
             self._index = {name: code for code, name in enumerate(self.values.tolist())}
-        items = _python_values(wanted)
+        quick = isinstance(wanted, np.ndarray) and wanted.dtype.kind in "biufU"
+        items = np.asarray(wanted).tolist() if quick else values.plain_values(wanted, "a name")
         return np.fromiter((self._index.get(name, -1) for name in items), np.int64, len(items))
 
     def match(self, other: Names) -> npt.NDArray[np.int64]:
@@ -111,8 +117,7 @@ class Names:
         if not isinstance(mine, np.ndarray):
             import pyarrow.compute as pc
 
-            found = pc.index_in(theirs, value_set=mine).fill_null(-1)
-            return found.to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
+            return arrow.to_numpy(pc.index_in(theirs, value_set=mine).fill_null(-1)).astype(np.int64)
         # Unlike numbers (an integer and a float) compare exactly only as Python's.
         if mine.dtype != theirs.dtype or mine.dtype == object or not len(mine):
             return self.find(theirs)
@@ -129,42 +134,17 @@ def sequence(names: Iterable[Any], what: str = "names") -> Names:
     return column.names()
 
 
-def _plain(value: Any) -> Any:
-    """Turn a NumPy or Arrow scalar into the Python value that hashes and compares alike."""
-    if isinstance(value, np.datetime64 | np.timedelta64) and isinstance(value.item(), int):
-        import pyarrow as pa
-
-        value = pa.scalar(value)  # nanoseconds, which NumPy turns into integers
-    if hasattr(value, "as_py"):
-        return value.as_py()
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _python_values(items: Iterable[Any]) -> list[Any]:
-    if hasattr(items, "to_pylist"):
-        return list(items.to_pylist())
-    if isinstance(items, np.ndarray) and items.dtype.kind not in "mM":
-        return list(items.tolist())
-    return [_plain(item) for item in items]
-
-
-def _objects(items: Sequence[Any]) -> npt.NDArray[np.object_]:
-    out = np.empty(len(items), object)
-    out[:] = items
-    return out
-
-
 class Column:
     """A column on its way to codes: its Arrow form, or its objects where Arrow has no form for them.
 
     `what` names it in messages; `parse_integers` reads text as integers if every value is one in canonical
-    form.
+    form; `sound` says that Arrow data need not be looked at again.
     """
 
-    def __init__(self, data: Any, what: str, *, parse_integers: bool = False) -> None:
+    def __init__(self, data: Any, what: str, *, parse_integers: bool = False, sound: bool = False) -> None:
         self.what = what
         self.parse_integers = parse_integers
-        self.data = _canonical(data, what)
+        self.data = _canonical(data, what, sound)
 
     def __len__(self) -> int:
         return len(self.data)
@@ -173,19 +153,20 @@ class Column:
         """Which rows hold nothing: null, NaN or empty text; None where no row does."""
         mask: npt.NDArray[np.bool_] | None
         if isinstance(self.data, np.ndarray):
-            mask = np.fromiter((is_missing(x) for x in self.data), np.bool_, len(self.data))
+            mask = np.fromiter((values.is_missing(x) for x in self.data), np.bool_, len(self.data))
         else:
-            mask = _arrow_missing(self.data)
+            mask = arrow.missing(self.data)
         return mask if mask is not None and mask.any() else None
 
     def filter(self, keep: npt.NDArray[np.bool_]) -> None:
         """Keep only the marked rows."""
-        if isinstance(self.data, np.ndarray):
-            self.data = self.data[keep]
-            return
-        import pyarrow as pa
+        self.data = self.at(np.flatnonzero(keep)).data
 
-        self.data = self.data.filter(pa.array(keep))
+    def at(self, rows: npt.NDArray[np.intp]) -> Column:
+        """Return the rows at the given places, as often as they are given."""
+        found = copy.copy(self)
+        found.data = self.data[rows] if isinstance(self.data, np.ndarray) else arrow.take(self.data, rows)
+        return found
 
     def is_boolean(self) -> bool:
         """Whether every row is true or false."""
@@ -195,7 +176,7 @@ class Column:
 
     def encode(self) -> tuple[Codes, Names]:
         """Codes of the rows and their names, in sorted order; no row may be missing."""
-        return _encode(self.data, self.parse_integers)
+        return _encode(self.data, self.what, self.parse_integers)
 
     def names(self) -> Names:
         """Return the rows themselves as names, in their order."""
@@ -203,256 +184,213 @@ class Column:
 
         data = self.data
         if isinstance(data, np.ndarray):
-            return Names(data)
+            return Names(values.tidy(data.tolist()))
         if pa.types.is_dictionary(data.type):
             data = data.dictionary_decode()
         if pa.types.is_large_string(data.type):
             return Names(data)
-        # A copy: Arrow may have kept the caller's own array.
-        return Names(_numbers(data).copy() if is_number(data.type) else _objects(data.to_pylist()))
-
-
-def is_missing(value: Any) -> bool:
-    """Whether a value stands for nothing: None, NaN, pandas.NA, NaT or empty text."""
-    # pandas.NA answers no question, so ask for it by name; NaN is the only value that differs from itself.
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return not value if isinstance(value, str) else bool(value != value)
+        if arrow.is_number(data.type):
+            return Names(_numbers(data).copy())  # Arrow may have kept the caller's own array
+        return Names(values.as_objects(_python_values(data, self.what)))
 
 
 # ------------------------------------------------------------------------------------------------- into Arrow
 
 
-def _canonical(data: Any, what: str) -> Any:
-    """Turn a column into one Arrow array of a type that `_is_supported`, or an array of objects."""
+def _canonical(data: Any, what: str, sound: bool) -> Any:
+    """Turn a column into one Arrow array of a type that is supported, or an array of objects."""
     import pyarrow as pa
 
-    if isinstance(data, pa.Array | pa.ChunkedArray):
-        column = _one_chunk(data) if _is_supported(data.type) else _unsupported(data, what)
-    else:
-        column = _convert(data, what)
+    column = data if isinstance(data, pa.Array | pa.ChunkedArray) else _convert(data, what)
     if isinstance(column, np.ndarray):
         return column
-    if pa.types.is_dictionary(column.type):
-        return _plain_dictionary(column)
-    return plain_text(column)
+    if not sound:
+        arrow.check_sound(column, what)
+    if not arrow.is_supported(column.type):
+        return _unsupported(data, column, what)
+    column = arrow.one_chunk(column)
+    return arrow.plain_dictionary(column) if pa.types.is_dictionary(column.type) else arrow.plain_text(column)
 
 
-def _unsupported(column: Any, what: str) -> npt.NDArray[np.object_]:
-    """Return the Python values of an Arrow array that holds bytes, UUIDs and the like."""
+def _unsupported(data: Any, column: Any, what: str) -> npt.NDArray[np.object_]:
+    """Return the Python values of a column that Arrow holds as bytes, UUIDs and the like."""
     import pyarrow as pa
 
-    if pa.types.is_nested(column.type):
+    if data is column and pa.types.is_nested(column.type):
         raise TypeError(f"{what} holds Arrow {column.type}; an id must be a single value, such as a number or text")
-    return _hashable(column.to_pylist(), what)
+    return values.hashable(column.to_pylist() if data is column else data, what)
 
 
 def _convert(data: Any, what: str) -> Any:
-    """Turn the data into an Arrow array, or an array of objects where Arrow cannot hold them."""
-    import pyarrow as pa
-
+    """Turn the data into an Arrow array, or an array of objects where Arrow cannot hold them as they are."""
     if isinstance(data, str | bytes) or not isinstance(data, Iterable):
         raise TypeError(f"{what} must be a column of ids, not a single {type(data).__name__}")
     shape = getattr(data, "shape", (0,))
     if len(shape) != 1:
-        raise ValueError(f"{what} must be one-dimensional, not of shape {shape}")
-    if isinstance(data, np.ndarray):
-        data = data.astype(data.dtype.newbyteorder("="), copy=False)
-    elif isinstance(data, Mapping) or not hasattr(data, "__getitem__"):
-        data = list(data)  # a generator can be read only once
+        raise ValueError(f"{what} must be one-dimensional, not of shape {tuple(shape)}")
+    dtype = getattr(data, "dtype", None)
+    if isinstance(dtype, np.dtype):  # also a Series of pandas that is no more than an array
+        return _from_numpy(data if isinstance(data, np.ndarray) else np.asarray(data), what)
+    if hasattr(dtype, "categories") and type(data).__module__.startswith("pandas"):
+        return _from_categories(data, what)
+    pandas = type(data).__module__.startswith("pandas")
+    if str(dtype) != "Object" and (pandas or any(hasattr(data, name) for name in _ARROW_METHODS)):
+        return _from_typed(data, what)
+    return _from_numpy(np.asarray(data), what) if hasattr(data, "__array__") else _from_values(data, what)
+
+
+#: What a column of values of one type can be asked by Arrow. polars has a type "Object" for all else.
+_ARROW_METHODS = ("__arrow_c_stream__", "__arrow_c_array__", "__arrow_array__")
+
+
+def _from_typed(data: Any, what: str) -> Any:
+    import pyarrow as pa
+
     try:
-        stream = hasattr(data, "__arrow_c_stream__")
-        column = pa.chunked_array(data) if stream else pa.array(data, from_pandas=True)
+        return pa.chunked_array(data) if hasattr(data, "__arrow_c_stream__") else pa.array(data, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return _hashable(data, what)
-    return _one_chunk(column) if _is_supported(column.type) else _hashable(data, what)
+        return values.hashable(data, what)
 
 
-def _hashable(data: Iterable[Any], what: str) -> npt.NDArray[np.object_]:
-    objects = _objects([_plain(value) for value in data])
-    for row, value in enumerate(objects):
+def _from_numpy(data: npt.NDArray[Any], what: str) -> Any:
+    import pyarrow as pa
+
+    kind, masked = data.dtype.kind, isinstance(data, np.ma.MaskedArray)
+    if kind in "Mm":
         try:
-            hash(value)
-        except TypeError:
-            kind = type(value).__name__
-            raise TypeError(f"{what} at row {row} is a {kind}, which cannot be an id") from None
-    return objects
+            return pa.array(values.plain_times(data), from_pandas=True)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"{what} cannot be ids: {error}; give them as text") from None
+    if (kind in "biu" or (kind == "f" and data.dtype.itemsize <= 8)) and not masked:
+        return arrow.from_numpy(data)
+    # NumPy's text has no length of its own, and Arrow ends it at the first NUL.
+    if kind in "biu" or (kind == "U" and not masked and not _has_inner_nul(data)):
+        try:
+            return pa.array(data.astype(data.dtype.newbyteorder("="), copy=False), from_pandas=True)
+        except (pa.ArrowException, ValueError):  # surrogates
+            pass
+    return _from_values(data.tolist() if kind != "f" or masked else list(data), what)
 
 
-def is_number(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is one of numbers or booleans."""
-    import pyarrow.types as types
-
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
-
-
-def _is_supported(kind: pa.DataType) -> bool:
-    import pyarrow.types as types
-
-    if types.is_dictionary(kind):
-        return _is_supported(kind.value_type)
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return True
-    if is_number(kind) or types.is_decimal(kind) or types.is_null(kind):
-        return True
-    return bool(types.is_temporal(kind) and not types.is_interval(kind))
+def _has_inner_nul(text: npt.NDArray[Any]) -> bool:
+    if not text.size or not text.dtype.itemsize:
+        return False
+    points = np.ascontiguousarray(text).view(np.uint32).reshape(len(text), -1) != 0
+    return bool((points[:, 1:] > points[:, :-1]).any())
 
 
-def _one_chunk(column: Any) -> pa.Array:
+def _from_categories(data: Any, what: str) -> Any:
+    """Turn categories of pandas into an Arrow dictionary, or into objects."""
     import pyarrow as pa
 
-    if isinstance(column, pa.Array):
-        return column
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    if pa.types.is_dictionary(column.type):
-        wide = pa.dictionary(pa.int32(), pa.large_string())
-        chunks = [_plain_dictionary(chunk, pa.int32()) for chunk in column.chunks]
-        column = pa.chunked_array(chunks, chunks[0].type if chunks else wide).unify_dictionaries()
-    else:
-        column = plain_text(column)  # before joining: 32 bits may not address the text of all chunks
-    joined = column.combine_chunks()
-    return joined.chunk(0) if isinstance(joined, pa.ChunkedArray) else joined
+    categorical = getattr(data, "array", data)
+    codes = np.asarray(categorical.codes)
+    kinds = _canonical(categorical.categories, what, sound=True)
+    if isinstance(kinds, np.ndarray):
+        return values.as_objects([*kinds, None])[codes]  # -1, the last, is no category
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), kinds)
 
 
-def plain_text(column: Any) -> Any:
-    """Make text `large_string`; leave anything else as it is."""
+def _from_values(data: Iterable[Any], what: str) -> Any:
+    """Turn Python values into an Arrow array if all are of one type that it keeps exactly, else into objects."""
     import pyarrow as pa
 
-    short = pa.types.is_string(column.type) or pa.types.is_string_view(column.type)
-    return column.cast(pa.large_string()) if short else column
-
-
-def _plain_dictionary(column: pa.DictionaryArray, index: pa.DataType | None = None) -> pa.DictionaryArray:
-    """Make the text of a dictionary `large_string`; joined chunks may need wider indices than each has."""
-    import pyarrow as pa
-
-    indices = column.indices if index is None else column.indices.cast(index)
-    return pa.DictionaryArray.from_arrays(indices, plain_text(column.dictionary))
-
-
-def _arrow_missing(column: pa.Array) -> npt.NDArray[np.bool_] | None:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(column.type):
-        bad = _arrow_missing(column.dictionary)
-        if column.indices.null_count == 0 and bad is None:
-            return None
-        nulls: npt.NDArray[np.bool_] = column.indices.is_null().to_numpy(zero_copy_only=False)
-        codes = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
-        return nulls if bad is None or not len(bad) else nulls | bad[codes]
-    masks = []
-    if column.null_count:
-        masks.append(column.is_null())
-    if pa.types.is_floating(column.type):
-        masks.append(pc.is_nan(column).fill_null(True))
-    elif pa.types.is_large_string(column.type):
-        offsets = _offsets(column)
-        empty = offsets[1:] == offsets[:-1]
-        if empty.any():
-            masks.append(pa.array(empty))
-    if not masks:
-        return None
-    arrays = [mask.to_numpy(zero_copy_only=False) for mask in masks]
-    return np.logical_or.reduce(arrays)  # type: ignore[no-any-return]
-
-
-def _offsets(column: pa.LargeStringArray) -> npt.NDArray[np.int64]:
-    buffer = column.buffers()[1]
-    if buffer is None or not len(column):
-        return np.zeros(len(column) + 1, np.int64)
-    return np.frombuffer(buffer, np.int64, len(column) + 1, column.offset * 8)
-
-
-def text_buffers(column: pa.LargeStringArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Offsets and bytes of Arrow text, without a copy; the first offset need not be 0."""
-    buffer = column.buffers()[2]
-    data = np.frombuffer(buffer, np.uint8) if buffer is not None and buffer.size else np.zeros(0, np.uint8)
-    return _offsets(column), data
+    items = values.plain_values(data, what)
+    kinds = set(map(type, items)) - {type(None)}
+    if len(kinds) > 1 and not kinds <= {int, str, bool}:
+        items = [None if values.is_missing(item) else item for item in items]  # NaN among text is no float
+        kinds = set(map(type, items)) - {type(None)}
+    types = {str: pa.large_string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_(), None: pa.null()}
+    kind = kinds.pop() if len(kinds) == 1 else None if not kinds else object
+    if kind in types:
+        try:
+            return pa.array(items, types[kind], from_pandas=True)
+        except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+            pass  # integers beyond 64 bits, lone surrogates
+    return values.hashable(items, what)
 
 
 # ------------------------------------------------------------------------------------------------- into codes
 
 
-def _encode(column: Any, parse_integers: bool) -> tuple[Codes, Names]:
+def _encode(column: Any, what: str, parse_integers: bool) -> tuple[Codes, Names]:
     import pyarrow as pa
 
     if isinstance(column, np.ndarray):
-        return _encode_objects(column)
+        return _encode_values(column.tolist())
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return _encode_dictionary(column, parse_integers)
+        return _encode_dictionary(column, what, parse_integers)
     if pa.types.is_large_string(kind):
-        offsets, data = text_buffers(column)
-        values = _core.canonical_integers(offsets, data) if parse_integers else None
-        if values is not None:
-            return _encode_numbers(values)
+        offsets, data = arrow.text_buffers(column)
+        numbers = _core.canonical_integers(offsets, data) if parse_integers else None
+        if numbers is not None:
+            return _encode_numbers(numbers)
         codes, rows = _core.encode_strings(offsets, data)
-        return codes, Names(column.take(pa.array(rows)))
-    if is_number(kind):
+        return codes, Names(arrow.take(column, rows))
+    if arrow.is_number(kind):
         return _encode_numbers(_numbers(column))
-    distinct = column.dictionary_encode()
-    codes, names = _encode_objects(_objects(distinct.dictionary.to_pylist()))
-    return codes[distinct.indices.to_numpy()], names
+    try:
+        distinct = column.dictionary_encode()
+    except pa.ArrowNotImplementedError:  # small decimals
+        return _encode_values(_python_values(column, what))
+    codes, names = _encode_values(_python_values(distinct.dictionary, what))
+    return codes[arrow.to_numpy(distinct.indices)], names
+
+
+def _python_values(column: pa.Array, what: str) -> list[Any]:
+    """Return times and decimals as Python's."""
+    import pyarrow as pa
+
+    try:
+        items: list[Any] = column.to_pylist()
+    except (pa.ArrowException, OverflowError, ValueError) as error:
+        raise ValueError(
+            f"{what} holds Arrow {column.type} that Python's times cannot express ({error}); give it as text"
+        ) from None
+    if pa.types.is_time(column.type) and len(set(items)) < len(column.unique()):
+        raise ValueError(f"{what} holds times of nanoseconds, which Python has not; give them as text")
+    return items
 
 
 def _numbers(column: pa.Array) -> npt.NDArray[Any]:
     """Numbers as int64, else float64 or uint64; booleans as they are."""
     import pyarrow as pa
 
+    found = arrow.to_numpy(column)
     if pa.types.is_boolean(column.type):
-        return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-    values = column.to_numpy()
+        return found
     if pa.types.is_integer(column.type):
-        fits = values.dtype != np.uint64 or not len(values) or values.max() < 2**63
-        return values.astype(np.int64, copy=False) if fits else values  # type: ignore[no-any-return]
-    values = values.astype(np.float64, copy=False) + 0.0  # -0.0 is no id of its own
-    if (np.abs(values) < 2**53).all():
-        whole = values.astype(np.int64)
-        if np.array_equal(whole, values):
-            return whole  # type: ignore[no-any-return]  # an integer column with gaps reaches us as floats
-    return values  # type: ignore[no-any-return]
+        fits = found.dtype != np.uint64 or not len(found) or found.max() < 2**63
+        return found.astype(np.int64, copy=False) if fits else found
+    found = found.astype(np.float64, copy=False) + 0.0  # -0.0 is no id of its own
+    if (np.abs(found) < 2**53).all():
+        whole = found.astype(np.int64)
+        if np.array_equal(whole, found):
+            return whole  # an integer column with gaps reaches us as floats
+    return found
 
 
-def _encode_numbers(values: npt.NDArray[Any]) -> tuple[Codes, Names]:
-    if values.dtype.kind in "ib":
-        codes, names = _core.encode_integers(np.ascontiguousarray(values, np.int64))
-        return codes, Names(names.astype(values.dtype, copy=False))
-    distinct, inverse = np.unique(values, return_inverse=True)
+def _encode_numbers(numbers: npt.NDArray[Any]) -> tuple[Codes, Names]:
+    if numbers.dtype.kind in "ib":
+        codes, names = _core.encode_integers(np.ascontiguousarray(numbers, np.int64))
+        return codes, Names(names.astype(numbers.dtype, copy=False))
+    distinct, inverse = np.unique(numbers, return_inverse=True)
     return inverse.astype(np.uint32), Names(distinct)
 
 
-def _encode_dictionary(column: pa.DictionaryArray, parse_integers: bool) -> tuple[Codes, Names]:
+def _encode_dictionary(column: pa.DictionaryArray, what: str, parse_integers: bool) -> tuple[Codes, Names]:
     """Encode the values that occur, and map the rows."""
-    import pyarrow as pa
-
-    rows = column.indices.to_numpy(zero_copy_only=False)
+    rows = arrow.to_numpy(column.indices)
     occurs = np.zeros(len(column.dictionary), np.bool_)
     occurs[rows] = True
     used = np.flatnonzero(occurs)
-    codes, names = _encode(column.dictionary.take(pa.array(used)), parse_integers)
+    codes, names = _encode(arrow.take(column.dictionary, used), what, parse_integers)
     lookup = np.zeros(len(occurs), np.uint32)
     lookup[used] = codes
     return lookup[rows], names
 
 
-def _encode_objects(column: npt.NDArray[np.object_]) -> tuple[Codes, Names]:
-    """One dictionary look-up a row: for ids that Arrow cannot hold."""
-    seen: dict[Any, int] = {}
-    codes = np.fromiter((seen.setdefault(value, len(seen)) for value in column), np.uint32, len(column))
-    items = list(seen)
-    # Sorted by print first: where the values' own order leaves some undecided, rows must not decide it.
-    order = sorted(range(len(items)), key=lambda i: _print_order(items[i]))
-    with suppress(TypeError):  # values of several types have no order of their own
-        order = sorted(order, key=items.__getitem__)
-    rank = np.empty(len(items), np.uint32)
-    rank[order] = np.arange(len(items), dtype=np.uint32)
-    return rank[codes], Names(_objects([items[i] for i in order]))
-
-
-def _print_order(value: Any) -> tuple[bool, float, str, str]:
-    """Numbers by size (1, 1.0 and True are one id), then all else by type and print."""
-    if isinstance(value, int | float):
-        return (False, value, "", "")
-    return (True, 0, type(value).__name__, repr(value))
+def _encode_values(items: list[Any]) -> tuple[Codes, Names]:
+    codes, distinct = values.encode(items)
+    return codes, Names(values.tidy(distinct))

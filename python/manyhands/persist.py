@@ -1,9 +1,10 @@
 """The file format of tables and fitted models: a header and plain arrays, nothing that can be executed.
 
-Layout: eight bytes ``MANYHAND``, a little-endian 32-bit format version and 32-bit header length, a JSON
-header, then the arrays' bytes back to back. The header names the kind of object, its plain-JSON settings,
-and dtype and shape of each array. A reader trusts none of it: sizes are checked against the file before
-anything is allocated.
+Layout: eight bytes ``MANYHAND``, a little-endian 32-bit format version and 32-bit header length, the CRC-32 of
+all that and of the header, the header in JSON, then the arrays' bytes back to back. The header names the kind of
+object, its plain-JSON settings, and dtype, shape and CRC-32 of each array. A reader trusts none of it: sizes are
+checked against the file before anything is allocated, and a file of which a bit has changed is refused. Version 1
+had no checksums.
 """
 
 from __future__ import annotations
@@ -12,19 +13,27 @@ import json
 import math
 import os
 import struct
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from manyhands.arrow import is_number, plain_text, text_buffers
 from manyhands.errors import FileFormatError
-from manyhands.names import Names, is_number, plain_text, sequence, text_buffers
+from manyhands.names import Names, sequence
 
 MAGIC = b"MANYHAND"
-VERSION = 1
+VERSION = 2
+#: The version that had no checksums; it can still be read.
+_UNCHECKED = 1
 _PRELUDE = struct.Struct("<8sII")
+_CHECKSUM = struct.Struct("<I")
 _MAX_HEADER = 1 << 24
 _MOST_BYTES = 1 << 62
 _KINDS = ("u1", "u2", "u4", "u8", "i4", "i8", "f8", "b1")
@@ -47,13 +56,16 @@ class Content:
         *,
         shape: tuple[int, ...] | None = None,
         ndim: int | None = None,
+        finite: bool = True,
     ) -> npt.NDArray[Any]:
-        """Return an array that must be there with this dtype and shape."""
+        """Return an array that must be there with this dtype and shape, and of finite numbers unless told otherwise."""
         found = self.arrays.get(name)
         if found is None or found.dtype != np.dtype(dtype):
             raise self.damaged(f"array {name!r} is missing or has the wrong type")
         if (shape is not None and found.shape != shape) or (ndim is not None and found.ndim != ndim):
             raise self.damaged(f"array {name!r} has shape {found.shape}")
+        if finite and found.dtype.kind == "f" and not np.isfinite(found).all():
+            raise self.damaged(f"array {name!r} holds numbers that are not finite")
         return found
 
     def names(self, name: str) -> Names:
@@ -105,6 +117,8 @@ def pack_names(name: str, names: Names) -> dict[str, npt.NDArray[Any]]:
         column = plain_text(names.arrow())
     except TypeError as error:
         raise TypeError(f"cannot save {name}: {error}") from None
+    if pa.types.is_null(column.type):  # objects, of which there are none
+        return {name: np.zeros(0, np.int64)}
     if is_number(column.type):
         return {name: column.to_numpy(zero_copy_only=False)}
     if not pa.types.is_large_string(column.type):
@@ -123,72 +137,159 @@ def pack_labels(classes: Names, labels: Names) -> dict[str, npt.NDArray[Any]]:
     return pack_names("abstentions", sequence(labels.values[len(classes) :].tolist()))
 
 
-def write(path: str | os.PathLike[str], kind: str, meta: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-    """Write arrays and settings; the file appears only when it is complete."""
-    specs = {name: (array.dtype.str.lstrip("<|="), array.shape) for name, array in arrays.items()}
+@contextmanager
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a path to write to, whose file takes the place of `path` when the block ends, whole and on disk.
+
+    Until then nobody sees it; if the block or the last step fails, the old file stays and the new one is removed. The
+    path given has the same folder and ending, and a name that nobody else has: any number of threads and processes may
+    write the same file, and the last one to finish wins. What is no plain file (a pipe, a device) is written as it is.
+
+    Examples
+    --------
+    >>> from manyhands.persist import atomic_write
+    >>> with atomic_write("notes.txt") as part:  # doctest: +SKIP
+    ...     part.write_text("all or nothing")
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        yield target
+        return
+    part = _new_file_beside(target)
+    try:
+        yield part
+        _flush(part)
+        os.replace(part, target)
+    except BaseException:
+        with suppress(OSError):  # what made the writing fail is what to tell
+            part.unlink(missing_ok=True)
+        raise
+    # The name is as lasting as the file only when the folder is on disk; not every system can be asked for that.
+    with suppress(OSError):
+        _flush(target.parent, os.O_RDONLY)
+
+
+def _new_file_beside(target: Path) -> Path:
+    """Make an empty file in the folder of another, with the same ending."""
+    while True:
+        part = target.with_name(f".part-{os.urandom(8).hex()}-{target.name[-100:]}")
+        try:
+            os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        except FileExistsError:
+            continue
+        return part
+
+
+def _flush(path: Path, mode: int = os.O_RDWR) -> None:
+    """Wait until all of a file, or folder, is on disk."""
+    handle = os.open(path, mode)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write(
+    path: str | os.PathLike[str],
+    kind: str,
+    meta: dict[str, Any],
+    arrays: dict[str, npt.NDArray[Any]],
+    read_back: Callable[[Content], object] | None = None,
+) -> None:
+    """Write arrays and settings; the file appears only when it is complete.
+
+    `read_back` is what will read them, or the part of it that can fail: what it refuses is not written.
+    """
+    plain = {name: np.asarray(array, array.dtype.newbyteorder("<"), order="C") for name, array in arrays.items()}
+    specs = {name: (array.dtype.str.lstrip("<|="), array.shape) for name, array in plain.items()}
     for name, (dtype, _) in specs.items():
         if dtype not in _KINDS:
             raise TypeError(f"cannot save array {name!r} of dtype {dtype}")
-    header = json.dumps({"kind": kind, "meta": meta, "arrays": specs}).encode()
+    checked = {name: (*spec, zlib.crc32(_bytes(plain[name]))) for name, spec in specs.items()}
+    header = json.dumps({"kind": kind, "meta": meta, "arrays": checked}).encode()
     if len(header) > _MAX_HEADER:
         raise ValueError("the settings are too large to save")
-    target = Path(path)
-    part = target.with_name(target.name + ".part")
+    if read_back is not None:
+        _refuse_unreadable(read_back, Content(os.fspath(path), kind, json.loads(header)["meta"], plain))
+    start = _PRELUDE.pack(MAGIC, VERSION, len(header))
+    with atomic_write(path) as part, part.open("wb") as file:
+        file.write(start + _CHECKSUM.pack(zlib.crc32(header, zlib.crc32(start))))
+        file.write(header)
+        for array in plain.values():
+            file.write(_bytes(array))
+
+
+def _bytes(array: npt.NDArray[Any]) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _refuse_unreadable(read_back: Callable[[Content], object], content: Content) -> None:
     try:
-        with part.open("wb") as file:
-            file.write(_PRELUDE.pack(MAGIC, VERSION, len(header)))
-            file.write(header)
-            for array in arrays.values():
-                file.write(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)
-        part.replace(target)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+        read_back(content)
+    except FileFormatError as error:
+        why = str(error).removeprefix(f"{content.path} is damaged: ").removesuffix("; write it again")
+        raise ValueError(f"cannot save what could not be read again: {why}") from error
 
 
 def read(path: str | os.PathLike[str]) -> Content:
     """Read a file written by `write`; raises `FileFormatError` for anything else."""
     name = os.fspath(path)
-    size = Path(path).stat().st_size
     with Path(path).open("rb") as file:
-        prelude = file.read(_PRELUDE.size)
-        if len(prelude) < _PRELUDE.size or prelude[:8] != MAGIC:
-            raise FileFormatError(f"{name} is not a manyhands file, or is cut off at its very start")
-        _, version, length = _PRELUDE.unpack(prelude)
-        if version != VERSION:
-            raise FileFormatError(
-                f"{name} has format version {version}, and this manyhands reads version {VERSION}: was it "
-                "written by a newer one?"
-            )
-        if length > min(_MAX_HEADER, size - _PRELUDE.size):
-            raise FileFormatError(f"{name} is truncated: its header is cut off")
-        kind, meta, specs = _parse_header(name, file.read(length))
-        expected = _PRELUDE.size + length + sum(_n_bytes(*spec) for spec in specs.values())
-        if expected != size:
-            raise FileFormatError(
-                f"{name} is truncated or damaged: it has {size:,} bytes, its header says {expected:,}"
-            )
-        arrays = {}
-        for key, (dtype, shape) in specs.items():
-            data = bytearray(_n_bytes(dtype, shape))
-            if file.readinto(data) != len(data):
-                raise FileFormatError(f"{name} is truncated in array {key!r}")
-            arrays[key] = np.frombuffer(data, dtype).reshape(shape)
-    for key, array in arrays.items():
-        # Any other byte would make a boolean that is neither true nor false.
-        if array.dtype == np.bool_ and (array.view(np.uint8) > 1).any():
-            raise FileFormatError(f"{name} is damaged: array {key!r} holds bytes that are not booleans")
+        size = os.fstat(file.fileno()).st_size
+        kind, meta, specs = _read_header(file, name, size)
+        arrays = {key: _read_array(file, name, key, *spec) for key, spec in specs.items()}
     return Content(name, kind, meta, arrays)
 
 
-_Spec = tuple[np.dtype[Any], tuple[int, ...]]
+def _read_header(file: BufferedReader, name: str, size: int) -> tuple[str, dict[str, Any], dict[str, _Spec]]:
+    """Read what comes before the arrays, which must be just as long as the rest of the file."""
+    start = file.read(_PRELUDE.size)
+    if len(start) < _PRELUDE.size or start[:8] != MAGIC:
+        raise FileFormatError(f"{name} is not a manyhands file, or is cut off at its very start")
+    _, version, length = _PRELUDE.unpack(start)
+    if version not in (_UNCHECKED, VERSION):
+        raise FileFormatError(
+            f"{name} has format version {version}, and this manyhands reads versions up to {VERSION}: was it "
+            "written by a newer one?"
+        )
+    checked = version != _UNCHECKED
+    begin = _PRELUDE.size + (_CHECKSUM.size if checked else 0)
+    if length > min(_MAX_HEADER, size - begin):
+        raise FileFormatError(f"{name} is truncated: its header is cut off")
+    checksum = file.read(begin - _PRELUDE.size)
+    header = file.read(length)
+    if checked and checksum != _CHECKSUM.pack(zlib.crc32(header, zlib.crc32(start))):
+        raise FileFormatError(f"{name} is damaged: its header is not the one that was written")
+    kind, meta, specs = _parse_header(name, header, checked)
+    expected = begin + length + sum(_n_bytes(dtype, shape) for dtype, shape, _ in specs.values())
+    if expected != size:
+        raise FileFormatError(f"{name} is truncated or damaged: it has {size:,} bytes, its header says {expected:,}")
+    return kind, meta, specs
+
+
+def _read_array(
+    file: BufferedReader, name: str, key: str, dtype: np.dtype[Any], shape: tuple[int, ...], checksum: int | None
+) -> npt.NDArray[Any]:
+    data = bytearray(_n_bytes(dtype, shape))
+    if file.readinto(data) != len(data):
+        raise FileFormatError(f"{name} is truncated in array {key!r}")
+    if checksum is not None and checksum != zlib.crc32(data):
+        raise FileFormatError(f"{name} is damaged: array {key!r} is not the one that was written")
+    # Any other byte would make a boolean that is neither true nor false.
+    if dtype == np.bool_ and np.frombuffer(data, np.uint8).max(initial=0) > 1:
+        raise FileFormatError(f"{name} is damaged: array {key!r} holds bytes that are not booleans")
+    return np.frombuffer(data, dtype).reshape(shape)
+
+
+#: Dtype, shape and checksum of an array; no checksum in version 1.
+_Spec = tuple[np.dtype[Any], tuple[int, ...], int | None]
 
 
 def _n_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
     return dtype.itemsize * math.prod(shape)
 
 
-def _parse_header(name: str, raw: bytes) -> tuple[str, dict[str, Any], dict[str, _Spec]]:
+def _parse_header(name: str, raw: bytes, checked: bool) -> tuple[str, dict[str, Any], dict[str, _Spec]]:
     damaged = FileFormatError(f"{name} is damaged: its header is not what manyhands writes")
     try:
         header = json.loads(raw)
@@ -199,20 +300,23 @@ def _parse_header(name: str, raw: bytes) -> tuple[str, dict[str, Any], dict[str,
     meta, arrays = header.get("meta"), header.get("arrays")
     if not isinstance(meta, dict) or not isinstance(arrays, dict):
         raise damaged
-    specs = {key: _parse_spec(spec) for key, spec in arrays.items()}
+    specs = {key: _parse_spec(spec, checked) for key, spec in arrays.items()}
     if None in specs.values():
         raise damaged
     return header["kind"], meta, {key: spec for key, spec in specs.items() if spec is not None}
 
 
-def _parse_spec(spec: Any) -> _Spec | None:
-    """Read the dtype and shape of an array; None if they are not what `write` writes."""
-    if not (isinstance(spec, list) and len(spec) == 2 and isinstance(spec[1], list)):
+def _parse_spec(spec: Any, checked: bool) -> _Spec | None:
+    """Read the dtype, shape and checksum of an array; None if they are not what `write` writes."""
+    if not (isinstance(spec, list) and len(spec) == 2 + checked and isinstance(spec[1], list)):
         return None
-    kind, shape = spec
+    kind, shape = spec[:2]
+    checksum = spec[2] if checked else None
+    if checked and type(checksum) is not int:
+        return None
     if kind not in _KINDS or len(shape) > 5 or not all(type(n) is int and n >= 0 for n in shape):
         return None
     # NumPy refuses shapes that would overflow but for a zero among them.
     if _n_bytes(_DTYPES[kind], tuple(max(n, 1) for n in shape)) > _MOST_BYTES:
         return None
-    return _DTYPES[kind], tuple(shape)
+    return _DTYPES[kind], tuple(shape), checksum

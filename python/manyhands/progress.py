@@ -8,11 +8,29 @@ from contextlib import contextmanager
 Callback = Callable[[int, float], object]
 
 
+class Report:
+    """A callback that knows what it was told last, so that the end of a fit is told once and never left out."""
+
+    def __init__(self, callback: Callback) -> None:
+        self._callback = callback
+        self._step: int | None = None
+
+    def __call__(self, step: int, objective: float) -> None:
+        """Pass on how far the fit is."""
+        self._step = step
+        self._callback(step, objective)
+
+    def finish(self, step: int, objective: float) -> None:
+        """Tell the last step, if nobody did yet."""
+        if step != self._step:
+            self(step, objective)
+
+
 @contextmanager
-def reporting(progress: bool | Callback, total: int | None, description: str) -> Iterator[Callback | None]:
+def reporting(progress: bool | Callback, total: int | None, description: str) -> Iterator[Report | None]:
     """Turn a `progress` argument into a callback: a bar for True, the function itself, or None for False."""
     if callable(progress):
-        yield progress
+        yield Report(progress)
         return
     if not progress:
         yield None
@@ -34,7 +52,7 @@ def reporting(progress: bool | Callback, total: int | None, description: str) ->
         def callback(step: int, objective: float) -> None:
             bar.update(task, completed=step, objective=f"objective {objective:,.1f}" if step else "")
 
-        yield callback
+        yield Report(callback)
         # Fits usually stop before their limit: show the bar as finished all the same.
         done = max(bar.tasks[0].completed, 1)
         bar.update(task, completed=done, total=done)

@@ -2,9 +2,11 @@
 
 use rayon::prelude::*;
 
-use super::{DRAWS_PER_CHECK, Scale, Shape, beyond_chance, resampled};
+use super::jackknife::{Kept, LeftOut};
+use super::{Estimate, Scale, Shape, TASKS_PER_CHECK, beyond_chance};
 use crate::Result;
 use crate::control::Control;
+use crate::memory::{collected, par_collected, push, reserve};
 use crate::table::Table;
 
 /// Which coefficient.
@@ -31,36 +33,39 @@ impl Coefficient {
 pub struct Counted {
     /// The coefficient; not a number where it is undefined.
     pub value: f64,
-    /// The coefficient of each resample.
-    pub resamples: Vec<f64>,
+    /// One minus the coefficient if all labels that meet were as far apart as can be.
+    pub worst: f64,
+    /// The coefficient without each group of tasks.
+    pub left_out: LeftOut,
     /// Tasks with two labels or more.
     pub n_tasks: usize,
     /// Pairs of labels on the same task.
     pub n_pairs: u64,
 }
 
-/// A coefficient of agreement, and the same on resamples of the tasks.
+/// A coefficient of agreement, and the same without each of `n_groups` groups of the tasks.
 ///
 /// Time O(annotations) each, for a scale that is not nominal also O(classes²) and O(distinct labels²) on each task.
-/// Memory: at most 6 bytes an annotation and 12 bytes a task, and 4 bytes a task for each thread that resamples.
+/// Memory: at most 6 bytes an annotation and 12 bytes a task, and for groups 9 bytes a task.
 pub fn agreement_by_counts(
     table: &Table,
     coefficient: Coefficient,
     scale: Scale<'_>,
-    n_resamples: usize,
+    n_groups: usize,
     seed: u64,
     control: &Control,
 ) -> Result<Counted> {
     scale.validate(table.n_classes())?;
     let tallies = Tallies::new(table, control)?;
     let sizes = || table.offsets().windows(2).map(|w| u64::from(w[1] - w[0]));
-    let measure = Measure::new(coefficient, scale, &tallies);
+    let measure = Measure::new(coefficient, scale, &tallies)?;
+    let Estimate { value, worst } = measure.evaluate(Kept::ALL, control)?;
+    let compared: Vec<bool> = collected(table.offsets().windows(2).map(|w| w[1] - w[0] > 1))?;
     Ok(Counted {
-        value: measure.evaluate(None, control)?,
-        resamples: resampled(table.n_tasks(), n_resamples, seed, control, |times| {
-            measure.evaluate(Some(times), control)
-        })?,
-        n_tasks: sizes().filter(|&n| n > 1).count(),
+        value,
+        worst,
+        left_out: LeftOut::new(&compared, n_groups, seed, |kept| Ok(measure.evaluate(kept, control)?.value))?,
+        n_tasks: compared.iter().filter(|compared| **compared).count(),
         n_pairs: sizes().map(|n| n * n.saturating_sub(1) / 2).sum(),
     })
 }
@@ -85,18 +90,23 @@ impl Tallies {
                 let mut sorted = vec![];
                 for task in tasks {
                     sorted.clear();
+                    reserve(&mut sorted, table.rows_of(task).len())?;
                     sorted.extend(table.rows_of(task).map(|row| table.labels().get(row) as u16));
                     sorted.sort_unstable();
                     for run in sorted.chunk_by(|a, b| a == b) {
-                        part.labels.push(run[0]);
-                        part.counts.push(run.len() as u32);
+                        push(&mut part.labels, run[0])?;
+                        push(&mut part.counts, run.len() as u32)?;
                     }
-                    part.offsets.push(part.labels.len() as u32);
+                    push(&mut part.offsets, part.labels.len() as u32)?;
                 }
                 Ok(part)
             })
             .collect::<Result<_>>()?;
         let mut all = Self { offsets: vec![0], labels: vec![], counts: vec![], n_classes: table.n_classes() };
+        let n_labels = parts.iter().map(|part| part.labels.len()).sum();
+        reserve(&mut all.offsets, table.n_tasks())?;
+        reserve(&mut all.labels, n_labels)?;
+        reserve(&mut all.counts, n_labels)?;
         for part in parts {
             let base = all.labels.len() as u32;
             all.offsets.extend(part.offsets.iter().map(|end| base + end));
@@ -128,60 +138,60 @@ impl Tallies {
     }
 }
 
-/// A coefficient, ready to be evaluated for any number of times that tasks count.
+/// A coefficient, ready to be evaluated on any of the tasks.
 struct Measure<'a> {
     coefficient: Coefficient,
     scale: Scale<'a>,
     tallies: &'a Tallies,
-    /// Disagreement within each task, unless the scale depends on how often tasks count.
+    /// Disagreement within each task, unless the scale depends on which tasks count.
     within: Vec<f64>,
     /// The largest disagreement of any two classes, and the sum over all pairs of them; Gwet's AC needs them.
     extent: (f64, f64),
 }
 
 impl<'a> Measure<'a> {
-    fn new(coefficient: Coefficient, scale: Scale<'a>, tallies: &'a Tallies) -> Self {
+    fn new(coefficient: Coefficient, scale: Scale<'a>, tallies: &'a Tallies) -> Result<Self> {
         let ordinal = coefficient == Coefficient::OrdinalAlpha;
         let tasks = 0..if ordinal { 0 } else { tallies.n_tasks() };
-        let within = tasks.into_par_iter().map(|task| tallies.disagreement(task, scale).0).collect();
+        let within = par_collected(tasks.into_par_iter().map(|task| tallies.disagreement(task, scale).0))?;
         let extent = if coefficient == Coefficient::Gwet { scale.extent() } else { (0.0, 0.0) };
-        Self { coefficient, scale, tallies, within, extent }
+        Ok(Self { coefficient, scale, tallies, within, extent })
     }
 
-    fn evaluate(&self, times: Option<&[u32]>, control: &Control) -> Result<f64> {
+    fn evaluate(&self, kept: Kept<'_>, control: &Control) -> Result<Estimate> {
         let alpha = matches!(self.coefficient, Coefficient::Alpha | Coefficient::OrdinalAlpha);
         let mut classes = vec![0.0; self.tallies.n_classes];
         let (mut n, mut n_paired, mut observed) = (0.0, 0.0, 0.0);
         for task in 0..self.tallies.n_tasks() {
-            if task.is_multiple_of(DRAWS_PER_CHECK) {
+            if task.is_multiple_of(TASKS_PER_CHECK) {
                 control.check()?;
             }
-            let counts = times.map_or(1.0, |times| f64::from(times[task]));
             let size: f64 = self.tallies.of(task).map(|(_, n)| n).sum();
-            if counts == 0.0 || size == 0.0 || (alpha && size < 2.0) {
+            if !kept.has(task) || size == 0.0 || (alpha && size < 2.0) {
                 continue;
             }
             // Alpha weighs a task by its labels, the others weigh tasks alike.
-            let share = if alpha { counts } else { counts / size };
+            let share = if alpha { 1.0 } else { 1.0 / size };
             self.tallies.of(task).for_each(|(label, n)| classes[label] += share * n);
-            n += counts;
+            n += 1.0;
             if size > 1.0 {
-                n_paired += counts;
+                n_paired += 1.0;
                 if let Some(within) = self.within.get(task) {
                     observed += share * within / (size - 1.0);
                 }
             }
         }
         if n_paired == 0.0 {
-            return Ok(f64::NAN);
+            return Ok(Estimate::UNDEFINED);
         }
         match self.coefficient {
             Coefficient::Alpha => Ok(alpha_of(observed, &classes, self.scale)),
-            Coefficient::OrdinalAlpha => self.ordinal_alpha(&classes, times, control),
+            Coefficient::OrdinalAlpha => self.ordinal_alpha(&classes, kept, control),
             Coefficient::Fleiss => {
                 classes.iter_mut().for_each(|p| *p /= n);
-                let expected = self.scale.expected(&used(&classes), &classes, &classes);
-                Ok(beyond_chance(observed / n_paired, expected))
+                let used = used(&classes);
+                let expected = self.scale.expected(&used, &classes, &classes);
+                Ok(beyond_chance(observed / n_paired, expected, self.scale.widest(&used)))
             }
             Coefficient::Gwet => {
                 classes.iter_mut().for_each(|p| *p /= n);
@@ -191,18 +201,18 @@ impl<'a> Measure<'a> {
     }
 
     /// Chance agreement as Gwet sees it: labels at random, with the probability that a label is given at random.
-    fn gwet(&self, observed: f64, classes: &[f64]) -> f64 {
+    fn gwet(&self, observed: f64, classes: &[f64]) -> Estimate {
         let (k, (largest, sum)) = (classes.len() as f64, self.extent);
         if classes.len() < 2 || largest == 0.0 {
-            return f64::NAN;
+            return Estimate::UNDEFINED;
         }
         let spread: f64 = classes.iter().map(|p| p * (1.0 - p)).sum();
         let chance = (k * k - sum / largest) / (k * (k - 1.0)) * spread;
-        beyond_chance(observed / largest, 1.0 - chance)
+        beyond_chance(observed / largest, 1.0 - chance, 1.0)
     }
 
     /// Alpha with classes at the middle of the ranks that their labels take up.
-    fn ordinal_alpha(&self, classes: &[f64], times: Option<&[u32]>, control: &Control) -> Result<f64> {
+    fn ordinal_alpha(&self, classes: &[f64], kept: Kept<'_>, control: &Control) -> Result<Estimate> {
         let mut below = 0.0;
         let positions: Vec<f64> = classes
             .iter()
@@ -214,13 +224,12 @@ impl<'a> Measure<'a> {
         let scale = Scale { shape: Shape::Quadratic, positions: &positions };
         let mut observed = 0.0;
         for task in 0..self.tallies.n_tasks() {
-            if task.is_multiple_of(DRAWS_PER_CHECK) {
+            if task.is_multiple_of(TASKS_PER_CHECK) {
                 control.check()?;
             }
-            let counts = times.map_or(1.0, |times| f64::from(times[task]));
-            if counts > 0.0 {
+            if kept.has(task) {
                 let (within, size) = self.tallies.disagreement(task, scale);
-                observed += counts * within / (size - 1.0).max(1.0);
+                observed += within / (size - 1.0).max(1.0);
             }
         }
         Ok(alpha_of(observed, classes, scale))
@@ -228,9 +237,10 @@ impl<'a> Measure<'a> {
 }
 
 /// Alpha from the disagreement of coincident labels and the number of labels of each class.
-fn alpha_of(observed: f64, classes: &[f64], scale: Scale<'_>) -> f64 {
-    let total: f64 = classes.iter().sum();
-    beyond_chance(observed * (total - 1.0), scale.expected(&used(classes), classes, classes))
+fn alpha_of(observed: f64, classes: &[f64], scale: Scale<'_>) -> Estimate {
+    let (total, used) = (classes.iter().sum::<f64>(), used(classes));
+    let most = total * scale.widest(&used);
+    beyond_chance(observed * (total - 1.0), scale.expected(&used, classes, classes), most * (total - 1.0))
 }
 
 /// The classes that occur.

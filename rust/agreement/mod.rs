@@ -1,23 +1,21 @@
 //! How far the answers of a crowd agree beyond chance.
 //!
 //! Every coefficient is one minus observed over expected disagreement, or a relative of that. Those of [`counts`] look
-//! at which labels meet on a task, whoever gave them; those of [`pairs`] compare workers two by two. Both are functions
-//! of how often each task counts, so that a resample of the tasks is one more evaluation.
+//! at which labels meet on a task, whoever gave them; those of [`pairs`] compare workers two by two. Both can be had
+//! without a group of the tasks, which is what their intervals are made from.
 
 mod counts;
+mod jackknife;
 mod pairs;
 
 pub use counts::{Coefficient, Counted, agreement_by_counts};
+pub use jackknife::LeftOut;
 pub use pairs::{Chance, Paired, Summary, agreement_by_pairs};
 
-use rayon::prelude::*;
-
-use crate::control::Control;
-use crate::num::{GOLDEN, pick, scramble};
 use crate::{Error, Result};
 
-/// Tasks drawn between two looks at [`Control::check`].
-const DRAWS_PER_CHECK: usize = 1 << 16;
+/// Tasks looked at between two looks at [`Control::check`](crate::control::Control::check).
+const TASKS_PER_CHECK: usize = 1 << 16;
 
 /// How disagreement grows with what lies between two labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +85,18 @@ impl Scale<'_> {
         used().map(|a| x[a] * used().map(|b| y[b] * self.between(a, b)).sum::<f64>()).sum()
     }
 
+    /// The largest disagreement of any two of these labels.
+    fn widest(&self, used: &[u16]) -> f64 {
+        // All shapes grow with the distance, to either side.
+        let by_position =
+            |a: &&u16, b: &&u16| self.positions[usize::from(**a)].total_cmp(&self.positions[usize::from(**b)]);
+        match (used.iter().min_by(by_position), used.iter().max_by(by_position)) {
+            (Some(_), Some(_)) if self.shape == Shape::Nominal => f64::from(u8::from(used.len() > 1)),
+            (Some(&low), Some(&high)) => self.between(low.into(), high.into()),
+            _ => 0.0,
+        }
+    }
+
     /// The largest disagreement of any two classes, and the sum over all pairs of classes.
     fn extent(&self) -> (f64, f64) {
         let k = self.positions.len();
@@ -96,38 +106,28 @@ impl Scale<'_> {
     }
 }
 
-/// One minus observed over expected disagreement; not a number where nothing could disagree.
-fn beyond_chance(observed: f64, expected: f64) -> f64 {
-    if expected > 0.0 { 1.0 - observed / expected } else { f64::NAN }
+/// A coefficient, and how far it could fall.
+#[derive(Debug, Clone, Copy)]
+struct Estimate {
+    /// The coefficient; not a number where it is undefined.
+    value: f64,
+    /// One minus the coefficient if all labels that meet were as far apart as can be; not a number where that has no
+    /// meaning.
+    worst: f64,
 }
 
-/// Evaluates a coefficient on resamples of the tasks, drawn with replacement; `evaluate` is told how often each counts.
-///
-/// Each resample has a stream of random numbers of its own: the same on any number of threads.
-fn resampled(
-    n_tasks: usize,
-    n_resamples: usize,
-    seed: u64,
-    control: &Control,
-    evaluate: impl Fn(&[u32]) -> Result<f64> + Sync,
-) -> Result<Vec<f64>> {
-    (0..n_resamples as u64)
-        .into_par_iter()
-        .map_init(
-            || vec![0_u32; n_tasks],
-            |times, resample| {
-                let stream = scramble(seed.wrapping_add((resample + 1).wrapping_mul(GOLDEN)));
-                times.fill(0);
-                for draw in 0..n_tasks {
-                    if draw.is_multiple_of(DRAWS_PER_CHECK) {
-                        control.check()?;
-                    }
-                    times[pick(stream, draw, n_tasks)] += 1;
-                }
-                evaluate(times)
-            },
-        )
-        .collect()
+impl Estimate {
+    const UNDEFINED: Self = Self { value: f64::NAN, worst: f64::NAN };
+}
+
+/// One minus observed over expected disagreement, of which `most` could be observed; undefined where nothing could
+/// disagree by chance.
+fn beyond_chance(observed: f64, expected: f64, most: f64) -> Estimate {
+    if expected > 0.0 {
+        Estimate { value: 1.0 - observed / expected, worst: most / expected }
+    } else {
+        Estimate::UNDEFINED
+    }
 }
 
 #[cfg(test)]

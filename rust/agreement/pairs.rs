@@ -4,8 +4,10 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::{Scale, beyond_chance, resampled};
+use super::jackknife::{Kept, LeftOut};
+use super::{Estimate, Scale, Shape, beyond_chance};
 use crate::control::Control;
+use crate::memory::{collected, copied, grow, joined, push, zeros};
 use crate::table::Table;
 use crate::{Error, Result};
 
@@ -27,9 +29,11 @@ pub enum Chance {
 /// What the pairs of a crowd come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Summary {
-    /// The mean over pairs.
+    /// The coefficient itself, where there is only one pair.
+    Alone,
+    /// One minus observed over expected disagreement, each the mean over pairs.
     Even,
-    /// The mean over pairs, weighted by what they labelled together.
+    /// The same, the means weighted by what the pairs labelled together.
     ByOverlap,
     /// The mean over pairs with this worker over the mean over all other pairs, each squashed by the logistic function.
     Ratio(u32),
@@ -38,10 +42,12 @@ pub enum Summary {
 /// What [`agreement_by_pairs`] found.
 #[derive(Debug)]
 pub struct Paired {
-    /// The summary; not a number where no pair has a coefficient.
+    /// The summary; not a number where it is undefined.
     pub value: f64,
-    /// The summary of each resample.
-    pub resamples: Vec<f64>,
+    /// One minus the summary if all labels that meet were as far apart as can be; not a number for a ratio.
+    pub worst: f64,
+    /// The summary without each group of tasks.
+    pub left_out: LeftOut,
     /// First and second worker of each pair, sorted.
     pub pairs: Vec<u32>,
     /// How many pairs of labels on the same task each pair has.
@@ -50,12 +56,15 @@ pub struct Paired {
     pub coefficients: Vec<f64>,
     /// Tasks on which two of these workers met.
     pub n_tasks: usize,
+    /// Pairs that the summary rests on.
+    pub n_pairs: usize,
 }
 
 /// Agreement of every pair of workers with at least `min_overlap` labels on the same tasks, and a summary of it on all
-/// tasks and on resamples of them.
+/// tasks and without each of `n_groups` groups of them.
 ///
-/// Time O(Σ n²) over tasks with n annotations, each; memory 20 bytes for each two annotations of a task.
+/// Time O(Σ n²) over tasks with n annotations, each; memory 20 bytes for each two annotations of a task, 72 bytes for each
+/// two workers who meet, and for groups 9 bytes a task.
 #[allow(clippy::too_many_arguments)]
 pub fn agreement_by_pairs(
     table: &Table,
@@ -63,25 +72,28 @@ pub fn agreement_by_pairs(
     scale: Scale<'_>,
     summary: Summary,
     min_overlap: usize,
-    n_resamples: usize,
+    n_groups: usize,
     seed: u64,
     control: &Control,
 ) -> Result<Paired> {
     scale.validate(table.n_classes())?;
     let meetings = Meetings::new(table, min_overlap, control)?;
     let crowd = Crowd { meetings: &meetings, chance, scale, n_classes: table.n_classes(), summary };
-    let coefficients = crowd.coefficients(control)?;
-    let overlap: Vec<u64> = (0..meetings.pairs.len()).map(|pair| meetings.of(pair).len() as u64).collect();
-    let of_all = coefficients.iter().zip(&overlap).map(|(c, n)| (*c, *n as f64));
-    let mut met = vec![false; table.n_tasks()];
+    let found = crowd.find_all(control)?;
+    let mut totals = Totals::default();
+    found.iter().enumerate().for_each(|(pair, found)| crowd.add(&mut totals, pair, found));
+    let Estimate { value, worst } = crowd.summarise(&totals);
+    let mut met = zeros::<bool>(table.n_tasks())?;
     meetings.items.iter().for_each(|meeting| met[meeting.task as usize] = true);
     Ok(Paired {
-        value: crowd.summarise(of_all),
-        resamples: resampled(table.n_tasks(), n_resamples, seed, control, |times| crowd.evaluate(times, control))?,
+        value,
+        worst,
+        left_out: LeftOut::new(&met, n_groups, seed, |kept| crowd.evaluate(kept, control))?,
         n_tasks: met.iter().filter(|met| **met).count(),
-        pairs: meetings.pairs.iter().flatten().copied().collect(),
-        overlap,
-        coefficients,
+        n_pairs: totals.n_pairs,
+        pairs: copied(meetings.pairs.as_flattened())?,
+        overlap: collected((0..meetings.pairs.len()).map(|pair| meetings.of(pair).len() as u64))?,
+        coefficients: collected(found.iter().map(|found| found.coefficient.value))?,
     })
 }
 
@@ -117,7 +129,7 @@ impl Meetings {
                         if other as usize <= worker {
                             break;
                         }
-                        list.push((other, Meeting { task, first, second: table.labels().get(row) as u16 }));
+                        push(&mut list, (other, Meeting { task, first, second: table.labels().get(row) as u16 }))?;
                     }
                 }
                 list.sort_by_key(|(other, _)| *other);
@@ -127,9 +139,10 @@ impl Meetings {
         let mut all = Self { pairs: vec![], ends: vec![], items: vec![] };
         for (worker, list) in (0..).zip(lists) {
             for run in list.chunk_by(|a, b| a.0 == b.0).filter(|run| run.len() >= min_overlap) {
-                all.pairs.push([worker, run[0].0]);
+                push(&mut all.pairs, [worker, run[0].0])?;
+                grow(&mut all.items, run.len())?;
                 all.items.extend(run.iter().map(|(_, meeting)| *meeting));
-                all.ends.push(all.items.len());
+                push(&mut all.ends, all.items.len())?;
             }
         }
         Ok(all)
@@ -154,7 +167,7 @@ fn check_room(table: &Table) -> Result<()> {
     Ok(())
 }
 
-/// The pairs of a crowd, ready to be evaluated for any number of times that tasks count.
+/// The pairs of a crowd, ready to be evaluated on any of the tasks.
 struct Crowd<'a> {
     meetings: &'a Meetings,
     chance: Chance,
@@ -163,25 +176,87 @@ struct Crowd<'a> {
     summary: Summary,
 }
 
+/// What a pair of workers says.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    /// The coefficient of the pair by its definition.
+    coefficient: Estimate,
+    /// Pairs of labels on the same task.
+    overlap: f64,
+    /// Their mean disagreement.
+    observed: f64,
+    /// The mean disagreement of one worker's labels with the other's of *other* tasks: unlike that with all of the
+    /// other's, it does not fall short of chance by the tasks on which they agree. Not a number for one common task.
+    expected: f64,
+    /// The largest disagreement of two of their labels.
+    widest: f64,
+    /// The coefficient through the logistic function, less its bias; only known where the summary is a ratio.
+    squashed: f64,
+}
+
+/// Sums over pairs, of which a summary is made.
+#[derive(Debug, Clone, Copy)]
+struct Totals {
+    n_pairs: usize,
+    observed: f64,
+    expected: f64,
+    most: f64,
+    alone: Estimate,
+    /// Sum and number of pairs without the worker of a ratio, and with.
+    squashed: [(f64, f64); 2],
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        let nothing = [(0.0, 0.0); 2];
+        Self { n_pairs: 0, observed: 0.0, expected: 0.0, most: 0.0, alone: Estimate::UNDEFINED, squashed: nothing }
+    }
+}
+
 /// Labels of the two workers of a pair; all zero, and none used, between pairs.
 struct Margins {
     first: Vec<f64>,
     second: Vec<f64>,
     used: Vec<u16>,
+    /// The disagreement of each label with all of the other worker's, where it is asked for.
+    reach: [Vec<f64>; 2],
 }
 
 impl Margins {
     fn new(n_classes: usize) -> Self {
-        Self { first: vec![0.0; n_classes], second: vec![0.0; n_classes], used: vec![] }
+        let zeros = || vec![0.0; n_classes];
+        Self { first: zeros(), second: zeros(), used: vec![], reach: [zeros(), zeros()] }
     }
 
-    fn add(&mut self, meeting: Meeting, times: f64) {
+    fn add(&mut self, meeting: Meeting) {
         for (label, margin) in [(meeting.first, 0), (meeting.second, 1)] {
             let at = usize::from(label);
             if self.first[at] == 0.0 && self.second[at] == 0.0 {
                 self.used.push(label);
             }
-            [&mut self.first, &mut self.second][margin][at] += times;
+            [&mut self.first, &mut self.second][margin][at] += 1.0;
+        }
+    }
+
+    /// Gives both workers the labels that they gave together.
+    fn share(&mut self) {
+        for &label in &self.used {
+            let at = usize::from(label);
+            let middle = f64::midpoint(self.first[at], self.second[at]);
+            (self.first[at], self.second[at]) = (middle, middle);
+        }
+    }
+
+    fn find_reach(&mut self, scale: Scale<'_>) {
+        for (own, other) in [(0, &self.second), (1, &self.first)] {
+            let total: f64 = self.used.iter().map(|&b| other[usize::from(b)]).sum();
+            for &a in &self.used {
+                let apart = |&b: &u16| other[usize::from(b)] * scale.between(a.into(), b.into());
+                self.reach[own][usize::from(a)] = match scale.shape {
+                    Shape::Nominal => total - other[usize::from(a)],
+                    _ => self.used.iter().map(apart).sum(),
+                };
+            }
         }
     }
 
@@ -194,74 +269,138 @@ impl Margins {
 }
 
 impl Crowd<'_> {
-    /// The coefficient of each pair.
-    fn coefficients(&self, control: &Control) -> Result<Vec<f64>> {
-        let blocks: Vec<Vec<f64>> = blocks(self.meetings.pairs.len())
+    fn find_all(&self, control: &Control) -> Result<Vec<Found>> {
+        let blocks: Vec<Vec<Found>> = blocks(self.meetings.pairs.len())
             .into_par_iter()
             .map(|pairs| {
                 control.check()?;
                 let mut margins = Margins::new(self.n_classes);
-                Ok(pairs.map(|pair| self.coefficient(pair, None, &mut margins).0).collect())
+                collected(pairs.map(|pair| self.find(pair, Kept::ALL, &mut margins)))
             })
             .collect::<Result<_>>()?;
-        Ok(blocks.concat())
+        joined(&blocks)
     }
 
-    fn evaluate(&self, times: &[u32], control: &Control) -> Result<f64> {
-        let mut margins = Margins::new(self.n_classes);
-        let mut found = Vec::with_capacity(self.meetings.pairs.len());
+    fn evaluate(&self, kept: Kept<'_>, control: &Control) -> Result<f64> {
+        let (mut margins, mut totals) = (Margins::new(self.n_classes), Totals::default());
         for pairs in blocks(self.meetings.pairs.len()) {
             control.check()?;
-            found.extend(pairs.map(|pair| self.coefficient(pair, Some(times), &mut margins)));
-        }
-        Ok(self.summarise(found.into_iter()))
-    }
-
-    /// The coefficient of a pair, and the number of labels behind it.
-    fn coefficient(&self, pair: usize, times: Option<&[u32]>, margins: &mut Margins) -> (f64, f64) {
-        let (mut observed, mut total) = (0.0, 0.0);
-        for meeting in self.meetings.of(pair) {
-            let counts = times.map_or(1.0, |times| f64::from(times[meeting.task as usize]));
-            if counts > 0.0 {
-                observed += counts * self.scale.between(meeting.first.into(), meeting.second.into());
-                total += counts;
-                margins.add(*meeting, counts);
+            for pair in pairs {
+                self.add(&mut totals, pair, &self.find(pair, kept, &mut margins));
             }
         }
-        let expected = match self.chance {
-            Chance::Own => self.scale.expected(&margins.used, &margins.first, &margins.second),
+        Ok(self.summarise(&totals).value)
+    }
+
+    fn find(&self, pair: usize, kept: Kept<'_>, margins: &mut Margins) -> Found {
+        let meetings = self.meetings.of(pair);
+        // A worker may have labelled a task more than once: all such labels meet on it.
+        let tasks = || meetings.chunk_by(|a, b| a.task == b.task).filter(|met| kept.has(met[0].task as usize));
+        let (mut overlap, mut observed, mut at_once, mut n_at_once) = (0.0, 0.0, 0.0, 0.0);
+        for met in tasks() {
+            overlap += met.len() as f64;
+            observed += self.disagreement(met);
+            at_once += self.expected_of(met);
+            n_at_once += (met.len() * met.len()) as f64;
+            met.iter().for_each(|meeting| margins.add(*meeting));
+        }
+        if self.chance == Chance::Shared {
+            margins.share();
+        }
+        let expected = self.scale.expected(&margins.used, &margins.first, &margins.second);
+        let widest = self.scale.widest(&margins.used);
+        let coefficient = beyond_chance(observed * overlap, expected, overlap * overlap * widest);
+        let elsewhere = overlap * overlap - n_at_once;
+        let mut found = Found {
+            coefficient,
+            overlap,
+            observed: observed / overlap,
+            expected: if elsewhere > 0.0 { (expected - at_once) / elsewhere } else { f64::NAN },
+            widest,
+            squashed: f64::NAN,
+        };
+        if matches!(self.summary, Summary::Ratio(_)) && !coefficient.value.is_nan() {
+            margins.find_reach(self.scale);
+            let without = tasks().map(|met| {
+                let reach =
+                    |m: &Meeting| margins.reach[0][usize::from(m.first)] + margins.reach[1][usize::from(m.second)];
+                let left = expected - met.iter().map(reach).sum::<f64>() + self.expected_of(met);
+                let overlap = overlap - met.len() as f64;
+                let value = beyond_chance((observed - self.disagreement(met)) * overlap, left, f64::NAN).value;
+                logistic(if value.is_nan() { coefficient.value } else { value })
+            });
+            found.squashed = less_bias(logistic(coefficient.value), without);
+        }
+        margins.clear();
+        found
+    }
+
+    /// The disagreement of the labels that meet on a task.
+    fn disagreement(&self, met: &[Meeting]) -> f64 {
+        met.iter().map(|m| self.scale.between(m.first.into(), m.second.into())).sum()
+    }
+
+    /// What the labels that meet on a task add to the disagreement that chance would have.
+    fn expected_of(&self, met: &[Meeting]) -> f64 {
+        let between = |a: u16, b: u16| self.scale.between(a.into(), b.into());
+        let of_two = |a: &Meeting, b: &Meeting| match self.chance {
+            Chance::Own => between(a.first, b.second),
             Chance::Shared => {
-                for &label in &margins.used {
-                    let at = usize::from(label);
-                    margins.first[at] = f64::midpoint(margins.first[at], margins.second[at]);
-                }
-                self.scale.expected(&margins.used, &margins.first, &margins.first)
+                let own = between(a.first, b.first) + between(a.second, b.second);
+                0.25 * (own + between(a.first, b.second) + between(a.second, b.first))
             }
         };
-        margins.clear();
-        (beyond_chance(observed * total, expected), total)
+        met.iter().map(|a| met.iter().map(|b| of_two(a, b)).sum::<f64>()).sum()
     }
 
-    /// One number for all pairs; those without a coefficient are left out.
-    fn summarise(&self, found: impl Iterator<Item = (f64, f64)>) -> f64 {
-        let known = self.meetings.pairs.iter().zip(found).filter(|(_, (value, _))| !value.is_nan());
-        match self.summary {
-            Summary::Even => mean(known.map(|(_, (value, _))| (value, 1.0))),
-            Summary::ByOverlap => mean(known.map(|(_, found)| found)),
+    /// Adds a pair to the totals, unless it says nothing.
+    fn add(&self, totals: &mut Totals, pair: usize, found: &Found) {
+        let weight = match self.summary {
+            Summary::Even => 1.0,
+            Summary::ByOverlap => found.overlap,
+            Summary::Alone | Summary::Ratio(_) if found.coefficient.value.is_nan() => return,
+            Summary::Alone => {
+                totals.alone = found.coefficient;
+                totals.n_pairs += 1;
+                return;
+            }
             Summary::Ratio(worker) => {
-                let squashed = known.map(|(pair, (value, _))| (pair.contains(&worker), 1.0 / (1.0 + (-value).exp())));
-                let (with, without): (Vec<_>, Vec<_>) = squashed.partition(|(with, _)| *with);
-                let mean_of = |values: Vec<(bool, f64)>| mean(values.into_iter().map(|(_, value)| (value, 1.0)));
-                mean_of(with) / mean_of(without)
+                let (sum, n) = &mut totals.squashed[usize::from(self.meetings.pairs[pair].contains(&worker))];
+                (*sum, *n) = (*sum + found.squashed, *n + 1.0);
+                totals.n_pairs += 1;
+                return;
+            }
+        };
+        if !found.expected.is_nan() {
+            totals.observed += weight * found.observed;
+            totals.expected += weight * found.expected;
+            totals.most += weight * found.widest;
+            totals.n_pairs += 1;
+        }
+    }
+
+    /// One number for all pairs.
+    fn summarise(&self, totals: &Totals) -> Estimate {
+        match self.summary {
+            Summary::Alone => totals.alone,
+            Summary::Even | Summary::ByOverlap => beyond_chance(totals.observed, totals.expected, totals.most),
+            Summary::Ratio(_) => {
+                let [without, with] = totals.squashed.map(|(sum, n)| sum / n);
+                Estimate { value: with / without, worst: f64::NAN }
             }
         }
     }
 }
 
-/// The weighted mean; not a number where there is nothing to average.
-fn mean(values: impl Iterator<Item = (f64, f64)>) -> f64 {
-    let (sum, weight) = values.fold((0.0, 0.0), |(sum, weight), (value, w)| (sum + w * value, weight + w));
-    sum / weight
+fn logistic(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+/// An estimate without the part of its bias that falls with the number of observations, by the estimates without each of
+/// these (Quenouille's jackknife).
+fn less_bias(value: f64, without: impl Iterator<Item = f64>) -> f64 {
+    let (sum, n) = without.fold((0.0, 0.0), |(sum, n), x| (sum + x, n + 1.0));
+    n * value - (n - 1.0) * sum / n
 }
 
 /// Cuts the pairs into runs of a fixed length.

@@ -13,14 +13,15 @@ use rayon::prelude::*;
 
 use super::named;
 use crate::control::Control;
+use crate::memory::{filled, par_tried, push, with_room, zeros};
 use crate::{Error, Result};
 
 /// Below so many cases, offsets start at zero; above, from a solution for every so-manieth case.
 const SMALL: usize = 1 << 11;
 const STRIDE: usize = 8;
 
-/// Paths that are sent along between two looks at [`Control::check`].
-const PATHS_PER_CHECK: usize = 1 << 8;
+/// Scores farther from zero than this are refused: differences of scores, and sums of them along a path, must be numbers.
+const MOST_SCORE: f64 = 1e300;
 
 const ROWS_PER_BLOCK: usize = 1 << 12;
 
@@ -99,8 +100,12 @@ fn check(scores: &[f64], k: usize, control: &Control) -> Result<()> {
         control.check()?;
         for (at, row) in scores.chunks_exact(k).enumerate() {
             let at = block * ROWS_PER_BLOCK + at;
-            if let Some(bad) = row.iter().find(|s| s.is_nan() || **s == f64::INFINITY) {
-                return Err(Error::invalid(format!("scores hold {bad} in row {at}; use numbers, or -inf to forbid")));
+            let usable = |score: &f64| score.abs() <= MOST_SCORE || *score == f64::NEG_INFINITY;
+            if let Some(bad) = row.iter().find(|score| !usable(score)) {
+                return Err(Error::invalid(format!(
+                    "scores hold {bad:e} in row {at}; use numbers between -{MOST_SCORE:e} and {MOST_SCORE:e}, or -inf to \
+                     forbid"
+                )));
             }
             if row.iter().all(|s| *s == f64::NEG_INFINITY) {
                 return Err(Error::invalid(format!("row {at} of the scores allows no option: all are -inf")));
@@ -114,7 +119,8 @@ fn solve(scores: &[f64], k: usize, capacities: &Capacities, control: &Control) -
     let n = scores.len() / k;
     let mut offsets = vec![0.0; k];
     if n > SMALL {
-        let sample: Vec<f64> = scores.chunks_exact(k).step_by(STRIDE).flatten().copied().collect();
+        let mut sample = with_room(n.div_ceil(STRIDE) * k)?;
+        sample.extend(scores.chunks_exact(k).step_by(STRIDE).flatten());
         let scaled = capacities.scaled(n, sample.len() / k);
         // What a sample makes impossible may be possible.
         if let Ok(found) = solve(&sample, k, &scaled, control) {
@@ -122,12 +128,8 @@ fn solve(scores: &[f64], k: usize, capacities: &Capacities, control: &Control) -
         }
     }
     let mut flow = Flow::new(scores, k, capacities, offsets, control)?;
-    let mut sent = 0_usize;
     while flow.send()? {
-        sent += 1;
-        if sent.is_multiple_of(PATHS_PER_CHECK) {
-            control.check()?;
-        }
+        control.check()?;
     }
     let pool = flow.potential[k];
     Ok(Assigned { offsets: flow.potential[..k].iter().map(|y| y - pool).collect(), option: flow.option })
@@ -189,7 +191,7 @@ impl<'a> Flow<'a> {
         control: &Control,
     ) -> Result<Self> {
         let n = scores.len() / k;
-        let mut option = vec![0_u32; n];
+        let mut option = zeros::<u32>(n)?;
         let blocks = option.par_chunks_mut(ROWS_PER_BLOCK).zip(scores.par_chunks(ROWS_PER_BLOCK * k));
         blocks.try_for_each(|(option, scores)| {
             control.check()?;
@@ -219,14 +221,18 @@ impl<'a> Flow<'a> {
             surplus,
             potential,
             moves: vec![],
-            loss: vec![f64::INFINITY; k * k],
+            loss: filled(f64::INFINITY, k * k)?,
             limit: (1 << 9) + 4 * n.isqrt(),
         };
         let mut cases = vec![vec![]; k];
-        (0..).zip(&flow.option).for_each(|(row, &a)| cases[a as usize].push(row));
+        (0..).zip(&flow.option).try_for_each(|(row, &a)| push(&mut cases[a as usize], row))?;
         let lists = (0..k * k).into_par_iter();
-        flow.moves = lists.map(|pair| flow.listed(pair / k, pair % k, cases[pair / k].iter().copied())).collect();
-        (0..k).for_each(|a| flow.refresh(a));
+        let listed = |pair: usize| {
+            control.check()?;
+            flow.listed(pair / k, pair % k, cases[pair / k].iter().copied())
+        };
+        flow.moves = par_tried(lists.map(listed))?;
+        (0..k).try_for_each(|a| flow.refresh(a))?;
         Ok(flow)
     }
 
@@ -235,18 +241,23 @@ impl<'a> Flow<'a> {
     }
 
     /// The cheapest moves from `a` to `b` of its cases.
-    fn listed(&self, a: usize, b: usize, cases: impl Iterator<Item = u32>) -> Moves {
+    fn listed(&self, a: usize, b: usize, cases: impl Iterator<Item = u32>) -> Result<Moves> {
         if a == b {
-            return Moves { heap: BinaryHeap::new(), cut: f64::INFINITY };
+            return Ok(Moves { heap: BinaryHeap::new(), cut: f64::INFINITY });
         }
-        let moves = cases.map(|row| Move { loss: self.lost(row, a, b), row });
-        let mut moves: Vec<Move> = moves.filter(|found| found.loss < f64::INFINITY).collect();
+        let mut moves = vec![];
+        for row in cases {
+            let loss = self.lost(row, a, b);
+            if loss < f64::INFINITY {
+                push(&mut moves, Move { loss, row })?;
+            }
+        }
         let mut cut = f64::INFINITY;
         if moves.len() > self.limit {
             cut = moves.select_nth_unstable_by(self.limit, |x, y| y.cmp(x)).1.loss;
             moves.truncate(self.limit);
         }
-        Moves { heap: BinaryHeap::from(moves), cut }
+        Ok(Moves { heap: BinaryHeap::from(moves), cut })
     }
 
     fn lost(&self, row: u32, a: usize, b: usize) -> f64 {
@@ -254,7 +265,7 @@ impl<'a> Flow<'a> {
     }
 
     /// The cheapest move from `a` to `b`, if there is any.
-    fn cheapest(&mut self, a: usize, b: usize) -> Option<Move> {
+    fn cheapest(&mut self, a: usize, b: usize) -> Result<Option<Move>> {
         let pair = a * self.k + b;
         loop {
             let Moves { heap, cut } = &mut self.moves[pair];
@@ -262,21 +273,22 @@ impl<'a> Flow<'a> {
                 heap.pop();
             }
             match heap.peek() {
-                Some(top) if top.loss <= *cut => return Some(*top),
-                None if *cut == f64::INFINITY => return None,
+                Some(top) if top.loss <= *cut => return Ok(Some(*top)),
+                None if *cut == f64::INFINITY => return Ok(None),
                 _ => {
                     let cases = (0..).zip(&self.option).filter(|(_, option)| **option as usize == a);
-                    self.moves[pair] = self.listed(a, b, cases.map(|(row, _)| row));
+                    self.moves[pair] = self.listed(a, b, cases.map(|(row, _)| row))?;
                 }
             }
         }
     }
 
     /// Looks up what moves from `a` cost now.
-    fn refresh(&mut self, a: usize) {
+    fn refresh(&mut self, a: usize) -> Result<()> {
         for b in 0..self.k {
-            self.loss[a * self.k + b] = self.cheapest(a, b).map_or(f64::INFINITY, |found| found.loss);
+            self.loss[a * self.k + b] = self.cheapest(a, b)?.map_or(f64::INFINITY, |found| found.loss);
         }
+        Ok(())
     }
 
     /// What a unit loses between two nodes, by the potentials; infinite where it cannot go.
@@ -319,12 +331,12 @@ impl<'a> Flow<'a> {
         };
         let most = distance[end];
         self.potential.iter_mut().zip(&distance).for_each(|(y, d)| *y += d.min(most));
-        self.walk(end, &before);
+        self.walk(end, &before)?;
         Ok(true)
     }
 
     /// Moves a case along each edge of the path that ends at `end`.
-    fn walk(&mut self, end: usize, before: &[usize]) {
+    fn walk(&mut self, end: usize, before: &[usize]) -> Result<()> {
         let (pool, nodes) = (self.k, self.k + 1);
         let mut moved = vec![];
         let mut at = end;
@@ -335,7 +347,7 @@ impl<'a> Flow<'a> {
                 self.on[at] -= 1;
             } else if at == pool {
                 self.on[from] += 1;
-            } else if let Some(found) = self.cheapest(from, at) {
+            } else if let Some(found) = self.cheapest(from, at)? {
                 moved.push((found.row, at));
             }
             at = from;
@@ -354,7 +366,7 @@ impl<'a> Flow<'a> {
                 }
             }
         }
-        (0..self.k).filter(|&a| changed[a]).for_each(|a| self.refresh(a));
+        (0..self.k).filter(|&a| changed[a]).try_for_each(|a| self.refresh(a))
     }
 
     /// Why nothing more can be sent from the nodes that were reached.
@@ -424,6 +436,51 @@ mod tests {
                 found.option.iter().enumerate().map(|(i, &a)| scores[i * k + a as usize]).sum()
             });
             prop_assert_eq!(total, most);
+        }
+    }
+
+    #[test]
+    fn capacities_are_no_more_than_there_are_cases() {
+        let capacities = Capacities::new(&[0, 1], &[u64::MAX, u64::MAX], 5).unwrap();
+        assert_eq!((&capacities.lower, &capacities.upper), (&vec![0, 1], &vec![5, 5]));
+        // In proportion, rounded so that a sample can keep them.
+        let scaled = Capacities::new(&[3, 1], &[4, 9], 10).unwrap().scaled(10, 3);
+        assert_eq!((scaled.lower, scaled.upper), (vec![0, 0], vec![2, 3]));
+        for (lower, upper) in
+            [(&[2_u64, 4][..], &[5_u64, 5][..]), (&[0, 0], &[2, 2]), (&[3], &[2]), (&[], &[]), (&[0], &[5, 5])]
+        {
+            assert!(Capacities::new(lower, upper, 5).is_err(), "{lower:?} and {upper:?}");
+        }
+    }
+
+    #[test]
+    fn great_scores_are_weighed_and_greater_ones_refused() {
+        let capacities = Capacities::new(&[1, 0], &[1, 2], 2).unwrap();
+        let run = |scores: &[f64]| assign(scores, 2, &capacities, &Control::default());
+        // The second case loses less by the first option.
+        assert_eq!(run(&[-1e300, 1e300, 0.0, 1e300]).unwrap().option, [1, 0]);
+        for bad in [1e308, -1e308, f64::INFINITY, f64::NAN] {
+            let error = run(&[0.0, 0.0, bad, 0.0]).unwrap_err().to_string();
+            assert!(error.contains("in row 1; use numbers between"), "{error}");
+        }
+    }
+
+    #[test]
+    fn offsets_make_every_choice_a_best_one() {
+        // More cases than are solved from nothing, so that offsets of a sample come first.
+        let n = SMALL + 100;
+        let scores: Vec<f64> = (0..3 * n).map(|i| ((i * 7919) % 1009) as f64 / 100.0).collect();
+        let capacities = Capacities::new(&[1000, 0, 100], &[1200, 600, n as u64], n).unwrap();
+        let Assigned { option, offsets } = assign(&scores, 3, &capacities, &Control::default()).unwrap();
+        let counts = [0, 1, 2].map(|a| option.iter().filter(|option| **option == a).count() as u64);
+        assert!((0..3).all(|a| (capacities.lower[a]..=capacities.upper[a]).contains(&counts[a])), "{counts:?}");
+        for (row, &a) in scores.chunks(3).zip(&option) {
+            let with = |a: usize| row[a] + offsets[a];
+            assert!((0..3).all(|b| with(b) <= with(a as usize) + 1e-9));
+        }
+        for a in 0..3 {
+            assert!(offsets[a] <= 1e-9 || counts[a] == capacities.lower[a], "{offsets:?}, {counts:?}");
+            assert!(offsets[a] >= -1e-9 || counts[a] == capacities.upper[a], "{offsets:?}, {counts:?}");
         }
     }
 

@@ -5,6 +5,7 @@ use std::ops::AddAssign;
 use rayon::prelude::*;
 
 use crate::control::Control;
+use crate::memory::zeros;
 use crate::num::LogProduct;
 use crate::{Error, Result};
 
@@ -219,9 +220,11 @@ fn nothing_left(row: usize) -> Error {
 pub fn sums(rows: &Rows, tilt: &[f64], second: bool, control: &Control) -> Result<Sums> {
     let k = rows.options;
     let tilt = Tilt::new(tilt, k)?;
-    let empty = || Sums { shares: vec![0.0; k], second: vec![0.0; if second { k * k } else { 0 }], ..Sums::default() };
+    let empty = || -> Result<Sums> {
+        Ok(Sums { shares: vec![0.0; k], second: zeros(if second { k * k } else { 0 })?, ..Sums::default() })
+    };
     let parts = rows.by_chunk(|chunk| {
-        let mut part = empty();
+        let mut part = empty()?;
         let mut scratch = vec![0.0; TOGETHER * k];
         let mut log = LogProduct::ONE;
         let arch = pulp::Arch::new();
@@ -237,7 +240,7 @@ pub fn sums(rows: &Rows, tilt: &[f64], second: bool, control: &Control) -> Resul
         part.log += log.ln() + part.weight * tilt.largest;
         Ok(part)
     })?;
-    let mut total = empty();
+    let mut total = empty()?;
     parts.iter().for_each(|part| total += part);
     for i in 0..if second { k } else { 0 } {
         for j in 0..i {
@@ -315,7 +318,7 @@ fn add_second(second: &mut [f64], rows: &[f64], weights: [f64; TOGETHER], k: usi
 pub fn apply(rows: &Rows, tilt: &[f64], control: &Control) -> Result<Vec<f64>> {
     let k = rows.options;
     let tilt = Tilt::new(tilt, k)?;
-    let mut out = vec![0.0; rows.values.len()];
+    let mut out = zeros(rows.values.len())?;
     let blocks = out.par_chunks_mut(ROWS_PER_CHECK * k).zip(rows.values.par_chunks(ROWS_PER_CHECK * k));
     blocks.enumerate().try_for_each(|(block, (out, values))| {
         control.check()?;
@@ -350,3 +353,6 @@ pub fn reach(rows: &Rows, order: &[u32], control: &Control) -> Result<Vec<f64>> 
     parts.iter().for_each(|part| total.iter_mut().zip(part).for_each(|(a, b)| *a += b));
     Ok(total)
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ use super::{Fit, Options, Solution, Start, protected, sizes, validate};
 use crate::blocks::each_block;
 use crate::control::Control;
 use crate::course::Course;
+use crate::memory::{filled, zeros};
 use crate::num::normalise;
 use crate::table::Table;
 use crate::{Error, Result};
@@ -43,7 +44,7 @@ pub fn fit_bayes(
     if options.pseudo.iter().chain(options.class_pseudo).any(|a| *a <= 0.0) {
         return Err(Error::invalid("the parameters of Dirichlet priors must be positive"));
     }
-    let mut passes = InMemory::new(table, options.gold, control);
+    let mut passes = InMemory::new(table, options.gold, control)?;
     let (solution, concentration, class_concentration) =
         solve_bayes(&mut passes, sizes(table), options, protected, control)?;
     Ok(BayesFit { fit: solution.with(passes.take_posterior()), concentration, class_concentration })
@@ -68,11 +69,11 @@ fn solve_model<W: Grouped>(
     control: &Control,
 ) -> Result<(Solution, Vec<f64>, Vec<f64>)> {
     let shape = sizes.shape;
-    let mut solver = Solver::<W, Variational>::new(sizes, options, control);
+    let mut solver = Solver::<W, Variational>::new(sizes, options, control)?;
     let mut course = Course::default();
     let mut params = match protected {
         Some(most) => {
-            let mut params = solver.shared(protected::shared_accuracy(passes, sizes, control)?);
+            let mut params = solver.shared(protected::shared_accuracy(passes, sizes, control)?)?;
             let limits = protected::limits(most, options.tol);
             protected::keep_to_votes(&mut solver, passes, &mut params, limits, &mut course, &mut |_| Ok(()))?;
             params
@@ -81,7 +82,7 @@ fn solve_model<W: Grouped>(
     };
     let options = &Options { max_iter: course.n_iter + options.max_iter, ..*options };
     iterate(&mut solver, passes, &mut params, &mut course, options)?;
-    let mut concentration = vec![0.0; sizes.n_workers * shape.cells()];
+    let mut concentration = zeros(sizes.n_workers * shape.cells())?;
     each_block(&mut concentration, shape.cells(), 128, &|first, rows| {
         let counts = params.workers[first * W::n_counts(shape)..].chunks_exact(W::n_counts(shape));
         let matrices = rows.chunks_exact_mut(shape.cells());
@@ -89,7 +90,7 @@ fn solve_model<W: Grouped>(
     });
     let mut prior = params.prior.clone();
     normalise(&mut prior);
-    let solution = Solution { confusion: solver.confusion(params.workers), prior, course };
+    let solution = Solution { confusion: solver.confusion(params.workers)?, prior, course };
     Ok((solution, concentration, params.prior))
 }
 
@@ -102,7 +103,7 @@ pub fn posterior_bayes(
     control: &Control,
 ) -> Result<Vec<f64>> {
     let k = table.n_classes();
-    let one = (vec![1.0; k * k], vec![1.0; k]);
+    let one = (filled(1.0, k * k)?, vec![1.0; k]);
     let start = Start::Parameters(class_concentration, concentration);
     let options = Options { model, start, ..Options::of_priors(&one.0, &one.1) };
     Ok(fit_bayes(table, &options, None, control)?.fit.posterior)

@@ -16,6 +16,7 @@ use super::solver::{Params, Solver};
 use super::{Fit, Options, Solution, finite, protected, sizes, validate};
 use crate::control::Control;
 use crate::course::{Course, Tolerance};
+use crate::memory::{collected, filled, par_tried, with_room, zeros};
 use crate::num::{FLOOR, normalise, softmax};
 use crate::special::{digamma, ln_gamma};
 use crate::table::Table;
@@ -78,24 +79,28 @@ pub struct CommunityFit {
 pub fn fit_community(table: &Table, options: &CommunityOptions<'_>, control: &Control) -> Result<CommunityFit> {
     let k = table.n_classes();
     check(options, k)?;
-    let none = vec![0.0; k * k];
+    let none = zeros(k * k)?;
     let plain = Options { gold: options.gold, ..Options::of_priors(&none, options.class_pseudo) };
     validate(table, &plain)?;
-    let mut communities = Communities::new(options, table.n_workers(), k);
-    let mut passes = InMemory::new(table, options.gold, control);
-    let mut solver = Solver::<Full, Given>::new(sizes(table), &plain, control);
+    let mut communities = Communities::new(options, table.n_workers(), k)?;
+    let mut passes = InMemory::new(table, options.gold, control)?;
+    let mut solver = Solver::<Full, Given>::new(sizes(table), &plain, control)?;
     let mut course = Course::default();
     let mut amend = |params: &mut Params| -> Result<()> {
-        control.check()?;
-        communities.improve(&params.workers);
-        params.log_prior = communities.write_factors(&mut params.workers);
+        communities.improve(&params.workers, control)?;
+        params.log_prior = communities.write_factors(&mut params.workers, control)?;
         params.log_prior += settle_classes(&mut params.prior, options.class_pseudo);
         Ok(())
     };
     let accuracy = protected::shared_accuracy(&mut passes, sizes(table), control)?;
-    let mut params = solver.shared(accuracy);
+    let mut params = solver.shared(accuracy)?;
     let limits = protected::limits(options.protected, options.tol);
     protected::keep_to_votes(&mut solver, &mut passes, &mut params, limits, &mut course, &mut amend)?;
+    if course.n_iter == 0 {
+        // The start is one accuracy for everybody: what a pass says of that is no bound on the communities' evidence.
+        solver.step(&mut passes, &mut params)?;
+        amend(&mut params)?;
+    }
     let most = course.n_iter + options.max_iter;
     loop {
         let objective = solver.step(&mut passes, &mut params)?;
@@ -105,11 +110,11 @@ pub fn fit_community(table: &Table, options: &CommunityOptions<'_>, control: &Co
         }
         amend(&mut params)?;
     }
-    communities.write_means(&mut params.workers);
+    communities.write_means(&mut params.workers, control)?;
     settle_classes(&mut params.prior, options.class_pseudo);
     solver.conclude(&mut passes, &params)?;
-    let solution = Solution { confusion: solver.confusion(params.workers), prior: params.prior, course };
-    Ok(communities.found(solution.with(passes.take_posterior())))
+    let solution = Solution { confusion: solver.confusion(params.workers)?, prior: params.prior, course };
+    communities.found(solution.with(passes.take_posterior()))
 }
 
 fn check(options: &CommunityOptions<'_>, k: usize) -> Result<()> {
@@ -147,26 +152,32 @@ struct Communities {
     membership: Vec<f64>,
 }
 
-fn transposed(matrix: &[f64], k: usize) -> impl Iterator<Item = f64> {
+fn transposed(matrix: &[f64], k: usize) -> impl ExactSizeIterator<Item = f64> {
     (0..k * k).map(move |i| matrix[(i % k) * k + i / k])
 }
 
+fn all_transposed(matrices: &[f64], k: usize) -> Result<Vec<f64>> {
+    let mut all = with_room(matrices.len())?;
+    matrices.chunks_exact(k * k).for_each(|matrix| all.extend(transposed(matrix, k)));
+    Ok(all)
+}
+
 impl Communities {
-    fn new(options: &CommunityOptions<'_>, m: usize, k: usize) -> Self {
+    fn new(options: &CommunityOptions<'_>, m: usize, k: usize) -> Result<Self> {
         let n = options.prototypes.len() / (k * k);
         let mut new = Self {
             k,
             n,
-            prototypes: options.prototypes.chunks_exact(k * k).flat_map(|matrix| transposed(matrix, k)).collect(),
+            prototypes: all_transposed(options.prototypes, k)?,
             shares: vec![1.0 / n as f64; n],
             strength: options.strength.unwrap_or(FIRST),
             learn_strength: options.strength.is_none(),
-            pseudo: transposed(options.pseudo, k).collect(),
+            pseudo: collected(transposed(options.pseudo, k))?,
             share_pseudo: options.share_pseudo,
-            membership: vec![1.0 / n as f64; m * n],
+            membership: filled(1.0 / n as f64, m * n)?,
         };
         new.normalise_prototypes();
-        new
+        Ok(new)
     }
 
     fn normalise_prototypes(&mut self) {
@@ -210,23 +221,27 @@ impl Communities {
     }
 
     /// Sets all memberships; returns the log-probability of each worker's answers.
-    fn set_memberships(&mut self, counts: &[f64]) -> Vec<f64> {
+    fn set_memberships(&mut self, counts: &[f64], control: &Control) -> Result<Vec<f64>> {
         let mut membership = std::mem::take(&mut self.membership);
         let workers = membership.par_chunks_mut(self.n).zip(counts.par_chunks(self.k * self.k));
-        let logs = workers.map(|(membership, counts)| self.write_membership(counts, membership)).collect();
+        let log = |(membership, counts): (&mut [f64], &[f64])| {
+            control.check()?;
+            Ok(self.write_membership(counts, membership))
+        };
+        let logs = par_tried(workers.map(log));
         self.membership = membership;
         logs
     }
 
     /// Improves memberships, prototypes, shares and strength by the expected counts of all workers.
-    fn improve(&mut self, counts: &[f64]) {
+    fn improve(&mut self, counts: &[f64], control: &Control) -> Result<()> {
         let (size, n) = (self.k * self.k, self.n);
         for _ in 0..ROUNDS {
-            self.set_memberships(counts);
+            self.set_memberships(counts, control)?;
             // Draws from the prototypes, then memberships, then what is expected of the rows for one unit of strength.
-            let sums = sum_over(counts.len() / size, n * size + n + 1, |worker, sums| {
+            let sums = sum_over(counts.len() / size, n * size + n + 1, control, |worker, sums| {
                 self.gather(&counts[row(worker, size)], &self.membership[row(worker, n)], sums);
-            });
+            })?;
             let (draws, rest) = sums.split_at(n * size);
             for (prototype, draws) in self.prototypes.chunks_exact_mut(size).zip(draws.chunks_exact(size)) {
                 let total = prototype.iter_mut().zip(draws.iter().zip(&self.pseudo));
@@ -240,6 +255,7 @@ impl Communities {
             normalise(&mut self.shares);
             self.shares.iter_mut().for_each(|r| *r = r.max(FLOOR));
         }
+        Ok(())
     }
 
     /// Adds what one worker says of the prototypes.
@@ -263,14 +279,15 @@ impl Communities {
     }
 
     /// Puts what the E-step reads in the place of counts; returns the part of the bound that does not depend on classes.
-    fn write_factors(&mut self, workers: &mut [f64]) -> f64 {
+    fn write_factors(&mut self, workers: &mut [f64], control: &Control) -> Result<f64> {
         let (k, size) = (self.k, self.k * self.k);
-        let evidence = self.set_memberships(workers);
+        let evidence = self.set_memberships(workers, control)?;
         let said: Vec<f64> = workers
             .par_chunks_mut(size)
             .zip(self.membership.par_chunks(self.n))
             .map(|(counts, membership)| {
-                let mut factors = vec![0.0; size];
+                control.check()?;
+                let mut factors = zeros::<f64>(size)?;
                 let totals = self.totals(counts);
                 for (community, r) in membership.iter().enumerate() {
                     for (i, p) in self.prototype(community).iter().enumerate() {
@@ -279,12 +296,12 @@ impl Communities {
                 }
                 let said: f64 = counts.iter().zip(&factors).map(|(n, f)| n * f).sum();
                 counts.iter_mut().zip(&factors).for_each(|(c, f)| *c = f.exp().max(FLOOR));
-                said
+                Ok(said)
             })
-            .collect();
+            .collect::<Result<_>>()?;
         let priors = self.prototypes.iter().zip(self.pseudo.iter().cycle()).map(|(p, a)| a * p.ln()).sum::<f64>()
             + self.shares.iter().map(|r| self.share_pseudo * r.ln()).sum::<f64>();
-        evidence.iter().zip(&said).map(|(a, b)| a - b).sum::<f64>() + priors
+        Ok(evidence.iter().zip(&said).map(|(a, b)| a - b).sum::<f64>() + priors)
     }
 
     /// E[ln p] of an entry of a worker's matrix, after so many such answers of so many.
@@ -296,8 +313,8 @@ impl Communities {
     }
 
     /// Puts expected confusion matrices in the place of counts.
-    fn write_means(&mut self, workers: &mut [f64]) {
-        self.set_memberships(workers);
+    fn write_means(&mut self, workers: &mut [f64], control: &Control) -> Result<()> {
+        self.set_memberships(workers, control)?;
         workers.par_chunks_mut(self.k * self.k).zip(self.membership.par_chunks(self.n)).for_each(
             |(counts, membership)| {
                 let totals = self.totals(counts);
@@ -312,11 +329,12 @@ impl Communities {
                 }
             },
         );
+        Ok(())
     }
 
-    fn found(self, fit: Fit) -> CommunityFit {
-        let prototypes = self.prototypes.chunks_exact(self.k * self.k).flat_map(|p| transposed(p, self.k)).collect();
-        CommunityFit { fit, membership: self.membership, prototypes, shares: self.shares, strength: self.strength }
+    fn found(self, fit: Fit) -> Result<CommunityFit> {
+        let prototypes = all_transposed(&self.prototypes, self.k)?;
+        Ok(CommunityFit { fit, membership: self.membership, prototypes, shares: self.shares, strength: self.strength })
     }
 }
 
@@ -347,8 +365,10 @@ mod tests {
         fn the_bound_never_falls(
             rows in prop::collection::vec((0_u32..15, 0_u32..6, 0_u16..3), 1..120),
             strength in prop::sample::select(vec![None, Some(3.0), Some(f64::INFINITY)]),
+            protected in 0_usize..3,
         ) {
-            let fit = fit_community(&of_rows(&rows, None, [15, 6, 3]), &options(strength), &Control::default()).unwrap();
+            let options = CommunityOptions { protected, ..options(strength) };
+            let fit = fit_community(&of_rows(&rows, None, [15, 6, 3]), &options, &Control::default()).unwrap();
             for pair in fit.fit.history.windows(2) {
                 prop_assert!(pair[1] >= pair[0] - 1e-9 * pair[0].abs().max(1.0), "{:?}", fit.fit.history);
             }
@@ -357,6 +377,16 @@ mod tests {
             }
             prop_assert!(fit.membership.chunks_exact(2).all(|r| (r[0] + r[1] - 1.0).abs() < 1e-12));
         }
+    }
+
+    #[test]
+    fn answers_that_no_prototype_allows_leave_the_bound_finite() {
+        // Without pseudo-counts a prototype may lose a cell, in which a later worker answers.
+        let rows: Vec<(u32, u32, u16)> = (0..60).map(|i| (i % 15, i % 6, (i % 15 / 5) as u16)).collect();
+        let none = CommunityOptions { pseudo: &[0.0; 9], max_iter: 50, ..options(Some(f64::INFINITY)) };
+        let fit = fit_community(&of_rows(&rows, None, [15, 6, 3]), &none, &Control::default()).unwrap();
+        assert!(fit.fit.history.iter().chain(&fit.fit.posterior).chain(&fit.prototypes).all(|x| x.is_finite()));
+        assert!(fit.prototypes.iter().all(|p| *p >= LEAST));
     }
 
     #[test]

@@ -10,6 +10,8 @@ use super::class::Class;
 use super::full::Full;
 use super::model::{Shape, WorkerModel};
 use super::one_coin::OneCoin;
+use crate::Result;
+use crate::memory::zeros;
 use crate::num::{FLOOR, normalise};
 use crate::special::{digamma, ln_gamma};
 
@@ -24,7 +26,7 @@ pub(super) trait Estimate<W: WorkerModel>: Copy + Send + Sync + 'static {
     /// The part of the objective that does not depend on the labels.
     fn log_prior(params: &[f64], pseudo: &[f64], shape: Shape) -> f64;
     /// The (true × observed) confusion matrix of the parameters.
-    fn confusion(params: &[f64], shape: Shape, matrix: &mut [f64]);
+    fn confusion(params: &[f64], shape: Shape, matrix: &mut [f64]) -> Result<()>;
 
     /// Parameters of the class prior, in place of expected counts plus pseudo-counts.
     fn settle_classes(totals: &mut [f64]);
@@ -71,8 +73,9 @@ impl<W: WorkerModel> Estimate<W> for Maximum {
     fn log_prior(params: &[f64], pseudo: &[f64], shape: Shape) -> f64 {
         W::log_prior(params, pseudo, shape)
     }
-    fn confusion(params: &[f64], shape: Shape, matrix: &mut [f64]) {
+    fn confusion(params: &[f64], shape: Shape, matrix: &mut [f64]) -> Result<()> {
         W::confusion(params, shape, matrix);
+        Ok(())
     }
     fn settle_classes(totals: &mut [f64]) {
         floor_and_normalise(totals);
@@ -283,10 +286,11 @@ impl<W: Grouped, R: Reading> Estimate<W> for Dirichlet<R> {
     fn log_prior(params: &[f64], pseudo: &[f64], shape: Shape) -> f64 {
         R::log_prior(params, pseudo, W::n_groups(shape))
     }
-    fn confusion(params: &[f64], shape: Shape, matrix: &mut [f64]) {
-        let mut best = vec![0.0; W::n_params(shape)];
-        W::maximise(params, &vec![0.0; params.len()], shape, &mut best);
+    fn confusion(params: &[f64], shape: Shape, matrix: &mut [f64]) -> Result<()> {
+        let mut best = zeros(W::n_params(shape))?;
+        W::maximise(params, &zeros(params.len())?, shape, &mut best);
         W::confusion(&best, shape, matrix);
+        Ok(())
     }
     fn settle_classes(totals: &mut [f64]) {
         R::settle_classes(totals);

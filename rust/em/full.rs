@@ -60,8 +60,8 @@ impl WorkerModel for Full {
             let total: f64 = cells().map(|i| counts[i] + pseudo[i]).sum();
             for i in cells() {
                 // A class this worker never met says nothing about the row: take the one that favours no label.
-                let share = if total > FLOOR { (counts[i] + pseudo[i]) / total } else { 1.0 / shape.labels as f64 };
-                params[i] = share.max(FLOOR);
+                let part = if total > FLOOR { (counts[i] + pseudo[i]) / total } else { 1.0 / shape.labels as f64 };
+                params[i] = part.max(FLOOR);
             }
         }
     }

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rand::{Rng, SeedableRng};
+use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
 
@@ -17,6 +17,8 @@ use super::shard::InMemory;
 use super::solver::{Params, Solver};
 use super::{Options, sizes, validate};
 use crate::control::Control;
+use crate::gamma::{Source, log_gamma};
+use crate::memory::{copied, reserve, zeros};
 use crate::num::{FLOOR, GOLDEN, normalise, scramble, to_unit};
 use crate::simulate::random::{key, unit};
 use crate::table::Table;
@@ -81,11 +83,11 @@ pub fn fit_gibbs(table: &Table, options: &Options<'_>, sampling: &Sampling, cont
             .map(|chain| run_chain::<W>(table, options, sampling, chain, &sweeps, control))
             .collect::<Result<Vec<GibbsFit>>>()
     })?;
-    Ok(together(chains, 1.0 / (sampling.n_chains * sampling.draws) as f64))
+    together(chains, 1.0 / (sampling.n_chains * sampling.draws) as f64)
 }
 
 /// Draws of all chains on end, and sums as means.
-fn together(chains: Vec<GibbsFit>, share: f64) -> GibbsFit {
+fn together(chains: Vec<GibbsFit>, share: f64) -> Result<GibbsFit> {
     let mut all = GibbsFit::default();
     for chain in chains {
         for (to, from) in [
@@ -93,15 +95,22 @@ fn together(chains: Vec<GibbsFit>, share: f64) -> GibbsFit {
             (&mut all.confusion, &chain.confusion),
             (&mut all.prior, &chain.prior),
         ] {
-            to.resize(from.len(), 0.0);
+            if to.is_empty() {
+                *to = zeros(from.len())?;
+            }
             to.iter_mut().zip(from).for_each(|(t, x)| *t += share * x);
         }
-        all.prior_draws.extend(chain.prior_draws);
-        all.accuracy_draws.extend(chain.accuracy_draws);
-        all.log_density.extend(chain.log_density);
-        all.confusion_draws.extend(chain.confusion_draws);
+        for (to, from) in [
+            (&mut all.prior_draws, chain.prior_draws),
+            (&mut all.accuracy_draws, chain.accuracy_draws),
+            (&mut all.log_density, chain.log_density),
+            (&mut all.confusion_draws, chain.confusion_draws),
+        ] {
+            reserve(to, from.len())?;
+            to.extend(from);
+        }
     }
-    all
+    Ok(all)
 }
 
 /// One chain, with sums in place of means.
@@ -114,13 +123,13 @@ fn run_chain<W: Grouped>(
     control: &Control,
 ) -> Result<GibbsFit> {
     let (m, k) = (table.n_workers(), table.n_classes());
-    let mut passes = InMemory::new(table, options.gold, control);
+    let mut passes = InMemory::new(table, options.gold, control)?;
     passes.store_posteriors(W::MODEL)?;
-    let mut solver = Solver::<W, Given>::new(sizes(table), options, control);
+    let mut solver = Solver::<W, Given>::new(sizes(table), options, control)?;
     let mut params = solver.start(&mut passes, options.start)?;
     let mut found = GibbsFit {
-        posterior: vec![0.0; table.n_tasks() * k],
-        confusion: vec![0.0; m * k * k],
+        posterior: zeros(table.n_tasks() * k)?,
+        confusion: zeros(m * k * k)?,
         prior: vec![0.0; k],
         ..GibbsFit::default()
     };
@@ -129,14 +138,15 @@ fn run_chain<W: Grouped>(
         draw_parameters(&solver, &mut params, seed);
         let kept = sweep >= sampling.warmup;
         if kept {
-            record(&mut found, &params.prior, solver.confusion(params.workers.clone()), sampling.keep_confusion);
+            let confusion = solver.confusion(copied(&params.workers)?)?;
+            record(&mut found, &params.prior, confusion, sampling.keep_confusion)?;
         }
         let log_prior = params.log_prior;
         let sums = if kept { found.posterior.as_mut_slice() } else { &mut [] };
         let evidence = draw_classes(&mut solver, &mut passes, &mut params, seed(CLASSES), sums)?;
         if kept {
             found.log_density.push(evidence + log_prior);
-            add(&mut found.confusion, &solver.confusion(params.workers.clone()));
+            add(&mut found.confusion, &solver.confusion(copied(&params.workers)?)?);
             let mut prior = params.prior.clone();
             normalise(&mut prior);
             add(&mut found.prior, &prior);
@@ -151,14 +161,17 @@ fn add(to: &mut [f64], other: &[f64]) {
 }
 
 /// Keeps one draw of the parameters.
-fn record(found: &mut GibbsFit, prior: &[f64], confusion: Vec<f64>, keep_confusion: bool) {
+fn record(found: &mut GibbsFit, prior: &[f64], confusion: Vec<f64>, keep_confusion: bool) -> Result<()> {
     let k = prior.len();
     let right = |matrix: &[f64]| prior.iter().enumerate().map(|(class, p)| p * matrix[class * k + class]).sum::<f64>();
+    reserve(&mut found.accuracy_draws, confusion.len() / (k * k))?;
     found.accuracy_draws.extend(confusion.chunks_exact(k * k).map(right));
     found.prior_draws.extend_from_slice(prior);
     if keep_confusion {
+        reserve(&mut found.confusion_draws, confusion.len())?;
         found.confusion_draws.extend(confusion);
     }
+    Ok(())
 }
 
 /// Draws a class for each task and counts them, which gives the Dirichlet parameters of the next draw of parameters.
@@ -207,14 +220,14 @@ fn draw_parameters<W: Grouped>(solver: &Solver<'_, W, Given>, params: &mut Param
             let mut log = 0.0;
             for (i, row) in rows.chunks_exact_mut(n).enumerate() {
                 let worker = block * BLOCK + i;
-                let mut rng = Xoshiro256PlusPlus::seed_from_u64(key([workers, worker as u64]));
+                let mut rng = numbers(key([workers, worker as u64]));
                 draw_dirichlet(row, W::n_groups(shape), &mut rng);
                 log += log_density(row, solver.pseudo_of(worker));
             }
             log
         })
         .collect();
-    draw_dirichlet(&mut params.prior, 1, &mut Xoshiro256PlusPlus::seed_from_u64(seed(PRIOR)));
+    draw_dirichlet(&mut params.prior, 1, &mut numbers(seed(PRIOR)));
     params.log_prior = blocks.iter().sum::<f64>() + log_density(&params.prior, solver.class_pseudo());
 }
 
@@ -225,8 +238,8 @@ fn log_density(probabilities: &[f64], pseudo: &[f64]) -> f64 {
 }
 
 /// Puts a draw in the place of the parameters of Dirichlet distributions, one for each group.
-fn draw_dirichlet(params: &mut [f64], n_groups: usize, rng: &mut impl Rng) {
-    params.iter_mut().for_each(|a| *a = log_gamma_variate(*a, rng));
+fn draw_dirichlet(params: &mut [f64], n_groups: usize, rng: &mut impl Source) {
+    params.iter_mut().for_each(|a| *a = log_gamma(*a, rng));
     for g in 0..n_groups {
         let places = || group(g, n_groups, params.len());
         let largest = places().map(|i| params[i]).fold(f64::NEG_INFINITY, f64::max);
@@ -237,33 +250,27 @@ fn draw_dirichlet(params: &mut [f64], n_groups: usize, rng: &mut impl Rng) {
     }
 }
 
-/// The logarithm of a Gamma(a, 1) variable, which does not underflow where a is small: G. Marsaglia and W. W. Tsang, "A
-/// simple method for generating gamma variables", ACM TOMS 26 (2000). Where a is 0, so is the variable.
-fn log_gamma_variate(a: f64, rng: &mut impl Rng) -> f64 {
-    if a <= 0.0 {
-        return f64::NEG_INFINITY;
-    }
-    if a < 1.0 {
-        return log_gamma_variate(a + 1.0, rng) + (1.0 - unit(rng)).ln() / a;
-    }
-    let d = a - 1.0 / 3.0;
-    let c = 1.0 / (9.0 * d).sqrt();
-    loop {
-        let x = normal(rng);
-        let v = (1.0 + c * x).powi(3);
-        if v > 0.0 && (1.0 - unit(rng)).ln() < 0.5 * x * x + d * (1.0 - v + v.ln()) {
-            return (d * v).ln();
-        }
-    }
+/// A stream of random numbers.
+fn numbers(seed: u64) -> Numbers {
+    Numbers(Xoshiro256PlusPlus::seed_from_u64(seed))
 }
 
-/// A standard normal variable, by the polar method.
-fn normal(rng: &mut impl Rng) -> f64 {
-    loop {
-        let (x, y) = (2.0 * unit(rng) - 1.0, 2.0 * unit(rng) - 1.0);
-        let square = x * x + y * y;
-        if square > 0.0 && square < 1.0 {
-            return x * (-2.0 * square.ln() / square).sqrt();
+/// The numbers of a generator, in the forms that variates need.
+struct Numbers(Xoshiro256PlusPlus);
+
+impl Source for Numbers {
+    fn unit(&mut self) -> f64 {
+        1.0 - unit(&mut self.0)
+    }
+
+    /// By the polar method; which numbers it takes depends on nothing but the generator.
+    fn normal(&mut self) -> f64 {
+        loop {
+            let (x, y) = (2.0 * unit(&mut self.0) - 1.0, 2.0 * unit(&mut self.0) - 1.0);
+            let square = x * x + y * y;
+            if square > 0.0 && square < 1.0 {
+                return x * (-2.0 * square.ln() / square).sqrt();
+            }
         }
     }
 }
@@ -272,22 +279,34 @@ fn normal(rng: &mut impl Rng) -> f64 {
 mod tests {
     use super::*;
     use crate::em::{Assignment, Model, Start};
-    use crate::special::digamma;
     use crate::table::tests::of_rows;
 
     #[test]
-    fn gamma_variates_have_their_moments() {
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
-        let n = 40_000;
-        for a in [0.05, 0.5, 1.0, 2.5, 30.0] {
-            let logs: Vec<f64> = (0..n).map(|_| log_gamma_variate(a, &mut rng)).collect();
-            let mean = |f: fn(f64) -> f64| logs.iter().map(|x| f(*x)).sum::<f64>() / f64::from(n);
-            // Five standard errors: the variance of a Gamma(a) variable is a, of its logarithm the trigamma function.
-            let trigamma = (digamma(a + 1e-5) - digamma(a - 1e-5)) / 2e-5;
-            assert!((mean(f64::exp) - a).abs() < 5.0 * (a / f64::from(n)).sqrt(), "mean of Gamma({a})");
-            assert!((mean(|x| x) - digamma(a)).abs() < 5.0 * (trigamma / f64::from(n)).sqrt(), "log of Gamma({a})");
+    fn dirichlet_draws_have_their_means() {
+        let mut rng = numbers(1);
+        let (n, pseudo) = (20_000, [2.0, 0.5, 3.0, 0.0, 1.0, 1.5]);
+        let mut sums = [0.0; 6];
+        for _ in 0..n {
+            let mut draw = pseudo;
+            draw_dirichlet(&mut draw, 2, &mut rng);
+            // Two groups, of every other number.
+            assert!((0..2).all(|g| (draw[g] + draw[g + 2] + draw[g + 4] - 1.0).abs() < 1e-12) && draw[3] == 0.0);
+            add(&mut sums, &draw);
         }
-        assert_eq!(log_gamma_variate(0.0, &mut rng), f64::NEG_INFINITY);
+        for (i, sum) in sums.iter().enumerate() {
+            let total = pseudo[i % 2] + pseudo[i % 2 + 2] + pseudo[i % 2 + 4];
+            // Five standard errors, of a variance of at most a quarter.
+            assert!((sum / f64::from(n) - pseudo[i] / total).abs() < 5.0 * (0.25 / f64::from(n)).sqrt(), "{i}");
+        }
+    }
+
+    #[test]
+    fn normal_numbers_have_their_moments() {
+        let mut rng = numbers(2);
+        let draws: Vec<f64> = (0..100_000).map(|_| rng.normal()).collect();
+        let moment = |power: i32| draws.iter().map(|x| x.powi(power)).sum::<f64>() / 1e5;
+        // Five standard errors each.
+        assert!(moment(1).abs() < 0.016 && (moment(2) - 1.0).abs() < 0.023 && (moment(4) - 3.0).abs() < 0.16);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::sums::Passes;
 use super::{Fit, Options, Solution, protected, sizes, validate};
 use crate::control::Control;
 use crate::course::Course;
+use crate::memory::{collected, filled, ready, with_room, zeros};
 use crate::special::digamma;
 use crate::table::Table;
 use crate::{Error, Result};
@@ -91,9 +92,9 @@ pub fn fit_hierarchies(
     options: &HierarchyOptions<'_>,
     control: &Control,
 ) -> Result<Vec<HierarchyFit>> {
-    let none = vec![0.0; table.n_classes().pow(2)];
+    let none = zeros(table.n_classes().pow(2))?;
     validate(table, &Options { gold: options.gold, ..Options::of_priors(&none, options.class_pseudo) })?;
-    let mut passes = InMemory::new(table, options.gold, control);
+    let mut passes = InMemory::new(table, options.gold, control)?;
     let found = solve_hierarchies(&mut passes, sizes(table), priors, options, control, |passes, solution| {
         solution.with(passes.take_posterior())
     })?;
@@ -120,10 +121,10 @@ pub fn solve_hierarchies<H: Passes, T>(
     let mut before = 0;
     let mut found = vec![];
     for prior in priors {
-        let mut prior = Prior::new(*prior, sizes.n_workers, sizes.shape.classes);
+        let mut prior = Prior::new(*prior, sizes.n_workers, sizes.shape.classes)?;
         let solution = solve_one(passes, sizes, accuracy, &mut prior, options, before, control)?;
         before += solution.course.n_iter;
-        found.push((keep(passes, solution), prior.learnt(sizes.shape.classes)));
+        found.push((keep(passes, solution), prior.learnt(sizes.shape.classes)?));
     }
     Ok(found)
 }
@@ -138,11 +139,11 @@ fn solve_one(
     before: usize,
     control: &Control,
 ) -> Result<Solution> {
-    let none = vec![0.0; sizes.shape.cells()];
-    let mut solver = Solver::<Full, Mean>::new(sizes, &Options::of_priors(&none, options.class_pseudo), control);
+    let none = zeros(sizes.shape.cells())?;
+    let mut solver = Solver::<Full, Mean>::new(sizes, &Options::of_priors(&none, options.class_pseudo), control)?;
     let mut amend = |params: &mut Params| prior.absorb(&mut params.workers, control);
     let mut course = Course { before, ..Course::default() };
-    let mut params = solver.shared(accuracy);
+    let mut params = solver.shared(accuracy)?;
     let limits = protected::limits(options.protected, options.tol);
     protected::keep_to_votes(&mut solver, passes, &mut params, limits, &mut course, &mut amend)?;
     let most = course.n_iter + options.max_iter;
@@ -153,7 +154,7 @@ fn solve_one(
     }
     solver.conclude(passes, &params)?;
     course.history.clear();
-    Ok(Solution { confusion: solver.confusion(params.workers), prior: params.prior, course })
+    Ok(Solution { confusion: solver.confusion(params.workers)?, prior: params.prior, course })
 }
 
 /// A prior while it is learnt. Tables of one worker are label-first, as those of the full model.
@@ -163,43 +164,46 @@ enum Prior {
 }
 
 impl Prior {
-    fn new(kind: Hierarchy, m: usize, k: usize) -> Self {
-        match kind {
-            Hierarchy::Crowd => Self::Crowd(Crowd { k, alpha: imaginary_worker(k) }),
-            Hierarchy::Spammer(strength) => Self::Spammer(Spammer::new(strength, m, k)),
-        }
+    fn new(kind: Hierarchy, m: usize, k: usize) -> Result<Self> {
+        Ok(match kind {
+            Hierarchy::Crowd => Self::Crowd(Crowd { k, alpha: imaginary_worker(k)? }),
+            Hierarchy::Spammer(strength) => Self::Spammer(Spammer::new(strength, m, k)?),
+        })
     }
 
     /// Improves the prior by the expected counts of all workers, and adds it to them.
     fn absorb(&mut self, counts: &mut [f64], control: &Control) -> Result<()> {
         for _ in 0..ROUNDS {
-            control.check()?;
             match self {
-                Self::Crowd(crowd) => fixed_point(&mut crowd.alpha, crowd.k, counts, &imaginary_worker(crowd.k)),
-                Self::Spammer(spammer) => spammer.improve(counts),
+                Self::Crowd(crowd) => {
+                    fixed_point(&mut crowd.alpha, crowd.k, counts, &imaginary_worker(crowd.k)?, control)?;
+                }
+                Self::Spammer(spammer) => spammer.improve(counts, control)?,
             }
         }
         match self {
             Self::Crowd(crowd) => counts.par_chunks_mut(crowd.alpha.len()).for_each(|worker| add(worker, &crowd.alpha)),
-            Self::Spammer(spammer) => spammer.add_to(counts),
+            Self::Spammer(spammer) => spammer.add_to(counts)?,
         }
         Ok(())
     }
 
-    fn learnt(self, k: usize) -> Learnt {
-        match self {
-            Self::Crowd(Crowd { alpha, .. }) => Learnt::Crowd((0..k * k).map(|i| alpha[(i % k) * k + i / k]).collect()),
+    fn learnt(self, k: usize) -> Result<Learnt> {
+        Ok(match self {
+            Self::Crowd(Crowd { alpha, .. }) => {
+                Learnt::Crowd(collected((0..k * k).map(|i| alpha[(i % k) * k + i / k]))?)
+            }
             Self::Spammer(Spammer { competence, guesses, strength, .. }) => {
                 Learnt::Spammer { competence, guesses, strength }
             }
-        }
+        })
     }
 }
 
 /// Two right answers and one wrong one a class: what is known before anybody was seen, whatever the number of classes.
-fn imaginary_worker(k: usize) -> Vec<f64> {
+fn imaginary_worker(k: usize) -> Result<Vec<f64>> {
     let off = 1.0 / (k - 1).max(1) as f64;
-    (0..k * k).map(|i| if i / k == i % k { 2.0 } else { off }).collect()
+    collected((0..k * k).map(|i| if i / k == i % k { 2.0 } else { off }))
 }
 
 pub(super) fn add(to: &mut [f64], other: &[f64]) {
@@ -207,18 +211,26 @@ pub(super) fn add(to: &mut [f64], other: &[f64]) {
 }
 
 /// Sums over workers of what `gather(worker, sums)` adds: by blocks of workers, in order.
-pub(super) fn sum_over(n_workers: usize, width: usize, gather: impl Fn(usize, &mut [f64]) + Sync) -> Vec<f64> {
+pub(super) fn sum_over(
+    n_workers: usize,
+    width: usize,
+    control: &Control,
+    gather: impl Fn(usize, &mut [f64]) + Sync,
+) -> Result<Vec<f64>> {
     let blocks: Vec<Vec<f64>> = (0..n_workers.div_ceil(WORKERS))
         .into_par_iter()
         .map(|block| {
-            let mut sums = vec![0.0; width];
-            (block * WORKERS..n_workers.min((block + 1) * WORKERS)).for_each(|worker| gather(worker, &mut sums));
-            sums
+            let mut sums = zeros(width)?;
+            for worker in block * WORKERS..n_workers.min((block + 1) * WORKERS) {
+                control.check()?;
+                gather(worker, &mut sums);
+            }
+            Ok(sums)
         })
-        .collect();
-    let mut total = vec![0.0; width];
+        .collect::<Result<_>>()?;
+    let mut total = zeros(width)?;
     blocks.iter().for_each(|block| add(&mut total, block));
-    total
+    Ok(total)
 }
 
 pub(super) fn row(worker: usize, len: usize) -> Range<usize> {
@@ -229,12 +241,14 @@ pub(super) fn row(worker: usize, len: usize) -> Range<usize> {
 ///
 /// `counts` has a row of `alpha.len()` a worker, `imaginary` is one row more; group g is every `n_groups`-th entry from
 /// g on, and has a Dirichlet distribution of its own.
-fn fixed_point(alpha: &mut [f64], n_groups: usize, counts: &[f64], imaginary: &[f64]) {
+fn fixed_point(alpha: &mut [f64], n_groups: usize, counts: &[f64], imaginary: &[f64], control: &Control) -> Result<()> {
     let len = alpha.len();
     let mut totals = vec![0.0; n_groups];
     alpha.iter().enumerate().for_each(|(i, a)| totals[i % n_groups] += a);
-    let at = [&*alpha, &totals].concat();
-    let known: Vec<f64> = at.iter().map(|a| digamma(*a)).collect();
+    let mut at = with_room(len + n_groups)?;
+    at.extend_from_slice(alpha);
+    at.append(&mut totals);
+    let known: Vec<f64> = collected(at.iter().map(|a| digamma(*a)))?;
     let gain = |i: usize, count: f64| if count > 0.0 { digamma(count + at[i]) - known[i] } else { 0.0 };
     let gather = |counts: &[f64], sums: &mut [f64]| {
         for g in 0..n_groups {
@@ -246,11 +260,13 @@ fn fixed_point(alpha: &mut [f64], n_groups: usize, counts: &[f64], imaginary: &[
             sums[len + g] += gain(len + g, total);
         }
     };
-    let mut sums = sum_over(counts.len() / len, at.len(), |worker, sums| gather(&counts[row(worker, len)], sums));
+    let worker = |worker: usize, sums: &mut [f64]| gather(&counts[row(worker, len)], sums);
+    let mut sums = sum_over(counts.len() / len, at.len(), control, worker)?;
     gather(imaginary, &mut sums);
     for (i, a) in alpha.iter_mut().enumerate() {
         *a = (*a * sums[i] / sums[len + i % n_groups]).clamp(BOUNDS.0, BOUNDS.1);
     }
+    Ok(())
 }
 
 struct Crowd {
@@ -272,16 +288,16 @@ struct Spammer {
 }
 
 impl Spammer {
-    fn new(strength: Option<f64>, m: usize, k: usize) -> Self {
-        Self {
+    fn new(strength: Option<f64>, m: usize, k: usize) -> Result<Self> {
+        Ok(Self {
             k,
-            competence: vec![2.0 / 3.0; m],
-            guesses: vec![1.0 / k as f64; m * k],
+            competence: filled(2.0 / 3.0, m)?,
+            guesses: filled(1.0 / k as f64, m * k)?,
             strength: strength.unwrap_or(4.0),
             learn_strength: strength.is_none(),
             knowing: vec![2.0, 1.0],
             guessing: vec![2.0 / k as f64; k],
-        }
+        })
     }
 
     /// Writes the mean of the worker's rows.
@@ -294,36 +310,42 @@ impl Spammer {
         }
     }
 
-    fn add_to(&self, counts: &mut [f64]) {
-        counts.par_chunks_mut(self.k * self.k).enumerate().for_each_init(
-            || vec![0.0; self.k * self.k],
+    fn add_to(&self, counts: &mut [f64]) -> Result<()> {
+        counts.par_chunks_mut(self.k * self.k).enumerate().try_for_each_init(
+            || zeros(self.k * self.k),
             |mean, (worker, counts)| {
+                let mean = ready(mean)?;
                 self.write_mean(worker, mean);
                 if self.strength.is_infinite() {
                     counts.copy_from_slice(mean);
                 } else {
                     counts.iter_mut().zip(mean).for_each(|(c, p)| *c += self.strength * *p);
                 }
+                Ok(())
             },
-        );
+        )
     }
 
     /// One round for everything learnt: who knew and who guessed, given the rest, and then the rest.
-    fn improve(&mut self, counts: &[f64]) {
+    fn improve(&mut self, counts: &[f64], control: &Control) -> Result<()> {
         let (k, m) = (self.k, self.competence.len());
         // Draws from the mean: how often the worker knew, how often they guessed, and what; and what they say of strength.
-        let mut known = vec![0.0; m * 2];
-        let mut guessed = vec![0.0; m * k];
-        let mut gains = vec![0.0; m * 2];
-        known.par_chunks_mut(2).zip(guessed.par_chunks_mut(k)).zip(gains.par_chunks_mut(2)).enumerate().for_each_init(
-            || vec![0.0; k * k],
+        let mut known = zeros(m * 2)?;
+        let mut guessed = zeros(m * k)?;
+        let mut gains = zeros(m * 2)?;
+        let workers = known.par_chunks_mut(2).zip(guessed.par_chunks_mut(k)).zip(gains.par_chunks_mut(2));
+        workers.enumerate().try_for_each_init(
+            || zeros(k * k),
             |mean, (worker, ((known, guessed), gains))| {
+                control.check()?;
+                let mean = ready(mean)?;
                 self.write_mean(worker, mean);
                 let counts = &counts[row(worker, k * k)];
                 self.attribute(self.competence[worker], counts, mean, known, guessed, &mut gains[0]);
                 gains[1] = (0..k).map(|class| self.row_gain(counts, class)).sum();
+                Ok(())
             },
-        );
+        )?;
         if self.learn_strength {
             let (cells, rows) = gains.chunks_exact(2).fold((0.0, 0.0), |(a, b), g| (a + g[0], b + g[1]));
             // One step of Minka's fixed point for a strength that all rows share.
@@ -332,8 +354,8 @@ impl Spammer {
             }
         }
         for _ in 0..ROUNDS {
-            fixed_point(&mut self.knowing, 1, &known, &[2.0, 1.0]);
-            fixed_point(&mut self.guessing, 1, &guessed, &vec![2.0 / k as f64; k]);
+            fixed_point(&mut self.knowing, 1, &known, &[2.0, 1.0], control)?;
+            fixed_point(&mut self.guessing, 1, &guessed, &vec![2.0 / k as f64; k], control)?;
         }
         for (worker, (known, guessed)) in known.chunks_exact(2).zip(guessed.chunks_exact(k)).enumerate() {
             let (right, rest) = (known[0] + self.knowing[0], known[1] + self.knowing[1]);
@@ -343,6 +365,7 @@ impl Spammer {
                 *xi = (n + a) / total;
             }
         }
+        Ok(())
     }
 
     /// Divides one worker's draws from the mean of their rows into knowledge and guesses.

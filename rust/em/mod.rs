@@ -43,13 +43,14 @@ pub use sums::{Factors, Mode, Passes, Sums};
 
 use crate::control::Control;
 use crate::course::Course;
+use crate::memory::copied;
 use crate::num::FLOOR;
 use crate::table::Table;
 use crate::{Error, Result};
 
 use estimate::{Maximum, floor_and_normalise};
 use model::with_model;
-use shard::InMemory;
+use shard::{InMemory, count_workers, table_of};
 use solver::{Solver, confusion_of, iterate, tied};
 
 /// How posteriors are used in the M-step.
@@ -157,33 +158,25 @@ impl Solution {
 /// Fits by EM. Time O(annotations · classes) a pass (less for the smaller models); memory: [`shard`] and [`solver`] say.
 pub fn fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fit> {
     validate(table, options)?;
-    let mut passes = InMemory::new(table, options.gold, control);
+    let mut passes = InMemory::new(table, options.gold, control)?;
     let solution = solve(&mut passes, sizes(table), options, control)?;
     Ok(solution.with(passes.take_posterior()))
 }
 
 /// The loop of [`fit`], over whoever holds the annotations.
-pub fn solve(
-    passes: &mut dyn Passes,
-    sizes: Sizes,
-    options: &Options<'_>,
-    control: &Control,
-) -> Result<Solution> {
+pub fn solve(passes: &mut dyn Passes, sizes: Sizes, options: &Options<'_>, control: &Control) -> Result<Solution> {
     with_model!(options.model, |W| {
-        let mut solver = Solver::<W, Maximum>::new(sizes, options, control);
+        let mut solver = Solver::<W, Maximum>::new(sizes, options, control)?;
         let mut params = solver.start(passes, options.start)?;
         let mut course = Course::default();
         iterate(&mut solver, passes, &mut params, &mut course, options)?;
-        Ok(Solution { confusion: solver.confusion(params.workers), prior: params.prior, course })
+        Ok(Solution { confusion: solver.confusion(params.workers)?, prior: params.prior, course })
     })
 }
 
 /// What a table says of sizes.
 fn sizes(table: &Table) -> Sizes {
-    Sizes {
-        n_workers: table.n_workers(),
-        shape: Shape { classes: table.n_true(), labels: table.n_classes() },
-    }
+    Sizes { n_workers: table.n_workers(), shape: Shape { classes: table.n_true(), labels: table.n_classes() } }
 }
 
 fn expect_len(what: &str, got: usize, wanted: usize) -> Result<()> {
@@ -244,27 +237,28 @@ pub fn posterior(table: &Table, prior: &[f64], confusion: &[f64], control: &Cont
     expect_len("the given confusion", confusion.len(), n_workers * shape.cells())?;
     finite("the given prior", prior)?;
     finite("the given confusion", confusion)?;
-    let mut classes = prior.to_vec();
+    let mut classes = copied(prior)?;
     if prior.len() == shape.classes {
         floor_and_normalise(&mut classes);
     } else {
         classes.iter_mut().for_each(|p| *p = p.max(FLOOR));
     }
-    let workers = tied::<full::Full, Maximum>(sizes(table), confusion);
-    let mut passes = InMemory::new(table, None, control);
+    let workers = tied::<full::Full, Maximum>(sizes(table), confusion)?;
+    let mut passes = InMemory::new(table, None, control)?;
     passes.conclude(Model::Full, Factors { workers: &workers, classes: &classes })?;
     Ok(passes.take_posterior())
 }
 
 /// How often each worker is expected to have given each label to each class, (workers × true × observed), if posteriors
-/// (tasks × classes) are as given. Time O(annotations · classes); memory as [`shard`] says.
+/// (tasks × classes) are as given. Time O(annotations · classes + workers · classes · labels); memory, beside the result,
+/// the table in worker order.
 pub fn counts(table: &Table, posterior: &[f64], control: &Control) -> Result<Vec<f64>> {
     let Sizes { n_workers, shape } = sizes(table);
     expect_len("the posterior", posterior.len(), table.n_tasks() * shape.classes)?;
     finite("the posterior", posterior)?;
-    let mut sums = Sums::new(Model::Full, n_workers, shape);
-    InMemory::new(table, None, control).open(Model::Full, Opening::Given(posterior), &mut sums)?;
-    Ok(confusion_of::<full::Full, Maximum>(sizes(table), sums.workers))
+    let mut counts = table_of(n_workers * shape.cells())?;
+    count_workers::<full::Full>(table, shape, posterior, &mut counts, control)?;
+    confusion_of::<full::Full, Maximum>(sizes(table), counts)
 }
 
 /// Confusion matrices (workers × true × observed) of workers judged by given posteriors (tasks × classes): one M-step.
@@ -272,9 +266,9 @@ pub fn confusion(table: &Table, posterior: &[f64], pseudo: &[f64], control: &Con
     let none = vec![0.0; table.n_true()];
     let options = Options { start: Start::Posterior(posterior), ..Options::of_priors(pseudo, &none) };
     validate(table, &options)?;
-    let mut solver = Solver::<full::Full, Maximum>::new(sizes(table), &options, control);
-    let params = solver.start(&mut InMemory::new(table, None, control), options.start)?;
-    Ok(solver.confusion(params.workers))
+    let mut solver = Solver::<full::Full, Maximum>::new(sizes(table), &options, control)?;
+    let params = solver.start(&mut InMemory::new(table, None, control)?, options.start)?;
+    solver.confusion(params.workers)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use super::sums::Passes;
 use crate::Result;
 use crate::control::Control;
 use crate::course::{Course, Limits, Tolerance};
+use crate::memory::zeros;
 
 /// Passes that settle the shared accuracy.
 const PASSES: usize = 5;
@@ -26,11 +27,11 @@ const IMAGINARY: (f64, f64) = (2.0, 1.0);
 /// The accuracy that fits all votes if everybody has the same one and classes are equally frequent.
 pub(super) fn shared_accuracy(passes: &mut dyn Passes, sizes: Sizes, control: &Control) -> Result<f64> {
     let k = sizes.shape.classes;
-    let none = (vec![0.0; k * k], vec![0.0; k]);
-    let mut solver = Solver::<OneCoin, Mean>::new(sizes, &Options::of_priors(&none.0, &none.1), control);
+    let none = (zeros(k * k)?, vec![0.0; k]);
+    let mut solver = Solver::<OneCoin, Mean>::new(sizes, &Options::of_priors(&none.0, &none.1), control)?;
     let mut accuracy = FIRST;
     for _ in 0..PASSES {
-        let mut params = solver.shared(accuracy);
+        let mut params = solver.shared(accuracy)?;
         solver.step(passes, &mut params)?;
         let (right, wrong) = params.workers.chunks_exact(2).fold(IMAGINARY, |(r, w), c| (r + c[0], w + c[1]));
         // Votes that say nothing, or all agree, still leave a vote its direction and a doubt.

@@ -18,8 +18,8 @@ use super::sums::{Factors, Mode, Passes, Sums};
 use crate::Result;
 use crate::blocks::{each_block, try_each_block};
 use crate::control::Control;
-use crate::memory::{large_pages, prefetch};
-use crate::table::{Label, Table, with_labels};
+use crate::memory::{collected, large_pages, par_collected, prefetch, zeros};
+use crate::table::{Label, Table, WorkerOrder, with_labels};
 
 /// Worker · labels + label of each annotation, as narrow as the product allows.
 pub(super) enum Cells {
@@ -38,16 +38,16 @@ macro_rules! with_cells {
 }
 
 impl Cells {
-    fn new(table: &Table) -> Self {
+    fn new(table: &Table) -> Result<Self> {
         let n_labels = table.n_classes() as u64;
         let cell = |(worker, label): (&u32, usize)| u64::from(*worker) * n_labels + label as u64;
         with_labels!(table.labels(), |labels| {
             let pairs = table.workers().par_iter().zip(labels.par_iter().map(|label| label.code()));
-            if n_labels * table.n_workers() as u64 <= 1 << 32 {
-                Self::Narrow(pairs.map(|pair| cell(pair) as u32).collect())
+            Ok(if n_labels * table.n_workers() as u64 <= 1 << 32 {
+                Self::Narrow(par_collected(pairs.map(|pair| cell(pair) as u32))?)
             } else {
-                Self::Wide(pairs.map(cell).collect())
-            }
+                Self::Wide(par_collected(pairs.map(cell))?)
+            })
         })
     }
 }
@@ -88,6 +88,7 @@ fn plan(table: &Table, n_counts: usize) -> (Plan, usize) {
 /// A run of tasks and the sums over it.
 struct Chunk {
     tasks: Range<usize>,
+    /// Made by the first pass that counts.
     workers: Vec<f64>,
     classes: Vec<f64>,
     log_evidence: f64,
@@ -99,6 +100,9 @@ struct Bench {
     plan: Plan,
     chunks: Vec<Chunk>,
 }
+
+/// What becomes of a task's row of posteriors, and of a row of sums.
+pub(super) type Change<'a> = dyn Fn(usize, &mut [f64], &mut [f64]) + Sync + 'a;
 
 /// A table in memory, with what its passes need.
 pub(super) struct InMemory<'a> {
@@ -117,24 +121,24 @@ pub(super) struct InMemory<'a> {
 }
 
 impl<'a> InMemory<'a> {
-    pub fn new(table: &'a Table, gold: Option<&'a [i32]>, control: &'a Control) -> Self {
+    pub fn new(table: &'a Table, gold: Option<&'a [i32]>, control: &'a Control) -> Result<Self> {
         let shape = Shape { classes: table.n_true(), labels: table.n_classes() };
-        Self {
+        Ok(Self {
             table,
             gold,
             control,
             shape,
             n_kinds: 1,
-            cells: Arc::new(Cells::new(table)),
+            cells: Arc::new(Cells::new(table)?),
             benches: vec![],
             posterior: vec![],
             logs: vec![],
-        }
+        })
     }
 
     /// Passes that tell so many kinds of each class apart, and never store posteriors of kinds.
-    pub fn with_kinds(table: &'a Table, n_kinds: usize, control: &'a Control) -> Self {
-        let mut new = Self::new(table, None, control);
+    pub fn with_kinds(table: &'a Table, n_kinds: usize, control: &'a Control) -> Result<Self> {
+        let mut new = Self::new(table, None, control)?;
         new.shape.classes *= n_kinds;
         new.n_kinds = n_kinds;
         let numbers = table.n_workers() * new.shape.cells();
@@ -142,7 +146,7 @@ impl<'a> InMemory<'a> {
         let n_chunks = wanted_chunks(table).min(room(table, numbers * size_of::<f64>()).max(2));
         let bench = new.bench_of(Model::Full, Plan::Fused, n_chunks);
         new.benches.push(bench);
-        new
+        Ok(new)
     }
 
     pub fn shape(&self) -> Shape {
@@ -150,13 +154,8 @@ impl<'a> InMemory<'a> {
     }
 
     fn bench_of(&self, model: Model, plan: Plan, n_chunks: usize) -> Bench {
-        let n_counts = if plan == Plan::Fused { self.table.n_workers() * model.n_counts(self.shape) } else { 0 };
-        let chunk = |tasks| Chunk {
-            tasks,
-            workers: table_of(n_counts),
-            classes: vec![0.0; self.shape.classes],
-            log_evidence: 0.0,
-        };
+        let k = self.shape.classes;
+        let chunk = |tasks| Chunk { tasks, workers: vec![], classes: vec![0.0; k], log_evidence: 0.0 };
         Bench { model, plan, chunks: self.table.chunks(n_chunks).into_iter().map(chunk).collect() }
     }
 
@@ -191,7 +190,7 @@ impl<'a> InMemory<'a> {
         &mut self,
         model: Model,
         factors: Factors<'_>,
-        change: &(dyn Fn(usize, &mut [f64], &mut [f64]) + Sync),
+        change: &Change<'_>,
         row_sums: &mut [f64],
         sums: &mut Sums,
     ) -> Result<()> {
@@ -227,12 +226,12 @@ impl<'a> InMemory<'a> {
         }
         let mut logs = std::mem::take(&mut self.logs);
         if logs.len() != factors.workers.len() {
-            logs = table_of(factors.workers.len());
+            logs = table_of(factors.workers.len())?;
         }
         each_block(&mut logs, 1, 1 << 14, &|first, logs| {
             logs.iter_mut().zip(&factors.workers[first..]).for_each(|(log, f)| *log = f.ln());
         });
-        let classes: Vec<f64> = factors.classes.iter().map(|p| p.ln()).collect();
+        let classes = collected(factors.classes.iter().map(|p| p.ln()))?;
         let outcome = self.expect_by(bench, Factors { workers: &logs, classes: &classes }, mode);
         self.logs = logs;
         outcome
@@ -294,9 +293,14 @@ impl<'a> InMemory<'a> {
     ) -> Result<()> {
         let (table, control, k, n_kinds) = (self.table, self.control, self.shape.classes, self.n_kinds);
         let settle = Settle { gold: self.gold, hard };
+        let n_counts = table.n_workers() * W::n_counts(self.shape);
         match bench.plan {
             Plan::Fused => each_chunk(&mut bench.chunks, &mut [], 0, &|chunk, _| {
-                chunk.workers.fill(0.0);
+                if chunk.workers.is_empty() {
+                    chunk.workers = table_of(n_counts)?;
+                } else {
+                    chunk.workers.fill(0.0);
+                }
                 let Chunk { tasks, workers, classes, log_evidence } = chunk;
                 let mut sink = Counts::<W, C, WEIGHTED> { columns, workers, classes, model: PhantomData };
                 *log_evidence = run::<PLAIN>(table, tasks.clone(), width, source, &mut sink, settle, control)?;
@@ -306,7 +310,7 @@ impl<'a> InMemory<'a> {
                 let width_of_row = k / n_kinds;
                 if self.posterior.is_empty() {
                     // Untouched zero pages: each thread maps the ones it writes.
-                    self.posterior = table_of(table.n_tasks() * width_of_row);
+                    self.posterior = table_of(table.n_tasks() * width_of_row)?;
                 }
                 each_chunk(&mut bench.chunks, &mut self.posterior, width_of_row, &|chunk, out| {
                     let Chunk { tasks, classes, log_evidence, .. } = chunk;
@@ -329,44 +333,16 @@ impl<'a> InMemory<'a> {
                 add_workers(&bench.chunks, &mut sums.workers);
                 Ok(())
             }
-            Plan::TwoPass => with_model!(bench.model, |W| self.count_workers::<W>(&mut sums.workers)),
-        }
-    }
-
-    /// Adds every worker's expected counts, from the stored posteriors.
-    fn count_workers<W: WorkerModel>(&self, counts: &mut [f64]) -> Result<()> {
-        const WORKERS: usize = 16;
-        let (n, k) = (W::n_counts(self.shape), self.shape.classes);
-        let order = self.table.by_worker(self.control)?;
-        try_each_block(counts, n, WORKERS, &|first, rows| {
-            self.control.check()?;
-            for (i, counts) in rows.chunks_exact_mut(n).enumerate() {
-                let rows = order.offsets[first + i] as usize..order.offsets[first + i + 1] as usize;
-                with_width!(k, |width| self.count_worker::<W>(width, order, rows, counts));
+            Plan::TwoPass => {
+                let (counts, posterior) = (&mut sums.workers, &self.posterior);
+                with_model!(bench.model, |W| count_workers::<W>(
+                    self.table,
+                    self.shape,
+                    posterior,
+                    counts,
+                    self.control
+                ))
             }
-            Ok(())
-        })
-    }
-
-    fn count_worker<W: WorkerModel>(
-        &self,
-        width: impl Width,
-        order: &crate::table::WorkerOrder,
-        rows: Range<usize>,
-        counts: &mut [f64],
-    ) {
-        const AHEAD: usize = 16;
-        let mut row = width.row();
-        let row = row.as_mut();
-        let k = row.len();
-        for at in rows {
-            if let Some(&task) = order.tasks.get(at + AHEAD) {
-                prefetch(&self.posterior, task as usize * k..(task as usize + 1) * k);
-            }
-            let task = order.tasks[at] as usize;
-            row.copy_from_slice(&self.posterior[task * k..(task + 1) * k]);
-            let (cells, label) = W::locate(order.labels.get(at), k);
-            W::add(&mut counts[cells], label, order.weights.as_ref().map_or(1.0, |w| w[at]), row);
         }
     }
 }
@@ -448,9 +424,52 @@ fn add_workers(chunks: &[Chunk], sums: &mut [f64]) {
     });
 }
 
+/// Adds every worker's expected counts, from posteriors of the tasks they labelled: the rows as they are.
+pub(super) fn count_workers<W: WorkerModel>(
+    table: &Table,
+    shape: Shape,
+    posterior: &[f64],
+    counts: &mut [f64],
+    control: &Control,
+) -> Result<()> {
+    const WORKERS: usize = 16;
+    let n = W::n_counts(shape);
+    let order = table.by_worker(control)?;
+    try_each_block(counts, n, WORKERS, &|first, rows| {
+        control.check()?;
+        for (i, counts) in rows.chunks_exact_mut(n).enumerate() {
+            let rows = order.offsets[first + i] as usize..order.offsets[first + i + 1] as usize;
+            with_width!(shape.classes, |width| count_worker::<W>(width, order, rows, posterior, counts));
+        }
+        Ok(())
+    })
+}
+
+fn count_worker<W: WorkerModel>(
+    width: impl Width,
+    order: &WorkerOrder,
+    rows: Range<usize>,
+    posterior: &[f64],
+    counts: &mut [f64],
+) {
+    const AHEAD: usize = 16;
+    let mut row = width.row();
+    let row = row.as_mut();
+    let k = row.len();
+    for at in rows {
+        if let Some(&task) = order.tasks.get(at + AHEAD) {
+            prefetch(posterior, task as usize * k..(task as usize + 1) * k);
+        }
+        let task = order.tasks[at] as usize;
+        row.copy_from_slice(&posterior[task * k..(task + 1) * k]);
+        let (cells, label) = W::locate(order.labels.get(at), k);
+        W::add(&mut counts[cells], label, order.weights.as_ref().map_or(1.0, |w| w[at]), row);
+    }
+}
+
 /// Zeros that will be visited in random order.
-pub(super) fn table_of(len: usize) -> Vec<f64> {
-    let table = vec![0.0; len];
+pub(super) fn table_of(len: usize) -> Result<Vec<f64>> {
+    let table = zeros(len)?;
     large_pages(&table);
-    table
+    Ok(table)
 }

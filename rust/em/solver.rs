@@ -11,9 +11,10 @@ use super::shard::table_of;
 use super::sums::{Factors, Mode, Passes, Sums};
 use super::{Assignment, Options, Start};
 use crate::Result;
-use crate::blocks::{each_block, sum_blocks};
+use crate::blocks::{each_block, sum_blocks, try_each_block};
 use crate::control::Control;
 use crate::course::{Course, Limits, Steps, Tolerance};
+use crate::memory::{copied, filled, with_room, zeros};
 use crate::num::FLOOR;
 use crate::squarem::{Reach, leap};
 
@@ -21,7 +22,7 @@ use crate::squarem::{Reach, leap};
 const WORKERS: usize = 128;
 
 /// Parameters of one fit, and the log-density their prior gives them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Params {
     pub workers: Vec<f64>,
     pub prior: Vec<f64>,
@@ -52,23 +53,23 @@ pub(super) struct Solver<'a, W, P> {
 }
 
 impl<'a, W: WorkerModel, P: Estimate<W>> Solver<'a, W, P> {
-    pub fn new(sizes: Sizes, options: &Options<'a>, control: &'a Control) -> Self {
+    pub fn new(sizes: Sizes, options: &Options<'a>, control: &'a Control) -> Result<Self> {
         let Sizes { n_workers, shape } = sizes;
         let n = W::n_counts(shape);
-        let mut pseudo = vec![0.0; options.pseudo.len() / shape.cells() * n];
+        let mut pseudo = zeros(options.pseudo.len() / shape.cells() * n)?;
         for (matrix, counts) in options.pseudo.chunks_exact(shape.cells()).zip(pseudo.chunks_exact_mut(n)) {
             W::tie(matrix, shape, counts);
         }
-        Self {
+        Ok(Self {
             control,
             sizes,
             pseudo,
             class_pseudo: options.class_pseudo,
-            sums: Sums::new(W::MODEL, n_workers, shape),
-            factors: if P::FACTORS_ARE_PARAMS { vec![] } else { table_of(n_workers * n) },
+            sums: Sums::new(W::MODEL, n_workers, shape)?,
+            factors: if P::FACTORS_ARE_PARAMS { vec![] } else { table_of(n_workers * n)? },
             mode: Mode::default(),
             model: PhantomData,
-        }
+        })
     }
 
     pub fn control(&self) -> &'a Control {
@@ -101,59 +102,59 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Solver<'a, W, P> {
             Start::Majority => Opening::Majority,
             Start::RandomVote(seed) => Opening::RandomVote(seed),
             Start::Posterior(posterior) => Opening::Given(posterior),
-            Start::Parameters(prior, confusion) => return Ok(self.adopt(prior, confusion)),
+            Start::Parameters(prior, confusion) => return self.adopt(prior, confusion),
         };
         self.sums.clear(self.class_pseudo);
         passes.open(W::MODEL, opening, &mut self.sums)?;
-        let mut params = self.room();
+        let mut params = self.room()?;
         self.maximise(&mut params);
         Ok(params)
     }
 
-    fn room(&self) -> Params {
+    fn room(&self) -> Result<Params> {
         let Sizes { n_workers, shape } = self.sizes;
-        Params {
-            workers: table_of(n_workers * P::n_params(shape)),
+        Ok(Params {
+            workers: table_of(n_workers * P::n_params(shape))?,
             prior: vec![0.0; shape.classes],
             log_prior: 0.0,
-        }
+        })
     }
 
     /// Takes given confusion matrices, tied as the model asks.
-    fn adopt(&self, prior: &[f64], confusion: &[f64]) -> Params {
-        let mut params = Params { workers: tied::<W, P>(self.sizes, confusion), prior: prior.to_vec(), log_prior: 0.0 };
+    fn adopt(&self, prior: &[f64], confusion: &[f64]) -> Result<Params> {
+        let mut params =
+            Params { workers: tied::<W, P>(self.sizes, confusion)?, prior: prior.to_vec(), log_prior: 0.0 };
         P::settle_classes(&mut params.prior);
         self.set_log_prior(&mut params);
-        params
+        Ok(params)
     }
 
     /// Parameters of a crowd in which everybody has this accuracy, whatever the class, and classes are equally frequent.
-    pub fn shared(&self, accuracy: f64) -> Params {
+    pub fn shared(&self, accuracy: f64) -> Result<Params> {
         // As many counts as make estimates that average them equal to what they average.
         const COUNTS: f64 = 1e6;
         let shape = self.sizes.shape;
         let error = COUNTS * (1.0 - accuracy) / (shape.labels - 1).max(1) as f64;
-        let mut matrix = vec![error; shape.cells()];
+        let mut matrix = filled(error, shape.cells())?;
         (0..shape.classes).for_each(|class| matrix[class * shape.labels + class] = COUNTS * accuracy);
-        let (mut counts, none) = (vec![0.0; W::n_counts(shape)], vec![0.0; W::n_counts(shape)]);
+        let (mut counts, none) = (zeros(W::n_counts(shape))?, zeros(W::n_counts(shape))?);
         W::tie(&matrix, shape, &mut counts);
-        let mut params = self.room();
+        let mut params = self.room()?;
         each_block(&mut params.workers, P::n_params(shape), WORKERS, &|_, rows| {
             rows.chunks_exact_mut(P::n_params(shape)).for_each(|worker| P::maximise(&counts, &none, shape, worker));
         });
         params.prior.fill(COUNTS);
         P::settle_classes(&mut params.prior);
         self.set_log_prior(&mut params);
-        params
+        Ok(params)
     }
 
     /// Sets the log-density of the parameters: summed by blocks of workers, in order.
     pub fn set_log_prior(&self, params: &mut Params) {
         const WORKERS: usize = 256;
         let (shape, n) = (self.sizes.shape, P::n_params(self.sizes.shape));
-        let one = |worker: usize| {
-            P::log_prior(&params.workers[worker * n..(worker + 1) * n], self.pseudo_of(worker), shape)
-        };
+        let one =
+            |worker: usize| P::log_prior(&params.workers[worker * n..(worker + 1) * n], self.pseudo_of(worker), shape);
         let workers = sum_blocks(self.sizes.n_workers, WORKERS, &|block| block.map(one).sum());
         params.log_prior = workers + P::log_class_prior(&params.prior, self.class_pseudo);
     }
@@ -173,11 +174,7 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Solver<'a, W, P> {
     }
 
     /// Asks for something under the parameters: sums, which begin with the pseudo-counts of the classes.
-    pub fn ask<T>(
-        &mut self,
-        params: &Params,
-        question: impl FnOnce(Factors<'_>, &mut Sums) -> Result<T>,
-    ) -> Result<T> {
+    pub fn ask<T>(&mut self, params: &Params, question: impl FnOnce(Factors<'_>, &mut Sums) -> Result<T>) -> Result<T> {
         let (shape, n) = (self.sizes.shape, P::n_params(self.sizes.shape));
         if !P::FACTORS_ARE_PARAMS {
             each_block(&mut self.factors, W::n_counts(shape), WORKERS, &|first, rows| {
@@ -213,48 +210,50 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Solver<'a, W, P> {
     }
 
     /// Confusion matrices of all workers, (workers × true × observed).
-    pub fn confusion(&self, params: Vec<f64>) -> Vec<f64> {
+    pub fn confusion(&self, params: Vec<f64>) -> Result<Vec<f64>> {
         confusion_of::<W, P>(self.sizes, params)
     }
 }
 
 /// Parameters of given confusion matrices (workers × true × observed).
-pub(super) fn tied<W: WorkerModel, P: Estimate<W>>(sizes: Sizes, confusion: &[f64]) -> Vec<f64> {
+pub(super) fn tied<W: WorkerModel, P: Estimate<W>>(sizes: Sizes, confusion: &[f64]) -> Result<Vec<f64>> {
     let (shape, n) = (sizes.shape, P::n_params(sizes.shape));
-    let none = vec![0.0; W::n_counts(shape)];
-    let mut params = table_of(sizes.n_workers * n);
-    each_block(&mut params, n, WORKERS, &|first, rows| {
-        let mut counts = none.clone();
+    let none = zeros(W::n_counts(shape))?;
+    let mut params = table_of(sizes.n_workers * n)?;
+    try_each_block(&mut params, n, WORKERS, &|first, rows| {
+        let mut counts = copied(&none)?;
         let matrices = confusion[first * shape.cells()..].chunks_exact(shape.cells());
         for (matrix, worker) in matrices.zip(rows.chunks_exact_mut(n)) {
             W::tie(matrix, shape, &mut counts);
             P::maximise(&counts, &none, shape, worker);
         }
-    });
-    params
+        Ok(())
+    })?;
+    Ok(params)
 }
 
 /// Confusion matrices of parameters, (workers × true × observed); in their place where they are as many.
-pub(super) fn confusion_of<W: WorkerModel, P: Estimate<W>>(sizes: Sizes, params: Vec<f64>) -> Vec<f64> {
+pub(super) fn confusion_of<W: WorkerModel, P: Estimate<W>>(sizes: Sizes, params: Vec<f64>) -> Result<Vec<f64>> {
     let (shape, n) = (sizes.shape, P::n_params(sizes.shape));
     if n == shape.cells() {
         let mut confusion = params;
-        each_block(&mut confusion, n, WORKERS, &|_, rows| {
-            let mut copy = vec![0.0; n];
+        try_each_block(&mut confusion, n, WORKERS, &|_, rows| {
+            let mut copy = zeros(n)?;
             for matrix in rows.chunks_exact_mut(n) {
                 copy.copy_from_slice(matrix);
-                P::confusion(&copy, shape, matrix);
+                P::confusion(&copy, shape, matrix)?;
             }
-        });
-        return confusion;
+            Ok(())
+        })?;
+        return Ok(confusion);
     }
-    let mut confusion = vec![0.0; sizes.n_workers * shape.cells()];
-    each_block(&mut confusion, shape.cells(), WORKERS, &|first, rows| {
+    let mut confusion = zeros(sizes.n_workers * shape.cells())?;
+    try_each_block(&mut confusion, shape.cells(), WORKERS, &|first, rows| {
         let workers = params[first * n..].chunks_exact(n);
-        let matrices = rows.chunks_exact_mut(shape.cells());
-        matrices.zip(workers).for_each(|(matrix, worker)| P::confusion(worker, shape, matrix));
-    });
-    confusion
+        let mut matrices = rows.chunks_exact_mut(shape.cells()).zip(workers);
+        matrices.try_for_each(|(matrix, worker)| P::confusion(worker, shape, matrix))
+    })?;
+    Ok(confusion)
 }
 
 /// Passes until the stopping rule is met, and the last one.
@@ -305,12 +304,18 @@ impl<W: WorkerModel, P: Extrapolate<W>> Steps for EmSteps<'_, '_, W, P> {
         self.solver.step(self.passes, params)
     }
 
+    fn copy(params: &Params) -> Result<Params> {
+        let Params { workers, prior, log_prior } = params;
+        Ok(Params { workers: copied(workers)?, prior: prior.clone(), log_prior: *log_prior })
+    }
+
     /// On the natural parameters.
-    fn leap(&self, [zero, one, two]: [&Params; 3], reach: &mut Reach) -> Option<Params> {
+    fn leap(&self, [zero, one, two]: [&Params; 3], reach: &mut Reach) -> Result<Option<Params>> {
         let shape = self.solver.sizes.shape;
-        let [a, b, c] = [zero, one, two].map(|params| natural::<W, P>(params, shape));
-        let step = reach.step(&a, &b, &c)?;
-        let mut params = self.solver.room();
+        let (a, b) = (natural::<W, P>(zero, shape)?, natural::<W, P>(one, shape)?);
+        let c = natural::<W, P>(two, shape)?;
+        let Some(step) = reach.step(&a, &b, &c) else { return Ok(None) };
+        let mut params = self.solver.room()?;
         let (n, low) = (params.workers.len(), FLOOR.ln());
         let points = a[..n].par_iter().zip(&b[..n]).zip(&c[..n]);
         params.workers.par_iter_mut().zip(points).for_each(|(to, ((x0, x1), x2))| {
@@ -324,16 +329,17 @@ impl<W: WorkerModel, P: Extrapolate<W>> Steps for EmSteps<'_, '_, W, P> {
         }
         P::settle_classes(&mut params.prior);
         self.solver.set_log_prior(&mut params);
-        Some(params)
+        Ok(Some(params))
     }
 }
 
 /// Natural parameters of all workers, then of the prior.
-fn natural<W: WorkerModel, P: Extrapolate<W>>(params: &Params, shape: Shape) -> Vec<f64> {
-    let mut out = params.workers.clone();
+fn natural<W: WorkerModel, P: Extrapolate<W>>(params: &Params, shape: Shape) -> Result<Vec<f64>> {
+    let mut out = with_room(params.workers.len() + params.prior.len())?;
+    out.extend_from_slice(&params.workers);
     each_block(&mut out, P::n_params(shape), WORKERS, &|_, rows| {
         rows.chunks_exact_mut(P::n_params(shape)).for_each(|worker| P::to_natural(worker, shape));
     });
     out.extend(params.prior.iter().map(|p| p.ln()));
-    out
+    Ok(out)
 }

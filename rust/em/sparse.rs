@@ -12,7 +12,8 @@ use rayon::prelude::*;
 use super::finite;
 use super::one_coin::{accuracy, odds};
 use crate::control::Control;
-use crate::num::{FLOOR, normalise, softmax};
+use crate::memory::{collected, filled, reserve, with_room, zeros};
+use crate::num::{FLOOR, normalise, settled, softmax};
 use crate::table::Table;
 use crate::{Error, Result};
 
@@ -82,8 +83,8 @@ pub struct Fit {
 pub fn fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fit> {
     validate(table, options)?;
     let candidates = Candidates::of(table, control)?;
-    let mut sums: Vec<Sums> = chunks(table).into_iter().map(|tasks| Sums::new(table, tasks)).collect();
-    let mut params = Params::start(table, options);
+    let mut sums: Vec<Sums> = chunks(table).into_iter().map(|tasks| Sums::new(table, tasks)).collect::<Result<_>>()?;
+    let mut params = Params::start(table, options)?;
     if !matches!(options.start, Start::Parameters(..)) {
         let majority = matches!(options.start, Start::Majority);
         let open = |task: usize, logs: &mut [f64]| open(table, &candidates, task, majority, logs);
@@ -93,9 +94,7 @@ pub fn fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fi
     let (mut history, mut n_iter, mut converged) = (vec![], 0, false);
     while n_iter < options.max_iter && !converged {
         let objective = expect(table, &candidates, &params, &mut sums, control)? + params.log_prior(options);
-        converged = history
-            .last()
-            .is_some_and(|last: &f64| (objective - last).abs() < options.tol * objective.abs().max(f64::MIN_POSITIVE));
+        converged = settled(objective, history.last().copied(), options.tol);
         history.push(objective);
         n_iter += 1;
         control.report(n_iter, objective);
@@ -145,8 +144,8 @@ struct Candidates {
 
 impl Candidates {
     fn of(table: &Table, control: &Control) -> Result<Self> {
-        let mut offsets = Vec::with_capacity(table.n_tasks() + 1);
-        let mut classes = Vec::new();
+        let mut offsets = with_room(table.n_tasks() + 1)?;
+        let mut classes: Vec<u16> = with_room(table.len())?;
         let mut named: Vec<u16> = Vec::new();
         offsets.push(0);
         for task in 0..table.n_tasks() {
@@ -154,12 +153,14 @@ impl Candidates {
                 control.check()?;
             }
             named.clear();
+            reserve(&mut named, table.rows_of(task).len())?;
             named.extend(table.rows_of(task).map(|row| table.labels().get(row) as u16));
             named.sort_unstable();
             named.dedup();
             classes.extend_from_slice(&named);
             offsets.push(classes.len() as u32);
         }
+        classes.shrink_to_fit();
         Ok(Self { offsets, classes })
     }
 
@@ -200,9 +201,9 @@ struct Sums {
 }
 
 impl Sums {
-    fn new(table: &Table, tasks: Range<usize>) -> Self {
-        let (workers, classes) = (vec![[0.0; 2]; table.n_workers()], vec![[0.0; 2]; table.n_classes()]);
-        Self { tasks, workers, classes, unnamed: 0.0, log_evidence: 0.0 }
+    fn new(table: &Table, tasks: Range<usize>) -> Result<Self> {
+        let (workers, classes) = (zeros(table.n_workers())?, zeros(table.n_classes())?);
+        Ok(Self { tasks, workers, classes, unnamed: 0.0, log_evidence: 0.0 })
     }
 
     fn clear(&mut self) {
@@ -218,14 +219,14 @@ struct Params {
 }
 
 impl Params {
-    fn start(table: &Table, options: &Options<'_>) -> Self {
+    fn start(table: &Table, options: &Options<'_>) -> Result<Self> {
         let k = table.n_classes();
         if let Start::Parameters(prior, given) = options.start {
             let mut prior = prior.to_vec();
             settle(&mut prior);
-            return Self { accuracy: given.iter().map(|p| accuracy(*p, 1.0 - p, k)).collect(), prior };
+            return Ok(Self { accuracy: collected(given.iter().map(|p| accuracy(*p, 1.0 - p, k)))?, prior });
         }
-        Self { accuracy: vec![1.0 / k as f64; table.n_workers()], prior: vec![1.0 / k as f64; k] }
+        Ok(Self { accuracy: filled(1.0 / k as f64, table.n_workers())?, prior: vec![1.0 / k as f64; k] })
     }
 
     /// The M-step: sums, added in the order of the chunks, to parameters.
@@ -323,13 +324,13 @@ fn evidence(
 }
 
 /// Logarithms of a worker's particular error, and of the ratio of the right answer to it.
-fn factors(params: &Params) -> Vec<[f64; 2]> {
+fn factors(params: &Params) -> Result<Vec<[f64; 2]>> {
     let k = params.prior.len();
     let logs = |p: &f64| {
         let (error, ratio) = odds(*p, k);
         [error.ln(), ratio.ln()]
     };
-    params.accuracy.iter().map(logs).collect()
+    collected(params.accuracy.iter().map(logs))
 }
 
 fn expect(
@@ -339,7 +340,7 @@ fn expect(
     sums: &mut [Sums],
     control: &Control,
 ) -> Result<f64> {
-    let factors = factors(params);
+    let factors = factors(params)?;
     let source = |task: usize, logs: &mut [f64]| evidence(table, candidates, params, &factors, task, logs);
     gather(table, candidates, params, sums, source, control)?;
     Ok(sums.iter().map(|s| s.log_evidence).sum())
@@ -390,9 +391,9 @@ struct Posterior {
 }
 
 fn posterior(table: &Table, candidates: &Candidates, params: &Params, control: &Control) -> Result<Posterior> {
-    let factors = factors(params);
-    let mut probabilities = vec![0.0; candidates.classes.len()];
-    let mut rest = vec![0.0; table.n_tasks()];
+    let factors = factors(params)?;
+    let mut probabilities = zeros(candidates.classes.len())?;
+    let mut rest = zeros(table.n_tasks())?;
     let mut work = vec![];
     let (mut to_probabilities, mut to_rest) = (&mut probabilities[..], &mut rest[..]);
     for tasks in chunks(table) {
@@ -442,7 +443,7 @@ fn decide(
     control: &Control,
 ) -> Result<(Vec<u16>, Vec<f64>, Vec<bool>)> {
     let n = rows.rest.len();
-    let (mut winners, mut confidence, mut tied) = (vec![0; n], vec![0.0; n], vec![false; n]);
+    let (mut winners, mut confidence, mut tied) = (zeros(n)?, zeros(n)?, zeros(n)?);
     let out = winners.par_iter_mut().zip(confidence.par_iter_mut()).zip(tied.par_iter_mut());
     out.enumerate().try_for_each(|(task, ((winner, confidence), tied))| {
         if task.is_multiple_of(TASKS_PER_CHECK) {

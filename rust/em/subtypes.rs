@@ -16,6 +16,7 @@ use super::{Fit, Solution, finite};
 use crate::blocks::{each_block, sum_blocks};
 use crate::control::Control;
 use crate::course::{Course, Tolerance};
+use crate::memory::{collected, filled, zeros};
 use crate::num::normalise;
 use crate::table::Table;
 use crate::{Error, Result};
@@ -62,7 +63,7 @@ pub struct SubtypesFit {
 /// annotation in all, or 32 MB, or two tables, if that is more), and 4 bytes an annotation.
 pub fn fit_subtypes(table: &Table, options: &SubtypesOptions<'_>, control: &Control) -> Result<SubtypesFit> {
     check(table, options)?;
-    let mut model = Ebcc::new(table, options, control);
+    let mut model = Ebcc::new(table, options, control)?;
     let mut course = Course::default();
     model.passes.open(Model::Full, Opening::RandomKinds(options.n_subtypes, options.seed), &mut model.sums)?;
     while course.n_iter < options.max_iter && !course.converged {
@@ -85,7 +86,7 @@ pub fn posterior_subtypes(
     let n_subtypes = subtype_concentration.len() / k.max(1);
     let options = SubtypesOptions {
         n_subtypes,
-        pseudo: &vec![1.0; k * k],
+        pseudo: &filled(1.0, k * k)?,
         class_pseudo: class_concentration,
         subtype_pseudo: 1.0,
         seed: 0,
@@ -102,7 +103,7 @@ pub fn posterior_subtypes(
             return Err(Error::invalid(format!("{what} holds {} numbers, not {wanted}", given.len())));
         }
     }
-    let mut model = Ebcc::new(table, &options, control);
+    let mut model = Ebcc::new(table, &options, control)?;
     model.classes.copy_from_slice(class_concentration);
     model.subtypes.copy_from_slice(subtype_concentration);
     let kinds = model.kinds();
@@ -151,22 +152,23 @@ struct Ebcc<'a> {
 }
 
 impl<'a> Ebcc<'a> {
-    fn new(table: &'a Table, options: &'a SubtypesOptions<'a>, control: &'a Control) -> Self {
+    fn new(table: &'a Table, options: &'a SubtypesOptions<'a>, control: &'a Control) -> Result<Self> {
         let (m, k) = (table.n_workers(), table.n_classes());
-        let passes = InMemory::with_kinds(table, options.n_subtypes, control);
+        let passes = InMemory::with_kinds(table, options.n_subtypes, control)?;
         let kinds = k * options.n_subtypes;
-        Self {
+        let pseudo = (0..k * kinds).map(|i| options.pseudo[i % kinds / options.n_subtypes * k + i / kinds]);
+        Ok(Self {
             options,
-            sums: Sums::new(Model::Full, m, passes.shape()),
-            pseudo: (0..k * kinds).map(|i| options.pseudo[i % kinds / options.n_subtypes * k + i / kinds]).collect(),
-            workers: table_of(m * k * kinds),
+            sums: Sums::new(Model::Full, m, passes.shape())?,
+            pseudo: collected(pseudo)?,
+            workers: table_of(m * k * kinds)?,
             classes: vec![0.0; k],
             subtypes: vec![0.0; kinds],
-            factors: table_of(m * k * kinds),
+            factors: table_of(m * k * kinds)?,
             prior: vec![0.0; kinds],
             log_prior: 0.0,
             passes,
-        }
+        })
     }
 
     fn kinds(&self) -> usize {
@@ -232,8 +234,8 @@ impl<'a> Ebcc<'a> {
         let mut mixture = self.subtypes.clone();
         mixture.chunks_exact_mut(s).for_each(normalise);
         let m = self.workers.len() / self.pseudo.len();
-        let mut confusion = vec![0.0; m * k * k];
-        let mut concentration = vec![0.0; self.workers.len()];
+        let mut confusion = zeros(m * k * k)?;
+        let mut concentration = zeros(self.workers.len())?;
         confusion.par_chunks_mut(k * k).zip(concentration.par_chunks_mut(k * kinds)).enumerate().for_each(
             |(w, (matrix, rows))| {
                 let worker = &self.workers[w * k * kinds..(w + 1) * k * kinds];

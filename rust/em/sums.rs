@@ -29,7 +29,7 @@ pub struct Mode {
 }
 
 /// Sums over annotations.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Sums {
     /// Expected counts of each worker, as the worker model lays them out.
     pub workers: Vec<f64>,
@@ -41,12 +41,12 @@ pub struct Sums {
 
 impl Sums {
     /// Nothing yet.
-    pub fn new(model: Model, n_workers: usize, shape: Shape) -> Self {
-        Self {
-            workers: table_of(n_workers * model.n_counts(shape)),
+    pub fn new(model: Model, n_workers: usize, shape: Shape) -> Result<Self> {
+        Ok(Self {
+            workers: table_of(n_workers * model.n_counts(shape))?,
             classes: vec![0.0; shape.classes],
             log_evidence: 0.0,
-        }
+        })
     }
 
     /// Begins anew, with so many tasks of each class.

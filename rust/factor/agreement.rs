@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use super::Adjacency;
 use crate::Result;
 use crate::control::Control;
+use crate::memory::{filled, par_tried, ready, zeros};
 use crate::table::Table;
 
 /// Annotations of one worker between two looks at [`Control::check`].
@@ -21,37 +22,35 @@ const NOBODY: u32 = u32::MAX;
 pub fn pair_agreement(table: &Table, pairs: &[u32], control: &Control) -> Result<Vec<f64>> {
     let graph = Adjacency::new(table.n_workers(), pairs)?;
     let order = table.by_worker(control)?;
-    let parts: Vec<Vec<f64>> = (0..table.n_workers())
-        .into_par_iter()
-        .with_min_len(WORKERS)
-        .map_init(
-            || vec![NOBODY; table.n_workers()],
-            |place, worker| {
-                control.check()?;
-                let links = || graph.of(worker).iter().filter(|link| link.first);
-                links().enumerate().for_each(|(i, link)| place[link.partner as usize] = i as u32);
-                let mut agree = vec![0.0; links().count()];
-                if !agree.is_empty() {
-                    for at in order.offsets[worker] as usize..order.offsets[worker + 1] as usize {
-                        if at.is_multiple_of(ROWS_PER_CHECK) {
-                            control.check()?;
-                        }
-                        let weight = order.weights.as_ref().map_or(1.0, |w| w[at]);
-                        let label = order.labels.get(at);
-                        for row in table.rows_of(order.tasks[at] as usize) {
-                            let slot = place[table.workers()[row] as usize];
-                            if slot != NOBODY && table.labels().get(row) == label {
-                                agree[slot as usize] += weight * table.weights().map_or(1.0, |w| w[row]);
-                            }
+    let jobs = (0..table.n_workers()).into_par_iter().with_min_len(WORKERS).map_init(
+        || filled(NOBODY, table.n_workers()),
+        |place, worker| {
+            control.check()?;
+            let place = ready(place)?;
+            let links = || graph.of(worker).iter().filter(|link| link.first);
+            links().enumerate().for_each(|(i, link)| place[link.partner as usize] = i as u32);
+            let mut agree = zeros(links().count())?;
+            if !agree.is_empty() {
+                for at in order.offsets[worker] as usize..order.offsets[worker + 1] as usize {
+                    if at.is_multiple_of(ROWS_PER_CHECK) {
+                        control.check()?;
+                    }
+                    let weight = order.weights.as_ref().map_or(1.0, |w| w[at]);
+                    let label = order.labels.get(at);
+                    for row in table.rows_of(order.tasks[at] as usize) {
+                        let slot = place[table.workers()[row] as usize];
+                        if slot != NOBODY && table.labels().get(row) == label {
+                            agree[slot as usize] += weight * table.weights().map_or(1.0, |w| w[row]);
                         }
                     }
                 }
-                links().for_each(|link| place[link.partner as usize] = NOBODY);
-                Ok(agree)
-            },
-        )
-        .collect::<Result<_>>()?;
-    let mut out = vec![0.0; pairs.len() / 2];
+            }
+            links().for_each(|link| place[link.partner as usize] = NOBODY);
+            Ok(agree)
+        },
+    );
+    let parts: Vec<Vec<f64>> = par_tried(jobs)?;
+    let mut out = zeros(pairs.len() / 2)?;
     for (worker, part) in parts.iter().enumerate() {
         let links = graph.of(worker).iter().filter(|link| link.first);
         links.zip(part).for_each(|(link, x)| out[link.pair as usize] = *x);

@@ -1,5 +1,6 @@
 //! One-to-one assignment: which column goes with which row.
 
+use crate::control::Control;
 use crate::{Error, Result};
 
 /// Scores beyond this are scaled down, so that no sum of them overflows.
@@ -9,7 +10,7 @@ const LARGE: f64 = 1e100;
 ///
 /// Shortest augmenting paths with potentials (the Hungarian method; Kuhn 1955, Jonker & Volgenant 1987): O(k³) time, O(k)
 /// memory beyond the scores. Where several permutations are best, one of them is returned, always the same.
-pub fn assignment(score: &[f64], k: usize) -> Result<Vec<u32>> {
+pub fn assignment(score: &[f64], k: usize, control: &Control) -> Result<Vec<u32>> {
     if score.len() != k * k {
         return Err(Error::invalid(format!("{} scores do not make a matrix of {k} rows and columns", score.len())));
     }
@@ -20,6 +21,7 @@ pub fn assignment(score: &[f64], k: usize) -> Result<Vec<u32>> {
     let scale = if largest > LARGE { 1.0 / largest } else { 1.0 };
     let mut search = Search::new(k);
     for row in 0..k {
+        control.check()?;
         search.add_row(row, |i, j| -score[i * k + j] * scale);
     }
     let mut out = vec![0; k];
@@ -117,7 +119,7 @@ mod tests {
         #[test]
         fn no_permutation_is_better(k in 1_usize..6, numbers in prop::collection::vec(-3_i32..4, 25)) {
             let score: Vec<f64> = numbers[..k * k].iter().map(|&x| f64::from(x)).collect();
-            let found = assignment(&score, k).unwrap();
+            let found = assignment(&score, k, &Control::default()).unwrap();
             let mut seen = found.clone();
             seen.sort_unstable();
             prop_assert_eq!(seen, (0..k as u32).collect::<Vec<_>>());
@@ -128,9 +130,12 @@ mod tests {
 
     #[test]
     fn odd_scores() {
-        assert!(assignment(&[], 0).unwrap().is_empty());
-        assert!(assignment(&[1.0, 2.0], 2).is_err());
-        assert!(assignment(&[f64::NAN], 1).is_err());
-        assert_eq!(assignment(&[-1e308, 1e308, 1e308, -1e308], 2).unwrap(), [1, 0]);
+        let control = Control::default();
+        assert!(assignment(&[], 0, &control).unwrap().is_empty());
+        assert!(assignment(&[1.0, 2.0], 2, &control).is_err());
+        assert!(assignment(&[f64::NAN], 1, &control).is_err());
+        assert_eq!(assignment(&[-1e308, 1e308, 1e308, -1e308], 2, &control).unwrap(), [1, 0]);
+        control.cancel();
+        assert_eq!(assignment(&[1.0], 1, &control), Err(Error::Cancelled));
     }
 }

@@ -12,6 +12,7 @@ use super::simplex::project;
 use super::{Adjacency, Fit, finite, not_negative, sized};
 use crate::control::Control;
 use crate::course::{Course, Limits, Steps, Tolerance};
+use crate::memory::{collected, copied, filled, ready, with_room, zeros};
 use crate::num::{cholesky, cholesky_solve, normalise};
 use crate::squarem::Reach;
 use crate::{Error, Result};
@@ -64,7 +65,8 @@ pub struct Options<'a> {
 pub fn cpd_fit(options: &Options<'_>, control: &Control) -> Result<Fit> {
     let mut problem = Problem::new(options, control)?;
     let k = problem.k;
-    let mut point: Vec<f64> = options.confusion.iter().chain(options.prior).copied().collect();
+    let mut point: Vec<f64> = with_room(options.confusion.len() + k)?;
+    point.extend(options.confusion.iter().chain(options.prior));
     point.chunks_exact_mut(k).for_each(normalise);
     let limits = Limits { max_iter: options.max_iter, tolerance: Tolerance::Gain(options.tol * problem.squares) };
     let start = problem.objective(&point)?;
@@ -87,7 +89,7 @@ impl Triples {
         if !triples.len().is_multiple_of(3) || triples.len() / 3 > u32::MAX as usize {
             return Err(Error::invalid(format!("{} numbers do not make a list of triples of workers", triples.len())));
         }
-        let mut offsets = vec![0; n_workers + 1];
+        let mut offsets = zeros::<usize>(n_workers + 1)?;
         for t in triples.chunks_exact(3) {
             if t[0] == t[1] || t[1] == t[2] || t[0] == t[2] || t.iter().any(|&m| m as usize >= n_workers) {
                 let [a, b, c] = [t[0], t[1], t[2]];
@@ -96,8 +98,8 @@ impl Triples {
             t.iter().for_each(|&m| offsets[m as usize + 1] += 1);
         }
         (0..n_workers).for_each(|m| offsets[m + 1] += offsets[m]);
-        let mut next = offsets.clone();
-        let mut links = vec![(0, 0); triples.len()];
+        let mut next = copied(&offsets)?;
+        let mut links = filled((0, 0), triples.len())?;
         for (i, &m) in triples.iter().enumerate() {
             links[next[m as usize]] = ((i / 3) as u32, (i % 3) as u8);
             next[m as usize] += 1;
@@ -119,8 +121,8 @@ struct Block {
 }
 
 impl Block {
-    fn zero(k: usize, width: usize) -> Self {
-        Self { gram: vec![0.0; k * k], linear: vec![0.0; k * width] }
+    fn zero(k: usize, width: usize) -> Result<Self> {
+        Ok(Self { gram: zeros(k * k)?, linear: zeros(k * width)? })
     }
 
     fn add(&mut self, other: &Self) {
@@ -181,9 +183,9 @@ impl<'a> Problem<'a> {
             pairs: links.1,
             control,
             squares,
-            grams: vec![0.0; m * k * k],
-            duals: vec![0.0; m * k * k + k],
-            penalties: vec![0.0; m + 1],
+            grams: zeros(m * k * k)?,
+            duals: zeros(m * k * k + k)?,
+            penalties: zeros(m + 1)?,
         })
     }
 
@@ -268,7 +270,7 @@ impl<'a> Problem<'a> {
             contract_third(&values[at * kk * k..][..kk * k], [kk, k, 1], b, c, weight, k, linear);
             add_rowwise(&mut to.linear, linear, a, k);
         };
-        let all: Vec<u32> = (0..weights.len() as u32).collect();
+        let all: Vec<u32> = collected((0..weights.len()).map(|at| at as u32))?;
         let mut block = self.sum(&all, kk * kk, 1, add_triple)?;
         let Order { groups, values, weights } = self.options.pairs;
         let add_pair = |to: &mut Block, scratch: &mut [f64], at: u32| {
@@ -280,7 +282,7 @@ impl<'a> Problem<'a> {
             contract_second(&values[at * kk..][..kk], true, b, weights[at], k, linear);
             add_rowwise(&mut to.linear, linear, a, k);
         };
-        let all: Vec<u32> = (0..weights.len() as u32).collect();
+        let all: Vec<u32> = collected((0..weights.len()).map(|at| at as u32))?;
         block.add(&self.sum(&all, kk * k, 1, add_pair)?);
         let add_first = |to: &mut Block, _: &mut [f64], m: u32| {
             let (own, gram) = of(m);
@@ -290,7 +292,7 @@ impl<'a> Problem<'a> {
                 *to += weight * row.iter().zip(mu).map(|(x, y)| x * y).sum::<f64>();
             }
         };
-        let all: Vec<u32> = (0..self.n_workers as u32).collect();
+        let all: Vec<u32> = collected((0..self.n_workers).map(|m| m as u32))?;
         block.add(&self.sum(&all, kk, 1, add_first)?);
         Ok(block)
     }
@@ -307,16 +309,16 @@ impl<'a> Problem<'a> {
         let parts: Vec<Block> = moments
             .par_chunks((BLOCK / cost).max(1))
             .map_init(
-                || vec![0.0; k * k],
+                || zeros(k * k),
                 |scratch, moments| {
                     self.control.check()?;
-                    let mut part = Block::zero(k, width);
+                    let (scratch, mut part) = (ready(scratch)?, Block::zero(k, width)?);
                     moments.iter().for_each(|&moment| add(&mut part, scratch, moment));
                     Ok(part)
                 },
             )
             .collect::<Result<_>>()?;
-        let mut total = Block::zero(k, width);
+        let mut total = Block::zero(k, width)?;
         parts.iter().for_each(|part| total.add(part));
         Ok(total)
     }
@@ -335,20 +337,26 @@ impl Steps for Problem<'_> {
             if let Some(block) = self.worker_block(m, confusion, prior)? {
                 let own = &mut confusion[m * kk..(m + 1) * kk];
                 let dual = &mut self.duals[m * kk..(m + 1) * kk];
-                improve(&block, own, k, k, dual, &mut self.penalties[m]);
+                improve(&block, own, k, k, dual, &mut self.penalties[m])?;
                 outer(own, k, &mut self.grams[m * kk..(m + 1) * kk]);
             }
         }
         let block = self.prior_block(confusion)?;
         let dual = &mut self.duals[self.n_workers * kk..];
-        improve(&block, prior, k, 1, dual, &mut self.penalties[self.n_workers]);
+        improve(&block, prior, k, 1, dual, &mut self.penalties[self.n_workers])?;
         Ok(self.at(&block, prior))
     }
 
-    fn leap(&self, points: [&Vec<f64>; 3], reach: &mut Reach) -> Option<Vec<f64>> {
+    fn copy(point: &Vec<f64>) -> Result<Vec<f64>> {
+        copied(point)
+    }
+
+    fn leap(&self, points: [&Vec<f64>; 3], reach: &mut Reach) -> Result<Option<Vec<f64>>> {
         let mut point = reach.leap(points)?;
-        point.par_chunks_mut(self.k).for_each(project);
-        Some(point)
+        if let Some(point) = &mut point {
+            point.par_chunks_mut(self.k).for_each(project);
+        }
+        Ok(point)
     }
 }
 
@@ -418,17 +426,18 @@ fn value(gram: &[f64], linear: &[f64], x: &[f64], k: usize, width: usize) -> f64
 /// Lowers a block's quadratic, by ADMM or else by a step along the projected gradient; leaves `x` where neither does.
 ///
 /// With `width` columns, rows of `x` are on the simplex; with one, the whole of it is.
-fn improve(block: &Block, x: &mut [f64], k: usize, width: usize, dual: &mut [f64], penalty: &mut f64) {
+fn improve(block: &Block, x: &mut [f64], k: usize, width: usize, dual: &mut [f64], penalty: &mut f64) -> Result<()> {
     let before = value(&block.gram, &block.linear, x, k, width);
     let better = |candidate: &[f64]| value(&block.gram, &block.linear, candidate, k, width) < before;
-    if let Some(found) = admm(block, x, k, width, dual, penalty).filter(|found| better(found)) {
+    if let Some(found) = admm(block, x, k, width, dual, penalty)?.filter(|found| better(found)) {
         x.copy_from_slice(&found);
-        return;
+        return Ok(());
     }
-    let found = projected_gradient(block, x, k, width);
+    let found = projected_gradient(block, x, k, width)?;
     if better(&found) {
         x.copy_from_slice(&found);
     }
+    Ok(())
 }
 
 fn project_rows(x: &mut [f64], k: usize) {
@@ -436,10 +445,10 @@ fn project_rows(x: &mut [f64], k: usize) {
     x.chunks_exact_mut(k).for_each(project);
 }
 
-fn projected_gradient(block: &Block, x: &[f64], k: usize, width: usize) -> Vec<f64> {
+fn projected_gradient(block: &Block, x: &[f64], k: usize, width: usize) -> Result<Vec<f64>> {
     let steepest = block.gram.chunks_exact(k).map(|row| row.iter().map(|g| g.abs()).sum()).fold(0.0, f64::max);
     let step = if steepest > 0.0 { 1.0 / steepest } else { 0.0 };
-    let mut to = x.to_vec();
+    let mut to = copied(x)?;
     for i in 0..k {
         for l in 0..width {
             let curve: f64 = (0..k).map(|j| block.gram[i * k + j] * x[j * width + l]).sum();
@@ -447,30 +456,37 @@ fn projected_gradient(block: &Block, x: &[f64], k: usize, width: usize) -> Vec<f
         }
     }
     project_rows(&mut to, k);
-    to
+    Ok(to)
 }
 
 /// The alternating direction method of multipliers; nothing where the block has no curvature.
-fn admm(block: &Block, x: &[f64], k: usize, width: usize, dual: &mut [f64], penalty: &mut f64) -> Option<Vec<f64>> {
+fn admm(
+    block: &Block,
+    x: &[f64],
+    k: usize,
+    width: usize,
+    dual: &mut [f64],
+    penalty: &mut f64,
+) -> Result<Option<Vec<f64>>> {
     let rho = (0..k).map(|i| block.gram[i * k + i]).sum::<f64>() / k as f64;
     if !(rho > 0.0 && rho.is_finite()) {
-        return None;
+        return Ok(None);
     }
-    let mut factor = block.gram.clone();
+    let mut factor = copied(&block.gram)?;
     if !cholesky(&mut factor, rho, k) {
-        return None;
+        return Ok(None);
     }
     let rescale = *penalty / rho;
     dual.iter_mut().for_each(|u| *u *= rescale);
     *penalty = rho;
-    let mut z = x.to_vec();
-    let mut free = vec![0.0; z.len()];
+    let mut z = copied(x)?;
+    let (mut free, mut old) = (zeros(z.len())?, zeros(z.len())?);
     for _ in 0..INNER {
         for (((free, f), z), u) in free.iter_mut().zip(&block.linear).zip(&z).zip(dual.iter()) {
             *free = f + rho * (z - u);
         }
         cholesky_solve(&factor, &mut free, k, width);
-        let old = z.clone();
+        old.copy_from_slice(&z);
         z.iter_mut().zip(&free).zip(dual.iter()).for_each(|((z, x), u)| *z = x + u);
         project_rows(&mut z, k);
         let (mut apart, mut moved) = (0.0_f64, 0.0_f64);
@@ -483,5 +499,5 @@ fn admm(block: &Block, x: &[f64], k: usize, width: usize, dual: &mut [f64], pena
             break;
         }
     }
-    Some(z)
+    Ok(Some(z))
 }

@@ -12,6 +12,7 @@ pub mod rank_one;
 pub mod simplex;
 pub mod spa;
 
+use crate::memory::{copied, filled, zeros};
 use crate::{Error, Result};
 
 /// What a factorisation found.
@@ -84,11 +85,11 @@ impl Adjacency {
     /// Lists both ends of `pairs`, a flat list of (first, second); each worker's links are in the order of the pairs.
     pub fn new(n_workers: usize, pairs: &[u32]) -> Result<Self> {
         check_pairs(n_workers, pairs)?;
-        let mut offsets = vec![0; n_workers + 1];
+        let mut offsets = zeros::<usize>(n_workers + 1)?;
         pairs.iter().for_each(|&m| offsets[m as usize + 1] += 1);
         (0..n_workers).for_each(|m| offsets[m + 1] += offsets[m]);
-        let mut next = offsets.clone();
-        let mut links = vec![Link { partner: 0, pair: 0, first: false }; pairs.len()];
+        let mut next = copied(&offsets)?;
+        let mut links = filled(Link { partner: 0, pair: 0, first: false }, pairs.len())?;
         for (i, pair) in pairs.chunks_exact(2).enumerate() {
             for (me, partner, first) in [(pair[0], pair[1], true), (pair[1], pair[0], false)] {
                 links[next[me as usize]] = Link { partner, pair: i as u32, first };
@@ -108,3 +109,6 @@ impl Adjacency {
         self.offsets.len() - 1
     }
 }
+
+#[cfg(test)]
+mod tests;

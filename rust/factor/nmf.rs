@@ -11,6 +11,7 @@ use super::lanes::{LANES, Lanes};
 use super::{Adjacency, Fit, not_negative, sized};
 use crate::control::Control;
 use crate::course::{Course, Limits, Steps, Tolerance};
+use crate::memory::{copied, filled, par_collected, par_tried, push, ready, with_room, zeros};
 use crate::moments::split;
 use crate::num::{FLOOR, normalise};
 use crate::squarem::Reach;
@@ -42,7 +43,8 @@ pub struct Options<'a> {
 pub fn nmf_fit(options: &Options<'_>, control: &Control) -> Result<Fit> {
     let mut problem = Problem::new(options, control)?;
     let k = problem.k;
-    let mut point: Vec<f64> = options.confusion.iter().chain(options.prior).copied().collect();
+    let mut point: Vec<f64> = with_room(options.confusion.len() + k)?;
+    point.extend(options.confusion.iter().chain(options.prior));
     problem.repair(&mut point);
     let tolerance = Tolerance::Gain(options.tol * options.weights.iter().sum::<f64>());
     let limits = Limits { max_iter: options.max_iter, tolerance };
@@ -90,33 +92,35 @@ struct Partner {
 }
 
 impl Side {
-    fn firsts(adjacency: &Adjacency) -> Self {
-        let (mut offsets, mut partners) = (vec![0], vec![]);
+    fn firsts(adjacency: &Adjacency) -> Result<Self> {
+        let (mut offsets, mut partners) = (with_room(adjacency.n_workers() + 1)?, vec![]);
+        offsets.push(0);
         for m in 0..adjacency.n_workers() {
-            let links = adjacency.of(m).iter().filter(|link| link.first);
-            partners.extend(links.map(|link| Partner { worker: link.partner, at: link.pair }));
+            for link in adjacency.of(m).iter().filter(|link| link.first) {
+                push(&mut partners, Partner { worker: link.partner, at: link.pair })?;
+            }
             offsets.push(partners.len());
         }
-        Self { offsets, partners }
+        Ok(Self { offsets, partners })
     }
 
     /// The other side. Every worker's pairs are filled up to whole groups with one behind the last, which says nothing.
-    fn seconds(&self) -> Self {
+    fn seconds(&self) -> Result<Self> {
         let n_workers = self.offsets.len() - 1;
         let nothing = Partner { worker: 0, at: self.partners.len() as u32 };
-        let mut lists = vec![vec![]; n_workers];
+        let mut offsets = zeros::<usize>(n_workers + 1)?;
+        self.partners.iter().for_each(|partner| offsets[partner.worker as usize + 1] += 1);
+        (0..n_workers).for_each(|m| offsets[m + 1] = offsets[m] + offsets[m + 1].next_multiple_of(LANES));
+        let mut partners = filled(nothing, offsets[n_workers])?;
+        let mut next = copied(&offsets)?;
         for m in 0..n_workers {
             for (at, partner) in (self.offsets[m] as u32..).zip(self.of(m)) {
-                lists[partner.worker as usize].push(Partner { worker: m as u32, at });
+                let to = &mut next[partner.worker as usize];
+                partners[*to] = Partner { worker: m as u32, at };
+                *to += 1;
             }
         }
-        let (mut offsets, mut partners) = (vec![0], vec![]);
-        for mut list in lists {
-            list.resize(list.len().next_multiple_of(LANES), nothing);
-            partners.append(&mut list);
-            offsets.push(partners.len());
-        }
-        Self { offsets, partners }
+        Ok(Self { offsets, partners })
     }
 
     fn of(&self, worker: usize) -> &[Partner] {
@@ -144,19 +148,19 @@ impl<'a> Problem<'a> {
             let share = 1.0 / block.iter().sum::<f64>();
             if share.is_finite() { share } else { 0.0 }
         };
-        let shares = options.joint.par_chunks_exact(k * k).map(share).collect();
-        let firsts = Side::firsts(&adjacency);
+        let shares = par_collected(options.joint.par_chunks_exact(k * k).map(share))?;
+        let firsts = Side::firsts(&adjacency)?;
         Ok(Self {
             k,
-            seconds: firsts.seconds(),
+            seconds: firsts.seconds()?,
             firsts,
-            ratios: vec![0.0; (n_pairs + 1) * k * k],
+            ratios: zeros((n_pairs + 1) * k * k)?,
             joint: options.joint,
             weights: options.weights,
             shares,
             control,
-            confusion: vec![0.0; n_workers * k * k],
-            mass: vec![0.0; n_workers * k],
+            confusion: zeros(n_workers * k * k)?,
+            mass: zeros(n_workers * k)?,
         })
     }
 
@@ -168,16 +172,14 @@ impl<'a> Problem<'a> {
         let mut confusion = std::mem::take(&mut self.confusion);
         let mut mass = std::mem::take(&mut self.mass);
         let mut ratios = std::mem::take(&mut self.ratios);
-        let tables = split(&mut ratios, &self.firsts.offsets, kk);
-        let objectives: Result<Vec<f64>> = confusion
-            .par_chunks_mut(kk)
-            .zip(tables)
-            .enumerate()
-            .map_init(|| Scratch::new(k), |scratch, (m, (to, ratios))| self.first(m, point, scratch, ratios, to))
-            .collect();
+        let tables = split(&mut ratios, &self.firsts.offsets, kk)?;
+        let objectives: Result<Vec<f64>> = par_tried(confusion.par_chunks_mut(kk).zip(tables).enumerate().map_init(
+            || Scratch::new(k),
+            |scratch, (m, (to, ratios))| self.first(m, point, ready(scratch)?, ratios, to),
+        ));
         let closed = confusion.par_chunks_mut(kk).zip(mass.par_chunks_mut(k)).enumerate().try_for_each_init(
             || Scratch::new(k),
-            |scratch, (m, (to, mass))| self.second(m, point, scratch, &ratios, to, mass),
+            |scratch, (m, (to, mass))| self.second(m, point, ready(scratch)?, &ratios, to, mass),
         );
         (self.confusion, self.mass, self.ratios) = (confusion, mass, ratios);
         closed?;
@@ -281,10 +283,16 @@ impl Steps for Problem<'_> {
         Ok(objective)
     }
 
-    fn leap(&self, points: [&Vec<f64>; 3], reach: &mut Reach) -> Option<Vec<f64>> {
+    fn copy(point: &Vec<f64>) -> Result<Vec<f64>> {
+        copied(point)
+    }
+
+    fn leap(&self, points: [&Vec<f64>; 3], reach: &mut Reach) -> Result<Option<Vec<f64>>> {
         let mut point = reach.leap(points)?;
-        self.repair(&mut point);
-        Some(point)
+        if let Some(point) = &mut point {
+            self.repair(point);
+        }
+        Ok(point)
     }
 }
 
@@ -403,9 +411,10 @@ struct Scratch {
 
 /// Loops in here are written out: an iterator's own loop may not be inlined, and is then compiled for any processor.
 impl Scratch {
-    fn new(k: usize) -> Self {
-        let table = || vec![Lanes::ZERO; k * k];
-        Self { own: table(), other: table(), seen: table(), ratio: table(), factor: table(), objective: Lanes::ZERO }
+    fn new(k: usize) -> Result<Self> {
+        let table = || filled(Lanes::ZERO, k * k);
+        let (own, other, seen, ratio, factor) = (table()?, table()?, table()?, table()?, table()?);
+        Ok(Self { own, other, seen, ratio, factor, objective: Lanes::ZERO })
     }
 
     fn open(&mut self, own: &[f64], prior: &[f64]) {

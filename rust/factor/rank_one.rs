@@ -15,6 +15,7 @@ use rayon::prelude::*;
 
 use super::Adjacency;
 use crate::control::Control;
+use crate::memory::{collected, filled, par_tried, push, with_room, zeros};
 use crate::{Error, Result};
 
 /// Workers that one job handles at least.
@@ -98,9 +99,9 @@ impl Links {
                 weights[bad]
             )));
         }
-        let mut ends = Vec::with_capacity(pairs.len());
-        let mut offsets = Vec::with_capacity(n_workers + 1);
-        let mut degrees = Vec::with_capacity(n_workers);
+        let mut ends = with_room(pairs.len())?;
+        let mut offsets = with_room(n_workers + 1)?;
+        let mut degrees = with_room(n_workers)?;
         offsets.push(0);
         for worker in 0..n_workers {
             let mut degree = 0.0;
@@ -128,18 +129,18 @@ impl Links {
 
     /// One number of each worker, in parallel.
     fn each<T: Send>(&self, control: &Control, one: impl Fn(usize, &[End]) -> T + Sync) -> Result<Vec<T>> {
-        (0..self.len())
-            .into_par_iter()
-            .with_min_len(WORKERS)
-            .map(|worker| {
-                control.check()?;
-                Ok(one(worker, self.of(worker)))
-            })
-            .collect()
+        self.try_each(control, |worker, ends| Ok(one(worker, ends)))
+    }
+
+    fn try_each<T: Send>(&self, control: &Control, one: impl Fn(usize, &[End]) -> Result<T> + Sync) -> Result<Vec<T>> {
+        par_tried((0..self.len()).into_par_iter().with_min_len(WORKERS).map(|worker| {
+            control.check()?;
+            one(worker, self.of(worker))
+        }))
     }
 
     /// The skill that all workers would have if they were alike; 0 for those without a pair.
-    fn start(&self, magnitude_only: bool) -> Vec<f64> {
+    fn start(&self, magnitude_only: bool) -> Result<Vec<f64>> {
         let of = |value: f64| if magnitude_only { value.abs() } else { value };
         // Worker by worker, so that the order of the pairs does not matter more than rounding.
         let agreement: f64 = (0..self.len())
@@ -147,7 +148,7 @@ impl Links {
             .sum();
         let mean = if self.total > 0.0 { agreement / self.total } else { 0.0 };
         let skill = mean.clamp(LEAST_START, 1.0).sqrt();
-        self.degrees.iter().map(|&degree| if degree > 0.0 { skill } else { 0.0 }).collect()
+        collected(self.degrees.iter().map(|&degree| if degree > 0.0 { skill } else { 0.0 }))
     }
 }
 
@@ -178,26 +179,32 @@ fn evaluate(links: &Links, x: &[f64], control: &Control) -> Result<Point> {
         sums
     })?;
     let squares: f64 = sums.iter().map(|s| s[0]).sum();
-    let part = |i: usize| sums.iter().map(|s| s[i]).collect();
+    let part = |i: usize| collected(sums.iter().map(|s| s[i]));
     Ok(Point {
         objective: if links.total > 0.0 { squares / links.total } else { 0.0 },
-        pulls: part(1),
-        bends: part(2),
-        rows: part(3),
+        pulls: part(1)?,
+        bends: part(2)?,
+        rows: part(3)?,
     })
 }
 
 /// Goes downhill from the start, within [-1, 1], each time along `step`, halved until the objective does not rise.
-fn descend(links: &Links, options: &Options, control: &Control, step: impl Fn(&Point) -> Vec<f64>) -> Result<Fit> {
-    let mut x = links.start(false);
+fn descend(
+    links: &Links,
+    options: &Options,
+    control: &Control,
+    step: impl Fn(&Point) -> Result<Vec<f64>>,
+) -> Result<Fit> {
+    let mut x = links.start(false)?;
     let mut here = evaluate(links, &x, control)?;
     let mut fit = Fit { vector: Vec::new(), history: Vec::new(), n_iter: 0, converged: false };
     while fit.n_iter < options.max_iter && !fit.converged {
-        let direction = step(&here);
+        let direction = step(&here)?;
         let mut size = 1.0;
         let mut found = None;
         for _ in 0..HALVINGS {
-            let trial: Vec<f64> = x.iter().zip(&direction).map(|(x, d)| (x + size * d).clamp(-1.0, 1.0)).collect();
+            let moved = x.iter().zip(&direction).map(|(x, d)| (x + size * d).clamp(-1.0, 1.0));
+            let trial: Vec<f64> = collected(moved)?;
             let there = evaluate(links, &trial, control)?;
             if there.objective <= here.objective + SLACK {
                 found = Some((trial, there));
@@ -233,7 +240,7 @@ fn largest_change(a: &[f64], b: &[f64]) -> f64 {
 pub fn spectral(links: &Links, options: &Options, control: &Control) -> Result<Fit> {
     descend(links, options, control, |here| {
         let sums = here.pulls.iter().zip(&here.bends).zip(&links.degrees);
-        sums.map(|((pull, bend), degree)| 0.5 * divide(*pull, bend.max(LEAST_SQUARE * degree))).collect()
+        collected(sums.map(|((pull, bend), degree)| 0.5 * divide(*pull, bend.max(LEAST_SQUARE * degree))))
     })
 }
 
@@ -245,7 +252,7 @@ pub fn gradient(links: &Links, options: &Options, control: &Control) -> Result<F
         let rows = here.rows.iter().zip(&links.degrees);
         let steepest = rows.map(|(row, degree)| divide(*row, *degree)).fold(LEAST_SQUARE, f64::max);
         let pulls = here.pulls.iter().zip(&links.degrees);
-        pulls.map(|(pull, degree)| divide(*pull, *degree) / steepest).collect()
+        collected(pulls.map(|(pull, degree)| divide(*pull, *degree) / steepest))
     })
 }
 
@@ -265,7 +272,7 @@ pub fn ratio(links: &Links, components: &[u32], options: &Options, control: &Con
     let weight = leading(links, components, |end| end.weight, options, control)?;
     let vector = agreement.scaled.iter().zip(&weight.scaled).map(|(a, n)| if *n > 1e-9 { a / n } else { 0.0 });
     Ok(Fit {
-        vector: vector.collect(),
+        vector: collected(vector)?,
         history: Vec::new(),
         n_iter: agreement.n_iter.max(weight.n_iter),
         converged: agreement.converged && weight.converged,
@@ -293,20 +300,20 @@ fn leading(
     let n_components = components.iter().max().map_or(0, |c| *c as usize + 1);
     let of = |worker: usize| components[worker] as usize;
     let reach = links.each(control, |_, ends| ends.iter().map(|end| entry(end).abs()).sum::<f64>())?;
-    let mut shift = vec![0.0_f64; n_components];
+    let mut shift = zeros::<f64>(n_components)?;
     (0..n).for_each(|i| shift[of(i)] = shift[of(i)].max(reach[i] / 2.0));
-    let mut x: Vec<f64> = reach.iter().map(|&r| f64::from(u8::from(r > 0.0))).collect();
-    unit(&mut x, components, n_components);
-    let mut values = vec![0.0; n_components];
+    let mut x: Vec<f64> = collected(reach.iter().map(|&r| f64::from(u8::from(r > 0.0))))?;
+    unit(&mut x, components, n_components)?;
+    let mut values = zeros(n_components)?;
     let mut found = Leading { scaled: Vec::new(), n_iter: 0, converged: false };
     while found.n_iter < options.max_iter && !found.converged {
         let mut next = links.each(control, |i, ends| {
             let seen: f64 = ends.iter().map(|end| entry(end) * x[end.partner as usize]).sum();
             seen + (f64::max(values[of(i)], 0.0) * x[i] * x[i] + shift[of(i)]) * x[i]
         })?;
-        let before = std::mem::replace(&mut values, vec![0.0; n_components]);
+        let before = std::mem::replace(&mut values, zeros(n_components)?);
         (0..n).for_each(|i| values[of(i)] += x[i] * (next[i] - shift[of(i)] * x[i]));
-        unit(&mut next, components, n_components);
+        unit(&mut next, components, n_components)?;
         found.n_iter += 1;
         // The value feeds the diagonal, which can still be on its way when the vector stands.
         let settled = values.iter().zip(&before).all(|(a, b)| (a - b).abs() <= options.tol * a.abs());
@@ -314,15 +321,16 @@ fn leading(
         x = next;
         control.report(found.n_iter, f64::NAN);
     }
-    found.scaled = (0..n).map(|i| x[i] * values[of(i)].max(0.0).sqrt()).collect();
+    found.scaled = collected((0..n).map(|i| x[i] * values[of(i)].max(0.0).sqrt()))?;
     Ok(found)
 }
 
 /// Gives each component's part unit length; a part of zeros stays.
-fn unit(x: &mut [f64], components: &[u32], n_components: usize) {
-    let mut squares = vec![0.0; n_components];
+fn unit(x: &mut [f64], components: &[u32], n_components: usize) -> Result<()> {
+    let mut squares = zeros::<f64>(n_components)?;
     x.iter().zip(components).for_each(|(x, &c)| squares[c as usize] += x * x);
     x.iter_mut().zip(components).for_each(|(x, &c)| *x = divide(*x, squares[c as usize].sqrt()));
+    Ok(())
 }
 
 /// Skills from means of `C / x` over each worker's neighbours, less those furthest from the worker's own value.
@@ -340,12 +348,12 @@ pub fn msr(links: &Links, trim: &[u32], plain: bool, options: &Options, control:
     if trim.len() != links.len() {
         return Err(Error::invalid(format!("{} numbers to trim for {} workers", trim.len(), links.len())));
     }
-    let mut x = links.start(true);
+    let mut x = links.start(true)?;
     let mut sides = if plain { Vec::new() } else { signs(links, &x, control)? };
     let mut fit = Fit { vector: Vec::new(), history: Vec::new(), n_iter: 0, converged: false };
     let (mut step, mut closest, mut idle) = (0.5, f64::INFINITY, 0);
     while fit.n_iter < options.max_iter && !fit.converged {
-        let next = links.each(control, |worker, ends| {
+        let next = links.try_each(control, |worker, ends| {
             let ratio = |end: &End| {
                 let partner = end.partner as usize;
                 let other = x[partner];
@@ -356,12 +364,12 @@ pub fn msr(links: &Links, trim: &[u32], plain: bool, options: &Options, control:
                     (end.value * sides[worker] * sides[partner] / other + 0.0, end.weight * other * other)
                 }
             };
-            let mut ratios: Vec<(f64, f64)> = ends.iter().map(ratio).collect();
+            let mut ratios: Vec<(f64, f64)> = collected(ends.iter().map(ratio))?;
             let own = x[worker];
-            match reduced_mean(&mut ratios, own, trim[worker] as usize) {
+            Ok(match reduced_mean(&mut ratios, own, trim[worker] as usize) {
                 Some(mean) => (own + step * (mean - own)).clamp(LEAST_SKILL, if plain { f64::MAX } else { 1.0 }),
                 None => own,
-            }
+            })
         })?;
         fit.n_iter += 1;
         let change = largest_change(&x, &next);
@@ -382,7 +390,7 @@ pub fn msr(links: &Links, trim: &[u32], plain: bool, options: &Options, control:
     if plain {
         sides = signs(links, &x, control)?;
     }
-    fit.vector = x.iter().zip(sides).map(|(x, side)| x * side).collect();
+    fit.vector = collected(x.iter().zip(sides).map(|(x, side)| x * side))?;
     Ok(fit)
 }
 
@@ -424,7 +432,7 @@ fn distance(x: &[f64], y: &[f64]) -> f64 {
 fn signs(links: &Links, x: &[f64], control: &Control) -> Result<Vec<f64>> {
     let pull = |end: &End| end.weight * end.value * x[end.partner as usize];
     let reach = links.each(control, |_, ends| ends.iter().map(|end| pull(end).abs()).sum::<f64>())?;
-    let mut sides: Vec<f64> = vec![1.0; links.len()];
+    let mut sides: Vec<f64> = filled(1.0, links.len())?;
     for _ in 0..SIGN_STEPS {
         let mut next = links.each(control, |worker, ends| {
             let seen: f64 = ends.iter().map(|end| pull(end) * sides[end.partner as usize]).sum();
@@ -442,7 +450,7 @@ fn signs(links: &Links, x: &[f64], control: &Control) -> Result<Vec<f64>> {
             break;
         }
     }
-    Ok(sides.iter().map(|&side| if side < 0.0 { -1.0 } else { 1.0 }).collect())
+    collected(sides.iter().map(|&side| if side < 0.0 { -1.0 } else { 1.0 }))
 }
 
 /// The graph of the pairs: each worker's component (numbered by lowest member), and whether it has a cycle of odd length.
@@ -451,8 +459,8 @@ fn signs(links: &Links, x: &[f64], control: &Control) -> Result<Vec<f64>> {
 /// either are determined.
 pub fn graph(n_workers: usize, pairs: &[u32], control: &Control) -> Result<(Vec<u32>, Vec<bool>)> {
     let graph = Adjacency::new(n_workers, pairs)?;
-    let mut component = vec![u32::MAX; n_workers];
-    let mut side = vec![false; n_workers];
+    let mut component = filled(u32::MAX, n_workers)?;
+    let mut side = zeros::<bool>(n_workers)?;
     let mut odd = Vec::new();
     let mut open = Vec::new();
     for first in 0..n_workers {
@@ -461,23 +469,23 @@ pub fn graph(n_workers: usize, pairs: &[u32], control: &Control) -> Result<(Vec<
         }
         control.check()?;
         let number = odd.len() as u32;
-        odd.push(false);
+        push(&mut odd, false)?;
         component[first] = number;
-        open.push(first);
+        push(&mut open, first)?;
         while let Some(worker) = open.pop() {
             for link in graph.of(worker) {
                 let partner = link.partner as usize;
                 if component[partner] == u32::MAX {
                     component[partner] = number;
                     side[partner] = !side[worker];
-                    open.push(partner);
+                    push(&mut open, partner)?;
                 } else if side[partner] == side[worker] {
                     odd[number as usize] = true;
                 }
             }
         }
     }
-    let odd = component.iter().map(|&c| odd[c as usize]).collect();
+    let odd = collected(component.iter().map(|&c| odd[c as usize]))?;
     Ok((component, odd))
 }
 

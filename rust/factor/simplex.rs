@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use super::{finite, sized};
 use crate::Result;
 use crate::control::Control;
+use crate::memory::{copied, zeros};
 
 /// Rows per job.
 const ROWS: usize = 256;
@@ -17,7 +18,7 @@ pub fn simplex_projection(rows: &[f64], k: usize, control: &Control) -> Result<V
     let n = rows.len().checked_div(k).unwrap_or(0);
     sized("rows", rows.len(), n * k)?;
     finite("rows", rows)?;
-    let mut out = rows.to_vec();
+    let mut out = copied(rows)?;
     if k > 0 {
         out.par_chunks_mut(ROWS * k).try_for_each(|rows| {
             control.check()?;
@@ -28,14 +29,17 @@ pub fn simplex_projection(rows: &[f64], k: usize, control: &Control) -> Result<V
     Ok(out)
 }
 
-/// Replaces a row of finite numbers by the nearest point of the simplex.
+/// Replaces a row of finite numbers by the nearest point of the simplex; of others the answer is no point, but soon there.
 #[inline]
 pub(crate) fn project(row: &mut [f64]) {
     // Entries one or more below the largest end at zero; that also keeps sums of huge numbers exact.
     let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     row.iter_mut().for_each(|x| *x -= largest);
-    let mut shift = -1.0;
-    loop {
+    let mut shift = f64::NEG_INFINITY;
+    let mut next = -1.0;
+    // Shifts rise, and each drops an entry; what is not a number compares as no rise.
+    while next > shift {
+        shift = next;
         let (mut sum, mut count) = (0.0, 0.0);
         for &x in row.iter() {
             // Adding zeros instead of branching: which entries stay is hard to foretell.
@@ -43,11 +47,7 @@ pub(crate) fn project(row: &mut [f64]) {
             sum += if stays { x } else { 0.0 };
             count += if stays { 1.0 } else { 0.0 };
         }
-        let next = (sum - 1.0) / count;
-        if next <= shift {
-            break;
-        }
-        shift = next;
+        next = (sum - 1.0) / count;
     }
     row.iter_mut().for_each(|x| *x = (*x - shift).max(0.0));
 }
@@ -84,7 +84,7 @@ pub fn simplex_lstsq(design: &[f64], k: usize, targets: &[f64], dim: usize, cont
     sized("targets", targets.len(), n * dim)?;
     finite("design", design)?;
     finite("targets", targets)?;
-    let mut out = vec![0.0; n * k];
+    let mut out = zeros(n * k)?;
     if out.is_empty() {
         return Ok(out);
     }
@@ -373,6 +373,18 @@ mod tests {
                 prop_assert!(*x < CLOSE || *g < least + CLOSE, "{x} at slope {}", g - least);
             }
         }
+    }
+
+    #[test]
+    fn rows_that_hold_no_numbers_end_too() {
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            for mut row in [[bad, 0.0, 1.0], [bad; 3], [1.0, bad, -bad]] {
+                project(&mut row);
+            }
+        }
+        let mut row = [1e300, -1e300, 1e300];
+        project(&mut row);
+        assert_eq!(row, [0.5, 0.0, 0.5]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use super::{finite, sized};
 use crate::control::Control;
+use crate::memory::{collected, zeros};
 use crate::{Error, Result};
 
 /// Residual norms within this share of the largest count as tied.
@@ -31,8 +32,8 @@ pub fn spa(points: &[f64], dim: usize, n_pick: usize, control: &Control) -> Resu
     let largest = points.iter().fold(0.0, |a: f64, x| a.max(x.abs()));
     // To numbers near one, so that squares neither overflow nor vanish.
     let scale = if largest > 0.0 { largest } else { 1.0 };
-    let mut residual: Vec<f64> = points.iter().map(|x| x / scale).collect();
-    let mut length = vec![0.0; n];
+    let mut residual: Vec<f64> = collected(points.iter().map(|x| x / scale))?;
+    let mut length = zeros(n)?;
     let mut direction = vec![0.0; dim];
     let mut rounding = 0.0;
     let (mut picks, mut lengths) = (Vec::with_capacity(n_pick), Vec::with_capacity(n_pick));

@@ -1,5 +1,6 @@
 //! Random draws, from streams that are keyed by what they are for and never by the thread that runs them.
 
+use crate::gamma::{self, Source};
 use crate::num::{GOLDEN, scramble, to_unit};
 
 /// A stream of random numbers (`SplitMix64`).
@@ -12,32 +13,9 @@ impl Stream {
         Self(words.into_iter().fold(0, |state, word| scramble(state.wrapping_add(GOLDEN) ^ word)))
     }
 
-    /// Uniform in (0, 1].
-    pub fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(GOLDEN);
-        1.0 - to_unit(scramble(self.0))
-    }
-
-    /// Standard normal (Box and Muller).
-    pub fn normal(&mut self) -> f64 {
-        let length = (-2.0 * self.unit().ln()).sqrt();
-        length * (std::f64::consts::TAU * self.unit()).cos()
-    }
-
-    /// Gamma with scale one (Marsaglia and Tsang), as its logarithm: small shapes have draws below any double.
+    /// The logarithm of a gamma variable with scale one: small shapes have draws below any double.
     pub fn log_gamma(&mut self, shape: f64) -> f64 {
-        if shape < 1.0 {
-            return self.log_gamma(shape + 1.0) + self.unit().ln() / shape;
-        }
-        let d = shape - 1.0 / 3.0;
-        let c = 1.0 / (9.0 * d).sqrt();
-        loop {
-            let x = self.normal();
-            let v = (1.0 + c * x).powi(3);
-            if v > 0.0 && self.unit().ln() < 0.5 * x * x + d * (1.0 - v + v.ln()) {
-                return d.ln() + v.ln();
-            }
-        }
+        gamma::log_gamma(shape, self)
     }
 
     /// Inverse Gaussian of shape one (Michael, Schucany and Haas, with the smaller root written so that it does not
@@ -46,6 +24,19 @@ impl Stream {
         let a = mean * self.normal().powi(2);
         let small = 4.0 * mean / (a.sqrt() + (a + 4.0).sqrt()).powi(2);
         if self.unit() <= mean / (mean + small) { small } else { mean * mean / small }
+    }
+}
+
+impl Source for Stream {
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(GOLDEN);
+        1.0 - to_unit(scramble(self.0))
+    }
+
+    /// By Box and Muller.
+    fn normal(&mut self) -> f64 {
+        let length = (-2.0 * self.unit().ln()).sqrt();
+        length * (std::f64::consts::TAU * self.unit()).cos()
     }
 }
 

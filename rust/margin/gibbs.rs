@@ -16,6 +16,8 @@ use rayon::prelude::*;
 use super::draws::Stream;
 use super::{Ballot, UNNAMED, check_positive};
 use crate::control::Control;
+use crate::gamma::Source;
+use crate::memory::{collected, filled, reserve, zeros};
 use crate::num::{FLOOR, softmax, winners};
 use crate::table::{Table, WorkerOrder};
 use crate::{Error, Result, votes};
@@ -79,13 +81,13 @@ pub fn crowd_svm_fit(table: &Table, options: &Options, control: &Control) -> Res
         table,
         options,
         control,
-        tasks: majority.iter().map(|answer| Task { answer: usize::from(*answer), ..Task::default() }).collect(),
+        tasks: collected(majority.iter().map(|answer| Task { answer: usize::from(*answer), ..Task::default() }))?,
         // Equal votes, so that the first answers are the majority's.
-        weights: vec![1.0; m],
-        rows: vec![0.0; m * k * k],
+        weights: filled(1.0, m)?,
+        rows: zeros(m * k * k)?,
     };
-    let mut fit = Fit { posterior: vec![0.0; n * k], confusion: vec![0.0; m * k * k], weights: vec![0.0; m] };
-    let mut chances = vec![0.0; n * k];
+    let mut fit = Fit { posterior: zeros(n * k)?, confusion: zeros(m * k * k)?, weights: zeros(m)? };
+    let mut chances = zeros(n * k)?;
     for sweep in 0..burn_in + draws {
         chain.draw_rows(order, sweep)?;
         chain.draw_answers(sweep, &mut chances)?;
@@ -119,8 +121,8 @@ pub fn crowd_svm_posterior(
             return Err(Error::invalid(format!("{what} holds {} numbers, not {wanted}", given.len())));
         }
     }
-    let rows: Vec<f64> = confusion.iter().map(|p| p.max(FLOOR).ln()).collect();
-    let mut posterior = vec![0.0; table.n_tasks() * k];
+    let rows: Vec<f64> = collected(confusion.iter().map(|p| p.max(FLOOR).ln()))?;
+    let mut posterior = zeros(table.n_tasks() * k)?;
     posterior.par_chunks_mut(BLOCK * k).enumerate().try_for_each(|(block, posterior)| {
         control.check()?;
         let mut ballot = Ballot::new(k);
@@ -241,6 +243,7 @@ impl Chain<'_> {
             if w.is_multiple_of(WORKERS) {
                 self.control.check()?;
             }
+            reserve(&mut votes, (order.offsets[w + 1] - order.offsets[w]) as usize)?;
             self.gather(order, w, &mut votes);
             let (mut precision, mut pull) = (1.0 / variance, 0.0);
             for &(task, vote) in &votes {

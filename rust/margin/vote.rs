@@ -13,6 +13,7 @@ use rayon::prelude::*;
 
 use super::{Ballot, UNNAMED, check_positive};
 use crate::control::Control;
+use crate::memory::{copied, zeros};
 use crate::num::winners;
 use crate::table::Table;
 use crate::{Result, votes};
@@ -61,9 +62,9 @@ pub fn margin_fit(table: &Table, options: &Options, control: &Control) -> Result
     check_positive(&[("cost", options.cost), ("margin", options.margin)])?;
     let problem = Problem { table, options, control };
     let majority = winners(&votes::shares(table, None, control)?.0, table.n_classes(), control)?.0;
-    let mut dual = Dual::new(table, majority.clone());
-    let (mut answers, mut weights) = (majority, dual.weights.clone());
-    let mut better = answers.clone();
+    let mut dual = Dual::new(table, copied(&majority)?)?;
+    let (mut answers, mut weights) = (majority, copied(&dual.weights)?);
+    let mut better = copied(&answers)?;
     let mut objective = f64::INFINITY;
     let mut history: Vec<f64> = vec![];
     let mut converged = false;
@@ -99,14 +100,14 @@ struct Dual {
 
 impl Dual {
     /// All cost with the answers.
-    fn new(table: &Table, answers: Vec<u16>) -> Self {
-        Self {
+    fn new(table: &Table, answers: Vec<u16>) -> Result<Self> {
+        Ok(Self {
             answers,
-            shares: vec![0.0; table.len()],
-            unnamed: vec![0.0; table.n_tasks()],
-            weights: vec![0.0; table.n_workers()],
+            shares: zeros(table.len())?,
+            unnamed: zeros(table.n_tasks())?,
+            weights: zeros(table.n_workers())?,
             ballot: Ballot::new(table.n_classes()),
-        }
+        })
     }
 
     /// Takes up new answers; where one has changed, all cost goes to it.
@@ -288,7 +289,7 @@ mod tests {
             for pair in fit.history.windows(2) {
                 prop_assert!(pair[1] >= pair[0], "{:?}", fit.history);
             }
-            let mut dual = Dual::new(&table, fit.answers);
+            let mut dual = Dual::new(&table, fit.answers).unwrap();
             for _ in 0..5 {
                 (0..15).for_each(|task| dual.visit(&table, task, &OPTIONS));
             }
@@ -308,7 +309,7 @@ mod tests {
             let control = Control::default();
             let problem = Problem { table: &table, options: &options, control: &control };
             let answers = winners(&votes::shares(&table, None, &control).unwrap().0, 3, &control).unwrap().0;
-            let (mut dual, mut scratch) = (Dual::new(&table, answers.clone()), answers);
+            let (mut dual, mut scratch) = (Dual::new(&table, answers.clone()).unwrap(), answers);
             // Where the two meet, neither can be improved.
             prop_assert!((0..200).any(|_| problem.solve(&mut dual, &mut scratch).unwrap()));
         }

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use super::{MOST_BYTES, Ticker, View, Weights, check_room, follow, with_view};
 use crate::control::Control;
+use crate::memory::zeros;
 use crate::table::{Label, Table, WorkerOrder};
 use crate::{Error, Result};
 
@@ -129,7 +130,7 @@ pub fn moments_groups(table: &Table, groups: &[u8], control: &Control) -> Result
     with_view!(table, |view| {
         let sum = |tasks| sum_tasks(view, groups, tasks, control);
         let parts: Vec<Sums> = table.chunks(n_chunks).into_par_iter().map(sum).collect::<Result<_>>()?;
-        Ok(mean(parts, k))
+        mean(parts, k)
     })
 }
 
@@ -140,7 +141,7 @@ fn sum_tasks<L: Label, W: Weights>(
     control: &Control,
 ) -> Result<Sums> {
     let k = view.table.n_classes();
-    let mut sums = Sums { second: vec![0.0; GROUPS * k * k], third: vec![0.0; k * k * k], n_tasks: 0 };
+    let mut sums = Sums { second: zeros(GROUPS * k * k)?, third: zeros(k * k * k)?, n_tasks: 0 };
     let (mut voices, mut ticker) = (Voices::new(k), Ticker::new(control));
     for task in tasks {
         let rows = view.table.rows_of(task);
@@ -154,16 +155,16 @@ fn sum_tasks<L: Label, W: Weights>(
     Ok(sums)
 }
 
-fn mean(parts: Vec<Sums>, k: usize) -> Groups {
+fn mean(parts: Vec<Sums>, k: usize) -> Result<Groups> {
     let n_tasks = parts.iter().map(|part| part.n_tasks).sum();
-    let mut all = Groups { second: vec![0.0; GROUPS * k * k], third: vec![0.0; k * k * k], n_tasks };
+    let mut all = Groups { second: zeros(GROUPS * k * k)?, third: zeros(k * k * k)?, n_tasks };
     for part in parts {
         all.second.iter_mut().zip(part.second).for_each(|(sum, x)| *sum += x);
         all.third.iter_mut().zip(part.third).for_each(|(sum, x)| *sum += x);
     }
     let count = n_tasks.max(1) as f64;
     all.second.iter_mut().chain(&mut all.third).for_each(|x| *x /= count);
-    all
+    Ok(all)
 }
 
 /// For each worker, what it says beside the group after its own (0 beside 1, 1 beside 2, 2 beside 0).
@@ -175,7 +176,7 @@ pub fn moments_cross(table: &Table, groups: &[u8], control: &Control) -> Result<
     let (n_workers, cells) = (table.n_workers(), table.n_classes() * table.n_classes());
     check_room(n_workers, cells)?;
     let order = table.by_worker(control)?;
-    let mut out = Cross { cross: vec![0.0; n_workers * cells], overlap: vec![0.0; n_workers] };
+    let mut out = Cross { cross: zeros(n_workers * cells)?, overlap: zeros(n_workers)? };
     with_view!(table, |view| {
         out.cross.par_chunks_mut(cells).zip(&mut out.overlap).enumerate().try_for_each(|(worker, (cross, overlap))| {
             *overlap = add_cross(view, order, groups, worker, cross, control)?;

@@ -14,6 +14,7 @@ use rayon::prelude::*;
 use super::{Ticker, View, Weights, follow, split};
 use crate::Result;
 use crate::control::Control;
+use crate::memory::{par_tried, push, ready, reserve, with_room, zeros};
 use crate::table::{Label, Table, WorkerOrder};
 
 /// Two annotations of one task by different workers, as the first of them sees it.
@@ -39,7 +40,7 @@ pub(super) trait Job: Sync {
     /// What is made of each worker.
     type Out: Send;
 
-    fn scratch(&self) -> Self::Scratch;
+    fn scratch(&self) -> Result<Self::Scratch>;
     fn run(
         &self,
         scratch: &mut Self::Scratch,
@@ -88,29 +89,24 @@ enum Source<'a, W: Weights> {
 }
 
 impl<'a, L: Label, W: Weights> Meet<'a, L, W> {
-    pub fn new(view: View<'a, L, W>, way: Way<'a>, control: &'a Control) -> Self {
+    pub fn new(view: View<'a, L, W>, way: Way<'a>, control: &'a Control) -> Result<Self> {
         let source = match way {
             Way::Follow(order) => Source::Follow(order),
-            Way::Write => Source::Write(Notes::new(view.table)),
+            Way::Write => Source::Write(Notes::new(view.table)?),
         };
-        Self { view, source, control }
+        Ok(Self { view, source, control })
     }
 
     /// Does the job for every worker, given an item each; returns what was made, in the order of the workers.
     pub fn run<J: Job>(&mut self, with: With, items: Vec<J::Item>, job: &J) -> Result<Vec<J::Out>> {
         let (view, control) = (self.view, self.control);
         match &mut self.source {
-            Source::Follow(order) => items
-                .into_par_iter()
-                .enumerate()
-                .with_max_len(1)
-                .map_init(
-                    || job.scratch(),
-                    |scratch, (worker, item)| {
-                        job.run(scratch, worker, item, Followed { view, order, worker, with, control })
-                    },
-                )
-                .collect(),
+            Source::Follow(order) => par_tried(items.into_par_iter().enumerate().with_max_len(1).map_init(
+                || job.scratch(),
+                |scratch, (worker, item)| {
+                    job.run(ready(scratch)?, worker, item, Followed { view, order, worker, with, control })
+                },
+            )),
             Source::Write(notes) => notes.run(view, with, items, job, control),
         }
     }
@@ -219,9 +215,9 @@ struct Notes<W: Weights> {
 type Bucket<'a, W, I> = (usize, Vec<I>, &'a mut [<W as Weights>::Note]);
 
 impl<W: Weights> Notes<W> {
-    fn new(table: &Table) -> Self {
+    fn new(table: &Table) -> Result<Self> {
         let format = Format::new(table.n_classes());
-        Self { format, buckets: Buckets::new(table, format.n_places()), written: vec![], kept: None }
+        Ok(Self { format, buckets: Buckets::new(table, format.n_places())?, written: vec![], kept: None })
     }
 
     fn run<L: Label, J: Job>(
@@ -233,7 +229,7 @@ impl<W: Weights> Notes<W> {
         control: &Control,
     ) -> Result<Vec<J::Out>> {
         let n_buckets = self.buckets.workers.len();
-        let mut made = Vec::with_capacity(items.len());
+        let mut made = with_room(items.len())?;
         let mut items = items.into_iter();
         if let Some((there, ends)) = self.kept.take_if(|(there, _)| *there == With::All || with == With::Later) {
             self.read(0..n_buckets, &ends, true, &mut items, job, control, &mut made)?;
@@ -268,7 +264,7 @@ impl<W: Weights> Notes<W> {
         if self.written.len() < n_notes {
             // Zeros cost nothing until they are written over, and that many threads do.
             self.written = vec![];
-            self.written = vec![W::Note::default(); n_notes];
+            self.written = zeros(n_notes)?;
         }
         // Every chunk gets its part of each bucket.
         let mut parts: Vec<Vec<&mut [W::Note]>> = chunks.iter().map(|_| vec![]).collect();
@@ -312,8 +308,10 @@ impl<W: Weights> Notes<W> {
     ) -> Result<()> {
         let (workers, format) = (&self.buckets.workers, self.format);
         let mut buckets: Vec<Bucket<'_, W, J::Item>> = Vec::with_capacity(round.len());
-        for (bucket, notes) in round.zip(split(&mut self.written, ends, 1)) {
-            buckets.push((bucket, items.by_ref().take(workers[bucket].len()).collect(), notes));
+        for (bucket, notes) in round.zip(split(&mut self.written, ends, 1)?) {
+            let mut these = with_room(workers[bucket].len())?;
+            these.extend(items.by_ref().take(workers[bucket].len()));
+            buckets.push((bucket, these, notes));
         }
         let outs: Vec<Vec<J::Out>> = buckets
             .into_par_iter()
@@ -324,9 +322,9 @@ impl<W: Weights> Notes<W> {
                     control.check()?;
                     let workers = workers[bucket].clone();
                     if !sorted {
-                        sort(notes, room, workers.len(), |note| format.place(W::code(note)));
+                        sort(notes, room, workers.len(), |note| format.place(W::code(note)))?;
                     }
-                    hand_out::<W, J>(workers, items, notes, format, scratch, job)
+                    hand_out::<W, J>(workers, items, notes, format, ready(scratch)?, job)
                 },
             )
             .collect::<Result<_>>()?;
@@ -336,22 +334,24 @@ impl<W: Weights> Notes<W> {
 }
 
 /// Sorts by place, of which there are `n`; equals stay in order.
-fn sort<N: Copy>(notes: &mut [N], room: &mut Vec<N>, n: usize, place: impl Fn(N) -> usize) {
+fn sort<N: Copy>(notes: &mut [N], room: &mut Vec<N>, n: usize, place: impl Fn(N) -> usize) -> Result<()> {
     if n == 1 {
-        return;
+        return Ok(());
     }
     let same = |a: &N, b: &N| place(*a) == place(*b);
-    let mut next = vec![0; n + 1];
+    let mut next = zeros::<usize>(n + 1)?;
     // The meetings of one annotation lie side by side: taken one by one, each would wait for the last.
     notes.chunk_by(same).for_each(|run| next[place(run[0]) + 1] += run.len());
     (0..n).for_each(|i| next[i + 1] += next[i]);
     room.clear();
+    reserve(room, notes.len())?;
     room.extend_from_slice(notes);
     for run in room.chunk_by(same) {
         let to = &mut next[place(run[0])];
         notes[*to..*to + run.len()].copy_from_slice(run);
         *to += run.len();
     }
+    Ok(())
 }
 
 /// Does the job for the workers of a bucket, whose meetings are sorted.
@@ -363,7 +363,7 @@ fn hand_out<W: Weights, J: Job>(
     scratch: &mut J::Scratch,
     job: &J,
 ) -> Result<Vec<J::Out>> {
-    let mut made = Vec::with_capacity(items.len());
+    let mut made = with_room(items.len())?;
     for ((place, worker), item) in workers.enumerate().zip(items) {
         let (own, rest) = notes.split_at(notes.partition_point(|&note| format.place(W::code(note)) == place));
         notes = rest;
@@ -383,31 +383,31 @@ struct Buckets {
 const CHUNKS: usize = 16;
 
 impl Buckets {
-    fn new(table: &Table, most_workers: usize) -> Self {
+    fn new(table: &Table, most_workers: usize) -> Result<Self> {
         // All buckets are written to at the same time: with many more than these, the lines written to would not stay in
         // the processor's own cache. Beyond the most rows there are several rounds, and so fewer at a time.
         const BUCKETS: u64 = 128;
         const LEAST_ROWS: u64 = 1 << 14;
         const MOST_ROWS: u64 = 1 << 17;
         let most_rows = (table.len() as u64 / BUCKETS).clamp(LEAST_ROWS, MOST_ROWS);
-        let (mut workers, mut of) = (vec![], Vec::with_capacity(table.n_workers()));
+        let (mut workers, mut of) = (vec![], with_room(table.n_workers())?);
         let (mut start, mut rows) = (0, 0);
-        for (worker, count) in table.worker_counts().into_iter().enumerate() {
+        for (worker, count) in table.worker_counts()?.into_iter().enumerate() {
             if worker > start && (rows + count > most_rows || worker - start == most_workers) {
-                workers.push(start..worker);
+                push(&mut workers, start..worker)?;
                 (start, rows) = (worker, 0);
             }
             rows += count;
             of.push(workers.len() as u32);
         }
         workers.push(start..table.n_workers());
-        Self { workers, of }
+        Ok(Self { workers, of })
     }
 
     /// Number of meetings of each bucket, for each chunk of tasks.
     fn count(&self, table: &Table, with: With, chunks: &[Range<usize>], control: &Control) -> Result<Vec<Vec<usize>>> {
         let count = |chunk: &Range<usize>| {
-            let mut counts = vec![0; self.workers.len()];
+            let mut counts = zeros(self.workers.len())?;
             each_row(table, with, chunk.clone(), control, |_, worker, [before, after]| {
                 counts[self.of[worker] as usize] += before.len() + after.len();
             })?;

@@ -16,6 +16,7 @@ use crate::components::Components;
 use crate::control::Control;
 use crate::factor::check_pairs;
 use crate::memory::prefetch_at;
+use crate::memory::{Zero, copied, joined, with_room, zeros};
 use crate::table::{Label, Table, WorkerOrder};
 use crate::{Error, Result};
 
@@ -42,7 +43,7 @@ pub fn moments_first(table: &Table, control: &Control) -> Result<Vec<f64>> {
     let n_chunks = (table.len() / (8 * n_workers * k).max(VISITS_PER_CHECK)).clamp(1, MOST_CHUNKS);
     with_view!(table, |view| {
         let sums = |tasks: Range<usize>| {
-            let mut out = vec![0.0; n_workers * k];
+            let mut out = zeros(n_workers * k)?;
             let mut ticker = Ticker::new(control);
             for row in table.offsets()[tasks.start] as usize..table.offsets()[tasks.end] as usize {
                 ticker.tick(1)?;
@@ -75,9 +76,11 @@ fn check_room(n_workers: usize, numbers: usize) -> Result<()> {
 /// Components are numbered in the order of their lowest worker. Time and memory O(workers + pairs), near enough.
 pub fn components(n_workers: usize, pairs: &[u32]) -> Result<Vec<u32>> {
     check_pairs(n_workers, pairs)?;
-    let mut found = Components::new(n_workers);
-    pairs.chunks_exact(2).for_each(|pair| found.join(pair[0], pair[1]));
-    Ok(found.numbered().0)
+    let mut found = Components::new(n_workers)?;
+    pairs.chunks_exact(2).for_each(|pair| {
+        found.join(pair[0], pair[1]);
+    });
+    Ok(found.numbered()?.0)
 }
 
 /// How many items of so many bytes a result may have.
@@ -94,29 +97,29 @@ struct Lists {
 
 impl Lists {
     /// Joins one list per worker.
-    fn join(lists: &[Vec<u32>]) -> Self {
-        let mut offsets = Vec::with_capacity(lists.len() + 1);
+    fn join(lists: &[Vec<u32>]) -> Result<Self> {
+        let mut offsets = with_room(lists.len() + 1)?;
         offsets.push(0);
         let mut total = 0;
         for list in lists {
             total += list.len();
             offsets.push(total);
         }
-        Self { offsets, items: lists.concat() }
+        Ok(Self { offsets, items: joined(lists)? })
     }
 
     /// Sorts links (from, to) by where they start; each list keeps the order of the links.
-    fn sort(n_workers: usize, links: impl Iterator<Item = (u32, u32)> + Clone) -> Self {
-        let mut offsets = vec![0; n_workers + 1];
+    fn sort(n_workers: usize, links: impl Iterator<Item = (u32, u32)> + Clone) -> Result<Self> {
+        let mut offsets = zeros::<usize>(n_workers + 1)?;
         links.clone().for_each(|(from, _)| offsets[from as usize + 1] += 1);
         (0..n_workers).for_each(|m| offsets[m + 1] += offsets[m]);
-        let mut next = offsets.clone();
-        let mut items = vec![0; offsets[n_workers]];
+        let mut next = copied(&offsets)?;
+        let mut items = zeros(offsets[n_workers])?;
         for (from, to) in links {
             items[next[from as usize]] = to;
             next[from as usize] += 1;
         }
-        Self { offsets, items }
+        Ok(Self { offsets, items })
     }
 
     fn of(&self, worker: usize) -> &[u32] {
@@ -134,20 +137,20 @@ impl Lists {
 }
 
 /// Cuts `values` into runs that end where `offsets`, times `width`, say.
-pub(crate) fn split<'a, T>(mut values: &'a mut [T], offsets: &[usize], width: usize) -> Vec<&'a mut [T]> {
-    let mut parts = Vec::with_capacity(offsets.len().saturating_sub(1));
+pub(crate) fn split<'a, T>(mut values: &'a mut [T], offsets: &[usize], width: usize) -> Result<Vec<&'a mut [T]>> {
+    let mut parts = with_room(offsets.len().saturating_sub(1))?;
     for ends in offsets.windows(2) {
         let (part, rest) = values.split_at_mut((ends[1] - ends[0]) * width);
         parts.push(part);
         values = rest;
     }
-    parts
+    Ok(parts)
 }
 
 /// Weights of rows, where there are any: lets the loops be compiled for both cases.
 trait Weights: Copy + Send + Sync {
     /// A number about two rows, and the product of their weights unless all are one.
-    type Note: Copy + Default + Send + Sync;
+    type Note: Zero + Send + Sync;
 
     fn at(&self, row: usize) -> f64;
 

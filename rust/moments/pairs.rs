@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use super::meet::{Job, Meet, Meetings, Way, With};
 use super::{Lists, Weights, room_for, split, with_view};
 use crate::control::Control;
+use crate::memory::{collected, copied, filled, par_tried, ready, with_room, zeros};
 use crate::table::{Label, Table};
 use crate::{Error, Result};
 
@@ -61,13 +62,13 @@ pub(super) fn count_pairs(
     let most = room_for((cells + 2) * size_of::<f64>());
     with_view!(table, |view| {
         let count = Count { n_workers, min_overlap, max_partners, most_pairs: most, links: AtomicUsize::new(0) };
-        let mut meet = Meet::new(view, way, control);
+        let mut meet = Meet::new(view, way, control)?;
         let best = if n_workers.saturating_mul(n_workers) <= table.len() {
             best_of_square(&mut meet, &count)?
         } else {
             meet.run(With::All, vec![(); n_workers], &count)?
         };
-        let kept = later_partners(&Lists::join(&best));
+        let kept = later_partners(&Lists::join(&best)?)?;
         drop(best);
         if kept.items.len() > most { Err(too_many(most)) } else { accumulate(meet, &kept, k, cells) }
     })
@@ -85,13 +86,14 @@ fn too_many(most: usize) -> Error {
 fn best_of_square<L: Label, W: Weights>(meet: &mut Meet<'_, L, W>, count: &Count) -> Result<Vec<Vec<u32>>> {
     let n = count.n_workers;
     let later = meet.run(With::Later, vec![(); n], &Sum { n_workers: n })?;
-    let best = |overlaps: &mut Overlaps, m: usize| {
+    let best = |overlaps: &mut Result<Overlaps>, m: usize| {
+        let overlaps = ready(overlaps)?;
         (0..m).for_each(|other| overlaps.sums[other] = later[other][m]);
         overlaps.sums[m + 1..].copy_from_slice(&later[m][m + 1..]);
         overlaps.many = true;
         count.best(overlaps)
     };
-    (0..n).into_par_iter().map_init(|| count.scratch(), best).collect()
+    par_tried((0..n).into_par_iter().map_init(|| count.scratch(), best))
 }
 
 /// Adds up a worker's overlaps with those that come later, and with some of the others.
@@ -104,10 +106,12 @@ impl Job for Sum {
     type Item = ();
     type Out = Vec<f64>;
 
-    fn scratch(&self) {}
+    fn scratch(&self) -> Result<()> {
+        Ok(())
+    }
 
     fn run(&self, (): &mut (), _: usize, (): (), meetings: impl Meetings) -> Result<Vec<f64>> {
-        let mut sums = vec![0.0; self.n_workers];
+        let mut sums = zeros(self.n_workers)?;
         meetings.each(|meeting| sums[meeting.other] += meeting.product)?;
         Ok(sums)
     }
@@ -125,7 +129,7 @@ struct Count {
 
 impl Count {
     fn best(&self, overlaps: &mut Overlaps) -> Result<Vec<u32>> {
-        let list = overlaps.take_best(self.min_overlap, self.max_partners);
+        let list = overlaps.take_best(self.min_overlap, self.max_partners)?;
         // A pair is listed at most twice.
         if self.links.fetch_add(list.len(), Relaxed) + list.len() > 2 * self.most_pairs {
             return Err(too_many(self.most_pairs));
@@ -139,7 +143,7 @@ impl Job for Count {
     type Item = ();
     type Out = Vec<u32>;
 
-    fn scratch(&self) -> Overlaps {
+    fn scratch(&self) -> Result<Overlaps> {
         Overlaps::new(self.n_workers)
     }
 
@@ -148,6 +152,9 @@ impl Job for Count {
         self.best(overlaps)
     }
 }
+
+/// With more than one in so many met, a look at all workers is quicker than a list.
+const LISTED: usize = 8;
 
 /// The overlaps of one worker with all others.
 struct Overlaps {
@@ -161,15 +168,16 @@ struct Overlaps {
 }
 
 impl Overlaps {
-    fn new(n_workers: usize) -> Self {
-        let (sums, values) = (vec![0.0; n_workers], vec![0.0; n_workers]);
-        Self { sums, met: vec![], many: false, others: vec![0; n_workers], values }
+    fn new(n_workers: usize) -> Result<Self> {
+        let (sums, values) = (zeros(n_workers)?, zeros(n_workers)?);
+        // One more than are listed, which is when a look at all is due.
+        let met = with_room(n_workers / LISTED + 1)?;
+        Ok(Self { sums, met, many: false, others: zeros(n_workers)?, values })
     }
 
     /// Adds up what a worker labelled together with each other, and lists whom it met, ascending.
     fn count(&mut self, meetings: &impl Meetings) -> Result<()> {
-        // With so many met, a look at all workers is quicker than a list.
-        let most_met = self.sums.len() / 8;
+        let most_met = self.sums.len() / LISTED;
         let (sums, met, many) = (&mut self.sums, &mut self.met, &mut self.many);
         met.clear();
         *many = false;
@@ -189,7 +197,7 @@ impl Overlaps {
 
     /// Lists the partners of largest overlap, of equals the lower, in ascending order, and forgets the overlaps.
     #[allow(clippy::needless_bitwise_bool)]
-    fn take_best(&mut self, min_overlap: f64, max_partners: usize) -> Vec<u32> {
+    fn take_best(&mut self, min_overlap: f64, max_partners: usize) -> Result<Vec<u32>> {
         let (others, values) = (&mut self.others[..], &mut self.values[..]);
         let mut n = 0;
         // Nearly any pattern of keeping and leaving occurs: written without a branch, none is mispredicted.
@@ -205,10 +213,10 @@ impl Overlaps {
         }
         let (others, values) = (&others[..n], &values[..n]);
         if max_partners >= n {
-            return others.to_vec();
+            return copied(others);
         }
         // Those above the first that is left out are kept, and as many of its equals as there is room for.
-        let mut order = values.to_vec();
+        let mut order = copied(values)?;
         let least = *order.select_nth_unstable_by(max_partners, |a, b| b.total_cmp(a)).1;
         let mut room = max_partners - order[..max_partners].iter().filter(|sum| **sum > least).count();
         let mut keep = |sum: f64| {
@@ -216,26 +224,26 @@ impl Overlaps {
             room -= usize::from(equal);
             sum > least || equal
         };
-        others.iter().zip(values).filter(|(_, sum)| keep(**sum)).map(|(&other, _)| other).collect()
+        let mut best = with_room(max_partners)?;
+        best.extend(others.iter().zip(values).filter(|(_, sum)| keep(**sum)).map(|(&other, _)| other));
+        Ok(best)
     }
 }
 
 /// The partners that each worker shares a kept pair with and that come after it, ascending.
-fn later_partners(best: &Lists) -> Lists {
+fn later_partners(best: &Lists) -> Result<Lists> {
     // A pair is kept if either has the other in its list: the lists of the later worker are turned around.
     let turned =
-        Lists::sort(best.n_workers(), best.links().filter(|(m, other)| other < m).map(|(m, other)| (other, m)));
-    let lists: Vec<Vec<u32>> = (0..best.n_workers())
-        .into_par_iter()
-        .map(|m| {
-            let own = best.of(m);
-            let own = &own[own.partition_point(|&other| other as usize <= m)..];
-            let mut list = [own, turned.of(m)].concat();
-            list.sort_unstable();
-            list.dedup();
-            list
-        })
-        .collect();
+        Lists::sort(best.n_workers(), best.links().filter(|(m, other)| other < m).map(|(m, other)| (other, m)))?;
+    let lists = par_tried((0..best.n_workers()).into_par_iter().map(|m| {
+        let own = best.of(m);
+        let own = &own[own.partition_point(|&other| other as usize <= m)..];
+        let mut list = with_room(own.len() + turned.of(m).len())?;
+        list.extend(own.iter().chain(turned.of(m)));
+        list.sort_unstable();
+        list.dedup();
+        Ok(list)
+    }))?;
     Lists::join(&lists)
 }
 
@@ -247,14 +255,12 @@ fn accumulate<L: Label, W: Weights>(
     cells: usize,
 ) -> Result<Pairs> {
     let n_pairs = kept.items.len();
-    let mut out = Pairs {
-        pairs: kept.links().flat_map(|(first, second)| [first, second]).collect(),
-        overlap: vec![0.0; n_pairs],
-        joint: vec![0.0; n_pairs * cells],
-    };
-    let joints = split(&mut out.joint, &kept.offsets, cells);
-    let overlaps = split(&mut out.overlap, &kept.offsets, 1);
-    let items = joints.into_iter().zip(overlaps).collect();
+    let mut pairs = with_room(2 * n_pairs)?;
+    pairs.extend(kept.links().flat_map(|(first, second)| [first, second]));
+    let mut out = Pairs { pairs, overlap: zeros(n_pairs)?, joint: zeros(n_pairs * cells)? };
+    let joints = split(&mut out.joint, &kept.offsets, cells)?;
+    let overlaps = split(&mut out.overlap, &kept.offsets, 1)?;
+    let items = collected(joints.into_iter().zip(overlaps))?;
     meet.run(With::Later, items, &Add { kept, n_classes })?;
     Ok(out)
 }
@@ -273,8 +279,8 @@ impl<'a> Job for Add<'a> {
     type Item = Sums<'a>;
     type Out = ();
 
-    fn scratch(&self) -> Vec<u32> {
-        vec![NONE; self.kept.n_workers()]
+    fn scratch(&self) -> Result<Vec<u32>> {
+        filled(NONE, self.kept.n_workers())
     }
 
     fn run(

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::meet::Way;
 use super::*;
+use crate::memory::push;
 use crate::table::{Repeats, Rows};
 
 const WORKERS: usize = 12;
@@ -97,8 +98,8 @@ proptest! {
             let mut sweep = triples::Sweep { view, order, worker: 0, list: &list, slots: &mut slots, control: &control };
             sweep.open();
             let (mut listed, mut tabled) = (vec![], vec![]);
-            triples::count_listed(&sweep, &mut |a, b, x| listed.push((a, b, x)))?;
-            triples::count_tabled(&sweep, &mut |a, b, x| tabled.push((a, b, x)))?;
+            triples::count_listed(&sweep, &mut |a, b, x| push(&mut listed, (a, b, x)))?;
+            triples::count_tabled(&sweep, &mut |a, b, x| push(&mut tabled, (a, b, x)))?;
             listed.retain(|visit| visit.2 > 0.0);
             tabled.retain(|visit| visit.2 > 0.0);
             assert_eq!(listed, tabled);

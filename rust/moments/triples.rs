@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use super::{Lists, View, Weights, follow, room_for, split, with_view};
 use crate::control::Control;
 use crate::factor::check_pairs;
+use crate::memory::{clear, collected, copied, filled, push, ready, room_to_sort, with_room, zeros};
 use crate::table::{Label, Table, WorkerOrder};
 use crate::{Error, Result};
 
@@ -56,7 +57,7 @@ pub fn moments_triples(
     }
     check_pairs(table.n_workers(), pairs)?;
     let order = table.by_worker(control)?;
-    let partners = greater_partners(table.n_workers(), pairs);
+    let partners = greater_partners(table.n_workers(), pairs)?;
     let cells = if joint { table.n_classes().saturating_pow(3) } else { 0 };
     let most = room_for(cells.saturating_add(3).saturating_mul(size_of::<f64>()));
     with_view!(table, |view| {
@@ -65,11 +66,11 @@ pub fn moments_triples(
         if kept.len() > most {
             return Err(too_many(most));
         }
-        let workers = kept.iter().map(|candidate| candidate.workers).collect::<Vec<_>>();
+        let workers = collected(kept.iter().map(|candidate| candidate.workers))?;
         let mut out = Triples {
-            triples: workers.as_flattened().to_vec(),
-            overlap: kept.iter().map(|candidate| candidate.overlap).collect(),
-            joint: vec![0.0; kept.len() * cells],
+            triples: copied(workers.as_flattened())?,
+            overlap: collected(kept.iter().map(|candidate| candidate.overlap))?,
+            joint: zeros(kept.len() * cells)?,
         };
         if joint {
             accumulate(view, order, &workers, cells, &mut out.joint, control)?;
@@ -87,13 +88,13 @@ fn too_many(most: usize) -> Error {
 }
 
 /// The partners of each worker that come after it, ascending and each once.
-fn greater_partners(n_workers: usize, pairs: &[u32]) -> Lists {
+fn greater_partners(n_workers: usize, pairs: &[u32]) -> Result<Lists> {
     let links = pairs.chunks_exact(2).map(|p| (p[0].min(p[1]), p[0].max(p[1])));
-    let mut lists = Lists::sort(n_workers, links);
+    let mut lists = Lists::sort(n_workers, links)?;
     let offsets = std::mem::take(&mut lists.offsets);
-    split(&mut lists.items, &offsets, 1).into_par_iter().for_each(<[u32]>::sort_unstable);
+    split(&mut lists.items, &offsets, 1)?.into_par_iter().for_each(<[u32]>::sort_unstable);
     lists.offsets = offsets;
-    lists
+    Ok(lists)
 }
 
 /// A triple and its overlap.
@@ -120,14 +121,15 @@ struct Best {
 }
 
 impl Best {
-    fn push(&mut self, candidate: Candidate) {
+    fn push(&mut self, candidate: Candidate) -> Result<()> {
         if self.last.is_some_and(|last| last.order(&candidate).is_lt()) {
-            return;
+            return Ok(());
         }
-        self.items.push(candidate);
+        push(&mut self.items, candidate)?;
         if self.items.len() >= self.most.saturating_mul(2).max(1 << 10) {
             self.cut();
         }
+        Ok(())
     }
 
     fn cut(&mut self) {
@@ -154,8 +156,9 @@ fn best_triples<L: Label, W: Weights>(
     let all = Mutex::new(Best { most: max_triples, items: vec![], last: None });
     let lock = || all.lock().unwrap_or_else(PoisonError::into_inner);
     (0..view.table.n_workers()).into_par_iter().with_max_len(1).try_for_each_init(
-        || vec![NONE; view.table.n_workers()],
+        || filled(NONE, view.table.n_workers()),
         |slots, worker| {
+            let slots = ready(slots)?;
             let list = partners.of(worker);
             if list.len() < 2 {
                 return Ok(());
@@ -164,8 +167,9 @@ fn best_triples<L: Label, W: Weights>(
             let mut offer = |second: u32, third: u32, overlap: f64| {
                 if overlap > 0.0 && overlap >= min_overlap && partners.of(second as usize).binary_search(&third).is_ok()
                 {
-                    best.push(Candidate { overlap, workers: [worker as u32, second, third] });
+                    best.push(Candidate { overlap, workers: [worker as u32, second, third] })?;
                 }
+                Ok(())
             };
             let mut sweep = Sweep { view, order, worker, list, slots, control };
             sweep.open();
@@ -176,8 +180,7 @@ fn best_triples<L: Label, W: Weights>(
             }
             sweep.close();
             let mut all = lock();
-            best.items.into_iter().for_each(|candidate| all.push(candidate));
-            Ok(())
+            best.items.into_iter().try_for_each(|candidate| all.push(candidate))
         },
     )?;
     let mut best = all.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -189,17 +192,22 @@ fn best_triples<L: Label, W: Weights>(
 /// Offers (second, third, overlap) of all that the worker met together: for a worker who met most of them never.
 pub(super) fn count_listed<L: Label, W: Weights>(
     sweep: &Sweep<'_, '_, L, W>,
-    offer: &mut impl FnMut(u32, u32, f64),
+    offer: &mut impl FnMut(u32, u32, f64) -> Result<()>,
 ) -> Result<()> {
-    let mut listed: Vec<([u32; 2], f64)> = vec![];
+    let (mut listed, mut outcome) = (vec![], Ok(()));
     sweep.run(0..sweep.list.len(), |visit| {
-        listed.push(([visit.second as u32, visit.third as u32], visit.product));
+        let found = ([visit.second as u32, visit.third as u32], visit.product);
+        if outcome.is_ok() {
+            outcome = push(&mut listed, found);
+        }
     })?;
+    outcome?;
+    room_to_sort(&listed)?;
     // Stable, so that sums are made in the order of the tasks.
     listed.sort_by_key(|(slots, _)| *slots);
     for run in listed.chunk_by(|a, b| a.0 == b.0) {
         let [second, third] = run[0].0.map(|slot| sweep.list[slot as usize]);
-        offer(second, third, run.iter().map(|(_, product)| product).sum());
+        offer(second, third, run.iter().map(|(_, product)| product).sum())?;
     }
     Ok(())
 }
@@ -207,19 +215,18 @@ pub(super) fn count_listed<L: Label, W: Weights>(
 /// The same by tables of (some seconds × all thirds): for a worker who met most of them often.
 pub(super) fn count_tabled<L: Label, W: Weights>(
     sweep: &Sweep<'_, '_, L, W>,
-    offer: &mut impl FnMut(u32, u32, f64),
+    offer: &mut impl FnMut(u32, u32, f64) -> Result<()>,
 ) -> Result<()> {
     let width = sweep.list.len();
     let per_sweep = (CELLS_PER_SWEEP / width).max(1);
     let mut counts = vec![];
     for first in (0..width).step_by(per_sweep) {
         let seconds = first..(first + per_sweep).min(width);
-        counts.clear();
-        counts.resize(seconds.len() * width, 0.0);
+        clear(&mut counts, seconds.len() * width)?;
         sweep.run(seconds.clone(), |visit| counts[(visit.second - first) * width + visit.third] += visit.product)?;
         for (second, counts) in seconds.zip(counts.chunks_exact(width)) {
             for (third, count) in sweep.list.iter().zip(counts).skip(second + 1) {
-                offer(sweep.list[second], *third, *count);
+                offer(sweep.list[second], *third, *count)?;
             }
         }
     }
@@ -312,14 +319,17 @@ fn accumulate<L: Label, W: Weights>(
     joint: &mut [f64],
     control: &Control,
 ) -> Result<()> {
-    let runs: Vec<&[[u32; 3]]> = kept.chunk_by(|a, b| a[0] == b[0]).collect();
-    let mut offsets = vec![0];
-    runs.iter().for_each(|run| offsets.push(offsets[offsets.len() - 1] + run.len()));
-    let blocks = split(joint, &offsets, cells);
+    let (mut runs, mut offsets) = (vec![], vec![0]);
+    for run in kept.chunk_by(|a, b| a[0] == b[0]) {
+        let end = offsets[offsets.len() - 1] + run.len();
+        push(&mut runs, run)?;
+        push(&mut offsets, end)?;
+    }
+    let blocks = split(joint, &offsets, cells)?;
     runs.into_par_iter().zip(blocks).with_max_len(1).try_for_each_init(
-        || vec![NONE; view.table.n_workers()],
+        || filled(NONE, view.table.n_workers()),
         |slots, (run, blocks)| {
-            let list = members(run);
+            let (slots, list) = (ready(slots)?, members(run)?);
             let mut sweep = Sweep { view, order, worker: run[0][0] as usize, list: &list, slots, control };
             sweep.open();
             let per_sweep = (CELLS_PER_SWEEP / cells).max(1);
@@ -333,24 +343,25 @@ fn accumulate<L: Label, W: Weights>(
 }
 
 /// The second and third workers of a run of triples, ascending and each once.
-fn members(run: &[[u32; 3]]) -> Vec<u32> {
-    let mut list: Vec<u32> = run.iter().flat_map(|triple| [triple[1], triple[2]]).collect();
+fn members(run: &[[u32; 3]]) -> Result<Vec<u32>> {
+    let mut list: Vec<u32> = with_room(2 * run.len())?;
+    list.extend(run.iter().flat_map(|triple| [triple[1], triple[2]]));
     list.sort_unstable();
     list.dedup();
-    list
+    Ok(list)
 }
 
 /// Adds up some of the worker's triples in one sweep over its tasks.
 fn add_part<L: Label, W: Weights>(sweep: &Sweep<'_, '_, L, W>, part: &[[u32; 3]], blocks: &mut [f64]) -> Result<()> {
     let (list, width) = (sweep.list, sweep.list.len());
     let slots = |triple: &[u32; 3]| [triple[1], triple[2]].map(|worker| list.partition_point(|&x| x < worker));
-    let wanted: Vec<[usize; 2]> = part.iter().map(slots).collect();
+    let wanted: Vec<[usize; 2]> = collected(part.iter().map(slots))?;
     let seconds = wanted[0][0]..wanted[wanted.len() - 1][0] + 1;
     let first = seconds.start;
     if seconds.len() * width > 4 * CELLS_PER_SWEEP {
         return add_triples(sweep, seconds, blocks, |second, third| wanted.binary_search(&[second, third]).ok());
     }
-    let mut places = vec![NONE; seconds.len() * width];
+    let mut places = filled(NONE, seconds.len() * width)?;
     for (place, slots) in (0..).zip(&wanted) {
         places[(slots[0] - first) * width + slots[1]] = place;
     }

@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 use super::table::Table;
 use super::{array, choose, set_course, slice, work};
 use crate::em::{self, Assignment, Fit, Model, Options, Start};
-use crate::{num, pooled, votes};
+use crate::{dependence, num, pooled, votes};
 
 /// Two arrays of the same length.
 type Pair<'py, A, B> = (Bound<'py, PyArray1<A>>, Bound<'py, PyArray1<B>>);
@@ -53,7 +53,7 @@ pub fn winners<'py>(py: Python<'py>, rows: PyReadonlyArrayDyn<'py, f64>) -> PyRe
 }
 
 /// The weighted average of posteriors (tasks × classes), tempered as `totals` votes on each task with this correlation
-/// of their errors ask for, and how far the posteriors are from the average.
+/// of their errors ask for and mixed with `even` parts of all classes, and how far the posteriors are from the average.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
 pub fn pool_posteriors<'py>(
@@ -62,12 +62,42 @@ pub fn pool_posteriors<'py>(
     weights: PyReadonlyArrayDyn<'py, f64>,
     totals: PyReadonlyArrayDyn<'py, f64>,
     correlation: f64,
+    even: f64,
 ) -> PyResult<Shares<'py>> {
     let rows = posteriors.iter().map(|rows| slice("posteriors", rows)).collect::<PyResult<Vec<_>>>()?;
     let (weights, totals) = (slice("weights", &weights)?, slice("totals", &totals)?);
-    let (mixed, distance) = work(py, None, |control| pooled::pooled(&rows, weights, totals, correlation, control))?;
+    let doubt = pooled::Doubt { correlation, even };
+    let (mixed, distance) = work(py, None, |control| pooled::pooled(&rows, weights, totals, doubt, control))?;
     let shape = [totals.len(), mixed.len() / totals.len()];
     Ok((array(py, shape, mixed)?, PyArray1::from_vec(py, distance)))
+}
+
+/// How many votes on each task count, if those that carry more information of each worker weigh more.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub fn effective_votes<'py>(
+    py: Python<'py>,
+    table: &Table,
+    information: PyReadonlyArrayDyn<'py, f64>,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let information = slice("information", &information)?;
+    let votes = work(py, None, |control| pooled::effective_votes(&table.0, information, control))?;
+    Ok(PyArray1::from_vec(py, votes))
+}
+
+/// The correlation of errors on one task, and its standard error, from a fit that takes workers to err independently.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub fn error_correlation(
+    py: Python<'_>,
+    table: &Table,
+    posterior: PyReadonlyArrayDyn<'_, f64>,
+    counts: PyReadonlyArrayDyn<'_, f64>,
+    prior: PyReadonlyArrayDyn<'_, f64>,
+) -> PyResult<(f64, f64)> {
+    let (posterior, counts, prior) =
+        (slice("posterior", &posterior)?, slice("counts", &counts)?, slice("prior", &prior)?);
+    work(py, None, |control| dependence::error_correlation(&table.0, posterior, counts, prior, control))
 }
 
 /// Fits Dawid–Skene by EM.

@@ -10,6 +10,7 @@ use super::table::Table;
 use super::{array, choose, slice, work};
 use crate::Error;
 use crate::em::{self, Assignment, Hierarchy, HierarchyFit, HierarchyOptions, Learnt, Model, Options, Start};
+use crate::memory::zeros;
 use crate::special;
 
 /// Fits Dawid–Skene by variational Bayes; `pseudo` and `class_pseudo` are Dirichlet parameters.
@@ -140,11 +141,14 @@ pub fn beta_quantile<'py>(
         return Err(Error::invalid(format!("a holds {} numbers and b {}", a.len(), b.len())).into());
     }
     let quantiles = work(py, None, |control| {
-        let blocks = a.par_chunks(256).zip(b.par_chunks(256)).map(|(a, b)| {
+        let mut quantiles = zeros(a.len())?;
+        let blocks = quantiles.par_chunks_mut(256).zip(a.par_chunks(256)).zip(b.par_chunks(256));
+        blocks.try_for_each(|((to, a), b)| {
             control.check()?;
-            Ok(a.iter().zip(b).map(|(a, b)| special::beta_quantile(p, *a, *b)).collect())
-        });
-        blocks.collect::<crate::Result<Vec<Vec<f64>>>>()
+            to.iter_mut().zip(a).zip(b).for_each(|((to, a), b)| *to = special::beta_quantile(p, *a, *b));
+            Ok(())
+        })?;
+        Ok(quantiles)
     })?;
-    array(py, shape, quantiles.concat())
+    array(py, shape, quantiles)
 }

@@ -61,7 +61,7 @@ pub fn assignment<'py>(py: Python<'py>, score: PyReadonlyArrayDyn<'py, f64>) -> 
         return Err(PyValueError::new_err(format!("score must be square, not of shape ({k}, {columns})")));
     }
     let score = slice("score", &score)?;
-    Ok(PyArray1::from_vec(py, work(py, None, |_| factor::assignment::assignment(score, k))?))
+    Ok(PyArray1::from_vec(py, work(py, None, |control| factor::assignment::assignment(score, k, control))?))
 }
 
 /// Fits prior and confusion matrices to the label counts of pairs of workers, in the Kullback–Leibler divergence.

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use numpy::ndarray::{Array, IntoDimension};
 use numpy::{Element, PyArray, PyArray1, PyReadonlyArrayDyn, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -39,6 +39,7 @@ impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
         match error {
             Error::Invalid(message) => PyValueError::new_err(message),
+            Error::OutOfMemory(_) => PyMemoryError::new_err(error.to_string()),
             Error::Cancelled => PyKeyboardInterrupt::new_err("interrupted"),
         }
     }
@@ -47,7 +48,8 @@ impl From<Error> for PyErr {
 /// Runs `job` on a pool while this thread, detached from the interpreter, waits for it.
 ///
 /// Every tick it re-attaches to look for Ctrl-C and to call `progress(step, objective)`; an exception from either cancels
-/// the job and is raised once the job has stopped. A panic in the job becomes a `RuntimeError`.
+/// the job and is raised once the job has stopped. The last step is reported too, however short the job was. A panic in the
+/// job becomes a `RuntimeError`.
 fn work<T: Send>(
     py: Python<'_>,
     progress: Option<&Py<PyAny>>,
@@ -57,7 +59,7 @@ fn work<T: Send>(
     let control = Control::default();
     py.detach(|| {
         let (done, finished) = channel();
-        let mut raised = None;
+        let (mut raised, mut reported) = (None, 0);
         // The job runs on the pool while this closure, on the calling thread, waits for it.
         let outcome = pool.in_place_scope(|scope| {
             scope.spawn(|_| {
@@ -71,29 +73,40 @@ fn work<T: Send>(
                     Err(RecvTimeoutError::Disconnected) => return None,
                     Err(RecvTimeoutError::Timeout) => {}
                 }
-                if raised.is_none()
-                    && let Err(error) = Python::attach(|py| tick(py, progress, &control))
-                {
-                    control.cancel();
-                    raised = Some(error);
+                if raised.is_none() {
+                    match Python::attach(|py| tick(py, progress, &control)) {
+                        Ok(step) => reported = step,
+                        Err(error) => {
+                            control.cancel();
+                            raised = Some(error);
+                        }
+                    }
                 }
             }
         });
         match (raised, outcome) {
             (Some(error), _) => Err(error),
-            (None, Some(Ok(result))) => Ok(result?),
+            (None, Some(Ok(result))) => {
+                let result = result?;
+                if control.progress().0 > reported {
+                    Python::attach(|py| tick(py, progress, &control))?;
+                }
+                Ok(result)
+            }
             (None, Some(Err(panic))) => Err(bug(&*panic)),
             (None, None) => Err(bug(&"the job ended without a result")),
         }
     })
 }
 
-fn tick(py: Python<'_>, progress: Option<&Py<PyAny>>, control: &Control) -> PyResult<()> {
+/// Looks for Ctrl-C and reports progress; returns the step that was reported.
+fn tick(py: Python<'_>, progress: Option<&Py<PyAny>>, control: &Control) -> PyResult<u64> {
     py.check_signals()?;
+    let now = control.progress();
     if let Some(callback) = progress {
-        callback.call1(py, control.progress())?;
+        callback.call1(py, now)?;
     }
-    Ok(())
+    Ok(now.0)
 }
 
 fn bug(panic: &(dyn Any + Send)) -> PyErr {
@@ -169,8 +182,8 @@ fn get_num_threads() -> PyResult<usize> {
 mod _core {
     #[pymodule_export]
     use super::aggregate::{
-        em_confusion, em_counts, em_fit, em_posterior, pool_posteriors, vote_shares, winners,
-        worker_agreement,
+        effective_votes, em_confusion, em_counts, em_fit, em_posterior, error_correlation, pool_posteriors,
+        vote_shares, winners, worker_agreement,
     };
     #[pymodule_export]
     use super::agreement::{agreement_by_counts, agreement_by_pairs};

@@ -4,6 +4,7 @@ use numpy::{PyArray1, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 
 use super::{choose, slice, work};
+use crate::memory::copied;
 use crate::table::{Repeats, Rows, Table as CoreTable};
 
 /// Columns of task, worker and label codes.
@@ -80,24 +81,25 @@ impl Table {
     }
 
     /// Start of each task's rows, and the end of the last.
-    fn offsets<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u32>> {
-        PyArray1::from_slice(py, self.0.offsets())
+    fn offsets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u32>>> {
+        Ok(PyArray1::from_vec(py, copied(self.0.offsets())?))
     }
 
     /// Task, worker and label codes of all rows.
     fn columns<'py>(&self, py: Python<'py>) -> PyResult<Columns<'py>> {
-        let (tasks, workers, labels) = work(py, None, |_| Ok(self.0.columns()))?;
+        let (tasks, workers, labels) = work(py, None, |_| self.0.columns())?;
         Ok((PyArray1::from_vec(py, tasks), PyArray1::from_vec(py, workers), PyArray1::from_vec(py, labels)))
     }
 
     /// Weights of all rows, or None.
-    fn weights<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<f64>>> {
-        self.0.weights().map(|w| PyArray1::from_slice(py, w))
+    fn weights<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyArray1<f64>>>> {
+        let weights = self.0.weights().map(copied).transpose()?;
+        Ok(weights.map(|weights| PyArray1::from_vec(py, weights)))
     }
 
     /// Annotations of each worker.
     fn worker_counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u64>>> {
-        Ok(PyArray1::from_vec(py, work(py, None, |_| Ok(self.0.worker_counts()))?))
+        Ok(PyArray1::from_vec(py, work(py, None, |_| self.0.worker_counts())?))
     }
 
     /// Annotations that name each class.
@@ -112,7 +114,12 @@ impl Table {
 
     /// Connected components of the graph between workers and tasks.
     fn n_components(&self, py: Python<'_>) -> PyResult<usize> {
-        work(py, None, |_| Ok(self.0.n_components()))
+        work(py, None, |_| self.0.n_components())
+    }
+
+    /// Annotations of each group of workers that shares no task with the others.
+    fn group_counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u64>>> {
+        Ok(PyArray1::from_vec(py, work(py, None, |_| self.0.group_counts())?))
     }
 
     /// Annotations that repeat an earlier (task, worker).

@@ -8,6 +8,8 @@ use std::ops::Range;
 use rand::Rng;
 
 use super::random::{Alias, Purpose, below, stream, unit};
+use crate::Result;
+use crate::memory::{collected, copied, push, reserve, zeros};
 
 /// Chunks aim at this many annotations: enough to hide the cost of a stream, few enough to stop soon and to share out.
 const CHUNK_ANNOTATIONS: f64 = 65_536.0;
@@ -56,17 +58,17 @@ impl<'a> Choice<'a> {
         (min, max): (usize, usize),
         activity: Option<&'a [f64]>,
         seed: u64,
-    ) -> Self {
-        let weighted = activity.map(|weights| (Alias::new(weights), weights));
+    ) -> Result<Self> {
+        let weighted = activity.map(|weights| Alias::new(weights).map(|alias| (alias, weights))).transpose()?;
         let per_task = f64::midpoint(min as f64, max as f64);
-        Self::new(n_tasks, per_task, seed, Rule::PerTask { min, max, n_workers, weighted })
+        Ok(Self::new(n_tasks, per_task, seed, Rule::PerTask { min, max, n_workers, weighted }))
     }
 
     /// Each worker labels each task with the worker's own probability.
-    pub(super) fn cells(n_tasks: usize, probabilities: impl Iterator<Item = f64>, seed: u64) -> Self {
-        let buckets = buckets(probabilities);
+    pub(super) fn cells(n_tasks: usize, probabilities: impl Iterator<Item = f64>, seed: u64) -> Result<Self> {
+        let buckets = buckets(probabilities)?;
         let per_task = buckets.iter().map(|b| b.keep.iter().sum::<f64>() * b.largest).sum();
-        Self::new(n_tasks, per_task, seed, Rule::Cells(buckets))
+        Ok(Self::new(n_tasks, per_task, seed, Rule::Cells(buckets)))
     }
 
     fn new(n_tasks: usize, per_task: f64, seed: u64, rule: Rule<'a>) -> Self {
@@ -108,18 +110,18 @@ impl<'a> Choice<'a> {
     }
 
     /// Writes a chunk's annotations; both slices are as long as [`Choice::count`] says.
-    pub(super) fn write(&self, chunk: usize, tasks: &mut [u32], workers: &mut [u32]) {
+    pub(super) fn write(&self, chunk: usize, tasks: &mut [u32], workers: &mut [u32]) -> Result<()> {
         let range = self.tasks(chunk);
         match &self.rule {
             Rule::PerTask { min, max, n_workers, weighted } => {
                 let mut counts = stream(self.seed, Purpose::Count, chunk);
                 let mut choice = stream(self.seed, Purpose::Choice, chunk);
-                let mut picker = Picker::new(*n_workers, *max, weighted.as_ref());
+                let mut picker = Picker::new(*n_workers, *max, weighted.as_ref())?;
                 let mut start = 0;
                 for task in range {
                     let end = start + between(&mut counts, *min, *max);
                     tasks[start..end].fill(task as u32);
-                    picker.pick(&mut choice, &mut workers[start..end]);
+                    picker.pick(&mut choice, &mut workers[start..end])?;
                     start = end;
                 }
             }
@@ -133,6 +135,7 @@ impl<'a> Choice<'a> {
                 });
             }
         }
+        Ok(())
     }
 }
 
@@ -142,22 +145,22 @@ fn between(rng: &mut impl Rng, min: usize, max: usize) -> usize {
 }
 
 /// Sorts the workers into buckets by the binary order of magnitude of their probabilities.
-fn buckets(probabilities: impl Iterator<Item = f64>) -> Vec<Bucket> {
+fn buckets(probabilities: impl Iterator<Item = f64>) -> Result<Vec<Bucket>> {
     // Below 2^-62 a worker is not expected to label anything in a table that fits in memory: one bucket for all of them.
     const ORDERS: usize = 63;
     let mut buckets: Vec<Bucket> =
         (0..ORDERS).map(|_| Bucket { workers: Vec::new(), keep: Vec::new(), largest: 0.0 }).collect();
     for (worker, p) in probabilities.enumerate().filter(|&(_, p)| p > 0.0) {
         let bucket = &mut buckets[((-p.log2()).max(0.0) as usize).min(ORDERS - 1)];
-        bucket.workers.push(worker as u32);
-        bucket.keep.push(p);
+        push(&mut bucket.workers, worker as u32)?;
+        push(&mut bucket.keep, p)?;
         bucket.largest = bucket.largest.max(p);
     }
     buckets.retain(|bucket| !bucket.workers.is_empty());
     for bucket in &mut buckets {
         bucket.keep.iter_mut().for_each(|p| *p /= bucket.largest);
     }
-    buckets
+    Ok(buckets)
 }
 
 /// Calls `each(task in the chunk, worker)` for every cell that gets a label, bucket by bucket.
@@ -198,17 +201,17 @@ enum Picker<'a> {
 }
 
 impl<'a> Picker<'a> {
-    fn new(n_workers: usize, max: usize, weighted: Option<&'a (Alias, &'a [f64])>) -> Self {
-        match weighted {
+    fn new(n_workers: usize, max: usize, weighted: Option<&'a (Alias, &'a [f64])>) -> Result<Self> {
+        Ok(match weighted {
             Some((alias, weights)) => {
-                Self::Weighted { alias, weights, seen: Seen::new(n_workers, max), keys: Vec::new() }
+                Self::Weighted { alias, weights, seen: Seen::new(n_workers, max)?, keys: Vec::new() }
             }
             None if max <= SCANNED && 4 * max <= n_workers => Self::Redraw { n_workers },
-            None => Self::Shuffle { order: (0..n_workers as u32).collect() },
-        }
+            None => Self::Shuffle { order: collected((0..n_workers).map(|worker| worker as u32))? },
+        })
     }
 
-    fn pick(&mut self, rng: &mut impl Rng, chosen: &mut [u32]) {
+    fn pick(&mut self, rng: &mut impl Rng, chosen: &mut [u32]) -> Result<()> {
         match self {
             Self::Redraw { n_workers } => {
                 for i in 0..chosen.len() {
@@ -249,6 +252,7 @@ impl<'a> Picker<'a> {
                 }
             }
         }
+        Ok(())
     }
 }
 
@@ -256,10 +260,17 @@ impl<'a> Picker<'a> {
 ///
 /// Each worker arrives after an exponential time whose rate is the weight: the first to arrive are distributed as
 /// successive draws without replacement (Efraimidis and Spirakis 2006), which is also what drawing again gives.
-fn race(rng: &mut impl Rng, weights: &[f64], done: usize, chosen: &mut [u32], keys: &mut Vec<(f64, u32)>) {
-    let mut taken = chosen[..done].to_vec();
+fn race(
+    rng: &mut impl Rng,
+    weights: &[f64],
+    done: usize,
+    chosen: &mut [u32],
+    keys: &mut Vec<(f64, u32)>,
+) -> Result<()> {
+    let mut taken = copied(&chosen[..done])?;
     taken.sort_unstable();
     keys.clear();
+    reserve(keys, weights.len())?;
     for (worker, &weight) in weights.iter().enumerate() {
         if weight > 0.0 && taken.binary_search(&(worker as u32)).is_err() {
             // In logarithms, because a quotient by a tiny weight could overflow and tie.
@@ -273,6 +284,7 @@ fn race(rng: &mut impl Rng, weights: &[f64], done: usize, chosen: &mut [u32], ke
     for (slot, key) in chosen[done..].iter_mut().zip(keys.iter()) {
         *slot = key.1;
     }
+    Ok(())
 }
 
 /// Tells whether a worker was already chosen for the task at hand.
@@ -283,8 +295,8 @@ struct Seen {
 }
 
 impl Seen {
-    fn new(n_workers: usize, max: usize) -> Self {
-        Self { stamps: if max <= SCANNED { Vec::new() } else { vec![0; n_workers] }, task: 0 }
+    fn new(n_workers: usize, max: usize) -> Result<Self> {
+        Ok(Self { stamps: zeros(if max <= SCANNED { 0 } else { n_workers })?, task: 0 })
     }
 
     fn next_task(&mut self) {

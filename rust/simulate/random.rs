@@ -6,6 +6,8 @@
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use crate::Result;
+use crate::memory::{collected, filled, with_room};
 use crate::num::{GOLDEN, scramble, to_unit};
 
 /// Rows up to this length are searched by counting, which has no branch to mispredict; longer ones by bisection.
@@ -90,17 +92,18 @@ pub(super) struct Alias {
 
 impl Alias {
     /// Builds the table. The weights must be finite and not negative, and one of them positive.
-    pub(super) fn new(weights: &[f64]) -> Self {
+    pub(super) fn new(weights: &[f64]) -> Result<Self> {
         // Scaled twice, by the largest first: the sum of the weights themselves could overflow.
         let largest = weights.iter().copied().fold(0.0, f64::max);
         let total: f64 = weights.iter().map(|w| w / largest).sum();
         let mean = total / weights.len() as f64;
-        let mut share: Vec<f64> = weights.iter().map(|w| w / largest / mean).collect();
+        let mut share: Vec<f64> = collected(weights.iter().map(|w| w / largest / mean))?;
         let heaviest = weights.iter().position(|&w| w == largest).unwrap_or(0);
 
-        let (mut small, mut large): (Vec<u32>, Vec<u32>) =
-            (0..weights.len() as u32).partition(|&i| share[i as usize] < 1.0);
-        let mut slots = vec![(1.0, 0); weights.len()];
+        // Any of them may end among the small.
+        let (mut small, mut large) = (with_room(weights.len())?, with_room(weights.len())?);
+        (0..weights.len()).for_each(|i| if share[i] < 1.0 { &mut small } else { &mut large }.push(i as u32));
+        let mut slots = filled((1.0, 0), weights.len())?;
         while let (Some(&low), Some(&high)) = (small.last(), large.last()) {
             small.pop();
             slots[low as usize] = (share[low as usize], high);
@@ -115,7 +118,7 @@ impl Alias {
         for i in small.into_iter().chain(large) {
             slots[i as usize] = if weights[i as usize] > 0.0 { (1.0, i) } else { (0.0, heaviest as u32) };
         }
-        Self { slots }
+        Ok(Self { slots })
     }
 
     /// Draws an index in proportion to the weights.
@@ -154,7 +157,7 @@ mod tests {
             weights in prop::collection::vec(prop_oneof![Just(0.0), 1e-12..1e6_f64, 1e200..1e300_f64], 1..60),
         ) {
             prop_assume!(weights.iter().any(|&w| w > 0.0));
-            let table = Alias::new(&weights);
+            let table = Alias::new(&weights).unwrap();
             let mut mass = vec![0.0; weights.len()];
             for (index, &(own, other)) in table.slots.iter().enumerate() {
                 mass[index] += own;

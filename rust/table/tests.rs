@@ -34,7 +34,7 @@ fn weighted(
 }
 
 fn triples_of(table: &Table) -> Vec<Triple> {
-    let (tasks, workers, labels) = table.columns();
+    let (tasks, workers, labels) = table.columns().unwrap();
     tasks.into_iter().zip(workers).zip(labels).map(|((t, w), l)| (t, w, l)).collect()
 }
 
@@ -93,6 +93,55 @@ proptest! {
     }
 
     #[test]
+    fn weights_stay_with_their_rows(log in log(), sorted in any::<bool>(), way in 0_usize..3) {
+        let mut log = log;
+        if sorted {
+            log.sort_unstable(); // which is copied, not scattered
+        }
+        let repeats = [Repeats::Keep, Repeats::First, Repeats::Last][way];
+        let weights: Vec<f64> = (0..log.len()).map(|i| (i * 37 % 101) as f64).collect();
+        let table = weighted(&log, Some(&weights), (12, 7, 300), repeats).unwrap();
+        let mut expected: Vec<(Triple, u64)> = vec![];
+        for (&triple, &weight) in log.iter().zip(&weights) {
+            let before = expected.iter().position(|&((t, w, _), _)| (t, w) == (triple.0, triple.1));
+            match (repeats, before) {
+                (Repeats::First, Some(_)) => {}
+                (Repeats::Last, Some(at)) => expected[at] = (triple, weight as u64),
+                _ => expected.push((triple, weight as u64)),
+            }
+        }
+        expected.sort_unstable();
+        let found = table.weights().unwrap().iter().map(|&w| w as u64);
+        prop_assert_eq!(triples_of(&table).into_iter().zip(found).collect::<Vec<_>>(), expected.clone());
+        let order = table.by_worker(&Control::default()).unwrap();
+        let mut by_worker: Vec<(Triple, u64)> = vec![];
+        for m in 0..7 {
+            for r in order.offsets[m] as usize..order.offsets[m + 1] as usize {
+                let triple = (order.tasks[r], m as u32, order.labels.get(r) as u16);
+                by_worker.push((triple, order.weights.as_ref().unwrap()[r] as u64));
+            }
+        }
+        by_worker.sort_unstable();
+        prop_assert_eq!(by_worker, expected);
+    }
+
+    #[test]
+    fn pairs_and_repeats_are_counted_as_by_hand(log in prop::collection::vec((0_u32..5, 0_u32..4, 0_u16..3), 1..40)) {
+        let table = build(&log, (6, 4, 3), Repeats::Keep).unwrap();
+        let (mut agree, mut all, mut repeats) = (0, 0, 0);
+        for (i, a) in log.iter().enumerate() {
+            repeats += usize::from(log[..i].iter().any(|b| (b.0, b.1) == (a.0, a.1)));
+            for b in log[..i].iter().filter(|b| b.0 == a.0) {
+                agree += u64::from(a.2 == b.2);
+                all += 1;
+            }
+        }
+        prop_assert_eq!(table.agreeing_pairs(), (agree, all));
+        prop_assert_eq!(table.n_repeats(), repeats);
+        prop_assert_eq!(table.first_repeat().is_some(), repeats > 0);
+    }
+
+    #[test]
     fn chunks_cover_the_tasks(log in log(), n in 1_usize..20) {
         let table = build(&log, (12, 7, 300), Repeats::Keep).unwrap();
         let covered: Vec<usize> = table.chunks(n).into_iter().flatten().collect();
@@ -113,9 +162,9 @@ fn large_logs_go_through_several_groups() {
 #[test]
 fn counts_and_graph() {
     let table = build(&[(0, 0, 1), (0, 1, 1), (1, 2, 0), (1, 2, 0)], (2, 4, 2), Repeats::Keep).unwrap();
-    assert_eq!(table.worker_counts(), [1, 1, 2, 0]);
+    assert_eq!(table.worker_counts().unwrap(), [1, 1, 2, 0]);
     assert_eq!(table.label_counts(), [2, 2]);
-    assert_eq!(table.n_components(), 2);
+    assert_eq!(table.n_components().unwrap(), 2);
     assert_eq!(table.agreeing_pairs(), (2, 2));
     assert_eq!(table.first_repeat(), Some((1, 2)));
 }
@@ -129,9 +178,69 @@ fn bad_rows_are_named() {
 }
 
 #[test]
+fn a_bad_code_far_down_is_named_by_its_row() {
+    let mut log: Vec<Triple> = (0..200_000).map(|i| (i, 0, 0)).collect();
+    log[150_000].2 = 7;
+    let error = build(&log, (200_000, 1, 1), Repeats::Keep).unwrap_err().to_string();
+    assert!(error.contains("label code 7 at row 150000"), "{error}");
+}
+
+#[test]
+fn bad_weights_are_named() {
+    for bad in [f64::NAN, f64::INFINITY, -1.0] {
+        let error = weighted(&[(0, 0, 0), (0, 0, 0)], Some(&[1.0, bad]), (1, 1, 1), Repeats::Keep).unwrap_err();
+        assert!(error.to_string().contains(&format!("weight {bad} at row 1")), "{error}");
+    }
+    let error = weighted(&[(0, 0, 0)], Some(&[1.0, 2.0]), (1, 1, 1), Repeats::Keep).unwrap_err().to_string();
+    assert!(error.contains("1 labels, 2 weights"), "{error}");
+}
+
+#[test]
+fn labels_are_as_wide_as_the_classes_need() {
+    for (n_classes, narrow) in [(1, true), (256, true), (257, false), (MAX_CLASSES, false)] {
+        let last = (n_classes - 1) as u16;
+        let table = build(&[(0, 0, last)], (1, 1, n_classes), Repeats::Keep).unwrap();
+        assert_eq!(matches!(table.labels(), Labels::Narrow(_)), narrow, "{n_classes} classes");
+        assert_eq!(triples_of(&table), [(0, 0, last)]);
+    }
+    assert!(build(&[(0, 0, 0)], (1, 1, MAX_CLASSES + 1), Repeats::Keep).is_err());
+}
+
+#[test]
+fn chunks_hold_about_equally_many_rows() {
+    let log: Vec<Triple> = (0..1000).map(|i| (i / 10, i % 10, 0)).collect();
+    let table = build(&log, (100, 10, 1), Repeats::Keep).unwrap();
+    assert_eq!(table.chunks(4), [0..25, 25..50, 50..75, 75..100]);
+    assert_eq!(table.chunks(1000).len(), 100);
+}
+
+#[test]
+fn at_least_one_label_and_no_more_than_all_can_be_true() {
+    let table = || build(&[(0, 0, 0)], (1, 1, 3), Repeats::Keep).unwrap();
+    assert_eq!(table().n_true(), 3);
+    assert_eq!(table().with_true(1).unwrap().n_true(), 1);
+    assert_eq!(table().with_true(3).unwrap().n_true(), 3);
+    assert!(table().with_true(0).is_err());
+    assert!(table().with_true(4).is_err());
+}
+
+#[test]
 fn cancelled_work_stops() {
     let control = Control::default();
     control.cancel();
     let rows = Rows { tasks: &[0], workers: &[0], labels: &[0], weights: None, n_tasks: 1, n_workers: 1, n_classes: 1 };
     assert_eq!(Table::new(&rows, Repeats::Keep, &control).unwrap_err(), Error::Cancelled);
+}
+
+#[test]
+fn weights_that_cannot_count_a_label_are_named() {
+    let rows = [(0, 0, 0), (0, 1, 1), (1, 0, 1)];
+    let with = |weight: f64| weighted(&rows, Some(&[1.0, weight, 2.0]), (2, 2, 2), Repeats::Keep);
+    for weight in [0.0, WEIGHTS.0, 1.0, WEIGHTS.1] {
+        assert_eq!(with(weight).unwrap().weights().unwrap()[1], weight);
+    }
+    for bad in [1e-320, 9.9e-31, 1.1e15, 1e308, -1.0, f64::NAN, f64::INFINITY] {
+        let error = with(bad).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("weight {bad:e} at row 1")) && error.contains("1e-30"), "{error}");
+    }
 }

@@ -82,22 +82,57 @@ def gwet(tasks: list[list[int]], shape: str, positions) -> float:
     return (agreed - chance) / (1 - chance)
 
 
-def meetings(rows) -> dict[tuple[int, int], list[tuple[int, int]]]:
-    """The labels that two workers gave to the same task, for each pair that has any."""
-    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+#: What two workers said of the same task: the task, the label of the first and that of the second.
+Meeting = tuple[int, int, int]
+
+
+def meetings(rows) -> dict[tuple[int, int], list[Meeting]]:
+    """What each pair of workers said of the tasks that both labelled."""
+    found: dict[tuple[int, int], list[Meeting]] = {}
     triples = list(zip(rows.tasks, rows.workers, rows.labels, strict=True))
     for task, worker, label in triples:
         for other_task, other, other_label in triples:
             if task == other_task and worker < other:
-                found.setdefault((int(worker), int(other)), []).append((int(label), int(other_label)))
+                found.setdefault((int(worker), int(other)), []).append((int(task), int(label), int(other_label)))
     return found
 
 
-def kappa(pairs: list[tuple[int, int]], shape: str, positions, *, shared: bool = False) -> float:
+def kappa(met: list[Meeting], shape: str, positions, *, shared: bool = False) -> float:
     """Cohen's kappa of pairs of labels, or Scott's pi where chance draws from the labels of both."""
-    first, second = [a for a, _ in pairs], [b for _, b in pairs]
+    first, second = [a for _, a, _ in met], [b for _, _, b in met]
     if shared:
         first = second = first + second
-    observed = np.mean([distance(shape, positions, a, b) for a, b in pairs])
-    expected = np.mean([distance(shape, positions, a, b) for a in first for b in second])
+    observed = np.mean([distance(shape, positions, a, b) for _, a, b in met]) if met else 0.0
+    expected = np.mean([distance(shape, positions, a, b) for a in first for b in second]) if met else 0.0
     return 1 - observed / expected if expected > 0 else np.nan
+
+
+def pooled_kappa(
+    pairs: list[list[Meeting]], shape: str, positions, *, shared: bool = False, even: bool = False
+) -> float:
+    """One minus observed over expected disagreement, each averaged over pairs; chance never looks at one task twice."""
+    observed = expected = 0.0
+    for met in pairs:
+        if shared:
+            said = [(task, label) for task, a, b in met for label in (a, b)]
+            chance = [distance(shape, positions, a, b) for s, a in said for t, b in said if s != t]
+        else:
+            chance = [distance(shape, positions, a, b) for s, a, _ in met for t, _, b in met if s != t]
+        if chance:
+            weight = 1 if even else len(met)
+            observed += weight * np.mean([distance(shape, positions, a, b) for _, a, b in met])
+            expected += weight * np.mean(chance)
+    return 1 - observed / expected if expected > 0 else np.nan
+
+
+def squashed_kappa(met: list[Meeting], shape: str, positions) -> float:
+    """The logistic function of Cohen's kappa, less its bias by leaving out one task at a time."""
+
+    def squashed(some: list[Meeting]) -> float:
+        value = kappa(some, shape, positions)
+        return 1 / (1 + np.exp(-(whole if np.isnan(value) else value)))
+
+    whole = kappa(met, shape, positions)
+    tasks = sorted({task for task, _, _ in met})
+    without = np.mean([squashed([m for m in met if m[0] != task]) for task in tasks])
+    return len(tasks) * squashed(met) - (len(tasks) - 1) * without

@@ -7,11 +7,15 @@ shared with the library.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+from scipy.integrate import quad
 from scipy.special import digamma, gammaln
+from scipy.stats import gamma, norm
 
 from oracles import em
+from oracles.dependence import error_correlation
 from oracles.em import FLOOR, Rows
 from oracles.skills import Answer
 
@@ -246,33 +250,69 @@ def fit_hierarchy(rows: Rows, *, prior: Crowd | Spammer, class_pseudo, gold, pro
 # ------------------------------------------------------------------------------------------------------- consensus
 
 
-def calibrated(posterior: np.ndarray, votes: np.ndarray, correlation: float) -> np.ndarray:
-    """Log-posteriors divided by the design effect of correlated votes."""
+def information(confusion: np.ndarray) -> np.ndarray:
+    """Bits that an answer of each worker carries of classes that are equally frequent."""
+    said = confusion.mean(axis=1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(confusion > 0, confusion * np.log2(confusion / said), 0.0).sum(axis=(1, 2)) / len(confusion[0])
+
+
+def effective_votes(rows: Rows, informs: np.ndarray) -> np.ndarray:
+    """Votes on each task, less what is lost where some inform more than others."""
+    of_vote = np.maximum(informs, 1e-9)[rows.workers]
+    told, squared = (np.bincount(rows.tasks, rows.weights * of_vote**p, minlength=rows.n_tasks) for p in (1, 2))
+    return told**2 / squared
+
+
+def discount(correlation: float, error: float) -> float:
+    """A half, times the chance that errors are correlated: Gamma(2, 0.125) against none at odds of three to one."""
+    error = np.hypot(error, 0.02)
+
+    def joint(r: float) -> float:
+        return gamma.pdf(r, 2, scale=0.125) * norm.pdf(correlation, r, error)
+
+    # The density of the estimate is narrow, and must be met by the rule.
+    ends = [0.0, *(max(correlation + step * error, 0.0) for step in (-8, 0, 8)), 12.0]
+    dependent = sum(quad(joint, a, b, epsabs=1e-13, epsrel=1e-12)[0] for a, b in pairwise(ends) if a < b)
+    return 0.5 * 3 * dependent / (3 * dependent + norm.pdf(correlation, 0.0, error))
+
+
+def calibrated(posterior: np.ndarray, votes: np.ndarray, correlation: float, even: float = 0.0) -> np.ndarray:
+    """Log-posteriors divided by the design effect of correlated votes, and some of all classes."""
     with np.errstate(divide="ignore"):
         logs = np.log(posterior) / (1 + correlation * np.maximum(votes - 1, 0))[:, None]
     odds = np.exp(logs - logs.max(axis=1, keepdims=True))
-    return odds / odds.sum(axis=1, keepdims=True)
+    return (1 - even) * odds / odds.sum(axis=1, keepdims=True) + even / posterior.shape[1]
 
 
-def consensus(members: list, judged: list[np.ndarray] | None, gold, votes, correlation: float | None) -> Answer:
-    """The average of members' answers; `judged` are their posteriors without gold, which the gold then weighs."""
+def consensus(members: list, judged: list | None, gold, rows: Rows, correlation: float | None, alpha) -> Answer:
+    """The average of members' answers; `judged` are those without gold, which the gold then weighs.
+
+    `alpha` is what the first member learnt of the crowd.
+    """
     weights = np.full(len(members), 1 / len(members))
     if judged is not None:
         known = np.flatnonzero(gold >= 0)
-        right = np.array([posterior[known, gold[known]] for posterior in judged])
+        right = np.array([answer.posterior[known, gold[known]] for answer in judged])
         for _ in range(100):
             won = weights[:, None] * np.maximum(right, 1e-12)
             weights = (won / won.sum(axis=0)).sum(axis=1) + 10
             weights = weights / weights.sum()
         if correlation is None:
-            mixed = sum(w * posterior[known] for w, posterior in zip(weights, judged, strict=True))
+            mixed = sum(w * answer.posterior[known] for w, answer in zip(weights, judged, strict=True))
+            matrices = sum(w * answer.confusion for w, answer in zip(weights, judged, strict=True))
+            votes = effective_votes(rows, information(matrices))[known]
             tried = [0.01, *np.geomspace(0.02, 1.0, 24)]
             losses = [
-                0.5 * np.log(c / 0.4) ** 2
-                - np.log(np.maximum(calibrated(mixed, votes[known], c)[range(len(known)), gold[known]], 1e-12)).sum()
+                0.5 * np.log(c / 0.5) ** 2
+                - np.log(calibrated(mixed, votes, c, 0.01)[range(len(known)), gold[known]]).sum()
                 for c in tried
             ]
             correlation = tried[int(np.argmin(losses))]
+    elif correlation is None:
+        counts = em.counts_of(rows, members[0].posterior) + alpha
+        correlation = discount(*error_correlation(rows, members[0].posterior, counts, members[0].prior))
     average = [sum(w * getattr(m, part) for w, m in zip(weights, members, strict=True)) for part in PARTS]
-    average[0] = calibrated(average[0], votes, 0.4 if correlation is None else correlation)
+    votes = effective_votes(rows, information(average[1]))
+    average[0] = em.clamp(calibrated(average[0], votes, correlation, 0.01), gold)
     return Answer(*average, np.zeros(0))

@@ -85,21 +85,21 @@ class Communities:
 
 
 def fit_communities(rows: Rows, crowd: Communities, *, class_pseudo, gold, protected, max_iter, tol) -> em.Result:
-    """Passes and improvements of the communities: first protected, then free."""
+    """Passes and improvements of the communities: first protected (or one that does not count), then free."""
     k = rows.n_classes
     classes, log_prior = np.full(k, 1 / k), 0.0
     said = np.repeat(bayes.shared(k, bayes.shared_accuracy(rows, gold))[None], rows.n_workers, axis=0)
-    for voted_only, most in ((True, protected), (False, max_iter)):
+    for first, most in ((True, max(protected, 1)), (False, max_iter)):
         passes, history, done = 0, [], False
         while passes < most and not done:
             joint = em.log_joint(rows, classes, np.maximum(said, FLOOR))
-            posterior, evidence = bayes.settle(rows, joint, gold, voted_only=voted_only)
+            posterior, evidence = bayes.settle(rows, joint, gold, voted_only=first and protected > 0)
             history.append(evidence + log_prior)
             done = bayes.settled(history, tol)
             passes += 1
             counts = em.counts_of(rows, posterior)
             classes = em.prior_of(posterior.sum(axis=0) + class_pseudo)
-            if voted_only or (passes < most and not done):
+            if first or (passes < most and not done):
                 crowd.improve(counts)
                 said, log_prior = crowd.factors(counts)
                 log_prior += float((class_pseudo * np.log(classes)).sum())

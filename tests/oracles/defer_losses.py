@@ -29,6 +29,13 @@ def complete_posterior(gate, probs, answers, truth, smoothing) -> np.ndarray:
     return np.array(weights) / sum(weights)
 
 
+def gate_loss(gate, target, options) -> float:
+    """Cross-entropy of the gate's softmax over the options with the posterior over them, one row (Eqs. 11 and 15)."""
+    kept = [j for j in range(len(gate)) if options[j]]
+    probs, wanted = softmax(gate[kept]), target[kept] / target[kept].sum()
+    return -sum(wanted * np.log(probs))
+
+
 def mean_field(gate, experts, probs, answers, truth, smoothing, n_iter) -> tuple[np.ndarray, np.ndarray]:
     """Eqs. 22 and 23 in turn, one row: every class of every expert by itself."""
     m, k = experts.shape
@@ -104,3 +111,32 @@ def best_threshold(confidence, gain) -> float:
     """The most that can be gained by asking below a confidence, over all cuts between cases."""
     cuts = [-1.0, *np.unique(confidence)]
     return max(sum(g for c, g in zip(confidence, gain, strict=True) if c <= cut) for cut in cuts)
+
+
+def mixmatch(guesses, mixed, answers, share, other, weight) -> np.ndarray:
+    """MixMatch of experts' answers, (n, n_experts): cross-entropy where one was given, squares elsewhere.
+
+    `guesses` are two views' probabilities, `mixed` those of the mixed features, in the same mixture as the answers.
+    """
+    n, m, k = mixed.shape
+    targets = np.empty((n, m, k))
+    for i, j in np.ndindex(n, m):
+        sharp = ((guesses[0][i, j] + guesses[1][i, j]) / 2) ** 2
+        targets[i, j] = np.eye(k)[answers[i, j]] if answers[i, j] >= 0 else sharp / sharp.sum()
+    loss = np.empty((n, m))
+    for i, j in np.ndindex(n, m):
+        target = share * targets[i, j] + (1 - share) * targets[other[i], j]
+        given = answers[i, j] >= 0
+        loss[i, j] = -target @ np.log(mixed[i, j]) if given else weight * np.mean((mixed[i, j] - target) ** 2)
+    return loss
+
+
+def fixmatch(weak, strong, answers) -> np.ndarray:
+    """FixMatch of experts' answers, (n, n_experts): those given in a weak view, guesses of 95 % in a strong one."""
+    loss = np.zeros(answers.shape)
+    for i, j in np.ndindex(*answers.shape):
+        if answers[i, j] >= 0:
+            loss[i, j] = -np.log(weak[i, j, answers[i, j]])
+        elif weak[i, j].max() >= 0.95:
+            loss[i, j] = -np.log(strong[i, j, weak[i, j].argmax()])
+    return loss

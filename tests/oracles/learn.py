@@ -104,16 +104,49 @@ def focus(n_said: int, n_total: int) -> float:
     return min((1 - rate**most) / (1 - rate**least), 5.0)
 
 
-def kappa_loss(probs: np.ndarray, said: np.ndarray, workers: np.ndarray) -> float:
-    """Sigmoid of log(1 − κ) of each worker, averaged."""
-    losses = []
-    for worker in np.unique(workers):
-        p, r = probs[workers == worker], said[workers == worker]
-        observed = np.mean(np.abs(r - p))
-        expected = r.mean() * (1 - p.mean()) + (1 - r.mean()) * p.mean()
-        kappa = 1 - observed / expected
-        losses.append(1 / (1 + np.exp(-np.log(1 - kappa))))
-    return float(np.mean(losses))
+def kappa_loss(probs: np.ndarray, answers: list[tuple[int, int, int, float]], reduction: str) -> float:
+    """Sigmoid of log(1 − κ) of each worker and class, over all answers (sample, worker, label, weight), averaged."""
+    of_sample: dict[int, float] = {}
+    for sample, _, _, weight in answers:
+        of_sample[sample] = of_sample.get(sample, 0.0) + weight
+    workers = sorted({worker for _, worker, _, _ in answers})
+    total = share = 0.0
+    for worker in workers:
+        own = [(sample, label, weight) for sample, who, label, weight in answers if who == worker]
+        weights = np.array(
+            [weight / of_sample[sample] if reduction == "sample" else weight for sample, _, weight in own]
+        )
+        counts = weights.sum() / len(own) if reduction == "worker" else weights.sum()
+        share += 1.0 if reduction == "worker" else counts
+        for k in range(probs.shape[1]):
+            p = np.array([probs[sample, k] for sample, _, _ in own])
+            r = np.array([float(label == k) for _, label, _ in own])
+            observed = np.average(np.abs(r - p), weights=weights)
+            mean_p, mean_r = np.average(p, weights=weights), np.average(r, weights=weights)
+            kappa = 1 - observed / (mean_r * (1 - mean_p) + (1 - mean_r) * mean_p)
+            total += counts / (1 + np.exp(-np.log(1 - kappa))) / probs.shape[1]
+    return total / share
+
+
+def coin_loss(
+    probs: np.ndarray,
+    confusion: np.ndarray,
+    shifts: np.ndarray,
+    triples: list[tuple[int, int, int]],
+    outlier: float,
+    p: float,
+    zeta: float,
+    volume: float,
+) -> float:
+    """COINNet's loss: cross-entropy of shifted answers, the samples' outlier terms, minus the volume."""
+    entropy, squares = 0.0, np.zeros(len(probs))
+    for (sample, worker, label), row in zip(triples, shifts, strict=True):
+        shift = row - row.mean()
+        answer = np.maximum(probs[sample] @ confusion[worker] + shift, 1e-6)
+        entropy -= np.log(answer[label] / answer.sum())
+        squares[sample] += (shift**2).sum()
+    penalty = np.mean([(square + zeta) ** (p / 2) for square in squares])
+    return float(entropy / len(triples) + outlier * penalty - volume * log_det_gram(probs))
 
 
 def forecast(rows, priors: np.ndarray, confusion: np.ndarray) -> np.ndarray:

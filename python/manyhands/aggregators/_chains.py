@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 
 import numpy as np
 
@@ -52,6 +51,8 @@ def _split(chains: Array) -> Array:
 
 def _rank_normalised(chains: Array) -> Array:
     """Normal scores of average ranks over all chains, quantity by quantity."""
+    from statistics import NormalDist  # with decimals and fractions: a tenth of the import of the whole library
+
     total = chains.shape[0] * chains.shape[1]
     # Twice an average rank is a whole number, so that few scores serve all.
     scores = np.array([NormalDist().inv_cdf((rank / 2 - 3 / 8) / (total + 1 / 4)) for rank in range(2, 2 * total + 1)])

@@ -360,7 +360,7 @@ class BayesianDawidSkene(Aggregator):
             return {"start": init}
         if isinstance(init, Aggregator):
             # A model that was given stays as it is.
-            posterior = init.predict_proba(votes) if init._result else init._fit(votes, None).posterior
+            posterior = init.predict_proba(votes) if init._result else init._fit(votes, None).rows()
         else:
             posterior = probabilities(init, (votes.n_tasks, votes.n_classes), "the posterior given as init")
         return {"start": "", "posterior": posterior}

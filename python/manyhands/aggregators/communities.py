@@ -13,7 +13,7 @@ from manyhands.aggregators.bayes import common_part, positive
 from manyhands.aggregators.em import class_pseudo, gold_codes, row_pseudo
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
-from manyhands.checks import check_number, check_stopping, check_strength, warn_unless_converged
+from manyhands.checks import check_number, check_positive, check_stopping, check_strength, warn_unless_converged
 from manyhands.crowds import with_diagonal
 from manyhands.progress import Callback
 
@@ -32,8 +32,8 @@ class CommunityDawidSkene(Aggregator):
     n_communities
         Number of communities. Too many do little harm: some stay empty, or alike.
     strength
-        Imaginary labels that a row of the prototype counts for; None to learn it; ``inf`` for workers who are exactly
-        like their community (Imamura et al. 2018).
+        Imaginary labels that a row of the prototype counts for, from 1e-6 to 1e9; None to learn it; ``inf`` for workers
+        who are exactly like their community (Imamura et al. 2018).
     pseudo_count
         Imaginary labels in each row of each prototype, as in :class:`DawidSkene`; all positive.
     class_pseudo_count
@@ -85,6 +85,7 @@ class CommunityDawidSkene(Aggregator):
         "_shares": "c",
         "_strength": "",
     }
+    _learnt_infinite: ClassVar[tuple[str, ...]] = ("_strength",)
 
     def __init__(
         self,
@@ -276,16 +277,15 @@ class EBCC(Aggregator):
         check_number("n_subtypes", self.n_subtypes, least=1, whole=True)
         for name in ("restarts", "seed"):
             check_number(name, getattr(self, name), least=0, whole=True)
-        check_number("subtype_pseudo_count", self.subtype_pseudo_count, least=0)
+        check_positive("subtype_pseudo_count", self.subtype_pseudo_count)
         k = votes.n_classes
         rows = (4.0, k - 1.0) if self.pseudo_count is None else self.pseudo_count
         classes = float(k) if self.class_pseudo_count is None else self.class_pseudo_count
-        even = np.full(1, self.subtype_pseudo_count / self.n_subtypes)
         common: dict[str, Any] = {
             "n_subtypes": self.n_subtypes,
             "pseudo": positive(row_pseudo(rows, k), "pseudo_count"),
             "class_pseudo": positive(class_pseudo(classes, k), "class_pseudo_count"),
-            "subtype_pseudo": float(positive(even, "subtype_pseudo_count")[0]),
+            "subtype_pseudo": float(self.subtype_pseudo_count) / self.n_subtypes,
             "max_iter": self.max_iter,
             "tol": float(self.tol),
             "progress": progress,

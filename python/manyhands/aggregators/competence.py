@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
+from manyhands.aggregators.em import numbers
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
-from manyhands.checks import check_choice, check_number, check_stopping, warn_unless_converged
+from manyhands.checks import check_choice, check_count, check_number, check_stopping, warn_unless_converged
 from manyhands.crowds import with_diagonal
 from manyhands.progress import Callback
 
@@ -105,11 +106,15 @@ class MACE(Aggregator):
         check_stopping(self.max_iter, self.tol)
         check_number("restarts", self.restarts, least=0, whole=True)
         check_number("seed", self.seed, least=0, whole=True)
-        check_number("smoothing", self.smoothing, least=0)
+        check_count("smoothing", self.smoothing)
         if not isinstance(self.competence_prior, tuple | list) or len(self.competence_prior) != 2:
             raise TypeError(f"competence_prior must be a pair (knew, spammed), not {self.competence_prior!r}")
-        for name, value in (("competence_prior", min(self.competence_prior)), ("strategy_prior", self.strategy_prior)):
-            check_number(name, value, least=0)
+        priors = (
+            *(("competence_prior", value) for value in self.competence_prior),
+            ("strategy_prior", self.strategy_prior),
+        )
+        for name, value in priors:
+            check_count(name, value)
             if value == 0:
                 raise ValueError(f"{name} must be above 0; method='em' with smoothing=0 does without a prior")
 
@@ -263,8 +268,9 @@ class GLAD(Aggregator):
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
         check_stopping(self.max_iter, self.tol)
-        check_number("ability_mean", self.ability_mean, least=-1e6)
-        check_number("ease_mean", self.ease_mean, least=-1e6)
+        check_number("ability_mean", self.ability_mean, least=-1e6, most=1e6)
+        # Its exponential is squared.
+        check_number("ease_mean", self.ease_mean, least=-100, most=100)
         prior = self._prior(votes)
         found = _core.glad_fit(
             votes._table,
@@ -296,9 +302,7 @@ class GLAD(Aggregator):
         k = votes.n_classes
         if self.class_prior is None:
             return np.full(k, 1 / k)
-        prior = np.array(self.class_prior, np.float64)
-        if prior.shape != (k,):
-            raise ValueError(f"class_prior has shape {prior.shape}, not ({k},): a number for each class of the votes")
+        prior = numbers(self.class_prior, (k,), "class_prior")
         if not (np.isfinite(prior) & (prior > 0)).all() or abs(prior.sum() - 1) > 1e-6:
             raise ValueError(f"class_prior must hold positive numbers that sum to one, not {prior.tolist()[:5]}")
         return prior

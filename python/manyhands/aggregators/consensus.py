@@ -10,6 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
+from manyhands.aggregators._calibration import (
+    EVEN,
+    best_correlation,
+    discount,
+    error_correlation,
+    information,
+)
 from manyhands.aggregators.em import gold_codes
 from manyhands.aggregators.hierarchical import HierarchicalDawidSkene, HierarchicalMACE
 from manyhands.annotations import Annotations
@@ -24,15 +31,8 @@ MEMBERS: dict[str, Callable[..., Aggregator]] = {
     "mace": partial(HierarchicalMACE, strength=float("inf")),
 }
 
-#: Correlation of the errors on one task, beyond what workers and classes explain. Chosen on 24 real logs for the
-#: smallest median calibration error; leaving any one of them out chooses the same (benches/default.py).
-CORRELATION = 0.4
-
 #: Imaginary tasks of known class that each member won: what holds weights together where few are known.
 _PRIOR_TASKS = 10.0
-
-#: Correlations that are tried where known classes can tell.
-_GRID = np.concatenate([[0.01], np.geomspace(0.02, 1.0, 24)])
 
 
 class Consensus(Aggregator):
@@ -44,14 +44,23 @@ class Consensus(Aggregator):
     (the same with infinite strength). A model with a fixed prior, such as `BayesianDawidSkene`, is not among them:
     where workers have few labels it only drew the average down.
 
-    All of them take workers to err independently, and are overconfident, the more so the more votes a task has: hard
-    tasks mislead everybody. So the average is calibrated as one does for correlated samples: the log-posterior of a
-    task with ``v`` votes is divided by the design effect ``1 + correlation_ · (v - 1)``. That changes no label.
+    All of them take workers to err independently, and are overconfident where they do not, the more so the more votes a
+    task has: hard tasks mislead everybody. So the average is calibrated as one does for correlated samples: the
+    log-posterior of a task is divided by the design effect ``1 + discount_ · (v - 1)``. Here ``v`` is the number of
+    votes, less what is lost where some inform more than others: (Σ I)² / Σ I², with I the information of a worker's
+    answers. Then one part in a hundred is shared out evenly over the classes. None of this changes a label.
+
+    Whether errors are correlated is told from the log itself: by pairs of workers who are right or wrong on the same
+    tasks more often than their accuracies explain. ``correlation_`` is the estimate, ``correlation_error_`` its
+    standard error; a log too small or too thin to tell has a large one. ``discount_`` is 0.5, which real crowds ask
+    for, times the probability that errors are correlated at all, given the estimate and odds of three to one: near 0
+    for independent workers, as simulated ones mostly are.
 
     Parameters
     ----------
     correlation
-        Of the errors on one task; None for 0.4, or for what fits best where `gold` is given.
+        Of the errors on one task, to discount confidences with; 0 for workers who are known to err independently. None
+        to estimate it, or for what fits best where `gold` is given.
     gold
         Known classes of some tasks, as in :class:`DawidSkene`. They are fixed in all members. Members are also fitted
         without them, and judged by them: their weights become those of the most probable mixture (from equal weights,
@@ -63,6 +72,13 @@ class Consensus(Aggregator):
     -----
     Time: three fits of at most twenty-five passes, each one to two times one of :class:`DawidSkene`; six with gold.
     Memory beside that of one fit: five arrays of (n_tasks, n_classes), and four of (n_workers, n_classes, n_classes).
+    The estimate takes four to fourteen passes over the annotations; in logs of more than 262,144, over a part of the
+    tasks with about so many, as if drawn at random but the same for logs of the same size.
+
+    The estimate is the root of two estimating functions of a Gaussian copula with one factor: products of the residuals
+    of two workers on a task, less their covariance, and residuals themselves, which find by how much everybody's
+    accuracy is overstated. Classes are averaged over with their posterior under the correlation that is tried, and a
+    task's own labels are taken out of the accuracies that it is judged by, so that nothing need be simulated.
 
     ``confusion_`` and ``prior_`` are averages over members. There is no objective.
 
@@ -84,6 +100,9 @@ class Consensus(Aggregator):
     _learnt: ClassVar[tuple[str, ...]] = (
         "_weights",
         "_correlation",
+        "_estimate",
+        "_even",
+        "_information",
         "_disagreement",
         "_said",
         "_confusions",
@@ -92,11 +111,16 @@ class Consensus(Aggregator):
     _learnt_shapes: ClassVar[Mapping[str, str]] = {
         "_weights": "3",
         "_correlation": "",
+        "_estimate": "2",
+        "_even": "",
+        "_information": "m",
         "_disagreement": "n",
         "_said": "3n",
         "_confusions": "3mkk",
         "_priors": "3k",
     }
+    # In 0.1 nothing was estimated, all votes counted alike, and nothing was shared out.
+    _learnt_blanks: ClassVar[Mapping[str, float]] = {"_estimate": np.nan, "_even": 0.0, "_information": 1.0}
 
     def __init__(
         self,
@@ -129,7 +153,22 @@ class Consensus(Aggregator):
 
     @property
     def correlation_(self) -> float:
-        """Correlation of the errors on one task that the answer was calibrated with."""
+        """Correlation of the errors on one task: estimated from the log, chosen by known classes, or as given.
+
+        NaN in a model that was saved by version 0.1, which did not estimate it.
+        """
+        self._fitted()
+        return float(self._estimate[0])
+
+    @property
+    def correlation_error_(self) -> float:
+        """Standard error of `correlation_`: 0 where it was given, 1 where the log says nothing about it."""
+        self._fitted()
+        return float(self._estimate[1])
+
+    @property
+    def discount_(self) -> float:
+        """What confidences were discounted with: `correlation_`; if it was estimated, 0.5 times the chance of any."""
         self._fitted()
         return float(self._correlation)
 
@@ -159,42 +198,62 @@ class Consensus(Aggregator):
         gold = None if self.gold is None else gold_codes(votes, self.gold)
         counter = _Counter(progress)
         weights = np.full(len(MEMBERS), 1 / len(MEMBERS))
-        correlation = CORRELATION if self.correlation is None else float(self.correlation)
-        totals = task_totals(votes._table)
+        estimate = None if self.correlation is None else (float(self.correlation), 0.0)
         if gold is not None:
             known = gold >= 0
-            judged = np.stack([self._member(name, votes, None, counter).rows()[known] for name in MEMBERS])
-            weights = mixture_weights(judged[:, np.arange(known.sum()), gold[known]])
-            if self.correlation is None:
-                mixed = np.tensordot(weights, judged, axes=1)
-                correlation = best_correlation(mixed, totals[known], gold[known])
-        return self._average(votes, counter, weights, correlation, totals)
+            judged = [self._member(name, votes, None, counter)[0] for name in MEMBERS]
+            rows = np.stack([fit.rows()[known] for fit in judged])
+            weights = mixture_weights(rows[:, np.arange(known.sum()), gold[known]])
+            if estimate is None:
+                informs = information(_mixed(weights, [fit.made() for fit in judged]))
+                effective = _core.effective_votes(votes._table, informs)
+                estimate = best_correlation(_mixed(weights, rows), effective[known], gold[known])
+        return self._average(votes, counter, weights, estimate, gold)
 
-    def _member(self, name: str, votes: Annotations, gold: Any, counter: _Counter) -> Fit:
+    def _member(self, name: str, votes: Annotations, gold: Any, counter: _Counter) -> tuple[Fit, Aggregator]:
         stop = {"protected": self.protected, "max_iter": self.max_iter, "tol": self.tol}
-        return MEMBERS[name](**stop, gold=gold)._fit(votes, counter.next())
+        member = MEMBERS[name](**stop, gold=gold)
+        return member._fit(votes, counter.next()), member
 
-    def _average(self, votes: Annotations, counter: _Counter, weights: Array, correlation: float, totals: Array) -> Fit:
-        posteriors, said, rows, priors, n_iter = [], [], [], [], 0
+    def _average(
+        self,
+        votes: Annotations,
+        counter: _Counter,
+        weights: Array,
+        estimate: tuple[float, float] | None,
+        gold: npt.NDArray[np.int32] | None,
+    ) -> Fit:
+        posteriors, said, rows, priors, n_iter, used = [], [], [], [], 0, None if estimate is None else estimate[0]
         for name in MEMBERS:
-            fit = self._member(name, votes, self.gold, counter)
+            fit, member = self._member(name, votes, self.gold, counter)
+            if estimate is None and isinstance(member, HierarchicalDawidSkene):
+                estimate = error_correlation(votes, fit, member._crowd_prior)
+                used = discount(*estimate)
             posteriors.append(fit.rows())
             said.append(_core.winners(posteriors[-1])[0].astype(np.float64))
             rows.append(fit.made())
             priors.append(fit.prior)
             n_iter += fit.n_iter
-        pooled, self._disagreement = _core.pool_posteriors(posteriors, weights, totals, correlation)
-        self._weights, self._correlation = weights, np.array(correlation)
         self._said, self._confusions, self._priors = np.stack(said), np.stack(rows), np.stack(priors)
-        confusion, prior = (np.tensordot(weights, parts, axes=1) for parts in (self._confusions, self._priors))
+        confusion, prior = _mixed(weights, self._confusions), _mixed(weights, self._priors)
+        self._weights, self._estimate = weights, np.array(estimate)
+        self._correlation, self._even, self._information = np.array(used), np.array(EVEN), information(confusion)
+        pooled, self._disagreement = self._pool(posteriors, votes._table, self._information)
+        if gold is not None:
+            # Known is known, whatever the crowd says.
+            pooled[gold >= 0] = np.eye(pooled.shape[1])[gold[gold >= 0]]
         return Fit(pooled, confusion, prior, np.zeros(0), n_iter=n_iter)
+
+    def _pool(self, posteriors: list[Array], table: _core.Table, informs: Array) -> tuple[Array, Array]:
+        effective = _core.effective_votes(table, informs)
+        return _core.pool_posteriors(posteriors, self._weights, effective, float(self._correlation), float(self._even))
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         posteriors = [
             _core.em_posterior(table, prior, self._carried_over(rows, known))
             for rows, prior in zip(self._confusions, self._priors, strict=True)
         ]
-        return _core.pool_posteriors(posteriors, self._weights, task_totals(table), float(self._correlation))[0]
+        return self._pool(posteriors, table, self._carried_over(self._information, known))[0]
 
 
 class _Counter:
@@ -218,18 +277,9 @@ class _Counter:
         self._progress(self._before + step, objective)
 
 
-def task_totals(table: _core.Table) -> Array:
-    """Weight of all votes on each task, (n_tasks,)."""
-    offsets, weights = table.offsets().astype(np.int64), table.weights()
-    if weights is None:
-        return np.diff(offsets).astype(np.float64)
-    before = np.concatenate([[0.0], np.cumsum(weights)])
-    return np.diff(before[offsets])
-
-
-def calibrated(posterior: Array, totals: Array, correlation: float) -> Array:
-    """Posteriors of tasks with so many votes, if errors on one task have this correlation; labels stay the same."""
-    return _core.pool_posteriors([posterior], np.ones(1), totals, correlation)[0]
+def _mixed(weights: Array, parts: Any) -> Array:
+    """The weighted sum of what members found, along the first axis."""
+    return np.tensordot(weights, np.asarray(parts), axes=1)
 
 
 def mixture_weights(right: Array) -> Array:
@@ -241,19 +291,6 @@ def mixture_weights(right: Array) -> Array:
         counts = (shares / shares.sum(axis=0)).sum(axis=1) + _PRIOR_TASKS
         weights = counts / counts.sum()
     return weights
-
-
-def best_correlation(posterior: Array, totals: Array, classes: npt.NDArray[np.int32]) -> float:
-    """The correlation with the smallest log-loss on known classes; the usual one where they say nothing."""
-    if not len(classes):
-        return CORRELATION
-
-    def loss(correlation: float) -> float:
-        right = calibrated(posterior, totals, correlation)[np.arange(len(classes)), classes]
-        # A log-normal prior of one unit: a few tasks change little.
-        return float(-np.log(np.maximum(right, 1e-12)).sum() + 0.5 * np.log(correlation / CORRELATION) ** 2)
-
-    return float(min(_GRID, key=loss))
 
 
 def aggregate(votes: Any, *, gold: Any = None, progress: Progress = False) -> Consensus:

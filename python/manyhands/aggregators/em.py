@@ -13,7 +13,7 @@ from manyhands.aggregators.moments import MultiSPA
 from manyhands.aggregators.spectral import SpectralDS
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
-from manyhands.checks import check_choice, check_number, warn_unless_converged
+from manyhands.checks import COUNTS, check_choice, check_number, countable, warn_unless_converged
 from manyhands.progress import Callback
 
 MODELS = ("full", "class", "one-coin")
@@ -151,7 +151,7 @@ class DawidSkene(Aggregator):
         return Fit(**best, remarks=remarks)
 
     def _hears_abstentions(self) -> bool:
-        return self.model == "full"
+        return isinstance(self.model, str) and self.model == "full"
 
     # ------------------------------------------------------------------------------------------ parameters
 
@@ -167,8 +167,10 @@ class DawidSkene(Aggregator):
         """Pseudo-counts: (K, K) for all workers, or (M, K, K) where some have a prior of their own; K of labels."""
         k, said = votes.n_classes, votes.n_labels
         shared = row_pseudo(self.pseudo_count, k, said)
-        if not self.worker_prior:
+        if self.worker_prior is None:
             return shared
+        if not isinstance(self.worker_prior, Mapping):
+            raise TypeError(f"worker_prior must be a mapping from workers to arrays, not {self.worker_prior!r}")
         names = list(self.worker_prior)
         codes = votes._workers.find(names)
         if (codes < 0).any():
@@ -227,15 +229,23 @@ def _parameters(prior: Array, confusion: Array) -> dict[str, Any]:
 
 
 def _counts(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
-    try:
-        counts = np.array(value, np.float64, order="C")
-    except (TypeError, ValueError):
-        raise TypeError(f"{what} must hold numbers, not {value!r}") from None
-    if counts.shape != shape:
-        raise ValueError(f"{what} has shape {counts.shape}, not {shape}")
+    counts = numbers(value, shape, what)
     if not (np.isfinite(counts) & (counts >= 0)).all():
         raise ValueError(f"{what} must hold finite numbers of at least 0")
+    if not countable(counts).all():
+        raise ValueError(f"{what} must hold numbers that are {COUNTS}, not {counts[~countable(counts)].flat[0]:g}")
     return counts
+
+
+def numbers(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
+    """A copy of an array of numbers of this shape that somebody gave."""
+    try:
+        found = np.array(value, np.float64, order="C")
+    except (TypeError, ValueError):
+        raise TypeError(f"{what} must hold numbers, not {value!r}") from None
+    if found.shape != shape:
+        raise ValueError(f"{what} has shape {found.shape}, not {shape}")
+    return found
 
 
 def row_pseudo(value: Any, k: int, said: int | None = None) -> Array:
@@ -261,9 +271,7 @@ def class_pseudo(value: Any, k: int) -> Array:
 
 def probabilities(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
     """Check that somebody gave probabilities of this shape."""
-    given = np.ascontiguousarray(value, np.float64)
-    if given.shape != shape:
-        raise ValueError(f"{what} has shape {given.shape}, not {shape}")
+    given = numbers(value, shape, what)
     if not (np.isfinite(given) & (given >= 0)).all() or np.abs(given.sum(axis=-1) - 1).max() > 1e-6:
         raise ValueError(f"{what} must hold probabilities that sum to one along its last axis")
     return given

@@ -160,6 +160,7 @@ class HierarchicalMACE(_Hierarchical):
 
     _learnt: ClassVar[tuple[str, ...]] = ("_competence", "_guesses", "_strength")
     _learnt_shapes: ClassVar[Mapping[str, str]] = {"_guesses": "mk", "_strength": ""}
+    _learnt_infinite: ClassVar[tuple[str, ...]] = ("_strength",)
 
     def __init__(
         self,

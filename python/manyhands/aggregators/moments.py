@@ -16,7 +16,7 @@ from manyhands.aggregators._factors import Blocks, Factors, drawn_towards, named
 from manyhands.aggregators._spa import multi_spa
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
-from manyhands.checks import check_choice, check_number, check_pairing, check_stopping
+from manyhands.checks import check_choice, check_flag, check_number, check_pairing, check_stopping
 from manyhands.moments import Moments, compute
 from manyhands.progress import Callback
 
@@ -255,6 +255,10 @@ class CoupledCPD(MomentAggregator):
     block. Third moments are unique as soon as three confusion matrices have full rank, whatever the answers look
     like, but need many shared tasks to be known well. It starts from `MultiSPA`.
 
+    Each triple and pair counts with the tasks it shares, each worker's label frequencies with their labels, and each
+    order of moments is scaled to an average weight of one: what is known from many tasks counts more, and no order
+    drowns another. The paper has equal weights throughout.
+
     Parameters
     ----------
     first, second
@@ -312,6 +316,8 @@ class CoupledCPD(MomentAggregator):
         super()._check()
         check_stopping(self.max_iter, self.tol)
         check_number("max_triples", self.max_triples, least=1, whole=True)
+        check_flag("first", self.first)
+        check_flag("second", self.second)
 
     def _moments(self, votes: Annotations) -> Moments:
         return compute(

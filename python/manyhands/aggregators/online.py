@@ -12,12 +12,14 @@ from manyhands import _core, persist
 from manyhands.aggregators.em import row_pseudo
 from manyhands.annotations import Annotations, as_annotations
 from manyhands.base import Aggregator, Array, Fit
-from manyhands.checks import check_memory, check_number
+from manyhands.checks import check_count, check_memory, check_number
 from manyhands.names import Names
 from manyhands.progress import Callback
 
 #: No probability is kept below this.
 _FLOOR = 1e-30
+#: By this share no log is long enough to forget.
+_NEVER = 1e-100
 #: What is kept of everything seen so far: arrays by attribute, and their shapes as in `Aggregator._learnt_shapes`.
 _STATE = {"_counts": "mkk", "_squares": "m", "_seen": "m", "_class_counts": "k", "_class_course": "2"}
 
@@ -154,7 +156,7 @@ class OnlineDawidSkene(Aggregator):
             raise ValueError(f"kappa must be above 0.5, or averages never settle, not {self.kappa}")
         check_number("forget", self.forget, least=0, most=1)
         check_number("rounds", self.rounds, least=1, whole=True)
-        check_number("class_pseudo_count", self.class_pseudo_count, least=0)
+        check_count("class_pseudo_count", self.class_pseudo_count)
         check_number("recent", self.recent, least=0, whole=True)
         check_number("batch_size", self.batch_size, least=1, whole=True)
         if isinstance(self.pseudo_count, np.ndarray | list):
@@ -287,10 +289,10 @@ def fading(start: Array, end: Array, kappa: float, forget: float) -> Array:
 
     The step after s answers is the larger of (s + 1) to the power of -kappa and `forget`.
     """
-    turn = forget ** (-1 / kappa) - 1 if forget > 0 else np.inf
+    turn = forget ** (-1 / kappa) - 1 if forget > _NEVER else np.inf
     low, high = 1 + np.minimum(start, turn), 1 + np.minimum(end, turn)
     gone = np.log(high / low) if kappa == 1 else (high ** (1 - kappa) - low ** (1 - kappa)) / (1 - kappa)
-    if forget > 0:
+    if forget > _NEVER:
         gone = gone + forget * (np.maximum(end, turn) - np.maximum(start, turn))
     left: Array = np.exp(-gone)
     return left

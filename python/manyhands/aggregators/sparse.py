@@ -113,7 +113,9 @@ class SparseOneCoin(Aggregator):
     max_iter, tol
         Stop after so many passes, or when the objective changes by less than `tol` of itself.
 
-    Notes ----- Time per pass O(annotations), whatever the number of classes. Memory beside the table: about 14 bytes
+    Notes
+    -----
+    Time per pass O(annotations), whatever the number of classes. Memory beside the table: about 14 bytes
     for each different label on a task, 28 a task, 8 a worker and class, and at most 8 bytes an annotation (or 32 MB,
     if that is more) while it runs. A million annotations with 10,000 classes: see docs/many-classes.md. Answers are
     the same bits on any number of threads.
@@ -184,22 +186,24 @@ class SparseOneCoin(Aggregator):
             Other annotations, as for :meth:`predict_proba`; None for those of the fit.
         """
         self._fitted()
+        now = self._snapshot()
         if votes is None:
-            return self._found.frame(self._tasks, self._classes)
+            return now._found.frame(now._tasks, now._classes)
         votes = as_annotations(votes)
-        return self._predicted(votes).frame(votes._tasks, self._classes)
+        return now._predicted(votes).frame(votes._tasks, now._classes)
 
     def to_frame(self) -> pa.Table:
         """Return task, label, confidence and whether it was a tie, as an Arrow table (``.to_pandas()``)."""
         import pyarrow as pa
 
         self._fitted()
-        label = self._classes.take(self._winners.astype(np.int64)).arrow()
+        now = self._snapshot()
+        label = now._classes.take(now._winners.astype(np.int64)).arrow()
         columns = {
-            "task": self._tasks.arrow(),
+            "task": now._tasks.arrow(),
             "label": label,
-            "confidence": self._found.confidence,
-            "tied": self._tied,
+            "confidence": now._found.confidence,
+            "tied": now._tied,
         }
         return pa.table(columns)
 
@@ -208,12 +212,13 @@ class SparseOneCoin(Aggregator):
         import pyarrow as pa
 
         self._fitted()
+        now = self._snapshot()
         columns = {
-            "worker": self._workers.arrow(),
-            "n_labels": self._n_labels,
-            "accuracy": self._accuracy,
-            "information": information(self._accuracy, self.prior_),
-            "spammer_score": spammer_score(self._accuracy, len(self._classes)),
+            "worker": now._workers.arrow(),
+            "n_labels": now._n_labels,
+            "accuracy": now._accuracy,
+            "information": information(now._accuracy, now.prior_),
+            "spammer_score": spammer_score(now._accuracy, len(now._classes)),
         }
         return pa.table(columns)
 
@@ -284,7 +289,8 @@ class SparseOneCoin(Aggregator):
     def predict(self, votes: Any) -> npt.NDArray[Any]:
         """Label tasks, old or new, from annotations by known workers; see :meth:`predict_proba`."""
         self._fitted()
-        return self._classes.values[self._predicted(as_annotations(votes)).winners]
+        now = self._snapshot()
+        return now._classes.values[now._predicted(as_annotations(votes)).winners]
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         return self._expected(table, self._carried_over(self._accuracy, known)).dense()
@@ -311,9 +317,18 @@ class SparseOneCoin(Aggregator):
         self._found = Candidates(offsets=offsets, classes=classes, probabilities=q, prior=prior, **found)
         if offsets[0] or (offsets[1:] < offsets[:-1]).any() or max(classes.max(initial=0), found["winners"].max()) >= k:
             raise content.damaged("its candidates are not those of its tasks and classes")
-        sums = np.bincount(self._found.tasks(), q, minlength=n) + self._found.rest
-        if not ((q >= 0).all() and (np.abs(sums - 1) < 1e-6).all()):
+        tasks, rest = self._found.tasks(), self._found.rest
+        if (np.diff(tasks * k + classes) <= 0).any():
+            raise content.damaged("the candidates of a task repeat or are out of order")
+        sums = np.bincount(tasks, q, minlength=n) + rest
+        # What is left for classes that nobody named must have a class to go to.
+        others = prior.sum() - np.bincount(tasks, prior[classes], minlength=n)
+        sound = (q >= 0).all() and (rest >= 0).all() and (np.abs(sums - 1) < 1e-6).all()
+        if not sound or ((rest > 1e-6) & (others < 1e-12)).any():
             raise content.damaged("it holds probabilities that do not sum to one")
+        for name, share in (("accuracy", self._accuracy), ("confidence", self._found.confidence)):
+            if not ((share >= 0) & (share <= 1 + 1e-9)).all():
+                raise content.damaged(f"its {name} holds values that are no probabilities")
         return self._found.dense, self._matrices
 
 

@@ -11,11 +11,12 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
-from manyhands.checks import check_choice, check_number
+from manyhands.checks import COUNTS, MOST_COUNT, check_choice, check_number, countable
 from manyhands.names import sequence
 from manyhands.progress import Callback
 
 _TIES = ("lowest", "random", "abstain")
+_RULES = ("agreement", "zero-based")
 
 
 class _Voting(Aggregator):
@@ -96,14 +97,15 @@ class MajorityVote(_Voting):
 
     def to_frame(self) -> Any:
         """Return task, label, confidence and whether it was a tie; the label of an abstention is null."""
-        frame = super().to_frame()
-        if self._ties != "abstain":
+        now = self._snapshot()
+        frame = Aggregator.to_frame(now)
+        if now._ties != "abstain":
             return frame
         import pyarrow as pa
         import pyarrow.compute as pc
 
         column = frame.column("label")
-        return frame.set_column(1, "label", pc.if_else(pa.array(self._tied), pa.scalar(None, column.type), column))
+        return frame.set_column(1, "label", pc.if_else(pa.array(now._tied), pa.scalar(None, column.type), column))
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         return _core.vote_shares(table)[0]
@@ -178,20 +180,20 @@ class WeightedVote(_Voting):
         return self._weights
 
     def _iterations(self) -> int | None:
-        return self.n_iter if self.weights == "zero-based" else 1
+        return self.n_iter if isinstance(self.weights, str) and self.weights == "zero-based" else 1
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
         rounds, converged = 1, True
         if isinstance(self.weights, Mapping):
             self._weights = _given(votes, self.weights)
-        elif self.weights == "agreement":
-            self._weights = _agreement(votes)
-        elif self.weights == "zero-based":
-            self._weights, rounds, converged = self._zero_based(votes, progress)
-        else:
+        elif not isinstance(self.weights, str) or self.weights not in _RULES:
             raise ValueError(
                 f"weights must be 'agreement', 'zero-based' or a mapping from workers to weights, not {self.weights!r}"
             )
+        elif self.weights == "agreement":
+            self._weights = _agreement(votes)
+        else:
+            self._weights, rounds, converged = self._zero_based(votes, progress)
         return self._result_of(votes, self._weights, rounds, converged)
 
     def _zero_based(self, votes: Annotations, progress: Callback | None) -> tuple[Array, int, bool]:
@@ -206,6 +208,8 @@ class WeightedVote(_Voting):
                 rate *= self.rate_decay
             change = rate * (_agreement(votes, skills) - skills)
             skills = skills + change
+            if np.abs(skills).max() > MOST_COUNT:
+                raise ValueError(f"with learning_rate={self.learning_rate:g} skills run away; it should be at most 1")
             if progress is not None:
                 progress(done, float("nan"))
             if np.abs(change).max() <= self.tol:
@@ -233,4 +237,10 @@ def _given(votes: Annotations, weights: Mapping[Any, float]) -> Array:
     if not np.isfinite(chosen).all():
         worker = votes.workers.tolist()[int(np.argmax(~np.isfinite(chosen)))]
         raise ValueError(f"the weight of worker {worker!r} is not finite")
+    bad = ~countable(np.abs(chosen))
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise ValueError(
+            f"the weight of worker {votes.workers.tolist()[at]!r}, {chosen[at]:g}, must be {COUNTS}, but for its sign"
+        )
     return chosen

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from manyhands import _core
-from manyhands.agreement.result import Agreement, Bootstrap, check_weights, labels_of, scale_by_rank
+from manyhands.agreement.result import Agreement, Jackknife, check_weights, labels_of, scale_by_rank
 from manyhands.annotations import Annotations
 from manyhands.base import Array
 from manyhands.checks import check_choice
@@ -35,11 +35,12 @@ def krippendorff_alpha(
         square of their difference. ``"ratio"``: by the square of their difference relative to their sum. For the
         last two the classes must be numbers.
     resamples
-        Resamples of the tasks for the interval, a thousand or so; 0 for none.
+        Groups of tasks to leave out in turn for the interval, a hundred or so; 0 for no interval. There are never more
+        groups than tasks.
     confidence
         Level of the interval.
     seed
-        Seed of the resamples; the same on any number of threads.
+        Which tasks form a group; the same on any number of threads.
 
     Returns
     -------
@@ -49,11 +50,18 @@ def krippendorff_alpha(
     Notes
     -----
     Time O(annotations) for the value and for each resample, and O(classes²) where the level is not nominal. Memory at
-    most 6 bytes an annotation and 12 bytes a task. A worker's second label of a task counts as one more label.
+    most 6 bytes an annotation and 21 bytes a task. A worker's second label of a task counts as one more label.
+
+    The interval is for the alpha that the same workers would have on endlessly many tasks like these: workers are as
+    they are, and tasks are a sample. Its standard error is that of a delete-a-group jackknife, with Student's quantile
+    for the number of groups, on the scale of the logarithm of one minus alpha. Where all tasks say the same, it allows
+    for what as many tasks may fail to show. It is None, and ``reason`` tells so, if alpha is undefined without some
+    group of tasks.
 
     References
     ----------
-    K. Krippendorff, "Computing Krippendorff's alpha-reliability" (2011).
+    K. Krippendorff, "Computing Krippendorff's alpha-reliability" (2011). F. M. T. A. Busing, E. Meijer and R. van der
+    Leeden, "Delete-m jackknife for unequal m", Statistics and Computing 9 (1999).
 
     Examples
     --------
@@ -65,14 +73,14 @@ def krippendorff_alpha(
     True
     """
     check_choice("level", level, LEVELS)
-    bootstrap = Bootstrap(resamples, confidence, seed)
-    bootstrap.check()
+    jackknife = Jackknife(resamples, confidence, seed)
+    jackknife.check()
     votes = labels_of(votes)
     numbers = np.zeros(votes.n_classes)
     if level in ("interval", "ratio"):
         numbers = _numbers(votes, level)
     coefficient = "ordinal-alpha" if level == "ordinal" else "alpha"
-    return _of_counts(votes, coefficient, {"shape": _SHAPES[level], "positions": numbers}, bootstrap)
+    return _of_counts(votes, coefficient, {"shape": _SHAPES[level], "positions": numbers}, jackknife)
 
 
 def fleiss_kappa(
@@ -115,7 +123,7 @@ def fleiss_kappa(
     >>> round(mh.agreement.fleiss_kappa(votes).value, 2)
     0.55
     """
-    return _by_rank(votes, "fleiss", weights, Bootstrap(resamples, confidence, seed))
+    return _by_rank(votes, "fleiss", weights, Jackknife(resamples, confidence, seed))
 
 
 def gwet_ac1(votes: Any, *, resamples: int = 0, confidence: float = 0.95, seed: int = 0) -> Agreement:
@@ -153,7 +161,7 @@ def gwet_ac1(votes: Any, *, resamples: int = 0, confidence: float = 0.95, seed: 
     >>> round(mh.agreement.gwet_ac1(votes).value, 2)
     0.56
     """
-    return _by_rank(votes, "gwet", None, Bootstrap(resamples, confidence, seed))
+    return _by_rank(votes, "gwet", None, Jackknife(resamples, confidence, seed))
 
 
 def gwet_ac2(
@@ -192,25 +200,22 @@ def gwet_ac2(
     """
     if weights is None:
         raise ValueError("weights must be 'linear' or 'quadratic', not None; without weights it is gwet_ac1")
-    return _by_rank(votes, "gwet", weights, Bootstrap(resamples, confidence, seed))
+    return _by_rank(votes, "gwet", weights, Jackknife(resamples, confidence, seed))
 
 
-def _by_rank(votes: Any, coefficient: str, weights: str | None, bootstrap: Bootstrap) -> Agreement:
+def _by_rank(votes: Any, coefficient: str, weights: str | None, jackknife: Jackknife) -> Agreement:
     check_weights(weights)
-    bootstrap.check()
+    jackknife.check()
     votes = labels_of(votes)
-    return _of_counts(votes, coefficient, scale_by_rank(votes, weights), bootstrap)
+    return _of_counts(votes, coefficient, scale_by_rank(votes, weights), jackknife)
 
 
-def _of_counts(votes: Annotations, coefficient: str, scale: dict[str, Any], bootstrap: Bootstrap) -> Agreement:
-    found = _core.agreement_by_counts(votes._table, coefficient=coefficient, **scale, **bootstrap.arguments())
-    reason = ""
-    if np.isnan(found["value"]):
-        reason = "all labels are equal: nothing could disagree by chance"
-        if found["n_tasks"] == 0:
-            reason = "no task has two labels"
-    interval = bootstrap.interval(found["resamples"])
-    return Agreement(found["value"], found["n_tasks"], found["n_pairs"], reason=reason, **interval)
+def _of_counts(votes: Annotations, coefficient: str, scale: dict[str, Any], jackknife: Jackknife) -> Agreement:
+    found = _core.agreement_by_counts(votes._table, coefficient=coefficient, **scale, **jackknife.arguments())
+    reason = (
+        "no task has two labels" if found["n_tasks"] == 0 else "all labels are equal: nothing could disagree by chance"
+    )
+    return jackknife.agreement(found, reason)
 
 
 def _numbers(votes: Annotations, level: str) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.agreement.result import Agreement, Bootstrap, check_weights, labels_of, scale_by_rank
+from manyhands.agreement.result import Agreement, Jackknife, check_weights, labels_of, scale_by_rank
 from manyhands.annotations import Annotations
 from manyhands.checks import check_choice, check_number, counted
 from manyhands.metrics import match_gold
@@ -27,12 +27,15 @@ def cohen_kappa(
     *,
     weights: str | None = None,
     average: str = "overlap",
-    min_overlap: int = 10,
+    min_overlap: int = 2,
     resamples: int = 0,
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Agreement:
-    """Cohen's kappa of two workers, or averaged over all pairs who share tasks.
+    """Cohen's kappa of two workers, or of all pairs who share tasks.
+
+    For two workers it is one minus observed over expected disagreement. For all pairs, both of these are averaged over
+    the pairs before they are divided, which is Conger's kappa where everybody labels every task.
 
     Parameters
     ----------
@@ -46,28 +49,37 @@ def cohen_kappa(
     average
         How pairs are averaged: ``"overlap"``, by the number of tasks that both labelled, or ``"even"``, alike.
     min_overlap
-        Leave pairs with fewer common tasks out of the average. With a handful of tasks kappa is not only noisy but too
-        low: on one task it is 0 where two workers differ, and undefined where they agree. Crowds whose workers hardly
-        meet are better measured by :func:`krippendorff_alpha`. Two workers named by `workers` are always compared.
+        Leave pairs with fewer common tasks out of the average. One task alone says nothing of chance, so that two is
+        the least. Two workers named by `workers` are always compared.
     resamples, confidence, seed
         As in :func:`krippendorff_alpha`.
 
     Returns
     -------
     Agreement
-        1 for perfect agreement, 0 for chance. The kappa of two workers who gave all common tasks one and the same label
-        is undefined: such pairs are left out of the average, and ``n_pairs`` counts the others. NaN where there are
-        none.
+        1 for perfect agreement, 0 for chance; ``n_pairs`` counts the pairs compared. NaN where there are none, or all
+        labels are equal.
 
     Notes
     -----
     Time O(Σ n²) over tasks with n labels, for the value and for each resample; memory 20 bytes for each two labels of
-    a task. Where a worker labelled a task more than once, each of these labels meets the other's.
+    a task and 72 bytes for each two workers who meet. Where a worker labelled a task more than once, each of these
+    labels meets the other's.
+
+    The kappa of two workers on few common tasks is too low: what they agree on is also what chance is reckoned from (on
+    one task it is 0 where they differ, and undefined where they agree). Over many pairs the noise of such kappas
+    averages out, and this bias does not. Hence the average is not one of kappas. It takes the disagreement of chance
+    from labels of *different* tasks, which is right on average for any overlap, and divides once. (The plain mean of
+    the kappas is ``pairwise(votes)["agreement"]`` and a mean.)
+
+    The interval is as that of :func:`krippendorff_alpha`, for the same coefficient of the same pairs on endlessly many
+    tasks. Where pairs share two or three tasks it is wider than need be.
 
     References
     ----------
     J. Cohen, "A coefficient of agreement for nominal scales", Educational and Psychological Measurement 20 (1960), and
-    "Weighted kappa", Psychological Bulletin 70 (1968).
+    "Weighted kappa", Psychological Bulletin 70 (1968). A. J. Conger, "Integration and generalization of kappas for
+    multiple raters", Psychological Bulletin 88 (1980).
 
     Examples
     --------
@@ -78,8 +90,8 @@ def cohen_kappa(
     >>> mh.agreement.cohen_kappa(votes, min_overlap=4).n_pairs
     3
     """
-    bootstrap = Bootstrap(resamples, confidence, seed)
-    return _average(votes, workers, "cohen", weights, average, min_overlap, bootstrap)
+    jackknife = Jackknife(resamples, confidence, seed)
+    return _average(votes, workers, "cohen", weights, average, min_overlap, jackknife)
 
 
 def scott_pi(
@@ -88,12 +100,12 @@ def scott_pi(
     *,
     weights: str | None = None,
     average: str = "overlap",
-    min_overlap: int = 10,
+    min_overlap: int = 2,
     resamples: int = 0,
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Agreement:
-    """Scott's pi of two workers, or averaged over all pairs who share tasks.
+    """Scott's pi of two workers, or of all pairs who share tasks.
 
     As :func:`cohen_kappa`, but chance draws both labels from what the two workers said together, so that differing
     habits count as disagreement.
@@ -124,8 +136,8 @@ def scott_pi(
     >>> round(mh.agreement.scott_pi(votes, (0, 1)).value, 4)
     0.4667
     """
-    bootstrap = Bootstrap(resamples, confidence, seed)
-    return _average(votes, workers, "scott", weights, average, min_overlap, bootstrap)
+    jackknife = Jackknife(resamples, confidence, seed)
+    return _average(votes, workers, "scott", weights, average, min_overlap, jackknife)
 
 
 def pairwise(votes: Any, *, coefficient: str = "cohen", weights: str | None = None, min_overlap: int = 1) -> pa.Table:
@@ -191,8 +203,11 @@ def agreement_ratio(
         class, a pair of arrays or a frame. Classes must be among those of the votes.
     votes
         An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
-    weights, min_overlap
+    weights
         As in :func:`cohen_kappa`; they hold for pairs with the model too.
+    min_overlap
+        Leave out pairs with fewer common tasks, also with the model. Unlike :func:`cohen_kappa` this is the mean of
+        a function of each pair's kappa, for which a handful of tasks is too few.
     resamples, confidence, seed
         As in :func:`krippendorff_alpha`.
 
@@ -203,8 +218,12 @@ def agreement_ratio(
 
     Notes
     -----
-    Cost as that of :func:`cohen_kappa`. An answer that was made from the same votes agrees with them for that reason
-    alone: the ratio compares models fairly only on tasks that they did not learn from.
+    Cost as that of :func:`cohen_kappa`. Each σ(κ) is taken without the bias that falls with the number of common tasks
+    (Quenouille's jackknife over the tasks of the pair), which the mean over pairs would keep. The interval is the value
+    and as many standard errors to either side; otherwise as in :func:`krippendorff_alpha`.
+
+    An answer that was made from the same votes agrees with them for that reason alone: the ratio compares models fairly
+    only on tasks that they did not learn from.
 
     References
     ----------
@@ -218,8 +237,8 @@ def agreement_ratio(
     >>> mh.agreement.agreement_ratio([0, 0, 1, 1], votes, min_overlap=4).value > 1
     True
     """
-    bootstrap = Bootstrap(resamples, confidence, seed)
-    bootstrap.check()
+    jackknife = Jackknife(resamples, confidence, seed)
+    jackknife.check()
     votes = labels_of(votes)
     tasks, classes = _answers(labels, votes)
     own_tasks, workers, own_labels = votes.codes()
@@ -233,8 +252,8 @@ def agreement_ratio(
         model + 1,
         votes.n_classes,
     )
-    found = _of_pairs(votes, "cohen", weights, min_overlap, bootstrap, summary="ratio", worker=model, table=table)
-    return _agreement(found, bootstrap, min_overlap)
+    found = _of_pairs(votes, "cohen", weights, min_overlap, jackknife, summary="ratio", worker=model, table=table)
+    return jackknife.agreement(found, _reason(found, min_overlap))
 
 
 def _answers(labels: Any, votes: Annotations) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -261,18 +280,19 @@ def _average(
     weights: str | None,
     average: str,
     min_overlap: int,
-    bootstrap: Bootstrap,
+    jackknife: Jackknife,
 ) -> Agreement:
     check_choice("average", average, _AVERAGES)
-    bootstrap.check()
+    jackknife.check()
     votes = labels_of(votes)
     if workers is not None:
         pair = list(workers)
         if len(pair) != 2 or pair[0] == pair[1]:
             raise ValueError(f"workers must name two different workers, not {workers!r}")
-        votes, min_overlap = votes.select(workers=pair), min(min_overlap, 1)
-    found = _of_pairs(votes, coefficient, weights, min_overlap, bootstrap, summary=average)
-    return _agreement(found, bootstrap, min_overlap)
+        check_number("min_overlap", min_overlap, least=1, whole=True)
+        votes, min_overlap, average = votes.select(workers=pair), 1, "alone"
+    found = _of_pairs(votes, coefficient, weights, min_overlap, jackknife, summary=average)
+    return jackknife.agreement(found, _reason(found, min_overlap))
 
 
 def _of_pairs(
@@ -280,7 +300,7 @@ def _of_pairs(
     coefficient: str,
     weights: str | None,
     min_overlap: int,
-    bootstrap: Bootstrap | None = None,
+    jackknife: Jackknife | None = None,
     *,
     table: _core.Table | None = None,
     **summary: Any,
@@ -292,16 +312,13 @@ def _of_pairs(
         chance=_CHANCES[coefficient],
         min_overlap=min_overlap,
         **scale_by_rank(votes, weights),
-        **({} if bootstrap is None else bootstrap.arguments()),
+        **({} if jackknife is None else jackknife.arguments()),
         **summary,
     )
 
 
-def _agreement(found: _core._Paired, bootstrap: Bootstrap, min_overlap: int) -> Agreement:
-    n_pairs = int((~np.isnan(found["coefficients"])).sum())
-    reason = ""
-    if np.isnan(found["value"]):
-        reason = "too few pairs have a coefficient: on the tasks they share, all labels are equal"
-        if not len(found["overlap"]):
-            reason = f"no two workers share {counted(min_overlap, 'task')} (min_overlap)"
-    return Agreement(found["value"], found["n_tasks"], n_pairs, reason=reason, **bootstrap.interval(found["resamples"]))
+def _reason(found: _core._Paired, min_overlap: int) -> str:
+    """Why a summary of pairs is undefined, should it be."""
+    if not len(found["overlap"]):
+        return f"no two workers share {counted(min_overlap, 'task')} (min_overlap)"
+    return "on the few tasks that workers share, all labels are equal: nothing could disagree by chance"

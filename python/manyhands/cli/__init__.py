@@ -5,19 +5,23 @@ what that needs: ``--help`` must not wait for Arrow. What commands share is in `
 paths), `methods` (aggregators by name, evaluation) and `console` (tables, JSON, progress, files).
 
 Exit codes: 0, 2 for input that cannot be used (with one line on stderr), 130 after Ctrl-C, 141 when whoever
-reads the output has gone away. Any other exception is a bug and keeps its traceback.
+reads the output has gone away, 143 when told to end (SIGTERM). Any other exception is a bug and keeps its
+traceback.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn
 
-from manyhands import __version__
 from manyhands.cli import aggregate, agreement, bench, compare, describe, simulate, workers
-from manyhands.cli.console import complain, one_line, printed_warnings
+from manyhands.cli.console import complain, one_line, printed_warnings, replace_closed_streams
 from manyhands.cli.options import Parser
 
 __all__ = ["main"]
@@ -26,6 +30,10 @@ COMMANDS = (aggregate, workers, describe, agreement, compare, simulate, bench)
 
 #: What bad input raises. A KeyError or TypeError may still be a bug, and then --traceback tells where.
 BAD_INPUT = (ValueError, KeyError, TypeError, OSError, MemoryError, OverflowError)
+
+
+class Terminated(BaseException):
+    """The process was told to end."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,11 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         The arguments, without the program's name; by default those of the process.
     """
     wanted = False
+    replace_closed_streams()
     try:
         _tolerate_ascii()
         args = _parser().parse_args(argv)
         wanted = args.traceback
-        with printed_warnings() as args.warnings:
+        with _terminable(), printed_warnings() as args.warnings:
             args.run(args)
         sys.stdout.flush()
         return 0
@@ -51,6 +60,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         complain("interrupted")
         return 130
+    except Terminated:
+        complain("terminated")
+        return 143
     except BAD_INPUT as error:
         if wanted:
             raise
@@ -64,7 +76,7 @@ def _parser() -> Parser:
         description="Turn many imperfect opinions into one trustworthy answer.",
         epilog="example:\n  manyhands aggregate log.csv -o labels.csv --workers workers.csv",
     )
-    parser.add_argument("--version", action="version", version=f"manyhands {__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     parser.add_argument(
         "--traceback",
         action="store_true",
@@ -74,6 +86,33 @@ def _parser() -> Parser:
     for command in COMMANDS:
         command.add(commands)
     return parser
+
+
+class _Version(argparse.Action):
+    """Print the version, which is looked up only then: that takes longer than all arguments together."""
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        from manyhands import __version__
+
+        print(f"manyhands {__version__}")
+        raise SystemExit(0)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM raise, so that half-written files are deleted; a handler of the caller's own stays in place."""
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+    def stop(*_: Any) -> NoReturn:
+        raise Terminated
+
+    if ours:
+        signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _tolerate_ascii() -> None:

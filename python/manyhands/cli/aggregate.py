@@ -86,6 +86,7 @@ def run(args: Namespace) -> None:
         facts = {
             "log": summary_of_log(votes),
             "fit": summary_of_fit(args, model),
+            "errors": summary_of_errors(model),
             "labels": summary_of_labels(labels),
         }
         facts |= {"truth": summary_of_scores(truth, scores), "wrote": files, "time": str(stages)}
@@ -123,8 +124,16 @@ def report(args: Namespace, votes: Annotations, model: Aggregator, stages: Stage
         "converged": model.converged_,
         "objective": model.objective_,
         "n_tied": int(model.tied_.sum()),
+        "remarks": list(model.remarks_),
+        **correlation_of(model),
         "seconds": stages.seconds,
     }
+
+
+def correlation_of(model: Aggregator) -> dict[str, float]:
+    """Return how strongly errors are correlated, of a model that knows, by name."""
+    names = ("correlation", "correlation_error", "discount")
+    return {name: getattr(model, f"{name}_") for name in names if hasattr(type(model), f"{name}_")}
 
 
 def summary_of_log(votes: Annotations) -> str:
@@ -145,10 +154,21 @@ def summary_of_fit(args: Namespace, model: Aggregator) -> str:
     return f"{args.method}, {end} after {passes}, objective {model.objective_:,.1f}"
 
 
+def summary_of_errors(model: Aggregator) -> str:
+    """Say how far errors on one task are correlated, and what that does to confidences."""
+    found = correlation_of(model)
+    if not found:
+        return ""
+    error = f" ± {found['correlation_error']:.2f}" if found["correlation_error"] else ""
+    return f"correlated {found['correlation']:.2f}{error} on a task; confidences discounted for {found['discount']:.2f}"
+
+
 def summary_of_labels(labels: pa.Table) -> str:
     """Say how sure the labels are."""
-    tied = int(labels.column("tied").to_numpy().sum())
-    sure = labels.column("confidence").to_numpy()
+    from manyhands.arrow import to_numpy
+
+    tied = int(to_numpy(labels.column("tied")).sum())
+    sure = to_numpy(labels.column("confidence"))
     ties = f", {number(tied, 'tie')}" if tied else ""
     return f"mean confidence {sure.mean():.3f}, {(sure < 0.9).mean():.1%} of tasks below 0.9{ties}"
 
@@ -160,7 +180,8 @@ def summary_of_scores(truth: Truth | None, scores: dict[str, Any] | None) -> str
     beyond = truth.n_given - scores["n_tasks"]
     others = f" ({beyond:,} more are not in the log)" if beyond else ""
     return (
-        f"accuracy {scores['accuracy']:.4f}, balanced {scores['balanced_accuracy']:.4f}, "
+        f"accuracy {scores['accuracy']:.4f} at a mean confidence of {scores['confidence']:.4f}, "
+        f"balanced {scores['balanced_accuracy']:.4f}, "
         f"log-loss {scores['log_loss']:.4f}, calibration error {scores['calibration_error']:.4f} "
         f"over {number(scores['n_tasks'], 'task')}{others}"
     )

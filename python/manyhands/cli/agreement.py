@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
@@ -36,9 +37,15 @@ def add(commands: Commands) -> None:
         default=LEVELS[0],
         help="how labels differ (default: nominal); of ordered labels, the kappas count squared distances of ranks",
     )
-    group.add_argument("--resamples", type=natural, default=0, metavar="N", help="resamples of the tasks for intervals")
+    group.add_argument(
+        "--resamples",
+        type=natural,
+        default=0,
+        metavar="N",
+        help="for intervals: leave out this many groups of tasks in turn, a hundred or so",
+    )
     group.add_argument("--confidence", type=_share, default=0.95, metavar="X", help="level of the intervals (0.95)")
-    group.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of the resamples")
+    group.add_argument("--seed", type=natural, default=0, metavar="N", help="which tasks form a group")
 
 
 def _share(text: str) -> float:
@@ -68,32 +75,34 @@ def run(args: Namespace) -> None:
         return
     print_table(("measure", "value", *(("from", "to") if args.resamples else ()), "tasks", "pairs"), _rows(found, args))
     if not args.quiet:
-        undefined = next((measure.reason for measure in found.values() if measure.reason), "")
+        undefined = "; ".join(dict.fromkeys(measure.reason for measure in found.values() if measure.reason))
         print_facts({"log": summary_of_log(votes), "undefined": undefined, "time": str(stages)})
 
 
 def _measure(votes: Annotations, args: Namespace) -> dict[str, Agreement]:
     from manyhands import agreement
+    from manyhands.agreement.result import labels_of
 
-    bootstrap = {"resamples": args.resamples, "confidence": args.confidence, "seed": args.seed}
+    votes = labels_of(votes)  # that it has weights is said once, and not by each measure
+    interval = {"resamples": args.resamples, "confidence": args.confidence, "seed": args.seed}
     weights = None if args.level == "nominal" else "quadratic"
     gwet = (
-        {"gwet-ac1": agreement.gwet_ac1(votes, **bootstrap)}
+        {"gwet-ac1": agreement.gwet_ac1(votes, **interval)}
         if weights is None
-        else {"gwet-ac2": agreement.gwet_ac2(votes, weights=weights, **bootstrap)}
+        else {"gwet-ac2": agreement.gwet_ac2(votes, weights=weights, **interval)}
     )
     return {
-        "krippendorff-alpha": agreement.krippendorff_alpha(votes, level=args.level, **bootstrap),
-        "fleiss-kappa": agreement.fleiss_kappa(votes, weights=weights, **bootstrap),
+        "krippendorff-alpha": agreement.krippendorff_alpha(votes, level=args.level, **interval),
+        "fleiss-kappa": agreement.fleiss_kappa(votes, weights=weights, **interval),
         **gwet,
-        "cohen-kappa": agreement.cohen_kappa(votes, weights=weights, **bootstrap),
-        "scott-pi": agreement.scott_pi(votes, weights=weights, **bootstrap),
+        "cohen-kappa": agreement.cohen_kappa(votes, weights=weights, **interval),
+        "scott-pi": agreement.scott_pi(votes, weights=weights, **interval),
     }
 
 
 def _rows(found: dict[str, Agreement], args: Namespace) -> list[tuple[Any, ...]]:
     rows = []
     for name, measure in found.items():
-        interval = measure.interval if args.resamples else ()
-        rows.append((name, measure.value, *(interval or ()), measure.n_tasks, measure.n_pairs))
+        ends = (measure.interval or (math.nan, math.nan)) if args.resamples else ()
+        rows.append((name, measure.value, *ends, measure.n_tasks, measure.n_pairs))
     return rows

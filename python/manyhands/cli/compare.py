@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from manyhands.cli.aggregate import summary_of_log
@@ -126,8 +127,15 @@ def run(args: Namespace) -> None:
     if not args.quiet:
         over = "" if truth is None else f"{len(truth.index):,} tasks"
         unseen = "" if split is None else f"{split.n_held:,} labels, log-loss in nats each"
-        facts = {"log": summary_of_log(votes), "truth": over, "held out": unseen, "time": str(stages)}
+        facts = {"log": summary_of_log(votes), "truth": over, "held out": unseen, "time": _times(stages, chosen)}
         print_facts(facts | {f"no {name}": reason for name, reason in left_out.items()})
+
+
+def _times(stages: Stages, methods: Collection[str]) -> str:
+    """Say what took how long, all methods together: the table has the time of each."""
+    fits = sum(seconds for name, seconds in stages.seconds.items() if name in methods)
+    others = [f"{name} {duration(seconds)}" for name, seconds in stages.seconds.items() if name not in methods]
+    return ", ".join([*others[:1], f"fitting {duration(fits)}", *others[1:]])
 
 
 class Split:

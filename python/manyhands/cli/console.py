@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import math
 import os
 import re
 import sys
+import textwrap
 import time
 import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TextIO
 
 from manyhands.cli.options import STDOUT
 
@@ -23,8 +25,45 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-#: Wide enough for any table, where there is no terminal to fit into.
+#: Wide enough for any table, where there is neither a terminal to fit into nor the variable COLUMNS.
 _PIPE_WIDTH = 200
+
+#: What a column of a table takes beside its text; the table takes one more.
+_PADDING = 3
+
+# ---------------------------------------------------------------------------------------------------- streams
+
+
+class ClosedStdout(io.TextIOBase):
+    """Stands for a stdout that was closed before the program began: results cannot be written to it."""
+
+    def write(self, text: str) -> NoReturn:
+        """Refuse, as a write to the closed file would."""
+        raise OSError(errno.EBADF, "stdout is closed, so that there is nowhere to write to; name a file with -o")
+
+    @property
+    def buffer(self) -> NoReturn:
+        """Refuse bytes as well."""
+        self.write("")
+
+
+def replace_closed_streams() -> None:
+    """Put something in the place of standard streams that were closed (``2>&-``), which Python leaves as None.
+
+    What would be said on a closed stderr is lost, as was asked for. Their numbers are taken by the null device: the
+    next file to be opened would get them otherwise, and with it whatever is written to stdout or stderr.
+    """
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        for number in range(3):
+            try:
+                os.fstat(number)
+            except OSError:
+                os.open(os.devnull, os.O_RDWR)
+    if sys.stdout is None:
+        sys.stdout = ClosedStdout()
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  as long as the process
+
 
 # --------------------------------------------------------------------------------------------------- messages
 
@@ -53,7 +92,11 @@ def one_line(error: BaseException) -> str:
 def _as_options(text: str) -> str:
     """Write the parameters that a message of the library recommends as options: task=… as --task."""
     text = re.sub(r"\b(task|worker|label|weight)=…", r"--\1", text)
+    text = re.sub(r"\bconfidence=…", "--confidences", text)
+    text = re.sub(r"\bmax_iter\b", "--max-iter", text)
     text = re.sub(r"\b(repeats|missing)='(\w+)'", r"--\1 \2", text)
+    text = re.sub(r"\b(delimiter|encoding)=('[^']*')", r"--\1 \2", text)
+    text = text.replace("header=False", "--no-header").replace("labels_as_text=True", "--labels-as-text")
     return re.sub(r"\b(accelerate)=True", r"--\1", text)
 
 
@@ -104,15 +147,22 @@ def console(*, stderr: bool = False) -> Console:
     """Return a rich console that takes text as it is, and does not break lines in a pipe."""
     from rich.console import Console
 
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            # Rich would exit by itself, with the code of a failure.
+            raise BrokenPipeError
+
     file = sys.stderr if stderr else sys.stdout
-    width = None if file.isatty() else _PIPE_WIDTH
-    return Console(file=file, width=width, markup=False, emoji=False, highlight=False)
+    fitted = file.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    return Plain(file=file, width=None if fitted else _PIPE_WIDTH, markup=False, emoji=False, highlight=False)
 
 
 def print_facts(facts: dict[str, str], *, stderr: bool = False) -> None:
     """Print a short list of names and what there is to say of each; what is empty is left out."""
     from rich.text import Text
 
+    if not stderr and isinstance(sys.stdout, ClosedStdout):
+        return  # a summary is no result: nobody asked for it
     width = max(map(len, facts))
     for name, fact in facts.items():
         if fact:
@@ -121,16 +171,47 @@ def print_facts(facts: dict[str, str], *, stderr: bool = False) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, title: str | None = None) -> None:
-    """Print a table; all columns but the first are aligned to the right."""
+    """Print a table; all columns but the first are aligned to the right.
+
+    A heading takes several lines where it is longer than what stands below it. Columns that do not fit beside each
+    other are printed below each other, the first one again with each part.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
-    for i, name in enumerate(columns):
-        table.add_column(name, justify="right" if i else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row))
-    console().print(table)
+    cells = [[_cell(value) for value in column] for column in zip(*rows, strict=True)] or [[] for _ in columns]
+    heads = [_heading(name, below) for name, below in zip(columns, cells, strict=True)]
+    out = console()
+    for part in _parts([_width(head, below) for head, below in zip(heads, cells, strict=True)], out.width - 1):
+        table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
+        for at in part:
+            table.add_column(heads[at], justify="right" if at else "left", overflow="fold")
+        for row in zip(*(cells[at] for at in part), strict=True):
+            table.add_row(*row)
+        out.print(table)
+
+
+def _heading(name: str, below: Sequence[str]) -> str:
+    width = max([len(word) for word in name.split()] + [len(text) for text in below])
+    return "\n".join(textwrap.wrap(name, width))
+
+
+def _width(head: str, below: Sequence[str]) -> int:
+    from rich.cells import cell_len
+
+    return max(cell_len(line) for line in [*head.split("\n"), *below]) + _PADDING
+
+
+def _parts(widths: Sequence[int], most: int) -> list[list[int]]:
+    """Divide columns into runs that fit a line, the first column in each of them."""
+    parts, room = [[0]], most - widths[0]
+    for at, width in enumerate(widths[1:], 1):
+        if width > room and len(parts[-1]) > 1:
+            parts.append([0])
+            room = most - widths[0]
+        parts[-1].append(at)
+        room -= width
+    return parts
 
 
 def _cell(value: Any) -> str:
@@ -150,20 +231,13 @@ def number(n: int, one: str, many: str | None = None) -> str:
 def write(table: pa.Table, path: str) -> None:
     """Write an Arrow table: to stdout as CSV, or to a file that appears only when it is complete."""
     from manyhands.io import write_table
+    from manyhands.persist import atomic_write
 
     if path == STDOUT:
         _write_stdout(table)
         return
-    target = Path(path).resolve()
-    if target.exists() and not target.is_file():
-        write_table(table, target)  # a pipe or a device
-        return
-    part = target.with_name(f".part-{os.getpid()}-{target.name}")
-    try:
+    with atomic_write(path) as part:
         write_table(table, part)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _write_stdout(table: pa.Table) -> None:

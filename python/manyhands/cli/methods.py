@@ -49,7 +49,7 @@ def _bayesian(model: str) -> Method:
 
 #: The methods, the default first.
 METHODS = {
-    "consensus": Method("Consensus", options=_LEARNT),
+    "consensus": Method("Consensus", options=_LEARNT | {"correlation": "correlation"}),
     "dawid-skene": _em("full"),
     "per-class": _em("class"),
     "one-coin": _em("one-coin"),
@@ -140,6 +140,13 @@ def add_fit(parser: argparse.ArgumentParser, *, choose: bool = True) -> None:
         metavar="X",
         help="imaginary labels a row of a confusion matrix; 0 for none",
     )
+    group.add_argument(
+        "--correlation",
+        type=amount,
+        metavar="X",
+        help="of the errors on one task, from 0 (independent) to 1, to discount confidences with (consensus; "
+        "default: estimated)",
+    )
     group.add_argument("--ties", choices=("lowest", "random", "abstain"), help="who wins a tie (majority)")
     if choose:
         group.description = f"methods: {', '.join(METHODS)}"
@@ -196,7 +203,7 @@ class Truth:
             )
 
     def measure(self, model: Aggregator) -> dict[str, Any]:
-        """Return accuracy, balanced accuracy, log-loss (nats) and calibration error of a fitted model."""
+        """Return accuracy, mean confidence, balanced accuracy, log-loss (nats) and calibration error of a fit."""
         import numpy as np
 
         from manyhands import metrics
@@ -210,6 +217,7 @@ class Truth:
         return {
             "n_tasks": len(self.index),
             "accuracy": metrics.accuracy(labels, self.classes),
+            "confidence": float(posterior.max(axis=1).mean()),
             "balanced_accuracy": metrics.balanced_accuracy(labels, self.classes),
             "log_loss": metrics.log_loss(posterior, self.classes, classes=classes),
             "calibration_error": metrics.calibration_error(posterior, self.classes, classes=classes),

@@ -18,6 +18,9 @@ Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 #: The output that is the process's own.
 STDOUT = "-"
 
+#: What the process's own input is called.
+_STDIN = ("-", "/dev/stdin", "/dev/fd/0")
+
 #: More would only be a slip of the keyboard, and starting them takes long.
 MAX_THREADS = 1024
 
@@ -67,7 +70,7 @@ def add_log(parser: argparse.ArgumentParser) -> None:
         "log",
         nargs="+",
         metavar="LOG",
-        help="CSV (also .gz, .bz2, .zst, .lz4) or Parquet, one file, several or a glob",
+        help="CSV (also .gz, .bz2, .zst, .lz4) or Parquet, one file, several or a glob; - for stdin",
     )
     for role in ("task", "worker", "label"):
         group.add_argument(
@@ -88,6 +91,11 @@ def add_log(parser: argparse.ArgumentParser) -> None:
         help='a label that is never true, such as "don\'t know"; may be given several times',
     )
     group.add_argument(
+        "--labels-as-text",
+        action="store_true",
+        help="take labels for names even if they look like scores, such as 2.5",
+    )
+    group.add_argument(
         "--repeats",
         choices=("keep", "first", "last", "error"),
         default="keep",
@@ -103,8 +111,19 @@ def add_log(parser: argparse.ArgumentParser) -> None:
         "--delimiter",
         type=delimiter,
         metavar="C",
-        help="what separates the fields of CSV files, such as ';' or '\\t'",
+        help="what separates the fields of CSV files, such as ';' or '\\t' (default: what the first line shows)",
     )
+    group.add_argument("--encoding", metavar="NAME", help="encoding of CSV files, such as latin-1 (default: UTF-8)")
+    group.add_argument(
+        "--no-header",
+        dest="header",
+        action="store_false",
+        help="CSV files have no line of names; columns are called 1, 2, 3, …",
+    )
+
+
+#: How CSV files are written, the log and known labels alike.
+_LAYOUT = ("delimiter", "encoding", "header")
 
 
 def read_log(args: argparse.Namespace) -> Annotations:
@@ -112,7 +131,7 @@ def read_log(args: argparse.Namespace) -> Annotations:
     import manyhands as mh
 
     columns = ("task", "worker", "label", "weight", "probabilities")
-    options = ("repeats", "missing", "abstain", "delimiter")
+    options = ("repeats", "missing", "abstain", "labels_as_text", *_LAYOUT)
     given = {name: getattr(args, name) for name in (*columns, *options)}
     return mh.read(args.log, confidence=args.confidences, **given)
 
@@ -122,7 +141,9 @@ _HOLD_FIXED = "labels to hold fixed in the fit (methods that learn by EM)"
 
 def add_truth(parser: argparse.ArgumentParser, *, evaluate: bool = True, gold: str | None = _HOLD_FIXED) -> None:
     """Add the arguments that name files of known labels; `gold` says what is done with them, None for none."""
-    group = parser.add_argument_group("known labels", "CSV or Parquet files with a row for each task that is known")
+    group = parser.add_argument_group(
+        "known labels", "CSV or Parquet files (- for stdin) with a row for each task that is known"
+    )
     if gold is not None:
         group.add_argument("--gold", metavar="FILE", help=gold)
     if evaluate:
@@ -139,10 +160,13 @@ def read_truth(args: argparse.Namespace, path: str | None, votes: Annotations) -
 
     named = {"task": args.truth_task, "label": args.truth_label}
     try:
-        return read_gold(path, votes, **named, like=(args.task, args.label), delimiter=args.delimiter)
-    except KeyError as error:
+        layout = {name: getattr(args, name) for name in _LAYOUT}
+        return read_gold(path, votes, **named, like=(args.task, args.label), **layout)
+    except (KeyError, ValueError) as error:
         # Its parameters have other names here than the log's.
-        raise KeyError(re.sub(r"\b(task|label)=…", r"--truth-\1", error.args[0])) from None
+        if len(error.args) == 1:
+            error.args = (re.sub(r"\b(task|label)=…", r"--truth-\1", str(error.args[0])),)
+        raise
 
 
 # ------------------------------------------------------------------------------------------------------ files
@@ -150,11 +174,18 @@ def read_truth(args: argparse.Namespace, path: str | None, votes: Annotations) -
 
 def check_inputs(args: argparse.Namespace, *paths: str | None) -> list[Path]:
     """List the log's files and others; raise unless all of them exist and have a known ending."""
-    from manyhands.io import _expand, _kind
+    from manyhands.sources import expand, is_stream, kind_of
 
-    found = _expand([*args.log, *(path for path in paths if path is not None)])
+    found = expand([*args.log, *(path for path in paths if path is not None)])
+    streams = set()
     for path in found:
-        _kind(path)
+        if not is_stream(path):
+            kind_of(path)
+            continue
+        name = "stdin" if str(path) in _STDIN else str(path)
+        if name in streams:
+            raise ValueError(f"{name} is named twice, and a stream can be read only once; write it to a file first")
+        streams.add(name)
     return found
 
 
@@ -172,12 +203,12 @@ def check_outputs(
     inputs
         The files that will be read.
     """
-    from manyhands.io import _kind
+    from manyhands.sources import kind_of
 
     taken = {path.resolve(): "is read" for path in inputs}
     named = [Path(name) for name in tables if name not in (None, STDOUT)]
     for path in named:
-        _kind(path)
+        kind_of(path)
     for path in (*named, *(Path(name) for name in others if name is not None)):
         _check_writable(path)
         if path.resolve() in taken:

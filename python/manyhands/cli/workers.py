@@ -85,6 +85,8 @@ def _ordered(table: Any, args: Namespace) -> Any:
     """Return the workers that were asked for, in order; equals stay in the order of their names."""
     import numpy as np
 
-    key = table.column(args.sort).to_numpy()
+    from manyhands.arrow import take, to_numpy
+
+    key = to_numpy(table.column(args.sort))
     order = np.argsort(key if args.worst else -key, kind="stable")
-    return table.take(order[: args.worst or args.best])
+    return take(table, order[: args.worst or args.best])

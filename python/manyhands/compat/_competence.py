@@ -9,7 +9,7 @@ import numpy as np
 from manyhands import _core
 from manyhands.base import Array, Parameters
 from manyhands.checks import check_choice, check_number
-from manyhands.compat._log import Log, find, log_columns, no_probas, no_series, series
+from manyhands.compat._log import Log, find, log_columns, no_labels, no_probas, no_series, series
 
 if TYPE_CHECKING:
     from manyhands.compat._log import Frame, Index, Series
@@ -32,8 +32,8 @@ class _Model(Parameters):
             posterior = self._learn(log)
             self.probas_, self.labels_ = log.probas(posterior), log.labels(posterior)
         else:
-            self.probas_, self.labels_ = no_probas(), no_series("agg_label", "task", object)
-            self._set_nothing()
+            self.probas_, self.labels_ = no_probas(data), no_labels()
+            self._set_nothing(data)
         return self
 
     def fit_predict(self, data: Frame) -> Series:
@@ -48,7 +48,7 @@ class _Model(Parameters):
         """Set what is learnt beside the posteriors, and return those, (n_tasks, n_classes)."""
         raise NotImplementedError
 
-    def _set_nothing(self) -> None:
+    def _set_nothing(self, data: Frame) -> None:
         """Set what is learnt from a log without rows."""
         raise NotImplementedError
 
@@ -162,7 +162,7 @@ class MACE(_Model):
             starts.append((np.ascontiguousarray(draws[0][:, 1]), draws[1]))
         return starts
 
-    def _set_nothing(self) -> None:
+    def _set_nothing(self, data: Frame) -> None:
         self.spamming_, self.thetas_ = np.zeros((0, 2)), np.zeros((0, 0))
 
 
@@ -261,8 +261,8 @@ class GLAD(_Model):
         self.loss_history_ = (found["history"][1:] / log.votes.n_annotations).tolist()
         return found["posterior"]
 
-    def _set_nothing(self) -> None:
-        self.alphas_, self.betas_ = no_series("alpha", "worker"), no_series("beta", "task")
+    def _set_nothing(self, data: Frame) -> None:
+        self.alphas_, self.betas_ = no_series("alpha", data["worker"]), no_series("beta", data["task"])
         self.loss_history_ = []
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands.annotations import Annotations
 from manyhands.base import Array
+from manyhands.labels import warn_of_many
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,6 +72,11 @@ class Log:
     @classmethod
     def of(cls, data: Frame, classes: Iterable[Any] | None = None) -> Log:
         """Encode a frame of at least one row. Classes are the labels that occur, unless more are given."""
+        if classes is None and getattr(data["label"].dtype, "kind", "") == "f":
+            # Elsewhere numbers with fractions are refused as labels; where others take them, so do their twins.
+            said = np.unique(data["label"].dropna().to_numpy())
+            warn_of_many(len(said), len(data), "label column 'label'")
+            classes = said if len(said) else None
         votes = Annotations.from_frame(data, task="task", worker="worker", label="label", classes=classes)
         names = zip((votes.tasks, votes.workers, votes.classes), COLUMNS, strict=True)
         return cls(data, votes, *(_index(values, data[column]) for values, column in names))
@@ -143,14 +149,24 @@ def series(values: Any, index: Any, name: str) -> Series:
     return named
 
 
-def no_series(name: str, index: str, dtype: type = float) -> Series:
-    """Name a Series without entries."""
-    return series(np.zeros(0, dtype), import_pandas().Index([], dtype=object, name=index), name)
+# What there is of a log without rows: axes and dtypes as crowd-kit has them.
 
 
-def no_probas() -> Frame:
+def no_labels() -> Series:
+    """Return the answers to no task."""
+    return series(np.zeros(0, object), None, "agg_label")
+
+
+def no_series(name: str, column: Series) -> Series:
+    """Name a Series without entries, by a column without rows."""
+    return series(np.zeros(0), _no_index(column), name)
+
+
+def no_probas(data: Frame) -> Frame:
     """Return posteriors of no task."""
-    pandas = import_pandas()
-    axes = (pandas.Index([], dtype=object, name=name) for name in ("task", "label"))
-    frame: Frame = pandas.DataFrame(np.zeros((0, 0)), *axes)
+    frame: Frame = import_pandas().DataFrame(np.zeros((0, 0)), _no_index(data["task"]), _no_index(data["label"]))
     return frame
+
+
+def _no_index(column: Series) -> Index:
+    return _index(np.zeros(0, object), column)

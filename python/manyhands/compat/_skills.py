@@ -12,7 +12,7 @@ from manyhands import _core
 from manyhands.aggregators import MMSR as _MMSR
 from manyhands.base import Array, Parameters
 from manyhands.checks import check_number
-from manyhands.compat._log import Log, find, log_columns, no_probas, no_series, series
+from manyhands.compat._log import Log, find, log_columns, no_labels, no_probas, no_series, series
 from manyhands.errors import IdentifiabilityWarning, NotFittedError
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class MMSR(Parameters):
         if len(data):
             self._learn(Log.of(data))
         else:
-            self.skills_, self.loss_history_ = no_series("skill", "worker"), []
+            self.skills_, self.loss_history_ = no_series("skill", data["worker"]), []
         return self
 
     def predict(self, data: Frame) -> Series:
@@ -124,7 +124,7 @@ class MMSR(Parameters):
             raise NotFittedError("this MMSR is not fitted yet; call fit(data) first")
         data = log_columns(data)
         if not len(data):
-            self.scores_, self.labels_ = no_probas(), no_series("agg_label", "task", object)
+            self.scores_, self.labels_ = no_probas(data), no_labels()
             return self
         log = Log.of(data)
         at = find(self.skills_.index, log.workers)
@@ -204,7 +204,7 @@ class KOS(Parameters):
         check_number("random_state", self.random_state, least=0, whole=True)
         data = log_columns(data)
         if not len(data):
-            self.labels_ = no_series("agg_label", "task", object)
+            self.labels_ = no_labels()
             return self
         log = Log.of(data)
         scores = np.zeros((log.votes.n_tasks, 1))

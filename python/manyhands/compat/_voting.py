@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
-from manyhands import _core
 from manyhands.aggregators import MajorityVote as _MajorityVote
 from manyhands.aggregators import WeightedVote as _WeightedVote
 from manyhands.base import Array, Parameters
-from manyhands.compat._em import with_gold
-from manyhands.compat._log import Log, find, log_columns, no_probas, no_series, series
+from manyhands.compat._log import Log, find, log_columns, no_labels, no_probas, no_series, series
 from manyhands.errors import NotFittedError
 
 if TYPE_CHECKING:
@@ -34,9 +32,9 @@ class _Voter(Parameters):
         self.probas_, self.labels_ = log.probas(posterior), log.labels(posterior)
         return posterior
 
-    def _vote_on_nothing(self) -> None:
+    def _vote_on_nothing(self, data: Frame) -> None:
         """Set ``probas_`` and ``labels_`` to those of a log without rows."""
-        self.probas_, self.labels_ = no_probas(), no_series("agg_label", "task", object)
+        self.probas_, self.labels_ = no_probas(data), no_labels()
 
 
 class MajorityVote(_Voter):
@@ -89,8 +87,8 @@ class MajorityVote(_Voter):
             log, weights = self._weighed(data, skills)
             self.skills_ = log.agreement(self._vote(log, weights))
         else:
-            self._vote_on_nothing()
-            self.skills_ = no_series("skill", "worker")
+            self._vote_on_nothing(data)
+            self.skills_ = no_series("skill", data["worker"])
         return self
 
     def fit_predict(self, data: Frame, skills: Series | None = None) -> Series:
@@ -173,7 +171,7 @@ class _SkillVoter(_Voter):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(data) first")
         log = _log(data)
         if log is None:
-            self._vote_on_nothing()
+            self._vote_on_nothing(data)
         else:
             self._vote(log, _skills_of(log, self.skills_))
         return self
@@ -195,7 +193,7 @@ class _SelfTaught(_SkillVoter):
 
     def fit(self, data: Frame) -> Self:
         """Learn the workers' skills, ``skills_``, from a log."""
-        self._learn(_log(data))
+        self._learn(data)
         return self
 
     def fit_predict(self, data: Frame) -> Series:
@@ -207,18 +205,21 @@ class _SelfTaught(_SkillVoter):
         return self._learn_and_vote(data).probas_
 
     def _learn_and_vote(self, data: Frame) -> Self:
-        log = _log(data)
-        self._learn(log)
+        log = self._learn(data)
         if log is None:
-            self._vote_on_nothing()
+            self._vote_on_nothing(data)
         else:
             self._vote(log, self.skills_)
         return self
 
-    def _learn(self, log: Log | None) -> None:
+    def _learn(self, data: Frame) -> Log | None:
         self._forget()
-        unknown = no_series("skill", "worker")
-        self.skills_ = unknown if log is None else series(self._learnt_skills(log), log.workers, "skill")
+        log = _log(data)
+        if log is None:
+            self.skills_ = no_series("skill", data["worker"])
+        else:
+            self.skills_ = series(self._learnt_skills(log), log.workers, "skill")
+        return log
 
     def _learnt_skills(self, log: Log) -> Array:
         """Skills in the order of worker codes."""
@@ -345,16 +346,13 @@ class GoldMajorityVote(_SkillVoter):
         pass
 
     def fit(self, data: Frame, true_labels: Series) -> Self:
-        """Learn the workers' skills, ``skills_``, from the tasks of a log whose class is known."""
+        """Learn the workers' skills, ``skills_``, from the tasks of a log whose class is known.
+
+        A task may be known to have several classes, in a row of `true_labels` each: any of them is right.
+        """
         self._forget()
         data = log_columns(data)
-        self.skills_ = no_series("skill", "worker")
-        if len(data):
-            log, gold = with_gold(data, true_labels)
-            assert gold is not None  # true_labels are given
-            right, known = _core.worker_agreement(log.votes._table, gold)
-            judged = known > 0
-            self.skills_ = series(right[judged] / known[judged], log.workers[judged], "skill")
+        self.skills_ = _accuracy(Log.of(data), true_labels) if len(data) else no_series("skill", data["worker"])
         return self
 
     def fit_predict(self, data: Frame, true_labels: Series) -> Series:
@@ -364,3 +362,17 @@ class GoldMajorityVote(_SkillVoter):
     def fit_predict_proba(self, data: Frame, true_labels: Series) -> Frame:
         """Learn from a log and known classes, vote on its tasks, and return ``probas_``."""
         return self.fit(data, true_labels).predict_proba(data)
+
+
+def _accuracy(log: Log, true_labels: Series) -> Series:
+    """Share of right answers to the known tasks, by worker who gave any."""
+    truth = true_labels.dropna()
+    known_tasks, right_classes = find(log.tasks, truth.index), find(log.classes, truth)
+    tasks, workers, labels = (column.astype(np.int64) for column in log.votes.codes())
+    k = log.votes.n_classes
+    # A class that nobody named is nobody's right answer.
+    right = np.isin(tasks * k + labels, (known_tasks * k + right_classes)[(known_tasks >= 0) & (right_classes >= 0)])
+    known = np.isin(tasks, known_tasks)
+    n_right, n_known = (np.bincount(workers, of, minlength=log.votes.n_workers) for of in (right, known))
+    judged = n_known > 0
+    return series(n_right[judged] / n_known[judged], log.workers[judged], "skill")

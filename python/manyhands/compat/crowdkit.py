@@ -15,14 +15,15 @@ Programs that are not bound to this interface find more options, and no need of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 
 from manyhands.base import Array, Fit, Parameters
+from manyhands.compat import _absent
 from manyhands.compat._competence import GLAD, MACE
 from manyhands.compat._em import Em, beginning, errors, with_gold
-from manyhands.compat._log import Log, import_pandas, log_columns, no_probas, no_series, series
+from manyhands.compat._log import Log, import_pandas, log_columns, no_series, series
 from manyhands.compat._metrics import alpha_krippendorff, consistency, uncertainty
 from manyhands.compat._skills import KOS, MMSR
 from manyhands.compat._voting import GoldMajorityVote, MajorityVote, Wawa, ZeroBasedSkill
@@ -45,6 +46,11 @@ __all__ = [
     "consistency",
     "uncertainty",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    """Tell what to use instead of what is not here."""
+    raise _absent.explain(__name__, name, __all__)
 
 
 # ------------------------------------------------------------------------------------------------ Dawid–Skene
@@ -76,7 +82,7 @@ class _DawidSkene(Parameters):
             raise ValueError(f"n_iter must be at least 0, not {self.n_iter}")
         data = log_columns(data)
         if not len(data):
-            self._set_nothing()
+            self._set_nothing(data)
             return
         log, gold = with_gold(data, true_labels)
         em = Em(log, gold, self._model)
@@ -100,12 +106,10 @@ class _DawidSkene(Parameters):
         self.errors_ = errors(log, fit.made())
         self.loss_history_ = history
 
-    def _set_nothing(self) -> None:
-        """Set the results of a log without rows."""
-        self.probas_ = no_probas()
-        self.labels_ = no_series("agg_label", "task", object)
-        self.priors_ = no_series("prior", "label")
-        self.errors_ = import_pandas().DataFrame()
+    def _set_nothing(self, data: Frame) -> None:
+        """Set the results of a log without rows: to crowd-kit, without names of their axes."""
+        self.probas_, self.errors_ = import_pandas().DataFrame(), import_pandas().DataFrame()
+        self.labels_, self.priors_ = series(np.zeros(0), None, "agg_label"), series(np.zeros(0), None, "prior")
         self.loss_history_ = []
 
 
@@ -235,6 +239,6 @@ class OneCoinDawidSkene(_DawidSkene):
         accuracy = fit.made()[:, 0, 0]  # as any entry of the diagonal
         self.skills_ = series(accuracy, log.workers, "skill").take(log.worker_order())
 
-    def _set_nothing(self) -> None:
-        super()._set_nothing()
-        self.skills_ = no_series("skill", "worker")
+    def _set_nothing(self, data: Frame) -> None:
+        super()._set_nothing(data)
+        self.skills_ = no_series("skill", data["worker"])

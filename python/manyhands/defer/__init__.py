@@ -6,7 +6,7 @@ alone: :func:`project` and :func:`project_chunks` for probabilities, :func:`assi
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manyhands.base import concrete
 from manyhands.defer.assignment import Thresholds, assign, capacities
@@ -23,6 +23,19 @@ from manyhands.defer.measures import (
     workload,
 )
 from manyhands.defer.projection import Projection, project, project_chunks
+
+if TYPE_CHECKING:
+    from manyhands.defer.confidence import CompareConfidence as CompareConfidence
+    from manyhands.defer.confidence import SelectivePrediction as SelectivePrediction
+    from manyhands.defer.deferral import Deferral as Deferral
+    from manyhands.defer.impute import ImputedDeferral as ImputedDeferral
+    from manyhands.defer.mixture import MixtureOfExperts as MixtureOfExperts
+    from manyhands.defer.mixture import Triage as Triage
+    from manyhands.defer.probabilistic import NaiveDeferral as NaiveDeferral
+    from manyhands.defer.probabilistic import ProbabilisticDeferral as ProbabilisticDeferral
+    from manyhands.defer.surrogates import CrossEntropySurrogate as CrossEntropySurrogate
+    from manyhands.defer.surrogates import OneVsAll as OneVsAll
+    from manyhands.defer.surrogates import RealizableSurrogate as RealizableSurrogate
 
 __all__ = [
     "Curve",

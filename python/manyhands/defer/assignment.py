@@ -18,6 +18,12 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 #: Shares times cases that miss a whole number by less than this are meant to be it.
 _ROUNDING = 1e-9
 
+#: Beyond so many cases, a double no longer tells one from the next.
+_MOST_CASES = 2**53
+
+#: Greatest score that :class:`Thresholds` take, less than :func:`assign` does: noise and an offset are added to it.
+_MOST_SCORE = 1e299
+
 #: Scores closer than this share of their range are taken for equal by :class:`Thresholds`, and drawn between.
 _TIE = 1e-7
 
@@ -49,14 +55,20 @@ def capacities(lower: Bound, upper: Bound, n_cases: int, n_options: int) -> tupl
     >>> least.tolist(), most.tolist()
     ([3, 3, 4], [4, 4, 5])
     """
-    check_number("n_cases", n_cases, least=0, whole=True)
+    check_number("n_cases", n_cases, least=0, most=_MOST_CASES, whole=True)
     check_number("n_options", n_options, least=1, whole=True)
+    low, high = as_shares(lower, upper, n_options)
+    least, most = np.floor(low * n_cases + _ROUNDING), np.ceil(high * n_cases - _ROUNDING)
+    return least.astype(np.int64), most.astype(np.int64)
+
+
+def as_shares(lower: Bound, upper: Bound, n_options: int) -> tuple[Floats, Floats]:
+    """Return bounds of shares, one for each option, each a share by itself."""
     low, high = as_bounds(lower, upper, n_options)
     for what, bound in (("lower", low), ("upper", high)):
         if not np.all((bound >= 0) & (bound <= 1)):
             raise ValueError(f"{what} must hold shares between 0 and 1, not {bound.tolist()}")
-    least, most = np.floor(low * n_cases + _ROUNDING), np.ceil(high * n_cases - _ROUNDING)
-    return least.astype(np.int64), most.astype(np.int64)
+    return low, high
 
 
 def assign(scores: npt.ArrayLike, lower: npt.ArrayLike | None = None, upper: npt.ArrayLike | None = None) -> Ints:
@@ -67,7 +79,8 @@ def assign(scores: npt.ArrayLike, lower: npt.ArrayLike | None = None, upper: npt
     Parameters
     ----------
     scores : array of shape (n, n_options)
-        What is gained if an option answers a case, such as the logarithm of its probability; ``-inf`` where it may not.
+        What is gained if an option answers a case, such as the logarithm of its probability, within ±1e300; ``-inf``
+        where it may not.
     lower, upper : integer array of shape (n_options,), a number for all options, or None
         How many cases each option takes at least and at most; none is 0 or all. See :func:`capacities`.
 
@@ -152,6 +165,9 @@ class Thresholds:
     tie: float
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        check_number("seed", self.seed, least=0, whole=True)
+
     @classmethod
     def fit(cls, scores: npt.ArrayLike, lower: Bound = None, upper: Bound = None, *, seed: int = 0) -> Thresholds:
         """Find the offsets for which decisions on these cases keep the bounds at the greatest total score.
@@ -170,7 +186,7 @@ class Thresholds:
         As quick as :func:`assign`, whose potentials the offsets are.
         """
         check_number("seed", seed, least=0, whole=True)
-        rows = as_rows("scores", scores)
+        rows = _as_scores(scores)
         if not len(rows):
             raise ValueError("there are no cases to fit thresholds on")
         known = rows[np.isfinite(rows)]
@@ -196,15 +212,27 @@ class Thresholds:
         array of shape (n,)
             The option of each case.
         """
-        rows = as_rows("scores", scores, len(self.offsets))
+        rows = _as_scores(scores, len(self.offsets))
         known = np.arange(len(rows)) if cases is None else np.asarray(cases)
         if known.shape != (len(rows),) or known.dtype.kind not in "ui":
             raise ValueError(f"cases must be {len(rows)} whole numbers, not {known.dtype} of shape {known.shape}")
         total = rows + _noise(known, rows.shape[1], self.seed) * self.tie + self.offsets
-        bad = ~(total.max(axis=1, initial=-np.inf) > -np.inf)
-        if bad.any():
-            raise ValueError(f"row {int(bad.argmax())} of the scores allows no option: all are -inf, or one is NaN")
         return np.asarray(total.argmax(axis=1), np.int64)
+
+
+def _as_scores(scores: npt.ArrayLike, n_options: int | None = None) -> Floats:
+    """Return scores that can be added to, in rows that each allow an option."""
+    rows = as_rows("scores", scores, n_options)
+    bad = ~(np.abs(rows) <= _MOST_SCORE) & (rows != -np.inf)
+    if bad.any():
+        row, option = np.argwhere(bad)[0]
+        raise ValueError(
+            f"scores hold {rows[row, option]} in row {row}; use numbers up to {_MOST_SCORE:g}, or -inf to forbid"
+        )
+    empty = (rows == -np.inf).all(axis=1)
+    if empty.any():
+        raise ValueError(f"row {int(empty.argmax())} of the scores allows no option: all are -inf")
+    return rows
 
 
 def _noise(cases: npt.NDArray[Any], n_options: int, seed: int) -> Floats:

@@ -24,7 +24,7 @@ from manyhands.defer.shares import Coverage, Workload, bounds
 from manyhands.learn.batch import Batch, CrowdData, Features, as_features
 from manyhands.learn.learner import judged, normalised
 from manyhands.learn.trainer import CrowdTrainer, checked_logits
-from manyhands.learn.training import CROWD_ONLY, TRAINING, setting
+from manyhands.learn.training import CROWD_ONLY, TRAINING, explained, setting
 from manyhands.learn.trunk import split
 
 How = Literal["auto", "capacity", "threshold", "argmax"]
@@ -135,7 +135,10 @@ class Deferral(CrowdTrainer):
         """What decisions need to know of some cases."""
         gate = self._parts_or_fail()["gate"]
         if not isinstance(gate, StackedGate):
-            return Views(self._class_logits(x), self._checked_gate(gate(x)))
+            classes = self._class_logits(x)
+            with explained(gate, x):
+                logits = gate(x)
+            return Views(classes, self._checked_gate(logits))
         trunk, head = split(self._network)
         features = trunk(x)
         classes = self._checked_classes(head(features))
@@ -197,7 +200,12 @@ class Deferral(CrowdTrainer):
             return torch.cat([self._scores(views), self._right(views), self._class_log_probs(views)], dim=1)
 
         options = len(self._workers) + 1
-        scores, right, log_probs = np.split(self._mapped(features, rows, all_three), [options, 2 * options], axis=1)
+        found = self._mapped(features, rows, all_three)
+        bad = np.isnan(found).any(axis=1)
+        if bad.any():
+            # An arg max would take it for the best there is.
+            raise ValueError(f"the networks make NaN of row {int(rows[int(bad.argmax())])} of X; look at its features")
+        scores, right, log_probs = np.split(found, [options, 2 * options], axis=1)
         return _Assessment({"gate": scores, "accuracy": right}, normalised(log_probs))
 
     def _assess_some(self, features: Features, rows: Tensor) -> dict[str, Array]:
@@ -209,7 +217,15 @@ class Deferral(CrowdTrainer):
     # -------------------------------------------------------------------------------------------- training
 
     def fit(
-        self, X: Any, y: Any, votes: Any, *, tasks: Any = None, resume: bool = False, progress: Progress = False
+        self,
+        X: Any,
+        y: Any,
+        votes: Any,
+        *,
+        tasks: Any = None,
+        resume: bool = False,
+        overwrite: bool = False,
+        progress: Progress = False,
     ) -> Self:
         """Train on cases whose true class is known, and on what experts answered to some of them.
 
@@ -225,12 +241,14 @@ class Deferral(CrowdTrainer):
         tasks
             Name of each row of X among the tasks of the votes. None if the tasks are row numbers.
         resume
-            Go on from `checkpoint`, to the same result as if the training had not been interrupted.
+            Go on from `checkpoint`, to the same result as if the training had not been interrupted. Needs the same
+            cases, answers and settings; `max_epochs` may be larger unless the schedule depends on it.
+        overwrite
+            Begin anew although the file of `checkpoint` is there, and write over it.
         progress
             True for a progress bar, or a function called after each epoch as ``progress(epoch, loss)``.
         """
-        self._check()
-        self._may_resume(resume)
+        self._prepare(resume=resume, overwrite=overwrite)
         data = CaseData(X, y, votes, tasks)
         self._bounds = bounds(data.votes._workers, self.coverage, self.workload)
         self._adopt_names(data.votes)
@@ -369,7 +387,7 @@ class Deferral(CrowdTrainer):
             case = int(np.argmax(said < 0))
             raise ValueError(
                 f"{int((said < 0).sum())} cases go to experts who gave no answer to them, first row {case} to "
-                f"{self._workers.values[who[case]]!r}; missing='available' chooses among those who did"
+                f"{self._workers.values.tolist()[who[case]]!r}; missing='available' chooses among those who did"
             )
         return float((said == self._classes.match(names)[codes]).mean())
 

@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from manyhands.learn.losses import soft_cross_entropy
+
 
 def answer_log_likelihood(n_classes: int, smoothing: float) -> tuple[float, float]:
     """Log-probability of the true class given an answer that is right, and given one that is wrong, smoothed."""
@@ -33,6 +35,22 @@ def evidence(answers: Tensor, truth: Tensor, log_probs: Tensor, smoothing: float
 def posterior(log_gate: Tensor, log_evidence: Tensor) -> Tensor:
     """Log-posterior of the option, (n, n_experts + 1): Eq. 12 of Nguyen et al. (2025), where all that is known."""
     return F.log_softmax(log_gate + log_evidence, dim=1)
+
+
+def gate_loss(gate: Tensor, target: Tensor, options: Tensor | None = None) -> Tensor:
+    """Cross-entropy of the gate with the posterior of the option, (n,): what the M-step makes small.
+
+    `gate` is (n, n_experts + 1) logits, `target` the posterior. `options`, of the same shape, says who is an option in
+    each case (Nguyen et al. 2025, Eq. 15): the others are left out of the softmax and of the posterior, which keeps the
+    ratios of the rest, and a case with one option has no loss.
+    """
+    if options is None:
+        return soft_cross_entropy(F.log_softmax(gate, dim=1), target)
+    kept = target * options
+    # A workload may forbid all that a case has; it then has no posterior, and no loss.
+    kept = kept / kept.sum(dim=1, keepdim=True).clamp_min(torch.finfo(kept.dtype).tiny)
+    log_gate = F.log_softmax(gate.masked_fill(~options, -torch.inf), dim=1)
+    return soft_cross_entropy(log_gate.masked_fill(~options, 0.0), kept)
 
 
 def mean_field(

@@ -14,12 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.defer.assignment import Ints, assign, capacities
+from manyhands.checks import check_number
+from manyhands.defer.assignment import Ints, as_shares, assign, capacities
 from manyhands.defer.decision import as_who, option_names
-from manyhands.defer.projection import Bound, Floats, as_bounds, as_rows
+from manyhands.defer.projection import Bound, Floats, as_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+#: Greatest number whose products and sums are finite.
+_MOST = 1e150
 
 
 def correctness(truth: npt.ArrayLike, experts: npt.ArrayLike, classifier: npt.ArrayLike) -> Floats:
@@ -51,6 +56,11 @@ def correctness(truth: npt.ArrayLike, experts: npt.ArrayLike, classifier: npt.Ar
             f"truth and classifier must be of shape (n,) and experts of shape (n, n_experts), not {true.shape}, "
             f"{own.shape} and {said.shape}"
         )
+    for what, codes in (("truth", true), ("experts", said), ("classifier", own)):
+        if codes.size and codes.dtype.kind not in "bui":
+            raise TypeError(f"{what} must hold whole numbers, the codes of classes, not {codes.dtype}")
+    if true.size and true.min() < 0:
+        raise ValueError(f"truth holds {true.min()} in row {true.argmin()}; leave out cases whose truth is not known")
     answers = np.column_stack([said, own])
     return np.where(answers < 0, np.nan, (answers == true[:, None]).astype(np.float64))
 
@@ -69,6 +79,7 @@ def workload(who: npt.ArrayLike, n_options: int) -> Floats:
     >>> mh.defer.workload([0, 2, 2, 2], n_options=3).tolist()
     [0.25, 0.0, 0.75]
     """
+    check_number("n_options", n_options, least=1, whole=True)
     codes = as_who(who, n_options)
     with np.errstate(invalid="ignore"):
         return np.bincount(codes, minlength=n_options) / np.float64(len(codes))
@@ -137,16 +148,19 @@ def coverage_accuracy(
     >>> curve.accuracy.tolist(), curve.area
     ([0.5, 1.0, 0.5], 0.75)
     """
-    rows = as_rows("scores", scores)
+    check_number("n_points", n_points, least=2, whole=True)
+    rows, right = as_rows("scores", scores), _as_correct(correct)
     n, n_options = rows.shape
     if n_options == 1:
         raise ValueError("a curve needs an expert beside the classifier: scores have only one column")
-    least, most = as_bounds(lower, upper, n_options - 1)
+    if right.shape != rows.shape:
+        raise ValueError(f"correct must have the shape of the scores, {rows.shape}, not {right.shape}")
+    least, most = as_shares(lower, upper, n_options - 1)
     accuracy, reached = [], []
     for share in np.linspace(0, 1, n_points):
         low, high = (np.append((1 - share) * each, share) for each in (least, most))
         who = assign(rows, *capacities(low, high, n, n_options))
-        accuracy.append(system_accuracy(who, correct))
+        accuracy.append(system_accuracy(who, right))
         reached.append(coverage(who, n_options))
     return Curve(np.array(reached), np.array(accuracy))
 
@@ -172,8 +186,10 @@ def auc_cac(coverage: npt.ArrayLike, accuracy: npt.ArrayLike) -> float:
     x, y = np.asarray(coverage, np.float64), np.asarray(accuracy, np.float64)
     if x.ndim != 1 or x.shape != y.shape or not x.size:
         raise ValueError(f"coverage and accuracy must be lists of the same length, not {x.shape} and {y.shape}")
-    if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise ValueError("coverage and accuracy must be finite; leave out points without an accuracy")
+    if not (np.abs(x).max() <= _MOST and np.abs(y).max() <= _MOST):
+        raise ValueError(
+            f"coverage and accuracy must be finite and within ±{_MOST:g}; leave out points without an accuracy"
+        )
     points, at = np.unique(x, return_inverse=True)
     means = np.bincount(at, y) / np.bincount(at)
     if len(points) == 1:
@@ -267,9 +283,9 @@ def deferral_report(
     classifier        3   75.0%    0.0% to 100.0%     66.7%  50.0%
     team: accuracy 75.0% at coverage 75.0%
     """
-    right = as_rows("correct", correct)
+    right = _as_correct(correct)
     n_options = right.shape[1]
-    low, high = as_bounds(lower, upper, n_options)
+    low, high = as_shares(lower, upper, n_options)
     chosen, codes = _chosen(who, right), as_who(who, n_options)
     return DeferralReport(
         options=option_names(n_options, experts),
@@ -286,11 +302,21 @@ def deferral_report(
 
 def _chosen(who: npt.ArrayLike, correct: npt.ArrayLike) -> Floats:
     """Whether the chosen option is right, (n,)."""
-    right = as_rows("correct", correct)
+    right = _as_correct(correct)
     codes = as_who(who, right.shape[1])
     if len(codes) != len(right):
         raise ValueError(f"who has {len(codes)} entries but correct has {len(right)} rows")
     return right[np.arange(len(right)), codes]
+
+
+def _as_correct(correct: npt.ArrayLike) -> Floats:
+    """Return how right each option is in each case, (n, n_options): from 0 to 1, NaN where that is not known."""
+    right = as_rows("correct", correct)
+    bad = (right < 0) | (right > 1)
+    if bad.any():
+        row, option = np.argwhere(bad)[0]
+        raise ValueError(f"correct must lie between 0 and 1; it holds {right[row, option]} in row {row}")
+    return right
 
 
 def _mean(values: Floats) -> float:

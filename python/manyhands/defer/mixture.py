@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyhands.checks import check_number
+from manyhands.defer import capacities
 from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Deferral, Views
 from manyhands.defer.gate import Gate
@@ -96,14 +97,13 @@ class Triage(Deferral):
         if not self._dividing:
             return
         self._parts_or_fail().eval()
-        parts = [self._compared(batch) for batch in data.batches(data.samples, PREDICTED, self._on)]
+        parts = [self._compared(batch) for batch in data.batches(self._training, PREDICTED, self._on)]
         gain, best = torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
-        least = 0.0 if self._bounds is None else float(self._bounds[0][-1])
-        most = int((1 - least) * len(gain))
-        asked = gain.argsort(descending=True, stable=True)[:most]
+        least = 0 if self._bounds is None else capacities(*self._bounds, len(gain), len(self._workers) + 1)[0][-1]
+        asked = gain.argsort(descending=True, stable=True)[: len(gain) - int(least)]
         asked = asked[gain[asked] > 0]
-        self._division = torch.full((len(gain),), len(self._workers), device=self._on)
-        self._division[asked] = best[asked]
+        self._division = torch.full((len(data),), len(self._workers), device=self._on)
+        self._division[self._training.to(self._on)[asked]] = best[asked]
 
     def _compared(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """How much less the best expert who answered loses than the classifier, and who it is, both (n,)."""

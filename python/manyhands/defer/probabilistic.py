@@ -19,7 +19,7 @@ from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Deferral, Views
 from manyhands.defer.experts import ExpertModels, Kind, check_expert_models, expert_models
 from manyhands.defer.gate import Gate
-from manyhands.defer.losses import evidence, exact_posterior, mean_field, posterior
+from manyhands.defer.losses import evidence, exact_posterior, gate_loss, mean_field, posterior
 from manyhands.learn.batch import Batch, CrowdData, as_features
 from manyhands.learn.losses import soft_cross_entropy
 from manyhands.learn.training import setting
@@ -66,12 +66,17 @@ class EMDeferral(Deferral):
     def _e_step(self, batch: Batch, views: Views) -> tuple[Tensor, Tensor | None]:
         """Log-posterior of the option, (n, n_experts + 1), and posterior answers, (n, n_experts, n_classes)."""
 
+    def _options(self, batch: Batch) -> Tensor | None:
+        """Who the gate may choose in each case, (n, n_experts + 1); None if it is everybody in all cases."""
+        return None
+
     def _loss(self, batch: Batch, views: Views) -> Tensor:
+        options = self._options(batch)
         with torch.no_grad():
             log_option, answers = self._e_step(batch, views)
-            target = self._constrained(batch, log_option)
+            target = self._constrained(batch, log_option, options)
         own = F.cross_entropy(views.classes, truth_of(batch))
-        gate = soft_cross_entropy(F.log_softmax(views.gate, dim=1), target).mean()
+        gate = gate_loss(views.gate, target, options).mean()
         return own + gate + self._expert_loss(batch, views, answers)
 
     def _expert_loss(self, batch: Batch, views: Views, answers: Tensor | None) -> Tensor | float:
@@ -80,23 +85,31 @@ class EMDeferral(Deferral):
 
     # ---------------------------------------------------------------------------------------- the workload
 
-    def _constrained(self, batch: Batch, log_option: Tensor) -> Tensor:
-        """The posterior nearest to the given one whose mean keeps the workload, (n, n_experts + 1)."""
+    def _constrained(self, batch: Batch, log_option: Tensor, options: Tensor | None) -> Tensor:
+        """The posterior nearest to the given one whose mean keeps the workload, (n, n_experts + 1).
+
+        It is the mean over cases that leave the gate a choice: the others teach it nothing, whatever stands here.
+        """
         if self._bounds is None:
             return log_option.exp()
         if self.constraint == "epoch":
             return self._targets[batch.rows.cpu()].to(log_option.device)
-        own = _probabilities(log_option)
+        choice = _leaves_a_choice(log_option, options)
+        own = _probabilities(log_option[choice])
         if self.constraint == "running":
             # The latest cases weigh in, so that a small batch need not keep the workload by itself.
-            self._recent = torch.cat([self._recent, own])[-max(self._window, len(own)) :]
+            self._recent = torch.cat([self._recent, own])[-max(self._window, len(own), 1) :]
             rows = self._recent
         else:
             rows = own
-        return self._projected(rows)[-len(own) :].to(log_option)
+        target = log_option.exp()
+        target[choice] = self._projected(rows)[len(rows) - len(own) :].to(target)
+        return target
 
     def _projected(self, rows: Tensor) -> Tensor:
         assert self._bounds is not None
+        if not len(rows):
+            return rows
         found = project(rows.numpy(), *self._bounds).probabilities
         assert found is not None
         return torch.from_numpy(found)
@@ -105,12 +118,15 @@ class EMDeferral(Deferral):
         if self.constraint != "epoch" or self._bounds is None:
             return
         self._parts_or_fail().eval()
+        cases, parts = [], []
         with torch.no_grad():
-            parts = [
-                _probabilities(self._e_step(batch, self._forward(batch.x))[0])
-                for batch in data.batches(data.samples, _WINDOW, self._on)
-            ]
-        self._targets = self._projected(torch.cat(parts)).float()
+            for batch in data.batches(self._training, _WINDOW, self._on):
+                log_option, _ = self._e_step(batch, self._forward(batch.x))
+                choice = _leaves_a_choice(log_option, self._options(batch))
+                cases.append(batch.rows[choice].cpu())
+                parts.append(_probabilities(log_option[choice]))
+        self._targets = torch.zeros(len(data), len(self._workers) + 1)
+        self._targets[torch.cat(cases)] = self._projected(torch.cat(parts)).float()
 
     def _concluded(self, data: CrowdData) -> None:
         # What only training needs is as large as the data.
@@ -124,6 +140,11 @@ class EMDeferral(Deferral):
         self._recent = state["recent"]
 
 
+def _leaves_a_choice(log_option: Tensor, options: Tensor | None) -> Tensor:
+    """Cases in which the classifier is not the only option, (n,)."""
+    return log_option.new_ones(len(log_option), dtype=torch.bool) if options is None else options[:, :-1].any(dim=1)
+
+
 def _probabilities(log_option: Tensor) -> Tensor:
     """Rows for the projection: in double precision, on the CPU, nowhere zero."""
     probs = log_option.cpu().double().exp().clamp_min(_LEAST)
@@ -133,15 +154,21 @@ def _probabilities(log_option: Tensor) -> Tensor:
 class NaiveDeferral(EMDeferral):
     """Learning to defer among those who answered: an expert who gave no answer to a case is no option for it.
 
-    Without missing answers this is the standard method, and `ProbabilisticDeferral` the same.
+    The gate learns from each case how those who answered it compare with one another and with the classifier. Without
+    missing answers this is the standard method, and `ProbabilisticDeferral` the same.
 
     Parameters
     ----------
     classifier, gate, coverage, workload
         See :class:`~manyhands.defer.Deferral`.
+    unanswered
+        What an expert who gave no answer to a case is in it. ``"left-out"``: no option, neither for the posterior of
+        who should answer nor for the gate that learns from it; a case nobody answered teaches the gate nothing.
+        ``"wrong"``: one who could not have been right, so that every answer not given turns the gate to the classifier
+        and to those who did answer.
     constraint
         Over which cases the workload is kept while training: each ``"batch"``, the latest ones (``"running"``), or
-        all of them, once an ``"epoch"``.
+        all of them, once an ``"epoch"``. Cases nobody answered are not among them, unless `unanswered` is ``"wrong"``.
     smoothing
         Share of an answer that is spread over all classes: how far answers are trusted.
     **settings
@@ -149,11 +176,15 @@ class NaiveDeferral(EMDeferral):
 
     Notes
     -----
+    What keeps the workload while training is the choice among those who answered, and the gate chooses among all: where
+    many answers are missing it leaves the classifier less than its share by itself. Decisions by capacity or by
+    threshold keep it all the same.
+
     Time per epoch O(cases · experts) beside two networks; ``constraint="epoch"`` keeps cases × options numbers.
 
     References
     ----------
-    C. Nguyen, T.-T. Do and G. Carneiro, "Probabilistic learning to defer", ICLR 2025, Eqs. 12 and 15. D. Madras,
+    C. Nguyen, T.-T. Do and G. Carneiro, "Probabilistic learning to defer", ICLR 2025, Eqs. 11 to 15. D. Madras,
     T. Pitassi and R. Zemel, "Predict responsibly", NeurIPS 2018.
 
     Examples
@@ -166,6 +197,26 @@ class NaiveDeferral(EMDeferral):
     >>> int((team.decide(X).who == 2).sum())  # two experts: option 2 is the classifier
     150
     """
+
+    def __init__(
+        self,
+        classifier: nn.Module,
+        gate: Gate = None,
+        *,
+        unanswered: Literal["left-out", "wrong"] = "left-out",
+        **settings: Any,
+    ) -> None:
+        super().__init__(classifier, gate, **settings)
+        self.unanswered = unanswered
+
+    def _check(self) -> None:
+        super()._check()
+        check_choice("unanswered", self.unanswered, ("left-out", "wrong"))
+
+    def _options(self, batch: Batch) -> Tensor | None:
+        if self.unanswered == "wrong":
+            return None
+        return F.pad(answers_of(batch, len(self._workers)) >= 0, (0, 1), value=True)
 
     def _e_step(self, batch: Batch, views: Views) -> tuple[Tensor, Tensor | None]:
         truth, answers = truth_of(batch), answers_of(batch, len(self._workers))
@@ -190,8 +241,10 @@ class ProbabilisticDeferral(EMDeferral):
     groups
         So many networks, each for a group of experts whose accuracy in each class is alike; instead of `experts`.
     inference
-        The E-step: ``"exact"``, which sums missing answers out, or ``"mean-field"``, as in the paper. The mean field
-        doubts experts who did not answer: one who would be right in nine cases of ten counts as if mostly wrong.
+        The E-step: ``"exact"``, which sums missing answers out, or ``"mean-field"``, as in the text of the paper. The
+        mean field judges the classifier by the probability of the truth, but experts who did not answer by its expected
+        logarithm, so that those whom the gate prefers little die out. (The code that its authors released takes the
+        expectation for the classifier too, and then it is the experts who gain.)
     n_iter
         Fixed-point steps of the mean field.
     constraint

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from manyhands.learn.batch import Batch, CrowdData
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import agreement_regression, focal, towards_agreement
 from manyhands.learn.targets import vote_shares
+from manyhands.learn.training import TrainingOptions
 from manyhands.learn.trunk import n_features, split
 
 #: Eq. 7 has no bound; a worker who nearly always says the same would have a power of hundreds and count for nothing.
@@ -75,6 +76,12 @@ class Learn2Agree(Learner):
     Time per epoch O(annotations · classes) beside the backbone. The power of an annotator is at most 5, where the paper
     has no bound. Predictions are the regularised ones.
 
+    The kappa of an annotator is, as in the paper, over all of the annotator's answers, with the prediction that each
+    sample had when it was last in a batch: (samples + 3 · annotators) · classes numbers are kept. Weights of
+    annotations count in it, and `reduction` says how annotators are averaged: alike (``"worker"``), by their answers
+    (``"label"``), or by answers of which those to one sample weigh one together (``"sample"``). The kappa of one who
+    never, or always, names a class is zero whatever is predicted, and teaches nothing.
+
     References
     ----------
     C. Wang et al., "Learn2Agree: fitting with multiple annotators without objective ground truth" (2022).
@@ -90,7 +97,7 @@ class Learn2Agree(Learner):
         loss: Literal["focal", "kappa"] = "focal",
         strength: float = 3.0,
         bins: int = 10,
-        **training: Any,
+        **training: Unpack[TrainingOptions],
     ) -> None:
         super().__init__(backbone, **training)
         self.stream = stream
@@ -115,7 +122,13 @@ class Learn2Agree(Learner):
         self._agreement = torch.from_numpy(shares).float().to(self._on)[:, self._positive]
         self._gamma = torch.from_numpy(focus(votes)).float().to(self._on)[:, self._positive]
         width = n_features(self.backbone, data)
-        return {"stream": AgreementStream(width, len(self._positive), self.stream, self.bins)}
+        parts: dict[str, nn.Module] = {"stream": AgreementStream(width, len(self._positive), self.stream, self.bins)}
+        if self.loss == "kappa":
+            said, total = said_shares(votes, by_sample=self.reduction == "sample")
+            parts["kappa"] = RunningKappa(
+                len(data), torch.from_numpy(said).float()[:, self._positive.cpu()], torch.from_numpy(total).float()
+            )
+        return parts
 
     def _forward(self, x: Any) -> Tensor:
         trunk, head = split(self._network)
@@ -137,7 +150,9 @@ class Learn2Agree(Learner):
         said = (batch.label[:, None] == self._positive).float()
         logits = self._logits[batch.sample]
         if self.loss == "kappa":
-            return of_stream + kappa_loss(torch.sigmoid(logits), said, batch.worker)
+            weight = self._weights(batch) * len(batch) if self.reduction == "sample" else batch.weight
+            of_workers = self._parts_or_fail()["kappa"](batch, torch.sigmoid(self._logits), said, weight)
+            return of_stream + self._reduce(of_workers.mean(dim=1), batch)
         log_right = F.logsigmoid(torch.where(said > 0, logits, -logits))
         return of_stream + self._reduce(focal(log_right, self._gamma[batch.worker]).mean(dim=1), batch)
 
@@ -154,20 +169,87 @@ def focus(votes: Annotations) -> Array:
     return np.minimum((1 - rate**most) / (1 - rate**least), _MOST_FOCUS)
 
 
-def kappa_loss(probs: Tensor, said: Tensor, worker: Tensor) -> Tensor:
-    """Weighted-kappa loss of each worker's answers in a batch, through a sigmoid, averaged over workers and tasks.
+def said_shares(votes: Annotations, *, by_sample: bool) -> tuple[Array, Array]:
+    """What each worker says of all, (n_workers, n_classes), and the weight of the worker's answers, (n_workers,).
 
-    `probs` and `said` are (n, n_tasks): predicted probabilities of the positive class, and whether the worker said it.
-    The sigmoid of log(1 − κ), κ = 1 − O / E, is O / (O + E): observed disagreement beside that expected by chance.
+    `by_sample`: the answers to a sample weigh one together.
     """
-    present, place = torch.unique(worker, return_inverse=True)
-    count = torch.bincount(place, minlength=len(present)).to(probs.dtype)[:, None]
+    tasks, workers, labels = votes.codes()
+    weights = votes._table.weights()
+    weight = np.ones(len(tasks)) if weights is None else weights
+    least = np.finfo(np.float32).tiny  # where nothing has any weight
+    if by_sample:
+        weight = weight / np.maximum(np.bincount(tasks, weight, minlength=votes.n_tasks), least)[tasks]
+    shape = (votes.n_workers, votes.n_classes)
+    cells = workers.astype(np.int64) * shape[1] + labels
+    said = np.bincount(cells, weight, minlength=shape[0] * shape[1]).reshape(shape)
+    total = said.sum(axis=1)
+    return said / np.maximum(total, least)[:, None], total
 
-    def mean(values: Tensor) -> Tensor:
-        zero = values.new_zeros(len(present), values.shape[1])
-        return zero.index_add(0, place, values) / count
 
-    observed = mean(said * (1 - probs) + (1 - said) * probs)
-    p, r = mean(probs), mean(said)
-    expected = r * (1 - p) + (1 - r) * p
-    return (observed / (observed + expected).clamp_min(1e-12)).mean()
+class RunningKappa(nn.Module):
+    """Weighted-kappa loss of the network with each worker, over all answers of the worker.
+
+    A batch has few answers of a worker, often all alike: of those alone no kappa can be made. So the prediction that
+    each sample had when it was last seen is kept, and with it every worker's observed disagreement O and mean
+    prediction; what workers say on average is known from the start. A batch renews the predictions of its samples, and
+    gradients go through these. Before a sample is seen its prediction is the average answer of the crowd: all kappas
+    are zero at first.
+
+    Numbers kept: (samples + 3 · workers) · tasks; a step touches those of its batch.
+
+    Parameters
+    ----------
+    n_samples
+        How many samples there are.
+    said
+        Share of the positive class among the answers of each worker, (n_workers, n_tasks).
+    total
+        Weight of the answers of each worker, (n_workers,).
+    """
+
+    predicted: Tensor
+    said: Tensor
+    total: Tensor
+    observed: Tensor
+    mean: Tensor
+
+    def __init__(self, n_samples: int, said: Tensor, total: Tensor) -> None:
+        super().__init__()
+        average = (total @ said / total.sum()).expand(len(said), -1)
+        self.register_buffer("predicted", average[:1].repeat(n_samples, 1))
+        self.register_buffer("said", said)
+        self.register_buffer("total", total.clamp_min(torch.finfo(total.dtype).tiny))
+        self.register_buffer("observed", _disagreement(average, said))
+        self.register_buffer("mean", average.clone())
+
+    def forward(self, batch: Batch, probs: Tensor, said: Tensor, weight: Tensor) -> Tensor:
+        """Loss of the worker of each annotation, (n_annotations, n_tasks), renewed by a batch.
+
+        `probs` are probabilities of the positive class, (n, n_tasks); `said` tells whether an annotation says it,
+        (n_annotations, n_tasks), and `weight` what it weighs among the worker's. The sigmoid of log(1 − κ), κ = 1 − O /
+        E, is O / (O + E): observed disagreement beside that expected by chance.
+        """
+        own = probs[batch.sample]
+        self._renew(batch, probs.detach(), said, (weight / self.total[batch.worker])[:, None])
+        share, mean = self.said[batch.worker], self.mean[batch.worker]
+        observed, expected = self.observed[batch.worker].clamp_min(0), _disagreement(mean, share)
+        # A worker who always says the same has κ = 0 whatever is predicted; of others E is above zero.
+        telling = (share > 0) & (share < 1)
+        both = torch.where(telling, observed + expected, 1.0)
+        # What the loss changes by with O and with the mean prediction, at their present values.
+        scale = telling / both**2
+        step = scale * (expected * _disagreement(own, said) - observed * (1 - 2 * share) * own)
+        return torch.where(telling, observed / both, 0.5) + step - step.detach()
+
+    def _renew(self, batch: Batch, probs: Tensor, said: Tensor, weight: Tensor) -> None:
+        before, now = self.predicted[batch.rows][batch.sample], probs[batch.sample]
+        changed = _disagreement(now, said) - _disagreement(before, said)
+        self.observed.index_add_(0, batch.worker, weight * changed)
+        self.mean.index_add_(0, batch.worker, weight * (now - before))
+        self.predicted[batch.rows] = probs
+
+
+def _disagreement(p: Tensor, q: Tensor) -> Tensor:
+    """Probability that two who answer independently differ, of two answers."""
+    return p * (1 - q) + (1 - p) * q

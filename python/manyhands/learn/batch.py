@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -11,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from manyhands import _core
 from manyhands.annotations import Annotations, as_annotations
 from manyhands.checks import listed
 from manyhands.names import sequence
@@ -195,20 +197,49 @@ class CrowdData:
         self._take(as_features(X), as_votes(votes), tasks)
 
     def _take(self, features: Features, votes: Annotations, tasks: Any) -> None:
-        self.features, self.votes = features, votes
+        self.features = features
         #: Row of X of each sample.
-        self.rows = torch.from_numpy(rows_of(self.votes, len(self.features), tasks))
-        table = self.votes._table
+        self.rows = torch.from_numpy(rows_of(votes, len(self.features), tasks))
+        #: True class of each sample, where all are known.
+        self.truth: Tensor | None = None
+        self._take_votes(votes)
+
+    def _take_votes(self, votes: Annotations) -> None:
+        self.votes = votes
+        table = votes._table
         _, workers, labels = table.columns()
         self._offsets = torch.from_numpy(table.offsets().astype(np.int64))
         self._workers = torch.from_numpy(workers.astype(np.int64))
         self._labels = torch.from_numpy(labels.astype(np.int64))
         weights = table.weights()
+        if weights is not None and not weights.any():
+            raise ValueError("all annotations have weight 0: there is nothing to learn from; give some of them more")
         self._weights = torch.ones(len(workers)) if weights is None else torch.from_numpy(weights).float()
         #: Samples that have annotations; a table made of codes may have tasks without.
         self.samples = torch.from_numpy(np.flatnonzero(np.diff(table.offsets())))
-        #: True class of each sample, where all are known.
-        self.truth: Tensor | None = None
+
+    def without(self, samples: Tensor) -> CrowdData:
+        """The same samples, workers and classes, but without the annotations of some samples."""
+        if not len(samples):
+            return self
+        hidden = np.zeros(len(self), np.bool_)
+        hidden[samples.numpy()] = True
+        table = self.votes._table
+        tasks, workers, labels = table.columns()
+        weights = table.weights()
+        keep = ~hidden[tasks]
+        kept = _core.Table(
+            tasks[keep],
+            workers[keep],
+            labels[keep],
+            None if weights is None else weights[keep],
+            table.n_tasks,
+            table.n_workers,
+            table.n_classes,
+        )
+        known = copy.copy(self)
+        known._take_votes(Annotations(kept, self.votes._tasks, self.votes._workers, self.votes._classes))
+        return known
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from manyhands.learn.heads import (
 )
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import log_det, log_mixture
+from manyhands.learn.training import TrainingOptions
 
 _WORKER_MODELS = ("softplus", "softmax", "one-coin", "low-rank", "embedded")
 
@@ -90,15 +91,16 @@ class CrowdLayer(_WorkerLearner):
     Notes
     -----
     Time per epoch O(annotations · classes²) beside the backbone, ``"MW"``; O(annotations · classes) the others. For
-    regression the labels of the votes must be numbers; ``predict`` returns numbers on the scale of the average worker,
-    and there are no probabilities.
+    regression the labels of the votes must be numbers, as text where they have fractions (a table takes such numbers
+    for scores, not classes); ``predict`` returns numbers on the scale of the average worker, and there are no
+    probabilities.
 
     References
     ----------
     F. Rodrigues and F. Pereira, "Deep learning from crowds", AAAI 2018.
     """
 
-    def __init__(self, backbone: nn.Module, *, kind: str = "MW", **training: Any) -> None:
+    def __init__(self, backbone: nn.Module, *, kind: str = "MW", **training: Unpack[TrainingOptions]) -> None:
         super().__init__(backbone, **training)
         self.kind = kind
 
@@ -225,7 +227,7 @@ class CCEM(_WorkerLearner):
     identifiability, and regularization", ICLR 2023.
     """
 
-    def __init__(self, backbone: nn.Module, *, workers: str = "softplus", **training: Any) -> None:
+    def __init__(self, backbone: nn.Module, *, workers: str = "softplus", **training: Unpack[TrainingOptions]) -> None:
         super().__init__(backbone, **training)
         self.workers = workers
 
@@ -261,7 +263,14 @@ class TraceRegularized(CCEM):
     R. Tanno et al., "Learning from noisy labels by regularized estimation of annotator confusion", CVPR 2019, Eq. 4.
     """
 
-    def __init__(self, backbone: nn.Module, *, trace: float = 0.01, workers: str = "softplus", **training: Any) -> None:
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        trace: float = 0.01,
+        workers: str = "softplus",
+        **training: Unpack[TrainingOptions],
+    ) -> None:
         super().__init__(backbone, workers=workers, **training)
         self.trace = trace
 
@@ -329,7 +338,7 @@ class GeoCrowdNet(CCEM):
         momentum: float = 0.9,
         ridge: float = 1e-6,
         workers: str = "softplus",
-        **training: Any,
+        **training: Unpack[TrainingOptions],
     ) -> None:
         super().__init__(backbone, workers=workers, **training)
         self.side = side
@@ -412,7 +421,7 @@ class SingleConfusion(TraceRegularized):
     S. Sukhbaatar et al., "Training convolutional networks with noisy labels" (2014); Tanno et al. 2019, Sec. 3.3.
     """
 
-    def __init__(self, backbone: nn.Module, *, trace: float = 0.01, **training: Any) -> None:
+    def __init__(self, backbone: nn.Module, *, trace: float = 0.01, **training: Unpack[TrainingOptions]) -> None:
         super().__init__(backbone, trace=trace, workers="softplus", **training)
 
     def _worker_model(self, n_workers: int, n_classes: int) -> ConfusionModel:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyhands.base import Array
 from manyhands.checks import check_number
 from manyhands.learn.batch import Batch, CrowdData
 from manyhands.learn.heads import WorkerTable
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import soft_cross_entropy
 from manyhands.learn.targets import vote_shares
+from manyhands.learn.training import TrainingOptions
 from manyhands.learn.trunk import split
 
 
@@ -139,47 +141,80 @@ class WeightedDoctorNet(DoctorNet):
     weight_epochs
         Epochs, of all, in which only the weights are learnt: the average of those who did not label a sample shall
         agree with those who did.
+    weight_lr
+        Rate of the weights' logarithms, by Adam. It is larger than a network's: there is one number a worker, and all
+        start alike.
     **training
-        See :class:`~manyhands.learn.Training`.
+        See :class:`~manyhands.learn.Training`. It concerns the heads, which have the first ``max_epochs -
+        weight_epochs`` epochs; `validation` and `patience` choose among those, and weights are learnt for the best.
 
     Notes
     -----
     An epoch of weights takes O(workers · features · classes) a sample. Where everybody labelled a sample, all are
-    averaged.
+    averaged. Weights favour those who foretell what others say: where most answers are given without looking, they
+    favour nobody. ``history_`` is that of the heads.
 
     References
     ----------
     As of `DoctorNet`.
     """
 
-    def __init__(self, backbone: nn.Module, *, weight_epochs: int = 10, **training: Any) -> None:
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        weight_epochs: int = 10,
+        weight_lr: float = 0.01,
+        **training: Unpack[TrainingOptions],
+    ) -> None:
         super().__init__(backbone, **training)
         self.weight_epochs = weight_epochs
+        self.weight_lr = weight_lr
 
     def _check(self) -> None:
         super()._check()
         check_number("weight_epochs", self.weight_epochs, least=1, whole=True)
+        check_number("weight_lr", self.weight_lr, least=0)
         if self.weight_epochs >= self.max_epochs:
             raise ValueError(
                 f"weight_epochs={self.weight_epochs} leaves no epoch of max_epochs={self.max_epochs} for the heads"
             )
 
+    @property
+    def _n_epochs(self) -> int:
+        return self.max_epochs - self.weight_epochs
+
     def _build(self, data: CrowdData) -> dict[str, nn.Module]:
-        self._aims = torch.from_numpy(vote_shares(data.votes)).float().to(self._on)
         return super()._build(data) | {"weights": _Weights(data.votes.n_workers)}
 
     def _weights_of_workers(self) -> Tensor:
         weights: Tensor = self._parts_or_fail()["weights"]()
         return weights
 
-    def _start_epoch(self, epoch: int, data: CrowdData) -> None:
-        self._weighing = epoch >= self.max_epochs - self.weight_epochs
+    @property
+    def weights_(self) -> Array:
+        """Weight of each worker's opinion in the average, (n_workers,); they sum to one."""
+        self._fitted()
+        weights = self._weights_of_workers().detach().double().cpu().numpy()
+        return weights / weights.sum()
 
-    def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
-        if not self._weighing:
-            return super()._loss(batch, log_probs)
+    def _finish(self, data: CrowdData) -> None:
+        """Learn the weights: the heads are settled, and in evaluation mode."""
+        known = self._to_learn_from(data)
+        aims = torch.from_numpy(vote_shares(known.votes)).float().to(self._on)
+        optimizer = torch.optim.Adam(self._parts_or_fail()["weights"].parameters(), lr=self.weight_lr)
+        shuffle = torch.Generator().manual_seed(self.seed)
+        for _ in range(self.weight_epochs):
+            for batch in known.batches(self._training, self.batch_size, self._on, shuffle=shuffle):
+                optimizer.zero_grad()
+                soft_cross_entropy(self._others_opinion(batch), aims[batch.rows]).mean().backward()
+                optimizer.step()
+
+    def _others_opinion(self, batch: Batch) -> Tensor:
+        """Log of the average opinion of those who did not label a sample, or of all if everybody did."""
         labelled = torch.zeros(len(batch), len(self._workers), dtype=torch.bool, device=self._on)
         labelled[batch.sample, batch.worker] = True
         labelled &= ~labelled.all(dim=1, keepdim=True)
-        log_mean = self._average(self._features.detach(), self._weights_of_workers(), labelled)
-        return soft_cross_entropy(log_mean, self._aims[batch.rows]).mean()
+        with torch.no_grad():
+            features = split(self._network)[0](batch.x).float()
+        return self._average(features, self._weights_of_workers(), labelled)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from manyhands.learn.batch import Batch, CrowdData
 from manyhands.learn.learner import Learner, judged
 from manyhands.learn.losses import log_mixture, soft_cross_entropy
 from manyhands.learn.targets import vote_shares
+from manyhands.learn.training import TrainingOptions
 
 
 class _EMLearner(Learner):
@@ -46,7 +47,7 @@ class _EMLearner(Learner):
             self._take(*self._e_step(data, self._predicted(data)))
 
     def _learnt_confusion(self, data: CrowdData, predicted: Array) -> Array:
-        return self._e_step(data, predicted)[1]
+        return self._e_step(self._to_learn_from(data), predicted)[1]
 
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
         return soft_cross_entropy(log_probs, self._posterior[batch.rows]).mean()
@@ -79,15 +80,19 @@ class DeepEM(_EMLearner):
 
     Notes
     -----
-    Starts from vote shares, or from the posteriors of `start_from`. E- and M-step of the confusion matrices run in the
-    compiled core, O(annotations · classes) each; beside them an epoch costs the backbone's training and one prediction.
+    Starts from vote shares, or from the posteriors of `start_from`. The M-step adds pseudo-counts to each worker's
+    matrix, 0.1 on the diagonal and 0.01 beside it, so that a label nobody gave in a class is unlikely and not
+    impossible. With `validation`, both steps count the labels of the training samples only.
+
+    E- and M-step of the confusion matrices run in the compiled core, O(annotations · classes) each; beside them an
+    epoch costs the backbone's training and one prediction.
 
     References
     ----------
     V. C. Raykar et al., "Learning from crowds", JMLR 11 (2010). S. Albarqouni et al., "AggNet", IEEE TMI 35 (2016).
     """
 
-    def __init__(self, backbone: nn.Module, *, epochs_per_step: int = 1, **training: Any) -> None:
+    def __init__(self, backbone: nn.Module, *, epochs_per_step: int = 1, **training: Unpack[TrainingOptions]) -> None:
         super().__init__(backbone, **training)
         self.epochs_per_step = epochs_per_step
 
@@ -110,15 +115,17 @@ class ModelBootstrappedEM(_EMLearner):
 
     Notes
     -----
-    Starts from vote shares. The network must have learnt something before it may judge: more epochs a step than of
-    `DeepEM`. Cost as there.
+    Starts from vote shares, or from the posteriors of `start_from`. The network must have learnt something before it
+    may judge: more epochs a step than of `DeepEM`. Pseudo-counts of the confusion matrices, held-out samples and cost
+    as there. The class prior, the shares of the network's decisions, has 1e-6 added to each class and is normalised
+    again: a class that the network never names stays possible.
 
     References
     ----------
     A. Khetan, Z. C. Lipton and A. Anandkumar, "Learning from noisy singly-labeled data", ICLR 2018.
     """
 
-    def __init__(self, backbone: nn.Module, *, epochs_per_step: int = 10, **training: Any) -> None:
+    def __init__(self, backbone: nn.Module, *, epochs_per_step: int = 10, **training: Unpack[TrainingOptions]) -> None:
         super().__init__(backbone, **training)
         self.epochs_per_step = epochs_per_step
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from manyhands.learn.heads import WorkerTable
 from manyhands.learn.learner import Learner, judged, mean_prediction, normalised
 from manyhands.learn.losses import Divergence, mutual_information_gain
 from manyhands.learn.targets import vote_shares
+from manyhands.learn.training import TrainingOptions
 
 #: Epochs after which network and aggregator should have something in common, and how little is nothing.
 _EPOCHS_TO_AGREE, _SOME_GAIN = 3, 1e-2
@@ -91,11 +92,12 @@ class MaxMIG(Learner):
 
     Notes
     -----
-    The aggregator starts from logarithms of confusion matrices judged by vote shares (Eq. 2 of the paper) or those of
-    `start_from`. If after three epochs network and aggregator have nothing in common, as where most workers copy one
-    who knows nothing, both start again, it from weights divided by the mean number of labels a sample has. The gain
-    does not tell how classes are named: in the end they are named so that informative workers are right as often as
-    possible.
+    The aggregator starts from logarithms of confusion matrices judged by vote shares (Eq. 2 of the paper, with
+    pseudo-counts: 0.1 on the diagonal of each worker's matrix and 0.01 beside it) or those of `start_from`; numbers
+    below 1e-6 count as that. If after three epochs network and aggregator have nothing in common, as where most workers
+    copy one who knows nothing, both start again, it from weights divided by the mean number of labels a sample has. The
+    gain does not tell how classes are named: in the end they are named so that informative workers are right as often
+    as possible.
 
     Time per epoch O(annotations · classes + samples · batch size · classes) beside the backbone. ``predict_proba(X,
     votes)`` is the paper's forecaster ζ, of network and aggregator over the prior. The score on held-out samples is the
@@ -113,7 +115,7 @@ class MaxMIG(Learner):
         *,
         divergence: Divergence = "kl",
         prior: Literal["uniform", "learnt"] | npt.ArrayLike = "uniform",
-        **training: Any,
+        **training: Unpack[TrainingOptions],
     ) -> None:
         super().__init__(backbone, **training)
         self.divergence = divergence
@@ -141,7 +143,7 @@ class MaxMIG(Learner):
         return torch.from_numpy(judged(votes, vote_shares(votes)) if start is None else start[1]).float()
 
     def _start_epoch(self, epoch: int, data: CrowdData) -> None:
-        if epoch != _EPOCHS_TO_AGREE or self._held_out_score(data, data.samples) > _SOME_GAIN:
+        if epoch != _EPOCHS_TO_AGREE or self._mean_score(data, data.samples) > _SOME_GAIN:
             return
         # The aggregator follows a crowd of copies that knows nothing, too sure of itself to have a gradient. As if a
         # sample's labels were copies of one, it has; and the network has unlearnt to tell samples apart.

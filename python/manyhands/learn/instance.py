@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from manyhands.learn.confusion import GeoCrowdNet
 from manyhands.learn.heads import FreeConfusion, WorkerTable, picked
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import log_mixture, outlier_penalty
+from manyhands.learn.training import TrainingOptions
 from manyhands.learn.trunk import n_features, split
 
 
@@ -41,6 +42,8 @@ class COINNet(GeoCrowdNet):
 
     Notes
     -----
+    A vector's mean is taken off, so that it sums to zero. What the confusion matrix and the vector make together is cut
+    at 1e-6 and divided by its sum, since nothing else keeps it a distribution. The outlier term is a mean over samples.
     Numbers kept beside the worker model: annotations · classes, touched a batch at a time.
 
     References
@@ -60,7 +63,7 @@ class COINNet(GeoCrowdNet):
         momentum: float = 0.9,
         ridge: float = 1e-6,
         workers: str = "softplus",
-        **training: Any,
+        **training: Unpack[TrainingOptions],
     ) -> None:
         super().__init__(backbone, side="F", volume=volume, momentum=momentum, ridge=ridge, workers=workers, **training)
         self.outlier = outlier
@@ -76,6 +79,8 @@ class COINNet(GeoCrowdNet):
                 raise ValueError(f"{name} must be above 0")
 
     def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+        #: Where the annotations of each sample begin, among those that have a vector.
+        self._begin = data.votes._table.offsets().astype(np.int64)
         shifts = WorkerTable(data.votes.n_annotations, torch.zeros(data.votes.n_classes))
         return super()._build(data) | {"shifts": shifts}
 
@@ -88,21 +93,23 @@ class COINNet(GeoCrowdNet):
         shifts = self._shifts(batch.index)
         shifted = (nominal + shifts).clamp_min(1e-6)
         right = shifted.gather(1, batch.label[:, None])[:, 0] / shifted.sum(dim=1)
-        squares = torch.zeros(len(batch), device=self._on).index_add(0, batch.sample, (shifts**2).sum(dim=1))
+        squares = shifts.new_zeros(len(batch)).index_add(0, batch.sample, (shifts**2).sum(dim=1))
         # Beside a loss that is a mean over labels, a mean over samples of the samples' terms.
         penalty = outlier_penalty(squares, self.p, self.zeta).mean()
         return -self._reduce(right.log(), batch) + self.outlier * penalty + self._volume_term(batch, log_probs)
 
     def _finish(self, data: CrowdData) -> None:
         with torch.no_grad():
-            squares = (self._shifts(torch.arange(data.votes.n_annotations, device=self._on)) ** 2).sum(dim=1)
-        offsets = data.votes._table.offsets().astype(np.int64)
+            squares = (self._shifts(torch.arange(self._begin[-1], device=self._on)) ** 2).sum(dim=1)
         totals = np.concatenate([[0.0], np.cumsum(squares.double().cpu().numpy())])
-        self._outlier_scores = totals[offsets[1:]] - totals[offsets[:-1]]
+        self._outlier_scores = totals[self._begin[1:]] - totals[self._begin[:-1]]
 
     @property
     def outlier_scores_(self) -> Array:
-        """How far the labels of each task are from what the workers' matrices explain, aligned with ``votes.tasks``."""
+        """How far the labels of each task are from what the workers' matrices explain, aligned with ``votes.tasks``.
+
+        Zero for held-out samples, whose labels are not learnt from.
+        """
         self._fitted()
         return self._outlier_scores
 
@@ -134,7 +141,9 @@ class InstanceTrace(Learner):
     L. Zhang et al., "Disentangling human error from the ground truth in segmentation of medical images", NeurIPS 2020.
     """
 
-    def __init__(self, backbone: nn.Module, *, trace: float = 0.01, rank: int = 1, **training: Any) -> None:
+    def __init__(
+        self, backbone: nn.Module, *, trace: float = 0.01, rank: int = 1, **training: Unpack[TrainingOptions]
+    ) -> None:
         super().__init__(backbone, **training)
         self.trace = trace
         self.rank = rank

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from manyhands.base import Aggregator, Array, Progress, concrete
 from manyhands.checks import check_choice
 from manyhands.learn.batch import Batch, CrowdData, Features, as_features, as_votes, rows_of
 from manyhands.learn.trainer import CrowdTrainer, checked_logits
-from manyhands.learn.training import REDUCTIONS
+from manyhands.learn.training import REDUCTIONS, TrainingOptions
 
 #: Pseudo-counts (right, wrong) of the confusion matrices that follow from predictions.
 _PSEUDO = (0.1, 0.01)
@@ -32,7 +32,7 @@ class Learner(CrowdTrainer):
     as it is, and is where every fit starts. It runs once a sample, whatever the number of labels.
     """
 
-    def __init__(self, backbone: nn.Module, **training: Any) -> None:
+    def __init__(self, backbone: nn.Module, **training: Unpack[TrainingOptions]) -> None:
         self.backbone = backbone
         self._take_settings(training)
 
@@ -48,6 +48,10 @@ class Learner(CrowdTrainer):
         check_choice("reduction", self.reduction, REDUCTIONS)
         if self.start_from is not None and not isinstance(self.start_from, Aggregator):
             raise TypeError(f"start_from must be an aggregator, not {type(self.start_from).__name__}")
+
+    def _to_learn_from(self, data: CrowdData) -> CrowdData:
+        """All samples, but without the labels of those held out: these say which epoch is best, and nothing else."""
+        return data.without(self._held_out)
 
     def _made(self, data: CrowdData) -> dict[str, nn.Module]:
         counts = torch.from_numpy(data.votes.labels_per_worker).float()
@@ -102,11 +106,12 @@ class Learner(CrowdTrainer):
     def _weights(self, batch: Batch) -> Tensor:
         """Weight of each annotation of a batch, summing to one (by worker: on average over batches)."""
         weight = batch.weight
+        least = torch.finfo(weight.dtype).tiny  # annotations of no weight teach nothing, also where there are no others
         if self.reduction == "label":
-            return weight / weight.sum()
+            return weight / weight.sum().clamp(min=least)
         if self.reduction == "sample":
             totals = torch.zeros(len(batch), device=weight.device).index_add(0, batch.sample, weight)
-            return weight / totals[batch.sample] / len(batch)
+            return weight / totals[batch.sample].clamp(min=least) / len(batch)
         return weight * self._per_worker[batch.worker] / batch.n_annotations
 
     def _worker_mean(self, values: Tensor, batch: Batch) -> Tensor:
@@ -125,7 +130,16 @@ class Learner(CrowdTrainer):
 
     # -------------------------------------------------------------------------------------------- training
 
-    def fit(self, X: Any, votes: Any, *, tasks: Any = None, resume: bool = False, progress: Progress = False) -> Self:
+    def fit(
+        self,
+        X: Any,
+        votes: Any,
+        *,
+        tasks: Any = None,
+        resume: bool = False,
+        overwrite: bool = False,
+        progress: Progress = False,
+    ) -> Self:
         """Train on features and annotations.
 
         Parameters
@@ -138,12 +152,14 @@ class Learner(CrowdTrainer):
         tasks
             Name of each row of X among the tasks of the votes. None if the tasks are row numbers.
         resume
-            Go on from `checkpoint`, to the same result as if the training had not been interrupted.
+            Go on from `checkpoint`, to the same result as if the training had not been interrupted. Needs the same
+            votes and settings; `max_epochs` may be larger unless the schedule depends on it.
+        overwrite
+            Begin anew although the file of `checkpoint` is there, and write over it.
         progress
             True for a progress bar, or a function called after each epoch as ``progress(epoch, loss)``.
         """
-        self._check()
-        self._may_resume(resume)
+        self._prepare(resume=resume, overwrite=overwrite)
         data = CrowdData(X, votes, tasks)
         self._adopt_names(data.votes)
         self._train(data, resume=resume, progress=progress)

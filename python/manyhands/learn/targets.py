@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from manyhands.checks import check_number
 from manyhands.learn.batch import Batch, CrowdData
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import bootstrap, soft_cross_entropy
+from manyhands.learn.training import TrainingOptions
 
 
 class _TargetLearner(Learner):
@@ -98,7 +99,9 @@ class AggregatedTarget(_TargetLearner):
     Time per epoch: the backbone's. Confusion matrices are the aggregator's.
     """
 
-    def __init__(self, backbone: nn.Module, *, aggregator: Aggregator | None = None, **training: Any) -> None:
+    def __init__(
+        self, backbone: nn.Module, *, aggregator: Aggregator | None = None, **training: Unpack[TrainingOptions]
+    ) -> None:
         super().__init__(backbone, **training)
         self.aggregator = aggregator
 
@@ -135,7 +138,7 @@ class SoftBootstrap(_TargetLearner):
     S. Reed et al., "Training deep neural networks on noisy labels with bootstrapping" (2014).
     """
 
-    def __init__(self, backbone: nn.Module, *, beta: float = 0.95, **training: Any) -> None:
+    def __init__(self, backbone: nn.Module, *, beta: float = 0.95, **training: Unpack[TrainingOptions]) -> None:
         super().__init__(backbone, **training)
         self.beta = beta
 
@@ -156,8 +159,13 @@ class LearnFromAll(Learner):
     """A network trained on every label as it is, as if no worker ever erred.
 
     With ``reduction="sample"`` it is the same as `SoftTarget`. Time per epoch: the backbone's. Takes a backbone and
-    what :class:`~manyhands.learn.Training` lists.
+    what :class:`~manyhands.learn.Training` lists, but for `start_from`: it learns from the labels, not from posteriors.
     """
+
+    def _check(self) -> None:
+        super()._check()
+        if self.start_from is not None:
+            raise ValueError("a LearnFromAll has neither posteriors nor confusion matrices; leave start_from out")
 
     def _build(self, data: CrowdData) -> dict[str, nn.Module]:
         return {}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 import inspect
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -18,8 +17,10 @@ from manyhands import metrics
 from manyhands.annotations import Annotations
 from manyhands.base import Acquainted, Array, Parameters, Progress
 from manyhands.checks import check_choice, check_number
-from manyhands.errors import NotFittedError
+from manyhands.errors import FileFormatError, NotFittedError
+from manyhands.learn import checkpoint
 from manyhands.learn.batch import Batch, CrowdData, Features
+from manyhands.learn.checkpoint import Owner
 from manyhands.learn.heads import WorkerTable
 from manyhands.learn.lazy import LazyAdam
 from manyhands.learn.training import (
@@ -30,6 +31,7 @@ from manyhands.learn.training import (
     TRAINING,
     Training,
     clip_gradients,
+    explained,
     find_device,
     seeded,
 )
@@ -39,15 +41,61 @@ from manyhands.progress import reporting
 #: Samples predicted at a time.
 PREDICTED = 1024
 
+#: Settings that a training may go on with changed; networks show by their parameters whether they are the same.
+_FREE = frozenset({"max_epochs", "patience", "device", "callbacks", "checkpoint"})
+
 
 @dataclass
-class _Progress:
-    """What a run has come to; goes into checkpoints beside the parameters."""
+class _Run:
+    """A training under way: all that changes beside the parts, and goes into checkpoints with them."""
 
+    optimizers: list[torch.optim.Optimizer]
+    schedulers: list[Any]
+    scaler: torch.amp.GradScaler
+    shuffle: torch.Generator
+    #: Whose training it is; None if it leaves no checkpoints.
+    owner: Owner | None = None
     epoch: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
     best_score: float = -np.inf
-    best_epoch: int = -1
+    best_epoch: int = 0
+    #: What had been learnt after the epoch with the best score.
+    best: dict[str, Any] | None = None
+
+    def step_schedules(self, score: float) -> None:
+        """End an epoch that came to a score, the larger the better."""
+        for scheduler in self.schedulers:
+            if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+                scheduler.step(score if scheduler.mode == "max" else -score)
+            else:
+                scheduler.step()
+
+    def state(self) -> dict[str, Any]:
+        """As it is kept in a file."""
+        return {
+            "progress": [self.epoch, self.best_score, self.best_epoch],
+            "history": self.history,
+            "best": self.best,
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "schedulers": [[type(scheduler).__name__, scheduler.state_dict()] for scheduler in self.schedulers],
+            "scaler": self.scaler.state_dict(),
+            "shuffle": self.shuffle.get_state(),
+            "random": torch.get_rng_state(),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take back what `state` gave."""
+        self.epoch, self.best_score, self.best_epoch = state["progress"]
+        self.history, self.best = state["history"], state["best"]
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        for scheduler, (kind, saved) in zip(self.schedulers, state["schedulers"], strict=True):
+            if type(scheduler).__name__ != kind:
+                raise ValueError(f"the checkpoint's schedule is a {kind}, not a {type(scheduler).__name__}")
+            scheduler.load_state_dict(saved)
+        self.scaler.load_state_dict(state["scaler"])
+        self.shuffle.set_state(state["shuffle"])
+        torch.set_rng_state(state["random"])
 
 
 class Trainer(Parameters, Training, ABC):
@@ -70,7 +118,7 @@ class Trainer(Parameters, Training, ABC):
     _workers: Names
     _classes: Names
 
-    def _take_settings(self, settings: dict[str, Any]) -> None:
+    def _take_settings(self, settings: Mapping[str, Any]) -> None:
         """Keep what was given by keyword, and defaults for the rest."""
         for name in settings:
             if name not in {item.name for item in self._settings}:
@@ -150,56 +198,80 @@ class Trainer(Parameters, Training, ABC):
         self._workers, self._classes = votes._workers, votes._classes
         self._n_labels = votes.labels_per_worker
 
-    def _may_resume(self, resume: bool) -> None:
-        if resume and self.checkpoint is None:
-            raise ValueError("resume=True needs the file to resume from: set checkpoint=")
+    def _prepare(self, *, resume: bool, overwrite: bool) -> None:
+        """Refuse settings, a device and a checkpoint that cannot work, before any work."""
+        self._check()
+        find_device(self.device)
+        checkpoint.prepare(self.checkpoint, resume=resume, overwrite=overwrite)
+
+    @property
+    def _n_epochs(self) -> int:
+        """Epochs of the loop."""
+        return self.max_epochs
+
+    def _to_learn_from(self, data: CrowdData) -> CrowdData:
+        """What training may know of the data: here all, for those whose held-out samples' truth is known."""
+        return data
 
     def _train(self, data: CrowdData, *, resume: bool = False, progress: Progress = False) -> None:
         """Make the parts and train them; everything random follows from the seed."""
         self._history: list[dict[str, float]] = []
         self._on = find_device(self.device)
-        with seeded(self.seed, self._on), reporting(progress, self.max_epochs, type(self).__name__) as report:
-            self._parts = nn.ModuleDict(self._made(data)).to(self._on)
-            self._run(data, resume, report)
+        owner, found = None, None
+        if self.checkpoint is not None:
+            owner = self._owner(data)
+            if resume:
+                found = checkpoint.read(self.checkpoint)
+                owner.refuse_other(self.checkpoint, found)
+        shuffle = torch.Generator().manual_seed(self.seed)
+        self._training, self._held_out = self._split(data, shuffle)
+        known = self._to_learn_from(data)
+        with seeded(self.seed, self._on), reporting(progress, self._n_epochs, type(self).__name__) as report:
+            self._parts = nn.ModuleDict(self._made(known)).to(self._on)
+            run = self._begun(shuffle, owner)
+            if found is not None:
+                self._restore(run, found)
+            self._run(data, known, run, report)
             self._parts.eval()
             self._concluded(data)
+        self._history = run.history
 
-    def _run(self, data: CrowdData, resume: bool, report: Callable[[int, float], object] | None) -> None:
-        shuffle = torch.Generator().manual_seed(self.seed)
-        training, held_out = self._split(data, shuffle)
-        self._held_out = held_out
+    def _begun(self, shuffle: torch.Generator, owner: Owner | None) -> _Run:
+        """A training at its start."""
         optimizers = self._optimizers()
-        schedulers = [self._scheduler(optimizer) for optimizer in optimizers]
+        schedulers = [] if self.schedule is None else [self._scheduler(optimizer) for optimizer in optimizers]
         scaler = torch.amp.GradScaler(self._on.type, enabled=self.precision == "float16")
-        at, best = _Progress(), None
-        if resume:
-            at, best = self._restore(optimizers, schedulers, scaler, shuffle)
-        while at.epoch < self.max_epochs:
-            self._start_epoch(at.epoch, data)
-            record = {"epoch": at.epoch, "lr": optimizers[0].param_groups[0]["lr"]}
-            record["loss"] = self._epoch(data, training, shuffle, optimizers, scaler, at.epoch)
-            for scheduler in schedulers:
-                if scheduler is not None:
-                    scheduler.step()
-            at.epoch += 1
-            if len(held_out):
-                record["score"] = self._held_out_score(data, held_out)
-                if record["score"] > at.best_score:
-                    at.best_score, at.best_epoch, best = record["score"], at.epoch, copy.deepcopy(self._learnt())
-            at.history.append(record)
+        return _Run(optimizers, schedulers, scaler, shuffle, owner)
+
+    def _run(self, data: CrowdData, known: CrowdData, run: _Run, report: Callable[[int, float], object] | None) -> None:
+        """Train epoch by epoch on what is known of the data, and keep the best or the last."""
+        while run.epoch < self._n_epochs and not self._tired(run):
+            self._start_epoch(run.epoch, known)
+            record = {"epoch": run.epoch, "lr": run.optimizers[0].param_groups[0]["lr"]}
+            record["loss"] = self._epoch(known, run)
+            run.epoch += 1
+            if len(self._held_out):
+                record["score"] = self._mean_score(data, self._held_out)
+                if record["score"] > run.best_score:
+                    run.best_score, run.best_epoch = record["score"], run.epoch
+                    run.best = copy.deepcopy(self._learnt())
+            run.step_schedules(record.get("score", -record["loss"]))
+            run.history.append(record)
             if report is not None:
-                report(at.epoch, record["loss"])
-            if self.checkpoint is not None:
-                self._save(at, best, optimizers, schedulers, scaler, shuffle)
-            enough = self.patience is not None and at.epoch - at.best_epoch >= self.patience
+                report(run.epoch, record["loss"])
+            if self.checkpoint is not None and run.owner is not None:
+                checkpoint.write(self.checkpoint, run.owner.content() | {"now": self._learnt()} | run.state())
             # Every callback is called, whichever of them ends the training.
             asked = [callback(self, record) is True for callback in self.callbacks]
-            if enough or any(asked):
+            if any(asked):
                 break
-        self._history = at.history
-        if best is not None:
-            self._parts_or_fail().load_state_dict(best["parts"])
-            self._set_state(best["state"])
+        if run.best is not None:
+            self._parts_or_fail().load_state_dict(run.best["parts"])
+            self._set_state(run.best["state"])
+
+    def _tired(self, run: _Run) -> bool:
+        """Whether so many epochs brought nothing better that it is time to end."""
+        return self.patience is not None and run.epoch - run.best_epoch >= self.patience
 
     def _split(self, data: CrowdData, shuffle: torch.Generator) -> tuple[Tensor, Tensor]:
         order = data.samples
@@ -211,35 +283,30 @@ class Trainer(Parameters, Training, ABC):
         order = order[torch.randperm(len(order), generator=shuffle)]
         return order[n_held_out:].sort().values, order[:n_held_out].sort().values
 
-    def _epoch(
-        self,
-        data: CrowdData,
-        samples: Tensor,
-        shuffle: torch.Generator,
-        optimizers: list[torch.optim.Optimizer],
-        scaler: torch.amp.GradScaler,
-        epoch: int,
-    ) -> float:
+    def _epoch(self, data: CrowdData, run: _Run) -> float:
         """One pass over the samples; returns the mean loss."""
         parts = self._parts_or_fail()
         parts.train()
         total = torch.zeros((), dtype=torch.float64)
-        for batch in data.batches(samples, self.batch_size, self._on, shuffle=shuffle):
-            for optimizer in optimizers:
+        for batch in data.batches(self._training, self.batch_size, self._on, shuffle=run.shuffle):
+            for optimizer in run.optimizers:
                 optimizer.zero_grad(set_to_none=True)
-            with torch.autocast(self._on.type, DTYPES[self.precision], enabled=self.precision != "float32"):
+            with (
+                torch.autocast(self._on.type, DTYPES[self.precision], enabled=self.precision != "float32"),
+                explained(self._network, batch.x),
+            ):
                 output = self._forward(batch.x)
             loss = self._loss(batch, output)
             if not torch.isfinite(loss):
                 raise FloatingPointError(
-                    f"the loss became {loss.item()} in epoch {epoch + 1}; lower lr (now {self.lr:g}) or the weight "
+                    f"the loss became {loss.item()} in epoch {run.epoch + 1}; lower lr (now {self.lr:g}) or the weight "
                     "of the regulariser, or set clip"
                 )
             if loss.requires_grad:
-                scaler.scale(loss).backward()
-                self._step(optimizers, scaler)
+                run.scaler.scale(loss).backward()
+                self._step(run.optimizers, run.scaler)
             total += loss.detach().cpu().double() * len(batch)
-        return float(total) / max(len(samples), 1)
+        return float(total) / max(len(self._training), 1)
 
     def _step(self, optimizers: list[torch.optim.Optimizer], scaler: torch.amp.GradScaler) -> None:
         if self.clip is not None:
@@ -274,17 +341,20 @@ class Trainer(Parameters, Training, ABC):
         return [dense] if not lazy else [dense, LazyAdam(lazy, lr=rate)]
 
     def _scheduler(self, optimizer: torch.optim.Optimizer) -> Any:
-        if self.schedule is None:
-            return None
         if callable(self.schedule):
-            return self.schedule(optimizer)
+            made = self.schedule(optimizer)
+            if isinstance(made, torch.optim.lr_scheduler.ReduceLROnPlateau):
+                # Scores may be negative, of which a share tells nothing.
+                made.threshold_mode = "abs"
+            return made
         if self.schedule == "cosine":
-            return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, self.max_epochs)
-        milestones = [self.max_epochs // 2, self.max_epochs * 3 // 4]
+            return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, self._n_epochs)
+        milestones = [self._n_epochs // 2, self._n_epochs * 3 // 4]
         return torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones, gamma=0.1)
 
     @torch.no_grad()
-    def _held_out_score(self, data: CrowdData, samples: Tensor) -> float:
+    def _mean_score(self, data: CrowdData, samples: Tensor) -> float:
+        """How well some samples are foretold."""
         self._parts_or_fail().eval()
         total = weight = 0.0
         for batch in data.batches(samples, PREDICTED, self._on):
@@ -298,47 +368,23 @@ class Trainer(Parameters, Training, ABC):
         """All that training changes."""
         return {"parts": self._parts_or_fail().state_dict(), "state": self._state()}
 
-    def _save(self, at: _Progress, best: Any, optimizers: Any, schedulers: Any, scaler: Any, shuffle: Any) -> None:
-        assert self.checkpoint is not None
-        content = {
-            "learner": type(self).__name__,
-            "sizes": [len(self._workers), len(self._classes)],
-            "progress": [at.epoch, at.best_score, at.best_epoch],
-            "history": at.history,
-            "now": self._learnt(),
-            "best": best,
-            "optimizers": [optimizer.state_dict() for optimizer in optimizers],
-            "schedulers": [None if s is None else s.state_dict() for s in schedulers],
-            "scaler": scaler.state_dict(),
-            "shuffle": shuffle.get_state(),
-            "random": torch.get_rng_state(),
-        }
-        # Written beside and moved: a run that is killed while it writes leaves the last whole file.
-        beside = f"{os.fspath(self.checkpoint)}.part"
-        torch.save(content, beside)
-        os.replace(beside, self.checkpoint)
+    def _owner(self, data: CrowdData) -> Owner:
+        """Whose training it is, for its checkpoints."""
+        settings = {name: value for name, value in self.get_params().items() if name not in _FREE}
+        if isinstance(self.schedule, str):  # which ends with the last epoch
+            settings["max_epochs"] = self.max_epochs
+        return Owner.of(type(self).__name__, self._workers, self._classes, data, settings)
 
-    def _restore(self, optimizers: Any, schedulers: Any, scaler: Any, shuffle: Any) -> tuple[_Progress, Any]:
-        assert self.checkpoint is not None
-        content = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
-        sizes = [len(self._workers), len(self._classes)]
-        if content["learner"] != type(self).__name__ or content["sizes"] != sizes:
-            raise ValueError(
-                f"{self.checkpoint} is of a {content['learner']} with {content['sizes'][0]} workers and "
-                f"{content['sizes'][1]} classes, not of this {type(self).__name__} with {sizes[0]} and {sizes[1]}"
-            )
-        self._parts_or_fail().load_state_dict(content["now"]["parts"])
-        self._set_state(content["now"]["state"])
-        for optimizer, state in zip(optimizers, content["optimizers"], strict=True):
-            optimizer.load_state_dict(state)
-        for scheduler, state in zip(schedulers, content["schedulers"], strict=True):
-            if scheduler is not None:
-                scheduler.load_state_dict(state)
-        scaler.load_state_dict(content["scaler"])
-        shuffle.set_state(content["shuffle"])
-        torch.set_rng_state(content["random"])
-        epoch, best_score, best_epoch = content["progress"]
-        return _Progress(epoch, content["history"], best_score, best_epoch), content["best"]
+    def _restore(self, run: _Run, found: dict[str, Any]) -> None:
+        """Go back to where a checkpoint left a training."""
+        try:
+            self._parts_or_fail().load_state_dict(found["now"]["parts"])
+            self._set_state(found["now"]["state"])
+            run.load(found)
+        except RuntimeError as error:
+            raise ValueError(f"{self.checkpoint} is of networks of other shapes than these: {error}") from error
+        except (LookupError, TypeError) as error:
+            raise FileFormatError(f"the checkpoint {self.checkpoint} lacks something: {error}") from error
 
     # ------------------------------------------------------------------------------------------ prediction
 
@@ -360,7 +406,11 @@ class Trainer(Parameters, Training, ABC):
     def _mapped(self, features: Features, rows: Tensor, make: Callable[[Any], Tensor]) -> Array:
         """What a function of the trained parts makes of some rows, (n, ...), so many at a time."""
         self._parts_or_fail().eval()
-        found = [make(features.take(part, self._on)).cpu().double() for part in rows.split(PREDICTED)]
+        found = []
+        for part in rows.split(PREDICTED):
+            x = features.take(part, self._on)
+            with explained(self._network, x):
+                found.append(make(x).cpu().double())
         return torch.cat(found).numpy()
 
     @property

@@ -6,15 +6,43 @@ import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from manyhands.base import Aggregator
 
 #: Called after each epoch with the learner and the epoch's record.
 EpochCallback = Callable[[Any, dict[str, float]], object]
+
+
+Schedule = Literal["cosine", "step"] | Callable[[torch.optim.Optimizer], Any] | None
+Optimizer = Literal["adam", "adamw", "sgd"]
+Reduction = Literal["label", "sample", "worker"]
+Precision = Literal["float32", "bfloat16", "float16"]
+
+
+class TrainingOptions(TypedDict, total=False):
+    """The types of what :class:`Training` lists, for those who check and complete calls."""
+
+    max_epochs: int
+    batch_size: int
+    lr: float
+    worker_lr: float | None
+    optimizer: Optimizer
+    weight_decay: float
+    schedule: Schedule
+    clip: float | None
+    reduction: Reduction
+    validation: float
+    patience: int | None
+    precision: Precision
+    device: str | torch.device
+    seed: int
+    start_from: Aggregator | None
+    callbacks: Sequence[EpochCallback]
+    checkpoint: str | os.PathLike[str] | None
 
 
 class Training:
@@ -31,7 +59,9 @@ class Training:
         ``"adam"``, ``"adamw"`` or ``"sgd"`` (momentum 0.9). Weights decay in the backbone only.
     schedule
         How the rates change: None, ``"cosine"`` to zero over `max_epochs`, ``"step"`` (a tenth at one half and at three
-        quarters), or a function from optimiser to scheduler.
+        quarters), or a function from optimiser to scheduler, stepped after each epoch. A ``ReduceLROnPlateau`` is
+        stepped with the held-out score or, where none is held out, the training loss; both are turned to suit its mode,
+        and its threshold is absolute: ``schedule=lambda optimizer: ReduceLROnPlateau(optimizer, patience=10)``.
     clip
         Greatest norm of the gradient; None for any.
     reduction
@@ -39,34 +69,37 @@ class Training:
         (``"worker"``).
     validation, patience
         Share of samples held out, and epochs without a better score on them until training ends; the best epoch's
-        parameters are kept. The score is that of the crowd's held-out labels: no clean ones are needed. 0 keeps the
-        last epoch.
+        parameters are kept. The score is that of the crowd's held-out labels: no clean ones are needed, and nothing
+        else is learnt from them before the training has ended. 0 keeps the last epoch.
     precision
         Of the backbone: ``"float32"``, or mixed with ``"bfloat16"`` or ``"float16"``.
     device
-        ``"auto"``, or any that torch knows.
+        ``"auto"``, or any that torch knows and finds.
     seed
         Of everything random; the same seed gives the same result on a CPU.
     start_from
-        An aggregator, fitted or not, whose posteriors or confusion matrices are the start.
+        An aggregator, fitted or not, whose posteriors or confusion matrices are the start. One that is not yet is
+        fitted without the held-out labels.
     callbacks
         Functions called as ``callback(learner, record)`` after each epoch; one that returns True ends the training.
     checkpoint
-        File written after each epoch, from which ``fit(..., resume=True)`` goes on.
+        File written after each epoch, from which ``fit(..., resume=True)`` goes on. One that is there already is
+        written over only by ``fit(..., overwrite=True)``. It holds digests of the names of workers and classes and of
+        the annotations, and the settings: another crowd's is refused, and so are other settings.
     """
 
     max_epochs: int = 50
     batch_size: int = 64
     lr: float = 1e-3
     worker_lr: float | None = 1e-2
-    optimizer: str = "adam"
+    optimizer: Optimizer = "adam"
     weight_decay: float = 0.0
-    schedule: str | Callable[[torch.optim.Optimizer], Any] | None = None
+    schedule: Schedule = None
     clip: float | None = None
-    reduction: str = "label"
+    reduction: Reduction = "label"
     validation: float = 0.0
     patience: int | None = None
-    precision: str = "float32"
+    precision: Precision = "float32"
     device: str | torch.device = "auto"
     seed: int = 0
     start_from: Aggregator | None = None
@@ -92,12 +125,46 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 def find_device(asked: str | torch.device) -> torch.device:
-    """The device asked for; ``"auto"`` is an accelerator where there is one."""
+    """The device asked for, tried; ``"auto"`` is an accelerator where there is one."""
     if asked != "auto":
+        try:
+            torch.zeros(1, device=asked).item()
+        except (RuntimeError, NotImplementedError, AssertionError) as error:
+            reason = str(error).partition("\n")[0]
+            raise ValueError(
+                f'device="{asked}" cannot be used here ({reason}); device="auto" takes an accelerator where there is '
+                "one, and else the processor"
+            ) from error
         return torch.device(asked)
     if torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+@contextmanager
+def explained(network: nn.Module, x: Any) -> Iterator[None]:
+    """What torch says of an input that a network does not take, said of X."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, IndexError) as error:
+        told = f"the network does not take X as it is: a batch of {_described(x)} goes to {_first_layer(network)}"
+        if isinstance(x, Tensor) and not x.is_floating_point():
+            told += "; whole numbers stay what they are, since they may be token ids: make X floats if they are not"
+        raise ValueError(f"{told} (torch: {error})") from error
+
+
+def _described(x: Any) -> str:
+    if not isinstance(x, Tensor):
+        return type(x).__name__
+    return f"shape {tuple(x.shape)} and type {str(x.dtype).removeprefix('torch.')}"
+
+
+def _first_layer(network: nn.Module) -> nn.Module:
+    """The first layer that has something to learn, or the network itself."""
+    layers = (layer for layer in network.modules() if any(True for _ in layer.parameters(recurse=False)))
+    return next(layers, network)
 
 
 @contextmanager

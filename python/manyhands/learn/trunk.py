@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from manyhands.learn.batch import CrowdData
+from manyhands.learn.training import explained
 
 
 def split(backbone: nn.Module) -> tuple[nn.Module, nn.Module]:
@@ -32,8 +33,9 @@ def split(backbone: nn.Module) -> tuple[nn.Module, nn.Module]:
 def n_features(backbone: nn.Module, data: CrowdData) -> int:
     """How many features the trunk makes of a sample; tried on a copy, since layers may remember what they see."""
     trunk = copy.deepcopy(split(backbone)[0]).cpu().eval()
-    with torch.no_grad():
-        features = trunk(data.batch(data.samples[:1], torch.device("cpu")).x)
+    x = data.batch(data.samples[:1], torch.device("cpu")).x
+    with torch.no_grad(), explained(trunk, x):
+        features = trunk(x)
     if features.ndim != 2:
         raise ValueError(f"the features before the last layer must be (n, d), not of shape {tuple(features.shape)}")
     return features.shape[1]

@@ -1,0 +1,123 @@
+"""What a fuzzer runs on strangers' bytes: files of ours for `mh.load`, and logs for `mh.read`.
+
+The functions are ordinary ones: each takes bytes, and raises for anything but a good answer or an honest refusal.
+`fuzz/run.py` hands them to a coverage-guided engine; ``tests/test_fuzz.py`` runs them on the corpora in
+``fuzz/corpus`` and on changes of these drawn at random.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import manyhands as mh
+
+CORPUS = Path(__file__).parent / "corpus"
+
+#: What the first byte of a log chooses. Compressed text and the other kinds of text go through the same door.
+ENDINGS = (".csv", ".parquet", ".csv.gz", ".tsv")
+
+#: More would only be slow: nothing in the readers depends on size.
+MOST_ROWS = 2000
+
+_folder: Path | None = None
+
+
+def scratch(ending: str) -> Path:
+    """Return a path to write to; one a process, in memory where there is such a place."""
+    global _folder
+    if _folder is None:
+        memory = Path("/dev/shm")
+        _folder = Path(tempfile.mkdtemp(prefix="manyhands-fuzz-", dir=memory if os.access(memory, os.W_OK) else None))
+    return _folder / f"file{ending}"
+
+
+def cleanup() -> None:
+    """Delete what `scratch` made."""
+    global _folder
+    if _folder is not None:
+        for path in _folder.iterdir():
+            path.unlink()
+        _folder.rmdir()
+        _folder = None
+
+
+def load(data: bytes) -> None:
+    """A file is refused as what it is, or holds something that works and can be saved and loaded again."""
+    path = scratch(".mh")
+    path.write_bytes(data)
+    with quiet():
+        try:
+            found = mh.load(path)
+        except mh.FileFormatError:
+            return
+        use(found)
+        found.save(path)
+        again = mh.load(path)
+    if isinstance(found, mh.Annotations):
+        same_table(found, again)
+    else:
+        np.testing.assert_array_equal(found.posterior_, again.posterior_)
+        assert found.get_params() == again.get_params(), "settings change when a model is saved"
+
+
+def read(data: bytes) -> None:
+    """A log is refused in our own words, or read into a table that says the same in every form."""
+    if not data:
+        return
+    path = scratch(ENDINGS[data[0] % len(ENDINGS)])
+    path.write_bytes(data[1:])
+    with quiet():
+        try:
+            votes = mh.read(path)
+        except (ValueError, KeyError, TypeError) as error:
+            # Arrow's exceptions derive from Python's own, and say nothing of the file.
+            if isinstance(error, pa.ArrowException):
+                raise AssertionError("Arrow's own words came through") from error
+            return
+        if votes.n_annotations > MOST_ROWS:
+            return
+        use(votes)
+        same_table(votes, mh.Annotations.from_frame(votes.to_frame()))
+        try:
+            votes.save(scratch(".mh"))
+        except TypeError:
+            return  # ids without a plain form, such as dates
+        same_table(votes, mh.load(scratch(".mh")))
+
+
+#: Every target, by the name of its corpus.
+TARGETS: dict[str, Callable[[bytes], None]] = {"load": load, "read": read}
+
+
+@contextmanager
+def quiet() -> Any:
+    """Warnings are for people."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def use(found: Any) -> None:
+    """Whatever was let through must not break what stands behind the reader."""
+    if isinstance(found, mh.Annotations):
+        found.describe()
+        found = mh.MajorityVote().fit(found)
+    assert len(found.labels_) == len(found.tasks_)
+    assert found.to_frame().num_rows == len(found.tasks_)
+    assert np.isfinite(found.posterior_).all()
+    assert np.abs(found.posterior_.sum(axis=1) - 1).max() < 1e-6
+    assert len(found.workers_frame()) == len(found.workers_)
+
+
+def same_table(one: mh.Annotations, other: mh.Annotations) -> None:
+    """Two tables hold the same annotations under the same names."""
+    assert one == other, f"the table changed: {one.to_frame().to_pylist()[:5]}, {other.to_frame().to_pylist()[:5]}"

@@ -1,0 +1,79 @@
+"""Labels that look like something else: scores with fractions, numbers, ids."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from itertools import islice
+from typing import Any
+
+from manyhands import checks
+from manyhands.names import Names
+
+#: A number as people write them, with a point or a comma.
+_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
+#: Of more names than this, some tell enough.
+_LOOKED_AT = 10_000
+#: So few classes may well occur once each.
+_FEW = 20
+
+
+def check_classes(names: Names, n_answers: int, what: str, *, spelt: bool) -> None:
+    """Refuse numbers with fractions as classes, and warn of nearly as many classes as answers.
+
+    Parameters
+    ----------
+    names
+        The labels that occur, without abstentions.
+    n_answers
+        How many labels there are in all.
+    what
+        What messages call the column.
+    spelt
+        Whether text may spell numbers, as in a CSV file, which has no other way to write them.
+    """
+    # Integers have no fractions, and text is looked at only where it may spell numbers.
+    found = fractions_among(names.values.tolist(), spelt=spelt) if spelt or not names.is_plain() else []
+    if found:
+        meant = "read them as names with labels_as_text=True" if spelt else "convert them to text"
+        raise ValueError(
+            f"{what} holds numbers with fractions, such as {checks.listed(found)} ({len(names):,} distinct values in "
+            f"{checks.counted(n_answers, 'answer')}): scores or measurements, not classes. Take their mean or median "
+            f"on each task, or round them to grades; if they are the names of classes after all, {meant}"
+        )
+    checks.check_n_classes(len(names), what)
+    warn_of_many(len(names), n_answers, what)
+
+
+def warn_of_many(n_classes: int, n_answers: int, what: str) -> None:
+    """Warn of nearly as many classes as answers."""
+    if n_classes > _FEW and 2 * n_classes > n_answers:
+        checks.warn_of_data(
+            f"{what} holds {n_classes:,} distinct values in {n_answers:,} answers: ids, numbers or free text rather "
+            "than classes? Hardly any two answers can agree"
+        )
+
+
+def fractions_among(items: Sequence[Any], *, spelt: bool = False) -> list[Any]:
+    """Return the first few numbers with a fraction, where most items are numbers; nothing where they are not."""
+    some = items[:: 1 + len(items) // _LOOKED_AT]
+    numbers = [item for item in some if _is_number(item, spelt)]
+    if 2 * len(numbers) <= len(some):
+        return []
+    return list(islice((item for item in numbers if not _is_whole(item)), 4))
+
+
+def _is_number(item: Any, spelt: bool) -> bool:
+    if isinstance(item, str):
+        return spelt and _NUMBER.fullmatch(item) is not None
+    return isinstance(item, int | float | Decimal | Fraction) and not isinstance(item, bool)
+
+
+def _is_whole(item: Any) -> bool:
+    if isinstance(item, Decimal):
+        return item == item.to_integral_value()
+    if isinstance(item, Fraction):
+        return item.denominator == 1
+    return float(item.replace(",", ".") if isinstance(item, str) else item).is_integer()

@@ -1,0 +1,298 @@
+"""Files and streams to read: where they are, what they hold, and where they are damaged."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import glob
+import io
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from manyhands.errors import FileFormatError
+from manyhands.limits import free_memory
+
+PathLike = str | os.PathLike[str]
+
+#: The process's own input.
+STDIN = "-"
+CSV = {".csv": ",", ".tsv": "\t", ".txt": ","}
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+PARQUET = {".parquet", ".pq"}
+#: How compressed streams and Parquet files begin: those of no name, and so of no ending, are told by it.
+_MAGIC = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bz2",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"PAR1": "parquet",
+}
+_BYTE_ORDER_MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_DELIMITERS = ",;\t|"
+_HEAD = 1 << 16
+#: Once so much was read, so much memory must stay free for what Arrow parses at the same time.
+_WATCH_FROM = _RESERVE = 1 << 28
+
+
+# --------------------------------------------------------------------------------------------------------- paths
+
+
+def expand(source: PathLike | Iterable[PathLike]) -> list[Path]:
+    """List the files and streams that paths and globs name; raise if one of them names none."""
+    items = [source] if isinstance(source, str | os.PathLike) else list(source)
+    paths: list[Path] = []
+    for item in items:
+        text = os.fspath(item)
+        if Path(text).is_dir():
+            raise IsADirectoryError(f"{text!r} is a folder; name its files with a glob such as '{text}/*.parquet'")
+        if text == STDIN or Path(text).exists():
+            paths.append(Path(text))
+        elif glob.has_magic(text):
+            found = sorted(name for name in glob.glob(text, recursive=True) if Path(name).is_file())
+            if not found:
+                raise FileNotFoundError(f"no file matches {text!r}")
+            paths.extend(map(Path, found))
+        else:
+            raise FileNotFoundError(f"there is no file {text!r}")
+    if not paths:
+        raise FileNotFoundError("no file was named")
+    return paths
+
+
+def is_stream(path: Path) -> bool:
+    """Whether a path is no file but stdin, a pipe or a device, which can be read once and has no ending."""
+    return str(path) == STDIN or str(path).startswith(("/dev/", "/proc/")) or (path.exists() and not path.is_file())
+
+
+def bare_suffix(path: Path) -> str:
+    """Return the ending of a path, before that of its compression."""
+    suffixes = [s.lower() for s in path.suffixes]
+    return suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in COMPRESSED else (suffixes or [""])[-1]
+
+
+def kind_of(path: Path) -> Literal["csv", "parquet"]:
+    """Tell by the ending what a file is."""
+    suffix = bare_suffix(path)
+    if suffix in CSV:
+        return "csv"
+    if suffix in PARQUET:
+        return "parquet"
+    known = ", ".join(sorted([*CSV, *PARQUET]))
+    raise ValueError(f"cannot tell what kind of file {str(path)!r} is; its name should end in one of {known}")
+
+
+# ------------------------------------------------------------------------------------------------------- sources
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How CSV files are written; None where each file shall tell."""
+
+    delimiter: str | None = None
+    encoding: str | None = None
+    header: bool = True
+
+    def __post_init__(self) -> None:
+        if self.delimiter is not None and (len(self.delimiter) != 1 or not self.delimiter.isascii()):
+            raise ValueError(f"delimiter must be a single ASCII character, not {self.delimiter!r}")
+        if self.encoding is not None:
+            try:
+                codecs.lookup(self.encoding)
+            except LookupError:
+                raise ValueError(
+                    f"there is no encoding {self.encoding!r}; common ones are latin-1, cp1252, utf-16"
+                ) from None
+
+
+class Source:
+    """A CSV or Parquet file, or a stream of either, that can be opened again and again."""
+
+    def __init__(self, path: PathLike, layout: Layout) -> None:
+        self.path = Path(path)
+        self.layout = layout
+        self._content: bytes | None = None
+        self._codec: str | None = None
+        if not is_stream(self.path):
+            self.kind: str = kind_of(self.path)
+            self._codec = COMPRESSED.get(self.path.suffix.lower()) if self.kind == "csv" else None
+            return
+        # Twice through a stream, for its header and its rows, needs all of it at hand.
+        with enough_memory(str(self)):
+            self._content = sys.stdin.buffer.read() if str(path) == STDIN else self.path.read_bytes()
+        found = next((kind for magic, kind in _MAGIC.items() if self._content.startswith(magic)), None)
+        self.kind = "parquet" if found == "parquet" else "csv"
+        self._codec = None if found == "parquet" else found
+
+    def __str__(self) -> str:
+        return "stdin" if str(self.path) == STDIN else repr(str(self.path))
+
+    def open(self) -> Any:
+        """Return the content, decompressed, as a stream of Arrow."""
+        import pyarrow as pa
+
+        if self._content is not None:
+            return pa.input_stream(pa.py_buffer(self._content), compression=self._codec)
+        return pa.input_stream(os.fspath(self.path), compression=self._codec)
+
+    def open_watched(self) -> Any:
+        """Return the content as a stream that gives up before memory does, where it might not fit.
+
+        Arrow, when it runs out of memory while it parses, ends the process.
+        """
+        import pyarrow as pa
+
+        free = free_memory()
+        stream = self.open()
+        small = self._codec is None and free is not None and 4 * stream.size() < free
+        return stream if small else pa.PythonFile(_Watched(stream), "r")
+
+    @cached_property
+    def _head(self) -> bytes:
+        with self.open() as stream:
+            return bytes(stream.read(_HEAD))
+
+    @cached_property
+    def encoding(self) -> str:
+        """The encoding given, or else UTF-8, if no byte order mark says otherwise."""
+        if self.layout.encoding is not None:
+            return codecs.lookup(self.layout.encoding).name
+        return next((name for mark, name in _BYTE_ORDER_MARKS.items() if self._head.startswith(mark)), "utf-8")
+
+    @cached_property
+    def delimiter(self) -> str:
+        """The delimiter given, or that of the ending, or another one if the first line has only that."""
+        if self.layout.delimiter is not None:
+            return self.layout.delimiter
+        usual = CSV.get(bare_suffix(self.path), ",")
+        first = self._head.decode(self.encoding, errors="replace").lstrip().partition("\n")[0]
+        line = re.sub(r'"[^"]*"', "", first)
+        counts = {mark: line.count(mark) for mark in _DELIMITERS}
+        most = max(counts, key=lambda mark: counts[mark])
+        alone = list(counts.values()).count(counts[most]) == 1
+        return most if alone and not counts[usual] else usual
+
+    def hint(self, names: Sequence[str]) -> str:
+        """Say what may be wrong with a CSV file in which a column was not found."""
+        if self.kind != "csv":
+            return ""
+        if any("\0" in name for name in names):
+            return "; the file looks like UTF-16: say encoding='utf-16-le', or 'utf-16-be'"
+        other = next((mark for mark in _DELIMITERS if mark != self.delimiter and any(mark in x for x in names)), None)
+        if other is not None and self.layout.delimiter is None:
+            return f"; if fields are separated by {other!r}, say delimiter={other!r}"
+        if self.layout.header and any(re.fullmatch(r"-?\d+([.,]\d+)?|", name.strip()) for name in names):
+            return "; if the first line is no header, say header=False, and name columns by their numbers: 1, 2, …"
+        return ""
+
+
+class _Watched(io.RawIOBase):
+    """A stream that looks whether there is memory left for what it has handed out."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._given = 0
+
+    def readable(self) -> bool:
+        """Say that it can be read."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes."""
+        self._given += max(size, 0)
+        free = free_memory() if self._given > _WATCH_FROM else None
+        if free is not None and free < _RESERVE:
+            raise MemoryError  # for `enough_memory` to tell
+        return bytes(self._stream.read(size))
+
+    def close(self) -> None:
+        """Close the stream too."""
+        self._stream.close()
+        super().close()
+
+
+# ------------------------------------------------------------------------------------------------------- damages
+
+
+@contextmanager
+def reading(source: Source) -> Iterator[None]:
+    """Turn what Arrow says of a bad file into an error that names it, and the place where it is bad."""
+    import pyarrow as pa
+
+    try:
+        with enough_memory(str(source)):
+            yield
+    except (FileNotFoundError, PermissionError, IsADirectoryError, FileFormatError):
+        raise
+    except (pa.ArrowException, OSError, UnicodeError, csv.Error) as error:
+        lines = str(error).strip().splitlines()
+        reason = f"{lines[0] if lines else type(error).__name__} (is the file truncated, or not what its name says?)"
+        raise FileFormatError(f"cannot read {source}: {_located(source, error) or reason}") from error
+
+
+@contextmanager
+def enough_memory(what: str) -> Iterator[None]:
+    """Say what it was that did not fit in memory, where Arrow or Python only say that something did not."""
+    try:
+        yield
+    except MemoryError as error:
+        if str(error) and not type(error).__module__.startswith("pyarrow"):
+            raise
+        raise MemoryError(
+            f"the needed columns of {what} do not fit in memory ({str(error) or 'it is used up'}); read fewer rows, "
+            "or where there is more memory (a compressed file can be many times its size)"
+        ) from error
+
+
+def _located(source: Source, error: BaseException) -> str:
+    """Say where a CSV file is bad; empty if that is not known."""
+    said = str(error)
+    if source.kind != "csv":
+        return ""
+    if "UTF8" in said or isinstance(error, UnicodeError):
+        return _bad_byte(source)
+    if re.search(r"Expected \d+ columns, got \d+", said):
+        return _ragged_line(source)
+    return ""
+
+
+def _bad_byte(source: Source) -> str:
+    """Find the first byte that is not of the encoding."""
+    decoder = codecs.getincrementaldecoder(source.encoding)
+    line, start = 1, 0
+    with source.open() as stream:
+        pending = decoder()
+        for chunk in iter(lambda: stream.read(_HEAD), b""):
+            data = bytes(pending.getstate()[0]) + chunk
+            try:
+                line += pending.decode(chunk).count("\n")
+            except UnicodeDecodeError as error:
+                line += data[: error.start].count(b"\n")
+                place = start + len(chunk) - len(data) + error.start
+                where = f"byte 0x{data[error.start]:02x} at {place:,}"
+                said = f"line {line} is not in {source.encoding.upper()} ({where})"
+                return f"{said}; if it was written in another encoding, such as Latin-1, say encoding='latin-1'"
+            start += len(chunk)
+    return ""
+
+
+def _ragged_line(source: Source) -> str:
+    """Find the first line that has more or fewer fields than the first one."""
+    with source.open() as stream, io.TextIOWrapper(stream, source.encoding, errors="replace", newline="") as text:
+        rows = csv.reader(text, delimiter=source.delimiter)
+        wanted = None
+        for row in rows:
+            wanted = wanted or len(row)
+            if row and len(row) != wanted:
+                fields = f"{len(row)} field{'s' if len(row) > 1 else ''}"
+                return (
+                    f"line {rows.line_num} has {fields}, and the first line {wanted} (is the file cut off, or a field "
+                    f"with a {source.delimiter!r} in it not in quotes?){source.hint(row)}"
+                )
+    return ""

@@ -1,0 +1,93 @@
+"""The targets of the fuzzers on their corpora, and on changes of these drawn at random: no engine needed."""
+
+import random
+import time
+
+import pytest
+
+import manyhands as mh
+import mutate
+import targets
+
+#: Long enough for some thousand files; `make fuzz` has the time for more.
+SECONDS = 4
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _clean():
+    yield
+    targets.cleanup()
+
+
+def corpus(name):
+    return [path.read_bytes() for path in sorted((targets.CORPUS / name).iterdir())]
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [(name, path) for name in targets.TARGETS for path in sorted((targets.CORPUS / name).iterdir())],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_the_corpus_holds_no_surprise(name, path):
+    targets.TARGETS[name](path.read_bytes())
+
+
+@pytest.mark.parametrize("name", list(targets.TARGETS))
+def test_changed_files_are_refused_or_harmless(name):
+    rng = random.Random(f"{name} 1")
+    change, files = mutate.blind(rng), corpus(name)
+    tried, end = 0, time.process_time() + SECONDS
+    # The same files in every run, as far as the machine gets in its time; at least so many anywhere.
+    while tried < 200 or time.process_time() < end:
+        data = rng.choice(files)
+        for _ in range(rng.randint(1, 3)):
+            data = mutate.MUTATORS[name](data, 1 << 14, rng, change)
+        try:
+            targets.TARGETS[name](data)
+        except Exception as error:
+            error.add_note(f"file {tried} of this run; its bytes: {data[:4000]!r}")
+            raise
+        tried += 1
+
+
+def outcomes(name, tries):
+    """What becomes of changed files: how many are let through, how many refused."""
+    rng = random.Random(0)
+    change, files = mutate.blind(rng), corpus(name)
+    through = 0
+    for _ in range(tries):
+        data = mutate.MUTATORS[name](rng.choice(files), 1 << 14, rng, change)
+        ending = ".mh" if name == "load" else targets.ENDINGS[data[0] % len(targets.ENDINGS)]
+        path = targets.scratch(ending)
+        path.write_bytes(data if name == "load" else data[1:])
+        with targets.quiet():
+            try:
+                mh.load(path) if name == "load" else mh.read(path)
+                through += 1
+            except (ValueError, KeyError, TypeError):
+                pass
+    return through
+
+
+@pytest.mark.parametrize("name", list(targets.TARGETS))
+def test_changes_get_past_the_first_check(name):
+    """A mutator whose files are all refused at the door would test the door alone."""
+    assert 20 < outcomes(name, 300) < 280
+
+
+def test_a_target_fails_where_a_reader_is_wrong(monkeypatch):
+    def wrong(path):
+        raise IndexError("list index out of range")
+
+    monkeypatch.setattr(mh, "load", wrong)
+    with pytest.raises(IndexError):
+        targets.load(b"")
+
+
+def test_files_are_laid_out_as_the_library_does():
+    """Otherwise all that the mutator changes under right sums would be refused at the door."""
+    path = targets.scratch(".mh")
+    mh.Annotations.from_arrays([1, 1, 2], ["a", "b", "a"], ["x", "y", "x"]).save(path)
+    content = mutate.persist.read(path)
+    header = {"kind": content.kind, "meta": content.meta}
+    assert mutate.laid_out(header, content.arrays, mutate.persist.VERSION) == path.read_bytes()
