@@ -58,7 +58,7 @@ pub struct SubtypesFit {
 
 /// Fits by variational Bayes from shares of the votes, divided among subtypes at random.
 ///
-/// Time O(annotations · classes · subtypes) a pass, and O(workers · classes² · subtypes) digamma functions. Memory: 16
+/// Time O(annotations · classes · subtypes) a pass, and O(workers · classes² · subtypes) digamma functions. Memory: 24
 /// bytes for each worker, class squared and subtype, as many numbers again for each chunk of tasks (at most 8 bytes an
 /// annotation in all, or 32 MB, or two tables, if that is more), and 4 bytes an annotation.
 pub fn fit_subtypes(table: &Table, options: &SubtypesOptions<'_>, control: &Control) -> Result<SubtypesFit> {

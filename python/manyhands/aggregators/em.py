@@ -72,8 +72,8 @@ class DawidSkene(Aggregator):
     Notes
     -----
     Time per pass O(annotations · classes) for ``"full"`` and ``"class"``, O(annotations + tasks · classes) for
-    ``"one-coin"``. Memory beside the table and the results: at most 8 bytes an annotation, or 32 MB if that is more;
-    with `accelerate`, eight copies of the parameters.
+    ``"one-coin"``. Memory beside the table and the results: as much again as the parameters, and at most 8 bytes an
+    annotation, or 32 MB if that is more; with `accelerate`, eight copies of the parameters.
 
     Where workers may abstain (`abstain` of :class:`~manyhands.Annotations`), ``"full"`` learns from it: confusion
     matrices have columns for abstentions, no posterior any mass on them. The other models take abstentions as missing
