@@ -359,7 +359,7 @@ def test_forecast_of_contradictions_is_not_nan():
     certain = np.tile(np.eye(2), (400, 1, 1))
     found = _core.em_posterior(votes._table, np.array([[1.0, 0.0]]), certain)
     np.testing.assert_allclose(found, [[0, 1]])
-    with pytest.raises(ValueError, match="the priors hold 3 numbers, not 2"):
+    with pytest.raises(ValueError, match="the given prior holds 3 numbers, not 2"):
         _core.em_posterior(votes._table, np.array([[1.0, 0.0, 0.0]]), certain)
 
 
