@@ -29,7 +29,9 @@ pub mod special;
 pub mod table;
 pub mod votes;
 
+mod blocks;
 mod components;
+mod course;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod gamma;

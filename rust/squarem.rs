@@ -5,6 +5,9 @@
 
 use rayon::prelude::*;
 
+use crate::Result;
+use crate::memory::par_collected;
+
 /// Numbers per block in the sums over a point: fixed, so that they are the same on any number of threads.
 const BLOCK: usize = 1 << 14;
 
@@ -34,6 +37,13 @@ impl Reach {
             self.0 *= 4.0;
         }
         Some(step.min(self.0))
+    }
+
+    /// The point that a leap from three iterates reaches, where there is one to make.
+    pub fn leap(&mut self, [zero, one, two]: [&Vec<f64>; 3]) -> Result<Option<Vec<f64>>> {
+        let Some(step) = self.step(zero, one, two) else { return Ok(None) };
+        let points = zero.par_iter().zip(one).zip(two);
+        par_collected(points.map(|((x0, x1), x2)| leap(step, *x0, *x1, *x2))).map(Some)
     }
 }
 

@@ -25,7 +25,6 @@ __all__ = [
     "em_confusion",
     "em_counts",
     "em_fit",
-    "em_forecast",
     "em_posterior",
     "encode_integers",
     "encode_strings",
@@ -312,7 +311,6 @@ def em_fit(
     progress: Callable[[int, float], object] | None = None,
 ) -> _EmFit: ...
 def em_posterior(table: Table, prior: _F64, confusion: _F64) -> _F64: ...
-def em_forecast(table: Table, priors: _F64, confusion: _F64) -> _F64: ...
 def em_confusion(table: Table, posterior: _F64, pseudo: _F64) -> _F64: ...
 def em_counts(table: Table, posterior: _F64) -> _F64: ...
 def sparse_fit(
@@ -346,16 +344,15 @@ def bayes_posterior(table: Table, model: str, class_concentration: _F64, concent
 def beta_quantile(a: _F64, b: _F64, p: float) -> _F64: ...
 def hierarchy_fit(
     table: Table,
+    priors: Sequence[tuple[str, float | None]],
     *,
-    prior: str,
     class_pseudo: _F64,
     protected: int,
     max_iter: int,
     tol: float,
-    strength: float | None = None,
     gold: npt.NDArray[np.int32] | None = None,
     progress: Callable[[int, float], object] | None = None,
-) -> _HierarchyFit: ...
+) -> list[_HierarchyFit]: ...
 def gibbs_fit(
     table: Table,
     *,

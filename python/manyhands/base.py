@@ -113,22 +113,6 @@ class Fit:
         """The posteriors, made now if they were not yet."""
         return self.posterior() if callable(self.posterior) else self.posterior
 
-    def cut(self, n_classes: int) -> Fit:
-        """The same without what kernels say of labels that are never true, which come after the classes."""
-        if len(self.prior) == n_classes:
-            return self
-        posterior, confusion = self.rows()[:, :n_classes].copy(), self.made()[:, :n_classes].copy()
-        return replace(self, posterior=posterior, confusion=confusion, prior=self.prior[:n_classes])
-
-
-def squared(prior: Array, confusion: Array) -> tuple[Array, Array]:
-    """Prior and confusion matrices as kernels take them: with a row for each label, also for abstentions."""
-    k, said = confusion.shape[1:]
-    if k == said:
-        return prior, confusion
-    rows = np.full((len(confusion), said - k, said), 1 / said)
-    return np.pad(prior, (0, said - k)), np.concatenate([confusion, rows], axis=1)
-
 
 class Acquainted(ABC):
     """Somebody who knows a crowd from a fit: its workers by name, the classes, and how each worker errs.
@@ -292,7 +276,7 @@ class Aggregator(Acquainted, Parameters):
         votes = as_annotations(votes, abstentions=self._hears_abstentions())
         check_memory(self._bytes(votes), f"{type(self).__name__} of {_sizes(votes)}", MANY_CLASSES)
         with reporting(progress, self._total(), type(self).__name__) as callback:
-            result = fitted._fit(votes, callback).cut(votes.n_classes)
+            result = fitted._fit(votes, callback)
             if callback is not None:
                 callback.finish(result.n_iter, result.objective)
         found = doubts(votes)
@@ -452,7 +436,7 @@ class Aggregator(Acquainted, Parameters):
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         """Posteriors of a table whose worker m was worker known[m] in fit, or nobody where that is -1."""
-        return _core.em_posterior(table, *squared(self.prior_, self._carried_over(self.confusion_, known)))
+        return _core.em_posterior(table, self.prior_, self._carried_over(self.confusion_, known))
 
     def _parameters_for(self, votes: Annotations) -> tuple[Array, Array]:
         """Prior and confusion matrices for other votes: workers by name, the average worker for the rest."""

@@ -3,10 +3,15 @@
 //! The posterior of classes and parameters is approximated by a product of one distribution a task, one Dirichlet a row of
 //! each confusion matrix and one of the class prior. Each pass improves the evidence lower bound, which is the objective.
 
-use super::engine::Engine;
 use super::estimate::{Grouped, Variational};
-use super::{Assignment, Fit, Model, Options, Run, Start, iterate, protected, validate, with_model};
+use super::model::{Model, with_model};
+use super::shard::InMemory;
+use super::solver::{Sizes, Solver, iterate};
+use super::sums::Passes;
+use super::{Fit, Options, Solution, Start, protected, sizes, validate};
+use crate::blocks::each_block;
 use crate::control::Control;
+use crate::course::Course;
 use crate::memory::{filled, zeros};
 use crate::num::normalise;
 use crate::table::Table;
@@ -39,31 +44,54 @@ pub fn fit_bayes(
     if options.pseudo.iter().chain(options.class_pseudo).any(|a| *a <= 0.0) {
         return Err(Error::invalid("the parameters of Dirichlet priors must be positive"));
     }
-    with_model!(options.model, |W| fit_model::<W>(table, options, protected, control))
+    let mut passes = InMemory::new(table, options.gold, control)?;
+    let (solution, concentration, class_concentration) =
+        solve_bayes(&mut passes, sizes(table), options, protected, control)?;
+    Ok(BayesFit { fit: solution.with(passes.take_posterior()), concentration, class_concentration })
 }
 
-fn fit_model<W: Grouped>(
-    table: &Table,
+/// The loop of [`fit_bayes`], over whoever holds the annotations: the solution, and the parameters of Dirichlet posteriors.
+pub fn solve_bayes(
+    passes: &mut dyn Passes,
+    sizes: Sizes,
     options: &Options<'_>,
     protected: Option<usize>,
     control: &Control,
-) -> Result<BayesFit> {
-    let k = table.n_classes();
-    let mut engine = Engine::<W, Variational>::new(table, options, control)?;
-    let mut run = Run::default();
+) -> Result<(Solution, Vec<f64>, Vec<f64>)> {
+    with_model!(options.model, |W| solve_model::<W>(passes, sizes, options, protected, control))
+}
+
+fn solve_model<W: Grouped>(
+    passes: &mut dyn Passes,
+    sizes: Sizes,
+    options: &Options<'_>,
+    protected: Option<usize>,
+    control: &Control,
+) -> Result<(Solution, Vec<f64>, Vec<f64>)> {
+    let shape = sizes.shape;
+    let mut solver = Solver::<W, Variational>::new(sizes, options, control)?;
+    let mut course = Course::default();
     let mut params = match protected {
-        Some(passes) => protected::start(&mut engine, table, options, passes, &mut run, |_| Ok(()))?,
-        None => engine.start(options.start)?,
+        Some(most) => {
+            let mut params = solver.shared(protected::shared_accuracy(passes, sizes, control)?)?;
+            let limits = protected::limits(most, options.tol);
+            protected::keep_to_votes(&mut solver, passes, &mut params, limits, &mut course, &mut |_| Ok(()))?;
+            params
+        }
+        None => solver.start(passes, options.start)?,
     };
-    let options = &Options { max_iter: run.n_iter + options.max_iter, ..*options };
-    let posterior = iterate(&mut run, &mut engine, &mut params, options)?;
-    let mut concentration = zeros(table.n_workers() * k * k)?;
-    let workers = params.workers.chunks_exact(W::n_counts(k));
-    concentration.chunks_exact_mut(k * k).zip(workers).for_each(|(matrix, counts)| W::untie(counts, k, matrix));
+    let options = &Options { max_iter: course.n_iter + options.max_iter, ..*options };
+    iterate(&mut solver, passes, &mut params, &mut course, options)?;
+    let mut concentration = zeros(sizes.n_workers * shape.cells())?;
+    each_block(&mut concentration, shape.cells(), 128, &|first, rows| {
+        let counts = params.workers[first * W::n_counts(shape)..].chunks_exact(W::n_counts(shape));
+        let matrices = rows.chunks_exact_mut(shape.cells());
+        matrices.zip(counts).for_each(|(matrix, counts)| W::untie(counts, shape, matrix));
+    });
     let mut prior = params.prior.clone();
     normalise(&mut prior);
-    let fit = run.finish(posterior, engine.confusion(params.workers)?, prior);
-    Ok(BayesFit { fit, concentration, class_concentration: params.prior })
+    let solution = Solution { confusion: solver.confusion(params.workers)?, prior, course };
+    Ok((solution, concentration, params.prior))
 }
 
 /// Class posteriors (tasks × classes) under given Dirichlet posteriors of the parameters, as in a [`BayesFit`].
@@ -76,16 +104,7 @@ pub fn posterior_bayes(
 ) -> Result<Vec<f64>> {
     let k = table.n_classes();
     let one = (filled(1.0, k * k)?, vec![1.0; k]);
-    let options = Options {
-        model,
-        assignment: Assignment::Soft,
-        start: Start::Parameters(class_concentration, concentration),
-        pseudo: &one.0,
-        class_pseudo: &one.1,
-        gold: None,
-        accelerate: false,
-        max_iter: 0,
-        tol: 0.0,
-    };
+    let start = Start::Parameters(class_concentration, concentration);
+    let options = Options { model, start, ..Options::of_priors(&one.0, &one.1) };
     Ok(fit_bayes(table, &options, None, control)?.fit.posterior)
 }

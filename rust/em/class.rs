@@ -1,6 +1,6 @@
 //! The class model ("confusion vector"): one accuracy per worker and class, errors spread evenly over the other classes.
 
-use super::WorkerModel;
+use super::model::{Model, Shape, WorkerModel};
 use super::one_coin::{accuracy, logistic, logit, odds};
 
 /// Parameters: K accuracies. Factors: K probabilities of one particular error, then K ratios right : that error.
@@ -9,14 +9,15 @@ use super::one_coin::{accuracy, logistic, logit, odds};
 pub struct Class;
 
 impl WorkerModel for Class {
-    fn n_params(k: usize) -> usize {
-        k
+    const MODEL: Model = Model::Class;
+    fn n_params(shape: Shape) -> usize {
+        shape.classes
     }
-    fn n_counts(k: usize) -> usize {
-        2 * k
+    fn n_counts(shape: Shape) -> usize {
+        2 * shape.classes
     }
 
-    fn write_factors(params: &[f64], k: usize, factors: &mut [f64]) {
+    fn write_factors(params: &[f64], Shape { classes: k, .. }: Shape, factors: &mut [f64]) {
         for (class, &p) in params.iter().enumerate() {
             (factors[class], factors[k + class]) = odds(p, k);
         }
@@ -54,13 +55,13 @@ impl WorkerModel for Class {
         counts[label] += weight * posterior[label];
     }
 
-    fn maximise(counts: &[f64], pseudo: &[f64], k: usize, params: &mut [f64]) {
+    fn maximise(counts: &[f64], pseudo: &[f64], Shape { classes: k, .. }: Shape, params: &mut [f64]) {
         for (class, p) in params.iter_mut().enumerate() {
             *p = accuracy(counts[class] + pseudo[class], counts[k + class] + pseudo[k + class], k);
         }
     }
 
-    fn log_prior(params: &[f64], pseudo: &[f64], k: usize) -> f64 {
+    fn log_prior(params: &[f64], pseudo: &[f64], Shape { classes: k, .. }: Shape) -> f64 {
         params
             .iter()
             .enumerate()
@@ -71,25 +72,25 @@ impl WorkerModel for Class {
             .sum()
     }
 
-    fn tie(matrix: &[f64], k: usize, counts: &mut [f64]) {
+    fn tie(matrix: &[f64], Shape { classes: k, .. }: Shape, counts: &mut [f64]) {
         for (class, row) in matrix.chunks_exact(k).enumerate() {
             counts[class] = row[class];
             counts[k + class] = row.iter().enumerate().filter(|(l, _)| *l != class).map(|(_, x)| x).sum();
         }
     }
 
-    fn confusion(params: &[f64], k: usize, matrix: &mut [f64]) {
+    fn confusion(params: &[f64], Shape { classes: k, .. }: Shape, matrix: &mut [f64]) {
         for ((class, row), &p) in matrix.chunks_exact_mut(k).enumerate().zip(params) {
             row.fill(odds(p, k).0);
             row[class] = p;
         }
     }
 
-    fn to_natural(params: &mut [f64], _: usize) {
+    fn to_natural(params: &mut [f64], _: Shape) {
         params.iter_mut().for_each(|p| *p = logit(*p));
     }
 
-    fn from_natural(params: &mut [f64], k: usize) {
+    fn from_natural(params: &mut [f64], Shape { classes: k, .. }: Shape) {
         params.iter_mut().for_each(|p| *p = logistic(*p, k));
     }
 }

@@ -8,12 +8,14 @@
 
 use rayon::prelude::*;
 
-use super::engine::{Engine, Params};
 use super::estimate::{Given, floor_and_normalise};
 use super::full::Full;
 use super::hierarchy::{add, row, sum_over};
-use super::{Assignment, Fit, Model, Options, Run, Start, finite, protected, validate};
+use super::shard::InMemory;
+use super::solver::{Params, Solver};
+use super::{Fit, Options, Solution, finite, protected, sizes, validate};
 use crate::control::Control;
+use crate::course::{Course, Tolerance};
 use crate::memory::{collected, filled, par_tried, with_room, zeros};
 use crate::num::{FLOOR, normalise, softmax};
 use crate::special::{digamma, ln_gamma};
@@ -78,46 +80,41 @@ pub fn fit_community(table: &Table, options: &CommunityOptions<'_>, control: &Co
     let k = table.n_classes();
     check(options, k)?;
     let none = zeros(k * k)?;
-    let plain = Options {
-        model: Model::Full,
-        assignment: Assignment::Soft,
-        start: Start::Majority,
-        pseudo: &none,
-        class_pseudo: options.class_pseudo,
-        gold: options.gold,
-        accelerate: false,
-        max_iter: options.max_iter,
-        tol: options.tol,
-    };
+    let plain = Options { gold: options.gold, ..Options::of_priors(&none, options.class_pseudo) };
     validate(table, &plain)?;
     let mut communities = Communities::new(options, table.n_workers(), k)?;
-    let mut engine = Engine::<Full, Given>::new(table, &plain, control)?;
-    let mut run = Run::default();
+    let mut passes = InMemory::new(table, options.gold, control)?;
+    let mut solver = Solver::<Full, Given>::new(sizes(table), &plain, control)?;
+    let mut course = Course::default();
     let mut amend = |params: &mut Params| -> Result<()> {
         communities.improve(&params.workers, control)?;
         params.log_prior = communities.write_factors(&mut params.workers, control)?;
         params.log_prior += settle_classes(&mut params.prior, options.class_pseudo);
         Ok(())
     };
-    let mut params = protected::start(&mut engine, table, &plain, options.protected, &mut run, &mut amend)?;
-    if run.n_iter == 0 {
+    let accuracy = protected::shared_accuracy(&mut passes, sizes(table), control)?;
+    let mut params = solver.shared(accuracy)?;
+    let limits = protected::limits(options.protected, options.tol);
+    protected::keep_to_votes(&mut solver, &mut passes, &mut params, limits, &mut course, &mut amend)?;
+    if course.n_iter == 0 {
         // The start is one accuracy for everybody: what a pass says of that is no bound on the communities' evidence.
-        engine.step(&mut params, false)?;
+        solver.step(&mut passes, &mut params)?;
         amend(&mut params)?;
     }
-    let most = run.n_iter + options.max_iter;
+    let most = course.n_iter + options.max_iter;
     loop {
-        run.step(&mut engine, &mut params, options.tol, false)?;
-        if run.n_iter >= most || run.converged {
+        let objective = solver.step(&mut passes, &mut params)?;
+        course.advance(objective, Tolerance::Share(options.tol), control);
+        if course.n_iter >= most || course.converged {
             break;
         }
         amend(&mut params)?;
     }
     communities.write_means(&mut params.workers, control)?;
     settle_classes(&mut params.prior, options.class_pseudo);
-    let (posterior, _) = engine.posterior(&params)?;
-    let fit = run.finish(posterior, engine.confusion(params.workers)?, params.prior);
-    communities.found(fit)
+    solver.conclude(&mut passes, &params)?;
+    let solution = Solution { confusion: solver.confusion(params.workers)?, prior: params.prior, course };
+    communities.found(solution.with(passes.take_posterior()))
 }
 
 fn check(options: &CommunityOptions<'_>, k: usize) -> Result<()> {

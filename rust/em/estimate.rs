@@ -4,10 +4,14 @@
 //! it is an expectation: of the logarithms ([`Variational`], whose bound then never falls), or of the probabilities
 //! themselves ([`Mean`]).
 
-use super::WorkerModel;
+use std::marker::PhantomData;
+
 use super::class::Class;
 use super::full::Full;
+use super::model::{Shape, WorkerModel};
 use super::one_coin::OneCoin;
+use crate::Result;
+use crate::memory::zeros;
 use crate::num::{FLOOR, normalise};
 use crate::special::{digamma, ln_gamma};
 
@@ -15,33 +19,34 @@ use crate::special::{digamma, ln_gamma};
 pub(super) trait Estimate<W: WorkerModel>: Copy + Send + Sync + 'static {
     /// Whether the E-step reads the parameters themselves.
     const FACTORS_ARE_PARAMS: bool;
-    fn n_params(k: usize) -> usize;
+    fn n_params(shape: Shape) -> usize;
     /// Parameters from expected counts and pseudo-counts.
-    fn maximise(counts: &[f64], pseudo: &[f64], k: usize, params: &mut [f64]);
-    fn write_factors(params: &[f64], k: usize, factors: &mut [f64]);
+    fn maximise(counts: &[f64], pseudo: &[f64], shape: Shape, params: &mut [f64]);
+    fn write_factors(params: &[f64], shape: Shape, factors: &mut [f64]);
     /// The part of the objective that does not depend on the labels.
-    fn log_prior(params: &[f64], pseudo: &[f64], k: usize) -> f64;
+    fn log_prior(params: &[f64], pseudo: &[f64], shape: Shape) -> f64;
     /// The (true × observed) confusion matrix of the parameters.
-    fn confusion(params: &[f64], k: usize, matrix: &mut [f64]);
+    fn confusion(params: &[f64], shape: Shape, matrix: &mut [f64]) -> Result<()>;
 
     /// Parameters of the class prior, in place of expected counts plus pseudo-counts.
-    fn settle_classes(totals: &mut [f64]) {
-        floor_and_normalise(totals);
-    }
+    fn settle_classes(totals: &mut [f64]);
     /// What the E-step reads of the classes, in place of the parameters.
-    fn write_class_factors(_: &mut [f64]) {}
+    fn write_class_factors(classes: &mut [f64]);
     /// The part of the objective that depends on the class prior alone.
-    fn log_class_prior(classes: &[f64], pseudo: &[f64]) -> f64 {
-        pseudo.iter().zip(classes).filter(|(a, _)| **a > 0.0).map(|(a, p)| a * p.ln()).sum()
-    }
+    fn log_class_prior(classes: &[f64], pseudo: &[f64]) -> f64;
 }
 
 /// Estimates between which steps may be extrapolated.
 pub(super) trait Extrapolate<W: WorkerModel>: Estimate<W> {
     /// Parameters to a space without constraints, of the same length.
-    fn to_natural(params: &mut [f64], k: usize);
+    fn to_natural(params: &mut [f64], shape: Shape);
     /// Back from that space.
-    fn from_natural(params: &mut [f64], k: usize);
+    fn from_natural(params: &mut [f64], shape: Shape);
+}
+
+/// The log-density that pseudo-counts give probabilities, up to a constant.
+fn log_density(probabilities: &[f64], pseudo: &[f64]) -> f64 {
+    pseudo.iter().zip(probabilities).filter(|(a, _)| **a > 0.0).map(|(a, p)| a * p.ln()).sum()
 }
 
 pub(super) fn floor_and_normalise(prior: &mut [f64]) {
@@ -56,48 +61,56 @@ pub(super) struct Maximum;
 impl<W: WorkerModel> Estimate<W> for Maximum {
     const FACTORS_ARE_PARAMS: bool = W::FACTORS_ARE_PARAMS;
 
-    fn n_params(k: usize) -> usize {
-        W::n_params(k)
+    fn n_params(shape: Shape) -> usize {
+        W::n_params(shape)
     }
-    fn maximise(counts: &[f64], pseudo: &[f64], k: usize, params: &mut [f64]) {
-        W::maximise(counts, pseudo, k, params);
+    fn maximise(counts: &[f64], pseudo: &[f64], shape: Shape, params: &mut [f64]) {
+        W::maximise(counts, pseudo, shape, params);
     }
-    fn write_factors(params: &[f64], k: usize, factors: &mut [f64]) {
-        W::write_factors(params, k, factors);
+    fn write_factors(params: &[f64], shape: Shape, factors: &mut [f64]) {
+        W::write_factors(params, shape, factors);
     }
-    fn log_prior(params: &[f64], pseudo: &[f64], k: usize) -> f64 {
-        W::log_prior(params, pseudo, k)
+    fn log_prior(params: &[f64], pseudo: &[f64], shape: Shape) -> f64 {
+        W::log_prior(params, pseudo, shape)
     }
-    fn confusion(params: &[f64], k: usize, matrix: &mut [f64]) {
-        W::confusion(params, k, matrix);
+    fn confusion(params: &[f64], shape: Shape, matrix: &mut [f64]) -> Result<()> {
+        W::confusion(params, shape, matrix);
+        Ok(())
+    }
+    fn settle_classes(totals: &mut [f64]) {
+        floor_and_normalise(totals);
+    }
+    fn write_class_factors(_: &mut [f64]) {}
+    fn log_class_prior(classes: &[f64], pseudo: &[f64]) -> f64 {
+        log_density(classes, pseudo)
     }
 }
 
 impl<W: WorkerModel> Extrapolate<W> for Maximum {
-    fn to_natural(params: &mut [f64], k: usize) {
-        W::to_natural(params, k);
+    fn to_natural(params: &mut [f64], shape: Shape) {
+        W::to_natural(params, shape);
     }
-    fn from_natural(params: &mut [f64], k: usize) {
-        W::from_natural(params, k);
+    fn from_natural(params: &mut [f64], shape: Shape) {
+        W::from_natural(params, shape);
     }
 }
 
 /// A worker model whose counts fall into groups with a Dirichlet prior each: group g is every `n_groups`-th count from g on.
 pub(super) trait Grouped: WorkerModel {
-    fn n_groups(k: usize) -> usize;
+    fn n_groups(shape: Shape) -> usize;
     /// The factors of the E-step, in place of what is expected of each count's probability.
-    fn fold(expected: &mut [f64], k: usize);
+    fn fold(expected: &mut [f64], shape: Shape);
     /// A (true × observed) matrix that [`WorkerModel::tie`] sums to these counts, even where the model is.
-    fn untie(counts: &[f64], k: usize, matrix: &mut [f64]);
+    fn untie(counts: &[f64], shape: Shape, matrix: &mut [f64]);
 }
 
 impl Grouped for Full {
-    fn n_groups(k: usize) -> usize {
-        k
+    fn n_groups(shape: Shape) -> usize {
+        shape.classes
     }
-    fn fold(_: &mut [f64], _: usize) {}
-    fn untie(counts: &[f64], k: usize, matrix: &mut [f64]) {
-        Self::confusion(counts, k, matrix);
+    fn fold(_: &mut [f64], _: Shape) {}
+    fn untie(counts: &[f64], shape: Shape, matrix: &mut [f64]) {
+        Self::confusion(counts, shape, matrix);
     }
 }
 
@@ -119,37 +132,31 @@ fn spread(pairs: impl Iterator<Item = (f64, f64)>, k: usize, matrix: &mut [f64])
 }
 
 impl Grouped for Class {
-    fn n_groups(k: usize) -> usize {
-        k
+    fn n_groups(shape: Shape) -> usize {
+        shape.classes
     }
-    fn fold(expected: &mut [f64], k: usize) {
-        fold_pairs(expected, k);
+    fn fold(expected: &mut [f64], shape: Shape) {
+        fold_pairs(expected, shape.classes);
     }
-    fn untie(counts: &[f64], k: usize, matrix: &mut [f64]) {
+    fn untie(counts: &[f64], shape: Shape, matrix: &mut [f64]) {
+        let k = shape.classes;
         spread((0..k).map(|class| (counts[class], counts[k + class])), k, matrix);
     }
 }
 
 impl Grouped for OneCoin {
-    fn n_groups(_: usize) -> usize {
+    fn n_groups(_: Shape) -> usize {
         1
     }
-    fn fold(expected: &mut [f64], k: usize) {
-        fold_pairs(expected, k);
+    fn fold(expected: &mut [f64], shape: Shape) {
+        fold_pairs(expected, shape.classes);
     }
-    fn untie(counts: &[f64], k: usize, matrix: &mut [f64]) {
+    fn untie(counts: &[f64], shape: Shape, matrix: &mut [f64]) {
+        let k = shape.classes;
         let each = (counts[0] / k as f64, counts[1] / k as f64);
         spread((0..k).map(|_| each), k, matrix);
     }
 }
-
-/// Dirichlet posteriors, of which the E-step reads exp(E[ln p]): mean-field variational Bayes.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Variational;
-
-/// Dirichlet posteriors, of which the E-step reads E[p].
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Mean;
 
 /// The places of one group.
 pub(super) fn group(g: usize, n_groups: usize, len: usize) -> impl Iterator<Item = usize> + Clone {
@@ -164,6 +171,15 @@ pub(super) fn geometric(params: &mut [f64], n_groups: usize) {
         for i in places {
             params[i] = if params[i] > FLOOR { (digamma(params[i]) - total).exp().max(FLOOR) } else { FLOOR };
         }
+    }
+}
+
+/// Replaces Dirichlet parameters by E[p].
+fn arithmetic(params: &mut [f64], n_groups: usize) {
+    for g in 0..n_groups {
+        let places = group(g, n_groups, params.len());
+        let total = places.clone().map(|i| params[i]).sum::<f64>().max(FLOOR);
+        places.for_each(|i| params[i] = (params[i] / total).max(FLOOR));
     }
 }
 
@@ -183,38 +199,51 @@ pub(super) fn divergence(params: &[f64], pseudo: &[f64], n_groups: usize) -> f64
     sum
 }
 
-fn add_up(counts: &[f64], pseudo: &[f64], params: &mut [f64]) {
-    params.iter_mut().zip(counts.iter().zip(pseudo)).for_each(|(p, (c, a))| *p = c + a);
+/// What the E-step reads of Dirichlet posteriors, and what it thereby improves.
+pub(super) trait Reading: Copy + Send + Sync + 'static {
+    /// Replaces the parameters of a worker's groups by what is read of them.
+    fn read(params: &mut [f64], n_groups: usize);
+    /// The part of the objective that does not depend on the labels; 0 where whoever amends parameters knows it.
+    fn log_prior(_params: &[f64], _pseudo: &[f64], _n_groups: usize) -> f64 {
+        0.0
+    }
+    /// Parameters of the class prior, in place of expected counts plus pseudo-counts.
+    fn settle_classes(_totals: &mut [f64]) {}
+    /// What is read of the classes, in place of their parameters.
+    fn read_classes(_classes: &mut [f64]) {}
+    /// The part of the objective that depends on the class prior alone.
+    fn log_class_prior(_classes: &[f64], _pseudo: &[f64]) -> f64 {
+        0.0
+    }
 }
 
-fn mean_confusion<W: WorkerModel>(params: &[f64], k: usize, matrix: &mut [f64]) {
-    let mut best = vec![0.0; W::n_params(k)];
-    W::maximise(params, &vec![0.0; params.len()], k, &mut best);
-    W::confusion(&best, k, matrix);
-}
+/// Conjugate posteriors, kept as their parameters: expected counts plus pseudo-counts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Dirichlet<R>(PhantomData<R>);
 
-impl<W: Grouped> Estimate<W> for Variational {
-    const FACTORS_ARE_PARAMS: bool = false;
+/// exp(E[ln p]) is read: mean-field variational Bayes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Geometric;
+pub(super) type Variational = Dirichlet<Geometric>;
 
-    fn n_params(k: usize) -> usize {
-        W::n_counts(k)
+/// E[p] is read. Means maximise nothing that could be told here.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arithmetic;
+pub(super) type Mean = Dirichlet<Arithmetic>;
+
+/// Somebody else writes probabilities in the place of parameters before the E-step reads them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Literal;
+pub(super) type Given = Dirichlet<Literal>;
+
+impl Reading for Geometric {
+    fn read(params: &mut [f64], n_groups: usize) {
+        geometric(params, n_groups);
     }
-    fn maximise(counts: &[f64], pseudo: &[f64], _: usize, params: &mut [f64]) {
-        add_up(counts, pseudo, params);
+    fn log_prior(params: &[f64], pseudo: &[f64], n_groups: usize) -> f64 {
+        -divergence(params, pseudo, n_groups)
     }
-    fn write_factors(params: &[f64], k: usize, factors: &mut [f64]) {
-        factors.copy_from_slice(params);
-        geometric(factors, W::n_groups(k));
-        W::fold(factors, k);
-    }
-    fn log_prior(params: &[f64], pseudo: &[f64], k: usize) -> f64 {
-        -divergence(params, pseudo, W::n_groups(k))
-    }
-    fn confusion(params: &[f64], k: usize, matrix: &mut [f64]) {
-        mean_confusion::<W>(params, k, matrix);
-    }
-    fn settle_classes(_: &mut [f64]) {}
-    fn write_class_factors(classes: &mut [f64]) {
+    fn read_classes(classes: &mut [f64]) {
         geometric(classes, 1);
     }
     fn log_class_prior(classes: &[f64], pseudo: &[f64]) -> f64 {
@@ -222,69 +251,63 @@ impl<W: Grouped> Estimate<W> for Variational {
     }
 }
 
+impl Reading for Arithmetic {
+    fn read(params: &mut [f64], n_groups: usize) {
+        arithmetic(params, n_groups);
+    }
+    fn settle_classes(totals: &mut [f64]) {
+        floor_and_normalise(totals);
+    }
+    fn log_class_prior(classes: &[f64], pseudo: &[f64]) -> f64 {
+        log_density(classes, pseudo)
+    }
+}
+
+impl Reading for Literal {
+    fn read(params: &mut [f64], _: usize) {
+        params.iter_mut().for_each(|p| *p = p.max(FLOOR));
+    }
+}
+
+impl<W: Grouped, R: Reading> Estimate<W> for Dirichlet<R> {
+    const FACTORS_ARE_PARAMS: bool = false;
+
+    fn n_params(shape: Shape) -> usize {
+        W::n_counts(shape)
+    }
+    fn maximise(counts: &[f64], pseudo: &[f64], _: Shape, params: &mut [f64]) {
+        params.iter_mut().zip(counts.iter().zip(pseudo)).for_each(|(p, (c, a))| *p = c + a);
+    }
+    fn write_factors(params: &[f64], shape: Shape, factors: &mut [f64]) {
+        factors.copy_from_slice(params);
+        R::read(factors, W::n_groups(shape));
+        W::fold(factors, shape);
+    }
+    fn log_prior(params: &[f64], pseudo: &[f64], shape: Shape) -> f64 {
+        R::log_prior(params, pseudo, W::n_groups(shape))
+    }
+    fn confusion(params: &[f64], shape: Shape, matrix: &mut [f64]) -> Result<()> {
+        let mut best = zeros(W::n_params(shape))?;
+        W::maximise(params, &zeros(params.len())?, shape, &mut best);
+        W::confusion(&best, shape, matrix);
+        Ok(())
+    }
+    fn settle_classes(totals: &mut [f64]) {
+        R::settle_classes(totals);
+    }
+    fn write_class_factors(classes: &mut [f64]) {
+        R::read_classes(classes);
+    }
+    fn log_class_prior(classes: &[f64], pseudo: &[f64]) -> f64 {
+        R::log_class_prior(classes, pseudo)
+    }
+}
+
 impl<W: Grouped> Extrapolate<W> for Variational {
-    fn to_natural(params: &mut [f64], _: usize) {
+    fn to_natural(params: &mut [f64], _: Shape) {
         params.iter_mut().for_each(|p| *p = p.max(FLOOR).ln());
     }
-    fn from_natural(params: &mut [f64], _: usize) {
+    fn from_natural(params: &mut [f64], _: Shape) {
         params.iter_mut().for_each(|p| *p = p.exp());
-    }
-}
-
-impl<W: Grouped> Estimate<W> for Mean {
-    const FACTORS_ARE_PARAMS: bool = false;
-
-    fn n_params(k: usize) -> usize {
-        W::n_counts(k)
-    }
-    fn maximise(counts: &[f64], pseudo: &[f64], _: usize, params: &mut [f64]) {
-        add_up(counts, pseudo, params);
-    }
-    fn write_factors(params: &[f64], k: usize, factors: &mut [f64]) {
-        factors.copy_from_slice(params);
-        let n_groups = W::n_groups(k);
-        for g in 0..n_groups {
-            let places = group(g, n_groups, factors.len());
-            let total = places.clone().map(|i| factors[i]).sum::<f64>().max(FLOOR);
-            places.for_each(|i| factors[i] = (factors[i] / total).max(FLOOR));
-        }
-        W::fold(factors, k);
-    }
-    /// Means maximise nothing that could be told here.
-    fn log_prior(_: &[f64], _: &[f64], _: usize) -> f64 {
-        0.0
-    }
-    fn confusion(params: &[f64], k: usize, matrix: &mut [f64]) {
-        mean_confusion::<W>(params, k, matrix);
-    }
-}
-
-/// Counts plus pseudo-counts, in place of which somebody else writes probabilities before the E-step reads them.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Given;
-
-impl<W: Grouped> Estimate<W> for Given {
-    const FACTORS_ARE_PARAMS: bool = false;
-
-    fn n_params(k: usize) -> usize {
-        W::n_counts(k)
-    }
-    fn maximise(counts: &[f64], pseudo: &[f64], _: usize, params: &mut [f64]) {
-        add_up(counts, pseudo, params);
-    }
-    fn write_factors(params: &[f64], k: usize, factors: &mut [f64]) {
-        factors.iter_mut().zip(params).for_each(|(f, p)| *f = p.max(FLOOR));
-        W::fold(factors, k);
-    }
-    /// Whoever writes the probabilities knows how probable they are.
-    fn log_prior(_: &[f64], _: &[f64], _: usize) -> f64 {
-        0.0
-    }
-    fn confusion(params: &[f64], k: usize, matrix: &mut [f64]) {
-        mean_confusion::<W>(params, k, matrix);
-    }
-    fn settle_classes(_: &mut [f64]) {}
-    fn log_class_prior(_: &[f64], _: &[f64]) -> f64 {
-        0.0
     }
 }

@@ -2,25 +2,26 @@
 
 use std::ops::Range;
 
-use super::WorkerModel;
+use super::model::{Model, Shape, WorkerModel};
 use crate::num::FLOOR;
 
-/// Parameters, factors and counts are all K × K, stored label-first (`[label][class]`): the K numbers that one annotation
-/// touches lie side by side.
+/// Parameters, factors and counts are all labels × classes, stored label-first (`[label][class]`): the numbers that one
+/// annotation touches, one for each class, lie side by side. Labels may be more than classes: abstentions can be said.
 #[derive(Debug, Clone, Copy)]
 pub struct Full;
 
 impl WorkerModel for Full {
+    const MODEL: Model = Model::Full;
     const FACTORS_ARE_PARAMS: bool = true;
 
-    fn n_params(k: usize) -> usize {
-        k * k
+    fn n_params(shape: Shape) -> usize {
+        shape.cells()
     }
-    fn n_counts(k: usize) -> usize {
-        k * k
+    fn n_counts(shape: Shape) -> usize {
+        shape.cells()
     }
 
-    fn write_factors(params: &[f64], _: usize, factors: &mut [f64]) {
+    fn write_factors(params: &[f64], _: Shape, factors: &mut [f64]) {
         factors.copy_from_slice(params);
     }
 
@@ -53,45 +54,41 @@ impl WorkerModel for Full {
         }
     }
 
-    fn maximise(counts: &[f64], pseudo: &[f64], k: usize, params: &mut [f64]) {
-        for class in 0..k {
-            let cells = || (0..k).map(|label| label * k + class);
+    fn maximise(counts: &[f64], pseudo: &[f64], shape: Shape, params: &mut [f64]) {
+        for class in 0..shape.classes {
+            let cells = || shape.row(class);
             let total: f64 = cells().map(|i| counts[i] + pseudo[i]).sum();
             for i in cells() {
                 // A class this worker never met says nothing about the row: take the one that favours no label.
-                let share = if total > FLOOR { (counts[i] + pseudo[i]) / total } else { 1.0 / k as f64 };
-                params[i] = share.max(FLOOR);
+                let part = if total > FLOOR { (counts[i] + pseudo[i]) / total } else { 1.0 / shape.labels as f64 };
+                params[i] = part.max(FLOOR);
             }
         }
     }
 
-    fn log_prior(params: &[f64], pseudo: &[f64], _: usize) -> f64 {
+    fn log_prior(params: &[f64], pseudo: &[f64], _: Shape) -> f64 {
         params.iter().zip(pseudo).filter(|(_, a)| **a > 0.0).map(|(p, a)| a * p.ln()).sum()
     }
 
-    fn tie(matrix: &[f64], k: usize, counts: &mut [f64]) {
-        for (class, row) in matrix.chunks_exact(k).enumerate() {
-            for (label, x) in row.iter().enumerate() {
-                counts[label * k + class] = *x;
-            }
+    fn tie(matrix: &[f64], shape: Shape, counts: &mut [f64]) {
+        for (class, row) in matrix.chunks_exact(shape.labels).enumerate() {
+            shape.row(class).zip(row).for_each(|(i, x)| counts[i] = *x);
         }
     }
 
-    fn confusion(params: &[f64], k: usize, matrix: &mut [f64]) {
-        for (class, row) in matrix.chunks_exact_mut(k).enumerate() {
-            for (label, x) in row.iter_mut().enumerate() {
-                *x = params[label * k + class];
-            }
+    fn confusion(params: &[f64], shape: Shape, matrix: &mut [f64]) {
+        for (class, row) in matrix.chunks_exact_mut(shape.labels).enumerate() {
+            shape.row(class).zip(row).for_each(|(i, x)| *x = params[i]);
         }
     }
 
-    fn to_natural(params: &mut [f64], _: usize) {
+    fn to_natural(params: &mut [f64], _: Shape) {
         params.iter_mut().for_each(|p| *p = p.ln());
     }
 
-    fn from_natural(params: &mut [f64], k: usize) {
-        for class in 0..k {
-            let cells = || (0..k).map(|label| label * k + class);
+    fn from_natural(params: &mut [f64], shape: Shape) {
+        for class in 0..shape.classes {
+            let cells = || shape.row(class);
             let largest = cells().map(|i| params[i]).fold(f64::NEG_INFINITY, f64::max);
             let total: f64 = cells().map(|i| (params[i] - largest).exp()).sum();
             for i in cells() {

@@ -11,9 +11,11 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
 
-use super::engine::{Engine, Params};
 use super::estimate::{Given, Grouped, group};
-use super::{Options, validate, with_model};
+use super::model::with_model;
+use super::shard::InMemory;
+use super::solver::{Params, Solver};
+use super::{Options, sizes, validate};
 use crate::control::Control;
 use crate::gamma::{Source, log_gamma};
 use crate::memory::{copied, reserve, zeros};
@@ -121,9 +123,10 @@ fn run_chain<W: Grouped>(
     control: &Control,
 ) -> Result<GibbsFit> {
     let (m, k) = (table.n_workers(), table.n_classes());
-    let mut engine = Engine::<W, Given>::new(table, options, control)?;
-    engine.force_two_pass()?;
-    let mut params = engine.start(options.start)?;
+    let mut passes = InMemory::new(table, options.gold, control)?;
+    passes.store_posteriors(W::MODEL)?;
+    let mut solver = Solver::<W, Given>::new(sizes(table), options, control)?;
+    let mut params = solver.start(&mut passes, options.start)?;
     let mut found = GibbsFit {
         posterior: zeros(table.n_tasks() * k)?,
         confusion: zeros(m * k * k)?,
@@ -132,18 +135,18 @@ fn run_chain<W: Grouped>(
     };
     for sweep in 0..sampling.warmup + sampling.draws {
         let seed = |purpose| key([sampling.seed, chain as u64, sweep as u64, purpose]);
-        draw_parameters(&engine, &mut params, seed);
+        draw_parameters(&solver, &mut params, seed);
         let kept = sweep >= sampling.warmup;
         if kept {
-            let confusion = engine.confusion(copied(&params.workers)?)?;
+            let confusion = solver.confusion(copied(&params.workers)?)?;
             record(&mut found, &params.prior, confusion, sampling.keep_confusion)?;
         }
         let log_prior = params.log_prior;
         let sums = if kept { found.posterior.as_mut_slice() } else { &mut [] };
-        let evidence = draw_classes(&mut engine, &mut params, seed(CLASSES), sums)?;
+        let evidence = draw_classes(&mut solver, &mut passes, &mut params, seed(CLASSES), sums)?;
         if kept {
             found.log_density.push(evidence + log_prior);
-            add(&mut found.confusion, &engine.confusion(copied(&params.workers)?)?);
+            add(&mut found.confusion, &solver.confusion(copied(&params.workers)?)?);
             let mut prior = params.prior.clone();
             normalise(&mut prior);
             add(&mut found.prior, &prior);
@@ -173,17 +176,21 @@ fn record(found: &mut GibbsFit, prior: &[f64], confusion: Vec<f64>, keep_confusi
 
 /// Draws a class for each task and counts them, which gives the Dirichlet parameters of the next draw of parameters.
 fn draw_classes<W: Grouped>(
-    engine: &mut Engine<'_, W, Given>,
+    solver: &mut Solver<'_, W, Given>,
+    passes: &mut InMemory<'_>,
     params: &mut Params,
     seed: u64,
-    sums: &mut [f64],
+    row_sums: &mut [f64],
 ) -> Result<f64> {
-    engine.step_through(params, sums, |task, posterior, sums| {
-        add(sums, posterior);
+    let draw = |task: usize, posterior: &mut [f64], row_sums: &mut [f64]| {
+        add(row_sums, posterior);
         let class = choose(posterior, to_unit(scramble(seed.wrapping_add((task as u64 + 1).wrapping_mul(GOLDEN)))));
         posterior.fill(0.0);
         posterior[class] = 1.0;
-    })
+    };
+    solver.ask(params, |factors, sums| passes.gather_changed(W::MODEL, factors, &draw, row_sums, sums))?;
+    solver.maximise(params);
+    Ok(solver.log_evidence())
 }
 
 /// The class whose share of `[0, 1)` holds u; never one of probability 0.
@@ -200,9 +207,10 @@ fn choose(probabilities: &[f64], u: f64) -> usize {
 }
 
 /// Puts draws in the place of Dirichlet parameters, and sets the log-density that the priors give them, up to a constant.
-fn draw_parameters<W: Grouped>(engine: &Engine<'_, W, Given>, params: &mut Params, seed: impl Fn(u64) -> u64) {
+fn draw_parameters<W: Grouped>(solver: &Solver<'_, W, Given>, params: &mut Params, seed: impl Fn(u64) -> u64) {
     const BLOCK: usize = 64;
-    let (k, n) = (params.prior.len(), W::n_counts(params.prior.len()));
+    let shape = solver.sizes().shape;
+    let n = W::n_counts(shape);
     let workers = seed(WORKERS);
     let blocks: Vec<f64> = params
         .workers
@@ -213,14 +221,14 @@ fn draw_parameters<W: Grouped>(engine: &Engine<'_, W, Given>, params: &mut Param
             for (i, row) in rows.chunks_exact_mut(n).enumerate() {
                 let worker = block * BLOCK + i;
                 let mut rng = numbers(key([workers, worker as u64]));
-                draw_dirichlet(row, W::n_groups(k), &mut rng);
-                log += log_density(row, engine.pseudo_of(worker));
+                draw_dirichlet(row, W::n_groups(shape), &mut rng);
+                log += log_density(row, solver.pseudo_of(worker));
             }
             log
         })
         .collect();
     draw_dirichlet(&mut params.prior, 1, &mut numbers(seed(PRIOR)));
-    params.log_prior = blocks.iter().sum::<f64>() + log_density(&params.prior, engine.class_pseudo());
+    params.log_prior = blocks.iter().sum::<f64>() + log_density(&params.prior, solver.class_pseudo());
 }
 
 /// What the density of a Dirichlet distribution owes to the probabilities; events of parameter 0 are not there.

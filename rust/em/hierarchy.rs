@@ -7,11 +7,14 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::engine::Engine;
 use super::estimate::Mean;
 use super::full::Full;
-use super::{Assignment, Fit, Model, Options, Run, Start, protected, validate};
+use super::shard::InMemory;
+use super::solver::{Params, Sizes, Solver};
+use super::sums::Passes;
+use super::{Fit, Options, Solution, protected, sizes, validate};
 use crate::control::Control;
+use crate::course::Course;
 use crate::memory::{collected, filled, ready, with_room, zeros};
 use crate::special::digamma;
 use crate::table::Table;
@@ -39,11 +42,9 @@ pub enum Hierarchy {
     Spammer(Option<f64>),
 }
 
-/// Everything [`fit_hierarchy`] can be told.
+/// Everything else that [`fit_hierarchies`] can be told.
 #[derive(Debug, Clone, Copy)]
 pub struct HierarchyOptions<'a> {
-    /// What workers have in common.
-    pub prior: Hierarchy,
     /// Pseudo-counts of the classes.
     pub class_pseudo: &'a [f64],
     /// Known class of each task, or -1.
@@ -56,7 +57,7 @@ pub struct HierarchyOptions<'a> {
     pub tol: f64,
 }
 
-/// What [`fit_hierarchy`] found.
+/// What one of [`fit_hierarchies`] found.
 #[derive(Debug, Clone)]
 pub struct HierarchyFit {
     /// Posteriors, posterior means of confusion matrices, class prior. Its history is empty: there is no objective.
@@ -81,42 +82,79 @@ pub enum Learnt {
     },
 }
 
-/// Fits by alternating passes over the annotations and improvements of the prior.
+/// Fits by alternating passes over the annotations and improvements of the prior; one fit for each of `priors`, which
+/// share their start.
 ///
 /// A pass takes O(annotations · classes) and O(workers · classes²) digamma functions; memory as [`super::fit`].
-pub fn fit_hierarchy(table: &Table, options: &HierarchyOptions<'_>, control: &Control) -> Result<HierarchyFit> {
-    let (m, k) = (table.n_workers(), table.n_classes());
-    if let Hierarchy::Spammer(Some(strength)) = options.prior
-        && (strength.is_nan() || strength <= 0.0)
-    {
-        return Err(Error::invalid(format!("strength must be positive, not {strength}")));
+pub fn fit_hierarchies(
+    table: &Table,
+    priors: &[Hierarchy],
+    options: &HierarchyOptions<'_>,
+    control: &Control,
+) -> Result<Vec<HierarchyFit>> {
+    let none = zeros(table.n_classes().pow(2))?;
+    validate(table, &Options { gold: options.gold, ..Options::of_priors(&none, options.class_pseudo) })?;
+    let mut passes = InMemory::new(table, options.gold, control)?;
+    let found = solve_hierarchies(&mut passes, sizes(table), priors, options, control, |passes, solution| {
+        solution.with(passes.take_posterior())
+    })?;
+    Ok(found.into_iter().map(|(fit, learnt)| HierarchyFit { fit, learnt }).collect())
+}
+
+/// The loops of [`fit_hierarchies`], over whoever holds the annotations; `keep` is told each solution after its last pass.
+pub fn solve_hierarchies<H: Passes, T>(
+    passes: &mut H,
+    sizes: Sizes,
+    priors: &[Hierarchy],
+    options: &HierarchyOptions<'_>,
+    control: &Control,
+    mut keep: impl FnMut(&mut H, Solution) -> T,
+) -> Result<Vec<(T, Learnt)>> {
+    for prior in priors {
+        if let Hierarchy::Spammer(Some(strength)) = *prior
+            && (strength.is_nan() || strength <= 0.0)
+        {
+            return Err(Error::invalid(format!("strength must be positive, not {strength}")));
+        }
     }
-    let plain = Options {
-        model: Model::Full,
-        assignment: Assignment::Soft,
-        start: Start::Majority,
-        pseudo: &zeros(k * k)?,
-        class_pseudo: options.class_pseudo,
-        gold: options.gold,
-        accelerate: false,
-        max_iter: options.max_iter,
-        tol: options.tol,
-    };
-    validate(table, &plain)?;
-    let mut prior = Prior::new(options.prior, m, k)?;
-    let mut engine = Engine::<Full, Mean>::new(table, &plain, control)?;
-    let mut amend = |params: &mut super::Params| prior.absorb(&mut params.workers, control);
-    let mut run = Run::default();
-    let mut params = protected::start(&mut engine, table, &plain, options.protected, &mut run, &mut amend)?;
-    let most = run.n_iter + options.max_iter;
-    while run.n_iter < most && !run.converged {
-        run.step(&mut engine, &mut params, options.tol, false)?;
+    let accuracy = protected::shared_accuracy(passes, sizes, control)?;
+    let mut before = 0;
+    let mut found = vec![];
+    for prior in priors {
+        let mut prior = Prior::new(*prior, sizes.n_workers, sizes.shape.classes)?;
+        let solution = solve_one(passes, sizes, accuracy, &mut prior, options, before, control)?;
+        before += solution.course.n_iter;
+        found.push((keep(passes, solution), prior.learnt(sizes.shape.classes)?));
+    }
+    Ok(found)
+}
+
+/// One loop, from an accuracy that everybody shares; `before` passes of other loops are reported with its own.
+fn solve_one(
+    passes: &mut dyn Passes,
+    sizes: Sizes,
+    accuracy: f64,
+    prior: &mut Prior,
+    options: &HierarchyOptions<'_>,
+    before: usize,
+    control: &Control,
+) -> Result<Solution> {
+    let none = zeros(sizes.shape.cells())?;
+    let mut solver = Solver::<Full, Mean>::new(sizes, &Options::of_priors(&none, options.class_pseudo), control)?;
+    let mut amend = |params: &mut Params| prior.absorb(&mut params.workers, control);
+    let mut course = Course { before, ..Course::default() };
+    let mut params = solver.shared(accuracy)?;
+    let limits = protected::limits(options.protected, options.tol);
+    protected::keep_to_votes(&mut solver, passes, &mut params, limits, &mut course, &mut amend)?;
+    let most = course.n_iter + options.max_iter;
+    while course.n_iter < most && !course.converged {
+        let objective = solver.step(passes, &mut params)?;
+        course.advance(objective, limits.tolerance, control);
         amend(&mut params)?;
     }
-    let (posterior, _) = engine.posterior(&params)?;
-    run.history.clear();
-    let fit = run.finish(posterior, engine.confusion(params.workers)?, params.prior);
-    Ok(HierarchyFit { fit, learnt: prior.learnt(k)? })
+    solver.conclude(passes, &params)?;
+    course.history.clear();
+    Ok(Solution { confusion: solver.confusion(params.workers)?, prior: params.prior, course })
 }
 
 /// A prior while it is learnt. Tables of one worker are label-first, as those of the full model.

@@ -4,138 +4,54 @@
 //! `confusion[m, k, l]`, independently of the other workers. A *worker model* says how a worker's confusion matrix is
 //! parametrised; everything else is shared:
 //!
-//! * [`pass`]: one streaming pass over the annotations, from parameters to posteriors to expected counts;
-//! * [`engine`]: passes in parallel, and the M-step;
+//! * [`sums`]: the seam. A pass maps parameters to sums; whoever holds annotations makes passes;
+//! * [`pass`]: one streaming pass over annotations, from parameters to posteriors to expected counts;
+//! * [`shard`]: passes in parallel over a table in memory;
 //! * [`estimate`]: how counts become parameters, by maximum likelihood or as a conjugate posterior;
-//! * [`accelerate`]: extrapolation between passes;
+//! * [`solver`]: the M-step, and the loop that asks for sums;
 //! * [`protected`]: a start that a poor first guess cannot spoil;
-//! * [`fit`]: the loop, its stopping rule and its result; [`fit_bayes`] for Dirichlet posteriors, [`fit_hierarchy`] for
-//!   priors that are learnt from the crowd; [`fit_gibbs`] draws from the posterior; [`fit_community`] has workers of a few
-//!   kinds, [`fit_subtypes`] classes of several kinds.
-//!
-//! To add a worker model: write `<model>.rs` with an implementation of [`WorkerModel`], and add its line to [`Model`] and
-//! `with_model`.
+//! * [`fit`] is the loop over a table; [`fit_bayes`] for Dirichlet posteriors, [`fit_hierarchies`] for priors that are learnt
+//!   from the crowd; [`fit_gibbs`] draws from the posterior; [`fit_community`] has workers of a few kinds,
+//!   [`fit_subtypes`] classes of several kinds.
 
-mod accelerate;
 mod bayes;
 mod class;
 mod community;
-mod counts;
-mod engine;
 mod estimate;
-mod forecast;
 mod full;
 mod gibbs;
 mod hierarchy;
+mod model;
 mod one_coin;
 mod pass;
 mod protected;
+mod shard;
+mod solver;
 pub mod sparse;
 mod subtypes;
+mod sums;
 
-pub use bayes::{BayesFit, fit_bayes, posterior_bayes};
+pub use bayes::{BayesFit, fit_bayes, posterior_bayes, solve_bayes};
 pub use community::{CommunityFit, CommunityOptions, fit_community};
-pub use counts::counts;
-pub use forecast::forecast;
 pub use gibbs::{GibbsFit, Sampling, fit_gibbs};
-pub use hierarchy::{Hierarchy, HierarchyFit, HierarchyOptions, Learnt, fit_hierarchy};
+pub use hierarchy::{Hierarchy, HierarchyFit, HierarchyOptions, Learnt, fit_hierarchies, solve_hierarchies};
+pub use model::{Model, Shape, WorkerModel};
+pub use pass::Opening;
+pub use solver::Sizes;
 pub use subtypes::{SubtypesFit, SubtypesOptions, fit_subtypes, posterior_subtypes};
-
-use std::ops::Range;
+pub use sums::{Factors, Mode, Passes, Sums};
 
 use crate::control::Control;
-use crate::memory::zeros;
-use crate::num::settled;
+use crate::course::Course;
+use crate::memory::copied;
+use crate::num::FLOOR;
 use crate::table::Table;
 use crate::{Error, Result};
 
-use engine::{Engine, Params};
-use estimate::{Estimate, Extrapolate, Maximum};
-
-/// How a worker's confusion matrix is parametrised, and what its E- and M-steps do with it.
-///
-/// A worker is `n_params` numbers. The E-step multiplies *factors* derived from them, the M-step turns expected *counts*
-/// into new ones. Methods act on one worker's slice of each table, or on what [`WorkerModel::locate`] finds of it.
-pub trait WorkerModel: Copy + Send + Sync + 'static {
-    /// Numbers that describe one worker.
-    fn n_params(k: usize) -> usize;
-    /// Expected counts from which the M-step makes one worker's parameters; the E-step reads as many factors.
-    fn n_counts(k: usize) -> usize;
-    /// Whether the factors are the parameters themselves, so that no second table is needed.
-    const FACTORS_ARE_PARAMS: bool = false;
-    /// Whether [`WorkerModel::multiply`] ever takes out a common factor.
-    const HAS_COMMON_FACTOR: bool = false;
-
-    /// Derives the factors from the parameters.
-    fn write_factors(params: &[f64], k: usize, factors: &mut [f64]);
-    /// Which factors, and which counts, of all workers' an annotation touches, and its label.
-    ///
-    /// `cell` is worker · k + label. The methods below are given that part of either table.
-    #[inline(always)]
-    fn locate(cell: usize, k: usize) -> (Range<usize>, usize) {
-        let (worker, label) = (cell / k, cell % k);
-        (worker * Self::n_counts(k)..(worker + 1) * Self::n_counts(k), label)
-    }
-    /// Multiplies `evidence[k]` by the probability of `label` under class k; returns a factor common to all classes.
-    fn multiply(factors: &[f64], label: usize, evidence: &mut [f64]) -> f64;
-    /// The same in log space, to the power of `weight`; `factors` hold logarithms. Returns the common summand.
-    fn multiply_log(factors: &[f64], label: usize, weight: f64, evidence: &mut [f64]) -> f64;
-    /// Adds an annotation of the given weight and posterior to the counts.
-    fn add(counts: &mut [f64], label: usize, weight: f64, posterior: &[f64]);
-
-    /// The parameters that maximise the expected log-likelihood of `counts` plus `pseudo` counts.
-    fn maximise(counts: &[f64], pseudo: &[f64], k: usize, params: &mut [f64]);
-    /// The log-density that `pseudo` counts give the parameters, up to a constant.
-    fn log_prior(params: &[f64], pseudo: &[f64], k: usize) -> f64;
-
-    /// Sums a (true × observed) matrix of counts into the counts of this model.
-    fn tie(matrix: &[f64], k: usize, counts: &mut [f64]);
-    /// The (true × observed) confusion matrix of the parameters.
-    fn confusion(params: &[f64], k: usize, matrix: &mut [f64]);
-
-    /// Parameters to a space without constraints, in which steps may be extrapolated; of the same length.
-    fn to_natural(params: &mut [f64], k: usize);
-    /// Back from that space.
-    fn from_natural(params: &mut [f64], k: usize);
-}
-
-/// The worker models.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Model {
-    /// A free confusion matrix per worker.
-    Full,
-    /// One accuracy per worker and class, errors spread evenly.
-    Class,
-    /// One accuracy per worker, errors spread evenly.
-    OneCoin,
-}
-
-impl Model {
-    /// Every model by name.
-    pub const NAMES: [(&str, Self); 3] = [("full", Self::Full), ("class", Self::Class), ("one-coin", Self::OneCoin)];
-}
-
-/// Runs `$body` with `$W` bound to the worker model's type.
-macro_rules! with_model {
-    ($model:expr, |$W:ident| $body:expr) => {
-        match $model {
-            $crate::em::Model::Full => {
-                type $W = $crate::em::full::Full;
-                $body
-            }
-            $crate::em::Model::Class => {
-                type $W = $crate::em::class::Class;
-                $body
-            }
-            $crate::em::Model::OneCoin => {
-                type $W = $crate::em::one_coin::OneCoin;
-                $body
-            }
-        }
-    };
-}
-
-use with_model;
+use estimate::{Maximum, floor_and_normalise};
+use model::with_model;
+use shard::{InMemory, count_workers, table_of};
+use solver::{Solver, confusion_of, iterate, tied};
 
 /// How posteriors are used in the M-step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,6 +102,23 @@ pub struct Options<'a> {
     pub tol: f64,
 }
 
+impl<'a> Options<'a> {
+    /// Soft assignments of the full model from a majority vote, and no passes.
+    fn of_priors(pseudo: &'a [f64], class_pseudo: &'a [f64]) -> Self {
+        Self {
+            model: Model::Full,
+            assignment: Assignment::Soft,
+            start: Start::Majority,
+            pseudo,
+            class_pseudo,
+            gold: None,
+            accelerate: false,
+            max_iter: 0,
+            tol: 0.0,
+        }
+    }
+}
+
 /// What [`fit`] found.
 #[derive(Debug, Clone)]
 pub struct Fit {
@@ -203,38 +136,80 @@ pub struct Fit {
     pub converged: bool,
 }
 
-/// Fits by EM. Time O(annotations · classes) a pass (less for the smaller models); memory: [`engine`] says.
+/// What a loop found that knows no table: all of a [`Fit`] but the posteriors.
+#[derive(Debug, Clone)]
+pub struct Solution {
+    /// Confusion matrices, (workers × true × observed).
+    pub confusion: Vec<f64>,
+    /// Class prior.
+    pub prior: Vec<f64>,
+    /// How it went: the objective after each pass, and at the end; passes made; whether the stopping rule was met.
+    pub(crate) course: Course,
+}
+
+impl Solution {
+    /// With the posteriors of the last pass.
+    fn with(self, posterior: Vec<f64>) -> Fit {
+        let Self { confusion, prior, course: Course { history, n_iter, converged, .. } } = self;
+        Fit { posterior, confusion, prior, history, n_iter, converged }
+    }
+}
+
+/// Fits by EM. Time O(annotations · classes) a pass (less for the smaller models); memory: [`shard`] and [`solver`] say.
 pub fn fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fit> {
     validate(table, options)?;
-    with_model!(options.model, |W| fit_model::<W>(table, options, control))
+    let mut passes = InMemory::new(table, options.gold, control)?;
+    let solution = solve(&mut passes, sizes(table), options, control)?;
+    Ok(solution.with(passes.take_posterior()))
+}
+
+/// The loop of [`fit`], over whoever holds the annotations.
+pub fn solve(passes: &mut dyn Passes, sizes: Sizes, options: &Options<'_>, control: &Control) -> Result<Solution> {
+    with_model!(options.model, |W| {
+        let mut solver = Solver::<W, Maximum>::new(sizes, options, control)?;
+        let mut params = solver.start(passes, options.start)?;
+        let mut course = Course::default();
+        iterate(&mut solver, passes, &mut params, &mut course, options)?;
+        Ok(Solution { confusion: solver.confusion(params.workers)?, prior: params.prior, course })
+    })
+}
+
+/// What a table says of sizes.
+fn sizes(table: &Table) -> Sizes {
+    Sizes { n_workers: table.n_workers(), shape: Shape { classes: table.n_true(), labels: table.n_classes() } }
+}
+
+fn expect_len(what: &str, got: usize, wanted: usize) -> Result<()> {
+    if got == wanted { Ok(()) } else { Err(Error::invalid(format!("{what} holds {got} numbers, not {wanted}"))) }
 }
 
 fn validate(table: &Table, options: &Options<'_>) -> Result<()> {
-    let (n, m, k) = (table.n_tasks(), table.n_workers(), table.n_classes());
-    let expect = |what: &str, got: usize, wanted: usize| {
-        if got == wanted { Ok(()) } else { Err(Error::invalid(format!("{what} holds {got} numbers, not {wanted}"))) }
-    };
-    if options.pseudo.len() != k * k {
-        expect("pseudo-counts", options.pseudo.len(), m * k * k)?;
+    let (n, Sizes { n_workers: m, shape }) = (table.n_tasks(), sizes(table));
+    if options.model != Model::Full && shape.labels != shape.classes {
+        return Err(Error::invalid("only the full model has room for labels that are never true"));
     }
-    expect("class pseudo-counts", options.class_pseudo.len(), k)?;
+    if options.pseudo.len() != shape.cells() {
+        expect_len("pseudo-counts", options.pseudo.len(), m * shape.cells())?;
+    }
+    expect_len("class pseudo-counts", options.class_pseudo.len(), shape.classes)?;
     if options.pseudo.iter().chain(options.class_pseudo).any(|x| !(x.is_finite() && *x >= 0.0)) {
         return Err(Error::invalid("pseudo-counts must be finite and at least 0"));
     }
     if let Some(gold) = options.gold {
-        expect("gold", gold.len(), n)?;
-        if let Some(bad) = gold.iter().find(|g| **g >= k as i32) {
+        expect_len("gold", gold.len(), n)?;
+        if let Some(bad) = gold.iter().find(|g| **g >= shape.classes as i32) {
+            let k = shape.classes;
             return Err(Error::invalid(format!("gold class code {bad} is not below the number of classes, {k}")));
         }
     }
     match options.start {
         Start::Posterior(posterior) => {
-            expect("the given posterior", posterior.len(), n * k)?;
+            expect_len("the given posterior", posterior.len(), n * shape.classes)?;
             finite("the given posterior", posterior)
         }
         Start::Parameters(prior, confusion) => {
-            expect("the given prior", prior.len(), k)?;
-            expect("the given confusion", confusion.len(), m * k * k)?;
+            expect_len("the given prior", prior.len(), shape.classes)?;
+            expect_len("the given confusion", confusion.len(), m * shape.cells())?;
             finite("the given prior", prior)?;
             finite("the given confusion", confusion)
         }
@@ -249,130 +224,51 @@ fn finite(what: &str, values: &[f64]) -> Result<()> {
     }
 }
 
-fn fit_model<W: WorkerModel>(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fit> {
-    let mut engine = Engine::<W, Maximum>::new(table, options, control)?;
-    let mut params = engine.start(options.start)?;
-    let mut run = Run::default();
-    let posterior = iterate(&mut run, &mut engine, &mut params, options)?;
-    Ok(run.finish(posterior, engine.confusion(params.workers)?, params.prior))
-}
-
-/// Passes until the stopping rule is met; the posteriors under the parameters they end with.
-fn iterate<W: WorkerModel, P: Extrapolate<W>>(
-    run: &mut Run,
-    engine: &mut Engine<'_, W, P>,
-    params: &mut Params,
-    options: &Options<'_>,
-) -> Result<Vec<f64>> {
-    if options.assignment != Assignment::Soft {
-        run.plain(engine, params, options, true)?;
-    }
-    if options.assignment != Assignment::Hard {
-        run.history.clear();
-        if options.accelerate {
-            accelerate::run(run, engine, params, options)?;
-        } else {
-            run.plain(engine, params, options, false)?;
-        }
-    }
-    let (posterior, soft) = engine.posterior(params)?;
-    if options.assignment != Assignment::Hard {
-        run.history.push(soft);
-    }
-    Ok(posterior)
-}
-
-/// The progress of one fit.
-#[derive(Default)]
-struct Run {
-    history: Vec<f64>,
-    n_iter: usize,
-    converged: bool,
-}
-
-impl Run {
-    fn plain<W: WorkerModel, P: Estimate<W>>(
-        &mut self,
-        engine: &mut Engine<'_, W, P>,
-        params: &mut Params,
-        options: &Options<'_>,
-        hard: bool,
-    ) -> Result<()> {
-        self.converged = false;
-        while self.n_iter < options.max_iter && !self.converged {
-            self.step(engine, params, options.tol, hard)?;
-        }
-        Ok(())
-    }
-
-    /// One pass, and whether it was one that changed little.
-    fn step<W: WorkerModel, P: Estimate<W>>(
-        &mut self,
-        engine: &mut Engine<'_, W, P>,
-        params: &mut Params,
-        tol: f64,
-        hard: bool,
-    ) -> Result<()> {
-        let objective = engine.step(params, hard)?;
-        let last = self.history.last().copied();
-        self.record(objective, engine.control());
-        self.converged = self.settled(last, tol);
-        Ok(())
-    }
-
-    fn finish(self, posterior: Vec<f64>, confusion: Vec<f64>, prior: Vec<f64>) -> Fit {
-        let Self { history, n_iter, converged } = self;
-        Fit { posterior, confusion, prior, history, n_iter, converged }
-    }
-
-    /// Notes the objective that a pass found.
-    fn record(&mut self, objective: f64, control: &Control) {
-        self.history.push(objective);
-        self.n_iter += 1;
-        control.report(self.n_iter, objective);
-    }
-
-    /// Whether the last objective differs from an earlier one by less than a share `tol` of itself.
-    fn settled(&self, earlier: Option<f64>, tol: f64) -> bool {
-        self.history.last().is_some_and(|last| settled(*last, earlier, tol))
-    }
-}
-
-/// Class posteriors (tasks × classes) under given parameters: `confusion` is (workers × true × observed).
+/// Class posteriors (tasks × classes) under given confusion matrices (workers × true × observed) and a prior (classes), or
+/// one for each task (tasks × classes).
+///
+/// Probabilities count as at least [`FLOOR`]: a prior and labels that contradict each other leave a posterior all the same.
+/// Time O(annotations · classes + workers · classes · labels); memory, beside the result, that of the matrices.
 pub fn posterior(table: &Table, prior: &[f64], confusion: &[f64], control: &Control) -> Result<Vec<f64>> {
-    let k = table.n_classes();
-    let options = Options {
-        model: Model::Full,
-        assignment: Assignment::Soft,
-        start: Start::Parameters(prior, confusion),
-        pseudo: &zeros(k * k)?,
-        class_pseudo: &vec![0.0; k],
-        gold: None,
-        accelerate: false,
-        max_iter: 0,
-        tol: 0.0,
-    };
-    Ok(fit(table, &options, control)?.posterior)
+    let Sizes { n_workers, shape } = sizes(table);
+    if prior.len() != shape.classes {
+        expect_len("the given prior", prior.len(), table.n_tasks() * shape.classes)?;
+    }
+    expect_len("the given confusion", confusion.len(), n_workers * shape.cells())?;
+    finite("the given prior", prior)?;
+    finite("the given confusion", confusion)?;
+    let mut classes = copied(prior)?;
+    if prior.len() == shape.classes {
+        floor_and_normalise(&mut classes);
+    } else {
+        classes.iter_mut().for_each(|p| *p = p.max(FLOOR));
+    }
+    let workers = tied::<full::Full, Maximum>(sizes(table), confusion)?;
+    let mut passes = InMemory::new(table, None, control)?;
+    passes.conclude(Model::Full, Factors { workers: &workers, classes: &classes })?;
+    Ok(passes.take_posterior())
+}
+
+/// How often each worker is expected to have given each label to each class, (workers × true × observed), if posteriors
+/// (tasks × classes) are as given. Time O(annotations · classes + workers · classes · labels); memory, beside the result,
+/// the table in worker order.
+pub fn counts(table: &Table, posterior: &[f64], control: &Control) -> Result<Vec<f64>> {
+    let Sizes { n_workers, shape } = sizes(table);
+    expect_len("the posterior", posterior.len(), table.n_tasks() * shape.classes)?;
+    finite("the posterior", posterior)?;
+    let mut counts = table_of(n_workers * shape.cells())?;
+    count_workers::<full::Full>(table, shape, posterior, &mut counts, control)?;
+    confusion_of::<full::Full, Maximum>(sizes(table), counts)
 }
 
 /// Confusion matrices (workers × true × observed) of workers judged by given posteriors (tasks × classes): one M-step.
 pub fn confusion(table: &Table, posterior: &[f64], pseudo: &[f64], control: &Control) -> Result<Vec<f64>> {
-    let k = table.n_classes();
-    let options = Options {
-        model: Model::Full,
-        assignment: Assignment::Soft,
-        start: Start::Posterior(posterior),
-        pseudo,
-        class_pseudo: &vec![0.0; k],
-        gold: None,
-        accelerate: false,
-        max_iter: 0,
-        tol: 0.0,
-    };
+    let none = vec![0.0; table.n_true()];
+    let options = Options { start: Start::Posterior(posterior), ..Options::of_priors(pseudo, &none) };
     validate(table, &options)?;
-    let mut engine = Engine::<full::Full, Maximum>::new(table, &options, control)?;
-    let params = engine.start(options.start)?;
-    engine.confusion(params.workers)
+    let mut solver = Solver::<full::Full, Maximum>::new(sizes(table), &options, control)?;
+    let params = solver.start(&mut InMemory::new(table, None, control)?, options.start)?;
+    solver.confusion(params.workers)
 }
 
 #[cfg(test)]

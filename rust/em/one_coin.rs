@@ -1,6 +1,6 @@
 //! The one-coin model: a worker is right with one probability, whatever the class; errors are spread evenly.
 
-use super::WorkerModel;
+use super::model::{Model, Shape, WorkerModel};
 use crate::num::FLOOR;
 
 /// Parameter: the accuracy. Factors: the probability of one particular error, and the ratio right : that error. Counts:
@@ -38,16 +38,17 @@ pub(super) fn logistic(x: f64, k: usize) -> f64 {
 }
 
 impl WorkerModel for OneCoin {
+    const MODEL: Model = Model::OneCoin;
     const HAS_COMMON_FACTOR: bool = true;
 
-    fn n_params(_: usize) -> usize {
+    fn n_params(_: Shape) -> usize {
         1
     }
-    fn n_counts(_: usize) -> usize {
+    fn n_counts(_: Shape) -> usize {
         2
     }
 
-    fn write_factors(params: &[f64], k: usize, factors: &mut [f64]) {
+    fn write_factors(params: &[f64], Shape { classes: k, .. }: Shape, factors: &mut [f64]) {
         (factors[0], factors[1]) = odds(params[0], k);
     }
 
@@ -70,30 +71,30 @@ impl WorkerModel for OneCoin {
         counts[1] += weight * (1.0 - right);
     }
 
-    fn maximise(counts: &[f64], pseudo: &[f64], k: usize, params: &mut [f64]) {
+    fn maximise(counts: &[f64], pseudo: &[f64], Shape { classes: k, .. }: Shape, params: &mut [f64]) {
         params[0] = accuracy(counts[0] + pseudo[0], counts[1] + pseudo[1], k);
     }
 
-    fn log_prior(params: &[f64], pseudo: &[f64], k: usize) -> f64 {
+    fn log_prior(params: &[f64], pseudo: &[f64], Shape { classes: k, .. }: Shape) -> f64 {
         let (error, ratio) = odds(params[0], k);
         pseudo[0] * (error * ratio).ln() + pseudo[1] * error.ln()
     }
 
-    fn tie(matrix: &[f64], k: usize, counts: &mut [f64]) {
+    fn tie(matrix: &[f64], Shape { classes: k, .. }: Shape, counts: &mut [f64]) {
         counts[0] = (0..k).map(|class| matrix[class * k + class]).sum();
         counts[1] = (0..k * k).filter(|i| i / k != i % k).map(|i| matrix[i]).sum();
     }
 
-    fn confusion(params: &[f64], k: usize, matrix: &mut [f64]) {
+    fn confusion(params: &[f64], Shape { classes: k, .. }: Shape, matrix: &mut [f64]) {
         matrix.fill(odds(params[0], k).0);
         (0..k).for_each(|class| matrix[class * k + class] = params[0]);
     }
 
-    fn to_natural(params: &mut [f64], _: usize) {
+    fn to_natural(params: &mut [f64], _: Shape) {
         params[0] = logit(params[0]);
     }
 
-    fn from_natural(params: &mut [f64], k: usize) {
+    fn from_natural(params: &mut [f64], Shape { classes: k, .. }: Shape) {
         params[0] = logistic(params[0], k);
     }
 }

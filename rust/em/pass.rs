@@ -6,11 +6,11 @@
 
 use std::ops::Range;
 
-use super::WorkerModel;
+use super::model::WorkerModel;
 use crate::Result;
 use crate::control::Control;
 use crate::memory::{prefetch, worthwhile};
-use crate::num::{BLOCK, LogProduct, pick, rescale};
+use crate::num::{BLOCK, GOLDEN, LogProduct, normalise, pick, rescale, scramble, to_unit};
 use crate::table::Table;
 
 /// How many annotations ahead the worker tables are asked for: far enough to cover a trip to memory, near enough for
@@ -156,9 +156,18 @@ pub(super) struct Columns<'a, C> {
     pub cells: &'a [C],
     /// Empty where annotations have no weights.
     pub weights: &'a [f64],
+    /// How many labels there are.
+    pub n_labels: usize,
 }
 
-/// Worker · classes + label: one number instead of two to load, and for the full model the address of a row.
+impl<C: Cell> Columns<'_, C> {
+    #[inline(always)]
+    fn label(&self, row: usize) -> usize {
+        self.cells[row].index() % self.n_labels
+    }
+}
+
+/// Worker · labels + label: one number instead of two to load, and for the full model the address of a row.
 pub(super) trait Cell: Copy + Send + Sync {
     fn index(self) -> usize;
 }
@@ -181,6 +190,7 @@ impl Cell for u64 {
 pub(super) struct Likelihood<'a, W, C, const LOG: bool> {
     pub columns: Columns<'a, C>,
     pub factors: &'a [f64],
+    /// Of the classes, for all tasks alike; or one row after the other, for each task.
     pub prior: &'a [f64],
     /// Whether a task may only have a class that somebody voted for, or its known one.
     pub voted_only: bool,
@@ -203,6 +213,10 @@ impl<W: WorkerModel, C: Cell, const LOG: bool> Source for Likelihood<'_, W, C, L
 
     #[inline(always)]
     fn evidence(&self, task: usize, rows: Range<usize>, evidence: &mut [f64], log: &mut LogProduct) {
+        let k = evidence.len();
+        // One row serves all tasks where there is only one.
+        let at = if self.prior.len() == k { 0 } else { task * k };
+        evidence.copy_from_slice(&self.prior[at..at + k]);
         if LOG {
             self.summed(rows.clone(), evidence, log);
         } else {
@@ -214,19 +228,11 @@ impl<W: WorkerModel, C: Cell, const LOG: bool> Source for Likelihood<'_, W, C, L
     }
 }
 
-impl<'a, W, C, const LOG: bool> Likelihood<'a, W, C, LOG> {
-    /// That of tasks which may have any class.
-    pub fn new(columns: Columns<'a, C>, factors: &'a [f64], prior: &'a [f64]) -> Self {
-        Self { columns, factors, prior, voted_only: false, gold: None, model: std::marker::PhantomData }
-    }
-}
-
 impl<W: WorkerModel, C: Cell, const LOG: bool> Likelihood<'_, W, C, LOG> {
     /// Products, rescaled often enough never to leave the range of a double.
     #[inline(always)]
     fn multiplied(&self, rows: Range<usize>, evidence: &mut [f64], log: &mut LogProduct) {
         let k = evidence.len();
-        evidence.copy_from_slice(&self.prior[..k]);
         let mut start = rows.start;
         loop {
             let end = rows.end.min(start + BLOCK);
@@ -250,7 +256,6 @@ impl<W: WorkerModel, C: Cell, const LOG: bool> Likelihood<'_, W, C, LOG> {
     #[inline(always)]
     fn summed(&self, rows: Range<usize>, evidence: &mut [f64], log: &mut LogProduct) {
         let k = evidence.len();
-        evidence.copy_from_slice(&self.prior[..k]);
         for (cell, weight) in self.columns.cells[rows.clone()].iter().zip(&self.columns.weights[rows]) {
             let (at, label) = W::locate(cell.index(), k);
             log.add_log(W::multiply_log(&self.factors[at], label, *weight, evidence));
@@ -264,9 +269,9 @@ impl<W: WorkerModel, C: Cell, const LOG: bool> Likelihood<'_, W, C, LOG> {
     #[inline(always)]
     fn keep_voted(&self, rows: Range<usize>, evidence: &mut [f64]) {
         let k = evidence.len();
-        let labels = self.columns.cells[rows.clone()].iter().enumerate().filter_map(|(i, cell)| {
-            let counts = !LOG || self.columns.weights[rows.start + i] > 0.0;
-            counts.then_some(cell.index() % k)
+        let labels = rows.filter_map(|row| {
+            let counts = !LOG || self.columns.weights[row] > 0.0;
+            Some(self.columns.label(row)).filter(|label| counts && *label < k)
         });
         if k <= u64::BITS as usize {
             // Bits, since looking classes up by number would keep the evidence out of registers.
@@ -286,19 +291,23 @@ impl<W: WorkerModel, C: Cell, const LOG: bool> Likelihood<'_, W, C, LOG> {
 }
 
 /// What an iteration that has no parameters yet begins with.
-#[derive(Clone, Copy)]
-pub(super) enum Opening<'a> {
+#[derive(Debug, Clone, Copy)]
+pub enum Opening<'a> {
+    /// Shares of the votes.
     Shares,
+    /// The class with most votes, divided evenly among classes that tie.
     Majority,
+    /// One of the task's labels, drawn at random from this seed.
     RandomVote(u64),
+    /// Given posteriors, (tasks × classes).
     Given(&'a [f64]),
+    /// Shares of the votes for a class, divided at random among so many kinds of it.
+    RandomKinds(usize, u64),
 }
 
 pub(super) struct Open<'a, C> {
     pub columns: Columns<'a, C>,
     pub opening: Opening<'a>,
-    /// How many of the classes can be true.
-    pub n_true: usize,
 }
 
 impl<C: Cell> Source for Open<'_, C> {
@@ -308,33 +317,54 @@ impl<C: Cell> Source for Open<'_, C> {
     fn prefetch(&self, _: usize, _: usize) {}
 
     fn evidence(&self, task: usize, rows: Range<usize>, evidence: &mut [f64], _: &mut LogProduct) {
+        let k = evidence.len();
+        evidence.fill(0.0);
         match self.opening {
-            Opening::Given(posterior) => {
-                let k = evidence.len();
-                evidence.copy_from_slice(&posterior[task * k..(task + 1) * k]);
-            }
+            Opening::Given(posterior) => evidence.copy_from_slice(&posterior[task * k..(task + 1) * k]),
             Opening::RandomVote(seed) if !rows.is_empty() => {
-                let k = evidence.len();
-                evidence.fill(0.0);
-                evidence[self.columns.cells[rows.start + pick(seed, task, rows.len())].index() % k] = 1.0;
+                let label = self.columns.label(rows.start + pick(seed, task, rows.len()));
+                evidence.iter_mut().skip(label).take(1).for_each(|e| *e = 1.0);
             }
+            Opening::RandomKinds(n_kinds, seed) => self.divide(task, rows, evidence, n_kinds, seed),
             _ => {
-                let k = evidence.len();
-                evidence.fill(0.0);
-                for row in rows {
-                    evidence[self.columns.cells[row].index() % k] += self.columns.weights.get(row).unwrap_or(&1.0);
-                }
-                evidence[self.n_true..].fill(0.0);
+                self.count(rows, evidence);
                 if matches!(self.opening, Opening::Majority) {
                     let largest = evidence.iter().copied().fold(0.0, f64::max);
                     harden(evidence, largest);
                 }
             }
         }
-        evidence[self.n_true..].fill(0.0);
         // A task without votes of positive weight could be anything.
         if evidence.iter().all(|e| *e == 0.0) {
-            evidence[..self.n_true].fill(1.0);
+            evidence.fill(1.0);
+        }
+    }
+}
+
+impl<C: Cell> Open<'_, C> {
+    /// Adds up the votes for each class; abstentions are for none.
+    fn count(&self, rows: Range<usize>, votes: &mut [f64]) {
+        for row in rows {
+            if let Some(sum) = votes.get_mut(self.columns.label(row)) {
+                *sum += self.columns.weights.get(row).unwrap_or(&1.0);
+            }
+        }
+    }
+
+    /// Shares of the votes; each class's is divided among its kinds as evenly distributed numbers happen to.
+    fn divide(&self, task: usize, rows: Range<usize>, evidence: &mut [f64], n_kinds: usize, seed: u64) {
+        let k = evidence.len() / n_kinds;
+        let mut votes = vec![0.0; k];
+        self.count(rows, &mut votes);
+        normalise(&mut votes);
+        for (class, (kinds, share)) in evidence.chunks_exact_mut(n_kinds).zip(votes).enumerate() {
+            for (kind, e) in kinds.iter_mut().enumerate() {
+                let i = ((task * k + class) * n_kinds + kind) as u64;
+                // Exponential variables, divided by their sum, are uniformly distributed on the simplex.
+                *e = -(1.0 - to_unit(scramble(seed.wrapping_add((i + 1).wrapping_mul(GOLDEN))))).ln();
+            }
+            normalise(kinds);
+            kinds.iter_mut().for_each(|e| *e *= share);
         }
     }
 }
@@ -374,10 +404,12 @@ impl<W: WorkerModel, C: Cell, const WEIGHTED: bool> Sink for Counts<'_, W, C, WE
     }
 }
 
-/// Writes posteriors one after the other.
+/// Writes posteriors one after the other; those of the kinds of a class are added up.
 pub(super) struct Rows<'a> {
     pub out: std::slice::ChunksExactMut<'a, f64>,
     pub classes: &'a mut [f64],
+    /// Kinds of each class.
+    pub n_kinds: usize,
 }
 
 impl Sink for Rows<'_> {
@@ -393,8 +425,12 @@ impl Sink for Rows<'_> {
         for (c, q) in self.classes[..posterior.len()].iter_mut().zip(posterior) {
             *c += q;
         }
-        if let Some(row) = self.out.next() {
-            row.copy_from_slice(posterior);
+        match self.out.next() {
+            Some(row) if self.n_kinds == 1 => row.copy_from_slice(posterior),
+            Some(row) => {
+                row.iter_mut().zip(posterior.chunks_exact(self.n_kinds)).for_each(|(q, kinds)| *q = kinds.iter().sum());
+            }
+            None => {}
         }
     }
 }

@@ -5,21 +5,24 @@
 //! of class and subtype are the *kinds* of a task: to a pass they are so many classes, of which each annotation touches one
 //! number each.
 
-use std::marker::PhantomData;
-use std::ops::Range;
-
 use rayon::prelude::*;
 
-use super::engine::{Cells, table_of, with_cells};
 use super::estimate::{divergence, geometric};
-use super::full::Full;
-use super::pass::{Cell, Columns, Counts, Free, Likelihood, PLAIN, Settle, Sink, Source, Width, run, with_width};
-use super::{Fit, Run, finite};
+use super::model::Model;
+use super::pass::Opening;
+use super::shard::{InMemory, table_of};
+use super::sums::{Factors, Mode, Passes, Sums};
+use super::{Fit, Solution, finite};
+use crate::blocks::{each_block, sum_blocks};
 use crate::control::Control;
-use crate::memory::{clear, collected, filled, zeros};
-use crate::num::{GOLDEN, LogProduct, normalise, scramble, to_unit};
+use crate::course::{Course, Tolerance};
+use crate::memory::{collected, filled, zeros};
+use crate::num::normalise;
 use crate::table::Table;
 use crate::{Error, Result};
+
+/// Workers per block of a parallel loop.
+const WORKERS: usize = 64;
 
 /// Everything [`fit_subtypes`] can be told; pseudo-counts are the parameters of Dirichlet priors, all positive.
 #[derive(Debug, Clone, Copy)]
@@ -55,20 +58,18 @@ pub struct SubtypesFit {
 
 /// Fits by variational Bayes from shares of the votes, divided among subtypes at random.
 ///
-/// Time O(annotations · classes · subtypes) a pass, and O(workers · classes² · subtypes) digamma functions. Memory: 16
+/// Time O(annotations · classes · subtypes) a pass, and O(workers · classes² · subtypes) digamma functions. Memory: 24
 /// bytes for each worker, class squared and subtype, as many numbers again for each chunk of tasks (at most 8 bytes an
 /// annotation in all, or 32 MB, or two tables, if that is more), and 4 bytes an annotation.
 pub fn fit_subtypes(table: &Table, options: &SubtypesOptions<'_>, control: &Control) -> Result<SubtypesFit> {
     check(table, options)?;
     let mut model = Ebcc::new(table, options, control)?;
-    let mut course = Run::default();
-    model.open(options.seed)?;
+    let mut course = Course::default();
+    model.passes.open(Model::Full, Opening::RandomKinds(options.n_subtypes, options.seed), &mut model.sums)?;
     while course.n_iter < options.max_iter && !course.converged {
         model.maximise();
-        let objective = model.expect(None)? + model.log_prior;
-        let last = course.history.last().copied();
-        course.record(objective, control);
-        course.converged = course.settled(last, options.tol);
+        let objective = model.expect()? + model.log_prior;
+        course.advance(objective, Tolerance::Share(options.tol), control);
     }
     model.found(course)
 }
@@ -110,9 +111,7 @@ pub fn posterior_subtypes(
         worker.iter_mut().enumerate().for_each(|(i, a)| *a = given[(i % kinds) * k + i / kinds]);
     });
     model.write_factors();
-    let mut posterior = zeros(table.n_tasks() * k)?;
-    model.expect(Some(&mut posterior))?;
-    Ok(posterior)
+    model.posterior()
 }
 
 fn check(table: &Table, options: &SubtypesOptions<'_>) -> Result<()> {
@@ -134,72 +133,41 @@ fn check(table: &Table, options: &SubtypesOptions<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A run of tasks and the sums over it.
-struct Chunk {
-    tasks: Range<usize>,
-    workers: Vec<f64>,
-    kinds: Vec<f64>,
-    log_evidence: f64,
-}
-
 /// Tables of one worker are label-first, (observed × kinds); a kind is class · subtypes + subtype.
 struct Ebcc<'a> {
-    table: &'a Table,
     options: &'a SubtypesOptions<'a>,
-    control: &'a Control,
-    cells: Cells,
+    passes: InMemory<'a>,
+    sums: Sums,
     /// The prior of one worker's table.
     pseudo: Vec<f64>,
     /// Dirichlet parameters.
     workers: Vec<f64>,
     classes: Vec<f64>,
     subtypes: Vec<f64>,
-    /// What the E-step reads of them: exp(E[ln p]), or its logarithm where annotations have weights.
+    /// What the E-step reads of them: exp(E[ln p]).
     factors: Vec<f64>,
     prior: Vec<f64>,
-    chunks: Vec<Chunk>,
     /// The part of the bound that does not depend on the labels.
     log_prior: f64,
-}
-
-fn n_chunks(table: &Table, numbers: usize) -> usize {
-    const SMALL: usize = 1 << 22;
-    const ROWS_PER_CHUNK: usize = 1 << 15;
-    const MOST_CHUNKS: usize = 32;
-    let room = SMALL.max(table.len()) / numbers.max(1);
-    table.len().div_ceil(ROWS_PER_CHUNK).clamp(1, MOST_CHUNKS).min(room.max(2))
-}
-
-/// The sum of a part of all chunks, by blocks, in their order, on top of what is there.
-fn add_chunks(chunks: &[Chunk], part: impl Fn(&Chunk) -> &[f64] + Sync, sums: &mut [f64]) {
-    const BLOCK: usize = 1 << 12;
-    sums.par_chunks_mut(BLOCK).enumerate().for_each(|(block, sums)| {
-        for chunk in chunks {
-            sums.iter_mut().zip(&part(chunk)[block * BLOCK..]).for_each(|(sum, x)| *sum += x);
-        }
-    });
 }
 
 impl<'a> Ebcc<'a> {
     fn new(table: &'a Table, options: &'a SubtypesOptions<'a>, control: &'a Control) -> Result<Self> {
         let (m, k) = (table.n_workers(), table.n_classes());
+        let passes = InMemory::with_kinds(table, options.n_subtypes, control)?;
         let kinds = k * options.n_subtypes;
-        let numbers = m * k * kinds;
-        let chunk = |tasks| Chunk { tasks, workers: vec![], kinds: vec![0.0; kinds], log_evidence: 0.0 };
         let pseudo = (0..k * kinds).map(|i| options.pseudo[i % kinds / options.n_subtypes * k + i / kinds]);
         Ok(Self {
-            table,
             options,
-            control,
-            cells: Cells::new(table)?,
+            sums: Sums::new(Model::Full, m, passes.shape())?,
             pseudo: collected(pseudo)?,
-            workers: table_of(numbers)?,
+            workers: table_of(m * k * kinds)?,
             classes: vec![0.0; k],
             subtypes: vec![0.0; kinds],
-            factors: table_of(numbers)?,
+            factors: table_of(m * k * kinds)?,
             prior: vec![0.0; kinds],
-            chunks: table.chunks(n_chunks(table, numbers)).into_iter().map(chunk).collect(),
             log_prior: 0.0,
+            passes,
         })
     }
 
@@ -207,40 +175,35 @@ impl<'a> Ebcc<'a> {
         self.subtypes.len()
     }
 
-    /// Dirichlet parameters from the chunks' counts, and what the E-step reads of them.
+    /// Dirichlet parameters from expected counts, and what the E-step reads of them.
     fn maximise(&mut self) {
         let (k, s) = (self.classes.len(), self.options.n_subtypes);
-        self.workers.par_chunks_mut(self.pseudo.len()).for_each(|worker| worker.copy_from_slice(&self.pseudo));
-        add_chunks(&self.chunks, |chunk| &chunk.workers, &mut self.workers);
-        self.subtypes.fill(0.0);
-        add_chunks(&self.chunks, |chunk| &chunk.kinds, &mut self.subtypes);
+        let (counts, width) = (&self.sums.workers, self.pseudo.len());
+        each_block(&mut self.workers, width, WORKERS, &|first, rows| {
+            let counts = counts[first * width..].chunks_exact(width);
+            for (worker, counts) in rows.chunks_exact_mut(width).zip(counts) {
+                worker.iter_mut().zip(counts.iter().zip(&self.pseudo)).for_each(|(a, (n, b))| *a = b + n);
+            }
+        });
+        self.subtypes.copy_from_slice(&self.sums.classes);
         for (class, subtypes) in self.subtypes.chunks_exact_mut(s).enumerate() {
             self.classes[class] = self.options.class_pseudo[class] + subtypes.iter().sum::<f64>();
             subtypes.iter_mut().for_each(|a| *a += self.options.subtype_pseudo);
         }
-        let of_worker = |worker: &[f64]| divergence(worker, &self.pseudo, k * s);
-        // By blocks of workers, in order.
-        let blocks: Vec<f64> = self
-            .workers
-            .par_chunks(64 * self.pseudo.len())
-            .map(|block| block.chunks_exact(self.pseudo.len()).map(of_worker).sum())
-            .collect();
+        let of_worker = |m: usize| divergence(&self.workers[m * width..(m + 1) * width], &self.pseudo, k * s);
+        let workers = sum_blocks(self.workers.len() / width, WORKERS, &|block| block.map(of_worker).sum());
         let even = vec![self.options.subtype_pseudo; s];
         let mixtures: f64 = self.subtypes.chunks_exact(s).map(|mixture| divergence(mixture, &even, 1)).sum();
-        self.log_prior =
-            -blocks.iter().sum::<f64>() - divergence(&self.classes, self.options.class_pseudo, 1) - mixtures;
+        self.log_prior = -workers - divergence(&self.classes, self.options.class_pseudo, 1) - mixtures;
         self.write_factors();
     }
 
     fn write_factors(&mut self) {
-        let (kinds, s, log) = (self.kinds(), self.options.n_subtypes, self.table.weights().is_some());
-        let width = self.pseudo.len();
-        self.factors.par_chunks_mut(width).zip(self.workers.par_chunks(width)).for_each(|(factors, worker)| {
-            factors.copy_from_slice(worker);
-            geometric(factors, kinds);
-            if log {
-                factors.iter_mut().for_each(|f| *f = f.ln());
-            }
+        let (kinds, s, width) = (self.kinds(), self.options.n_subtypes, self.pseudo.len());
+        let workers = &self.workers;
+        each_block(&mut self.factors, width, WORKERS, &|first, rows| {
+            rows.copy_from_slice(&workers[first * width..first * width + rows.len()]);
+            rows.chunks_exact_mut(width).for_each(|factors| geometric(factors, kinds));
         });
         let mut classes = self.classes.clone();
         geometric(&mut classes, 1);
@@ -249,55 +212,29 @@ impl<'a> Ebcc<'a> {
             geometric(mixture, 1);
             mixture.iter_mut().for_each(|p| *p *= class);
         }
-        if log {
-            self.prior.iter_mut().for_each(|p| *p = p.ln());
-        }
     }
 
-    /// Counts from shares of the votes, divided among subtypes at random.
-    fn open(&mut self, seed: u64) -> Result<()> {
-        let n_subtypes = self.options.n_subtypes;
-        let Self { table, control, cells, chunks, .. } = self;
-        let sweep = Sweep { table, control, k: table.n_classes(), n_subtypes };
-        with_cells!(&*cells, |cells| {
-            let columns = Columns { cells, weights: table.weights().unwrap_or(&[]) };
-            sweep.gather(chunks, Free(sweep.k * n_subtypes), &Opening { columns, sweep: &sweep, seed }, columns, None)
-        })
+    /// The E-step, into expected counts; returns the log-evidence.
+    fn expect(&mut self) -> Result<f64> {
+        let factors = Factors { workers: &self.factors, classes: &self.prior };
+        self.sums.clear(&vec![0.0; self.prior.len()]);
+        self.passes.gather(Model::Full, factors, Mode::default(), &mut self.sums)?;
+        Ok(self.sums.log_evidence)
     }
 
-    /// The E-step, into the chunks' counts, or into posteriors of the classes if there is room for them.
-    fn expect(&mut self, posterior: Option<&mut [f64]>) -> Result<f64> {
-        let (kinds, n_subtypes) = (self.kinds(), self.options.n_subtypes);
-        let Self { table, control, cells, factors, prior, chunks, .. } = self;
-        let sweep = Sweep { table, control, k: table.n_classes(), n_subtypes };
-        let weights = table.weights().unwrap_or(&[]);
-        match (&*cells, weights.is_empty()) {
-            (Cells::Narrow(cells), true) => with_width!(kinds, |width| {
-                let columns = Columns { cells, weights };
-                let source = Likelihood::<Full, _, false>::new(columns, factors, prior);
-                sweep.gather(chunks, width, &source, columns, posterior)
-            }),
-            (cells, plain) => with_cells!(cells, |cells| {
-                let (columns, width) = (Columns { cells, weights }, Free(kinds));
-                if plain {
-                    let source = Likelihood::<Full, _, false>::new(columns, factors, prior);
-                    sweep.gather(chunks, width, &source, columns, posterior)
-                } else {
-                    let source = Likelihood::<Full, _, true>::new(columns, factors, prior);
-                    sweep.gather(chunks, width, &source, columns, posterior)
-                }
-            }),
-        }?;
-        Ok(self.chunks.iter().map(|chunk| chunk.log_evidence).sum())
+    /// Posteriors of the classes, subtypes summed up, (tasks × classes).
+    fn posterior(mut self) -> Result<Vec<f64>> {
+        let factors = Factors { workers: &self.factors, classes: &self.prior };
+        self.passes.conclude(Model::Full, factors)?;
+        Ok(self.passes.take_posterior())
     }
 
-    fn found(mut self, course: Run) -> Result<SubtypesFit> {
-        let mut posterior = zeros(self.table.n_tasks() * self.classes.len())?;
-        self.expect(Some(&mut posterior))?;
+    fn found(self, course: Course) -> Result<SubtypesFit> {
         let (k, s, kinds) = (self.classes.len(), self.options.n_subtypes, self.kinds());
         let mut mixture = self.subtypes.clone();
         mixture.chunks_exact_mut(s).for_each(normalise);
-        let mut confusion = zeros(self.table.n_workers() * k * k)?;
+        let m = self.workers.len() / self.pseudo.len();
+        let mut confusion = zeros(m * k * k)?;
         let mut concentration = zeros(self.workers.len())?;
         confusion.par_chunks_mut(k * k).zip(concentration.par_chunks_mut(k * kinds)).enumerate().for_each(
             |(w, (matrix, rows))| {
@@ -312,128 +249,10 @@ impl<'a> Ebcc<'a> {
         );
         let mut prior = self.classes.clone();
         normalise(&mut prior);
-        Ok(SubtypesFit {
-            fit: course.finish(posterior, confusion, prior),
-            concentration,
-            class_concentration: self.classes,
-            subtype_concentration: self.subtypes,
-        })
-    }
-}
-
-/// What all passes over the table have in common.
-#[derive(Clone, Copy)]
-struct Sweep<'a> {
-    table: &'a Table,
-    control: &'a Control,
-    k: usize,
-    n_subtypes: usize,
-}
-
-impl Sweep<'_> {
-    fn gather<C: Cell>(
-        &self,
-        chunks: &mut [Chunk],
-        width: impl Width,
-        source: &impl Source,
-        columns: Columns<'_, C>,
-        posterior: Option<&mut [f64]>,
-    ) -> Result<()> {
-        match posterior {
-            Some(posterior) => self.fold(chunks, width, source, posterior),
-            None if columns.weights.is_empty() => self.count::<C, false>(chunks, width, source, columns),
-            None => self.count::<C, true>(chunks, width, source, columns),
-        }
-    }
-
-    fn count<C: Cell, const WEIGHTED: bool>(
-        &self,
-        chunks: &mut [Chunk],
-        width: impl Width,
-        source: &impl Source,
-        columns: Columns<'_, C>,
-    ) -> Result<()> {
-        let numbers = self.table.n_workers() * self.k * self.k * self.n_subtypes;
-        chunks.par_iter_mut().try_for_each(|chunk| {
-            clear(&mut chunk.workers, numbers)?;
-            chunk.kinds.fill(0.0);
-            let (workers, classes) = (&mut chunk.workers, &mut chunk.kinds);
-            let mut sink = Counts::<Full, C, WEIGHTED> { columns, workers, classes, model: PhantomData };
-            chunk.log_evidence = self.run(chunk.tasks.clone(), width, source, &mut sink)?;
-            Ok(())
-        })
-    }
-
-    fn fold(&self, chunks: &mut [Chunk], width: impl Width, source: &impl Source, posterior: &mut [f64]) -> Result<()> {
-        let mut rest = posterior;
-        let mut work = vec![];
-        for chunk in chunks {
-            let (rows, tail) = rest.split_at_mut(chunk.tasks.len() * self.k);
-            rest = tail;
-            work.push((chunk, rows));
-        }
-        work.into_par_iter().try_for_each(|(chunk, rows)| {
-            let mut sink = Folded { out: rows.chunks_exact_mut(self.k), n_subtypes: self.n_subtypes };
-            chunk.log_evidence = self.run(chunk.tasks.clone(), width, source, &mut sink)?;
-            Ok(())
-        })
-    }
-
-    fn run(&self, tasks: Range<usize>, width: impl Width, source: &impl Source, sink: &mut impl Sink) -> Result<f64> {
-        let settle = Settle { gold: None, hard: false };
-        run::<PLAIN>(self.table, tasks, width, source, sink, settle, self.control)
-    }
-}
-
-/// Shares of the votes; each class's is divided among its subtypes as evenly distributed numbers happen to.
-struct Opening<'a, C> {
-    columns: Columns<'a, C>,
-    sweep: &'a Sweep<'a>,
-    seed: u64,
-}
-
-impl<C: Cell> Source for Opening<'_, C> {
-    fn far(&self) -> bool {
-        false
-    }
-    fn prefetch(&self, _: usize, _: usize) {}
-
-    fn evidence(&self, task: usize, rows: Range<usize>, evidence: &mut [f64], _: &mut LogProduct) {
-        let (k, s) = (self.sweep.k, self.sweep.n_subtypes);
-        let mut votes = vec![0.0; k];
-        for row in rows {
-            votes[self.columns.cells[row].index() % k] += self.columns.weights.get(row).unwrap_or(&1.0);
-        }
-        // A task without votes of positive weight could be anything: equal shares.
-        normalise(&mut votes);
-        for (class, (kinds, share)) in evidence.chunks_exact_mut(s).zip(votes).enumerate() {
-            for (subtype, e) in kinds.iter_mut().enumerate() {
-                let i = ((task * k + class) * s + subtype) as u64;
-                // Exponential variables, divided by their sum, are uniformly distributed on the simplex.
-                *e = -(1.0 - to_unit(scramble(self.seed.wrapping_add((i + 1).wrapping_mul(GOLDEN))))).ln();
-            }
-            normalise(kinds);
-            kinds.iter_mut().for_each(|e| *e *= share);
-        }
-    }
-}
-
-/// Writes posteriors of the classes, subtypes summed up.
-struct Folded<'a> {
-    out: std::slice::ChunksExactMut<'a, f64>,
-    n_subtypes: usize,
-}
-
-impl Sink for Folded<'_> {
-    fn far(&self) -> bool {
-        false
-    }
-    fn prefetch(&self, _: usize, _: usize) {}
-
-    fn put(&mut self, _: Range<usize>, posterior: &[f64]) {
-        if let Some(row) = self.out.next() {
-            row.iter_mut().zip(posterior.chunks_exact(self.n_subtypes)).for_each(|(p, kinds)| *p = kinds.iter().sum());
-        }
+        let (class_concentration, subtype_concentration) = (self.classes.clone(), self.subtypes.clone());
+        let solution = Solution { confusion, prior, course };
+        let fit = solution.with(self.posterior()?);
+        Ok(SubtypesFit { fit, concentration, class_concentration, subtype_concentration })
     }
 }
 

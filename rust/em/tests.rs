@@ -108,13 +108,15 @@ fn two_pass_and_fused_plans_agree() {
     let opts = options(Model::Full, &pseudo, &class_pseudo);
     let control = Control::default();
     let posterior = fit(&wide, &opts, &control).unwrap().posterior;
-    let mut engine = Engine::<full::Full, Maximum>::new(&wide, &opts, &control).unwrap();
-    engine.force_two_pass().unwrap();
-    let mut params = engine.start(Start::Shares).unwrap();
+    let mut passes = InMemory::new(&wide, None, &control).unwrap();
+    passes.store_posteriors(Model::Full).unwrap();
+    let mut solver = Solver::<full::Full, Maximum>::new(sizes(&wide), &opts, &control).unwrap();
+    let mut params = solver.start(&mut passes, Start::Shares).unwrap();
     for _ in 0..opts.max_iter {
-        engine.step(&mut params, false).unwrap();
+        solver.step(&mut passes, &mut params).unwrap();
     }
-    let other = engine.posterior(&params).unwrap().0;
+    solver.conclude(&mut passes, &params).unwrap();
+    let other = passes.take_posterior();
     assert!(posterior.iter().zip(&other).all(|(a, b)| (a - b).abs() < 1e-9));
 }
 
@@ -177,10 +179,13 @@ fn protected_tasks_keep_to_their_votes() {
         let gold: Vec<i32> = (0..30).map(|task| if task == 5 { 1 } else { -1 }).collect();
         let opts = Options { gold: weighted.then_some(&gold[..]), ..options(Model::Full, &pseudo, &class_pseudo) };
         let control = Control::default();
-        let mut engine = Engine::<full::Full, estimate::Mean>::new(&log, &opts, &control).unwrap();
-        let params = engine.shared(0.6).unwrap();
-        engine.voted_only = true;
-        let (posterior, _) = engine.posterior(&params).unwrap();
+        let mut passes = InMemory::new(&log, opts.gold, &control).unwrap();
+        passes.store_posteriors(Model::Full).unwrap();
+        let mut solver = Solver::<full::Full, estimate::Mean>::new(sizes(&log), &opts, &control).unwrap();
+        let mut params = solver.shared(0.6).unwrap();
+        solver.keep_to_votes(true);
+        solver.step(&mut passes, &mut params).unwrap();
+        let posterior = passes.take_posterior();
         for (task, row) in posterior.chunks_exact(k).enumerate() {
             assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-12);
             let counts = |(r, w): &(&(u32, u32, u16), &f64)| r.0 as usize == task && (!weighted || **w > 0.0);
@@ -203,15 +208,8 @@ fn bad_priors_are_named() {
     let (pseudo, classes) = ([1.0, 0.0, 0.0, 1.0], [1.0; 2]);
     let error = fit_bayes(&log, &options(Model::Full, &pseudo, &classes), None, &Control::default()).unwrap_err();
     assert!(error.to_string().contains("must be positive"));
-    let options = HierarchyOptions {
-        prior: Hierarchy::Spammer(Some(-1.0)),
-        class_pseudo: &classes,
-        gold: None,
-        protected: 1,
-        max_iter: 1,
-        tol: 0.0,
-    };
-    let error = fit_hierarchy(&log, &options, &Control::default()).unwrap_err();
+    let options = HierarchyOptions { class_pseudo: &classes, gold: None, protected: 1, max_iter: 1, tol: 0.0 };
+    let error = fit_hierarchies(&log, &[Hierarchy::Spammer(Some(-1.0))], &options, &Control::default()).unwrap_err();
     assert!(error.to_string().contains("strength must be positive"));
 }
 
@@ -223,12 +221,13 @@ fn what_is_never_true_has_no_posterior() {
         let table = table(&rows, weights, 3).with_true(2).unwrap();
         for start in [Start::Shares, Start::Majority, Start::RandomVote(1)] {
             for accelerate in [false, true] {
-                let (pseudo, class_pseudo) = (vec![0.1; 9], vec![0.1, 0.1, 0.0]);
+                let (pseudo, class_pseudo) = (vec![0.1; 6], vec![0.1; 2]);
                 let opts = Options { start, accelerate, ..options(Model::Full, &pseudo, &class_pseudo) };
                 let fit = fit(&table, &opts, &Control::default()).unwrap();
                 assert!(never_falls(&fit.history), "{:?}", fit.history);
-                for row in fit.posterior.chunks_exact(3) {
-                    assert!(row[2] == 0.0 && (row[0] + row[1] - 1.0).abs() < 1e-12, "{row:?}");
+                assert_eq!([fit.posterior.len(), fit.confusion.len(), fit.prior.len()], [3 * 2, 2 * 2 * 3, 2]);
+                for row in fit.posterior.chunks_exact(2).chain(fit.confusion.chunks_exact(3)) {
+                    assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{row:?}");
                 }
             }
         }
@@ -237,9 +236,20 @@ fn what_is_never_true_has_no_posterior() {
 }
 
 #[test]
-fn counts_are_those_of_the_posterior() {
-    let table = table(&[(0, 0, 1), (0, 1, 0), (1, 0, 1)], Some(&[2.0, 1.0, 0.5]), 2);
-    let found = counts(&table, &[0.25, 0.75, 1.0, 0.0], &Control::default()).unwrap();
-    assert_eq!(found, [0.0, 1.0, 0.0, 1.5, 0.25, 0.0, 0.75, 0.0]);
-    assert!(counts(&table, &[0.5; 3], &Control::default()).is_err());
+fn counts_are_sums_over_a_workers_labels() {
+    let rows = [(0, 0, 1), (0, 1, 0), (1, 0, 1), (1, 0, 0)];
+    let weights = [2.0, 1.0, 0.5, 4.0];
+    // As they are: rows that do not add up to 1 are not made to.
+    let posterior = [0.25, 0.75, 0.9, 0.3];
+    let found = counts(&table(&rows, Some(&weights), 2), &posterior, &Control::default()).unwrap();
+    let wanted = [4.0 * 0.9, 2.0 * 0.25 + 0.5 * 0.9, 4.0 * 0.3, 2.0 * 0.75 + 0.5 * 0.3, 0.25, 0.0, 0.75, 0.0];
+    assert!(found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?}");
+}
+
+#[test]
+fn posteriors_that_are_none_are_refused() {
+    let table = table(&[(0, 0, 1)], None, 2);
+    let fails = |posterior: &[f64]| counts(&table, posterior, &Control::default()).unwrap_err().to_string();
+    assert!(fails(&[1.0]).contains("holds 1 numbers, not 2"));
+    assert!(fails(&[0.5, f64::NAN]).contains("the posterior"));
 }

@@ -8,12 +8,13 @@
 
 use rayon::prelude::*;
 
-use super::accelerate::{Limits, Run, Steps};
 use super::simplex::project;
 use super::{Adjacency, Fit, finite, not_negative, sized};
 use crate::control::Control;
+use crate::course::{Course, Limits, Steps, Tolerance};
 use crate::memory::{collected, copied, filled, ready, with_room, zeros};
 use crate::num::{cholesky, cholesky_solve, normalise};
+use crate::squarem::Reach;
 use crate::{Error, Result};
 
 /// Multiplications per job in the sums over a worker's moments.
@@ -67,12 +68,13 @@ pub fn cpd_fit(options: &Options<'_>, control: &Control) -> Result<Fit> {
     let mut point: Vec<f64> = with_room(options.confusion.len() + k)?;
     point.extend(options.confusion.iter().chain(options.prior));
     point.chunks_exact_mut(k).for_each(normalise);
-    let limits = Limits { max_iter: options.max_iter, least_gain: options.tol * problem.squares };
+    let limits = Limits { max_iter: options.max_iter, tolerance: Tolerance::Gain(options.tol * problem.squares) };
     let start = problem.objective(&point)?;
-    let mut run = Run { history: vec![start], ..Run::default() };
-    run.accelerated(&mut problem, &mut point, limits, control)?;
+    let mut course = Course { history: vec![start], ..Course::default() };
+    course.accelerated(&mut problem, &mut point, limits, control)?;
     let prior = point.split_off(point.len() - k);
-    Ok(Fit { prior, confusion: point, history: run.history, n_iter: run.n_iter, converged: run.converged })
+    let Course { history, n_iter, converged, .. } = course;
+    Ok(Fit { prior, confusion: point, history, n_iter, converged })
 }
 
 /// The triples of each worker, in one list.
@@ -323,7 +325,9 @@ impl<'a> Problem<'a> {
 }
 
 impl Steps for Problem<'_> {
-    fn step(&mut self, point: &mut [f64]) -> Result<f64> {
+    type Point = Vec<f64>;
+
+    fn step(&mut self, point: &mut Vec<f64>) -> Result<f64> {
         let (k, kk) = (self.k, self.k * self.k);
         let (confusion, prior) = point.split_at_mut(self.n_workers * kk);
         for (gram, own) in self.grams.chunks_exact_mut(kk).zip(confusion.chunks_exact(kk)) {
@@ -343,8 +347,16 @@ impl Steps for Problem<'_> {
         Ok(self.at(&block, prior))
     }
 
-    fn repair(&self, point: &mut [f64]) {
-        point.par_chunks_mut(self.k).for_each(project);
+    fn copy(point: &Vec<f64>) -> Result<Vec<f64>> {
+        copied(point)
+    }
+
+    fn leap(&self, points: [&Vec<f64>; 3], reach: &mut Reach) -> Result<Option<Vec<f64>>> {
+        let mut point = reach.leap(points)?;
+        if let Some(point) = &mut point {
+            point.par_chunks_mut(self.k).for_each(project);
+        }
+        Ok(point)
     }
 }
 

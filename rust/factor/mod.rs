@@ -3,7 +3,6 @@
 //! Moments come as lists of pairs (or triples) of workers with a small block of numbers each; nothing is sized workers
 //! squared.
 
-pub mod accelerate;
 pub mod agreement;
 pub mod assignment;
 pub mod cpd;

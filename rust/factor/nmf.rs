@@ -7,13 +7,14 @@
 
 use rayon::prelude::*;
 
-use super::accelerate::{Limits, Run, Steps};
 use super::lanes::{LANES, Lanes};
 use super::{Adjacency, Fit, not_negative, sized};
 use crate::control::Control;
+use crate::course::{Course, Limits, Steps, Tolerance};
 use crate::memory::{copied, filled, par_collected, par_tried, push, ready, with_room, zeros};
 use crate::moments::split;
 use crate::num::{FLOOR, normalise};
+use crate::squarem::Reach;
 use crate::{Error, Result};
 
 /// Everything [`nmf_fit`] is told.
@@ -45,13 +46,15 @@ pub fn nmf_fit(options: &Options<'_>, control: &Control) -> Result<Fit> {
     let mut point: Vec<f64> = with_room(options.confusion.len() + k)?;
     point.extend(options.confusion.iter().chain(options.prior));
     problem.repair(&mut point);
-    let limits = Limits { max_iter: options.max_iter, least_gain: options.tol * options.weights.iter().sum::<f64>() };
-    let mut run = Run::default();
-    run.accelerated(&mut problem, &mut point, limits, control)?;
+    let tolerance = Tolerance::Gain(options.tol * options.weights.iter().sum::<f64>());
+    let limits = Limits { max_iter: options.max_iter, tolerance };
+    let mut course = Course::default();
+    course.accelerated(&mut problem, &mut point, limits, control)?;
     let closing = problem.sweep(&point)?;
-    run.history.push(closing);
+    course.history.push(closing);
     let prior = point.split_off(point.len() - k);
-    Ok(Fit { prior, confusion: point, history: run.history, n_iter: run.n_iter, converged: run.converged })
+    let Course { history, n_iter, converged, .. } = course;
+    Ok(Fit { prior, confusion: point, history, n_iter, converged })
 }
 
 /// Multiplications between two looks at the control, and per switch into code for wider registers.
@@ -250,10 +253,24 @@ fn update(old: &[f64], prior: &[f64], factors: &mut [f64], mass: &mut [f64]) {
     }
 }
 
+impl Problem<'_> {
+    /// Brings a point to where points are permitted.
+    fn repair(&self, point: &mut [f64]) {
+        point.par_chunks_mut(self.k).for_each(|row| {
+            row.iter_mut().for_each(|x| *x = x.max(FLOOR));
+            normalise(row);
+            row.iter_mut().for_each(|x| *x = x.max(FLOOR));
+        });
+    }
+}
+
 impl Steps for Problem<'_> {
-    fn step(&mut self, point: &mut [f64]) -> Result<f64> {
+    type Point = Vec<f64>;
+
+    fn step(&mut self, point: &mut Vec<f64>) -> Result<f64> {
         let objective = self.sweep(point)?;
-        let (confusion, prior) = point.split_at_mut(point.len() - self.k);
+        let n = point.len() - self.k;
+        let (confusion, prior) = point.split_at_mut(n);
         confusion.copy_from_slice(&self.confusion);
         let mut total = vec![0.0; self.k];
         for mass in self.mass.chunks_exact(self.k) {
@@ -266,12 +283,16 @@ impl Steps for Problem<'_> {
         Ok(objective)
     }
 
-    fn repair(&self, point: &mut [f64]) {
-        point.par_chunks_mut(self.k).for_each(|row| {
-            row.iter_mut().for_each(|x| *x = x.max(FLOOR));
-            normalise(row);
-            row.iter_mut().for_each(|x| *x = x.max(FLOOR));
-        });
+    fn copy(point: &Vec<f64>) -> Result<Vec<f64>> {
+        copied(point)
+    }
+
+    fn leap(&self, points: [&Vec<f64>; 3], reach: &mut Reach) -> Result<Option<Vec<f64>>> {
+        let mut point = reach.leap(points)?;
+        if let Some(point) = &mut point {
+            self.repair(point);
+        }
+        Ok(point)
     }
 }
 

@@ -126,17 +126,9 @@ fn em_survives_a_refused_allocation() {
             let sampling = Sampling { n_chains: 2, warmup: 1, draws: 2, keep_confusion: true, seed: 1 };
             assert_refused("gibbs", |control| em::fit_gibbs(&table, &soft, &sampling, control));
         }
-        for prior in [Hierarchy::Crowd, Hierarchy::Spammer(None)] {
-            let options = HierarchyOptions {
-                prior,
-                class_pseudo: &class_pseudo,
-                gold: None,
-                protected: 1,
-                max_iter: 2,
-                tol: 0.0,
-            };
-            assert_refused("hierarchy", |control| em::fit_hierarchy(&table, &options, control));
-        }
+        let options = HierarchyOptions { class_pseudo: &class_pseudo, gold: None, protected: 1, max_iter: 2, tol: 0.0 };
+        let priors = [Hierarchy::Crowd, Hierarchy::Spammer(None)];
+        assert_refused("hierarchies", |control| em::fit_hierarchies(&table, &priors, &options, control));
         let options = CommunityOptions {
             prototypes: &prototypes,
             strength: None,
@@ -172,7 +164,7 @@ fn em_survives_a_refused_allocation() {
         let posterior = vec![1.0 / 3.0; table.n_tasks() * k];
         assert_refused("confusion", |control| em::confusion(&table, &posterior, &pseudo, control));
         assert_refused("counts", |control| em::counts(&table, &posterior, control));
-        assert_refused("forecast", |control| em::forecast(&table, &posterior, &confusion, control));
+        assert_refused("posterior of priors", |control| em::posterior(&table, &posterior, &confusion, control));
     }
 }
 

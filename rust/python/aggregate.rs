@@ -26,7 +26,7 @@ pub fn vote_shares<'py>(
 ) -> PyResult<Shares<'py>> {
     let weights = worker_weights.as_ref().map(|w| slice("worker_weights", w)).transpose()?;
     let (shares, totals) = work(py, None, |control| votes::shares(&table.0, weights, control))?;
-    Ok((array(py, table.rows(), shares)?, PyArray1::from_vec(py, totals)))
+    Ok((array(py, [table.0.n_tasks(), totals.len()], shares)?, PyArray1::from_vec(py, totals)))
 }
 
 /// Weight of each worker's annotations that name the answer (a class code, -1 for none), and of all with an answer.
@@ -165,7 +165,7 @@ pub(super) fn found<'py>(py: Python<'py>, table: &Table, fit: Fit) -> PyResult<B
     Ok(result)
 }
 
-/// Class posteriors (tasks × classes) under given parameters.
+/// Class posteriors (tasks × classes) under given confusion matrices, and a prior (classes) or one for each task.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
 pub fn em_posterior<'py>(
@@ -176,20 +176,6 @@ pub fn em_posterior<'py>(
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
     let (prior, confusion) = (slice("prior", &prior)?, slice("confusion", &confusion)?);
     let posterior = work(py, None, |control| em::posterior(&table.0, prior, confusion, control))?;
-    array(py, table.rows(), posterior)
-}
-
-/// Class posteriors (tasks × classes) given a prior for each task and confusion matrices.
-#[pyfunction]
-#[allow(clippy::needless_pass_by_value)]
-pub fn em_forecast<'py>(
-    py: Python<'py>,
-    table: &Table,
-    priors: PyReadonlyArrayDyn<'py, f64>,
-    confusion: PyReadonlyArrayDyn<'py, f64>,
-) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    let (priors, confusion) = (slice("priors", &priors)?, slice("confusion", &confusion)?);
-    let posterior = work(py, None, |control| em::forecast(&table.0, priors, confusion, control))?;
     array(py, table.rows(), posterior)
 }
 

@@ -9,7 +9,7 @@ use super::aggregate::found;
 use super::table::Table;
 use super::{array, choose, slice, work};
 use crate::Error;
-use crate::em::{self, Assignment, Hierarchy, HierarchyOptions, Learnt, Model, Options, Start};
+use crate::em::{self, Assignment, Hierarchy, HierarchyFit, HierarchyOptions, Learnt, Model, Options, Start};
 use crate::memory::zeros;
 use crate::special;
 
@@ -79,34 +79,40 @@ pub fn bayes_posterior<'py>(
     array(py, table.rows(), posterior)
 }
 
-/// Fits Dawid–Skene with a prior of the workers that is learnt from the crowd: "crowd" or "spammer".
+/// Fits Dawid–Skene with priors of the workers that are learnt from the crowd, one fit for each of `priors`: "crowd" or
+/// "spammer", and a strength of the latter, learnt where it is None. They share their start.
 ///
-/// `strength` of the latter, learnt where it is not given. What was learnt of the crowd is `alpha`, or `competence`,
-/// `guesses` and `strength`.
+/// What was learnt of the crowd is `alpha`, or `competence`, `guesses` and `strength`.
 #[pyfunction]
-#[pyo3(signature = (table, *, prior, class_pseudo, protected, max_iter, tol, strength=None, gold=None, progress=None))]
+#[pyo3(signature = (table, priors, *, class_pseudo, protected, max_iter, tol, gold=None, progress=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
 pub fn hierarchy_fit<'py>(
     py: Python<'py>,
     table: &Table,
-    prior: &str,
+    priors: Vec<(String, Option<f64>)>,
     class_pseudo: PyReadonlyArrayDyn<'py, f64>,
     protected: usize,
     max_iter: usize,
     tol: f64,
-    strength: Option<f64>,
     gold: Option<PyReadonlyArrayDyn<'py, i32>>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
+) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let kind = |(name, strength): &(String, Option<f64>)| {
+        choose("prior", name, &[("crowd", Hierarchy::Crowd), ("spammer", Hierarchy::Spammer(*strength))])
+    };
+    let priors = priors.iter().map(kind).collect::<PyResult<Vec<_>>>()?;
     let options = HierarchyOptions {
-        prior: choose("prior", prior, &[("crowd", Hierarchy::Crowd), ("spammer", Hierarchy::Spammer(strength))])?,
         class_pseudo: slice("class_pseudo", &class_pseudo)?,
         gold: gold.as_ref().map(|g| slice("gold", g)).transpose()?,
         protected,
         max_iter,
         tol,
     };
-    let fit = work(py, progress.as_ref(), |control| em::fit_hierarchy(&table.0, &options, control))?;
+    let fits = work(py, progress.as_ref(), |control| em::fit_hierarchies(&table.0, &priors, &options, control))?;
+    fits.into_iter().map(|fit| hierarchy_found(py, table, fit)).collect()
+}
+
+fn hierarchy_found<'py>(py: Python<'py>, table: &Table, fit: HierarchyFit) -> PyResult<Bound<'py, PyDict>> {
     let result = found(py, table, fit.fit)?;
     let (m, k) = (table.0.n_workers(), table.0.n_classes());
     match fit.learnt {

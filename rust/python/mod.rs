@@ -182,8 +182,8 @@ fn get_num_threads() -> PyResult<usize> {
 mod _core {
     #[pymodule_export]
     use super::aggregate::{
-        effective_votes, em_confusion, em_counts, em_fit, em_forecast, em_posterior, error_correlation,
-        pool_posteriors, vote_shares, winners, worker_agreement,
+        effective_votes, em_confusion, em_counts, em_fit, em_posterior, error_correlation, pool_posteriors,
+        vote_shares, winners, worker_agreement,
     };
     #[pymodule_export]
     use super::agreement::{agreement_by_counts, agreement_by_pairs};

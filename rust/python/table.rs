@@ -17,12 +17,12 @@ pub struct Table(pub CoreTable);
 impl Table {
     /// The shape of a number for each task and class.
     pub fn rows(&self) -> [usize; 2] {
-        [self.0.n_tasks(), self.0.n_classes()]
+        [self.0.n_tasks(), self.0.n_true()]
     }
 
-    /// The shape of a matrix over the classes for each worker.
+    /// The shape of a confusion matrix, (true × observed), for each worker.
     pub fn blocks(&self) -> [usize; 3] {
-        [self.0.n_workers(), self.0.n_classes(), self.0.n_classes()]
+        [self.0.n_workers(), self.0.n_true(), self.0.n_classes()]
     }
 }
 

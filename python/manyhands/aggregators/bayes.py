@@ -83,7 +83,7 @@ class BayesianDawidSkene(Aggregator):
     Mean-field posteriors are narrower than the true ones: tasks and workers are taken to be independent.
 
     A sweep of ``"gibbs"`` takes one or two passes of EM and O(workers · classes²) gamma variates, in each of
-    ``n_chains · (warmup + draws)`` sweeps. Memory: for each chain 16 bytes a task and class and 40 bytes a worker and
+    ``n_chains · (warmup + draws)`` sweeps. Memory: for each chain 16 bytes a task and class and 48 bytes a worker and
     class squared; for each draw 8 bytes a worker (and class squared, with ``keep="confusion"``). Draws of classes are
     not kept: ``posterior_`` averages their probabilities given the parameters of each draw, ``confusion_`` and
     ``prior_`` expectations given its classes, which has less noise than averaging draws. ``predict_proba`` takes these

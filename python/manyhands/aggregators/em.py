@@ -12,7 +12,7 @@ from manyhands import _core, metrics
 from manyhands.aggregators.moments import MultiSPA
 from manyhands.aggregators.spectral import SpectralDS
 from manyhands.annotations import Annotations
-from manyhands.base import Aggregator, Array, Fit, squared
+from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import COUNTS, check_choice, check_number, countable, warn_unless_converged
 from manyhands.progress import Callback
 
@@ -72,8 +72,8 @@ class DawidSkene(Aggregator):
     Notes
     -----
     Time per pass O(annotations · classes) for ``"full"`` and ``"class"``, O(annotations + tasks · classes) for
-    ``"one-coin"``. Memory beside the table and the results: at most 8 bytes an annotation, or 32 MB if that is more;
-    with `accelerate`, eight copies of the parameters.
+    ``"one-coin"``. Memory beside the table and the results: as much again as the parameters, and at most 8 bytes an
+    annotation, or 32 MB if that is more; with `accelerate`, eight copies of the parameters.
 
     Where workers may abstain (`abstain` of :class:`~manyhands.Annotations`), ``"full"`` learns from it: confusion
     matrices have columns for abstentions, no posterior any mass on them. The other models take abstentions as missing
@@ -130,12 +130,11 @@ class DawidSkene(Aggregator):
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
         self._check()
-        k, said = votes.n_classes, votes.n_labels
         common: dict[str, Any] = {
             "model": self.model,
             "assignment": self.assignment,
             "pseudo": self._pseudo(votes),
-            "class_pseudo": np.pad(class_pseudo(self.class_pseudo_count, k), (0, said - k)),
+            "class_pseudo": class_pseudo(self.class_pseudo_count, votes.n_classes),
             "max_iter": self.max_iter,
             "tol": self.tol,
             "accelerate": bool(self.accelerate),
@@ -169,7 +168,7 @@ class DawidSkene(Aggregator):
         k, said = votes.n_classes, votes.n_labels
         shared = row_pseudo(self.pseudo_count, k, said)
         if self.worker_prior is None:
-            return _with_rows(shared)
+            return shared
         if not isinstance(self.worker_prior, Mapping):
             raise TypeError(f"worker_prior must be a mapping from workers to arrays, not {self.worker_prior!r}")
         names = list(self.worker_prior)
@@ -179,7 +178,7 @@ class DawidSkene(Aggregator):
         pseudo = np.repeat(shared[None], votes.n_workers, axis=0)
         for code, (name, prior) in zip(codes, self.worker_prior.items(), strict=True):
             pseudo[code] = _counts(prior, (k, said), f"worker_prior of {name!r}")
-        return _with_rows(pseudo)
+        return pseudo
 
     def _start(self, votes: Annotations) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Arguments of the core that say where to start, and what is doubtful about it."""
@@ -201,9 +200,9 @@ class DawidSkene(Aggregator):
         if isinstance(init, tuple) and len(init) == 2:
             prior = probabilities(init[0], (k,), "the prior given as init")
             confusion = probabilities(init[1], (m, k, said), "the confusion given as init")
-            return _parameters(*squared(prior, confusion)), ()
+            return _parameters(prior, confusion), ()
         posterior = probabilities(init, (n, k), "the posterior given as init")
-        return {"start": "", "posterior": np.pad(posterior, ((0, 0), (0, said - k)))}, ()
+        return {"start": "", "posterior": posterior}, ()
 
     @staticmethod
     def _from_posterior(votes: Annotations, model: Aggregator) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -211,7 +210,7 @@ class DawidSkene(Aggregator):
         if model._result is None:
             model = type(model)(**model.get_params()).fit(votes)
         posterior = model.predict_proba(votes)
-        return {"start": "", "posterior": np.pad(posterior, ((0, 0), (0, votes.n_labels - votes.n_classes)))}, ()
+        return {"start": "", "posterior": posterior}, ()
 
     @staticmethod
     def _from_fit(votes: Annotations, model: Aggregator) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -227,12 +226,6 @@ class DawidSkene(Aggregator):
 
 def _parameters(prior: Array, confusion: Array) -> dict[str, Any]:
     return {"start": "", "prior": prior, "confusion": confusion}
-
-
-def _with_rows(pseudo: Array) -> Array:
-    """Pseudo-counts with a row of none for each label that is never true."""
-    k, said = pseudo.shape[-2:]
-    return np.concatenate([pseudo, np.zeros((*pseudo.shape[:-2], said - k, said))], axis=-2)
 
 
 def _counts(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:

@@ -22,8 +22,8 @@ class _Hierarchical(Aggregator):
     """Passes over the annotations with improvements of the prior between them."""
 
     @abstractmethod
-    def _prior(self) -> dict[str, Any]:
-        """Arguments of the core that say which prior is learnt."""
+    def _prior(self) -> tuple[str, float | None]:
+        """Which prior is learnt, and its strength where that is given."""
 
     @abstractmethod
     def _keep(self, found: _core._HierarchyFit) -> None:
@@ -50,9 +50,9 @@ class _Hierarchical(Aggregator):
     def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
         check_number("protected", self.protected, least=0, whole=True)
         check_stopping(self.max_iter, self.tol)
-        found = _core.hierarchy_fit(
+        (found,) = _core.hierarchy_fit(
             votes._table,
-            **self._prior(),
+            [self._prior()],
             class_pseudo=class_pseudo(self.class_pseudo_count, votes.n_classes),
             gold=None if self.gold is None else gold_codes(votes, self.gold),
             protected=self.protected,
@@ -116,8 +116,8 @@ class HierarchicalDawidSkene(_Hierarchical):
         self._fitted()
         return self._crowd_prior
 
-    def _prior(self) -> dict[str, Any]:
-        return {"prior": "crowd"}
+    def _prior(self) -> tuple[str, float | None]:
+        return "crowd", None
 
     def _keep(self, found: _core._HierarchyFit) -> None:
         self._crowd_prior: Array = found["alpha"]
@@ -195,8 +195,8 @@ class HierarchicalMACE(_Hierarchical):
         self._fitted()
         return float(self._strength)
 
-    def _prior(self) -> dict[str, Any]:
-        return {"prior": "spammer", "strength": check_strength(self.strength)}
+    def _prior(self) -> tuple[str, float | None]:
+        return "spammer", check_strength(self.strength)
 
     def _keep(self, found: _core._HierarchyFit) -> None:
         self._competence: Array = found["competence"]

@@ -210,7 +210,7 @@ class OnlineDawidSkene(Aggregator):
         for _ in range(self.rounds):
             priors = np.tile(self._prior_of(*prior_after), (len(known), 1))
             priors[~new] = self._latest_rows[known[~new]]
-            posterior = _core.em_forecast(table, priors, self._matrices(*after))
+            posterior = _core.em_posterior(table, priors, self._matrices(*after))
             after = _mixed(*before, _core.em_counts(table, posterior), answers, mix)
             classes, squares = _mixed(
                 prior_before[0][None], prior_before[1], posterior[new].sum(axis=0)[None], new.sum(), class_mix

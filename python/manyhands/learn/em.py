@@ -98,7 +98,7 @@ class DeepEM(_EMLearner):
 
     def _e_step(self, data: CrowdData, predicted: Array) -> tuple[Array, Array]:
         confusion = judged(data.votes, self._posterior.double().cpu().numpy())
-        return _core.em_forecast(data.votes._table, predicted, confusion), confusion
+        return _core.em_posterior(data.votes._table, predicted, confusion), confusion
 
 
 class ModelBootstrappedEM(_EMLearner):

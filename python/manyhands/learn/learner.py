@@ -201,7 +201,7 @@ class Learner(CrowdTrainer):
         table = self._recode(votes)
         confusion = self._carried_over(self.confusion_, self._workers.match(votes._workers))
         posterior = normalised(log_probs)
-        posterior[rows] = _core.em_forecast(table, np.ascontiguousarray(posterior[rows]), confusion)
+        posterior[rows] = _core.em_posterior(table, np.ascontiguousarray(posterior[rows]), confusion)
         return posterior
 
     def predict(self, X: Any, votes: Any = None, *, tasks: Any = None) -> npt.NDArray[Any]:

@@ -1,0 +1,52 @@
+//! Parallel loops over blocks of rows.
+//!
+//! They take what is to be done as a trait object: a generic loop would be compiled anew, as a tree of joins, for every job.
+//! The call costs nothing beside a block. Blocks are a function of the data, so that sums over them do not depend on the
+//! number of threads.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::Result;
+
+/// Runs `job(first row, rows)` on blocks of `n` rows of `width` numbers.
+pub(crate) fn each_block(values: &mut [f64], width: usize, n: usize, job: &(dyn Fn(usize, &mut [f64]) + Sync)) {
+    values.par_chunks_mut((width * n).max(1)).enumerate().for_each(|(i, rows)| job(i * n, rows));
+}
+
+/// The same, until one of them fails.
+pub(crate) fn try_each_block(
+    values: &mut [f64],
+    width: usize,
+    n: usize,
+    job: &(dyn Fn(usize, &mut [f64]) -> Result<()> + Sync),
+) -> Result<()> {
+    values.par_chunks_mut((width * n).max(1)).enumerate().try_for_each(|(i, rows)| job(i * n, rows))
+}
+
+/// The sum of what `job` makes of blocks of `n` of `len` rows, in their order.
+pub(crate) fn sum_blocks(len: usize, n: usize, job: &(dyn Fn(Range<usize>) -> f64 + Sync)) -> f64 {
+    let block = |i: usize| job(i * n..len.min((i + 1) * n));
+    (0..len.div_ceil(n)).into_par_iter().map(block).collect::<Vec<f64>>().into_iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+
+    #[test]
+    fn blocks_hold_whole_rows_and_know_where_they_begin() {
+        let mut values = vec![0.0; 14];
+        each_block(&mut values, 2, 3, &|first, rows| {
+            rows.chunks_exact_mut(2).enumerate().for_each(|(i, row)| row.fill((first + i) as f64));
+        });
+        assert!(values.iter().enumerate().all(|(i, x)| *x == (i / 2) as f64));
+        let failed = try_each_block(&mut values, 2, 3, &|first, _| {
+            if first == 6 { Err(Error::Cancelled) } else { Ok(()) }
+        });
+        assert_eq!(failed, Err(Error::Cancelled));
+        assert_eq!(sum_blocks(7, 3, &|rows| rows.map(|i| i as f64).sum()), 21.0);
+    }
+}

@@ -1,0 +1,475 @@
+//! Passes in parallel over a table in memory.
+//!
+//! Memory beside the table: 4 bytes an annotation for its cell (8 where workers × labels passes 2³²), and a table of counts
+//! per chunk in the fused plan, at most 8 bytes an annotation in all (or 32 MB, if that is more); in the two-pass plan the
+//! table in worker order (5 to 6 bytes an annotation) and the posteriors.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::model::{Model, Shape, WorkerModel, with_model};
+use super::pass::{
+    Cell, Columns, Counts, Free, Likelihood, Open, Opening, PLAIN, Rows, Settle, Source, Width, run, with_width,
+};
+use super::sums::{Factors, Mode, Passes, Sums};
+use crate::Result;
+use crate::blocks::{each_block, try_each_block};
+use crate::control::Control;
+use crate::memory::{collected, large_pages, par_collected, prefetch, zeros};
+use crate::table::{Label, Table, WorkerOrder, with_labels};
+
+/// Worker · labels + label of each annotation, as narrow as the product allows.
+pub(super) enum Cells {
+    Narrow(Vec<u32>),
+    Wide(Vec<u64>),
+}
+
+/// Runs `$body` with `$cells` bound to the slice, compiled once per width.
+macro_rules! with_cells {
+    ($all:expr, |$cells:ident| $body:expr) => {
+        match $all {
+            Cells::Narrow($cells) => $body,
+            Cells::Wide($cells) => $body,
+        }
+    };
+}
+
+impl Cells {
+    fn new(table: &Table) -> Result<Self> {
+        let n_labels = table.n_classes() as u64;
+        let cell = |(worker, label): (&u32, usize)| u64::from(*worker) * n_labels + label as u64;
+        with_labels!(table.labels(), |labels| {
+            let pairs = table.workers().par_iter().zip(labels.par_iter().map(|label| label.code()));
+            Ok(if n_labels * table.n_workers() as u64 <= 1 << 32 {
+                Self::Narrow(par_collected(pairs.map(|pair| cell(pair) as u32))?)
+            } else {
+                Self::Wide(par_collected(pairs.map(cell))?)
+            })
+        })
+    }
+}
+
+/// How expected counts are gathered. Chosen by the sizes of the data, so that the sums are the same on any machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Plan {
+    /// Each chunk of tasks adds to a table of its own as it goes; the tables are then added up.
+    Fused,
+    /// Posteriors are stored; each worker's counts are then gathered in worker order.
+    TwoPass,
+}
+
+/// Bytes of chunks' tables that are always granted.
+const SMALL: usize = 1 << 25;
+
+/// How many chunks of tasks keep all cores busy, without looking at their tables.
+fn wanted_chunks(table: &Table) -> usize {
+    const ROWS_PER_CHUNK: usize = 1 << 15;
+    const MOST_CHUNKS: usize = 32;
+    table.len().div_ceil(ROWS_PER_CHUNK).clamp(1, MOST_CHUNKS)
+}
+
+/// How many tables of so many bytes there is room for.
+fn room(table: &Table, bytes: usize) -> usize {
+    SMALL.max(8 * table.len()) / bytes.max(1)
+}
+
+fn plan(table: &Table, n_counts: usize) -> (Plan, usize) {
+    let wanted = wanted_chunks(table);
+    // Zeroing and adding up the tables must stay small beside the pass, which touches a row of counts per annotation.
+    let visits = table.len() / (table.n_workers() * n_counts).max(1);
+    let room = room(table, table.n_workers() * n_counts * size_of::<f64>());
+    let n_chunks = wanted.min(room).min(visits.min(4).max(visits / 4)).max(1);
+    if n_chunks >= wanted.min(4) { (Plan::Fused, n_chunks) } else { (Plan::TwoPass, wanted) }
+}
+
+/// A run of tasks and the sums over it.
+struct Chunk {
+    tasks: Range<usize>,
+    /// Made by the first pass that counts.
+    workers: Vec<f64>,
+    classes: Vec<f64>,
+    log_evidence: f64,
+}
+
+/// What passes of one worker model need.
+struct Bench {
+    model: Model,
+    plan: Plan,
+    chunks: Vec<Chunk>,
+}
+
+/// What becomes of a task's row of posteriors, and of a row of sums.
+pub(super) type Change<'a> = dyn Fn(usize, &mut [f64], &mut [f64]) + Sync + 'a;
+
+/// A table in memory, with what its passes need.
+pub(super) struct InMemory<'a> {
+    table: &'a Table,
+    gold: Option<&'a [i32]>,
+    control: &'a Control,
+    shape: Shape,
+    /// Kinds of each class, which passes take for so many classes.
+    n_kinds: usize,
+    cells: Arc<Cells>,
+    benches: Vec<Bench>,
+    /// Posteriors between the two halves of a two-pass step, or the last ones.
+    posterior: Vec<f64>,
+    /// Logarithms of factors, which weighted annotations need.
+    logs: Vec<f64>,
+}
+
+impl<'a> InMemory<'a> {
+    pub fn new(table: &'a Table, gold: Option<&'a [i32]>, control: &'a Control) -> Result<Self> {
+        let shape = Shape { classes: table.n_true(), labels: table.n_classes() };
+        Ok(Self {
+            table,
+            gold,
+            control,
+            shape,
+            n_kinds: 1,
+            cells: Arc::new(Cells::new(table)?),
+            benches: vec![],
+            posterior: vec![],
+            logs: vec![],
+        })
+    }
+
+    /// Passes that tell so many kinds of each class apart, and never store posteriors of kinds.
+    pub fn with_kinds(table: &'a Table, n_kinds: usize, control: &'a Control) -> Result<Self> {
+        let mut new = Self::new(table, None, control)?;
+        new.shape.classes *= n_kinds;
+        new.n_kinds = n_kinds;
+        let numbers = table.n_workers() * new.shape.cells();
+        // Two tables at least, whatever room they take: one would leave the other cores idle.
+        let n_chunks = wanted_chunks(table).min(room(table, numbers * size_of::<f64>()).max(2));
+        let bench = new.bench_of(Model::Full, Plan::Fused, n_chunks);
+        new.benches.push(bench);
+        Ok(new)
+    }
+
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    fn bench_of(&self, model: Model, plan: Plan, n_chunks: usize) -> Bench {
+        let k = self.shape.classes;
+        let chunk = |tasks| Chunk { tasks, workers: vec![], classes: vec![0.0; k], log_evidence: 0.0 };
+        Bench { model, plan, chunks: self.table.chunks(n_chunks).into_iter().map(chunk).collect() }
+    }
+
+    /// What a model's passes need, made on first use. Whoever takes it out puts it back.
+    fn take_bench(&mut self, model: Model) -> Result<Bench> {
+        if let Some(at) = self.benches.iter().position(|bench| bench.model == model) {
+            return Ok(self.benches.swap_remove(at));
+        }
+        let (plan, n_chunks) = plan(self.table, model.n_counts(self.shape));
+        if plan == Plan::TwoPass {
+            self.table.by_worker(self.control)?;
+        }
+        Ok(self.bench_of(model, plan, n_chunks))
+    }
+
+    /// Stores posteriors between the two halves of every step from now on.
+    pub fn store_posteriors(&mut self, model: Model) -> Result<()> {
+        let mut bench = self.take_bench(model)?;
+        bench.store_posteriors();
+        self.benches.push(bench);
+        self.table.by_worker(self.control).map(|_| ())
+    }
+
+    /// The posteriors of the last pass that stored them, (tasks × classes).
+    pub fn take_posterior(&mut self) -> Vec<f64> {
+        std::mem::take(&mut self.posterior)
+    }
+
+    /// A pass in which each row of posteriors goes through `change(task, posterior, sums)` before it is counted; `sums`
+    /// has as many rows, or none. Posteriors must be stored.
+    pub fn gather_changed(
+        &mut self,
+        model: Model,
+        factors: Factors<'_>,
+        change: &Change<'_>,
+        row_sums: &mut [f64],
+        sums: &mut Sums,
+    ) -> Result<()> {
+        let mut bench = self.take_bench(model)?;
+        self.expect(&mut bench, factors, Mode::default())?;
+        let (k, control) = (self.shape.classes, self.control);
+        let mut rest = row_sums;
+        let mut work = vec![];
+        for (chunk, rows) in with_rows(&mut bench.chunks, &mut self.posterior, k) {
+            let (sums, tail) = rest.split_at_mut(rows.len().min(rest.len()));
+            rest = tail;
+            work.push((chunk, rows, sums));
+        }
+        work.into_par_iter().try_for_each(|(chunk, rows, sums)| -> Result<()> {
+            control.check()?;
+            chunk.classes.fill(0.0);
+            let mut sums = sums.chunks_exact_mut(k);
+            for (task, row) in chunk.tasks.clone().zip(rows.chunks_exact_mut(k)) {
+                change(task, row, sums.next().unwrap_or_default());
+                chunk.classes.iter_mut().zip(&*row).for_each(|(c, q)| *c += q);
+            }
+            Ok(())
+        })?;
+        self.add_up(&bench, sums)?;
+        self.benches.push(bench);
+        Ok(())
+    }
+
+    /// The E-step, into counts or posteriors as the plan says.
+    fn expect(&mut self, bench: &mut Bench, factors: Factors<'_>, mode: Mode) -> Result<()> {
+        if self.table.weights().is_none() {
+            return self.expect_by(bench, factors, mode);
+        }
+        let mut logs = std::mem::take(&mut self.logs);
+        if logs.len() != factors.workers.len() {
+            logs = table_of(factors.workers.len())?;
+        }
+        each_block(&mut logs, 1, 1 << 14, &|first, logs| {
+            logs.iter_mut().zip(&factors.workers[first..]).for_each(|(log, f)| *log = f.ln());
+        });
+        let classes = collected(factors.classes.iter().map(|p| p.ln()))?;
+        let outcome = self.expect_by(bench, Factors { workers: &logs, classes: &classes }, mode);
+        self.logs = logs;
+        outcome
+    }
+
+    /// The same with factors as the passes read them: logarithms where annotations have weights.
+    fn expect_by(&mut self, bench: &mut Bench, factors: Factors<'_>, mode: Mode) -> Result<()> {
+        let weighted = self.table.weights().is_some();
+        let (k, cells, model) = (self.shape.classes, Arc::clone(&self.cells), bench.model);
+        with_model!(model, |W| match &*cells {
+            Cells::Narrow(cells) if !weighted && !mode.hard && self.gold.is_none() => {
+                with_width!(k, |width| self.expect_with::<W, _, false, PLAIN>(bench, width, cells, factors, mode))
+            }
+            cells => with_cells!(cells, |cells| {
+                if weighted {
+                    self.expect_with::<W, _, true, false>(bench, Free(k), cells, factors, mode)
+                } else {
+                    self.expect_with::<W, _, false, false>(bench, Free(k), cells, factors, mode)
+                }
+            }),
+        })
+    }
+
+    fn expect_with<W: WorkerModel, C: Cell, const WEIGHTED: bool, const PLAIN: bool>(
+        &mut self,
+        bench: &mut Bench,
+        width: impl Width,
+        cells: &[C],
+        factors: Factors<'_>,
+        mode: Mode,
+    ) -> Result<()> {
+        let columns = self.columns(cells);
+        let source = Likelihood::<W, C, WEIGHTED> {
+            columns,
+            factors: factors.workers,
+            prior: factors.classes,
+            voted_only: mode.voted_only,
+            gold: self.gold,
+            model: PhantomData,
+        };
+        self.run_chunks::<W, C, WEIGHTED, PLAIN>(bench, width, &source, columns, mode.hard)
+    }
+
+    fn columns<'c, C>(&self, cells: &'c [C]) -> Columns<'c, C>
+    where
+        'a: 'c,
+    {
+        Columns { cells, weights: self.table.weights().unwrap_or(&[]), n_labels: self.shape.labels }
+    }
+
+    /// Runs a source over all tasks into the sink of the plan.
+    fn run_chunks<W: WorkerModel, C: Cell, const WEIGHTED: bool, const PLAIN: bool>(
+        &mut self,
+        bench: &mut Bench,
+        width: impl Width,
+        source: &impl Source,
+        columns: Columns<'_, C>,
+        hard: bool,
+    ) -> Result<()> {
+        let (table, control, k, n_kinds) = (self.table, self.control, self.shape.classes, self.n_kinds);
+        let settle = Settle { gold: self.gold, hard };
+        let n_counts = table.n_workers() * W::n_counts(self.shape);
+        match bench.plan {
+            Plan::Fused => each_chunk(&mut bench.chunks, &mut [], 0, &|chunk, _| {
+                if chunk.workers.is_empty() {
+                    chunk.workers = table_of(n_counts)?;
+                } else {
+                    chunk.workers.fill(0.0);
+                }
+                let Chunk { tasks, workers, classes, log_evidence } = chunk;
+                let mut sink = Counts::<W, C, WEIGHTED> { columns, workers, classes, model: PhantomData };
+                *log_evidence = run::<PLAIN>(table, tasks.clone(), width, source, &mut sink, settle, control)?;
+                Ok(())
+            }),
+            Plan::TwoPass => {
+                let width_of_row = k / n_kinds;
+                if self.posterior.is_empty() {
+                    // Untouched zero pages: each thread maps the ones it writes.
+                    self.posterior = table_of(table.n_tasks() * width_of_row)?;
+                }
+                each_chunk(&mut bench.chunks, &mut self.posterior, width_of_row, &|chunk, out| {
+                    let Chunk { tasks, classes, log_evidence, .. } = chunk;
+                    let mut sink = Rows { out: out.chunks_exact_mut(width_of_row), classes, n_kinds };
+                    *log_evidence = run::<PLAIN>(table, tasks.clone(), width, source, &mut sink, settle, control)?;
+                    Ok(())
+                })
+            }
+        }
+    }
+
+    /// Adds the sums of all chunks, in their order.
+    fn add_up(&self, bench: &Bench, sums: &mut Sums) -> Result<()> {
+        for chunk in &bench.chunks {
+            sums.classes.iter_mut().zip(&chunk.classes).for_each(|(sum, c)| *sum += c);
+            sums.log_evidence += chunk.log_evidence;
+        }
+        match bench.plan {
+            Plan::Fused => {
+                add_workers(&bench.chunks, &mut sums.workers);
+                Ok(())
+            }
+            Plan::TwoPass => {
+                let (counts, posterior) = (&mut sums.workers, &self.posterior);
+                with_model!(bench.model, |W| count_workers::<W>(
+                    self.table,
+                    self.shape,
+                    posterior,
+                    counts,
+                    self.control
+                ))
+            }
+        }
+    }
+}
+
+impl Passes for InMemory<'_> {
+    fn open(&mut self, model: Model, opening: Opening<'_>, sums: &mut Sums) -> Result<()> {
+        let mut bench = self.take_bench(model)?;
+        let (k, cells, weighted) = (self.shape.classes, Arc::clone(&self.cells), self.table.weights().is_some());
+        with_model!(model, |W| with_cells!(&*cells, |cells| {
+            let columns = self.columns(cells);
+            let source = Open { columns, opening };
+            if weighted {
+                self.run_chunks::<W, _, true, false>(&mut bench, Free(k), &source, columns, false)?;
+            } else {
+                self.run_chunks::<W, _, false, false>(&mut bench, Free(k), &source, columns, false)?;
+            }
+        }));
+        self.add_up(&bench, sums)?;
+        self.benches.push(bench);
+        Ok(())
+    }
+
+    fn gather(&mut self, model: Model, factors: Factors<'_>, mode: Mode, sums: &mut Sums) -> Result<()> {
+        let mut bench = self.take_bench(model)?;
+        self.expect(&mut bench, factors, mode)?;
+        self.add_up(&bench, sums)?;
+        self.benches.push(bench);
+        Ok(())
+    }
+
+    /// Keeps the posteriors too.
+    fn conclude(&mut self, model: Model, factors: Factors<'_>) -> Result<f64> {
+        let mut bench = self.take_bench(model)?;
+        bench.store_posteriors();
+        self.benches.clear();
+        self.expect(&mut bench, factors, Mode::default())?;
+        Ok(bench.chunks.iter().map(|chunk| chunk.log_evidence).sum())
+    }
+}
+
+impl Bench {
+    fn store_posteriors(&mut self) {
+        self.plan = Plan::TwoPass;
+        self.chunks.iter_mut().for_each(|chunk| chunk.workers = vec![]);
+    }
+}
+
+/// Runs `job(chunk, rows)` on all chunks, with their rows of `width` numbers a task, where there are any.
+fn each_chunk(
+    chunks: &mut [Chunk],
+    rows: &mut [f64],
+    width: usize,
+    job: &(dyn Fn(&mut Chunk, &mut [f64]) -> Result<()> + Sync),
+) -> Result<()> {
+    with_rows(chunks, rows, width).into_par_iter().try_for_each(|(chunk, rows)| {
+        chunk.classes.fill(0.0);
+        job(chunk, rows)
+    })
+}
+
+/// Each chunk with its rows of so many numbers a task.
+fn with_rows<'c>(chunks: &'c mut [Chunk], rows: &'c mut [f64], width: usize) -> Vec<(&'c mut Chunk, &'c mut [f64])> {
+    let mut rest = rows;
+    let mut work = vec![];
+    for chunk in chunks {
+        let (out, tail) = rest.split_at_mut(chunk.tasks.len() * width);
+        rest = tail;
+        work.push((chunk, out));
+    }
+    work
+}
+
+/// Adds the chunks' tables, by blocks long enough to stream, in their order.
+fn add_workers(chunks: &[Chunk], sums: &mut [f64]) {
+    each_block(sums, 1, 1 << 13, &|first, sums| {
+        for chunk in chunks {
+            sums.iter_mut().zip(&chunk.workers[first..]).for_each(|(sum, c)| *sum += c);
+        }
+    });
+}
+
+/// Adds every worker's expected counts, from posteriors of the tasks they labelled: the rows as they are.
+pub(super) fn count_workers<W: WorkerModel>(
+    table: &Table,
+    shape: Shape,
+    posterior: &[f64],
+    counts: &mut [f64],
+    control: &Control,
+) -> Result<()> {
+    const WORKERS: usize = 16;
+    let n = W::n_counts(shape);
+    let order = table.by_worker(control)?;
+    try_each_block(counts, n, WORKERS, &|first, rows| {
+        control.check()?;
+        for (i, counts) in rows.chunks_exact_mut(n).enumerate() {
+            let rows = order.offsets[first + i] as usize..order.offsets[first + i + 1] as usize;
+            with_width!(shape.classes, |width| count_worker::<W>(width, order, rows, posterior, counts));
+        }
+        Ok(())
+    })
+}
+
+fn count_worker<W: WorkerModel>(
+    width: impl Width,
+    order: &WorkerOrder,
+    rows: Range<usize>,
+    posterior: &[f64],
+    counts: &mut [f64],
+) {
+    const AHEAD: usize = 16;
+    let mut row = width.row();
+    let row = row.as_mut();
+    let k = row.len();
+    for at in rows {
+        if let Some(&task) = order.tasks.get(at + AHEAD) {
+            prefetch(posterior, task as usize * k..(task as usize + 1) * k);
+        }
+        let task = order.tasks[at] as usize;
+        row.copy_from_slice(&posterior[task * k..(task + 1) * k]);
+        let (cells, label) = W::locate(order.labels.get(at), k);
+        W::add(&mut counts[cells], label, order.weights.as_ref().map_or(1.0, |w| w[at]), row);
+    }
+}
+
+/// Zeros that will be visited in random order.
+pub(super) fn table_of(len: usize) -> Result<Vec<f64>> {
+    let table = zeros(len)?;
+    large_pages(&table);
+    Ok(table)
+}
