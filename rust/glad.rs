@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use crate::control::Control;
 use crate::memory::{copied, par_collected, reserve, zeros};
-use crate::num::{settled, softmax};
+use crate::num::{LEVEL, settled, softmax};
 use crate::table::{Table, WorkerOrder};
 use crate::{Error, Result};
 
@@ -121,14 +121,15 @@ struct Point {
     bend: f64,
 }
 
-/// One step uphill from `at`, halved until the value does not fall; says where it led, and the function there.
+/// One step uphill from `at`, halved until the value does not fall, but for rounding; says where it led, and the function
+/// there.
 ///
 /// `evaluate` was last called at the place that is returned.
 fn climb(at: f64, from: Point, mut evaluate: impl FnMut(f64) -> Point) -> (f64, Point) {
     let mut step = (from.slope / from.bend).clamp(-LONGEST, LONGEST);
     for _ in 0..HALVINGS {
         let there = evaluate(at + step);
-        if there.value >= from.value {
+        if there.value >= from.value - LEVEL * from.value.abs() {
             return (at + step, there);
         }
         step /= 2.0;

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 
 use crate::control::Control;
 use crate::memory::{clear, collected, copied, filled, ready, zeros};
-use crate::num::{cholesky, cholesky_solve, normalise, settled, softmax};
+use crate::num::{LEVEL, cholesky, cholesky_solve, normalise, settled, softmax};
 use crate::table::{Table, WorkerOrder};
 use crate::{Error, Result, votes};
 
@@ -32,9 +32,6 @@ const HALVINGS: usize = 20;
 /// Steps of a task whose workers are known, and the length at which they end.
 const STEPS_ALONE: usize = 100;
 const STILL: f64 = 1e-12;
-/// A value lower by less than this share of itself is level: sums over labels in another order differ by as much. Else
-/// rounding would choose which of the last, smallest steps are taken.
-const LEVEL: f64 = 1e-13;
 /// Posterior probabilities below this add nothing that a sum would show.
 const NOTHING: f64 = 1e-16;
 

@@ -9,6 +9,10 @@ use crate::{Error, Result};
 /// No probability is kept below this: a product of [`BLOCK`] of them, times a floored prior, is still a normal number.
 pub const FLOOR: f64 = 1e-30;
 
+/// A value lower by less than this share of itself is level: sums over labels in another order differ by as much. Else
+/// rounding would choose which of the last, smallest steps of a climb are taken.
+pub const LEVEL: f64 = 1e-13;
+
 /// How many probabilities may be multiplied before the product must be rescaled (see [`FLOOR`]).
 pub const BLOCK: usize = 8;
 

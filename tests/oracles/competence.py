@@ -100,11 +100,11 @@ class Glad:
 
 
 def climb(at: float, evaluate: Callable[[float], tuple[float, float, float]]) -> float:
-    """One step uphill of at most one, by slope over bend, halved until the value does not fall."""
+    """One step uphill of at most one, by slope over bend, halved until the value does not fall, but for rounding."""
     value, slope, bend = evaluate(at)
     step = float(np.clip(slope / bend, -1, 1))
     for _ in range(20):
-        if evaluate(at + step)[0] >= value:
+        if evaluate(at + step)[0] >= value - 1e-13 * abs(value):
             return at + step
         step /= 2
     return at
