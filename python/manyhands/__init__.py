@@ -10,7 +10,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from manyhands import agreement, crowds, metrics, moments, synthetic
+from manyhands import agreement, audit, crowds, metrics, moments, synthetic
 from manyhands._core import get_num_threads, set_num_threads
 from manyhands.aggregators import (
     EBCC,
@@ -100,6 +100,7 @@ __all__ = [
     "aggregate",
     "agreement",
     "all_aggregators",
+    "audit",
     "crowds",
     "get_num_threads",
     "load",

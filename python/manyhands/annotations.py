@@ -20,6 +20,8 @@ from manyhands.names import Codes, Column, Names
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from manyhands.audit import Finding
+
 
 class Annotations:
     """An immutable, sparse table of (task, worker, label) triples.
@@ -479,6 +481,44 @@ class Annotations:
         sizes = (self.n_tasks, self.n_workers, self.n_classes)
         table = checks.made_table(tasks[keep], workers[keep], labels[keep], weights, *sizes)
         return type(self)(table, self._tasks, self._workers, self._classes, self._unlabelled)
+
+    def without(self, workers: Finding | Iterable[Any]) -> Self:
+        """Return the annotations of all but some workers, as :meth:`select` does those of some.
+
+        Classes stay as they are. Tasks that nobody else labelled are no longer part of the table, and are listed in
+        :attr:`unlabelled` of the result. O(annotations).
+
+        Parameters
+        ----------
+        workers
+            What an audit found, such as :func:`manyhands.audit.spammers` returns, or names, or a boolean mask aligned
+            with :attr:`workers`. A name that is no worker's is refused; a worker that was found but is not in this
+            table, left out before perhaps, is not missed.
+
+        Examples
+        --------
+        >>> import manyhands as mh
+        >>> votes = mh.Annotations.from_dense([[0, 1, 1], [-1, 1, -1]])
+        >>> rest = votes.without([1])
+        >>> rest, rest.unlabelled.tolist()
+        (<Annotations: 2 annotations of 1 task by 2 workers, 2 classes>, [1])
+        """
+        # Audits are made of tables, so that this module cannot import them while it is imported itself.
+        from manyhands.audit.result import Finding
+
+        if isinstance(workers, Finding):
+            gone = np.zeros(self.n_workers, np.bool_)
+            here = self._workers.match(workers.names.take(np.flatnonzero(workers.found)))
+            gone[here[here >= 0]] = True
+        elif workers is None or isinstance(workers, str | bytes):
+            raise TypeError(f"without takes names of workers in a list, or what an audit found, not {workers!r}")
+        else:
+            gone = checks.mask_of(self._workers, workers, "worker")
+        if not gone.any():
+            return self
+        if not (self.labels_per_worker[~gone] > 0).any():
+            raise ValueError(f"no annotation is left: all {self.n_workers:,} workers with annotations are left out")
+        return self.select(workers=~gone)
 
     def _subset(self, keep: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_], unlabelled: Names | None) -> Self:
         """Keep the marked annotations; wanted tasks left with none join the unlabelled."""

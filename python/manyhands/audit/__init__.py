@@ -1,0 +1,9 @@
+"""Who is in the crowd: workers whose answers say nothing, or say what they agreed on, found and named.
+
+Each function returns a :class:`Finding`: the workers that were found, the evidence on every worker, and what could not
+be told. :meth:`manyhands.Annotations.without` takes it and leaves the annotations of these workers out.
+"""
+
+from manyhands.audit.result import Finding
+
+__all__ = ["Finding"]
