@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import manyhands as mh
-from manyhands import persist
+from manyhands.table import persist
 from targets import ENDINGS, scratch
 
 #: Changes a string of bytes, to at most so many.

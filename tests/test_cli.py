@@ -16,8 +16,8 @@ import pytest
 import manyhands as mh
 from manyhands.cli import COMMANDS, main
 from manyhands.cli.methods import COMPARED, METHODS
-from manyhands.io import write_table
 from manyhands.simulate import simulate
+from manyhands.table.io import write_table
 
 COMMAND_NAMES = [command.__name__.rpartition(".")[2] for command in COMMANDS]
 METHOD_NAMES = ["consensus", "hierarchical", "hierarchical-mace", "bayesian", "bayesian-one-coin"]
@@ -668,7 +668,7 @@ def test_output_is_whole_or_absent(log, monkeypatch, capsys):
         path.write_text("half")
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("manyhands.io.write_table", fail)
+    monkeypatch.setattr("manyhands.table.io.write_table", fail)
     before = sorted(log.iterdir())
     assert complaint(capsys, "aggregate log.csv -o labels.csv") == "no space left on device"
     assert (log / "labels.csv").read_text() == "old"
@@ -777,7 +777,7 @@ def test_closed_stdout_is_no_place_for_results(log):
 def announcing(place):
     """Return a program that is the command line, but prints a line when it comes to a place in it."""
     return f"""if True:
-        import signal, sys, time, manyhands as mh, manyhands.io
+        import signal, sys, time, manyhands as mh, manyhands.table.io
         from manyhands.cli import main
         fit = mh.Consensus._fit
         def fitting(*arguments):
@@ -795,7 +795,7 @@ def announcing(place):
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no signals")
 @pytest.mark.parametrize(("number", "code", "said"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
-@pytest.mark.parametrize("place", ["mh.Consensus._fit = fitting", "mh.io.write_table = writing"])
+@pytest.mark.parametrize("place", ["mh.Consensus._fit = fitting", "mh.table.io.write_table = writing"])
 def test_signals_leave_nothing_behind(log, place, number, code, said):
     endless = "--tol 0 --max-iter 1000000000" if "fit" in place else ""
     # A parent in the background may have SIGINT ignored, and children inherit that.

@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 import manyhands as mh
 from manyhands.defer import Decision, Thresholds, assign, capacities, coverage_accuracy, deferral_report
 from manyhands.defer.shares import bounds as bounds_of
-from manyhands.names import Names
+from manyhands.table.names import Names
 from oracles import defer as oracle
 
 

@@ -12,8 +12,8 @@ from scipy.special import ndtr
 
 import manyhands as mh
 from checks import STANDARD, Crowd, assert_close, of_rows
-from manyhands import persist
 from manyhands.aggregators._calibration import CORRELATION, EVEN, discount, information
+from manyhands.table import persist
 from oracles import bayes, dependence, em
 
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 import manyhands as mh
-from manyhands.gold import read_gold
-from manyhands.io import write_table
 from manyhands.metrics import match_gold
+from manyhands.table.gold import read_gold
+from manyhands.table.io import write_table
 
 
 def log_of(tasks, labels):

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyhands as mh
-from manyhands.names import Names
+from manyhands.table.names import Names
 
 
 class Number(enum.IntEnum):

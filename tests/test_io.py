@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import manyhands as mh
-from manyhands.io import read_table, write_table
+from manyhands.table.io import read_table, write_table
 
 COLUMNS = {"task": ["b", "a", "b"], "worker": [10, 9, 9], "label": ["yes", "no", "yes"]}
 ROWS = [("a", 9, "no"), ("b", 9, "yes"), ("b", 10, "yes")]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import manyhands as mh
-from manyhands import checks, limits
+from manyhands.table import limits
 
 LINUX = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system has no /proc")
 
@@ -64,19 +64,19 @@ def run(code: str, *, limit: str, gigabytes: float) -> str:
 @LINUX
 @pytest.mark.parametrize("limit", ["RLIMIT_AS", "RLIMIT_DATA"])
 def test_limits_of_the_process_are_known(limit):
-    free = int(run("from manyhands import limits; print(limits.free_memory())", limit=limit, gigabytes=4))
+    free = int(run("from manyhands.table import limits; print(limits.free_memory())", limit=limit, gigabytes=4))
     assert 2 * 2**30 < free < 4 * 2**30
 
 
 def test_constructors_ask_whether_there_is_room(monkeypatch):
-    monkeypatch.setattr(checks, "free_memory", lambda: 2**30)
+    monkeypatch.setattr(limits, "free_memory", lambda: 2**30)
     one = np.zeros(1, np.int64)
     for sizes in ({"n_tasks": 2**31, "n_workers": 1}, {"n_tasks": 1, "n_workers": 2**31}):
         with pytest.raises(MemoryError, match=r"names of .* would take at least 16.0 GB, and 1.0 GB are free"):
             mh.Annotations.from_codes(one, one, one, **sizes, n_classes=2)
-    monkeypatch.setattr(checks, "free_memory", lambda: 2**23)
+    monkeypatch.setattr(limits, "free_memory", lambda: 2**23)
     columns = np.zeros(4_000_000, np.int64)
     with pytest.raises(MemoryError, match="a table of 4,000,000 annotations of 1 task would take at least"):
         mh.Annotations.from_arrays(columns, columns, columns)
-    monkeypatch.setattr(checks, "free_memory", lambda: None)  # nobody knows: try
+    monkeypatch.setattr(limits, "free_memory", lambda: None)  # nobody knows: try
     assert len(mh.Annotations.from_arrays(columns, columns, columns)) == 4_000_000

@@ -22,9 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyhands as mh
-from manyhands import persist
 from manyhands.base import all_aggregators
-from manyhands.names import Names
+from manyhands.table import persist
+from manyhands.table.names import Names
 
 PRELUDE = struct.Struct("<8sII")
 #: Small files written by version 0.1: tables, and a model of each class.

@@ -310,7 +310,7 @@ def test_mixtures_split_the_workers():
     n_workers=st.integers(1, 1000),
 )
 def test_shares_become_whole_numbers(shares, n_workers):
-    from manyhands.simulate import _split
+    from manyhands.simulate.simulation import _split
 
     shares = np.array(shares) / sum(shares)
     counts = np.array(list(_split(dict(zip(list(crowds.CROWDS), shares, strict=False)), n_workers).values()))

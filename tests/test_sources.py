@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import manyhands as mh
-from manyhands import sources
 from manyhands.cli import main
-from manyhands.gold import read_gold
+from manyhands.table import sources
+from manyhands.table.gold import read_gold
 
 CSV = "task,worker,label\nb,10,yes\na,9,no\nb,9,yes\n"
 ROWS = [("a", 9, "no"), ("b", 9, "yes"), ("b", 10, "yes")]

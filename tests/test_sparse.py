@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import manyhands as mh
 from checks import PARITY, assert_close
-from manyhands import _core, persist
-from manyhands import checks as library_checks
+from manyhands import _core
 from manyhands.aggregators import sparse
+from manyhands.table import limits, persist
 
 
 def dense(k: int, **params) -> mh.DawidSkene:
@@ -153,12 +153,12 @@ def test_a_sparse_fit_does_without(wide: mh.Annotations) -> None:
 
 
 def test_free_memory_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    free = library_checks.free_memory()
+    free = limits.free_memory()
     assert free is None or free > 2**20
-    monkeypatch.setattr(library_checks, "free_memory", lambda: 10)
+    monkeypatch.setattr(limits, "free_memory", lambda: 10)
     with pytest.raises(MemoryError, match="DawidSkene of 4 tasks"):
         mh.DawidSkene().fit(mh.Annotations.from_dense([[0, 1]] * 4))
-    monkeypatch.setattr(library_checks, "free_memory", lambda: None)
+    monkeypatch.setattr(limits, "free_memory", lambda: None)
     mh.DawidSkene(max_iter=1, tol=0.0).fit(mh.Annotations.from_dense([[0, 1]] * 4))
 
 

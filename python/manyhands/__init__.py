@@ -10,7 +10,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from manyhands import agreement, audit, crowds, metrics, moments, synthetic
+from manyhands import agreement, audit, metrics, moments
 from manyhands._core import get_num_threads, set_num_threads
 from manyhands.aggregators import (
     EBCC,
@@ -41,7 +41,6 @@ from manyhands.aggregators import (
     WeightedVote,
 )
 from manyhands.aggregators.consensus import aggregate
-from manyhands.annotations import Annotations
 from manyhands.base import all_aggregators, load
 from manyhands.errors import (
     ConvergenceWarning,
@@ -51,8 +50,9 @@ from manyhands.errors import (
     NotFittedError,
     OverlapWarning,
 )
-from manyhands.io import read
-from manyhands.simulate import Simulation, simulate
+from manyhands.simulate import Simulation, crowds, simulate, synthetic
+from manyhands.table.annotations import Annotations
+from manyhands.table.io import read
 
 if TYPE_CHECKING:
     # For editors and type checkers; at run time `__getattr__` finds them.

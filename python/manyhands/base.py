@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core, arrow, metrics, persist
-from manyhands.annotations import Annotations, as_annotations
-from manyhands.checks import check_memory, counted, made_table
+from manyhands import _core, metrics
+from manyhands.checks import counted
 from manyhands.errors import FileFormatError, IdentifiabilityWarning, NotFittedError, OverlapWarning
-from manyhands.names import Names
-from manyhands.overlap import doubts
 from manyhands.progress import Callback, reporting
+from manyhands.table import arrow, persist
+from manyhands.table.annotations import Annotations, as_annotations
+from manyhands.table.checks import made_table
+from manyhands.table.limits import check_memory
+from manyhands.table.names import Names
+from manyhands.table.overlap import doubts
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.annotations import Annotations
 from manyhands.base import Array, Fit
 from manyhands.checks import counted
-from manyhands.crowds import with_diagonal
+from manyhands.simulate.crowds import with_diagonal
+from manyhands.table.annotations import Annotations
 
 Codes = npt.NDArray[np.uint32]
 Mask = npt.NDArray[np.bool_]

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core, metrics
-from manyhands.annotations import Annotations
 from manyhands.base import Array, Fit
+from manyhands.table.annotations import Annotations
 
 #: What confidences of a crowd are discounted with whose errors are correlated. Chosen on 24 real logs for the smallest
 #: log-loss (benches/default.py).

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands.aggregators._chains import diagnose
 from manyhands.aggregators.em import FASTER, MODELS, class_pseudo, gold_codes, probabilities, row_pseudo
-from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import (
     check_between,
@@ -22,6 +21,7 @@ from manyhands.checks import (
     warn_unless_converged,
 )
 from manyhands.progress import Callback
+from manyhands.table.annotations import Annotations
 
 _STARTS = ("protected", "majority", "shares")
 _INTERVALS = ("accuracy", "confusion", "prior")

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands.aggregators.bayes import common_part, positive
 from manyhands.aggregators.em import class_pseudo, gold_codes, row_pseudo
-from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import check_number, check_positive, check_stopping, check_strength, warn_unless_converged
-from manyhands.crowds import with_diagonal
 from manyhands.progress import Callback
+from manyhands.simulate.crowds import with_diagonal
+from manyhands.table.annotations import Annotations
 
 
 class CommunityDawidSkene(Aggregator):

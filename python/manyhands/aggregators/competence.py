@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands.aggregators.em import numbers
-from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import check_choice, check_count, check_number, check_stopping, warn_unless_converged
-from manyhands.crowds import with_diagonal
 from manyhands.progress import Callback
+from manyhands.simulate.crowds import with_diagonal
+from manyhands.table.annotations import Annotations
 
 _METHODS = ("vb", "em")
 #: Random starts draw numbers between one and this, and divide them by their sum: away from even, near nothing extreme.

@@ -19,10 +19,10 @@ from manyhands.aggregators._calibration import (
 )
 from manyhands.aggregators.em import gold_codes
 from manyhands.aggregators.hierarchical import HierarchicalDawidSkene, HierarchicalMACE
-from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit, Progress
 from manyhands.checks import check_number
 from manyhands.progress import Callback
+from manyhands.table.annotations import Annotations
 
 #: The models that are averaged, by name.
 MEMBERS: dict[str, Callable[..., Aggregator]] = {

@@ -11,10 +11,10 @@ import numpy.typing as npt
 from manyhands import _core, metrics
 from manyhands.aggregators.moments import MultiSPA
 from manyhands.aggregators.spectral import SpectralDS
-from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import COUNTS, check_choice, check_number, countable, warn_unless_converged
 from manyhands.progress import Callback
+from manyhands.table.annotations import Annotations
 
 MODELS = ("full", "class", "one-coin")
 #: What helps where passes were too few.

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands.aggregators.bayes import common_part
 from manyhands.aggregators.em import class_pseudo, gold_codes
-from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import check_number, check_stopping, check_strength
 from manyhands.progress import Callback
+from manyhands.table.annotations import Annotations
 
 
 class _Hierarchical(Aggregator):

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import check_number, check_positive, check_stopping, warn_unless_converged
 from manyhands.progress import Callback
+from manyhands.table.annotations import Annotations
 
 
 class MaxMarginVote(Aggregator):

@@ -8,10 +8,10 @@ import numpy as np
 
 from manyhands import _core
 from manyhands.aggregators._agreement import Mask, certain
-from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import check_number, counted
 from manyhands.progress import Callback
+from manyhands.table.annotations import Annotations
 
 #: The outcome is doubtful where labels agree with it, corrected for chance, less than this.
 _LEAST_AGREEMENT = 0.1

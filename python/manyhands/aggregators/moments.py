@@ -14,11 +14,11 @@ import numpy as np
 from manyhands import _core
 from manyhands.aggregators._factors import Blocks, Factors, drawn_towards, named, normalised, of_classes, with_unsaid
 from manyhands.aggregators._spa import multi_spa
-from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import check_choice, check_flag, check_number, check_pairing, check_stopping
 from manyhands.moments import Moments, compute
 from manyhands.progress import Callback
+from manyhands.table.annotations import Annotations
 
 _WEIGHTS = ("overlap", "even")
 _NOT_NOTHING = 1e-6

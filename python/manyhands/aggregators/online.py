@@ -8,13 +8,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core, persist
+from manyhands import _core
 from manyhands.aggregators.em import row_pseudo
-from manyhands.annotations import Annotations, as_annotations
 from manyhands.base import Aggregator, Array, Fit
-from manyhands.checks import check_count, check_memory, check_number
-from manyhands.names import Names
+from manyhands.checks import check_count, check_number
 from manyhands.progress import Callback
+from manyhands.table import persist
+from manyhands.table.annotations import Annotations, as_annotations
+from manyhands.table.limits import check_memory
+from manyhands.table.names import Names
 
 #: No probability is kept below this.
 _FLOOR = 1e-30

@@ -8,11 +8,11 @@ import numpy as np
 
 from manyhands import _core
 from manyhands.aggregators._agreement import Codes, Pairs, certain, inside, with_strangers
-from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import check_choice, check_number, check_pairing, check_stopping, warn_unless_converged
-from manyhands.crowds import with_diagonal
 from manyhands.progress import Callback
+from manyhands.simulate.crowds import with_diagonal
+from manyhands.table.annotations import Annotations
 
 #: From so many common tasks on, a pair's agreement counts as evidence by itself.
 _FIRM = 10.0

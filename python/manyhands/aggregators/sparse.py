@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core, persist
-from manyhands.annotations import Annotations, as_annotations
+from manyhands import _core
 from manyhands.base import Aggregator, Array, Fit
-from manyhands.checks import check_choice, check_memory, check_number, check_stopping, warn_unless_converged
-from manyhands.names import Names
+from manyhands.checks import check_choice, check_number, check_stopping, warn_unless_converged
 from manyhands.progress import Callback
+from manyhands.table import persist
+from manyhands.table.annotations import Annotations, as_annotations
+from manyhands.table.limits import check_memory
+from manyhands.table.names import Names
 
 if TYPE_CHECKING:
     import pyarrow as pa

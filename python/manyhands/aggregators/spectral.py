@@ -21,11 +21,11 @@ from manyhands.aggregators._factors import (
 )
 from manyhands.aggregators._spa import multi_spa
 from manyhands.aggregators.moments import MomentAggregator
-from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import check_number, check_stopping
 from manyhands.moments import Moments
 from manyhands.progress import Callback
+from manyhands.table.annotations import Annotations
 
 #: Workers times classes beyond which the dense matrix of SymmetricNMF would pass half a gigabyte.
 LARGEST = 8_192

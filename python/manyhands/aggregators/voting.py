@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import COUNTS, MOST_COUNT, check_choice, check_number, countable
-from manyhands.names import sequence
 from manyhands.progress import Callback
+from manyhands.table.annotations import Annotations
+from manyhands.table.names import sequence
 
 _TIES = ("lowest", "random", "abstain")
 _RULES = ("agreement", "zero-based")

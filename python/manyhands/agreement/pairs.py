@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands.agreement.result import Agreement, Jackknife, check_weights, labels_of, scale_by_rank
-from manyhands.annotations import Annotations
 from manyhands.checks import check_choice, check_number, counted
 from manyhands.metrics import match_gold
+from manyhands.table.annotations import Annotations
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.annotations import Annotations, as_annotations
 from manyhands.base import Array
 from manyhands.checks import check_between, check_choice, check_number, warn_of_data
+from manyhands.table.annotations import Annotations, as_annotations
 
 _WEIGHTS = ("linear", "quadratic")
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import arrow
 from manyhands.checks import counted, listed
-from manyhands.names import Names
+from manyhands.table import arrow
+from manyhands.table.names import Names
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -165,7 +165,7 @@ def summary_of_errors(model: Aggregator) -> str:
 
 def summary_of_labels(labels: pa.Table) -> str:
     """Say how sure the labels are."""
-    from manyhands.arrow import to_numpy
+    from manyhands.table.arrow import to_numpy
 
     tied = int(to_numpy(labels.column("tied")).sum())
     sure = to_numpy(labels.column("confidence"))

@@ -230,8 +230,8 @@ def number(n: int, one: str, many: str | None = None) -> str:
 
 def write(table: pa.Table, path: str) -> None:
     """Write an Arrow table: to stdout as CSV, or to a file that appears only when it is complete."""
-    from manyhands.io import write_table
-    from manyhands.persist import atomic_write
+    from manyhands.table.io import write_table
+    from manyhands.table.persist import atomic_write
 
     if path == STDOUT:
         _write_stdout(table)

@@ -156,7 +156,7 @@ def read_truth(args: argparse.Namespace, path: str | None, votes: Annotations) -
     """Read known labels, in the types of the log's ids."""
     if path is None:
         return None
-    from manyhands.gold import read_gold
+    from manyhands.table.gold import read_gold
 
     named = {"task": args.truth_task, "label": args.truth_label}
     try:
@@ -174,7 +174,7 @@ def read_truth(args: argparse.Namespace, path: str | None, votes: Annotations) -
 
 def check_inputs(args: argparse.Namespace, *paths: str | None) -> list[Path]:
     """List the log's files and others; raise unless all of them exist and have a known ending."""
-    from manyhands.sources import expand, is_stream, kind_of
+    from manyhands.table.sources import expand, is_stream, kind_of
 
     found = expand([*args.log, *(path for path in paths if path is not None)])
     streams = set()
@@ -203,7 +203,7 @@ def check_outputs(
     inputs
         The files that will be read.
     """
-    from manyhands.sources import kind_of
+    from manyhands.table.sources import kind_of
 
     taken = {path.resolve(): "is read" for path in inputs}
     named = [Path(name) for name in tables if name not in (None, STDOUT)]

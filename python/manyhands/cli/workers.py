@@ -85,7 +85,7 @@ def _ordered(table: Any, args: Namespace) -> Any:
     """Return the workers that were asked for, in order; equals stay in the order of their names."""
     import numpy as np
 
-    from manyhands.arrow import take, to_numpy
+    from manyhands.table.arrow import take, to_numpy
 
     key = to_numpy(table.column(args.sort))
     order = np.argsort(key if args.worst else -key, kind="stable")

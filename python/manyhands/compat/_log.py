@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.annotations import Annotations
 from manyhands.base import Array
-from manyhands.labels import warn_of_many
+from manyhands.table.annotations import Annotations
+from manyhands.table.labels import warn_of_many
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from manyhands import _core
-from manyhands.annotations import Annotations
-from manyhands.checks import listed, refuse_repeats
+from manyhands.checks import listed
 from manyhands.errors import DataWarning
 from manyhands.learn.batch import Batch, CrowdData, as_features, as_votes, rows_of
-from manyhands.names import Column, Names
+from manyhands.table.annotations import Annotations
+from manyhands.table.checks import refuse_repeats
+from manyhands.table.names import Column, Names
 
 
 class CaseData(CrowdData):

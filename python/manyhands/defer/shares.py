@@ -9,7 +9,7 @@ import numpy as np
 
 from manyhands.base import Array
 from manyhands.checks import check_choice, listed
-from manyhands.names import Names
+from manyhands.table.names import Names
 
 #: ``"free"``, ``"balanced"``, or the least and greatest share of single experts.
 Workload = Literal["free", "balanced"] | Mapping[Any, float | tuple[float, float]]

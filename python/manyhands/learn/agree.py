@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhands.annotations import Annotations
 from manyhands.base import Array
 from manyhands.checks import check_choice, check_number
 from manyhands.learn.batch import Batch, CrowdData
@@ -18,6 +17,7 @@ from manyhands.learn.losses import agreement_regression, focal, towards_agreemen
 from manyhands.learn.targets import vote_shares
 from manyhands.learn.training import TrainingOptions
 from manyhands.learn.trunk import n_features, split
+from manyhands.table.annotations import Annotations
 
 #: Eq. 7 has no bound; a worker who nearly always says the same would have a power of hundreds and count for nothing.
 _MOST_FOCUS = 5.0

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from manyhands import _core
-from manyhands.annotations import Annotations, as_annotations
 from manyhands.checks import listed
-from manyhands.names import sequence
+from manyhands.table.annotations import Annotations, as_annotations
+from manyhands.table.names import sequence
 
 
 @dataclass(frozen=True)

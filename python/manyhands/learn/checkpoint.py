@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from manyhands import persist
 from manyhands.errors import FileFormatError
 from manyhands.learn.batch import CrowdData
-from manyhands.names import Names
+from manyhands.table import persist
+from manyhands.table.names import Names
 
 #: Of what a file holds; files without are of manyhands 0.1, and do not tell which crowd they know.
 _FORMAT = 2

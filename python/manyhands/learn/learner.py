@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from manyhands import _core, metrics
 from manyhands.aggregators.em import row_pseudo
-from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array, Progress, concrete
 from manyhands.checks import check_choice
 from manyhands.learn.batch import Batch, CrowdData, Features, as_features, as_votes, rows_of
 from manyhands.learn.trainer import CrowdTrainer, checked_logits
 from manyhands.learn.training import REDUCTIONS, TrainingOptions
+from manyhands.table.annotations import Annotations
 
 #: Pseudo-counts (right, wrong) of the confusion matrices that follow from predictions.
 _PSEUDO = (0.1, 0.01)

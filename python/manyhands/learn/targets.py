@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from manyhands import _core
 from manyhands.aggregators import DawidSkene
-from manyhands.annotations import Annotations
 from manyhands.base import Aggregator, Array
 from manyhands.checks import check_number
 from manyhands.learn.batch import Batch, CrowdData
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import bootstrap, soft_cross_entropy
 from manyhands.learn.training import TrainingOptions
+from manyhands.table.annotations import Annotations
 
 
 class _TargetLearner(Learner):

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from manyhands import metrics
-from manyhands.annotations import Annotations
 from manyhands.base import Acquainted, Array, Parameters, Progress
 from manyhands.checks import check_choice, check_number
 from manyhands.errors import FileFormatError, NotFittedError
@@ -35,8 +34,9 @@ from manyhands.learn.training import (
     find_device,
     seeded,
 )
-from manyhands.names import Names
 from manyhands.progress import reporting
+from manyhands.table.annotations import Annotations
+from manyhands.table.names import Names
 
 #: Samples predicted at a time.
 PREDICTED = 1024

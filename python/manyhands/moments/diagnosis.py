@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.annotations import Annotations, as_annotations
 from manyhands.checks import check_number
 from manyhands.errors import IdentifiabilityWarning
 from manyhands.moments.spectrum import Spectrum, spectrum
 from manyhands.moments.statistics import Array, Moments, compute
+from manyhands.table.annotations import Annotations, as_annotations
 
 #: Workers whose pairs are looked at, the best supported first.
 _LOOKED_AT = 16

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.annotations import Annotations
-from manyhands.crowds import CROWDS, Floats, as_prior
-from manyhands.names import Codes, Names, sequence
+from manyhands.simulate.crowds import CROWDS, Floats, as_prior
+from manyhands.table.annotations import Annotations
+from manyhands.table.names import Codes, Names, sequence
 
 __all__ = ["Simulation", "simulate"]
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import building, checks
-from manyhands.frames import WELL_KNOWN, named_columns, normalised
-from manyhands.names import Codes, Column
-from manyhands.values import as_objects, is_missing
+from manyhands.checks import listed
+from manyhands.table import building, checks
+from manyhands.table.frames import WELL_KNOWN, named_columns, normalised
+from manyhands.table.names import Codes, Column
+from manyhands.table.values import as_objects, is_missing
 
 #: In a matrix without names, a column of fewer labels says too little of what it is.
 _ENOUGH_LABELS = 5
@@ -77,7 +78,7 @@ def _take_apart(matrix: Any, task: str | None) -> tuple[npt.NDArray[Any], Column
     _refuse_long_log(names)
     if task is not None:
         if task not in map(str, names):
-            raise KeyError(f"no task column {task!r}; the columns are {checks.listed(list(names), 20)}")
+            raise KeyError(f"no task column {task!r}; the columns are {listed(list(names), 20)}")
         at = [str(name) for name in names].index(task)
         index = columns.pop(at)
         names = [*names[:at], *names[at + 1 :]]

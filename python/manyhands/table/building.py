@@ -8,9 +8,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core, answers, checks
-from manyhands.labels import check_classes
-from manyhands.names import Codes, Column, Names
+from manyhands import _core
+from manyhands.checks import check_choice
+from manyhands.table import answers, checks
+from manyhands.table.labels import check_classes
+from manyhands.table.names import Codes, Column, Names
 
 Repeats = Literal["keep", "first", "last", "error"]
 Missing = Literal["drop", "error"]
@@ -31,8 +33,8 @@ def build(
     abstain: Any,
 ) -> Parts:
     """Build a table from three columns of ids; see `Annotations.from_frame`. Numbers come with their names."""
-    checks.check_choice("repeats", repeats, ("keep", "first", "last", "error"))
-    checks.check_choice("missing", missing, ("drop", "error"))
+    check_choice("repeats", repeats, ("keep", "first", "last", "error"))
+    check_choice("missing", missing, ("drop", "error"))
     numbers = _numbers(weights, confidence)
     checks.check_lengths(tasks, workers, labels, numbers)
     fixed = None if classes is None else checks.fixed_classes(classes)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.annotations import Annotations
-from manyhands.frames import WELL_KNOWN, known_among, match_columns
-from manyhands.io import column_names, read_columns
-from manyhands.names import Column, Names
-from manyhands.sources import Layout, PathLike, Source, expand
-from manyhands.values import as_objects
+from manyhands.table.annotations import Annotations
+from manyhands.table.frames import WELL_KNOWN, known_among, match_columns
+from manyhands.table.io import column_names, read_columns
+from manyhands.table.names import Column, Names
+from manyhands.table.sources import Layout, PathLike, Source, expand
+from manyhands.table.values import as_objects
 
 #: Names of the column of known labels that need not be spelt out, before those of a log's labels.
 WELL_KNOWN_TRUTH = ("truth", "gold", "true_label", "gold_label", "ground_truth", "class")

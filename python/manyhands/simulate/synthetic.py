@@ -14,10 +14,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.annotations import Annotations
 from manyhands.checks import check_choice, check_number
-from manyhands.crowds import Floats, naive, one_coin, with_diagonal
-from manyhands.simulate import Ints, Simulation, simulate
+from manyhands.simulate.crowds import Floats, naive, one_coin, with_diagonal
+from manyhands.simulate.simulation import Ints, Simulation, simulate
+from manyhands.table.annotations import Annotations
 
 __all__ = ["experts", "gaussians", "machines", "outliers"]
 

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core, checks
-from manyhands.names import Codes, Names, sequence
+from manyhands import _core
+from manyhands.checks import LEAST_COUNT, listed
+from manyhands.table import checks
+from manyhands.table.names import Codes, Names, sequence
 
 #: How far probabilities may be from summing to one: they are often rounded to two digits.
 _ROUNDING = 0.05
@@ -26,7 +28,7 @@ def checked_confidences(data: Any, what: str) -> npt.NDArray[np.float64]:
         row = int(np.argmax(bad))
         raise ValueError(f"{what} holds {found[row]} at row {row}; a confidence must be above 0 and at most 1")
     # A table holds them as weights on the way, and takes none that is smaller.
-    return np.maximum(found, checks.LEAST_COUNT)
+    return np.maximum(found, LEAST_COUNT)
 
 
 def confident(table: _core.Table) -> _core.Table:
@@ -82,7 +84,7 @@ def distinctive(probabilities: npt.NDArray[np.float64], classes: npt.NDArray[np.
 
 def _worth_counting(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Weights without those below what a table counts: of a probability of 1e-40 nothing is left beside others."""
-    kept: npt.NDArray[np.float64] = np.where(weights < checks.LEAST_COUNT, 0.0, weights)
+    kept: npt.NDArray[np.float64] = np.where(weights < LEAST_COUNT, 0.0, weights)
     return kept
 
 
@@ -113,8 +115,6 @@ def set_apart(codes: Codes, names: Names, fixed: Names | None, abstain: Names) -
         both = abstain.values[fixed.match(abstain) >= 0].tolist()[0]
         raise ValueError(f"{both!r} is in both classes and abstain; a label that can be true is no abstention")
     if not len(fixed):
-        raise ValueError(
-            f"every label is an abstention ({checks.listed(abstain.values.tolist())}): there are no classes"
-        )
+        raise ValueError(f"every label is an abstention ({listed(abstain.values.tolist())}): there are no classes")
     labels = fixed.followed_by(abstain)
     return checks.recoded(codes, names, labels), fixed, labels

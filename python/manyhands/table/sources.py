@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from manyhands.errors import FileFormatError
-from manyhands.limits import free_memory
+from manyhands.table.limits import free_memory
 
 PathLike = str | os.PathLike[str]
 

@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.arrow import is_number, plain_text, text_buffers
 from manyhands.errors import FileFormatError
-from manyhands.names import Names, sequence
+from manyhands.table.arrow import is_number, plain_text, text_buffers
+from manyhands.table.names import Names, sequence
 
 MAGIC = b"MANYHAND"
 VERSION = 2
@@ -147,7 +147,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     Examples
     --------
-    >>> from manyhands.persist import atomic_write
+    >>> from manyhands.table.persist import atomic_write
     >>> with atomic_write("notes.txt") as part:  # doctest: +SKIP
     ...     part.write_text("all or nothing")
     """

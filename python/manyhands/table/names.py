@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core, arrow, values
+from manyhands import _core
+from manyhands.table import arrow, values
 
 if TYPE_CHECKING:
     import pyarrow as pa

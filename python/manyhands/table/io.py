@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manyhands import arrow
-from manyhands.annotations import Annotations
-from manyhands.building import Missing, Repeats, build, build_soft
 from manyhands.checks import listed
 from manyhands.errors import FileFormatError
-from manyhands.frames import match_columns
-from manyhands.names import Column
-from manyhands.sources import (
+from manyhands.table import arrow
+from manyhands.table.annotations import Annotations
+from manyhands.table.building import Missing, Repeats, build, build_soft
+from manyhands.table.frames import match_columns
+from manyhands.table.names import Column
+from manyhands.table.sources import (
     COMPRESSED,
     CSV,
     Layout,

@@ -9,8 +9,9 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any
 
-from manyhands import checks
-from manyhands.names import Names
+from manyhands.checks import counted, listed, warn_of_data
+from manyhands.table import checks
+from manyhands.table.names import Names
 
 #: A number as people write them, with a point or a comma.
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
@@ -39,8 +40,8 @@ def check_classes(names: Names, n_answers: int, what: str, *, spelt: bool) -> No
     if found:
         meant = "read them as names with labels_as_text=True" if spelt else "convert them to text"
         raise ValueError(
-            f"{what} holds numbers with fractions, such as {checks.listed(found)} ({len(names):,} distinct values in "
-            f"{checks.counted(n_answers, 'answer')}): scores or measurements, not classes. Take their mean or median "
+            f"{what} holds numbers with fractions, such as {listed(found)} ({len(names):,} distinct values in "
+            f"{counted(n_answers, 'answer')}): scores or measurements, not classes. Take their mean or median "
             f"on each task, or round them to grades; if they are the names of classes after all, {meant}"
         )
     checks.check_n_classes(len(names), what)
@@ -50,7 +51,7 @@ def check_classes(names: Names, n_answers: int, what: str, *, spelt: bool) -> No
 def warn_of_many(n_classes: int, n_answers: int, what: str) -> None:
     """Warn of nearly as many classes as answers."""
     if n_classes > _FEW and 2 * n_classes > n_answers:
-        checks.warn_of_data(
+        warn_of_data(
             f"{what} holds {n_classes:,} distinct values in {n_answers:,} answers: ids, numbers or free text rather "
             "than classes? Hardly any two answers can agree"
         )

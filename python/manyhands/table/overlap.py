@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from manyhands.annotations import Annotations
 from manyhands.checks import counted
+from manyhands.table.annotations import Annotations
 
 #: A share of the labels that is worth a warning; what concerns fewer is only remarked on.
 _NOTABLE = 0.05

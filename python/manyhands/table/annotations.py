@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core, arrow, building, checks, persist
-from manyhands.building import Missing, Repeats
-from manyhands.dense import build_dense
-from manyhands.description import Description, Spread, class_texts
-from manyhands.frames import take_columns
-from manyhands.names import Codes, Column, Names
+from manyhands import _core
+from manyhands.checks import counted
+from manyhands.table import arrow, building, checks, persist
+from manyhands.table.building import Missing, Repeats
+from manyhands.table.dense import build_dense
+from manyhands.table.description import Description, Spread, class_texts
+from manyhands.table.frames import take_columns
+from manyhands.table.names import Codes, Column, Names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -378,11 +380,11 @@ class Annotations:
         return arrow.table(columns if self.weights is None else columns | {"weight": self.weights})
 
     def __repr__(self) -> str:
-        annotations = checks.counted(self.n_annotations, "annotation")
-        tasks, workers = checks.counted(self.n_tasks, "task"), checks.counted(self.n_workers, "worker")
-        classes = checks.counted(self.n_classes, "class", "classes")
+        annotations = counted(self.n_annotations, "annotation")
+        tasks, workers = counted(self.n_tasks, "task"), counted(self.n_workers, "worker")
+        classes = counted(self.n_classes, "class", "classes")
         never = self.n_labels - self.n_classes
-        abstain = f" and {checks.counted(never, 'abstention')}" if never else ""
+        abstain = f" and {counted(never, 'abstention')}" if never else ""
         weighted = ", weighted" if self.weights is not None else ""
         return f"<Annotations: {annotations} of {tasks} by {workers}, {classes}{abstain}{weighted}>"
 

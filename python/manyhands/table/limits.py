@@ -23,6 +23,19 @@ def free_memory() -> int | None:
     return max(min(found), 0) if found else None
 
 
+def check_memory(needed: int, what: str, instead: str) -> None:
+    """Refuse what cannot fit in memory, before anything is allocated; where nobody says how much is free, try."""
+    free = free_memory()
+    if free is not None and needed > free:
+        raise MemoryError(
+            f"{what} would take at least {_gigabytes(needed)}, and {_gigabytes(free)} are free; {instead}"
+        )
+
+
+def _gigabytes(n: int) -> str:
+    return f"{n / 2**30:,.1f} GB"
+
+
 def _of_machine(proc: Path = Path("/proc")) -> Iterator[int]:
     with suppress(OSError, ValueError, KeyError):
         yield _kilobytes(proc / "meminfo", "MemAvailable")
