@@ -45,7 +45,7 @@ impl Log {
             weights: None,
             n_tasks: ANNOTATIONS / 5,
             n_workers: WORKERS,
-            n_classes: self.n_classes,
+            n_labels: self.n_classes,
         }
     }
 

@@ -89,7 +89,7 @@ pub fn error_correlation(
     prior: &[f64],
     control: &Control,
 ) -> Result<(f64, f64)> {
-    let (n, m, k) = (table.n_tasks(), table.n_workers(), table.n_classes());
+    let (n, m, k) = (table.n_tasks(), table.n_workers(), table.n_labels());
     if posterior.len() != n * k || counts.len() != m * k * k || prior.len() != k {
         return Err(Error::invalid("posterior, counts and prior must fit the table"));
     }

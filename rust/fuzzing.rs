@@ -111,7 +111,7 @@ struct Log {
     weighted: bool,
     sizes: [usize; 3],
     repeats: Repeats,
-    n_true: usize,
+    n_classes: usize,
 }
 
 impl Log {
@@ -119,14 +119,14 @@ impl Log {
         let mut bytes = Bytes(data);
         let choice = bytes.byte();
         let [honest, weighted, wide] = [1, 2, 4].map(|bit| choice & bit == 0);
-        let n_classes = usize::from(bytes.byte()) + if wide { 0 } else { 250 };
-        let sizes = [usize::from(bytes.byte() % 16), usize::from(bytes.byte() % 8), n_classes];
-        let n_true = usize::from(bytes.byte());
+        let n_labels = usize::from(bytes.byte()) + if wide { 0 } else { 250 };
+        let sizes = [usize::from(bytes.byte() % 16), usize::from(bytes.byte() % 8), n_labels];
+        let n_classes = usize::from(bytes.byte());
         let within = |code: u16, n: usize| if honest && n > 0 { code % n as u16 } else { code };
         let mut rows = vec![];
         while !bytes.is_empty() && rows.len() < 1 << 8 {
             let (task, worker) = (bytes.byte(), bytes.byte());
-            let label = if n_classes > 256 { bytes.wide() } else { bytes.byte().into() };
+            let label = if n_labels > 256 { bytes.wide() } else { bytes.byte().into() };
             let weight = if !weighted {
                 1.0
             } else if honest {
@@ -139,27 +139,27 @@ impl Log {
             rows.push((task.into(), worker.into(), label, weight));
         }
         let repeats = [Repeats::Keep, Repeats::First, Repeats::Last, Repeats::Keep][usize::from(choice >> 6)];
-        Self { rows, weighted, sizes, repeats, n_true }
+        Self { rows, weighted, sizes, repeats, n_classes }
     }
 
     fn build(&self) -> crate::Result<Table> {
-        let [n_tasks, n_workers, n_classes] = self.sizes;
+        let [n_tasks, n_workers, n_labels] = self.sizes;
         let tasks: Vec<u32> = self.rows.iter().map(|row| row.0).collect();
         let workers: Vec<u32> = self.rows.iter().map(|row| row.1).collect();
         let labels: Vec<u16> = self.rows.iter().map(|row| row.2).collect();
         let weights: Vec<f64> = self.rows.iter().map(|row| row.3).collect();
         let weights = self.weighted.then_some(&weights[..]);
-        let rows = Rows { tasks: &tasks, workers: &workers, labels: &labels, weights, n_tasks, n_workers, n_classes };
+        let rows = Rows { tasks: &tasks, workers: &workers, labels: &labels, weights, n_tasks, n_workers, n_labels };
         Table::new(&rows, self.repeats, &Control::default())
     }
 
     /// Whether a table can hold it.
     fn is_sound(&self) -> bool {
-        let [n_tasks, n_workers, n_classes] = self.sizes;
+        let [n_tasks, n_workers, n_labels] = self.sizes;
         let sound = |&(task, worker, label, weight): &(u32, u32, u16, f64)| {
             (task as usize) < n_tasks
                 && (worker as usize) < n_workers
-                && usize::from(label) < n_classes
+                && usize::from(label) < n_labels
                 && (weight == 0.0 || (WEIGHTS.0..=WEIGHTS.1).contains(&weight))
         };
         !self.rows.is_empty() && self.rows.iter().all(sound)
@@ -190,7 +190,7 @@ pub fn build_table(data: &[u8]) {
     let Ok(table) = log.build() else { return assert!(!log.is_sound(), "a sound log was refused") };
     assert!(log.is_sound(), "a log that no table can hold was taken");
     let rows = log.ordered();
-    let [n_tasks, n_workers, n_classes] = log.sizes;
+    let [n_tasks, n_workers, n_labels] = log.sizes;
     let (tasks, workers, labels) = table.columns().expect("there is room for a copy");
     assert!(
         tasks
@@ -201,7 +201,7 @@ pub fn build_table(data: &[u8]) {
             .eq(rows.iter().map(|r| (r.0, r.1, r.2)))
     );
     assert!(table.weights().is_none_or(|weights| weights.iter().eq(rows.iter().map(|row| &row.3))));
-    assert_eq!((table.n_tasks(), table.n_workers(), table.n_classes()), (n_tasks, n_workers, n_classes));
+    assert_eq!((table.n_tasks(), table.n_workers(), table.n_labels()), (n_tasks, n_workers, n_labels));
 
     let order = table.by_worker(&Control::default()).expect("any table can be ordered by worker");
     let mut by_worker = rows.clone();
@@ -224,11 +224,11 @@ pub fn build_table(data: &[u8]) {
         })
     };
     assert_eq!(table.worker_counts(), Ok(count(n_workers, |row| row.1 as usize)));
-    assert_eq!(table.label_counts(), count(n_classes, |row| row.2.into()));
+    assert_eq!(table.label_counts(), count(n_labels, |row| row.2.into()));
     assert_eq!(table.agreeing_pairs(), agreeing_pairs(&rows));
     assert_eq!(table.n_components(), Ok(n_components(&rows)));
-    let valid = (1..=n_classes).contains(&log.n_true);
-    assert_eq!(table.with_true(log.n_true).map(|table| table.n_true()).ok(), valid.then_some(log.n_true));
+    let valid = (1..=n_labels).contains(&log.n_classes);
+    assert_eq!(table.with_classes(log.n_classes).map(|table| table.n_classes()).ok(), valid.then_some(log.n_classes));
 }
 
 /// Every pair of rows is looked at.
@@ -265,18 +265,18 @@ pub fn count_agreement(data: &[u8]) {
     let log = Log::new(data);
     let Ok(table) = log.build() else { return };
     let (rows, control) = (log.ordered(), Control::default());
-    let [n_tasks, _, n_classes] = log.sizes;
+    let [n_tasks, _, n_labels] = log.sizes;
     let (shares, totals) = votes::shares(&table, None, &control).expect("votes can always be counted");
-    for (task, found) in shares.chunks_exact(n_classes).enumerate() {
-        let mut counts = vec![0.0; n_classes];
+    for (task, found) in shares.chunks_exact(n_labels).enumerate() {
+        let mut counts = vec![0.0; n_labels];
         rows.iter().filter(|row| row.0 as usize == task).for_each(|row| counts[usize::from(row.2)] += row.3);
         let sum: f64 = counts.iter().sum();
-        let expected = |n: f64| if sum > 0.0 { n / sum } else { 1.0 / n_classes as f64 };
+        let expected = |n: f64| if sum > 0.0 { n / sum } else { 1.0 / n_labels as f64 };
         assert!(found.iter().zip(&counts).all(|(share, n)| close(*share, expected(*n))), "{found:?}, {counts:?}");
     }
     assert!(close(totals.iter().sum(), n_tasks as f64));
 
-    let positions = vec![0.0; n_classes];
+    let positions = vec![0.0; n_labels];
     let scale = Scale { shape: Shape::Nominal, positions: &positions };
     let found = agreement_by_counts(&table, Coefficient::Alpha, scale, 0, 0, &control).expect("alpha takes any table");
     assert!(close(found.value, alpha(&rows)), "{} is not {}", found.value, alpha(&rows));

@@ -95,7 +95,7 @@ pub fn glad_posterior(table: &Table, options: &Options<'_>, control: &Control) -
 
 fn validate(table: &Table, options: &Options<'_>) -> Result<()> {
     let expected = [
-        ("prior", options.prior, table.n_classes()),
+        ("prior", options.prior, table.n_labels()),
         ("ability", options.ability, table.n_workers()),
         ("ease", options.ease, table.n_tasks()),
     ];
@@ -159,7 +159,7 @@ struct Tasks<'a> {
 impl<'a> Tasks<'a> {
     fn new(table: &'a Table, options: &Options<'a>) -> Self {
         let log_prior = options.prior.iter().map(|p| p.max(f64::MIN_POSITIVE).ln()).collect();
-        let errors = (table.n_classes().max(2) as f64 - 1.0).ln();
+        let errors = (table.n_labels().max(2) as f64 - 1.0).ln();
         Self { table, log_prior, mean: options.ease, errors }
     }
 
@@ -211,7 +211,7 @@ impl<'a> Model<'a> {
         Ok(Self {
             ability: copied(options.ability)?,
             ease: copied(options.ease)?,
-            posterior: zeros(table.n_tasks() * table.n_classes())?,
+            posterior: zeros(table.n_tasks() * table.n_labels())?,
             tasks: Tasks::new(table, options),
             mean: options.ability,
             control,
@@ -220,7 +220,7 @@ impl<'a> Model<'a> {
 
     /// Every task climbs at most so many steps; returns the objective they reach.
     fn move_tasks(&mut self, n_steps: usize) -> Result<f64> {
-        let (k, tasks, ability, control) = (self.tasks.table.n_classes(), &self.tasks, &self.ability, self.control);
+        let (k, tasks, ability, control) = (self.tasks.table.n_labels(), &self.tasks, &self.ability, self.control);
         let blocks: Vec<f64> = self
             .posterior
             .par_chunks_mut(BLOCK * k)
@@ -259,7 +259,7 @@ impl<'a> Model<'a> {
     /// Every worker climbs one step, given the posteriors.
     fn move_workers(&mut self, order: &WorkerOrder) -> Result<()> {
         let (posterior, mean, control) = (&self.posterior, self.mean, self.control);
-        let k = self.tasks.table.n_classes();
+        let k = self.tasks.table.n_labels();
         let pace: Vec<f64> = par_collected(self.ease.par_iter().map(|ease| ease.exp()))?;
         self.ability.par_iter_mut().enumerate().with_max_len(BLOCK).try_for_each_init(
             Vec::new,

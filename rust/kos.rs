@@ -61,7 +61,7 @@ pub struct Fit {
 /// the scores are votes. The start leans to one side, which settles the sign of all messages; where it fell on the wrong side
 /// by chance, so that a component's workers would be worse than a guess on average (counted by labels), the sign is turned.
 pub fn fit(table: &Table, n_iter: usize, seed: u64, control: &Control) -> Result<Fit> {
-    if table.n_classes() < 2 {
+    if table.n_labels() < 2 {
         return Err(Error::invalid("messages need at least two classes, and the table has one"));
     }
     let mut run = Run::new(table, seed, control)?;
@@ -214,7 +214,7 @@ impl<'a> Run<'a> {
 
     /// Σ a · y of each task and class.
     fn scores(&self, control: &Control) -> Result<Vec<f64>> {
-        let k = self.table.n_classes();
+        let k = self.table.n_labels();
         let mut scores = zeros(self.table.n_tasks() * k)?;
         scores.par_chunks_mut(TASKS_PER_CHECK * k).enumerate().try_for_each(|(block, scores)| {
             control.check()?;
@@ -254,8 +254,8 @@ struct Votes<'a, L> {
 
 impl<'a, L: Label> Votes<'a, L> {
     fn new(table: &'a Table, labels: &'a [L]) -> Self {
-        let k = table.n_classes() as f64;
-        let (by_class, factors) = (vec![0.0; table.n_classes()], [k / (k - 1.0), 1.0 / (k - 1.0)]);
+        let k = table.n_labels() as f64;
+        let (by_class, factors) = (vec![0.0; table.n_labels()], [k / (k - 1.0), 1.0 / (k - 1.0)]);
         Self { table, labels, rows: 0..0, replies: Vec::new(), by_class, all: 0.0, factors }
     }
 

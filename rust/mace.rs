@@ -73,14 +73,14 @@ pub fn mace_fit(table: &Table, options: &Options<'_>, control: &Control) -> Resu
         history.push(objective);
         control.report(history.len(), objective);
     }
-    let mut posterior = zeros(table.n_tasks() * table.n_classes())?;
+    let mut posterior = zeros(table.n_tasks() * table.n_labels())?;
     crowd.expect(Some(&mut posterior))?;
     let (know, strategies) = crowd.means()?;
     Ok(Fit { posterior, know, strategies, n_iter: history.len(), history, converged })
 }
 
 fn validate(table: &Table, options: &Options<'_>) -> Result<()> {
-    let (m, k) = (table.n_workers(), table.n_classes());
+    let (m, k) = (table.n_workers(), table.n_labels());
     for (what, given, wanted) in [("know", options.know, m), ("strategies", options.strategies, m * k)] {
         if given.len() != wanted {
             return Err(Error::invalid(format!("{what} holds {} numbers, not {wanted}", given.len())));
@@ -135,14 +135,14 @@ fn n_chunks(table: &Table) -> usize {
     const SMALL: usize = 1 << 22;
     const ROWS_PER_CHUNK: usize = 1 << 15;
     const MOST_CHUNKS: usize = 32;
-    let cells = table.n_workers() * table.n_classes();
+    let cells = table.n_workers() * table.n_labels();
     let room = SMALL.max(table.len()) / cells.max(1);
     table.len().div_ceil(ROWS_PER_CHUNK).clamp(1, MOST_CHUNKS).min(room.max(2))
 }
 
 impl<'a> Crowd<'a> {
     fn new(table: &'a Table, options: &Options<'_>, control: &'a Control) -> Result<Self> {
-        let (m, k) = (table.n_workers(), table.n_classes());
+        let (m, k) = (table.n_workers(), table.n_labels());
         let start = options.know.iter().zip(options.strategies.chunks_exact(k));
         let mut weights = with_room(m * (k + 2))?;
         start.for_each(|(know, strategy)| {
@@ -170,7 +170,7 @@ impl<'a> Crowd<'a> {
     /// Does something to every worker, renews their factors, and sums up what was returned, by blocks, in order.
     fn each_worker(&mut self, job: impl Fn(usize, &mut Worker<'_>) -> f64 + Sync) -> f64 {
         const WORKERS: usize = 64;
-        let (k, log) = (self.table.n_classes(), self.table.weights().is_some());
+        let (k, log) = (self.table.n_labels(), self.table.weights().is_some());
         let blocks: Vec<f64> = self
             .weights
             .par_chunks_mut(WORKERS * (k + 2))
@@ -195,7 +195,7 @@ impl<'a> Crowd<'a> {
 
     /// The M-step.
     fn maximise(&mut self) -> Result<()> {
-        let k = self.table.n_classes();
+        let k = self.table.n_labels();
         let mut right = zeros(self.given.len())?;
         right.par_chunks_mut(1 << 12).enumerate().for_each(|(block, sums)| {
             let first = block << 12;
@@ -215,7 +215,7 @@ impl<'a> Crowd<'a> {
 
     /// The E-step; returns the objective of the parameters, and writes the posteriors if there is room for them.
     fn expect(&mut self, posterior: Option<&mut [f64]>) -> Result<f64> {
-        let (table, control, factors, k) = (self.table, self.control, &self.factors, self.table.n_classes());
+        let (table, control, factors, k) = (self.table, self.control, &self.factors, self.table.n_labels());
         let mut rest = posterior;
         let mut work = vec![];
         for chunk in &mut self.chunks {
@@ -245,7 +245,7 @@ impl<'a> Crowd<'a> {
     fn means(&self) -> Result<(Vec<f64>, Vec<f64>)> {
         // Before the first M-step there are no counts.
         let from = if self.variational && self.counts.iter().any(|x| *x > 0.0) { &self.counts } else { &self.weights };
-        let rows = || from.chunks_exact(self.table.n_classes() + 2);
+        let rows = || from.chunks_exact(self.table.n_labels() + 2);
         let know = collected(rows().map(|row| row[0] / (row[0] + row[1])))?;
         let mut strategies = with_room(self.given.len())?;
         rows().for_each(|row| {
@@ -326,7 +326,7 @@ impl<L: Label> Pass<'_, L> {
 
     /// Products, rescaled often enough never to leave the range of a double.
     fn run(&self, chunk: &mut Chunk, out: &mut [f64]) -> Result<()> {
-        let k = self.table.n_classes();
+        let k = self.table.n_labels();
         let (mut evidence, mut log) = (vec![0.0; k], LogProduct::ONE);
         self.each_task(chunk, out, &mut evidence, |rows, evidence, right| {
             evidence.fill(1.0 / k as f64);
@@ -357,7 +357,7 @@ impl<L: Label> Pass<'_, L> {
 
     /// Sums of logarithms, for powers that are not whole.
     fn run_weighted(&self, weights: &[f64], chunk: &mut Chunk, out: &mut [f64]) -> Result<()> {
-        let k = self.table.n_classes();
+        let k = self.table.n_labels();
         let (mut evidence, mut log) = (vec![0.0; k], 0.0);
         self.each_task(chunk, out, &mut evidence, |rows, evidence, right| {
             evidence.fill(-(k as f64).ln());

@@ -80,8 +80,8 @@ pub fn minimax_fit(table: &Table, options: &Options, control: &Control) -> Resul
     let mut model = Model {
         table,
         control,
-        workers: Side::new(table.n_workers(), table.n_classes(), options.ordinal, options.worker_penalty)?,
-        tasks: Side::new(table.n_tasks(), table.n_classes(), options.ordinal, options.task_penalty)?,
+        workers: Side::new(table.n_workers(), table.n_labels(), options.ordinal, options.worker_penalty)?,
+        tasks: Side::new(table.n_tasks(), table.n_labels(), options.ordinal, options.task_penalty)?,
         posterior: votes::shares(table, None, control)?.0,
     };
     let mut history: Vec<f64> = vec![];
@@ -108,7 +108,7 @@ pub fn minimax_posterior(
     control: &Control,
 ) -> Result<Vec<f64>> {
     validate(table, ordinal, &[task_penalty])?;
-    let k = table.n_classes();
+    let k = table.n_labels();
     if sigma.len() != table.n_workers() * k * k || sigma.iter().any(|x| !x.is_finite()) {
         return Err(Error::invalid(format!("sigma must hold {} finite numbers", table.n_workers() * k * k)));
     }
@@ -125,7 +125,7 @@ fn validate(table: &Table, ordinal: bool, penalties: &[f64]) -> Result<()> {
     if let Some(bad) = penalties.iter().find(|x| !(x.is_finite() && **x > 0.0)) {
         return Err(Error::invalid(format!("a penalty of {bad} is not a positive number")));
     }
-    let (k, blocks) = (table.n_classes(), table.n_tasks() + table.n_workers());
+    let (k, blocks) = (table.n_labels(), table.n_tasks() + table.n_workers());
     let cells = k.saturating_mul(k);
     let each = Shape::new(ordinal).n_numbers(k).saturating_add(cells);
     let numbers = blocks.saturating_mul(each).saturating_add(cells.saturating_mul(k));

@@ -131,7 +131,7 @@ mod tests {
             weights: None,
             n_tasks: 3,
             n_workers: 3,
-            n_classes: 1,
+            n_labels: 1,
         };
         let table = Table::new(&rows, Repeats::Keep, &Control::default()).unwrap();
         let votes = effective_votes(&table, &[0.5, 0.5, 0.0], &Control::default()).unwrap();

@@ -11,8 +11,8 @@ use crate::control::Control;
 use crate::memory::{collected, copied, filled, joined, reserve, with_room, zeros};
 use crate::{Error, Result};
 
-/// The largest number of classes: labels are stored in at most sixteen bits.
-pub const MAX_CLASSES: usize = u16::MAX as usize;
+/// The largest number of labels, classes and abstentions: they are stored in at most sixteen bits.
+pub const MAX_LABELS: usize = u16::MAX as usize;
 
 /// The least and the greatest weight of an annotation that counts at all.
 ///
@@ -35,18 +35,18 @@ pub enum Repeats {
     Last,
 }
 
-/// Labels, one byte each where the classes allow it.
+/// Labels, one byte each where they allow it.
 #[derive(Debug, Clone)]
 pub enum Labels {
-    /// At most 256 classes.
+    /// At most 256 labels.
     Narrow(Vec<u8>),
-    /// More than 256 classes.
+    /// More than 256 labels.
     Wide(Vec<u16>),
 }
 
 /// A label type: lets kernels be compiled for both widths.
 pub trait Label: Copy + Send + Sync + 'static {
-    /// The class code.
+    /// The code.
     fn code(self) -> usize;
     /// From a code known to fit.
     fn from_code(code: u16) -> Self;
@@ -84,11 +84,11 @@ macro_rules! with_labels {
 pub(crate) use with_labels;
 
 impl Labels {
-    fn zeroed(len: usize, n_classes: usize) -> Result<Self> {
-        Ok(if n_classes <= 256 { Self::Narrow(zeros(len)?) } else { Self::Wide(zeros(len)?) })
+    fn zeroed(len: usize, n_labels: usize) -> Result<Self> {
+        Ok(if n_labels <= 256 { Self::Narrow(zeros(len)?) } else { Self::Wide(zeros(len)?) })
     }
 
-    /// The class code at `i`.
+    /// The code at `i`.
     #[inline(always)]
     pub fn get(&self, i: usize) -> usize {
         with_labels!(self, |labels| labels[i].code())
@@ -110,12 +110,12 @@ pub struct WorkerOrder {
 
 /// The table. Rows of a task are sorted by worker, then label, so the same annotations in any order give the same table.
 ///
-/// Memory: 5 bytes an annotation (6 above 256 classes, 8 more with weights) and 4 bytes a task.
+/// Memory: 5 bytes an annotation (6 above 256 labels, 8 more with weights) and 4 bytes a task.
 #[derive(Debug)]
 pub struct Table {
     n_workers: usize,
+    n_labels: usize,
     n_classes: usize,
-    n_true: usize,
     offsets: Vec<u32>,
     workers: Vec<u32>,
     labels: Labels,
@@ -130,7 +130,7 @@ pub struct Rows<'a> {
     pub tasks: &'a [u32],
     /// Worker codes, below `n_workers`.
     pub workers: &'a [u32],
-    /// Class codes of the labels, below `n_classes`.
+    /// Label codes, below `n_labels`.
     pub labels: &'a [u16],
     /// Weights: 0, or within [`WEIGHTS`].
     pub weights: Option<&'a [f64]>,
@@ -138,8 +138,8 @@ pub struct Rows<'a> {
     pub n_tasks: usize,
     /// Number of workers.
     pub n_workers: usize,
-    /// Number of classes.
-    pub n_classes: usize,
+    /// Number of labels: classes first, then abstentions.
+    pub n_labels: usize,
 }
 
 impl Rows<'_> {
@@ -161,10 +161,10 @@ impl Rows<'_> {
         if n > u32::MAX as usize {
             return Err(Error::invalid(format!("{n} annotations exceed the {} that one table holds", u32::MAX)));
         }
-        if self.n_classes > MAX_CLASSES {
+        if self.n_labels > MAX_LABELS {
             return Err(Error::invalid(format!(
-                "{} classes exceed the limit of {MAX_CLASSES}; is the label column really an id or a number?",
-                self.n_classes
+                "{} classes exceed the limit of {MAX_LABELS}; is the label column really an id or a number?",
+                self.n_labels
             )));
         }
         if self.n_workers > u32::MAX as usize || self.n_tasks > u32::MAX as usize {
@@ -172,7 +172,7 @@ impl Rows<'_> {
         }
         check_codes("task", self.tasks, self.n_tasks, control)?;
         check_codes("worker", self.workers, self.n_workers, control)?;
-        check_codes("label", self.labels, self.n_classes, control)?;
+        check_codes("label", self.labels, self.n_labels, control)?;
         let (least, most) = WEIGHTS;
         let counts = |weight: &f64| *weight == 0.0 || (least..=most).contains(weight);
         if let Some((row, bad)) = self.weights.and_then(|w| w.iter().enumerate().find(|(_, weight)| !counts(weight))) {
@@ -206,10 +206,10 @@ impl Table {
         let offsets = offsets_of(rows.tasks, rows.n_tasks, control)?;
         let mut table = Self {
             n_workers: rows.n_workers,
-            n_classes: rows.n_classes,
-            n_true: rows.n_classes,
+            n_labels: rows.n_labels,
+            n_classes: rows.n_labels,
             workers: zeros(rows.tasks.len())?,
-            labels: Labels::zeroed(rows.tasks.len(), rows.n_classes)?,
+            labels: Labels::zeroed(rows.tasks.len(), rows.n_labels)?,
             weights: rows.weights.map(|w| zeros(w.len())).transpose()?,
             offsets,
             by_worker: OnceLock::new(),
@@ -223,15 +223,15 @@ impl Table {
         Ok(table)
     }
 
-    /// The same table, of whose classes only the first `n_true` can be true: the others are only ever said.
-    pub fn with_true(mut self, n_true: usize) -> Result<Self> {
-        if n_true == 0 || n_true > self.n_classes {
+    /// The same table, of whose labels only the first `n_classes` are classes, which can be true: the others are only ever said.
+    pub fn with_classes(mut self, n_classes: usize) -> Result<Self> {
+        if n_classes == 0 || n_classes > self.n_labels {
             return Err(Error::invalid(format!(
-                "of {} labels {n_true} cannot be classes; at least one must be",
-                self.n_classes
+                "of {} labels {n_classes} cannot be classes; at least one must be",
+                self.n_labels
             )));
         }
-        self.n_true = n_true;
+        self.n_classes = n_classes;
         Ok(self)
     }
 
@@ -243,13 +243,13 @@ impl Table {
     pub fn n_workers(&self) -> usize {
         self.n_workers
     }
-    /// Number of classes.
+    /// Number of labels: classes first, then abstentions.
+    pub fn n_labels(&self) -> usize {
+        self.n_labels
+    }
+    /// Number of classes: labels that can be true.
     pub fn n_classes(&self) -> usize {
         self.n_classes
-    }
-    /// How many of them can be true; labels from there on are abstentions.
-    pub fn n_true(&self) -> usize {
-        self.n_true
     }
     /// Number of annotations.
     pub fn len(&self) -> usize {
@@ -309,7 +309,7 @@ impl Table {
         let offsets = offsets_of(&self.workers, self.n_workers, control)?;
         let mut order = WorkerOrder {
             tasks: zeros(self.len())?,
-            labels: Labels::zeroed(self.len(), self.n_classes)?,
+            labels: Labels::zeroed(self.len(), self.n_labels)?,
             weights: self.weights.as_ref().map(|w| zeros(w.len())).transpose()?,
             offsets,
         };
@@ -407,16 +407,16 @@ impl Table {
         Ok(counts)
     }
 
-    /// How often each class was named.
+    /// How often each label was given.
     pub fn label_counts(&self) -> Vec<u64> {
-        let mut counts = vec![0; self.n_classes];
+        let mut counts = vec![0; self.n_labels];
         with_labels!(&self.labels, |labels| labels.iter().for_each(|l| counts[l.code()] += 1));
         counts
     }
 
     /// Agreeing and all pairs of annotations on the same task.
     pub fn agreeing_pairs(&self) -> (u64, u64) {
-        let mut seen = vec![0_u64; self.n_classes];
+        let mut seen = vec![0_u64; self.n_labels];
         let (mut agree, mut all) = (0, 0);
         for task in 0..self.n_tasks() {
             let rows = self.rows_of(task);

@@ -61,7 +61,7 @@ fn count_weighted(
     control: &Control,
     finish: impl Fn(&mut [f64]) + Sync,
 ) -> Result<(Vec<f64>, Vec<f64>)> {
-    let k = table.n_classes();
+    let k = table.n_labels();
     let mut out = zeros(table.n_tasks() * k)?;
     let blocks: Vec<Vec<f64>> = out
         .par_chunks_mut(TASKS_PER_BLOCK * k)
@@ -132,7 +132,7 @@ mod tests {
             weights: None,
             n_tasks: 2,
             n_workers: 3,
-            n_classes: 3,
+            n_labels: 3,
         };
         Table::new(&rows, Repeats::Keep, &Control::default()).unwrap()
     }

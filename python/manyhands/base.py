@@ -207,7 +207,7 @@ class Acquainted(ABC):
             )
         codes = np.maximum(code_of, 0).astype(np.uint16)[labels]
         sizes = (votes.n_tasks, votes.n_workers, len(self._labels))
-        return made_table(tasks, workers, codes, votes.weights, *sizes, n_true=len(self._classes))
+        return made_table(tasks, workers, codes, votes.weights, *sizes, n_classes=len(self._classes))
 
 
 class Aggregator(Acquainted, Parameters):

@@ -55,7 +55,7 @@ pub fn agreement_by_counts(
     seed: u64,
     control: &Control,
 ) -> Result<Counted> {
-    scale.validate(table.n_classes())?;
+    scale.validate(table.n_labels())?;
     let tallies = Tallies::new(table, control)?;
     let sizes = || table.offsets().windows(2).map(|w| u64::from(w[1] - w[0]));
     let measure = Measure::new(coefficient, scale, &tallies)?;
@@ -86,7 +86,7 @@ impl Tallies {
             .into_par_iter()
             .map(|tasks| {
                 control.check()?;
-                let mut part = Self { offsets: vec![], labels: vec![], counts: vec![], n_classes: table.n_classes() };
+                let mut part = Self { offsets: vec![], labels: vec![], counts: vec![], n_classes: table.n_labels() };
                 let mut sorted = vec![];
                 for task in tasks {
                     sorted.clear();
@@ -102,7 +102,7 @@ impl Tallies {
                 Ok(part)
             })
             .collect::<Result<_>>()?;
-        let mut all = Self { offsets: vec![0], labels: vec![], counts: vec![], n_classes: table.n_classes() };
+        let mut all = Self { offsets: vec![0], labels: vec![], counts: vec![], n_classes: table.n_labels() };
         let n_labels = parts.iter().map(|part| part.labels.len()).sum();
         reserve(&mut all.offsets, table.n_tasks())?;
         reserve(&mut all.labels, n_labels)?;

@@ -76,9 +76,9 @@ pub fn agreement_by_pairs(
     seed: u64,
     control: &Control,
 ) -> Result<Paired> {
-    scale.validate(table.n_classes())?;
+    scale.validate(table.n_labels())?;
     let meetings = Meetings::new(table, min_overlap, control)?;
-    let crowd = Crowd { meetings: &meetings, chance, scale, n_classes: table.n_classes(), summary };
+    let crowd = Crowd { meetings: &meetings, chance, scale, n_classes: table.n_labels(), summary };
     let found = crowd.find_all(control)?;
     let mut totals = Totals::default();
     found.iter().enumerate().for_each(|(pair, found)| crowd.add(&mut totals, pair, found));

@@ -102,7 +102,7 @@ pub fn posterior_bayes(
     concentration: &[f64],
     control: &Control,
 ) -> Result<Vec<f64>> {
-    let k = table.n_classes();
+    let k = table.n_labels();
     let one = (filled(1.0, k * k)?, vec![1.0; k]);
     let start = Start::Parameters(class_concentration, concentration);
     let options = Options { model, start, ..Options::of_priors(&one.0, &one.1) };

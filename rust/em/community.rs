@@ -77,7 +77,7 @@ pub struct CommunityFit {
 /// A pass takes O(annotations · classes) and O(workers · communities · classes²) gamma functions; memory as
 /// [`super::fit`], and a number for each worker and community.
 pub fn fit_community(table: &Table, options: &CommunityOptions<'_>, control: &Control) -> Result<CommunityFit> {
-    let k = table.n_classes();
+    let k = table.n_labels();
     check(options, k)?;
     let none = zeros(k * k)?;
     let plain = Options { gold: options.gold, ..Options::of_priors(&none, options.class_pseudo) };

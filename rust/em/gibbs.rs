@@ -122,7 +122,7 @@ fn run_chain<W: Grouped>(
     sweeps: &AtomicUsize,
     control: &Control,
 ) -> Result<GibbsFit> {
-    let (m, k) = (table.n_workers(), table.n_classes());
+    let (m, k) = (table.n_workers(), table.n_labels());
     let mut passes = InMemory::new(table, options.gold, control)?;
     passes.store_posteriors(W::MODEL)?;
     let mut solver = Solver::<W, Given>::new(sizes(table), options, control)?;

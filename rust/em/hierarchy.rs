@@ -92,7 +92,7 @@ pub fn fit_hierarchies(
     options: &HierarchyOptions<'_>,
     control: &Control,
 ) -> Result<Vec<HierarchyFit>> {
-    let none = zeros(table.n_classes().pow(2))?;
+    let none = zeros(table.n_labels().pow(2))?;
     validate(table, &Options { gold: options.gold, ..Options::of_priors(&none, options.class_pseudo) })?;
     let mut passes = InMemory::new(table, options.gold, control)?;
     let found = solve_hierarchies(&mut passes, sizes(table), priors, options, control, |passes, solution| {

@@ -176,7 +176,7 @@ pub fn solve(passes: &mut dyn Passes, sizes: Sizes, options: &Options<'_>, contr
 
 /// What a table says of sizes.
 fn sizes(table: &Table) -> Sizes {
-    Sizes { n_workers: table.n_workers(), shape: Shape { classes: table.n_true(), labels: table.n_classes() } }
+    Sizes { n_workers: table.n_workers(), shape: Shape { classes: table.n_classes(), labels: table.n_labels() } }
 }
 
 fn expect_len(what: &str, got: usize, wanted: usize) -> Result<()> {
@@ -263,7 +263,7 @@ pub fn counts(table: &Table, posterior: &[f64], control: &Control) -> Result<Vec
 
 /// Confusion matrices (workers × true × observed) of workers judged by given posteriors (tasks × classes): one M-step.
 pub fn confusion(table: &Table, posterior: &[f64], pseudo: &[f64], control: &Control) -> Result<Vec<f64>> {
-    let none = vec![0.0; table.n_true()];
+    let none = vec![0.0; table.n_classes()];
     let options = Options { start: Start::Posterior(posterior), ..Options::of_priors(pseudo, &none) };
     validate(table, &options)?;
     let mut solver = Solver::<full::Full, Maximum>::new(sizes(table), &options, control)?;

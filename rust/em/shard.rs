@@ -39,7 +39,7 @@ macro_rules! with_cells {
 
 impl Cells {
     fn new(table: &Table) -> Result<Self> {
-        let n_labels = table.n_classes() as u64;
+        let n_labels = table.n_labels() as u64;
         let cell = |(worker, label): (&u32, usize)| u64::from(*worker) * n_labels + label as u64;
         with_labels!(table.labels(), |labels| {
             let pairs = table.workers().par_iter().zip(labels.par_iter().map(|label| label.code()));
@@ -122,7 +122,7 @@ pub(super) struct InMemory<'a> {
 
 impl<'a> InMemory<'a> {
     pub fn new(table: &'a Table, gold: Option<&'a [i32]>, control: &'a Control) -> Result<Self> {
-        let shape = Shape { classes: table.n_true(), labels: table.n_classes() };
+        let shape = Shape { classes: table.n_classes(), labels: table.n_labels() };
         Ok(Self {
             table,
             gold,

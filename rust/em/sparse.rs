@@ -125,7 +125,7 @@ fn validate(table: &Table, options: &Options<'_>) -> Result<()> {
     finite("pseudo-counts", &[options.pseudo[0], options.pseudo[1], options.class_pseudo])?;
     if let Start::Parameters(prior, accuracy) = options.start {
         for (what, got, wanted) in
-            [("the given prior", prior, table.n_classes()), ("the given accuracies", accuracy, table.n_workers())]
+            [("the given prior", prior, table.n_labels()), ("the given accuracies", accuracy, table.n_workers())]
         {
             if got.len() != wanted {
                 return Err(Error::invalid(format!("{what} are {} numbers, not {wanted}", got.len())));
@@ -183,7 +183,7 @@ fn chunks(table: &Table) -> Vec<Range<usize>> {
     const ROWS_PER_CHUNK: usize = 1 << 15;
     const MOST_CHUNKS: usize = 32;
     const SMALL: usize = 1 << 25;
-    let bytes = 2 * size_of::<f64>() * (table.n_workers() + table.n_classes());
+    let bytes = 2 * size_of::<f64>() * (table.n_workers() + table.n_labels());
     let room = SMALL.max(8 * table.len()) / bytes;
     table.chunks(table.len().div_ceil(ROWS_PER_CHUNK).min(MOST_CHUNKS).min(room).max(1))
 }
@@ -202,7 +202,7 @@ struct Sums {
 
 impl Sums {
     fn new(table: &Table, tasks: Range<usize>) -> Result<Self> {
-        let (workers, classes) = (zeros(table.n_workers())?, zeros(table.n_classes())?);
+        let (workers, classes) = (zeros(table.n_workers())?, zeros(table.n_labels())?);
         Ok(Self { tasks, workers, classes, unnamed: 0.0, log_evidence: 0.0 })
     }
 
@@ -220,7 +220,7 @@ struct Params {
 
 impl Params {
     fn start(table: &Table, options: &Options<'_>) -> Result<Self> {
-        let k = table.n_classes();
+        let k = table.n_labels();
         if let Start::Parameters(prior, given) = options.start {
             let mut prior = prior.to_vec();
             settle(&mut prior);
@@ -293,7 +293,7 @@ fn open(table: &Table, candidates: &Candidates, task: usize, majority: bool, log
     } else {
         // A task without votes of positive weight could be anything.
         logs.fill(0.0);
-        let others = table.n_classes() - rest;
+        let others = table.n_labels() - rest;
         logs[rest] = (others as f64).ln();
     }
     0.0

@@ -82,7 +82,7 @@ pub fn posterior_subtypes(
     concentration: &[f64],
     control: &Control,
 ) -> Result<Vec<f64>> {
-    let k = table.n_classes();
+    let k = table.n_labels();
     let n_subtypes = subtype_concentration.len() / k.max(1);
     let options = SubtypesOptions {
         n_subtypes,
@@ -115,7 +115,7 @@ pub fn posterior_subtypes(
 }
 
 fn check(table: &Table, options: &SubtypesOptions<'_>) -> Result<()> {
-    let k = table.n_classes();
+    let k = table.n_labels();
     for (what, given, wanted) in
         [("pseudo-counts", options.pseudo, k * k), ("class pseudo-counts", options.class_pseudo, k)]
     {
@@ -153,7 +153,7 @@ struct Ebcc<'a> {
 
 impl<'a> Ebcc<'a> {
     fn new(table: &'a Table, options: &'a SubtypesOptions<'a>, control: &'a Control) -> Result<Self> {
-        let (m, k) = (table.n_workers(), table.n_classes());
+        let (m, k) = (table.n_workers(), table.n_labels());
         let passes = InMemory::with_kinds(table, options.n_subtypes, control)?;
         let kinds = k * options.n_subtypes;
         let pseudo = (0..k * kinds).map(|i| options.pseudo[i % kinds / options.n_subtypes * k + i / kinds]);

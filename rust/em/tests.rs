@@ -15,7 +15,7 @@ fn table(rows: &[(u32, u32, u16)], weights: Option<&[f64]>, k: usize) -> Table {
         weights,
         n_tasks: 1 + *tasks.iter().max().unwrap() as usize,
         n_workers: 1 + *workers.iter().max().unwrap() as usize,
-        n_classes: k,
+        n_labels: k,
     };
     Table::new(&rows, Repeats::Keep, &Control::default()).unwrap()
 }
@@ -218,7 +218,7 @@ fn what_is_never_true_has_no_posterior() {
     // The third label is an abstention; task 2 has nothing else.
     let rows = [(0, 0, 0), (0, 1, 2), (1, 0, 1), (1, 1, 1), (2, 0, 2), (2, 1, 2)];
     for weights in [None, Some(&[1.0, 2.0, 0.5, 1.0, 1.0, 1.0][..])] {
-        let table = table(&rows, weights, 3).with_true(2).unwrap();
+        let table = table(&rows, weights, 3).with_classes(2).unwrap();
         for start in [Start::Shares, Start::Majority, Start::RandomVote(1)] {
             for accelerate in [false, true] {
                 let (pseudo, class_pseudo) = (vec![0.1; 6], vec![0.1; 2]);
@@ -231,7 +231,7 @@ fn what_is_never_true_has_no_posterior() {
                 }
             }
         }
-        assert!(table.with_true(0).is_err());
+        assert!(table.with_classes(0).is_err());
     }
 }
 

@@ -72,7 +72,7 @@ mod tests {
             weights: Some(&[1.0, 2.0, 1.0, 3.0, 1.0, 1.0]),
             n_tasks: 2,
             n_workers: 3,
-            n_classes: 3,
+            n_labels: 3,
         };
         let table = Table::new(&rows, Repeats::Keep, &Control::default()).unwrap();
         let agree = |pairs: &[u32]| pair_agreement(&table, pairs, &Control::default()).unwrap();

@@ -11,7 +11,7 @@ fn table(rows: &[(u32, u32, u16)], weights: Option<&[f64]>, n_classes: usize) ->
         workers: &workers,
         labels: &labels,
         weights,
-        n_classes,
+        n_labels: n_classes,
     };
     Table::new(&rows, Repeats::Keep, &Control::default()).unwrap()
 }

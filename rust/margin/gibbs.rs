@@ -74,7 +74,7 @@ pub fn crowd_svm_fit(table: &Table, options: &Options, control: &Control) -> Res
     if draws == 0 {
         return Err(Error::invalid("there must be at least one draw"));
     }
-    let (n, m, k) = (table.n_tasks(), table.n_workers(), table.n_classes());
+    let (n, m, k) = (table.n_tasks(), table.n_workers(), table.n_labels());
     let order = table.by_worker(control)?;
     let majority = winners(&votes::shares(table, None, control)?.0, k, control)?.0;
     let mut chain = Chain {
@@ -113,7 +113,7 @@ pub fn crowd_svm_posterior(
     control: &Control,
 ) -> Result<Vec<f64>> {
     check_positive(&[("cost", cost), ("margin", margin)])?;
-    let k = table.n_classes();
+    let k = table.n_labels();
     for (what, given, wanted) in
         [("confusion", confusion, table.n_workers() * k * k), ("weights", weights, table.n_workers())]
     {
@@ -187,7 +187,7 @@ impl Chain<'_> {
     fn draw_rows(&mut self, order: &WorkerOrder, sweep: usize) -> Result<()> {
         let (table, options, control) = (self.table, self.options, self.control);
         let Self { tasks, rows, .. } = self;
-        let k = table.n_classes();
+        let k = table.n_labels();
         rows.par_chunks_mut(k * k).enumerate().try_for_each(|(w, cells)| {
             control.check()?;
             cells.fill(options.pseudo_count);
@@ -210,7 +210,7 @@ impl Chain<'_> {
     fn draw_answers(&mut self, sweep: usize, out: &mut [f64]) -> Result<()> {
         let (table, options, control) = (self.table, self.options, self.control);
         let Self { tasks, weights, rows, .. } = self;
-        let k = table.n_classes();
+        let k = table.n_labels();
         let blocks = tasks.par_chunks_mut(BLOCK).zip(out.par_chunks_mut(BLOCK * k)).enumerate();
         blocks.try_for_each(|(block, (tasks, out))| {
             control.check()?;

@@ -61,7 +61,7 @@ pub struct Fit {
 pub fn margin_fit(table: &Table, options: &Options, control: &Control) -> Result<Fit> {
     check_positive(&[("cost", options.cost), ("margin", options.margin)])?;
     let problem = Problem { table, options, control };
-    let majority = winners(&votes::shares(table, None, control)?.0, table.n_classes(), control)?.0;
+    let majority = winners(&votes::shares(table, None, control)?.0, table.n_labels(), control)?.0;
     let mut dual = Dual::new(table, copied(&majority)?)?;
     let (mut answers, mut weights) = (majority, copied(&dual.weights)?);
     let mut better = copied(&answers)?;
@@ -106,7 +106,7 @@ impl Dual {
             shares: zeros(table.len())?,
             unnamed: zeros(table.n_tasks())?,
             weights: zeros(table.n_workers())?,
-            ballot: Ballot::new(table.n_classes()),
+            ballot: Ballot::new(table.n_labels()),
         })
     }
 
@@ -249,7 +249,7 @@ impl Problem<'_> {
             .enumerate()
             .map(|(block, (answers, better))| {
                 self.control.check()?;
-                let mut ballot = Ballot::new(table.n_classes());
+                let mut ballot = Ballot::new(table.n_labels());
                 let mut sums = [0.0; 2];
                 for (i, (answer, better)) in answers.iter().zip(better).enumerate() {
                     ballot.count(table, block * BLOCK + i, weights);

@@ -75,10 +75,10 @@ fn tables_survive_a_refused_allocation() {
         let workers: Vec<u32> = log.iter().rev().map(|row| row.1).collect();
         let labels: Vec<u16> = log.iter().rev().map(|row| row.2).collect();
         let weights = [0.5; 60];
-        let [n_tasks, n_workers, n_classes] = SIZES;
-        for (weights, n_classes) in [(None, n_classes), (Some(&weights[..]), 300)] {
+        let [n_tasks, n_workers, n_labels] = SIZES;
+        for (weights, n_labels) in [(None, n_labels), (Some(&weights[..]), 300)] {
             let rows =
-                Rows { tasks: &tasks, workers: &workers, labels: &labels, weights, n_tasks, n_workers, n_classes };
+                Rows { tasks: &tasks, workers: &workers, labels: &labels, weights, n_tasks, n_workers, n_labels };
             assert_refused("a table", |control| Table::new(&rows, repeats, control));
         }
     }

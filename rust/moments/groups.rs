@@ -117,7 +117,7 @@ pub fn moments_groups(table: &Table, groups: &[u8], control: &Control) -> Result
     const MOST_CHUNKS: usize = 32;
     const CHUNK_BYTES: usize = 1 << 26;
     check_groups(table, groups)?;
-    let k = table.n_classes();
+    let k = table.n_labels();
     let bytes = k.saturating_pow(3).saturating_add(GROUPS * k * k).saturating_mul(size_of::<f64>());
     if bytes > MOST_BYTES {
         return Err(Error::invalid(format!(
@@ -140,7 +140,7 @@ fn sum_tasks<L: Label, W: Weights>(
     tasks: Range<usize>,
     control: &Control,
 ) -> Result<Sums> {
-    let k = view.table.n_classes();
+    let k = view.table.n_labels();
     let mut sums = Sums { second: zeros(GROUPS * k * k)?, third: zeros(k * k * k)?, n_tasks: 0 };
     let (mut voices, mut ticker) = (Voices::new(k), Ticker::new(control));
     for task in tasks {
@@ -173,7 +173,7 @@ fn mean(parts: Vec<Sums>, k: usize) -> Result<Groups> {
 /// One job per worker: time O(Σ n²) over tasks with n annotations; memory the result and the table in worker order.
 pub fn moments_cross(table: &Table, groups: &[u8], control: &Control) -> Result<Cross> {
     check_groups(table, groups)?;
-    let (n_workers, cells) = (table.n_workers(), table.n_classes() * table.n_classes());
+    let (n_workers, cells) = (table.n_workers(), table.n_labels() * table.n_labels());
     check_room(n_workers, cells)?;
     let order = table.by_worker(control)?;
     let mut out = Cross { cross: zeros(n_workers * cells)?, overlap: zeros(n_workers)? };
@@ -198,7 +198,7 @@ fn add_cross<L: Label, W: Weights>(
     cross: &mut [f64],
     control: &Control,
 ) -> Result<f64> {
-    let (k, wanted) = (view.table.n_classes(), (groups[worker] + 1) % GROUPS as u8);
+    let (k, wanted) = (view.table.n_labels(), (groups[worker] + 1) % GROUPS as u8);
     let mut overlap = 0.0;
     follow(view, order, worker, control, |visit| {
         let heard = |row: &usize| groups[view.table.workers()[*row] as usize] == wanted;

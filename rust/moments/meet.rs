@@ -216,7 +216,7 @@ type Bucket<'a, W, I> = (usize, Vec<I>, &'a mut [<W as Weights>::Note]);
 
 impl<W: Weights> Notes<W> {
     fn new(table: &Table) -> Result<Self> {
-        let format = Format::new(table.n_classes());
+        let format = Format::new(table.n_labels());
         Ok(Self { format, buckets: Buckets::new(table, format.n_places())?, written: vec![], kept: None })
     }
 

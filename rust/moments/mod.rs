@@ -37,7 +37,7 @@ const MOST_CHUNKS: usize = 16;
 ///
 /// One pass: time O(annotations), memory the result, several times over where it is small beside the table.
 pub fn moments_first(table: &Table, control: &Control) -> Result<Vec<f64>> {
-    let (n_workers, k) = (table.n_workers(), table.n_classes());
+    let (n_workers, k) = (table.n_workers(), table.n_labels());
     check_room(n_workers, k)?;
     // Each chunk has sums of its own: so few that adding them up costs less than making them.
     let n_chunks = (table.len() / (8 * n_workers * k).max(VISITS_PER_CHECK)).clamp(1, MOST_CHUNKS);

@@ -57,7 +57,7 @@ pub(super) fn count_pairs(
     if min_overlap.is_nan() {
         return Err(Error::invalid("min_overlap is not a number"));
     }
-    let (n_workers, k) = (table.n_workers(), table.n_classes());
+    let (n_workers, k) = (table.n_workers(), table.n_labels());
     let cells = if joint { k * k } else { 0 };
     let most = room_for((cells + 2) * size_of::<f64>());
     with_view!(table, |view| {

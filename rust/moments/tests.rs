@@ -29,7 +29,7 @@ fn table(rows: &[Row], weighted: bool) -> Table {
         weights: weighted.then_some(&weights),
         n_tasks: 8,
         n_workers: WORKERS,
-        n_classes: CLASSES,
+        n_labels: CLASSES,
     };
     Table::new(&rows, Repeats::Keep, &Control::default()).unwrap()
 }
@@ -147,7 +147,7 @@ fn results_beyond_memory_are_refused_by_name() {
         weights: None,
         n_tasks: 1,
         n_workers: 3,
-        n_classes: 2000,
+        n_labels: 2000,
     };
     let control = Control::default();
     let table = Table::new(&rows, Repeats::Keep, &control).unwrap();

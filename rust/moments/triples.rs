@@ -58,7 +58,7 @@ pub fn moments_triples(
     check_pairs(table.n_workers(), pairs)?;
     let order = table.by_worker(control)?;
     let partners = greater_partners(table.n_workers(), pairs)?;
-    let cells = if joint { table.n_classes().saturating_pow(3) } else { 0 };
+    let cells = if joint { table.n_labels().saturating_pow(3) } else { 0 };
     let most = room_for(cells.saturating_add(3).saturating_mul(size_of::<f64>()));
     with_view!(table, |view| {
         // One more than there is room for is enough to know that there is not.
@@ -377,7 +377,7 @@ fn add_triples<L: Label, W: Weights>(
     blocks: &mut [f64],
     place: impl Fn(usize, usize) -> Option<usize>,
 ) -> Result<()> {
-    let (view, k) = (sweep.view, sweep.view.table.n_classes());
+    let (view, k) = (sweep.view, sweep.view.table.n_labels());
     // Fresh memory must be written before it is read: a page that is read first is mapped twice.
     blocks.fill(0.0);
     sweep.run(seconds, |triple| {

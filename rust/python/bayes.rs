@@ -114,7 +114,7 @@ pub fn hierarchy_fit<'py>(
 
 fn hierarchy_found<'py>(py: Python<'py>, table: &Table, fit: HierarchyFit) -> PyResult<Bound<'py, PyDict>> {
     let result = found(py, table, fit.fit)?;
-    let (m, k) = (table.0.n_workers(), table.0.n_classes());
+    let (m, k) = (table.0.n_workers(), table.0.n_labels());
     match fit.learnt {
         Learnt::Crowd(alpha) => result.set_item("alpha", array(py, [k, k], alpha)?)?,
         Learnt::Spammer { competence, guesses, strength } => {

@@ -44,7 +44,7 @@ pub fn gibbs_fit<'py>(
     };
     let sampling = Sampling { n_chains, warmup, draws, keep_confusion, seed };
     let fit = work(py, progress.as_ref(), |control| em::fit_gibbs(&table.0, &options, &sampling, control))?;
-    let (m, k) = (table.0.n_workers(), table.0.n_classes());
+    let (m, k) = (table.0.n_workers(), table.0.n_labels());
     let result = PyDict::new(py);
     result.set_item("posterior", array(py, table.rows(), fit.posterior)?)?;
     result.set_item("confusion", array(py, table.blocks(), fit.confusion)?)?;
@@ -81,7 +81,7 @@ pub fn community_fit<'py>(
     gold: Option<PyReadonlyArrayDyn<'py, i32>>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (m, k) = (table.0.n_workers(), table.0.n_classes());
+    let (m, k) = (table.0.n_workers(), table.0.n_labels());
     let [n, ..] = shape("prototypes", &prototypes, [None, Some(k), Some(k)])?;
     let options = CommunityOptions {
         prototypes: slice("prototypes", &prototypes)?,
@@ -129,7 +129,7 @@ pub fn subtypes_fit<'py>(
         tol,
     };
     let fit = work(py, progress.as_ref(), |control| em::fit_subtypes(&table.0, &options, control))?;
-    let (m, k) = (table.0.n_workers(), table.0.n_classes());
+    let (m, k) = (table.0.n_workers(), table.0.n_labels());
     let result = found(py, table, fit.fit)?;
     result.set_item("concentration", array(py, [m, k, n_subtypes, k], fit.concentration)?)?;
     result.set_item("class_concentration", PyArray1::from_vec(py, fit.class_concentration))?;

@@ -37,7 +37,7 @@ pub fn mace_fit<'py>(
     let result = PyDict::new(py);
     result.set_item("posterior", array(py, table.rows(), fit.posterior)?)?;
     result.set_item("know", PyArray1::from_vec(py, fit.know))?;
-    result.set_item("strategies", array(py, [table.0.n_workers(), table.0.n_classes()], fit.strategies)?)?;
+    result.set_item("strategies", array(py, [table.0.n_workers(), table.0.n_labels()], fit.strategies)?)?;
     set_course(&result, fit.history, fit.n_iter, fit.converged)?;
     Ok(result)
 }

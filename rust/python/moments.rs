@@ -21,7 +21,7 @@ type Cross<'py> = (Bound<'py, PyArray3<f64>>, Bound<'py, PyArray1<f64>>);
 #[pyfunction]
 pub fn moments_first<'py>(py: Python<'py>, table: &Table) -> PyResult<Bound<'py, PyArray2<f64>>> {
     let first = work(py, None, |control| moments::moments_first(&table.0, control))?;
-    array(py, [table.0.n_workers(), table.0.n_classes()], first)
+    array(py, [table.0.n_workers(), table.0.n_labels()], first)
 }
 
 /// Pairs of workers (first < second), the weight of what both labelled, and the weight of each pair of labels.
@@ -36,7 +36,7 @@ pub fn moments_pairs<'py>(
     max_partners: usize,
     joint: bool,
 ) -> PyResult<Pairs<'py>> {
-    let k = table.0.n_classes();
+    let k = table.0.n_labels();
     let found = work(py, None, |control| moments::moments_pairs(&table.0, min_overlap, max_partners, joint, control))?;
     let n = found.overlap.len();
     Ok((
@@ -61,7 +61,7 @@ pub fn moments_triples<'py>(
     max_triples: usize,
     joint: bool,
 ) -> PyResult<Triples<'py>> {
-    let (k, pairs) = (table.0.n_classes(), slice("pairs", &pairs)?);
+    let (k, pairs) = (table.0.n_labels(), slice("pairs", &pairs)?);
     let found =
         work(py, None, |control| moments::moments_triples(&table.0, pairs, min_overlap, max_triples, joint, control))?;
     let n = found.overlap.len();
@@ -80,7 +80,7 @@ pub fn moments_groups<'py>(
     table: &Table,
     groups: PyReadonlyArrayDyn<'py, u8>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (k, groups) = (table.0.n_classes(), slice("groups", &groups)?);
+    let (k, groups) = (table.0.n_labels(), slice("groups", &groups)?);
     let found = work(py, None, |control| moments::moments_groups(&table.0, groups, control))?;
     let result = PyDict::new(py);
     result.set_item("second", array(py, [3, k, k], found.second)?)?;

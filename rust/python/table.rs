@@ -17,20 +17,20 @@ pub struct Table(pub CoreTable);
 impl Table {
     /// The shape of a number for each task and class.
     pub fn rows(&self) -> [usize; 2] {
-        [self.0.n_tasks(), self.0.n_true()]
+        [self.0.n_tasks(), self.0.n_classes()]
     }
 
     /// The shape of a confusion matrix, (true × observed), for each worker.
     pub fn blocks(&self) -> [usize; 3] {
-        [self.0.n_workers(), self.0.n_true(), self.0.n_classes()]
+        [self.0.n_workers(), self.0.n_classes(), self.0.n_labels()]
     }
 }
 
 #[pymethods]
 impl Table {
     #[new]
-    #[pyo3(signature = (tasks, workers, labels, weights, n_tasks, n_workers, n_classes, repeats="keep",
-                        n_true=None))]
+    #[pyo3(signature = (tasks, workers, labels, weights, n_tasks, n_workers, n_labels, repeats="keep",
+                        n_classes=None))]
     #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
     fn new(
         py: Python<'_>,
@@ -40,9 +40,9 @@ impl Table {
         weights: Option<PyReadonlyArrayDyn<'_, f64>>,
         n_tasks: usize,
         n_workers: usize,
-        n_classes: usize,
+        n_labels: usize,
         repeats: &str,
-        n_true: Option<usize>,
+        n_classes: Option<usize>,
     ) -> PyResult<Self> {
         let repeats =
             choose("repeats", repeats, &[("keep", Repeats::Keep), ("first", Repeats::First), ("last", Repeats::Last)])?;
@@ -53,9 +53,9 @@ impl Table {
             weights: weights.as_ref().map(|w| slice("weights", w)).transpose()?,
             n_tasks,
             n_workers,
-            n_classes,
+            n_labels,
         };
-        work(py, None, |control| CoreTable::new(&rows, repeats, control)?.with_true(n_true.unwrap_or(n_classes)))
+        work(py, None, |control| CoreTable::new(&rows, repeats, control)?.with_classes(n_classes.unwrap_or(n_labels)))
             .map(Self)
     }
 
@@ -68,12 +68,12 @@ impl Table {
         self.0.n_workers()
     }
     #[getter]
-    fn n_classes(&self) -> usize {
-        self.0.n_classes()
+    fn n_labels(&self) -> usize {
+        self.0.n_labels()
     }
     #[getter]
-    fn n_true(&self) -> usize {
-        self.0.n_true()
+    fn n_classes(&self) -> usize {
+        self.0.n_classes()
     }
     #[getter]
     fn n_annotations(&self) -> usize {
@@ -102,7 +102,7 @@ impl Table {
         Ok(PyArray1::from_vec(py, work(py, None, |_| self.0.worker_counts())?))
     }
 
-    /// Annotations that name each class.
+    /// Annotations that give each label.
     fn label_counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u64>>> {
         Ok(PyArray1::from_vec(py, work(py, None, |_| Ok(self.0.label_counts()))?))
     }

@@ -47,7 +47,7 @@ fn weighted(
         weights,
         n_tasks: sizes.0,
         n_workers: sizes.1,
-        n_classes: sizes.2,
+        n_labels: sizes.2,
     };
     Table::new(&rows, repeats, &Control::default())
 }
@@ -102,10 +102,10 @@ proptest! {
         workers in prop::collection::vec(any::<u32>(), 0..20),
         labels in prop::collection::vec(any::<u16>(), 0..20),
         weights in prop::option::of(prop::collection::vec(any::<f64>(), 0..20)),
-        (n_tasks, n_workers, n_classes) in (0_usize..30, 0_usize..30, 0_usize..70_000),
+        (n_tasks, n_workers, n_labels) in (0_usize..30, 0_usize..30, 0_usize..70_000),
     ) {
         let rows = Rows { tasks: &tasks, workers: &workers, labels: &labels, weights: weights.as_deref(),
-                          n_tasks, n_workers, n_classes };
+                          n_tasks, n_workers, n_labels };
         if let Ok(table) = Table::new(&rows, Repeats::Keep, &Control::default()) {
             prop_assert_eq!(table.len(), tasks.len());
         }
@@ -212,13 +212,13 @@ fn as_many_weights_as_rows_are_asked_for() {
 
 #[test]
 fn labels_are_as_wide_as_the_classes_need() {
-    for (n_classes, narrow) in [(1, true), (256, true), (257, false), (MAX_CLASSES, false)] {
-        let last = (n_classes - 1) as u16;
-        let table = build(&[(0, 0, last)], (1, 1, n_classes), Repeats::Keep).unwrap();
-        assert_eq!(matches!(table.labels(), Labels::Narrow(_)), narrow, "{n_classes} classes");
+    for (n_labels, narrow) in [(1, true), (256, true), (257, false), (MAX_LABELS, false)] {
+        let last = (n_labels - 1) as u16;
+        let table = build(&[(0, 0, last)], (1, 1, n_labels), Repeats::Keep).unwrap();
+        assert_eq!(matches!(table.labels(), Labels::Narrow(_)), narrow, "{n_labels} labels");
         assert_eq!(triples_of(&table), [(0, 0, last)]);
     }
-    assert!(build(&[(0, 0, 0)], (1, 1, MAX_CLASSES + 1), Repeats::Keep).is_err());
+    assert!(build(&[(0, 0, 0)], (1, 1, MAX_LABELS + 1), Repeats::Keep).is_err());
 }
 
 #[test]
@@ -232,18 +232,18 @@ fn chunks_hold_about_equally_many_rows() {
 #[test]
 fn at_least_one_label_and_no_more_than_all_can_be_true() {
     let table = || build(&[(0, 0, 0)], (1, 1, 3), Repeats::Keep).unwrap();
-    assert_eq!(table().n_true(), 3);
-    assert_eq!(table().with_true(1).unwrap().n_true(), 1);
-    assert_eq!(table().with_true(3).unwrap().n_true(), 3);
-    assert!(table().with_true(0).is_err());
-    assert!(table().with_true(4).is_err());
+    assert_eq!(table().n_classes(), 3);
+    assert_eq!(table().with_classes(1).unwrap().n_classes(), 1);
+    assert_eq!(table().with_classes(3).unwrap().n_classes(), 3);
+    assert!(table().with_classes(0).is_err());
+    assert!(table().with_classes(4).is_err());
 }
 
 #[test]
 fn cancelled_work_stops() {
     let control = Control::default();
     control.cancel();
-    let rows = Rows { tasks: &[0], workers: &[0], labels: &[0], weights: None, n_tasks: 1, n_workers: 1, n_classes: 1 };
+    let rows = Rows { tasks: &[0], workers: &[0], labels: &[0], weights: None, n_tasks: 1, n_workers: 1, n_labels: 1 };
     assert_eq!(Table::new(&rows, Repeats::Keep, &control).unwrap_err(), Error::Cancelled);
 }
 

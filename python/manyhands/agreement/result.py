@@ -146,7 +146,7 @@ def labels_of(votes: Any) -> Annotations:
     tasks, workers, labels = tasks[order], workers[order], labels[order]
     first = np.ones(len(tasks), np.bool_)
     first[1:] = (np.diff(tasks) != 0) | (np.diff(workers) != 0)
-    sizes = (table.n_tasks, table.n_workers, table.n_classes)
+    sizes = (table.n_tasks, table.n_workers, table.n_labels)
     core = _core.Table(tasks[first], workers[first], labels[first], None, *sizes)
     return type(table)(core, table._tasks, table._workers, table._classes, table._unlabelled)
 

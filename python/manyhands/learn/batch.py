@@ -235,7 +235,7 @@ class CrowdData:
             None if weights is None else weights[keep],
             table.n_tasks,
             table.n_workers,
-            table.n_classes,
+            table.n_labels,
         )
         known = copy.copy(self)
         known._take_votes(Annotations(kept, self.votes._tasks, self.votes._workers, self.votes._classes))

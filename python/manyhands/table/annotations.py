@@ -309,12 +309,12 @@ class Annotations:
     @property
     def n_classes(self) -> int:
         """Number of classes."""
-        return self._table.n_true
+        return self._table.n_classes
 
     @property
     def n_labels(self) -> int:
         """Number of labels that can be said: the classes, and the abstentions."""
-        return self._table.n_classes
+        return self._table.n_labels
 
     @property
     def n_annotations(self) -> int:
@@ -535,7 +535,7 @@ class Annotations:
             len(tasks),
             len(workers),
             self.n_labels,
-            n_true=self.n_classes,
+            n_classes=self.n_classes,
         )
         lost = self._tasks.take(np.flatnonzero(wanted & ~labelled))
         lost = lost if unlabelled is None else lost.joined(unlabelled)
@@ -604,7 +604,7 @@ class Annotations:
             len(tasks),
             len(workers),
             len(labels),
-            n_true=len(classes),
+            n_classes=len(classes),
         )
         return cls(table, tasks, workers, classes, unlabelled, labels)
 
@@ -617,7 +617,7 @@ def _unpickle(
     cls: type[Annotations], codes: tuple[Any, Any, Any], weights: Any, names: tuple[Names, ...]
 ) -> Annotations:
     n_tasks, n_workers, n_classes = (len(part) for part in names[:3])
-    return cls(checks.made_table(*codes, weights, n_tasks, n_workers, len(names[4]), n_true=n_classes), *names)
+    return cls(checks.made_table(*codes, weights, n_tasks, n_workers, len(names[4]), n_classes=n_classes), *names)
 
 
 def as_annotations(votes: Any, *, abstentions: bool = False) -> Annotations:

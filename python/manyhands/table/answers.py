@@ -39,13 +39,13 @@ def confident(table: _core.Table) -> _core.Table:
     Those others are not counted: taken for answers, they make everybody look careless, and EM loses its hold.
     """
     tasks, workers, labels = table.columns()
-    weights, k = table.weights(), table.n_true
+    weights, k = table.weights(), table.n_classes
     assert weights is not None
     if k > 1:
         # An abstention is no more or less than it says.
         weights = np.where(labels < k, np.maximum((weights * k - 1) / (k - 1), 0.0), weights)
-    sizes = (table.n_tasks, table.n_workers, table.n_classes)
-    return checks.made_table(tasks, workers, labels, none_if_even(weights), *sizes, n_true=k)
+    sizes = (table.n_tasks, table.n_workers, table.n_labels)
+    return checks.made_table(tasks, workers, labels, none_if_even(weights), *sizes, n_classes=k)
 
 
 def none_if_even(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:

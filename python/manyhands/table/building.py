@@ -101,7 +101,7 @@ def build_soft(ids: list[Column], columns: list[Any], names: list[str], abstain:
         len(task_names),
         len(worker_names),
         len(labels),
-        n_true=len(classes),
+        n_classes=len(classes),
     )
     return table, task_names, worker_names, classes, None, labels
 

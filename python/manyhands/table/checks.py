@@ -39,17 +39,17 @@ def made_table(
     weights: npt.NDArray[np.float64] | None,
     n_tasks: int,
     n_workers: int,
-    n_classes: int,
+    n_labels: int,
     repeats: str = "keep",
-    n_true: int | None = None,
+    n_classes: int | None = None,
 ) -> _core.Table:
     """Build the compiled table, if there is room for it: 4 bytes a task twice, 5 to 14 an annotation."""
-    row = 5 + (n_classes > 256) + (0 if weights is None else 8)
+    row = 5 + (n_labels > 256) + (0 if weights is None else 8)
     needed = 8 * n_tasks + row * len(tasks)
     if needed > _SMALL:
         what = f"a table of {counted(len(tasks), 'annotation')} of {counted(n_tasks, 'task')}"
         check_memory(needed, what, "leave out tasks without annotations, or take a part of the log")
-    return _core.Table(tasks, workers, labels, weights, n_tasks, n_workers, n_classes, repeats, n_true)
+    return _core.Table(tasks, workers, labels, weights, n_tasks, n_workers, n_labels, repeats, n_classes)
 
 
 def check_lengths(tasks: Column, workers: Column, labels: Column | None, weights: npt.NDArray[Any] | None) -> None:
