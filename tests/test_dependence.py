@@ -63,7 +63,7 @@ def test_the_kernel_matches_its_twin(n: int, m: int, k: int, size: int, weighted
     rows = np.stack([rng.integers(0, bound, size) for bound in (n, m, k)], axis=1)
     log = of_rows(rows, rng.choice([0.5, 1.0, 2.0], size) if weighted else None)
     plain, fit = judged(log, seed)
-    got = mh._core.error_correlation(log.votes()._table, *fit)
+    got = mh._core.error_correlation(log.votes().table, *fit)
     assert_close(np.array(got), np.array(dependence.error_correlation(plain, *fit)), 1e-7, "correlation and error")
 
 
@@ -72,7 +72,7 @@ def test_the_kernel_matches_its_twin(n: int, m: int, k: int, size: int, weighted
 )
 def test_the_kernel_matches_its_twin_on_a_crowd(log: Crowd) -> None:
     plain, fit = judged(log, 3)
-    got = mh._core.error_correlation(log.votes()._table, *fit)
+    got = mh._core.error_correlation(log.votes().table, *fit)
     assert_close(np.array(got), np.array(dependence.error_correlation(plain, *fit)), 1e-7, "correlation and error")
 
 
@@ -81,7 +81,7 @@ def test_the_kernel_refuses_what_does_not_fit() -> None:
     for i in range(3):
         wrong = [part[..., :-1].copy() if i == j else part for j, part in enumerate(fit)]
         with pytest.raises(ValueError, match="must fit the table"):
-            mh._core.error_correlation(STANDARD.votes()._table, *wrong)
+            mh._core.error_correlation(STANDARD.votes().table, *wrong)
 
 
 # ------------------------------------------------------------------------------------------------------ estimates
@@ -131,7 +131,7 @@ def test_a_simulated_crowd_states_what_it_achieves() -> None:
 
 def test_a_part_of_a_large_log_tells_the_correlation() -> None:
     votes, _ = drawn((150_000, 30, 3), 10, shared=0.2, seed=1)
-    table, fit = votes._table, mh.HierarchicalDawidSkene().fit(votes)
+    table, fit = votes.table, mh.HierarchicalDawidSkene().fit(votes)
     counts = mh._core.em_counts(table, fit.posterior_) + fit.crowd_prior_
     correlation, error = mh._core.error_correlation(table, fit.posterior_, counts, fit.prior_)
     assert correlation == pytest.approx(0.2, abs=0.04)
@@ -181,9 +181,9 @@ def test_effective_votes_match_their_twin(n: int, m: int, size: int, weighted: b
     rows = np.stack([rng.integers(0, n, size), rng.integers(0, m, size), np.zeros(size, int)], axis=1)
     votes = of_rows(rows, rng.choice([0.5, 1.0, 2.0], size) if weighted else None).votes()
     informs = rng.choice([0.0, 0.3, 1.0], votes.n_workers)
-    got = mh._core.effective_votes(votes._table, informs)
+    got = mh._core.effective_votes(votes.table, informs)
     assert_close(got, bayes.effective_votes(em.Rows.of(votes), informs), 1e-9, "effective votes")
-    alike = mh._core.effective_votes(votes._table, np.ones(votes.n_workers))
+    alike = mh._core.effective_votes(votes.table, np.ones(votes.n_workers))
     weights = np.ones(size) if votes.weights is None else votes.weights
     np.testing.assert_allclose(alike, np.bincount(votes.codes()[0], weights))
 

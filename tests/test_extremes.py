@@ -220,7 +220,7 @@ def test_progress_bars_know_their_end() -> None:
 def test_kernels_report_their_last_step_however_short() -> None:
     k, seen = VOTES.n_classes, []
     found = _core.em_fit(
-        VOTES._table,
+        VOTES.table,
         model="full",
         assignment="soft",
         start="majority",

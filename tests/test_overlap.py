@@ -86,5 +86,5 @@ def test_remarks_on_the_log_are_saved(tmp_path: Path) -> None:
 
 def test_groups_are_counted_by_their_labels() -> None:
     rows = np.array([*grid(range(3), range(2)), (3, 2, 0), (4, 3, 0), (4, 4, 0)])
-    assert sorted(of_rows(rows).votes()._table.group_counts().tolist()) == [1, 2, 6]
-    assert STANDARD.votes()._table.group_counts().tolist() == [200]
+    assert sorted(of_rows(rows).votes().table.group_counts().tolist()) == [1, 2, 6]
+    assert STANDARD.votes().table.group_counts().tolist() == [200]

@@ -354,7 +354,7 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path):
     import pyarrow as pa
 
     bad = pa.LargeStringArray.from_buffers(2, pa.py_buffer(np.array([0, 2, 3])), pa.py_buffer(b"a\xffb"))
-    votes = mh.Annotations(VOTES._table, VOTES._tasks, VOTES._workers, Names(bad))
+    votes = mh.Annotations(VOTES.table, VOTES._tasks, VOTES._workers, Names(bad))
     with pytest.raises(ValueError, match="cannot save what could not be read again: names 'classes' are not valid"):
         votes.save(tmp_path / "votes.mh")
     model = mh.DawidSkene(max_iter=3, tol=0).fit(VOTES)

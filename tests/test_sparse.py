@@ -71,7 +71,7 @@ def test_ten_thousand_classes_are_recovered() -> None:
     assert np.abs(model.accuracy_ - skill).mean() < 0.05
     # Nobody could do better than who knows the workers; fewer tasks than classes leave their frequencies open.
     none = {"start": "", "pseudo": (0.0, 0.0), "class_pseudo": 0.0, "max_iter": 0, "tol": 0.0}
-    ideal = _core.sparse_fit(votes._table, prior=np.full(k, 1 / k), accuracy=skill, **none)["winners"]
+    ideal = _core.sparse_fit(votes.table, prior=np.full(k, 1 / k), accuracy=skill, **none)["winners"]
     assert found > np.mean(ideal == truth) - 0.02
     assert smoothed > np.mean(ideal == truth) - 0.005
 

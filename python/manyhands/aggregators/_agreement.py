@@ -38,7 +38,7 @@ class Pairs:
     @classmethod
     def of(cls, votes: Annotations, pairs: Codes, overlap: Array, values: Array) -> Pairs:
         components, odd = _core.rank_one_graph(votes.n_workers, pairs)
-        return cls(_core.moments_first(votes._table).sum(axis=1), pairs, overlap, values, components, odd)
+        return cls(_core.moments_first(votes.table).sum(axis=1), pairs, overlap, values, components, odd)
 
     @property
     def degrees(self) -> npt.NDArray[np.int64]:
@@ -142,7 +142,7 @@ def with_strangers(
     if weight.sum() > 0:
         average = max(average, float(np.average(np.einsum("mkk->m", confusion) / k, weights=weight)))
     confusion[alone] = 1.0 / k
-    posterior = _core.em_posterior(votes._table, prior, confusion)
+    posterior = _core.em_posterior(votes.table, prior, confusion)
     confusion[alone] = with_diagonal(inside(_strangers(votes, posterior, alone, average), labels[alone], k), k)
     return confusion, (
         f"{counted(int(alone.sum()), 'worker shares', 'workers share')} too few tasks with anybody to be judged by "

@@ -35,7 +35,7 @@ def error_correlation(votes: Annotations, fit: Fit, crowd_prior: Array) -> tuple
     """Correlation of the errors on one task, and its standard error, given a `HierarchicalDawidSkene`."""
     posterior = fit.rows()
     return _core.error_correlation(
-        votes._table, posterior, _core.em_counts(votes._table, posterior) + crowd_prior, fit.prior
+        votes.table, posterior, _core.em_counts(votes.table, posterior) + crowd_prior, fit.prior
     )
 
 

@@ -281,7 +281,7 @@ class BayesianDawidSkene(Aggregator):
         if self.method == "gibbs":
             return self._sample(votes, model, start, progress)
         found = _core.bayes_fit(
-            votes._table,
+            votes.table,
             **model,
             **start,
             protected=self.protected,
@@ -313,9 +313,9 @@ class BayesianDawidSkene(Aggregator):
     ) -> Fit:
         if "posterior" not in start:
             stop: dict[str, Any] = {"protected": self.protected, "max_iter": 0, "tol": float(self.tol)}
-            start = {"posterior": _core.bayes_fit(votes._table, **model, **start, **stop)["posterior"]}
+            start = {"posterior": _core.bayes_fit(votes.table, **model, **start, **stop)["posterior"]}
         found = _core.gibbs_fit(
-            votes._table,
+            votes.table,
             **model,
             posterior=start["posterior"],
             n_chains=self.n_chains,

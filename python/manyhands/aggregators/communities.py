@@ -154,11 +154,11 @@ class CommunityDawidSkene(Aggregator):
             "tol": float(self.tol),
             "progress": progress,
         }
-        best = _core.community_fit(votes._table, self._graded(k), **common)
+        best = _core.community_fit(votes.table, self._graded(k), **common)
         for restart in range(self.restarts):
             rng = np.random.default_rng([self.seed, restart])
             prototypes = np.stack([rng.dirichlet(row, self.n_communities) for row in pseudo], axis=1)
-            other = _core.community_fit(votes._table, prototypes, **common)
+            other = _core.community_fit(votes.table, prototypes, **common)
             if other["history"][-1] > best["history"][-1]:
                 best = other
         warn_unless_converged(best["converged"], self)
@@ -291,9 +291,9 @@ class EBCC(Aggregator):
             "progress": progress,
         }
         starts = np.random.default_rng(self.seed).integers(0, 2**63, self.restarts + 1).tolist()
-        best = _core.subtypes_fit(votes._table, seed=starts[0], **common)
+        best = _core.subtypes_fit(votes.table, seed=starts[0], **common)
         for start in starts[1:]:
-            other = _core.subtypes_fit(votes._table, seed=start, **common)
+            other = _core.subtypes_fit(votes.table, seed=start, **common)
             if other["history"][-1] > best["history"][-1]:
                 best = other
         warn_unless_converged(best["converged"], self)

@@ -125,7 +125,7 @@ class MACE(Aggregator):
         best: _core._MaceFit | None = None
         for know, strategies in self._starts(votes):
             found = _core.mace_fit(
-                votes._table,
+                votes.table,
                 know,
                 strategies,
                 variational=variational,
@@ -142,7 +142,7 @@ class MACE(Aggregator):
         confusion = mace_confusion(best["know"], best["strategies"])
         prior = np.full(k, 1 / k)
         return Fit(
-            posterior=_core.em_posterior(votes._table, prior, confusion) if variational else best["posterior"],
+            posterior=_core.em_posterior(votes.table, prior, confusion) if variational else best["posterior"],
             confusion=confusion,
             prior=prior,
             history=best["history"],
@@ -273,7 +273,7 @@ class GLAD(Aggregator):
         check_number("ease_mean", self.ease_mean, least=-100, most=100)
         prior = self._prior(votes)
         found = _core.glad_fit(
-            votes._table,
+            votes.table,
             prior,
             np.full(votes.n_workers, float(self.ability_mean)),
             np.full(votes.n_tasks, float(self.ease_mean)),

@@ -206,7 +206,7 @@ class Consensus(Aggregator):
             weights = mixture_weights(rows[:, np.arange(known.sum()), gold[known]])
             if estimate is None:
                 informs = information(_mixed(weights, [fit.made() for fit in judged]))
-                effective = _core.effective_votes(votes._table, informs)
+                effective = _core.effective_votes(votes.table, informs)
                 estimate = best_correlation(_mixed(weights, rows), effective[known], gold[known])
         return self._average(votes, counter, weights, estimate, gold)
 
@@ -238,7 +238,7 @@ class Consensus(Aggregator):
         confusion, prior = _mixed(weights, self._confusions), _mixed(weights, self._priors)
         self._weights, self._estimate = weights, np.array(estimate)
         self._correlation, self._even, self._information = np.array(used), np.array(EVEN), information(confusion)
-        pooled, self._disagreement = self._pool(posteriors, votes._table, self._information)
+        pooled, self._disagreement = self._pool(posteriors, votes.table, self._information)
         if gold is not None:
             # Known is known, whatever the crowd says.
             pooled[gold >= 0] = np.eye(pooled.shape[1])[gold[gold >= 0]]

@@ -142,9 +142,9 @@ class DawidSkene(Aggregator):
             "progress": progress,
         }
         start, remarks = self._start(votes)
-        best = _core.em_fit(votes._table, **common, **start)
+        best = _core.em_fit(votes.table, **common, **start)
         for i in range(self.restarts):
-            other = _core.em_fit(votes._table, **common, start="random", seed=self.seed + i)
+            other = _core.em_fit(votes.table, **common, start="random", seed=self.seed + i)
             if other["history"][-1] > best["history"][-1]:
                 best = other
         warn_unless_converged(best["converged"], self, FASTER)

@@ -111,7 +111,7 @@ class MinimaxEntropy(Aggregator):
             raise TypeError(f"ordinal must be True or False, not {self.ordinal!r}")
         worker_penalty, task_penalty = self._penalties(votes)
         found = _core.minimax_fit(
-            votes._table,
+            votes.table,
             ordinal=self.ordinal,
             worker_penalty=worker_penalty,
             task_penalty=task_penalty,

@@ -51,7 +51,7 @@ class _Hierarchical(Aggregator):
         check_number("protected", self.protected, least=0, whole=True)
         check_stopping(self.max_iter, self.tol)
         (found,) = _core.hierarchy_fit(
-            votes._table,
+            votes.table,
             [self._prior()],
             class_pseudo=class_pseudo(self.class_pseudo_count, votes.n_classes),
             gold=None if self.gold is None else gold_codes(votes, self.gold),

@@ -88,7 +88,7 @@ class MaxMarginVote(Aggregator):
         check_stopping(self.max_iter, self.tol)
         check_positive("margin", self.margin)
         found = _core.margin_fit(
-            votes._table,
+            votes.table,
             cost=self._price(votes),
             margin=float(self.margin),
             max_iter=self.max_iter,
@@ -98,11 +98,11 @@ class MaxMarginVote(Aggregator):
         warn_unless_converged(found["converged"], self)
         self._weights = found["weights"]
         self._scale = np.array([self._log_odds_a_weight(votes, found["answers"])])
-        posterior = _core.vote_softmax(votes._table, self._scale * self._weights)
+        posterior = _core.vote_softmax(votes.table, self._scale * self._weights)
         none = np.zeros((votes.n_classes, votes.n_classes))
         return Fit(
             posterior=posterior,
-            confusion=lambda: _core.em_confusion(votes._table, posterior, none),
+            confusion=lambda: _core.em_confusion(votes.table, posterior, none),
             prior=posterior.mean(axis=0),
             history=found["history"],
             n_iter=found["n_iter"],
@@ -118,7 +118,7 @@ class MaxMarginVote(Aggregator):
 
     def _log_odds_a_weight(self, votes: Annotations, answers: npt.NDArray[np.uint16]) -> float:
         """The factor of the weights that fits the log-odds of agreeing with the answers best."""
-        agree, total = _core.worker_agreement(votes._table, answers.astype(np.int32))
+        agree, total = _core.worker_agreement(votes.table, answers.astype(np.int32))
         log_odds = np.log((agree + 1) / (total - agree + 1) * max(votes.n_classes - 1, 1))
         square = float(total @ self._weights**2)
         # Answers follow the weights, so only a log that says nothing has no positive factor.
@@ -236,7 +236,7 @@ class CrowdSVM(Aggregator):
         check_number("seed", self.seed, least=0, whole=True)
         self._force = np.array([float(self.cost), float(self.margin)])
         found = _core.crowd_svm_fit(
-            votes._table,
+            votes.table,
             cost=float(self.cost),
             margin=float(self.margin),
             variance=float(self.variance),

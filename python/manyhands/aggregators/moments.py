@@ -87,9 +87,9 @@ class MomentAggregator(Aggregator):
             if factors.solved.any():
                 remarks.append(f"{lonely} of {votes.n_workers} workers share no tasks and are judged by the others.")
             pseudo = np.full((votes.n_classes, votes.n_classes), self.shrink / votes.n_classes)
-            judged = _core.em_confusion(votes._table, posterior, pseudo)
+            judged = _core.em_confusion(votes.table, posterior, pseudo)
             confusion = np.where(factors.solved[:, None, None], confusion, judged)
-            posterior = _core.em_posterior(votes._table, prior, confusion)
+            posterior = _core.em_posterior(votes.table, prior, confusion)
         return Fit(
             posterior, confusion, prior, factors.history, factors.n_iter, factors.converged, remarks=tuple(remarks)
         )
@@ -109,9 +109,9 @@ class MomentAggregator(Aggregator):
     ) -> Array:
         """Posteriors told by the workers solved alone; by the votes where there are none."""
         if not solved.any():
-            return _core.vote_shares(votes._table)[0]
+            return _core.vote_shares(votes.table)[0]
         silent = np.full_like(confusion[0], 1.0 / confusion.shape[-1])
-        return _core.em_posterior(votes._table, prior, np.where(solved[:, None, None], confusion, silent))
+        return _core.em_posterior(votes.table, prior, np.where(solved[:, None, None], confusion, silent))
 
 
 class MultiSPA(MomentAggregator):

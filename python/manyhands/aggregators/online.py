@@ -144,7 +144,7 @@ class OnlineDawidSkene(Aggregator):
             self._restore(before)
             raise
         prior, confusion = self._prior(), self._confusion(slice(None))
-        posterior = _core.em_posterior(votes._table, prior, confusion)
+        posterior = _core.em_posterior(votes.table, prior, confusion)
         return Fit(posterior, confusion, prior, np.zeros(0), n_iter=n_batches)
 
     def _restore(self, state: dict[str, Any]) -> None:
@@ -318,7 +318,7 @@ def _batches(votes: Annotations, size: int) -> Any:
     if votes.n_tasks <= size:
         yield votes
         return
-    offsets = votes._table.offsets().astype(np.int64)
+    offsets = votes.table.offsets().astype(np.int64)
     columns, weights = votes.codes(), votes.weights
     for first in range(0, votes.n_tasks, size):
         last = min(first + size, votes.n_tasks)

@@ -239,7 +239,7 @@ class SparseOneCoin(Aggregator):
             check_number("pseudo_count", value, least=0)
         check_number("class_pseudo_count", self.class_pseudo_count, least=0)
         found = _core.sparse_fit(
-            votes._table,
+            votes.table,
             start=self.init,
             pseudo=(float(pair[0]), float(pair[1])),
             class_pseudo=float(self.class_pseudo_count) / votes.n_classes,

@@ -271,7 +271,7 @@ class SpectralDS(Aggregator):
         check_number("shrink", self.shrink, least=0)
         check_number("seed", self.seed, least=0, whole=True)
         rng = np.random.default_rng(self.seed)
-        counts = _core.moments_first(votes._table)
+        counts = _core.moments_first(votes.table)
         fits = []
         for _ in range(self.groupings if votes.n_classes > 1 else 1):
             found = self._decompose(votes, counts, rng)
@@ -288,7 +288,7 @@ class SpectralDS(Aggregator):
         """The EM passes from a start."""
         k = votes.n_classes
         fit = _core.em_fit(
-            votes._table,
+            votes.table,
             model="full",
             assignment="soft",
             pseudo=np.full((k, k), self.shrink / k),
@@ -308,7 +308,7 @@ class SpectralDS(Aggregator):
         if said.sum() == 1:
             return said.astype(np.float64), np.full((votes.n_workers, *2 * said.shape), 1.0 / len(said)), ()
         groups = _three_groups(labels, rng)
-        moments = _core.moments_groups(votes._table, groups)
+        moments = _core.moments_groups(votes.table, groups)
         if not moments["n_tasks"]:
             return "No task has labels from three groups of workers: EM started from the majority."
         square, cube = np.ix_(range(3), said, said), np.ix_(said, said, said)
@@ -316,7 +316,7 @@ class SpectralDS(Aggregator):
         if factors is None:
             return "The groups of workers tell fewer classes apart than there are: EM started from the majority."
         prior, matrices = factors
-        cross, _ = _core.moments_cross(votes._table, groups)
+        cross, _ = _core.moments_cross(votes.table, groups)
         cross = cross[:, said][:, :, said]
         confusion = np.empty_like(cross)
         for group in range(3):

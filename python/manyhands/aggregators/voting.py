@@ -29,11 +29,11 @@ class _Voting(Aggregator):
         self, votes: Annotations, weights: Array | None = None, n_iter: int = 1, converged: bool = True
     ) -> Fit:
         """Workers are judged by the shares themselves; a class they never met gives an even row."""
-        shares, totals = _core.vote_shares(votes._table, weights)
+        shares, totals = _core.vote_shares(votes.table, weights)
         none = np.zeros((votes.n_classes, votes.n_classes))
         return Fit(
             posterior=shares,
-            confusion=lambda: _core.em_confusion(votes._table, shares, none),
+            confusion=lambda: _core.em_confusion(votes.table, shares, none),
             prior=totals / votes.n_tasks,
             history=np.zeros(0),
             n_iter=n_iter,
@@ -222,8 +222,8 @@ class WeightedVote(_Voting):
 
 def _agreement(votes: Annotations, weights: Array | None = None) -> Array:
     """Share of each worker's labels that name the winner of the (weighted) vote."""
-    winners, _ = _core.winners(_core.vote_shares(votes._table, weights)[0])
-    agree, total = _core.worker_agreement(votes._table, winners.astype(np.int32))
+    winners, _ = _core.winners(_core.vote_shares(votes.table, weights)[0])
+    agree, total = _core.worker_agreement(votes.table, winners.astype(np.int32))
     return np.divide(agree, total, out=np.zeros_like(agree), where=total > 0)
 
 

@@ -211,7 +211,7 @@ def _by_rank(votes: Any, coefficient: str, weights: str | None, jackknife: Jackk
 
 
 def _of_counts(votes: Annotations, coefficient: str, scale: dict[str, Any], jackknife: Jackknife) -> Agreement:
-    found = _core.agreement_by_counts(votes._table, coefficient=coefficient, **scale, **jackknife.arguments())
+    found = _core.agreement_by_counts(votes.table, coefficient=coefficient, **scale, **jackknife.arguments())
     reason = (
         "no task has two labels" if found["n_tasks"] == 0 else "all labels are equal: nothing could disagree by chance"
     )

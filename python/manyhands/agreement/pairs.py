@@ -308,7 +308,7 @@ def _of_pairs(
     check_weights(weights)
     check_number("min_overlap", min_overlap, least=1, whole=True)
     return _core.agreement_by_pairs(
-        table or votes._table,
+        table or votes.table,
         chance=_CHANCES[coefficient],
         min_overlap=min_overlap,
         **scale_by_rank(votes, weights),

@@ -130,7 +130,7 @@ class MACE(_Model):
         vb = self.method == "vb"
         found = [
             _core.mace_fit(
-                log.votes._table,
+                log.votes.table,
                 know,
                 strategies,
                 variational=vb,
@@ -249,7 +249,7 @@ class GLAD(_Model):
         if self.labels_priors is not None:
             prior = _aligned(self.labels_priors, log.classes, "labels_priors")
         found = _core.glad_fit(
-            log.votes._table,
+            log.votes.table,
             prior,
             _aligned(self.alphas_priors_mean, log.workers, "alphas_priors_mean"),
             _aligned(self.betas_priors_mean, log.tasks, "betas_priors_mean"),

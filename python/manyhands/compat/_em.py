@@ -48,7 +48,7 @@ class Em:
         k = self.log.votes.n_classes
         options = {"start": "shares"} | start
         result = _core.em_fit(
-            self.log.votes._table,
+            self.log.votes.table,
             model=self.model,
             assignment="soft",
             pseudo=self.floor + extra,

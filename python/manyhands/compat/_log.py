@@ -94,7 +94,7 @@ class Log:
     def agreement(self, posterior: Array) -> Series:
         """Share of each worker's labels that name the winner of their task."""
         winners, _ = _core.winners(posterior)
-        agree, total = _core.worker_agreement(self.votes._table, winners.astype(np.int32))
+        agree, total = _core.worker_agreement(self.votes.table, winners.astype(np.int32))
         return series(agree / total, self.workers, "skill")
 
     def seen(self) -> npt.NDArray[np.bool_]:

@@ -209,7 +209,7 @@ class KOS(Parameters):
         log = Log.of(data)
         scores = np.zeros((log.votes.n_tasks, 1))
         if log.votes.n_classes > 1:
-            scores, _, _ = _core.kos_fit(log.votes._table, n_iter=self.n_iter, seed=self.random_state)
+            scores, _, _ = _core.kos_fit(log.votes.table, n_iter=self.n_iter, seed=self.random_state)
         self.labels_ = log.labels(scores)
         return self
 

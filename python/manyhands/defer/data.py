@@ -42,7 +42,7 @@ def expert_votes(votes: Any) -> Annotations:
         table = as_votes(votes)
     if table.weights is not None:
         raise ValueError("answers of experts have no weights here; make the table without weights=")
-    refuse_repeats(table._table, table._tasks, table._workers)
+    refuse_repeats(table.table, table._tasks, table._workers)
     return table
 
 

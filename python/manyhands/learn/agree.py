@@ -175,7 +175,7 @@ def said_shares(votes: Annotations, *, by_sample: bool) -> tuple[Array, Array]:
     `by_sample`: the answers to a sample weigh one together.
     """
     tasks, workers, labels = votes.codes()
-    weights = votes._table.weights()
+    weights = votes.table.weights()
     weight = np.ones(len(tasks)) if weights is None else weights
     least = np.finfo(np.float32).tiny  # where nothing has any weight
     if by_sample:

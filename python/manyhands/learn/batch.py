@@ -206,7 +206,7 @@ class CrowdData:
 
     def _take_votes(self, votes: Annotations) -> None:
         self.votes = votes
-        table = votes._table
+        table = votes.table
         _, workers, labels = table.columns()
         self._offsets = torch.from_numpy(table.offsets().astype(np.int64))
         self._workers = torch.from_numpy(workers.astype(np.int64))
@@ -224,7 +224,7 @@ class CrowdData:
             return self
         hidden = np.zeros(len(self), np.bool_)
         hidden[samples.numpy()] = True
-        table = self.votes._table
+        table = self.votes.table
         tasks, workers, labels = table.columns()
         weights = table.weights()
         keep = ~hidden[tasks]

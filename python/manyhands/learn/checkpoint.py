@@ -157,7 +157,7 @@ def _names(names: Names) -> str:
 
 def _votes(data: CrowdData) -> str:
     """Who answered what to which sample, with what weight; the true classes, where these are known."""
-    table = data.votes._table
+    table = data.votes.table
     arrays = [*table.columns(), table.weights(), None if data.truth is None else data.truth.numpy()]
     return _digest(np.ascontiguousarray(array).data for array in [np.array(len(data)), *arrays] if array is not None)
 

@@ -98,7 +98,7 @@ class DeepEM(_EMLearner):
 
     def _e_step(self, data: CrowdData, predicted: Array) -> tuple[Array, Array]:
         confusion = judged(data.votes, self._posterior.double().cpu().numpy())
-        return _core.em_posterior(data.votes._table, predicted, confusion), confusion
+        return _core.em_posterior(data.votes.table, predicted, confusion), confusion
 
 
 class ModelBootstrappedEM(_EMLearner):
@@ -135,4 +135,4 @@ class ModelBootstrappedEM(_EMLearner):
         # A class that the network never names would stay unnamed for ever.
         prior = (prior + 1e-6) / (1 + 1e-6 * len(prior))
         confusion = judged(data.votes, decided)
-        return _core.em_posterior(data.votes._table, prior, confusion), confusion
+        return _core.em_posterior(data.votes.table, prior, confusion), confusion

@@ -188,7 +188,7 @@ class MaxMIG(Learner):
         k = len(self._classes)
         weights = self._crowd.table.weight.detach().double().cpu().numpy().reshape(-1, k, k)
         table = self._carried_over(weights, known)
-        weight = np.ones(len(task)) if votes.weights is None else votes._table.weights()
+        weight = np.ones(len(task)) if votes.weights is None else votes.table.weights()
         scores = np.zeros((votes.n_tasks, k))
         np.add.at(scores, task, table[worker, label] * np.asarray(weight)[:, None])
         out = log_probs.copy()

@@ -80,7 +80,7 @@ class COINNet(GeoCrowdNet):
 
     def _build(self, data: CrowdData) -> dict[str, nn.Module]:
         #: Where the annotations of each sample begin, among those that have a vector.
-        self._begin = data.votes._table.offsets().astype(np.int64)
+        self._begin = data.votes.table.offsets().astype(np.int64)
         shifts = WorkerTable(data.votes.n_annotations, torch.zeros(data.votes.n_classes))
         return super()._build(data) | {"shifts": shifts}
 

@@ -229,7 +229,7 @@ def mean_prediction(data: CrowdData, predicted: Array) -> Array:
 def judged(votes: Annotations, posterior: Array) -> Array:
     """Confusion matrices of workers judged by posteriors, with weak pseudo-counts; compiled."""
     pseudo = row_pseudo(_PSEUDO, votes.n_classes)
-    return _core.em_confusion(votes._table, np.ascontiguousarray(posterior, np.float64), pseudo)
+    return _core.em_confusion(votes.table, np.ascontiguousarray(posterior, np.float64), pseudo)
 
 
 def all_learners() -> list[type[Learner]]:

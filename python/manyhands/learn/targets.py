@@ -43,7 +43,7 @@ class _TargetLearner(Learner):
 
 def vote_shares(votes: Annotations) -> Array:
     """Share of each class among a task's votes, (n_tasks, n_classes)."""
-    return _core.vote_shares(votes._table)[0]
+    return _core.vote_shares(votes.table)[0]
 
 
 def majority(votes: Annotations) -> Array:

@@ -226,7 +226,7 @@ def compute(
     check_pairing(min_overlap, max_partners)
     check_number("max_triples", max_triples, least=1, whole=True)
     given: Annotations = as_annotations(votes)
-    table, k = given._table, given.n_classes
+    table, k = given.table, given.n_classes
     pairs, overlap, joint = _core.moments_pairs(table, min_overlap=min_overlap, max_partners=max_partners)
     triples, triple_overlap, cubes = np.zeros((0, 3), np.uint32), np.zeros(0), np.zeros((0, k, k, k))
     if order == 3:

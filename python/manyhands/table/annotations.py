@@ -297,6 +297,11 @@ class Annotations:
     # ---------------------------------------------------------------------------------------------- contents
 
     @property
+    def table(self) -> _core.Table:
+        """The compiled table of codes: frozen, and what kernels take."""
+        return self._table
+
+    @property
     def n_tasks(self) -> int:
         """Number of tasks."""
         return self._table.n_tasks
@@ -546,7 +551,7 @@ class Annotations:
     def describe(self) -> Description:
         """Summarise the table: sizes, labels per task and worker, overlap, agreement. O(annotations)."""
         per_task, per_worker = self.labels_per_task, self.labels_per_worker
-        agreeing, pairs = self.without_abstentions()._table.agreeing_pairs()
+        agreeing, pairs = self.without_abstentions().table.agreeing_pairs()
         shares = self._table.label_counts() / self.n_annotations
         return Description(
             n_annotations=self.n_annotations,
