@@ -9,6 +9,7 @@
 //! * **Checked once**: [`table::Table`] validates its input when it is built; kernels rely on that.
 
 pub mod agreement;
+pub mod capacity;
 pub mod control;
 pub mod defer;
 pub mod dependence;
