@@ -38,7 +38,10 @@ pub fn capacities(
 ) -> Result<(Vec<f64>, Vec<f64>, Vec<f64>)> {
     let cells = n_classes * n_labels;
     if cells == 0 || !channels.len().is_multiple_of(cells) {
-        return Err(Error::invalid(format!("{} numbers do not make {n_classes} × {n_labels} matrices", channels.len())));
+        return Err(Error::invalid(format!(
+            "{} numbers do not make {n_classes} × {n_labels} matrices",
+            channels.len()
+        )));
     }
     if let Some(bad) = channels.iter().find(|p| !(p.is_finite() && **p >= 0.0)) {
         return Err(Error::invalid(format!("the channels hold {bad}, which is not a probability")));
@@ -140,7 +143,10 @@ mod tests {
         let stop = Stop { tol: 1e-9, max_iter: 200 };
         let channel = [1.0, 0.0, 0.0, 1.0, 0.5, 0.5];
         let (capacity, prior, gap) = capacities(&channel, 3, 2, stop, &Control::default()).unwrap();
-        assert!((capacity[0] - 1.0).abs() <= 1e-9 && gap[0] <= 1e-9 && prior[2] < 1e-6, "{capacity:?} {prior:?} {gap:?}");
+        assert!(
+            (capacity[0] - 1.0).abs() <= 1e-9 && gap[0] <= 1e-9 && prior[2] < 1e-6,
+            "{capacity:?} {prior:?} {gap:?}"
+        );
     }
 
     #[test]

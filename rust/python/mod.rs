@@ -6,6 +6,7 @@
 mod aggregate;
 mod agreement;
 mod bayes;
+mod capacity;
 mod crowd;
 mod defer;
 mod encode;
@@ -189,6 +190,8 @@ mod _core {
     use super::agreement::{agreement_by_counts, agreement_by_pairs};
     #[pymodule_export]
     use super::bayes::{bayes_fit, bayes_posterior, beta_quantile, hierarchy_fit};
+    #[pymodule_export]
+    use super::capacity::channel_capacity;
     #[pymodule_export]
     use super::crowd::{community_fit, gibbs_fit, subtypes_fit, subtypes_posterior};
     #[pymodule_export]

@@ -2,24 +2,28 @@
 
 Labels are compared with :func:`accuracy` and :func:`balanced_accuracy`; posteriors with :func:`log_loss`,
 :func:`brier`, :func:`calibration_error` and :func:`reliability`; workers with :func:`confusion_error`,
-:func:`skill_error` and :func:`skill_rank_correlation`. :func:`skill`, :func:`information` and
-:func:`spammer_score` sum a confusion matrix up in one number a worker, and :func:`match_gold` finds the tasks
-whose truth is known.
+:func:`skill_error` and :func:`skill_rank_correlation`. :func:`skill`, :func:`information`, :func:`capacity` and
+:func:`spammer_score` sum a confusion matrix up in one number a worker, with :func:`worth_errors` for the first three;
+:func:`dominance` tells whether the crowd names each class by its name. :func:`match_gold` finds the tasks whose truth
+is known.
 
 Shapes: N tasks, M workers, K classes. Confusion matrices are ``confusion[worker, true, observed]``.
-Everything is NumPy; nothing here changes its input.
+Nothing here changes its input.
 """
 
 from manyhands.metrics.labels import accuracy, balanced_accuracy
 from manyhands.metrics.matching import match_gold
 from manyhands.metrics.probabilities import Reliability, brier, calibration_error, log_loss, reliability
 from manyhands.metrics.workers import (
+    capacity,
     confusion_error,
+    dominance,
     information,
     skill,
     skill_error,
     skill_rank_correlation,
     spammer_score,
+    worth_errors,
 )
 
 __all__ = [
@@ -28,7 +32,9 @@ __all__ = [
     "balanced_accuracy",
     "brier",
     "calibration_error",
+    "capacity",
     "confusion_error",
+    "dominance",
     "information",
     "log_loss",
     "match_gold",
@@ -37,4 +43,5 @@ __all__ = [
     "skill_error",
     "skill_rank_correlation",
     "spammer_score",
+    "worth_errors",
 ]
