@@ -33,8 +33,8 @@ import harness
 import manyhands as mh
 from manyhands import _core
 from manyhands.aggregators._calibration import EVEN, calibrated
+from manyhands.aggregators.base import Aggregator
 from manyhands.aggregators.consensus import MEMBERS
-from manyhands.base import Aggregator
 
 # fmt: off
 LOGS = [

@@ -65,7 +65,10 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "aggregators/_calibration": ["test_dependence", "test_bayes"],
         "aggregators/_agreement": ["test_voting", "test_skills", "test_aggregators"],
         "aggregators/*": ["test_moment_methods", "test_factor", "test_aggregators"],
-        "base": ["test_voting", "test_persist", "test_process", "test_aggregators"],
+        "aggregators/base": ["test_voting", "test_persist", "test_process", "test_aggregators"],
+        "aggregators/posterior": ["test_sparse", "test_voting", "test_persist", "test_aggregators"],
+        "aggregators/confusion": ["test_sparse", "test_voting", "test_persist", "test_aggregators"],
+        "estimator": ["test_voting", "test_persist", "test_process", "test_aggregators"],
     },
     "agreement, metrics, moments": {
         "agreement/*": ["test_agreement"],
@@ -74,7 +77,9 @@ AREAS: dict[str, dict[str, list[str]]] = {
     },
     "data": {
         "table/annotations": ["test_annotations", "test_answers", "test_persist"],
-        "table/answers": ["test_answers", "test_annotations"],
+        "table/answers": ["test_annotations", "test_answers", "test_persist"],
+        "table/soft": ["test_answers", "test_annotations"],
+        "table/ids": ["test_annotations", "test_io"],
         "table/building": ["test_annotations", "test_answers", "test_io"],
         "checks": ["test_settings", "test_annotations", "test_answers", "test_io", "test_voting", "test_simulate"],
         "table/checks": ["test_annotations", "test_answers", "test_io", "test_voting", "test_simulate"],

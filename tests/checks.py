@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import manyhands as mh
-from manyhands.base import Aggregator
+from manyhands.aggregators.base import Aggregator
 from manyhands.checks import LEAST_COUNT, MOST_COUNT
 from oracles import bayes, communities, competence, em, entropy, margin, online, skills, voting
 from oracles.kernels import plain_kernels

@@ -27,7 +27,7 @@ from checks import (
     assert_sound,
     of_rows,
 )
-from manyhands.base import Aggregator
+from manyhands.aggregators.base import Aggregator
 
 ALL = [variant for variants in VARIANTS.values() for variant in variants]
 #: Odd tables leave something undetermined, and methods say so.

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyhands as mh
-from manyhands.base import all_aggregators
+from manyhands.aggregators.base import all_aggregators
 from manyhands.table import persist
 from manyhands.table.names import Names
 
@@ -358,7 +358,7 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path):
     with pytest.raises(ValueError, match="cannot save what could not be read again: names 'classes' are not valid"):
         votes.save(tmp_path / "votes.mh")
     model = mh.DawidSkene(max_iter=3, tol=0).fit(VOTES)
-    model._result.posterior[0] = np.nan
+    model._result.posterior.dense()[0] = np.nan
     with pytest.raises(ValueError, match="cannot save what could not be read again: array 'posterior' holds numbers"):
         model.save(tmp_path / "model.mh")
     assert not list(tmp_path.iterdir())

@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags, TargetTags, estimator_checks
 
 import manyhands as mh
-from manyhands.base import Aggregator
+from manyhands.aggregators.base import Aggregator
 
 #: Tables made of random numbers leave much open, and methods say so; few passes do not settle.
 pytestmark = [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import manyhands as mh
 from checks import PARITY, assert_close
 from manyhands import _core
-from manyhands.aggregators import sparse
+from manyhands.aggregators.confusion import OneCoin
 from manyhands.table import limits, persist
 
 
@@ -166,5 +166,8 @@ def test_closed_forms_of_one_coin_workers() -> None:
     accuracy, prior = np.array([0.2, 0.25, 0.7, 1.0]), np.array([0.1, 0.2, 0.3, 0.4])
     off = (1 - accuracy) / 3
     matrices = np.where(np.eye(4, dtype=bool), accuracy[:, None, None], off[:, None, None])
-    np.testing.assert_allclose(sparse.information(accuracy, prior), mh.metrics.information(matrices, prior), atol=1e-12)
-    np.testing.assert_allclose(sparse.spammer_score(accuracy, 4), mh.metrics.spammer_score(matrices), atol=1e-12)
+    workers = OneCoin(accuracy, 4)
+    np.testing.assert_allclose(workers.information(prior), mh.metrics.information(matrices, prior), atol=1e-12)
+    np.testing.assert_allclose(workers.spammer_scores(), mh.metrics.spammer_score(matrices), atol=1e-12)
+    np.testing.assert_allclose(workers.accuracies(prior), mh.metrics.skill(matrices, prior), atol=1e-12)
+    np.testing.assert_array_equal(workers.matrices(), matrices)

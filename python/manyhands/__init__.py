@@ -40,8 +40,8 @@ from manyhands.aggregators import (
     SymmetricNMF,
     WeightedVote,
 )
+from manyhands.aggregators.base import all_aggregators
 from manyhands.aggregators.consensus import aggregate
-from manyhands.base import all_aggregators, load
 from manyhands.errors import (
     ConvergenceWarning,
     DataWarning,
@@ -53,6 +53,7 @@ from manyhands.errors import (
 from manyhands.simulate import Simulation, crowds, simulate, synthetic
 from manyhands.table.annotations import Annotations
 from manyhands.table.io import read
+from manyhands.table.persist import load
 
 if TYPE_CHECKING:
     # For editors and type checkers; at run time `__getattr__` finds them.

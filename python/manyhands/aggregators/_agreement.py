@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.base import Array, Fit
+from manyhands.aggregators._matrices import with_diagonal
+from manyhands.aggregators.base import ClassFit
 from manyhands.checks import counted
-from manyhands.simulate.crowds import with_diagonal
+from manyhands.estimator import Array
 from manyhands.table.annotations import Annotations
 
 Codes = npt.NDArray[np.uint32]
@@ -100,10 +101,10 @@ def _sums(codes: npt.NDArray[Any], values: Array, n: int) -> Array:
     return sums
 
 
-def certain(votes: Annotations) -> Fit:
+def certain(votes: Annotations) -> ClassFit:
     """The fit of a table with one class."""
     m = votes.n_workers
-    return Fit(np.ones((votes.n_tasks, 1)), np.ones((m, 1, 1)), np.ones(1), np.zeros(0), n_iter=0)
+    return ClassFit.of(np.ones((votes.n_tasks, 1)), np.ones((m, 1, 1)), np.ones(1), np.zeros(0), n_iter=0)
 
 
 def inside(probability: Array, labels: Array, k: int) -> Array:

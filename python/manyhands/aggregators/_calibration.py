@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core, metrics
-from manyhands.base import Array, Fit
+from manyhands.aggregators.base import ClassFit
+from manyhands.estimator import Array
 from manyhands.table.annotations import Annotations
 
 #: What confidences of a crowd are discounted with whose errors are correlated. Chosen on 24 real logs for the smallest
@@ -31,9 +32,9 @@ _SLACK = 0.02
 _GRID = np.concatenate([[0.01], np.geomspace(0.02, 1.0, 24)])
 
 
-def error_correlation(votes: Annotations, fit: Fit, crowd_prior: Array) -> tuple[float, float]:
+def error_correlation(votes: Annotations, fit: ClassFit, crowd_prior: Array) -> tuple[float, float]:
     """Correlation of the errors on one task, and its standard error, given a `HierarchicalDawidSkene`."""
-    posterior = fit.rows()
+    posterior = fit.posterior.dense()
     return _core.error_correlation(
         votes.table, posterior, _core.em_counts(votes.table, posterior) + crowd_prior, fit.prior
     )

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from manyhands.base import Array
+from manyhands.estimator import Array
 
 #: Quantities whose chains are looked at together: bounds the memory of Fourier transforms.
 _BLOCK = 256

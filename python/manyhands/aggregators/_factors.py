@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.base import Array
+from manyhands.estimator import Array
 from manyhands.moments import Moments
 
 Codes = npt.NDArray[np.intp]

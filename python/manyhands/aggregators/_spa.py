@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands.aggregators._factors import Blocks, Factors, named, normalised, prior_told_by, told_by, told_by_all
-from manyhands.base import Array
+from manyhands.estimator import Array
 from manyhands.moments import Moments
 
 #: Workers whose answers are searched for vertices, and of these, whose vertices are carried to the whole crowd.

@@ -10,8 +10,10 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands.aggregators._chains import diagnose
-from manyhands.aggregators.em import FASTER, MODELS, class_pseudo, gold_codes, probabilities, row_pseudo
-from manyhands.base import Aggregator, Array, Fit
+from manyhands.aggregators._priors import class_pseudo, gold_codes, probabilities, row_pseudo
+from manyhands.aggregators.base import Aggregator, ClassFit, fit_of
+from manyhands.aggregators.em import FASTER, MODELS
+from manyhands.aggregators.posterior import Posterior
 from manyhands.checks import (
     check_between,
     check_choice,
@@ -20,6 +22,7 @@ from manyhands.checks import (
     warn_of_convergence,
     warn_unless_converged,
 )
+from manyhands.estimator import Array
 from manyhands.progress import Callback
 from manyhands.table.annotations import Annotations
 
@@ -267,7 +270,7 @@ class BayesianDawidSkene(Aggregator):
             return self.n_chains * (self.warmup + self.draws)
         return self.max_iter + (self.protected if isinstance(self.init, str) and self.init == "protected" else 0)
 
-    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         self._check()
         k = votes.n_classes
         pseudo = row_pseudo(self.pseudo_count, k)
@@ -294,7 +297,7 @@ class BayesianDawidSkene(Aggregator):
         self._concentration = found["concentration"]
         self._class_concentration = found["class_concentration"]
         warn_unless_converged(found["converged"], self, FASTER)
-        return common_part(found)
+        return fit_of(found)
 
     def _check(self) -> None:
         check_choice("method", self.method, ("vb", "gibbs"))
@@ -310,7 +313,7 @@ class BayesianDawidSkene(Aggregator):
 
     def _sample(
         self, votes: Annotations, model: dict[str, Any], start: dict[str, Any], progress: Callback | None
-    ) -> Fit:
+    ) -> ClassFit:
         if "posterior" not in start:
             stop: dict[str, Any] = {"protected": self.protected, "max_iter": 0, "tol": float(self.tol)}
             start = {"posterior": _core.bayes_fit(votes.table, **model, **start, **stop)["posterior"]}
@@ -328,7 +331,7 @@ class BayesianDawidSkene(Aggregator):
         self._kept = self._to_keep()
         for name in self._kept:
             setattr(self, f"_{name}_draws", found["draws"][name])
-        return Fit(
+        return ClassFit.of(
             posterior=found["posterior"],
             confusion=found["confusion"],
             prior=found["prior"],
@@ -360,28 +363,16 @@ class BayesianDawidSkene(Aggregator):
             return {"start": init}
         if isinstance(init, Aggregator):
             # A model that was given stays as it is.
-            posterior = init.predict_proba(votes) if init._result else init._fit(votes, None).rows()
+            posterior = init.predict_proba(votes) if init._result else init._fit(votes, None).posterior.dense()
         else:
             posterior = probabilities(init, (votes.n_tasks, votes.n_classes), "the posterior given as init")
         return {"start": "", "posterior": posterior}
 
-    def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
+    def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array | Posterior:
         if self._kept:
             return super()._posterior(table, known)
         concentration = self._carried_over(self._concentration, known)
         return _core.bayes_posterior(table, self.model, self._class_concentration, concentration)
-
-
-def common_part(found: _core._EmFit) -> Fit:
-    """What all fits of the core have in common."""
-    return Fit(
-        posterior=found["posterior"],
-        confusion=found["confusion"],
-        prior=found["prior"],
-        history=found["history"],
-        n_iter=found["n_iter"],
-        converged=found["converged"],
-    )
 
 
 def positive(counts: Array, what: str) -> Array:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators.bayes import common_part, positive
-from manyhands.aggregators.em import class_pseudo, gold_codes, row_pseudo
-from manyhands.base import Aggregator, Array, Fit
+from manyhands.aggregators._matrices import with_diagonal
+from manyhands.aggregators._priors import class_pseudo, gold_codes, row_pseudo
+from manyhands.aggregators.base import Aggregator, ClassFit, best_of, fit_of
+from manyhands.aggregators.bayes import positive
 from manyhands.checks import check_number, check_positive, check_stopping, check_strength, warn_unless_converged
+from manyhands.estimator import Array
 from manyhands.progress import Callback
-from manyhands.simulate.crowds import with_diagonal
 from manyhands.table.annotations import Annotations
 
 
@@ -139,7 +140,7 @@ class CommunityDawidSkene(Aggregator):
     def _iterations(self) -> int | None:
         return self.protected + self.max_iter
 
-    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         self._check()
         k = votes.n_classes
         pseudo = positive(row_pseudo(self.pseudo_count, k), "pseudo_count")
@@ -154,23 +155,24 @@ class CommunityDawidSkene(Aggregator):
             "tol": float(self.tol),
             "progress": progress,
         }
-        best = _core.community_fit(votes.table, self._graded(k), **common)
-        for restart in range(self.restarts):
-            rng = np.random.default_rng([self.seed, restart])
-            prototypes = np.stack([rng.dirichlet(row, self.n_communities) for row in pseudo], axis=1)
-            other = _core.community_fit(votes.table, prototypes, **common)
-            if other["history"][-1] > best["history"][-1]:
-                best = other
+        best = best_of(_core.community_fit(votes.table, start, **common) for start in self._starts(pseudo))
         warn_unless_converged(best["converged"], self)
         self._communities, self._prototypes = best["membership"], best["prototypes"]
         self._shares, self._strength = best["shares"], np.array(best["strength"])
-        return common_part(best)
+        return fit_of(best)
 
     def _check(self) -> None:
         check_stopping(self.max_iter, self.tol)
         check_number("n_communities", self.n_communities, least=1, whole=True)
         for name in ("protected", "restarts", "seed"):
             check_number(name, getattr(self, name), least=0, whole=True)
+
+    def _starts(self, pseudo: Array) -> Iterator[Array]:
+        """Prototypes to start from, (n_communities, K, K): graded ones, then random ones."""
+        yield self._graded(len(pseudo))
+        for restart in range(self.restarts):
+            rng = np.random.default_rng([self.seed, restart])
+            yield np.stack([rng.dirichlet(row, self.n_communities) for row in pseudo], axis=1)
 
     def _graded(self, k: int) -> Array:
         """Prototypes from accurate to guessing, (n_communities, K, K)."""
@@ -272,7 +274,7 @@ class EBCC(Aggregator):
         self._fitted()
         return _shares(self._concentration)
 
-    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         check_stopping(self.max_iter, self.tol)
         check_number("n_subtypes", self.n_subtypes, least=1, whole=True)
         for name in ("restarts", "seed"):
@@ -291,15 +293,11 @@ class EBCC(Aggregator):
             "progress": progress,
         }
         starts = np.random.default_rng(self.seed).integers(0, 2**63, self.restarts + 1).tolist()
-        best = _core.subtypes_fit(votes.table, seed=starts[0], **common)
-        for start in starts[1:]:
-            other = _core.subtypes_fit(votes.table, seed=start, **common)
-            if other["history"][-1] > best["history"][-1]:
-                best = other
+        best = best_of(_core.subtypes_fit(votes.table, seed=seed, **common) for seed in starts)
         warn_unless_converged(best["converged"], self)
         self._concentration, self._class_concentration = best["concentration"], best["class_concentration"]
         self._subtype_concentration = best["subtype_concentration"]
-        return common_part(best)
+        return fit_of(best)
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         concentration = self._carried_over(self._concentration, known)

@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators.em import numbers
-from manyhands.base import Aggregator, Array, Fit
+from manyhands.aggregators._matrices import with_diagonal
+from manyhands.aggregators._priors import numbers
+from manyhands.aggregators.base import Aggregator, ClassFit, best_of
 from manyhands.checks import check_choice, check_count, check_number, check_stopping, warn_unless_converged
+from manyhands.estimator import Array
 from manyhands.progress import Callback
-from manyhands.simulate.crowds import with_diagonal
 from manyhands.table.annotations import Annotations
 
 _METHODS = ("vb", "em")
@@ -118,13 +119,12 @@ class MACE(Aggregator):
             if value == 0:
                 raise ValueError(f"{name} must be above 0; method='em' with smoothing=0 does without a prior")
 
-    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         self._check()
         k, variational = votes.n_classes, self.method == "vb"
         knew, spammed = self.competence_prior if variational else (self.smoothing, self.smoothing)
-        best: _core._MaceFit | None = None
-        for know, strategies in self._starts(votes):
-            found = _core.mace_fit(
+        best = best_of(
+            _core.mace_fit(
                 votes.table,
                 know,
                 strategies,
@@ -135,13 +135,12 @@ class MACE(Aggregator):
                 tol=float(self.tol),
                 progress=progress,
             )
-            if best is None or found["history"][-1] > best["history"][-1]:
-                best = found
-        assert best is not None  # there is always a first start
+            for know, strategies in self._starts(votes)
+        )
         warn_unless_converged(best["converged"], self)
         confusion = mace_confusion(best["know"], best["strategies"])
         prior = np.full(k, 1 / k)
-        return Fit(
+        return ClassFit.of(
             posterior=_core.em_posterior(votes.table, prior, confusion) if variational else best["posterior"],
             confusion=confusion,
             prior=prior,
@@ -266,7 +265,7 @@ class GLAD(Aggregator):
         self.max_iter = max_iter
         self.tol = tol
 
-    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         check_stopping(self.max_iter, self.tol)
         check_number("ability_mean", self.ability_mean, least=-1e6, most=1e6)
         # Its exponential is squared.
@@ -284,7 +283,7 @@ class GLAD(Aggregator):
         warn_unless_converged(found["converged"], self)
         self._ability, self._ease = found["ability"], found["ease"]
         accuracy = found["accuracy"] if votes.n_classes > 1 else np.ones(votes.n_workers)
-        return Fit(
+        return ClassFit.of(
             posterior=found["posterior"],
             confusion=with_diagonal(accuracy, votes.n_classes),
             prior=prior,

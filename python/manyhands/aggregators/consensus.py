@@ -17,10 +17,11 @@ from manyhands.aggregators._calibration import (
     error_correlation,
     information,
 )
-from manyhands.aggregators.em import gold_codes
+from manyhands.aggregators._priors import gold_codes
+from manyhands.aggregators.base import Aggregator, ClassFit
 from manyhands.aggregators.hierarchical import HierarchicalDawidSkene, HierarchicalMACE
-from manyhands.base import Aggregator, Array, Fit, Progress
 from manyhands.checks import check_number
+from manyhands.estimator import Array, Progress
 from manyhands.progress import Callback
 from manyhands.table.annotations import Annotations
 
@@ -192,7 +193,7 @@ class Consensus(Aggregator):
     def _iterations(self) -> int | None:
         return (self.protected + self.max_iter) * len(MEMBERS) * (1 if self.gold is None else 2)
 
-    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         if self.correlation is not None:
             check_number("correlation", self.correlation, least=0, most=1)
         gold = None if self.gold is None else gold_codes(votes, self.gold)
@@ -202,15 +203,15 @@ class Consensus(Aggregator):
         if gold is not None:
             known = gold >= 0
             judged = [self._member(name, votes, None, counter)[0] for name in MEMBERS]
-            rows = np.stack([fit.rows()[known] for fit in judged])
+            rows = np.stack([fit.posterior.dense()[known] for fit in judged])
             weights = mixture_weights(rows[:, np.arange(known.sum()), gold[known]])
             if estimate is None:
-                informs = information(_mixed(weights, [fit.made() for fit in judged]))
+                informs = information(_mixed(weights, [fit.confusion.matrices() for fit in judged]))
                 effective = _core.effective_votes(votes.table, informs)
                 estimate = best_correlation(_mixed(weights, rows), effective[known], gold[known])
         return self._average(votes, counter, weights, estimate, gold)
 
-    def _member(self, name: str, votes: Annotations, gold: Any, counter: _Counter) -> tuple[Fit, Aggregator]:
+    def _member(self, name: str, votes: Annotations, gold: Any, counter: _Counter) -> tuple[ClassFit, Aggregator]:
         stop = {"protected": self.protected, "max_iter": self.max_iter, "tol": self.tol}
         member = MEMBERS[name](**stop, gold=gold)
         return member._fit(votes, counter.next()), member
@@ -222,16 +223,16 @@ class Consensus(Aggregator):
         weights: Array,
         estimate: tuple[float, float] | None,
         gold: npt.NDArray[np.int32] | None,
-    ) -> Fit:
+    ) -> ClassFit:
         posteriors, said, rows, priors, n_iter, used = [], [], [], [], 0, None if estimate is None else estimate[0]
         for name in MEMBERS:
             fit, member = self._member(name, votes, self.gold, counter)
             if estimate is None and isinstance(member, HierarchicalDawidSkene):
                 estimate = error_correlation(votes, fit, member._crowd_prior)
                 used = discount(*estimate)
-            posteriors.append(fit.rows())
+            posteriors.append(fit.posterior.dense())
             said.append(_core.winners(posteriors[-1])[0].astype(np.float64))
-            rows.append(fit.made())
+            rows.append(fit.confusion.matrices())
             priors.append(fit.prior)
             n_iter += fit.n_iter
         self._said, self._confusions, self._priors = np.stack(said), np.stack(rows), np.stack(priors)
@@ -242,7 +243,7 @@ class Consensus(Aggregator):
         if gold is not None:
             # Known is known, whatever the crowd says.
             pooled[gold >= 0] = np.eye(pooled.shape[1])[gold[gold >= 0]]
-        return Fit(pooled, confusion, prior, np.zeros(0), n_iter=n_iter)
+        return ClassFit.of(pooled, confusion, prior, np.zeros(0), n_iter=n_iter)
 
     def _pool(self, posteriors: list[Array], table: _core.Table, informs: Array) -> tuple[Array, Array]:
         effective = _core.effective_votes(table, informs)

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core, metrics
+from manyhands import _core
+from manyhands.aggregators._priors import class_pseudo, counts, gold_codes, probabilities, row_pseudo
+from manyhands.aggregators.base import Aggregator, ClassFit, best_of, fit_of
 from manyhands.aggregators.moments import MultiSPA
 from manyhands.aggregators.spectral import SpectralDS
-from manyhands.base import Aggregator, Array, Fit
-from manyhands.checks import COUNTS, check_choice, check_number, countable, warn_unless_converged
+from manyhands.checks import check_choice, check_number, warn_unless_converged
+from manyhands.estimator import Array
 from manyhands.progress import Callback
 from manyhands.table.annotations import Annotations
 
@@ -128,7 +130,7 @@ class DawidSkene(Aggregator):
         self.seed = seed
         self.warm_start = warm_start
 
-    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         self._check()
         common: dict[str, Any] = {
             "model": self.model,
@@ -142,13 +144,10 @@ class DawidSkene(Aggregator):
             "progress": progress,
         }
         start, remarks = self._start(votes)
-        best = _core.em_fit(votes.table, **common, **start)
-        for i in range(self.restarts):
-            other = _core.em_fit(votes.table, **common, start="random", seed=self.seed + i)
-            if other["history"][-1] > best["history"][-1]:
-                best = other
+        starts = [start, *({"start": "random", "seed": self.seed + i} for i in range(self.restarts))]
+        best = best_of(_core.em_fit(votes.table, **common, **start) for start in starts)
         warn_unless_converged(best["converged"], self, FASTER)
-        return Fit(**best, remarks=remarks)
+        return fit_of(best, remarks)
 
     def _hears_abstentions(self) -> bool:
         return isinstance(self.model, str) and self.model == "full"
@@ -177,7 +176,7 @@ class DawidSkene(Aggregator):
             raise ValueError(f"worker_prior names {names[int(np.argmax(codes < 0))]!r}, who is not among the workers")
         pseudo = np.repeat(shared[None], votes.n_workers, axis=0)
         for code, (name, prior) in zip(codes, self.worker_prior.items(), strict=True):
-            pseudo[code] = _counts(prior, (k, said), f"worker_prior of {name!r}")
+            pseudo[code] = counts(prior, (k, said), f"worker_prior of {name!r}")
         return pseudo
 
     def _start(self, votes: Annotations) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -216,7 +215,7 @@ class DawidSkene(Aggregator):
     def _from_fit(votes: Annotations, model: Aggregator) -> tuple[dict[str, Any], tuple[str, ...]]:
         """A start from a fit to the same votes; the model that was given stays as it is."""
         fit = model._fit(votes, None)
-        return _parameters(fit.prior, fit.made()), fit.remarks
+        return _parameters(fit.prior, fit.confusion.matrices()), fit.remarks
 
     @staticmethod
     def _from_fitted(votes: Annotations, model: Aggregator) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -226,68 +225,3 @@ class DawidSkene(Aggregator):
 
 def _parameters(prior: Array, confusion: Array) -> dict[str, Any]:
     return {"start": "", "prior": prior, "confusion": confusion}
-
-
-def _counts(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
-    counts = numbers(value, shape, what)
-    if not (np.isfinite(counts) & (counts >= 0)).all():
-        raise ValueError(f"{what} must hold finite numbers of at least 0")
-    if not countable(counts).all():
-        raise ValueError(f"{what} must hold numbers that are {COUNTS}, not {counts[~countable(counts)].flat[0]:g}")
-    return counts
-
-
-def numbers(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
-    """A copy of an array of numbers of this shape that somebody gave."""
-    try:
-        found = np.array(value, np.float64, order="C")
-    except (TypeError, ValueError):
-        raise TypeError(f"{what} must hold numbers, not {value!r}") from None
-    if found.shape != shape:
-        raise ValueError(f"{what} has shape {found.shape}, not {shape}")
-    return found
-
-
-def row_pseudo(value: Any, k: int, said: int | None = None) -> Array:
-    """Pseudo-counts of one confusion matrix, as `DawidSkene` takes them: k classes, and so many labels or also k."""
-    said = k if said is None else said
-    if isinstance(value, tuple):
-        if len(value) != 2:
-            raise ValueError(f"pseudo_count must be a number, a pair (right, wrong) or an array, not {value!r}")
-        right, wrong = (float(_counts(x, (), "pseudo_count")) for x in value)
-        off = wrong / (said - 1) if said > 1 else 0.0
-        return np.full((k, said), off) + np.eye(k, said) * (right - off)
-    if np.ndim(value) == 0:
-        return np.full((k, said), float(_counts(value, (), "pseudo_count")) / said)
-    return _counts(value, (k, said), "pseudo_count")
-
-
-def class_pseudo(value: Any, k: int) -> Array:
-    """Pseudo-counts of the classes, (k,), as `DawidSkene` takes them."""
-    if np.ndim(value) == 0:
-        return np.full(k, float(_counts(value, (), "class_pseudo_count")) / k)
-    return _counts(value, (k,), "class_pseudo_count")
-
-
-def probabilities(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
-    """Check that somebody gave probabilities of this shape."""
-    given = numbers(value, shape, what)
-    if not (np.isfinite(given) & (given >= 0)).all() or np.abs(given.sum(axis=-1) - 1).max() > 1e-6:
-        raise ValueError(f"{what} must hold probabilities that sum to one along its last axis")
-    return given
-
-
-def gold_codes(votes: Annotations, gold: Any) -> npt.NDArray[np.int32]:
-    """Class code of each task, -1 where it is not known. Unknown tasks and classes are errors that name them."""
-    index, truth = metrics.match_gold(votes.tasks, gold)
-    codes = votes._classes.find(truth)
-    if (codes < 0).any():
-        at = [int(np.argmax(codes < 0))]
-        (task,), (name,) = votes.tasks[index[at]].tolist(), truth[at].tolist()
-        raise ValueError(
-            f"gold gives task {task!r} the class {name!r}, which no worker named; the classes are "
-            f"{', '.join(map(repr, votes.classes[:10].tolist()))} (pass classes= when the table is made to add more)"
-        )
-    out = np.full(votes.n_tasks, -1, np.int32)
-    out[index] = codes
-    return out

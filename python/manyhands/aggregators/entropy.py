@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.base import Aggregator, Array, Fit
+from manyhands.aggregators.base import Aggregator, ClassFit
 from manyhands.checks import check_positive, check_stopping, warn_unless_converged
+from manyhands.estimator import Array
 from manyhands.progress import Callback
 from manyhands.table.annotations import Annotations
 
@@ -105,7 +106,7 @@ class MinimaxEntropy(Aggregator):
         self.max_iter = max_iter
         self.tol = tol
 
-    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         check_stopping(self.max_iter, self.tol)
         if not isinstance(self.ordinal, bool):
             raise TypeError(f"ordinal must be True or False, not {self.ordinal!r}")
@@ -121,7 +122,7 @@ class MinimaxEntropy(Aggregator):
         )
         warn_unless_converged(found["converged"], self)
         self._sigma, self._tau, self._penalty = found["sigma"], found["tau"], np.array([task_penalty])
-        return Fit(
+        return ClassFit.of(
             posterior=found["posterior"],
             confusion=found["confusion"],
             prior=np.full(votes.n_classes, 1 / votes.n_classes),

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators.bayes import common_part
-from manyhands.aggregators.em import class_pseudo, gold_codes
-from manyhands.base import Aggregator, Array, Fit
+from manyhands.aggregators._priors import class_pseudo, gold_codes
+from manyhands.aggregators.base import Aggregator, ClassFit, fit_of
 from manyhands.checks import check_number, check_stopping, check_strength
+from manyhands.estimator import Array
 from manyhands.progress import Callback
 from manyhands.table.annotations import Annotations
 
@@ -47,7 +47,7 @@ class _Hierarchical(Aggregator):
     def _iterations(self) -> int | None:
         return self.protected + self.max_iter
 
-    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         check_number("protected", self.protected, least=0, whole=True)
         check_stopping(self.max_iter, self.tol)
         (found,) = _core.hierarchy_fit(
@@ -61,7 +61,7 @@ class _Hierarchical(Aggregator):
             progress=progress,
         )
         self._keep(found)
-        return common_part(found)
+        return fit_of(found)
 
 
 class HierarchicalDawidSkene(_Hierarchical):

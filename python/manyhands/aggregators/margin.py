@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.base import Aggregator, Array, Fit
+from manyhands.aggregators.base import Aggregator, ClassFit
+from manyhands.aggregators.confusion import JudgedByPosterior
 from manyhands.checks import check_number, check_positive, check_stopping, warn_unless_converged
+from manyhands.estimator import Array
 from manyhands.progress import Callback
 from manyhands.table.annotations import Annotations
 
@@ -84,7 +86,7 @@ class MaxMarginVote(Aggregator):
         self.max_iter = max_iter
         self.tol = tol
 
-    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         check_stopping(self.max_iter, self.tol)
         check_positive("margin", self.margin)
         found = _core.margin_fit(
@@ -99,10 +101,9 @@ class MaxMarginVote(Aggregator):
         self._weights = found["weights"]
         self._scale = np.array([self._log_odds_a_weight(votes, found["answers"])])
         posterior = _core.vote_softmax(votes.table, self._scale * self._weights)
-        none = np.zeros((votes.n_classes, votes.n_classes))
-        return Fit(
+        return ClassFit.of(
             posterior=posterior,
-            confusion=lambda: _core.em_confusion(votes.table, posterior, none),
+            confusion=JudgedByPosterior(votes.table, posterior),
             prior=posterior.mean(axis=0),
             history=found["history"],
             n_iter=found["n_iter"],
@@ -228,7 +229,7 @@ class CrowdSVM(Aggregator):
     def _iterations(self) -> int | None:
         return self.draws + self.burn_in
 
-    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         for name in ("cost", "margin", "variance", "pseudo_count"):
             check_positive(name, getattr(self, name))
         check_number("draws", self.draws, least=1, whole=True)
@@ -247,7 +248,7 @@ class CrowdSVM(Aggregator):
             progress=progress,
         )
         self._weights = found["weights"]
-        return Fit(
+        return ClassFit.of(
             posterior=found["posterior"],
             confusion=found["confusion"],
             prior=np.full(votes.n_classes, 1 / votes.n_classes),

@@ -8,8 +8,10 @@ import numpy as np
 
 from manyhands import _core
 from manyhands.aggregators._agreement import Mask, certain
-from manyhands.base import Aggregator, Array, Fit
+from manyhands.aggregators.base import Aggregator, ClassFit
+from manyhands.aggregators.confusion import JudgedByPosterior
 from manyhands.checks import check_number, counted
+from manyhands.estimator import Array
 from manyhands.progress import Callback
 from manyhands.table.annotations import Annotations
 
@@ -77,7 +79,7 @@ class KOS(Aggregator):
         self._fitted()
         return self._weights
 
-    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         check_number("max_iter", self.max_iter, least=1, whole=True)
         check_number("seed", self.seed, least=0, whole=True)
         if votes.n_classes == 1:
@@ -91,10 +93,9 @@ class KOS(Aggregator):
         posterior = np.exp(scores, out=scores)
         posterior /= posterior.sum(axis=1, keepdims=True)
         self._weights = weights
-        none = np.zeros((votes.n_classes, votes.n_classes))
-        return Fit(
+        return ClassFit.of(
             posterior=posterior,
-            confusion=lambda: _core.em_confusion(table, posterior, none),
+            confusion=JudgedByPosterior(table, posterior),
             prior=posterior.mean(axis=0),
             history=np.zeros(0),
             n_iter=self.max_iter,

@@ -14,8 +14,9 @@ import numpy as np
 from manyhands import _core
 from manyhands.aggregators._factors import Blocks, Factors, drawn_towards, named, normalised, of_classes, with_unsaid
 from manyhands.aggregators._spa import multi_spa
-from manyhands.base import Aggregator, Array, Fit
+from manyhands.aggregators.base import Aggregator, ClassFit
 from manyhands.checks import check_choice, check_flag, check_number, check_pairing, check_stopping
+from manyhands.estimator import Array
 from manyhands.moments import Moments, compute
 from manyhands.progress import Callback
 from manyhands.table.annotations import Annotations
@@ -75,7 +76,7 @@ class MomentAggregator(Aggregator):
         even = np.full((m, k, k), 1.0 / k)
         return Factors(np.full(k, 1.0 / k), even, np.zeros(m, bool), np.zeros(0), remarks=remarks)
 
-    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         self._check()
         moments = self._moments(votes)
         factors = self._factors(moments, progress)
@@ -90,7 +91,7 @@ class MomentAggregator(Aggregator):
             judged = _core.em_confusion(votes.table, posterior, pseudo)
             confusion = np.where(factors.solved[:, None, None], confusion, judged)
             posterior = _core.em_posterior(votes.table, prior, confusion)
-        return Fit(
+        return ClassFit.of(
             posterior, confusion, prior, factors.history, factors.n_iter, factors.converged, remarks=tuple(remarks)
         )
 

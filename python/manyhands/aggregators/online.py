@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators.em import row_pseudo
-from manyhands.base import Aggregator, Array, Fit
+from manyhands.aggregators._priors import row_pseudo
+from manyhands.aggregators.base import Aggregator, ClassFit
+from manyhands.aggregators.confusion import LazyConfusion
 from manyhands.checks import check_count, check_number
+from manyhands.estimator import Array
 from manyhands.progress import Callback
 from manyhands.table import persist
 from manyhands.table.annotations import Annotations, as_annotations
@@ -130,7 +132,7 @@ class OnlineDawidSkene(Aggregator):
             raise
         return self
 
-    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         self._check()
         before = self.__dict__.copy()
         try:
@@ -143,9 +145,9 @@ class OnlineDawidSkene(Aggregator):
         except BaseException:
             self._restore(before)
             raise
-        prior, confusion = self._prior(), self._confusion(slice(None))
+        prior, confusion = self._prior(), _matrices(self._counts, self._squares, self.pseudo_count)
         posterior = _core.em_posterior(votes.table, prior, confusion)
-        return Fit(posterior, confusion, prior, np.zeros(0), n_iter=n_batches)
+        return ClassFit.of(posterior, confusion, prior, np.zeros(0), n_iter=n_batches)
 
     def _restore(self, state: dict[str, Any]) -> None:
         """Be as before a batch that failed; counts change only after all that can fail."""
@@ -212,7 +214,7 @@ class OnlineDawidSkene(Aggregator):
         for _ in range(self.rounds):
             priors = np.tile(self._prior_of(*prior_after), (len(known), 1))
             priors[~new] = self._latest_rows[known[~new]]
-            posterior = _core.em_posterior(table, priors, self._matrices(*after))
+            posterior = _core.em_posterior(table, priors, _matrices(*after, self.pseudo_count))
             after = _mixed(*before, _core.em_counts(table, posterior), answers, mix)
             classes, squares = _mixed(
                 prior_before[0][None], prior_before[1], posterior[new].sum(axis=0)[None], new.sum(), class_mix
@@ -242,15 +244,6 @@ class OnlineDawidSkene(Aggregator):
 
     # --------------------------------------------------------------------------------------------- parameters
 
-    def _matrices(self, counts: Array, squares: Array) -> Array:
-        """Confusion matrices of running averages and the squares of their weights."""
-        k = counts.shape[1]
-        evidence = counts * _worth(counts.sum(axis=(1, 2)), squares)[:, None, None] + row_pseudo(self.pseudo_count, k)
-        totals = evidence.sum(axis=2, keepdims=True)
-        shares = np.divide(evidence, totals, out=np.full_like(evidence, 1 / k), where=totals > _FLOOR)
-        floored: Array = np.maximum(shares, _FLOOR)
-        return floored
-
     def _prior_of(self, counts: Array, squares: float) -> Array:
         k = len(counts)
         worth = _worth(counts.sum()[None], np.array([squares]))[0]
@@ -262,13 +255,11 @@ class OnlineDawidSkene(Aggregator):
     def _prior(self) -> Array:
         return self._prior_of(self._class_counts, float(self._class_course[1]))
 
-    def _confusion(self, who: Any) -> Array:
-        return self._matrices(self._counts[who], self._squares[who])
-
     def _publish(self, posterior: Array, tasks: Names) -> None:
         """Show the state as results."""
         n_batches = 1 if self._result is None else self._result.n_iter + 1
-        result = Fit(posterior, lambda: self._confusion(slice(None)), self._prior(), np.zeros(0), n_iter=n_batches)
+        confusion = RunningAverages(self._counts, self._squares, self.pseudo_count)
+        result = ClassFit.of(posterior, confusion, self._prior(), np.zeros(0), n_iter=n_batches)
         self._adopt(result, tasks, self._workers, self._classes, self._n_labels)
 
     # -------------------------------------------------------------------------------------------- persistence
@@ -277,13 +268,33 @@ class OnlineDawidSkene(Aggregator):
         latest = persist.pack_names("latest", self._latest) if len(self._latest) else {}
         return super()._packed() | latest | {"latest_rows": self._latest_rows}
 
-    def _unpack(self, content: persist.Content, sizes: Mapping[str, int]) -> tuple[Any, Any]:
+    def _take_learnt(self, content: persist.Content, sizes: Mapping[str, int]) -> None:
         rows = content.array("latest_rows", np.float64, ndim=2)
         self._latest = content.names("latest") if len(rows) else Names(np.zeros(0, np.int64))
         if rows.shape != (len(self._latest), sizes["k"]):
             raise content.damaged("what it remembers of tasks has the wrong shape")
         self._latest_rows = rows
-        return super()._unpack(content, sizes)
+        super()._take_learnt(content, sizes)
+
+
+class RunningAverages(LazyConfusion):
+    """Confusion matrices of running averages and the squares of their weights, with so many imaginary answers."""
+
+    def __init__(self, counts: Array, squares: Array, pseudo_count: float | tuple[float, float]) -> None:
+        super().__init__(*counts.shape[:2])
+        self._parts = counts, squares, pseudo_count
+
+    def _make(self) -> Array:
+        return _matrices(*self._parts)
+
+
+def _matrices(counts: Array, squares: Array, pseudo_count: float | tuple[float, float]) -> Array:
+    k = counts.shape[1]
+    evidence = counts * _worth(counts.sum(axis=(1, 2)), squares)[:, None, None] + row_pseudo(pseudo_count, k)
+    totals = evidence.sum(axis=2, keepdims=True)
+    shares = np.divide(evidence, totals, out=np.full_like(evidence, 1 / k), where=totals > _FLOOR)
+    floored: Array = np.maximum(shares, _FLOOR)
+    return floored
 
 
 def fading(start: Array, end: Array, kappa: float, forget: float) -> Array:

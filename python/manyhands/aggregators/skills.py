@@ -8,10 +8,11 @@ import numpy as np
 
 from manyhands import _core
 from manyhands.aggregators._agreement import Codes, Pairs, certain, inside, with_strangers
-from manyhands.base import Aggregator, Array, Fit
+from manyhands.aggregators._matrices import with_diagonal
+from manyhands.aggregators.base import Aggregator, ClassFit
 from manyhands.checks import check_choice, check_number, check_pairing, check_stopping, warn_unless_converged
+from manyhands.estimator import Array
 from manyhands.progress import Callback
-from manyhands.simulate.crowds import with_diagonal
 from manyhands.table.annotations import Annotations
 
 #: From so many common tasks on, a pair's agreement counts as evidence by itself.
@@ -50,7 +51,7 @@ class _OneCoin(_PairSkills):
         right = self.confusion_[:, 0, 0]
         return np.ones(len(right)) if k == 1 else (k * right - 1) / (k - 1)
 
-    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         self._check()
         k = votes.n_classes
         if k == 1:
@@ -64,7 +65,7 @@ class _OneCoin(_PairSkills):
         even = np.full(k, 1.0 / k)
         confusion, more = with_strangers(votes, even, with_diagonal(accuracy, k), pairs.labels, alone)
         prior = _core.em_posterior(votes.table, even, confusion).mean(axis=0)
-        return Fit(
+        return ClassFit.of(
             posterior=_core.em_posterior(votes.table, prior, confusion),
             confusion=confusion,
             prior=prior,
@@ -365,7 +366,7 @@ class SpectralMetaLearner(_PairSkills):
         super()._check()
         check_number("max_triples", self.max_triples, least=1, whole=True)
 
-    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         self._check()
         if votes.n_classes == 1:
             return certain(votes)
@@ -395,7 +396,7 @@ class SpectralMetaLearner(_PairSkills):
         right = inside(right, labels[:, None], 2)
         confusion = np.where(np.eye(2, dtype=bool), right[:, :, None], 1 - right[:, :, None])
         confusion, last = with_strangers(votes, prior, confusion, labels, graph.degrees == 0)
-        return Fit(
+        return ClassFit.of(
             posterior=_core.em_posterior(votes.table, prior, confusion),
             confusion=confusion,
             prior=prior,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -20,9 +21,10 @@ from manyhands.aggregators._factors import (
     with_unsaid,
 )
 from manyhands.aggregators._spa import multi_spa
+from manyhands.aggregators.base import Aggregator, ClassFit, fit_of
 from manyhands.aggregators.moments import MomentAggregator
-from manyhands.base import Aggregator, Array, Fit
 from manyhands.checks import check_number, check_stopping
+from manyhands.estimator import Array
 from manyhands.moments import Moments
 from manyhands.progress import Callback
 from manyhands.table.annotations import Annotations
@@ -264,7 +266,7 @@ class SpectralDS(Aggregator):
     def _iterations(self) -> int | None:
         return self.em_passes
 
-    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         check_number("em_passes", self.em_passes, least=0, whole=True)
         check_number("groupings", self.groupings, least=1, whole=True)
         check_number("restarts", self.restarts, least=1, whole=True)
@@ -284,7 +286,7 @@ class SpectralDS(Aggregator):
 
     def _em(
         self, votes: Annotations, start: dict[str, Any], remarks: tuple[str, ...], progress: Callback | None
-    ) -> Fit:
+    ) -> ClassFit:
         """The EM passes from a start."""
         k = votes.n_classes
         fit = _core.em_fit(
@@ -298,7 +300,7 @@ class SpectralDS(Aggregator):
             progress=progress,
             **start,
         )
-        return Fit(**fit | {"converged": True}, remarks=remarks)
+        return replace(fit_of(fit, remarks), converged=True)
 
     def _decompose(
         self, votes: Annotations, counts: Array, rng: np.random.Generator

@@ -9,8 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.base import Aggregator, Array, Fit
+from manyhands.aggregators.base import Aggregator, ClassFit
+from manyhands.aggregators.confusion import JudgedByPosterior
+from manyhands.aggregators.posterior import Posterior, Winners
 from manyhands.checks import COUNTS, MOST_COUNT, check_choice, check_number, countable
+from manyhands.estimator import Array
 from manyhands.progress import Callback
 from manyhands.table.annotations import Annotations
 from manyhands.table.names import sequence
@@ -20,20 +23,19 @@ _RULES = ("agreement", "zero-based")
 
 
 class _Voting(Aggregator):
-    """Common to voting methods: how a posterior of vote shares becomes a `Fit`."""
+    """Common to voting methods: how a posterior of vote shares becomes a `ClassFit`."""
 
     def _bytes(self, votes: Annotations) -> int:
         return 8 * votes.n_tasks * votes.n_classes  # workers are judged when somebody asks
 
     def _result_of(
         self, votes: Annotations, weights: Array | None = None, n_iter: int = 1, converged: bool = True
-    ) -> Fit:
-        """Workers are judged by the shares themselves; a class they never met gives an even row."""
+    ) -> ClassFit:
+        """Workers are judged by the shares themselves."""
         shares, totals = _core.vote_shares(votes.table, weights)
-        none = np.zeros((votes.n_classes, votes.n_classes))
-        return Fit(
+        return ClassFit.of(
             posterior=shares,
-            confusion=lambda: _core.em_confusion(votes.table, shares, none),
+            confusion=JudgedByPosterior(votes.table, shares),
             prior=totals / votes.n_tasks,
             history=np.zeros(0),
             n_iter=n_iter,
@@ -74,7 +76,7 @@ class MajorityVote(_Voting):
         self.ties = ties
         self.seed = seed
 
-    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         check_choice("ties", self.ties, _TIES)
         check_number("seed", self.seed, least=0, whole=True)
         return self._result_of(votes)
@@ -84,15 +86,15 @@ class MajorityVote(_Voting):
         self._ties, self._seed = self.ties, self.seed
         super()._adopt(*args)
 
-    def _decide(self, posterior: Array) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.bool_]]:
-        winners, tied = super()._decide(posterior)
-        return (_break_ties(posterior, winners, tied, self._seed) if self._ties == "random" else winners), tied
+    def _decide(self, posterior: Posterior) -> Winners:
+        won = super()._decide(posterior)
+        return _break_ties(posterior, won, self._seed) if self._ties == "random" else won
 
-    def _named(self, winners: npt.NDArray[np.uint16], tied: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        labels = super()._named(winners, tied)
+    def _named(self, won: Winners) -> npt.NDArray[Any]:
+        labels = super()._named(won)
         if self._ties == "abstain":
             labels = labels.astype(object)
-            labels[tied] = None
+            labels[won.tied] = None
         return labels
 
     def to_frame(self) -> Any:
@@ -105,21 +107,21 @@ class MajorityVote(_Voting):
         import pyarrow.compute as pc
 
         column = frame.column("label")
-        return frame.set_column(1, "label", pc.if_else(pa.array(now._tied), pa.scalar(None, column.type), column))
+        return frame.set_column(1, "label", pc.if_else(pa.array(now._won.tied), pa.scalar(None, column.type), column))
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         return _core.vote_shares(table)[0]
 
 
-def _break_ties(
-    shares: Array, winners: npt.NDArray[np.uint16], tied: npt.NDArray[np.bool_], seed: int
-) -> npt.NDArray[np.uint16]:
-    rows = shares[tied]
+def _break_ties(posterior: Posterior, won: Winners, seed: int) -> Winners:
+    tied = np.flatnonzero(won.tied)
+    rows = posterior.rows(tied)
     best = rows >= rows.max(axis=1, keepdims=True) * (1 - 1e-12)
     draw = np.where(best, np.random.default_rng(seed).random(rows.shape), -1.0)
-    out = winners.copy()
-    out[tied] = draw.argmax(axis=1)
-    return out
+    drawn = draw.argmax(axis=1)
+    codes, confidence = won.codes.copy(), won.confidence.copy()
+    codes[tied], confidence[tied] = drawn, rows[np.arange(len(rows)), drawn]
+    return Winners(codes, won.tied, confidence)
 
 
 class WeightedVote(_Voting):
@@ -182,7 +184,7 @@ class WeightedVote(_Voting):
     def _iterations(self) -> int | None:
         return self.n_iter if isinstance(self.weights, str) and self.weights == "zero-based" else 1
 
-    def _fit(self, votes: Annotations, progress: Callback | None) -> Fit:
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         rounds, converged = 1, True
         if isinstance(self.weights, Mapping):
             self._weights = _given(votes, self.weights)

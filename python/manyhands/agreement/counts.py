@@ -8,8 +8,8 @@ import numpy as np
 
 from manyhands import _core
 from manyhands.agreement.result import Agreement, Jackknife, check_weights, labels_of, scale_by_rank
-from manyhands.base import Array
 from manyhands.checks import check_choice
+from manyhands.estimator import Array
 from manyhands.table.annotations import Annotations
 
 #: Levels of measurement.

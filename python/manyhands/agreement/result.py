@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.base import Array
 from manyhands.checks import check_between, check_choice, check_number, warn_of_data
+from manyhands.estimator import Array
 from manyhands.table.annotations import Annotations, as_annotations
 
 _WEIGHTS = ("linear", "quadratic")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from manyhands import Annotations
-    from manyhands.base import Aggregator
+    from manyhands.aggregators.base import Aggregator
 
 
 def add(commands: Commands) -> None:

@@ -24,7 +24,7 @@ from manyhands.cli.options import (
 
 if TYPE_CHECKING:
     from manyhands import Annotations
-    from manyhands.base import Aggregator
+    from manyhands.aggregators.base import Aggregator
 
 #: Asks for every method.
 ALL = "all"

@@ -11,7 +11,7 @@ from manyhands.cli.options import amount, count, natural
 
 if TYPE_CHECKING:
     from manyhands import Annotations
-    from manyhands.base import Aggregator
+    from manyhands.aggregators.base import Aggregator
 
 _EM = ("max_iter", "tol", "seed", "restarts", "accelerate", "assignment", "pseudo_count", "gold")
 

@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands.aggregators import MajorityVote
-from manyhands.base import Array, Fit
+from manyhands.aggregators.base import ClassFit, fit_of
 from manyhands.compat._log import Log, find, import_pandas
+from manyhands.estimator import Array
 
 if TYPE_CHECKING:
     from manyhands.compat._log import Frame, Series
@@ -43,7 +44,7 @@ class Em:
         k = log.votes.n_classes
         self.floor = np.repeat(_LEAST_COUNT * log.seen()[:, None, :], k, axis=1)
 
-    def run(self, max_iter: int, tol: float = 0.0, *, extra: Array | float = 0.0, **start: Any) -> Fit:
+    def run(self, max_iter: int, tol: float = 0.0, *, extra: Array | float = 0.0, **start: Any) -> ClassFit:
         """Run EM, from vote shares unless told otherwise; `extra` counts are added in every M-step."""
         k = self.log.votes.n_classes
         options = {"start": "shares"} | start
@@ -58,7 +59,7 @@ class Em:
             tol=tol,
             **options,
         )
-        return Fit(**result)
+        return fit_of(result)
 
     def shares(self) -> Array:
         """Vote shares, (n_tasks, n_classes), with certainty where the class is known."""
@@ -125,7 +126,7 @@ def beginning(em: Em, initial_error: Frame | None, strategy: str | None) -> dict
     counts, given = _initial_counts(em.log, initial_error)
     if strategy == "addition":
         start = em.run(0, extra=counts)
-        return {"prior": start.prior, "confusion": start.confusion}
+        return {"prior": start.prior, "confusion": start.confusion.matrices()}
     _check_complete(em.log, initial_error, given)
     floor = _LEAST_COUNT * given[:, None, :]
     return {"prior": em.run(0).prior, "confusion": np.maximum(counts, floor)}

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.base import Array
+from manyhands.estimator import Array
 from manyhands.table.annotations import Annotations
 from manyhands.table.labels import warn_of_many
 

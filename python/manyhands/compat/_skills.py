@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands.aggregators import MMSR as _MMSR
-from manyhands.base import Array, Parameters
 from manyhands.checks import check_number
 from manyhands.compat._log import Log, find, log_columns, no_labels, no_probas, no_series, series
 from manyhands.errors import IdentifiabilityWarning, NotFittedError
+from manyhands.estimator import Array, Parameters
 
 if TYPE_CHECKING:
     from manyhands.compat._log import Frame, Series

@@ -8,9 +8,9 @@ import numpy as np
 
 from manyhands.aggregators import MajorityVote as _MajorityVote
 from manyhands.aggregators import WeightedVote as _WeightedVote
-from manyhands.base import Array, Parameters
 from manyhands.compat._log import Log, find, log_columns, no_labels, no_probas, no_series, series
 from manyhands.errors import NotFittedError
+from manyhands.estimator import Array, Parameters
 
 if TYPE_CHECKING:
     from manyhands.compat._log import Frame, Index, Series

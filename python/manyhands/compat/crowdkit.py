@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 
-from manyhands.base import Array, Fit, Parameters
+from manyhands.aggregators.base import ClassFit
 from manyhands.compat import _absent
 from manyhands.compat._competence import GLAD, MACE
 from manyhands.compat._em import Em, beginning, errors, with_gold
@@ -27,6 +27,7 @@ from manyhands.compat._log import Log, import_pandas, log_columns, no_series, se
 from manyhands.compat._metrics import alpha_krippendorff, consistency, uncertainty
 from manyhands.compat._skills import KOS, MMSR
 from manyhands.compat._voting import GoldMajorityVote, MajorityVote, Wawa, ZeroBasedSkill
+from manyhands.estimator import Array, Parameters
 
 if TYPE_CHECKING:
     from manyhands.compat._log import Frame, Series
@@ -94,16 +95,16 @@ class _DawidSkene(Parameters):
         if self.n_iter == 0:
             self._set_results(log, em.shares(), fit, [])
             return
-        last = em.run(0, posterior=fit.rows())
+        last = em.run(0, posterior=fit.posterior.dense())
         objective = np.append(fit.history[1:], last.history[-1])
-        self._set_results(log, fit.rows(), last, (objective / log.votes.n_annotations).tolist())
+        self._set_results(log, fit.posterior.dense(), last, (objective / log.votes.n_annotations).tolist())
 
-    def _set_results(self, log: Log, posterior: Array, fit: Fit, history: list[float]) -> None:
+    def _set_results(self, log: Log, posterior: Array, fit: ClassFit, history: list[float]) -> None:
         order = log.task_order()
         self.probas_ = log.probas(posterior).take(order)
         self.labels_ = log.labels(posterior).take(order)
         self.priors_ = series(fit.prior, log.classes, "prior")
-        self.errors_ = errors(log, fit.made())
+        self.errors_ = errors(log, fit.confusion.matrices())
         self.loss_history_ = history
 
     def _set_nothing(self, data: Frame) -> None:
@@ -234,9 +235,9 @@ class OneCoinDawidSkene(_DawidSkene):
         """Fit and return ``probas_``."""
         return self.fit(data).probas_
 
-    def _set_results(self, log: Log, posterior: Array, fit: Fit, history: list[float]) -> None:
+    def _set_results(self, log: Log, posterior: Array, fit: ClassFit, history: list[float]) -> None:
         super()._set_results(log, posterior, fit, history)
-        accuracy = fit.made()[:, 0, 0]  # as any entry of the diagonal
+        accuracy = fit.confusion.matrices()[:, 0, 0]  # as any entry of the diagonal
         self.skills_ = series(accuracy, log.workers, "skill").take(log.worker_order())
 
     def _set_nothing(self, data: Frame) -> None:

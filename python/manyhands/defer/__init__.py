@@ -8,7 +8,6 @@ alone: :func:`project` and :func:`project_chunks` for probabilities, :func:`assi
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from manyhands.base import concrete
 from manyhands.defer.assignment import Thresholds, assign, capacities
 from manyhands.defer.decision import Decision
 from manyhands.defer.measures import (
@@ -23,6 +22,7 @@ from manyhands.defer.measures import (
     workload,
 )
 from manyhands.defer.projection import Projection, project, project_chunks
+from manyhands.estimator import concrete
 
 if TYPE_CHECKING:
     from manyhands.defer.confidence import CompareConfidence as CompareConfidence

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhands.base import Array
 from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Deferral, Views
+from manyhands.estimator import Array
 from manyhands.learn.batch import Batch, CrowdData
 from manyhands.learn.trainer import PREDICTED
 

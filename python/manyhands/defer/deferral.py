@@ -15,12 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyhands import _core
-from manyhands.base import Array, Progress
 from manyhands.checks import check_choice, listed
 from manyhands.defer import Decision, Thresholds, assign, capacities
 from manyhands.defer.data import CaseData, aligned, answers_of, expert_votes, joint_classes, true_classes, truth_of
 from manyhands.defer.gate import Gate, StackedGate, check_networks, made
 from manyhands.defer.shares import Coverage, Workload, bounds
+from manyhands.estimator import Array, Progress
 from manyhands.learn.batch import Batch, CrowdData, Features, as_features
 from manyhands.learn.learner import judged, normalised
 from manyhands.learn.trainer import CrowdTrainer, checked_logits

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhands.base import Array
 from manyhands.checks import check_choice, check_number
+from manyhands.estimator import Array
 from manyhands.learn.batch import CrowdData
 from manyhands.learn.trunk import n_features, split
 

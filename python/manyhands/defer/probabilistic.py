@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhands.base import Array
 from manyhands.checks import check_choice, check_number
 from manyhands.defer import project
 from manyhands.defer.data import answers_of, truth_of
@@ -20,6 +19,7 @@ from manyhands.defer.deferral import Deferral, Views
 from manyhands.defer.experts import ExpertModels, Kind, check_expert_models, expert_models
 from manyhands.defer.gate import Gate
 from manyhands.defer.losses import evidence, exact_posterior, gate_loss, mean_field, posterior
+from manyhands.estimator import Array
 from manyhands.learn.batch import Batch, CrowdData, as_features
 from manyhands.learn.losses import soft_cross_entropy
 from manyhands.learn.training import setting

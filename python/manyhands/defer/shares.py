@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from manyhands.base import Array
 from manyhands.checks import check_choice, listed
+from manyhands.estimator import Array
 from manyhands.table.names import Names
 
 #: ``"free"``, ``"balanced"``, or the least and greatest share of single experts.

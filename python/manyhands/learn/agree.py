@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhands.base import Array
 from manyhands.checks import check_choice, check_number
+from manyhands.estimator import Array
 from manyhands.learn.batch import Batch, CrowdData
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import agreement_regression, focal, towards_agreement

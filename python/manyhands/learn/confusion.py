@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyhands.base import Array
 from manyhands.checks import check_choice, check_number
+from manyhands.estimator import Array
 from manyhands.learn.batch import Batch, CrowdData
 from manyhands.learn.heads import (
     ConfusionModel,

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhands.base import Array
 from manyhands.checks import check_number
+from manyhands.estimator import Array
 from manyhands.learn.batch import Batch, CrowdData
 from manyhands.learn.heads import WorkerTable
 from manyhands.learn.learner import Learner

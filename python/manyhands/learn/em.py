@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from manyhands import _core
-from manyhands.base import Array
 from manyhands.checks import check_number
+from manyhands.estimator import Array
 from manyhands.learn.batch import Batch, CrowdData
 from manyhands.learn.learner import Learner, judged
 from manyhands.learn.losses import log_mixture, soft_cross_entropy

@@ -11,15 +11,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyhands import _core, metrics
-from manyhands.base import Array
 from manyhands.checks import check_choice
+from manyhands.estimator import Array
 from manyhands.learn.batch import Batch, CrowdData, rows_of
 from manyhands.learn.heads import WorkerTable
 from manyhands.learn.learner import Learner, judged, mean_prediction, normalised
 from manyhands.learn.losses import Divergence, mutual_information_gain
 from manyhands.learn.targets import vote_shares
 from manyhands.learn.training import TrainingOptions
-from manyhands.simulate.crowds import as_prior
+from manyhands.simulate._makers import as_prior
 from manyhands.table.annotations import Annotations
 
 #: Epochs after which network and aggregator should have something in common, and how little is nothing.

@@ -13,9 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyhands import _core, metrics
-from manyhands.aggregators.em import row_pseudo
-from manyhands.base import Aggregator, Array, Progress, concrete
+from manyhands.aggregators._priors import row_pseudo
+from manyhands.aggregators.base import Aggregator
 from manyhands.checks import check_choice
+from manyhands.estimator import Array, Progress, concrete
 from manyhands.learn.batch import Batch, CrowdData, Features, as_features, as_votes, rows_of
 from manyhands.learn.trainer import CrowdTrainer, checked_logits
 from manyhands.learn.training import REDUCTIONS, TrainingOptions

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from manyhands import _core
 from manyhands.aggregators import DawidSkene
-from manyhands.base import Aggregator, Array
+from manyhands.aggregators.base import Aggregator
 from manyhands.checks import check_number
+from manyhands.estimator import Array
 from manyhands.learn.batch import Batch, CrowdData
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import bootstrap, soft_cross_entropy

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from manyhands import metrics
-from manyhands.base import Acquainted, Array, Parameters, Progress
+from manyhands.aggregators.confusion import KnowsConfusion
 from manyhands.checks import check_choice, check_number
 from manyhands.errors import FileFormatError, NotFittedError
+from manyhands.estimator import Array, Parameters, Progress
 from manyhands.learn import checkpoint
 from manyhands.learn.batch import Batch, CrowdData, Features
 from manyhands.learn.checkpoint import Owner
@@ -426,7 +427,7 @@ class Trainer(Parameters, Training, ABC):
         return {name: np.array([record[name] for record in self._history]) for name in self._history[0]}
 
 
-class CrowdTrainer(Trainer, Acquainted):
+class CrowdTrainer(Trainer, KnowsConfusion):
     """One who also gets to know the workers: a subclass keeps `_confusion` and `_prior`."""
 
     _confusion: Array

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict
 import torch
 from torch import Tensor, nn
 
-from manyhands.base import Aggregator
+from manyhands.aggregators.base import Aggregator
 
 #: Called after each epoch with the learner and the epoch's record.
 EpochCallback = Callable[[Any, dict[str, float]], object]

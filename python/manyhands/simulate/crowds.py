@@ -11,10 +11,24 @@ With a single class there is nothing to confuse: every maker then returns ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+
+from manyhands.aggregators._matrices import with_diagonal
+from manyhands.simulate._makers import (
+    Floats,
+    Seed,
+    as_prior,
+    bounds,
+    check_probability,
+    check_sizes,
+    dirichlet,
+    draw_skills,
+    partners,
+    towards,
+)
 
 __all__ = [
     "CROWDS",
@@ -30,10 +44,6 @@ __all__ = [
     "one_coin",
     "spammers",
 ]
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-# In quotes: numpy.random is imported on first use.
-Seed: TypeAlias = "int | Sequence[int] | np.random.SeedSequence | np.random.Generator"
 
 
 def one_coin(
@@ -69,8 +79,8 @@ def one_coin(
            [0.1, 0.8, 0.1],
            [0.1, 0.1, 0.8]])
     """
-    _check_sizes(n_workers, n_classes)
-    low, high = _bounds("accuracy", accuracy)
+    check_sizes(n_workers, n_classes)
+    low, high = bounds("accuracy", accuracy)
     if not (len(shape) == 2 and all(np.isfinite(s) and s > 0 for s in shape)):
         raise ValueError(f"shape is {shape}; give two numbers above zero")
     rates = low + (high - low) * np.random.default_rng(seed).beta(*shape, size=n_workers)
@@ -107,13 +117,13 @@ def class_conditional(
     >>> class_conditional(500, 4, skill=0.6).diagonal(axis1=1, axis2=2).mean().round(1)
     np.float64(0.6)
     """
-    _check_sizes(n_workers, n_classes)
-    _check_probability("skill", skill)
+    check_sizes(n_workers, n_classes)
+    check_probability("skill", skill)
     if not (np.isfinite(concentration) and concentration > 0):
         raise ValueError(f"concentration is {concentration}; give a finite number above zero")
     mean = with_diagonal(np.full(1, skill), n_classes)[0]
     means = np.broadcast_to(mean, (n_workers, n_classes, n_classes))
-    return _dirichlet(np.random.default_rng(seed), concentration * means)
+    return dirichlet(np.random.default_rng(seed), concentration * means)
 
 
 def flippers(n_workers: int, n_classes: int, *, skill: float = 0.7, spread: float = 0.01, seed: Seed = 0) -> Floats:
@@ -142,12 +152,12 @@ def flippers(n_workers: int, n_classes: int, *, skill: float = 0.7, spread: floa
     array([[2, 2, 2, 2, 2],
            [2, 2, 2, 2, 2]])
     """
-    _check_sizes(n_workers, n_classes)
+    check_sizes(n_workers, n_classes)
     rng = np.random.default_rng(seed)
-    skills = _skills(rng, n_workers, skill, spread)
+    skills = draw_skills(rng, n_workers, skill, spread)
     steps = rng.integers(1, max(n_classes, 2), size=(n_workers, n_classes))
     targets = (np.arange(n_classes) + steps) % n_classes
-    return _towards(targets, 1 - skills)
+    return towards(targets, 1 - skills)
 
 
 def hammer_spammers(
@@ -185,11 +195,11 @@ def hammer_spammers(
     array([[0.8, 0.2],
            [0.2, 0.8]])
     """
-    _check_sizes(n_workers, n_classes)
+    check_sizes(n_workers, n_classes)
     if per not in ("label", "class", "worker"):
         raise ValueError(f"per is {per!r}; give 'label', 'class' or 'worker'")
     rng = np.random.default_rng(seed)
-    coins = np.repeat(_skills(rng, n_workers, skill, spread)[:, None], n_classes, axis=1)
+    coins = np.repeat(draw_skills(rng, n_workers, skill, spread)[:, None], n_classes, axis=1)
     if per != "label":
         tosses = rng.random((n_workers, n_classes if per == "class" else 1))
         coins = (tosses < coins).astype(np.float64)
@@ -232,10 +242,10 @@ def confusers(
            [0.25, 0.75, 0.  ],
            [0.  , 0.  , 1.  ]])
     """
-    _check_sizes(n_workers, n_classes)
-    partner = _partners(n_classes, similar)
-    skills = _skills(np.random.default_rng(seed), n_workers, skill, spread)
-    return _towards(np.broadcast_to(partner, (n_workers, n_classes)), 1 - skills)
+    check_sizes(n_workers, n_classes)
+    partner = partners(n_classes, similar)
+    skills = draw_skills(np.random.default_rng(seed), n_workers, skill, spread)
+    return towards(np.broadcast_to(partner, (n_workers, n_classes)), 1 - skills)
 
 
 def neighbours(n_workers: int, n_classes: int, *, skill: float = 0.7, spread: float = 0.01, seed: Seed = 0) -> Floats:
@@ -265,12 +275,12 @@ def neighbours(n_workers: int, n_classes: int, *, skill: float = 0.7, spread: fl
            [0.25, 0.5 , 0.25],
            [0.  , 0.5 , 0.5 ]])
     """
-    _check_sizes(n_workers, n_classes)
-    skills = _skills(np.random.default_rng(seed), n_workers, skill, spread)
+    check_sizes(n_workers, n_classes)
+    skills = draw_skills(np.random.default_rng(seed), n_workers, skill, spread)
     classes = np.arange(n_classes)
     above = np.where(classes + 1 < n_classes, classes + 1, classes - 1).clip(min=0)
     below = np.where(classes > 0, classes - 1, classes + 1).clip(max=n_classes - 1)
-    sides = [_towards(np.broadcast_to(side, (n_workers, n_classes)), 1 - skills) for side in (above, below)]
+    sides = [towards(np.broadcast_to(side, (n_workers, n_classes)), 1 - skills) for side in (above, below)]
     return (sides[0] + sides[1]) / 2
 
 
@@ -301,9 +311,9 @@ def adversary(n_workers: int, n_classes: int, *, skill: float = 0.9, spread: flo
     array([[0.1, 0.9],
            [0.9, 0.1]])
     """
-    _check_sizes(n_workers, n_classes)
+    check_sizes(n_workers, n_classes)
     rng = np.random.default_rng(seed)
-    skills = _skills(rng, n_workers, skill, spread)
+    skills = draw_skills(rng, n_workers, skill, spread)
     # Classes in a random circle, each taking the name of the next: a permutation that leaves no class in
     # place.
     circle = rng.permuted(np.tile(np.arange(n_classes), (n_workers, 1)), axis=1)
@@ -335,10 +345,10 @@ def spammers(n_workers: int, n_classes: int, *, concentration: float = 1.0, seed
     >>> bool((tastes == tastes[:, :1]).all())  # the same row for every true class
     True
     """
-    _check_sizes(n_workers, n_classes)
+    check_sizes(n_workers, n_classes)
     if not (np.isfinite(concentration) and concentration > 0):
         raise ValueError(f"concentration is {concentration}; give a finite number above zero")
-    tastes = _dirichlet(np.random.default_rng(seed), np.full((n_workers, 1, n_classes), concentration))
+    tastes = dirichlet(np.random.default_rng(seed), np.full((n_workers, 1, n_classes), concentration))
     return np.repeat(tastes, n_classes, axis=1)
 
 
@@ -364,7 +374,7 @@ def naive(n_workers: int, n_classes: int, *, answer: int = 0, seed: Seed = 0) ->
     array([[1., 0.],
            [1., 0.]])
     """
-    _check_sizes(n_workers, n_classes)
+    check_sizes(n_workers, n_classes)
     if not 0 <= answer < n_classes:
         raise ValueError(f"answer is {answer}; give a class from 0 to {n_classes - 1}")
     confusion = np.zeros((n_workers, n_classes, n_classes))
@@ -398,8 +408,8 @@ def colluders(n_workers: int, n_classes: int, *, wrong: float = 0.9, seed: Seed 
            [0.4, 0.2, 0.4],
            [0.4, 0.4, 0.2]])
     """
-    _check_sizes(n_workers, n_classes)
-    _check_probability("wrong", wrong)
+    check_sizes(n_workers, n_classes)
+    check_probability("wrong", wrong)
     return with_diagonal(np.full(n_workers, 1 - wrong), n_classes)
 
 
@@ -437,8 +447,8 @@ def kappa(
     array([[0.9, 0.1],
            [0.4, 0.6]])
     """
-    _check_sizes(n_workers, n_classes)
-    low, high = _bounds("kappa", kappa)
+    check_sizes(n_workers, n_classes)
+    low, high = bounds("kappa", kappa)
     chance = np.full(n_classes, 1 / n_classes) if prior is None else as_prior(prior, n_classes)
     targets = np.random.default_rng(seed).uniform(low, high, size=n_workers)[:, None, None]
     return targets * np.eye(n_classes) + (1 - targets) * chance
@@ -458,93 +468,3 @@ CROWDS: dict[str, Callable[..., Floats]] = {
     "colluders": colluders,
     "kappa": kappa,
 }
-
-
-def as_prior(prior: npt.ArrayLike, n_classes: int) -> Floats:
-    """Check a distribution over the classes and return it as an array."""
-    checked = np.asarray(prior, dtype=np.float64)
-    if checked.shape != (n_classes,):
-        raise ValueError(f"prior has shape {checked.shape}; give one probability for each of {n_classes} classes")
-    if not (np.isfinite(checked).all() and (checked >= 0).all() and abs(checked.sum() - 1) <= 1e-9):
-        raise ValueError("prior is not a distribution; give probabilities from 0 to 1 that sum to one")
-    return checked
-
-
-def _check_sizes(n_workers: int, n_classes: int) -> None:
-    for name, size in (("n_workers", n_workers), ("n_classes", n_classes)):
-        if isinstance(size, bool) or not isinstance(size, int | np.integer):
-            raise TypeError(f"{name} is {size!r}; give a whole number")
-        if size < 1:
-            raise ValueError(f"{name} is {size}; give a number of at least 1")
-
-
-def _check_probability(name: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise ValueError(f"{name} is {value}; give a probability from 0 to 1")
-
-
-def _bounds(name: str, value: float | tuple[float, float]) -> tuple[float, float]:
-    low, high = value if isinstance(value, Sequence) else (value, value)
-    if not 0 <= low <= high <= 1:
-        raise ValueError(f"{name} is {value}; give a probability, or the lowest and the highest of a range")
-    return low, high
-
-
-def _skills(rng: np.random.Generator, n_workers: int, skill: float, spread: float) -> Floats:
-    """One skill a worker, of shape (n_workers,)."""
-    _check_probability("skill", skill)
-    if not (np.isfinite(spread) and spread >= 0):
-        raise ValueError(f"spread is {spread}; give a finite number of zero or more")
-    return rng.normal(skill, spread, size=n_workers).clip(0, 1)
-
-
-def with_diagonal(rates: Floats, n_classes: int) -> Floats:
-    """Matrices with these diagonals, one a worker, and the rest of each row spread evenly."""
-    if n_classes == 1:
-        return np.ones((len(rates), 1, 1))
-    rest = ((1 - rates) / (n_classes - 1))[:, None, None]
-    return np.where(np.eye(n_classes, dtype=bool), rates[:, None, None], rest)
-
-
-def _towards(targets: npt.NDArray[np.integer], rates: Floats) -> Floats:
-    """Identity matrices with each worker's rate moved from every class to its target.
-
-    The targets have shape (n_workers, n_classes), the rates (n_workers,).
-    """
-    n_workers, n_classes = targets.shape
-    workers, classes = np.arange(n_workers)[:, None], np.arange(n_classes)
-    confusion = np.zeros((n_workers, n_classes, n_classes))
-    confusion[workers, classes, classes] = (1 - rates)[:, None]
-    # Added, not set: a class that is its own target keeps everything.
-    confusion[workers, classes, targets] += rates[:, None]
-    return confusion
-
-
-def _partners(n_classes: int, similar: Sequence[tuple[int, int]] | None) -> npt.NDArray[np.int64]:
-    """Find the class each class is mixed up with; itself where there is none."""
-    if similar is None:
-        similar = [(k, k + 1) for k in range(0, n_classes - 1, 2)]
-    partner = np.arange(n_classes)
-    for pair in similar:
-        a, b = pair
-        if a == b or not (0 <= a < n_classes and 0 <= b < n_classes):
-            raise ValueError(f"similar has {pair}; give two different classes from 0 to {n_classes - 1}")
-        if partner[a] != a or partner[b] != b:
-            raise ValueError(f"similar has {pair}, but one of them has a partner already; name each class once at most")
-        partner[a], partner[b] = b, a
-    return partner
-
-
-def _dirichlet(rng: np.random.Generator, parameters: Floats) -> Floats:
-    """Draw a distribution from each row of parameters, some of which may be zero.
-
-    In logarithms, by G(a) = G(a + 1) U^(1/a): gamma variates of small parameters underflow, at
-    times a whole row of them.
-    """
-    # Below the floor, only which entry wins can still be told, and that no longer changes.
-    floored = np.maximum(parameters, 1e-100)
-    logs = np.log(rng.standard_gamma(floored + 1)) + np.log1p(-rng.random(floored.shape)) / floored
-    logs[parameters == 0] = -np.inf
-    shares = np.exp(logs - logs.max(axis=-1, keepdims=True))
-    drawn: Floats = shares / shares.sum(axis=-1, keepdims=True)
-    return drawn

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.simulate.crowds import CROWDS, Floats, as_prior
+from manyhands.simulate._makers import Floats, as_prior
+from manyhands.simulate.crowds import CROWDS
 from manyhands.table.annotations import Annotations
 from manyhands.table.names import Codes, Names, sequence
 

@@ -14,8 +14,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from manyhands.aggregators._matrices import with_diagonal
 from manyhands.checks import check_choice, check_number
-from manyhands.simulate.crowds import Floats, naive, one_coin, with_diagonal
+from manyhands.simulate._makers import Floats
+from manyhands.simulate.crowds import naive, one_coin
 from manyhands.simulate.simulation import Ints, Simulation, simulate
 from manyhands.table.annotations import Annotations
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import operator
-import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,19 +11,16 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands.checks import counted
 from manyhands.table import arrow, building, checks, persist
+from manyhands.table.answers import Answers
 from manyhands.table.building import Missing, Repeats
 from manyhands.table.dense import build_dense
 from manyhands.table.description import Description, Spread, class_texts
 from manyhands.table.frames import take_columns
+from manyhands.table.ids import Ids
 from manyhands.table.names import Codes, Column, Names
 
-if TYPE_CHECKING:
-    import pyarrow as pa
 
-    from manyhands.audit import Finding
-
-
-class Annotations:
+class Annotations(Answers):
     """An immutable, sparse table of (task, worker, label) triples.
 
     Made by one of the constructors below or by :func:`manyhands.read`. Ids may be integers, text, booleans,
@@ -56,7 +51,9 @@ class Annotations:
     ['cat', 'dog']
     """
 
-    __slots__ = ("_classes", "_labels", "_table", "_tasks", "_unlabelled", "_workers")
+    __slots__ = ("_classes", "_labels")
+    _file_kind: ClassVar[str] = "annotations"
+    _table: _core.Table
 
     def __init__(
         self,
@@ -67,13 +64,10 @@ class Annotations:
         unlabelled: Names | None = None,
         labels: Names | None = None,
     ) -> None:
-        self._table = table
-        self._tasks = tasks
-        self._workers = workers
+        super().__init__(table, tasks, workers, unlabelled)
         self._classes = classes
         #: The classes, then the abstentions: what codes of labels stand for.
         self._labels = classes if labels is None else labels
-        self._unlabelled = unlabelled if unlabelled is not None else tasks.take(np.zeros(0, np.int64))
 
     # ------------------------------------------------------------------------------------------ constructors
 
@@ -302,16 +296,6 @@ class Annotations:
         return self._table
 
     @property
-    def n_tasks(self) -> int:
-        """Number of tasks."""
-        return self._table.n_tasks
-
-    @property
-    def n_workers(self) -> int:
-        """Number of workers."""
-        return self._table.n_workers
-
-    @property
     def n_classes(self) -> int:
         """Number of classes."""
         return self._table.n_classes
@@ -320,24 +304,6 @@ class Annotations:
     def n_labels(self) -> int:
         """Number of labels that can be said: the classes, and the abstentions."""
         return self._table.n_labels
-
-    @property
-    def n_annotations(self) -> int:
-        """Number of annotations."""
-        return self._table.n_annotations
-
-    def __len__(self) -> int:
-        return self.n_annotations
-
-    @property
-    def tasks(self) -> npt.NDArray[Any]:
-        """Names of the tasks, in code order; results are aligned with it."""
-        return self._tasks.values
-
-    @property
-    def workers(self) -> npt.NDArray[Any]:
-        """Names of the workers, in code order."""
-        return self._workers.values
 
     @property
     def classes(self) -> npt.NDArray[Any]:
@@ -349,40 +315,9 @@ class Annotations:
         """Names of all labels, in code order: what can be said, the classes before the abstentions."""
         return self._labels.values
 
-    @property
-    def unlabelled(self) -> npt.NDArray[Any]:
-        """Names of tasks that came in with rows but without a label; they are not part of the table."""
-        return self._unlabelled.values
-
-    @property
-    def labels_per_task(self) -> npt.NDArray[np.int64]:
-        """Number of annotations of each task, (n_tasks,)."""
-        offsets = self._table.offsets().astype(np.int64)
-        return offsets[1:] - offsets[:-1]
-
-    @property
-    def labels_per_worker(self) -> npt.NDArray[np.int64]:
-        """Number of annotations by each worker, (n_workers,)."""
-        return self._table.worker_counts().astype(np.int64)
-
     def codes(self) -> tuple[Codes, Codes, npt.NDArray[np.uint16]]:
         """Task, worker and label code of every annotation, in task order: fresh arrays, 10 bytes each."""
         return self._table.columns()
-
-    @property
-    def weights(self) -> npt.NDArray[np.float64] | None:
-        """Weight of every annotation, aligned with :meth:`codes`; None where all weigh the same."""
-        return self._table.weights()
-
-    def to_frame(self) -> pa.Table:
-        """Return the annotations as an Arrow table: task, worker, label, and weight if there are weights."""
-        tasks, workers, labels = self.codes()
-        columns = {
-            "task": arrow.take(self._tasks.arrow(), tasks),
-            "worker": arrow.take(self._workers.arrow(), workers),
-            "label": arrow.take(self._labels.arrow(), labels),
-        }
-        return arrow.table(columns if self.weights is None else columns | {"weight": self.weights})
 
     def __repr__(self) -> str:
         annotations = counted(self.n_annotations, "annotation")
@@ -404,67 +339,6 @@ class Annotations:
         return all(np.array_equal(a, b) for a, b in [*columns, (self.weights, other.weights)])
 
     __hash__ = None  # type: ignore[assignment]
-
-    # ----------------------------------------------------------------------------------------------- subsets
-
-    def select(self, *, tasks: Iterable[Any] | None = None, workers: Iterable[Any] | None = None) -> Self:
-        """Return the annotations of some tasks, by some workers, or both.
-
-        Classes stay as they are; workers without an annotation left are dropped, and so are tasks, which are
-        listed in :attr:`unlabelled` of the result if they were not left out by name. O(annotations).
-
-        Parameters
-        ----------
-        tasks, workers
-            Names to keep, or a boolean mask aligned with :attr:`tasks` or :attr:`workers`.
-
-        Examples
-        --------
-        >>> import manyhands as mh
-        >>> votes = mh.Annotations.from_dense([[0, 1, 1], [1, 1, 0]])
-        >>> votes.select(workers=[0, 2])
-        <Annotations: 4 annotations of 2 tasks by 2 workers, 2 classes>
-        """
-        task_keep = checks.mask_of(self._tasks, tasks, "task")
-        worker_keep = checks.mask_of(self._workers, workers, "worker")
-        task_codes, worker_codes, _ = self.codes()
-        keep = task_keep[task_codes] & worker_keep[worker_codes]
-        if not keep.any():
-            raise ValueError("no annotation is left: the selected tasks and workers have none in common")
-        return self._subset(keep, task_keep, self._unlabelled if tasks is None else None)
-
-    def sample(self, *, fraction: float | None = None, per_task: int | None = None, seed: int = 0) -> Self:
-        """Return a random part of the annotations: a fraction of all, or at most some number per task.
-
-        Tasks that lose all their annotations are listed in :attr:`unlabelled` of the result. O(annotations),
-        and their logarithm for `per_task`.
-
-        Examples
-        --------
-        >>> import manyhands as mh
-        >>> votes = mh.Annotations.from_dense([[0, 1, 1], [1, 1, 0]])
-        >>> votes.sample(per_task=2).labels_per_task.tolist()
-        [2, 2]
-        """
-        if (fraction is None) == (per_task is None):
-            raise ValueError("give either fraction= or per_task=")
-        key = np.random.default_rng(seed).random(self.n_annotations)
-        keep = np.zeros(len(key), np.bool_)
-        if fraction is not None:
-            if not 0 < fraction <= 1:
-                raise ValueError(f"fraction must lie in (0, 1], not {fraction}")
-            wanted = round(fraction * len(key))
-            if not wanted:
-                raise ValueError(f"a fraction of {fraction} leaves none of {len(key):,} annotations")
-            keep[np.argpartition(key, wanted - 1)[:wanted]] = True
-        elif per_task is not None:
-            if operator.index(per_task) < 1:
-                raise ValueError(f"per_task must be at least 1, not {per_task}")
-            starts = self._table.offsets()[:-1].astype(np.int64)
-            order = np.lexsort((key, self.codes()[0]))
-            place = np.arange(len(key)) - np.repeat(starts, self.labels_per_task)
-            keep[order[place < per_task]] = True
-        return self._subset(keep, np.ones(self.n_tasks, np.bool_), self._unlabelled)
 
     def without_abstentions(self) -> Self:
         """Return the table as if abstentions were missing answers; itself where there are none. O(annotations).
@@ -489,62 +363,12 @@ class Annotations:
         table = checks.made_table(tasks[keep], workers[keep], labels[keep], weights, *sizes)
         return type(self)(table, self._tasks, self._workers, self._classes, self._unlabelled)
 
-    def without(self, workers: Finding | Iterable[Any]) -> Self:
-        """Return the annotations of all but some workers, as :meth:`select` does those of some.
-
-        Classes stay as they are. Tasks that nobody else labelled are no longer part of the table, and are listed in
-        :attr:`unlabelled` of the result. O(annotations).
-
-        Parameters
-        ----------
-        workers
-            What an audit found, such as :func:`manyhands.audit.spammers` returns, or names, or a boolean mask aligned
-            with :attr:`workers`. A name that is no worker's is refused; a worker that was found but is not in this
-            table, left out before perhaps, is not missed.
-
-        Examples
-        --------
-        >>> import manyhands as mh
-        >>> votes = mh.Annotations.from_dense([[0, 1, 1], [-1, 1, -1]])
-        >>> rest = votes.without([1])
-        >>> rest, rest.unlabelled.tolist()
-        (<Annotations: 2 annotations of 1 task by 2 workers, 2 classes>, [1])
-        """
-        # Audits are made of tables, so that this module cannot import them while it is imported itself.
-        from manyhands.audit.result import Finding
-
-        if isinstance(workers, Finding):
-            gone = np.zeros(self.n_workers, np.bool_)
-            here = self._workers.match(workers.names.take(np.flatnonzero(workers.found)))
-            gone[here[here >= 0]] = True
-        elif workers is None or isinstance(workers, str | bytes):
-            raise TypeError(f"without takes names of workers in a list, or what an audit found, not {workers!r}")
-        else:
-            gone = checks.mask_of(self._workers, workers, "worker")
-        if not gone.any():
-            return self
-        if not (self.labels_per_worker[~gone] > 0).any():
-            raise ValueError(f"no annotation is left: all {self.n_workers:,} workers with annotations are left out")
-        return self.select(workers=~gone)
-
-    def _subset(self, keep: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_], unlabelled: Names | None) -> Self:
-        """Keep the marked annotations; wanted tasks left with none join the unlabelled."""
-        task_codes, worker_codes, labels = self.codes()
-        task_codes, tasks, labelled = building.compact(task_codes[keep], self._tasks)
-        worker_codes, workers, _ = building.compact(worker_codes[keep], self._workers)
-        table = checks.made_table(
-            task_codes,
-            worker_codes,
-            labels[keep],
-            None if self.weights is None else self.weights[keep],
-            len(tasks),
-            len(workers),
-            self.n_labels,
-            n_classes=self.n_classes,
-        )
-        lost = self._tasks.take(np.flatnonzero(wanted & ~labelled))
-        lost = lost if unlabelled is None else lost.joined(unlabelled)
-        return type(self)(table, tasks, workers, self._classes, lost, self._labels)
+    def _part(
+        self, ids: Ids, said: npt.NDArray[Any], weights: npt.NDArray[np.float64] | None, unlabelled: Names
+    ) -> Self:
+        sizes = (len(ids.tasks), len(ids.workers), self.n_labels)
+        table = checks.made_table(ids.task_codes, ids.worker_codes, said, weights, *sizes, n_classes=self.n_classes)
+        return type(self)(table, ids.tasks, ids.workers, self._classes, unlabelled, self._labels)
 
     # ------------------------------------------------------------------------------------------ description
 
@@ -570,47 +394,26 @@ class Annotations:
 
     # ------------------------------------------------------------------------------------------- persistence
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the table to a versioned file that holds data only; :func:`manyhands.load` reads it back.
+    def _said(self, said: npt.NDArray[Any]) -> dict[str, Any]:
+        return {"label": arrow.take(self._labels.arrow(), said)}
 
-        The file appears when it is whole and on disk, and an older one of that name stays until then; checksums tell a
-        damaged one.
-        """
-        tasks, workers, labels = self.codes()
-        arrays: dict[str, npt.NDArray[Any]] = {
-            "task_codes": tasks,
-            "worker_codes": workers,
-            "label_codes": labels,
-        }
-        if self.weights is not None:
-            arrays["weights"] = self.weights
-        for part in ("tasks", "workers", "classes", "unlabelled"):
-            arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
-        arrays |= persist.pack_labels(self._classes, self._labels)
-        persist.write(path, "annotations", {}, arrays, read_back=self._names_in)
+    def _packed(self, said: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+        names = persist.pack_names("classes", self._classes) | persist.pack_labels(self._classes, self._labels)
+        return {"label_codes": said} | names
 
-    @staticmethod
-    def _names_in(content: persist.Content) -> tuple[Names, Names, Names, Names, Names]:
-        """Names of tasks, workers, classes, unlabelled tasks and all labels."""
-        tasks, workers, classes, unlabelled = (
-            content.names(part) for part in ("tasks", "workers", "classes", "unlabelled")
-        )
-        return tasks, workers, classes, unlabelled, content.labels(classes)
+    @classmethod
+    def _names_in(cls, content: persist.Content) -> tuple[Names, ...]:
+        """Names of tasks, workers, unlabelled tasks, classes and all labels."""
+        classes = content.names("classes")
+        return *super()._names_in(content), classes, content.labels(classes)
 
     @classmethod
     def _load(cls, content: persist.Content) -> Self:
-        tasks, workers, classes, unlabelled, labels = cls._names_in(content)
-        n = content.array("task_codes", np.uint32, ndim=1).shape[0]
-        table = checks.made_table(
-            content.array("task_codes", np.uint32, shape=(n,)),
-            content.array("worker_codes", np.uint32, shape=(n,)),
-            content.array("label_codes", np.uint16, shape=(n,)),
-            content.array("weights", np.float64, shape=(n,)) if "weights" in content.arrays else None,
-            len(tasks),
-            len(workers),
-            len(labels),
-            n_classes=len(classes),
-        )
+        tasks, workers, unlabelled, classes, labels = cls._names_in(content)
+        task_codes, worker_codes, weights = cls._links_in(content)
+        said = content.array("label_codes", np.uint16, shape=task_codes.shape)
+        sizes = (len(tasks), len(workers), len(labels))
+        table = checks.made_table(task_codes, worker_codes, said, weights, *sizes, n_classes=len(classes))
         return cls(table, tasks, workers, classes, unlabelled, labels)
 
     def __reduce__(self) -> tuple[Any, ...]:

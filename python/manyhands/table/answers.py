@@ -1,120 +1,290 @@
-"""Answers that are more or less than one label: confidences, probabilities, abstentions."""
+"""What every kind of answers has: which worker answered which task, names, parts of the table, files."""
 
 from __future__ import annotations
 
-import re
+import operator
+import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core
-from manyhands.checks import LEAST_COUNT, listed
-from manyhands.table import checks
-from manyhands.table.names import Codes, Names, sequence
+from manyhands.table import arrow, checks, persist
+from manyhands.table.ids import Ids, compact
+from manyhands.table.names import Codes, Names
 
-#: How far probabilities may be from summing to one: they are often rounded to two digits.
-_ROUNDING = 0.05
-#: An integer in plain form.
-_CANONICAL = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-
-def checked_confidences(data: Any, what: str) -> npt.NDArray[np.float64]:
-    """Return confidences as numbers above 0 and up to 1."""
-    found = checks.checked_amounts(data, what)
-    bad = (found <= 0) | (found > 1)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise ValueError(f"{what} holds {found[row]} at row {row}; a confidence must be above 0 and at most 1")
-    # A table holds them as weights on the way, and takes none that is smaller.
-    return np.maximum(found, LEAST_COUNT)
+    from manyhands.audit import Finding
 
 
-def confident(table: _core.Table) -> _core.Table:
-    """Turn a table whose weights are confidences into one of weighted annotations.
+class Links(Protocol):
+    """What the compiled tables of all kinds have: who answered what, with which weight, in task order."""
 
-    Among K classes, confidence c is worth (c K - 1) / (K - 1) of a certain answer, and nothing where chance would do as
-    well: the evidence, under workers who err evenly, of c of the label and equal parts of the rest for all others.
-    Those others are not counted: taken for answers, they make everybody look careless, and EM loses its hold.
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks."""
+
+    @property
+    def n_workers(self) -> int:
+        """Number of workers."""
+
+    @property
+    def n_annotations(self) -> int:
+        """Number of answers."""
+
+    def offsets(self) -> npt.NDArray[Any]:
+        """Where the answers of each task begin, and where the last end."""
+
+    def worker_counts(self) -> npt.NDArray[Any]:
+        """Number of answers by each worker."""
+
+    def weights(self) -> npt.NDArray[np.float64] | None:
+        """Weight of each answer; None where all weigh the same."""
+
+    def columns(self) -> tuple[Codes, Codes, npt.NDArray[Any]]:
+        """Task, worker, and what was said."""
+
+    def group_counts(self) -> npt.NDArray[Any]:
+        """Number of answers in each group of workers that share tasks."""
+
+    def n_repeats(self) -> int:
+        """Number of answers to a task by a worker who answered it before."""
+
+
+class Answers(persist.Saved, ABC):
+    """Answers of workers to tasks, whatever they say: immutable, sparse, with names of tasks and workers.
+
+    A kind of answers is a subclass that adds what was said, the third of the columns of its compiled table, and names
+    the kind of its files in `_file_kind`.
     """
-    tasks, workers, labels = table.columns()
-    weights, k = table.weights(), table.n_classes
-    assert weights is not None
-    if k > 1:
-        # An abstention is no more or less than it says.
-        weights = np.where(labels < k, np.maximum((weights * k - 1) / (k - 1), 0.0), weights)
-    sizes = (table.n_tasks, table.n_workers, table.n_labels)
-    return checks.made_table(tasks, workers, labels, none_if_even(weights), *sizes, n_classes=k)
 
+    __slots__ = ("_table", "_tasks", "_unlabelled", "_workers")
+    _table: Links
 
-def none_if_even(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
-    """No weights where all of them are one, so that certain answers are what they are without."""
-    return None if (weights == 1).all() else weights
+    def __init__(self, table: Links, tasks: Names, workers: Names, unlabelled: Names | None = None) -> None:
+        self._table = table
+        self._tasks = tasks
+        self._workers = workers
+        self._unlabelled = unlabelled if unlabelled is not None else tasks.take(np.zeros(0, np.int64))
 
+    # ---------------------------------------------------------------------------------------------- contents
 
-def checked_probabilities(columns: Iterable[Any], classes: Names) -> npt.NDArray[np.float64]:
-    """Return an (answers, classes) array of probabilities whose rows sum to one."""
-    parts = [
-        checks.checked_amounts(column, f"probability column {name!r}")
-        for name, column in zip(classes.values.tolist(), columns, strict=True)
-    ]
-    if len({len(part) for part in parts}) > 1:
-        raise ValueError("columns of probabilities differ in length")
-    found = np.stack(parts, axis=1)
-    totals = found.sum(axis=1)
-    bad = np.abs(totals - 1) > _ROUNDING
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise ValueError(
-            f"the probabilities of row {row} sum to {totals[row]:.4g}, not to one; name a column for each class, or "
-            "give long rows with weight="
-        )
-    shares: npt.NDArray[np.float64] = found / totals[:, None]
-    return shares
+    @property
+    def table(self) -> Links:
+        """The compiled table of codes: frozen, and what kernels take."""
+        return self._table
 
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks."""
+        return self._table.n_tasks
 
-def distinctive(probabilities: npt.NDArray[np.float64], classes: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-    """Take away what an answer gives to all classes alike, which says nothing of any; see `confident`."""
-    if classes.sum() < 2:
-        return _worth_counting(probabilities)
-    common = probabilities[:, classes].min(axis=1, keepdims=True)
-    return _worth_counting(np.where(classes, probabilities - common, probabilities))
+    @property
+    def n_workers(self) -> int:
+        """Number of workers."""
+        return self._table.n_workers
 
+    @property
+    def n_annotations(self) -> int:
+        """Number of annotations."""
+        return self._table.n_annotations
 
-def _worth_counting(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Weights without those below what a table counts: of a probability of 1e-40 nothing is left beside others."""
-    kept: npt.NDArray[np.float64] = np.where(weights < LEAST_COUNT, 0.0, weights)
-    return kept
+    def __len__(self) -> int:
+        return self.n_annotations
 
+    @property
+    def tasks(self) -> npt.NDArray[Any]:
+        """Names of the tasks, in code order; results are aligned with it."""
+        return self._tasks.values
 
-def abstentions(given: Any) -> Names | None:
-    """Labels that say nothing of the class: one, or several; None where there are none."""
-    if given is None:
-        return None
-    single = isinstance(given, str) or not isinstance(given, Iterable)
-    return checks.fixed_classes([given] if single else given, "abstain")
+    @property
+    def workers(self) -> npt.NDArray[Any]:
+        """Names of the workers, in code order."""
+        return self._workers.values
 
+    @property
+    def unlabelled(self) -> npt.NDArray[Any]:
+        """Names of tasks that came in with rows but without a label; they are not part of the table."""
+        return self._unlabelled.values
 
-def in_numbers(abstain: Names, names: Names) -> Names:
-    """Abstentions as numbers where the labels are: the command line knows text only."""
-    if names.values.dtype.kind != "i" or not len(names):
-        return abstain
-    # Only text in the form that labels have which become integers: "007" is another name than 7.
-    return sequence([int(x) if isinstance(x, str) and _CANONICAL.fullmatch(x) else x for x in abstain.values.tolist()])
+    @property
+    def labels_per_task(self) -> npt.NDArray[np.int64]:
+        """Number of annotations of each task, (n_tasks,)."""
+        offsets = self._table.offsets().astype(np.int64)
+        return offsets[1:] - offsets[:-1]
 
+    @property
+    def labels_per_worker(self) -> npt.NDArray[np.int64]:
+        """Number of annotations by each worker, (n_workers,)."""
+        return self._table.worker_counts().astype(np.int64)
 
-def set_apart(codes: Codes, names: Names, fixed: Names | None, abstain: Names) -> tuple[Codes, Names, Names]:
-    """Codes in which abstentions come after all classes; the classes, and all labels.
+    @property
+    def weights(self) -> npt.NDArray[np.float64] | None:
+        """Weight of every annotation, aligned with :meth:`codes`; None where all weigh the same."""
+        return self._table.weights()
 
-    An abstention that does not occur is a label all the same: another part of the log may have it.
-    """
-    if fixed is None:
-        fixed = names.take(np.flatnonzero(abstain.match(names) < 0))
-    elif (fixed.match(abstain) >= 0).any():
-        both = abstain.values[fixed.match(abstain) >= 0].tolist()[0]
-        raise ValueError(f"{both!r} is in both classes and abstain; a label that can be true is no abstention")
-    if not len(fixed):
-        raise ValueError(f"every label is an abstention ({listed(abstain.values.tolist())}): there are no classes")
-    labels = fixed.followed_by(abstain)
-    return checks.recoded(codes, names, labels), fixed, labels
+    def to_frame(self) -> pa.Table:
+        """Return the annotations as an Arrow table: task, worker, what was said, and weight if there are weights."""
+        tasks, workers, said = self._table.columns()
+        columns = {
+            "task": arrow.take(self._tasks.arrow(), tasks),
+            "worker": arrow.take(self._workers.arrow(), workers),
+        }
+        columns |= self._said(said)
+        return arrow.table(columns if self.weights is None else columns | {"weight": self.weights})
+
+    @abstractmethod
+    def _said(self, said: npt.NDArray[Any]) -> dict[str, Any]:
+        """Columns of a frame for what was said, given as the compiled table holds it."""
+
+    # ----------------------------------------------------------------------------------------------- subsets
+
+    def select(self, *, tasks: Iterable[Any] | None = None, workers: Iterable[Any] | None = None) -> Self:
+        """Return the annotations of some tasks, by some workers, or both.
+
+        What could be said stays as it is; workers without an annotation left are dropped, and so are tasks, which are
+        listed in :attr:`unlabelled` of the result if they were not left out by name. O(annotations).
+
+        Parameters
+        ----------
+        tasks, workers
+            Names to keep, or a boolean mask aligned with :attr:`tasks` or :attr:`workers`.
+
+        Examples
+        --------
+        >>> import manyhands as mh
+        >>> votes = mh.Annotations.from_dense([[0, 1, 1], [1, 1, 0]])
+        >>> votes.select(workers=[0, 2])
+        <Annotations: 4 annotations of 2 tasks by 2 workers, 2 classes>
+        """
+        task_keep = checks.mask_of(self._tasks, tasks, "task")
+        worker_keep = checks.mask_of(self._workers, workers, "worker")
+        task_codes, worker_codes, _ = self._table.columns()
+        keep = task_keep[task_codes] & worker_keep[worker_codes]
+        if not keep.any():
+            raise ValueError("no annotation is left: the selected tasks and workers have none in common")
+        return self._subset(keep, task_keep, self._unlabelled if tasks is None else None)
+
+    def sample(self, *, fraction: float | None = None, per_task: int | None = None, seed: int = 0) -> Self:
+        """Return a random part of the annotations: a fraction of all, or at most some number per task.
+
+        Tasks that lose all their annotations are listed in :attr:`unlabelled` of the result. O(annotations),
+        and their logarithm for `per_task`.
+
+        Examples
+        --------
+        >>> import manyhands as mh
+        >>> votes = mh.Annotations.from_dense([[0, 1, 1], [1, 1, 0]])
+        >>> votes.sample(per_task=2).labels_per_task.tolist()
+        [2, 2]
+        """
+        if (fraction is None) == (per_task is None):
+            raise ValueError("give either fraction= or per_task=")
+        key = np.random.default_rng(seed).random(self.n_annotations)
+        keep = np.zeros(len(key), np.bool_)
+        if fraction is not None:
+            if not 0 < fraction <= 1:
+                raise ValueError(f"fraction must lie in (0, 1], not {fraction}")
+            wanted = round(fraction * len(key))
+            if not wanted:
+                raise ValueError(f"a fraction of {fraction} leaves none of {len(key):,} annotations")
+            keep[np.argpartition(key, wanted - 1)[:wanted]] = True
+        elif per_task is not None:
+            if operator.index(per_task) < 1:
+                raise ValueError(f"per_task must be at least 1, not {per_task}")
+            starts = self._table.offsets()[:-1].astype(np.int64)
+            order = np.lexsort((key, self._table.columns()[0]))
+            place = np.arange(len(key)) - np.repeat(starts, self.labels_per_task)
+            keep[order[place < per_task]] = True
+        return self._subset(keep, np.ones(self.n_tasks, np.bool_), self._unlabelled)
+
+    def without(self, workers: Finding | Iterable[Any]) -> Self:
+        """Return the annotations of all but some workers, as :meth:`select` does those of some.
+
+        Tasks that nobody else labelled are no longer part of the table, and are listed in
+        :attr:`unlabelled` of the result. O(annotations).
+
+        Parameters
+        ----------
+        workers
+            What an audit found, such as :func:`manyhands.audit.spammers` returns, or names, or a boolean mask aligned
+            with :attr:`workers`. A name that is no worker's is refused; a worker that was found but is not in this
+            table, left out before perhaps, is not missed.
+
+        Examples
+        --------
+        >>> import manyhands as mh
+        >>> votes = mh.Annotations.from_dense([[0, 1, 1], [-1, 1, -1]])
+        >>> rest = votes.without([1])
+        >>> rest, rest.unlabelled.tolist()
+        (<Annotations: 2 annotations of 1 task by 2 workers, 2 classes>, [1])
+        """
+        # Audits are made of tables, so that this module cannot import them while it is imported itself.
+        from manyhands.audit.result import Finding
+
+        if isinstance(workers, Finding):
+            gone = np.zeros(self.n_workers, np.bool_)
+            here = self._workers.match(workers.names.take(np.flatnonzero(workers.found)))
+            gone[here[here >= 0]] = True
+        elif workers is None or isinstance(workers, str | bytes):
+            raise TypeError(f"without takes names of workers in a list, or what an audit found, not {workers!r}")
+        else:
+            gone = checks.mask_of(self._workers, workers, "worker")
+        if not gone.any():
+            return self
+        if not (self.labels_per_worker[~gone] > 0).any():
+            raise ValueError(f"no annotation is left: all {self.n_workers:,} workers with annotations are left out")
+        return self.select(workers=~gone)
+
+    def _subset(self, keep: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_], unlabelled: Names | None) -> Self:
+        """Keep the marked annotations; wanted tasks left with none join the unlabelled."""
+        task_codes, worker_codes, said = self._table.columns()
+        task_codes, tasks, labelled = compact(task_codes[keep], self._tasks)
+        worker_codes, workers, _ = compact(worker_codes[keep], self._workers)
+        lost = self._tasks.take(np.flatnonzero(wanted & ~labelled))
+        lost = lost if unlabelled is None else lost.joined(unlabelled)
+        weights = None if self.weights is None else self.weights[keep]
+        return self._part(Ids(task_codes, tasks, worker_codes, workers), said[keep], weights, lost)
+
+    @abstractmethod
+    def _part(
+        self, ids: Ids, said: npt.NDArray[Any], weights: npt.NDArray[np.float64] | None, unlabelled: Names
+    ) -> Self:
+        """A table of these answers alone, of which the same could be said."""
+
+    # ------------------------------------------------------------------------------------------- persistence
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the table to a versioned file that holds data only; :func:`manyhands.load` reads it back.
+
+        The file appears when it is whole and on disk, and an older one of that name stays until then; checksums tell a
+        damaged one.
+        """
+        tasks, workers, said = self._table.columns()
+        arrays: dict[str, npt.NDArray[Any]] = {"task_codes": tasks, "worker_codes": workers} | self._packed(said)
+        if self.weights is not None:
+            arrays["weights"] = self.weights
+        for part in ("tasks", "workers", "unlabelled"):
+            arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
+        persist.write(path, self._file_kind, {}, arrays, read_back=self._names_in)
+
+    @abstractmethod
+    def _packed(self, said: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+        """Arrays of a file for what was said, and what it stands for."""
+
+    @classmethod
+    def _names_in(cls, content: persist.Content) -> tuple[Names, ...]:
+        """Names of tasks, workers and unlabelled tasks."""
+        return tuple(content.names(part) for part in ("tasks", "workers", "unlabelled"))
+
+    @staticmethod
+    def _links_in(content: persist.Content) -> tuple[Codes, Codes, npt.NDArray[np.float64] | None]:
+        """Task and worker of each answer, and weights."""
+        tasks = content.array("task_codes", np.uint32, ndim=1)
+        workers = content.array("worker_codes", np.uint32, shape=tasks.shape)
+        weighted = "weights" in content.arrays
+        return tasks, workers, content.array("weights", np.float64, shape=tasks.shape) if weighted else None

@@ -1,4 +1,4 @@
-"""From columns to a table: what is checked, encoded and set aside on the way."""
+"""From columns to a table of classes: what is checked, encoded and set aside on the way."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands.checks import check_choice
-from manyhands.table import answers, checks
+from manyhands.table import checks, soft
+from manyhands.table.ids import encode_ids
 from manyhands.table.labels import check_classes
 from manyhands.table.names import Codes, Column, Names
 
@@ -38,50 +39,41 @@ def build(
     numbers = _numbers(weights, confidence)
     checks.check_lengths(tasks, workers, labels, numbers)
     fixed = None if classes is None else checks.fixed_classes(classes)
-    never = answers.abstentions(abstain)
+    never = soft.abstentions(abstain)
     checks.refuse_missing_ids(tasks, workers)
     absent = labels.missing()
     if absent is not None:
         checks.refuse_missing_labels(labels, absent, missing)
         labels.filter(~absent)
     label_codes, class_names, label_names = _encode_labels(labels, fixed, never)
-    task_codes, task_names = tasks.encode()
-    worker_codes, worker_names = workers.encode()
-    unlabelled = None
-    if absent is not None:
-        all_tasks, keep = task_names, ~absent
-        task_codes, task_names, labelled = compact(task_codes[keep], task_names)
-        worker_codes, worker_names, _ = compact(worker_codes[keep], worker_names)
-        numbers = None if numbers is None else numbers[keep]
-        unlabelled = all_tasks.take(np.flatnonzero(~labelled))
-        checks.warn_unlabelled(int(absent.sum()), unlabelled)
+    ids = encode_ids(tasks, workers, absent)
     table = checks.made_table(
-        task_codes,
-        worker_codes,
+        ids.task_codes,
+        ids.worker_codes,
         label_codes.astype(np.uint16),
-        numbers,
-        len(task_names),
-        len(worker_names),
+        numbers if numbers is None or absent is None else numbers[~absent],
+        len(ids.tasks),
+        len(ids.workers),
         len(label_names),
         "keep" if repeats == "error" else repeats,
         len(class_names),
     )
     if repeats == "error":
-        checks.refuse_repeats(table, task_names, worker_names)
+        checks.refuse_repeats(table, ids.tasks, ids.workers)
     if confidence is not None:
-        table = answers.confident(table)
-    return table, task_names, worker_names, class_names, unlabelled, label_names
+        table = soft.weights_of_confidence(table)
+    return table, ids.tasks, ids.workers, class_names, ids.unlabelled, label_names
 
 
 def build_soft(ids: list[Column], columns: list[Any], names: list[str], abstain: Any) -> Parts:
     """Build a table from columns of tasks and workers, and one of probabilities for each name."""
     tasks, workers = ids
-    said, never = checks.fixed_classes(names), answers.abstentions(abstain)
-    probabilities = answers.checked_probabilities(columns, said)
+    said, never = checks.fixed_classes(names), soft.abstentions(abstain)
+    probabilities = soft.checked_probabilities(columns, said)
     checks.check_lengths(tasks, workers, None, probabilities)
     checks.refuse_missing_ids(tasks, workers)
     true = np.ones(len(said), np.bool_) if never is None else never.match(said) < 0
-    weights = answers.distinctive(probabilities, true)
+    weights = soft.distinctive(probabilities, true)
     rows, columns_of_rows = np.nonzero(weights)
     if not len(rows):
         raise ValueError("all answers have even probabilities: there is nothing to aggregate")
@@ -91,19 +83,19 @@ def build_soft(ids: list[Column], columns: list[Any], names: list[str], abstain:
         unknown = never.values[said.match(never) < 0].tolist()
         if unknown:
             raise ValueError(f"abstain names {unknown[0]!r}, which is no column of probabilities")
-        codes, classes, labels = answers.set_apart(codes, said, None, never)
-    (task_codes, task_names), (worker_codes, worker_names) = tasks.encode(), workers.encode()
+        codes, classes, labels = soft.set_apart(codes, said, None, never)
+    encoded = encode_ids(tasks, workers)
     table = checks.made_table(
-        task_codes[rows],
-        worker_codes[rows],
+        encoded.task_codes[rows],
+        encoded.worker_codes[rows],
         codes.astype(np.uint16),
-        answers.none_if_even(weights[weights > 0]),
-        len(task_names),
-        len(worker_names),
+        soft.none_if_even(weights[weights > 0]),
+        len(encoded.tasks),
+        len(encoded.workers),
         len(labels),
         n_classes=len(classes),
     )
-    return table, task_names, worker_names, classes, None, labels
+    return table, encoded.tasks, encoded.workers, classes, None, labels
 
 
 def _numbers(weights: tuple[Any, str] | None, confidence: tuple[Any, str] | None) -> npt.NDArray[np.float64] | None:
@@ -111,7 +103,7 @@ def _numbers(weights: tuple[Any, str] | None, confidence: tuple[Any, str] | None
     if weights is not None and confidence is not None:
         raise ValueError("give weights or confidences, not both: a confidence becomes the weight of its label")
     if confidence is not None:
-        return answers.checked_confidences(*confidence)
+        return soft.checked_confidences(*confidence)
     return None if weights is None else checks.checked_weights(*weights)
 
 
@@ -121,8 +113,8 @@ def _encode_labels(labels: Column, fixed: Names | None, never: Names | None) -> 
         labels.parse_integers = False  # classes given as text are compared with labels as text
     codes, names = labels.encode()
     if never is not None:
-        never = answers.in_numbers(never, names)
-        codes, classes, names = answers.set_apart(codes, names, fixed, never)
+        never = soft.in_numbers(never, names)
+        codes, classes, names = soft.set_apart(codes, names, fixed, never)
     elif fixed is not None:
         codes, names = checks.recoded(codes, names, fixed), fixed
     classes = names if never is None else classes
@@ -130,11 +122,3 @@ def _encode_labels(labels: Column, fixed: Names | None, never: Names | None) -> 
         check_classes(classes, int((codes < len(classes)).sum()), labels.what, spelt=labels.parse_integers)
     checks.check_n_classes(len(names), labels.what)
     return codes, classes, names
-
-
-def compact(codes: Codes, names: Names) -> tuple[Codes, Names, npt.NDArray[np.bool_]]:
-    """Renumber the codes that occur; also tells which those are."""
-    used = np.zeros(len(names), np.bool_)
-    used[codes] = True
-    rank = np.cumsum(used, dtype=np.uint32) - np.uint32(1)
-    return rank[codes], names.take(np.flatnonzero(used)), used

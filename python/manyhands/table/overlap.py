@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from manyhands.checks import counted
-from manyhands.table.annotations import Annotations
+from manyhands.table.answers import Answers
 
 #: A share of the labels that is worth a warning; what concerns fewer is only remarked on.
 _NOTABLE = 0.05
@@ -22,12 +22,12 @@ class Doubts:
         return Doubts(self.loud + other.loud, self.quiet + other.quiet)
 
 
-def doubts(votes: Annotations) -> Doubts:
+def doubts(votes: Answers) -> Doubts:
     """What the overlap of workers in a log does not determine. Time O(annotations), a nanosecond or two each."""
     return _groups(votes) + _repeats(votes)
 
 
-def _groups(votes: Annotations) -> Doubts:
+def _groups(votes: Answers) -> Doubts:
     groups = votes.table.group_counts()
     if len(groups) == (votes.labels_per_worker > 0).sum():
         apart = "No task has labels of two workers: they cannot be told apart, and confidences rest on prior beliefs."
@@ -42,7 +42,7 @@ def _groups(votes: Annotations) -> Doubts:
     return Doubts(loud=remark) if 1 - largest > _NOTABLE else Doubts(quiet=remark)
 
 
-def _repeats(votes: Annotations) -> Doubts:
+def _repeats(votes: Answers) -> Doubts:
     n = votes.table.n_repeats()
     if not n:
         return Doubts()

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,8 @@ _MAX_HEADER = 1 << 24
 _MOST_BYTES = 1 << 62
 _KINDS = ("u1", "u2", "u4", "u8", "i4", "i8", "f8", "b1")
 _DTYPES = {name: np.dtype(name).newbyteorder("<") for name in _KINDS}
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,62 @@ class Content:
     def damaged(self, why: str) -> FileFormatError:
         """Make an error that names the file."""
         return FileFormatError(f"{self.path} is damaged: {why}; write it again")
+
+
+#: What makes an object of each kind of file; a class of `Saved` enters itself when it is defined.
+_READERS: dict[str, Callable[[Content], Any]] = {}
+
+
+class Saved:
+    """What can be written to a file and read back; a class whose files are of a kind of their own names it."""
+
+    __slots__ = ()
+    _file_kind: ClassVar[str]
+
+    def __init_subclass__(cls, **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        if "_file_kind" in vars(cls):
+            _READERS[cls._file_kind] = cls._load
+
+    @classmethod
+    def _load(cls, content: Content) -> Any:
+        """Make an object of what a file holds, or say what is damaged."""
+        raise NotImplementedError
+
+
+@overload
+def load(path: str | os.PathLike[str]) -> Any: ...
+@overload
+def load(path: str | os.PathLike[str], kind: type[T]) -> T: ...
+def load(path: str | os.PathLike[str], kind: type[Any] = object) -> Any:
+    """Read back what ``save`` wrote: an :class:`~manyhands.Annotations` table or a fitted model.
+
+    The file holds only arrays and plain settings: reading one from a stranger cannot run code. Anything that is not
+    such a file, whole and consistent, raises :class:`~manyhands.errors.FileFormatError`.
+
+    Parameters
+    ----------
+    path
+        The file.
+    kind
+        The class that it must hold, such as ``mh.DawidSkene`` or ``mh.Annotations``: type checkers then know what comes
+        back, and a file that holds something else is refused with a `TypeError`.
+    """
+    found = _loaded(read(path))
+    if not isinstance(found, kind):
+        raise TypeError(f"{os.fspath(path)} holds {type(found).__name__}, not {kind.__name__}")
+    return found
+
+
+def _loaded(content: Content) -> Any:
+    if content.kind not in _READERS:
+        raise content.damaged(f"it holds an unknown kind of object, {content.kind[:40]!r}")
+    try:
+        return _READERS[content.kind](content)
+    except (TypeError, ValueError, KeyError) as error:
+        if isinstance(error, FileFormatError):
+            raise
+        raise content.damaged(str(error)) from error
 
 
 def pack_names(name: str, names: Names) -> dict[str, npt.NDArray[Any]]:

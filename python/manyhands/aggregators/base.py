@@ -1,0 +1,286 @@
+"""What all aggregators of classes share: posteriors and labels of tasks, workers by how they err, prediction, files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands import _core
+from manyhands.aggregators.confusion import Confusion, KnowsConfusion, Matrices, OneCoin, as_confusion
+from manyhands.aggregators.posterior import DensePosterior, Posterior, Winners, as_posterior, distributions
+from manyhands.checks import check_choice, counted
+from manyhands.estimator import Array, Estimator, Fit, Progress, concrete
+from manyhands.table import arrow, persist
+from manyhands.table.annotations import Annotations, as_annotations
+from manyhands.table.limits import check_memory
+from manyhands.table.names import Names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: What to do where numbers for all classes do not fit.
+MANY_CLASSES = (
+    "if the labels are classes, not numbers or ids, SparseOneCoin takes any number of them in memory that the labels "
+    "given determine"
+)
+
+Run = TypeVar("Run", bound=Mapping[str, Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassFit(Fit):
+    """What an aggregator learns from a table of classes: posteriors, and how workers err."""
+
+    posterior: Posterior
+    confusion: Confusion
+    prior: Array
+
+    @classmethod
+    def of(
+        cls,
+        posterior: Array | Posterior,
+        confusion: Array | Confusion,
+        prior: Array,
+        history: Array,
+        n_iter: int = 1,
+        converged: bool = True,
+        remarks: tuple[str, ...] = (),
+    ) -> Self:
+        """Make one of arrays, or of what else stands for them."""
+        return cls(
+            posterior=as_posterior(posterior),
+            confusion=as_confusion(confusion),
+            prior=prior,
+            history=history,
+            n_iter=n_iter,
+            converged=converged,
+            remarks=remarks,
+        )
+
+
+def fit_of(found: _core._EmFit, remarks: tuple[str, ...] = ()) -> ClassFit:
+    """What all fits of the core have in common, as a fit."""
+    return ClassFit.of(
+        posterior=found["posterior"],
+        confusion=found["confusion"],
+        prior=found["prior"],
+        history=found["history"],
+        n_iter=found["n_iter"],
+        converged=found["converged"],
+        remarks=remarks,
+    )
+
+
+def best_of(runs: Iterable[Run]) -> Run:
+    """Return the run of the core with the highest objective, the first of equals; only two are kept at a time."""
+    return max(runs, key=lambda run: float(run["history"][-1]))
+
+
+class Aggregator(Estimator[Annotations, ClassFit], KnowsConfusion):
+    """Base of all aggregators of classes: a subclass gives ``_fit``, which maps a table to a `ClassFit`."""
+
+    _kind: ClassVar[str] = "classes"
+    _file_kind: ClassVar[str] = "aggregator"
+
+    #: How posteriors and workers' errors are kept.
+    _posterior_kept: ClassVar[type[Posterior]] = DensePosterior
+    _confusion_kept: ClassVar[type[Matrices | OneCoin]] = Matrices
+
+    _won: Winners
+
+    def _hears_abstentions(self) -> bool:
+        """Whether abstentions tell it something; if not, they are missing answers."""
+        return False
+
+    def _knows_abstentions(self) -> bool:
+        """Whether it was fitted to a table with abstentions, and learnt from them."""
+        return self._result is not None and len(self._labels) > len(self._classes)
+
+    # --------------------------------------------------------------------------------------------------- fit
+
+    def _as_table(self, answers: Any) -> Annotations:
+        return as_annotations(answers, abstentions=self._hears_abstentions())
+
+    def _bytes(self, votes: Annotations) -> int:
+        """Bytes of what a fit gives back, at the least: posteriors and confusion matrices."""
+        return 8 * votes.n_labels * (votes.n_tasks + votes.n_workers * votes.n_classes)
+
+    def _check_room(self, votes: Annotations) -> None:
+        check_memory(self._bytes(votes), f"{type(self).__name__} of {_sizes(votes)}", MANY_CLASSES)
+
+    def _settle(self, result: ClassFit, votes: Annotations) -> None:
+        self._adopt(result, votes._tasks, votes._workers, votes._classes, votes.labels_per_worker)
+        self._all_labels = votes._labels
+
+    def _adopt(
+        self, result: ClassFit, tasks: Names, workers: Names, classes: Names, n_labels: npt.NDArray[np.int64]
+    ) -> None:
+        self._result = result
+        self._tasks, self._workers, self._classes = tasks, workers, classes
+        self._all_labels = None
+        self._n_labels = n_labels
+        self._won = self._decide(result.posterior)
+
+    def _decide(self, posterior: Posterior) -> Winners:
+        """The winning class of each task."""
+        return posterior.winners()
+
+    def _named(self, won: Winners) -> npt.NDArray[Any]:
+        """Labels of winning codes."""
+        return self._classes.values[won.codes]
+
+    def fit_predict(self, votes: Any, *, progress: Progress = False) -> npt.NDArray[Any]:
+        """Fit and return the label of each task."""
+        return self._fit_apart(votes, progress).labels_
+
+    def fit_predict_proba(self, votes: Any, *, progress: Progress = False) -> Array:
+        """Fit and return the class posterior of each task, (n_tasks, n_classes)."""
+        return self._fit_apart(votes, progress).posterior_
+
+    # ----------------------------------------------------------------------------------------------- results
+
+    @property
+    def labels_(self) -> npt.NDArray[Any]:
+        """The winning class of each task, by name, (n_tasks,). The lowest class code wins a tie."""
+        self._fitted()
+        now = self._snapshot()
+        return now._named(now._won)
+
+    @property
+    def posterior_(self) -> Array:
+        """Class posterior of each task, (n_tasks, n_classes); rows sum to one."""
+        return self._fitted().posterior.dense()
+
+    def _rows_of_tasks(self, tasks: npt.NDArray[np.int64]) -> Array:
+        """Class posteriors of some tasks, by their codes."""
+        return self._fitted().posterior.rows(tasks)
+
+    @property
+    def tied_(self) -> npt.NDArray[np.bool_]:
+        """Whether another class is as probable as the winner, (n_tasks,)."""
+        self._fitted()
+        return self._won.tied
+
+    @property
+    def confusion_(self) -> Array:
+        """Confusion matrix of each worker, (n_workers, n_classes true, n_classes observed); rows sum to one.
+
+        Where workers may abstain, and the method learns from that, there are further columns for abstentions.
+        """
+        return self._fitted().confusion.matrices()
+
+    def _errors(self) -> Confusion:
+        return self._fitted().confusion
+
+    @property
+    def prior_(self) -> Array:
+        """Class prior, (n_classes,)."""
+        return self._fitted().prior
+
+    def to_frame(self) -> pa.Table:
+        """Return task, label, confidence and whether it was a tie, as an Arrow table (``.to_pandas()``)."""
+        self._fitted()
+        now = self._snapshot()
+        return arrow.table(
+            {
+                "task": now._tasks.arrow(),
+                "label": now._classes.take(now._won.codes.astype(np.int64)).arrow(),
+                "confidence": now._won.confidence,
+                "tied": now._won.tied,
+            }
+        )
+
+    # -------------------------------------------------------------------------------------------- prediction
+
+    def predict(self, votes: Any) -> npt.NDArray[Any]:
+        """Label tasks, old or new, from annotations by known workers; see :meth:`predict_proba`."""
+        self._fitted()
+        now = self._snapshot()
+        return now._named(now._decide(now._expected(votes)))
+
+    def predict_proba(self, votes: Any) -> Array:
+        """Class posteriors of tasks, old or new, with the workers as they were learnt: (votes.n_tasks, n_classes).
+
+        A worker who was not seen in ``fit`` counts as the crowd's average worker (confusion matrices averaged with the
+        number of labels as weights). Columns are :attr:`classes_`; a label outside them is an error.
+        """
+        self._fitted()
+        return self._snapshot()._expected(votes).dense()
+
+    def _expected(self, votes: Any) -> Posterior:
+        """Posteriors of the tasks of another table."""
+        k = len(self._classes)
+        votes = as_annotations(votes, abstentions=self._knows_abstentions())
+        needed = self._posterior_kept.n_bytes(votes.n_tasks, k)
+        check_memory(needed, f"a posterior of {_sizes(votes)}", MANY_CLASSES)
+        found = self._posterior(self._recode(votes), self._workers.match(votes._workers))
+        return found if isinstance(found, Posterior) else DensePosterior(np.ascontiguousarray(found[:, :k]))
+
+    def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array | Posterior:
+        """Posteriors of a table whose worker m was worker known[m] in fit, or nobody where that is -1."""
+        return _core.em_posterior(table, self.prior_, self._carried_over(self.confusion_, known))
+
+    def _parameters_for(self, votes: Annotations) -> tuple[Array, Array]:
+        """Prior and confusion matrices for other votes: workers by name, the average worker for the rest."""
+        confusion = self.confusion_
+        if self._classes != votes._classes:
+            raise ValueError(
+                f"the {type(self).__name__} to start from knows the classes {self.classes_.tolist()[:5]}, the votes "
+                f"have {votes.classes.tolist()[:5]}; make both tables with the same classes="
+            )
+        return self.prior_, self._carried_over(confusion, self._workers.match(votes._workers))
+
+    # ------------------------------------------------------------------------------------------- persistence
+
+    def _packed(self) -> dict[str, npt.NDArray[Any]]:
+        fit = self._fitted()
+        arrays = {"prior": fit.prior} | fit.posterior.packed() | fit.confusion.packed()
+        arrays |= {f"learnt.{name}": getattr(self, name) for name in self._learnt_arrays()}
+        return arrays | persist.pack_names("classes", self._classes) | persist.pack_labels(self._classes, self._labels)
+
+    def _take_back(self, content: persist.Content, tasks: Names, workers: Names, course: Mapping[str, Any]) -> None:
+        classes = content.names("classes")
+        labels = content.labels(classes)
+        if not len(classes):
+            raise content.damaged("its settings are incomplete")
+        sizes = {"n": len(tasks), "m": len(workers), "k": len(classes), "l": len(labels)}
+        self._take_learnt(content, sizes)
+        result = ClassFit(
+            posterior=self._posterior_kept.unpacked(content, sizes),
+            confusion=self._confusion_kept.unpacked(content, sizes),
+            prior=distributions(content, "prior", (len(classes),)),
+            **course,
+        )
+        self._adopt(result, tasks, workers, classes, content.array("n_labels", np.int64, shape=(len(workers),)))
+        self._all_labels = labels
+
+
+def _sizes(votes: Annotations) -> str:
+    tasks, workers = counted(votes.n_tasks, "task"), counted(votes.n_workers, "worker")
+    return f"{tasks}, {workers} and {counted(votes.n_labels, 'class', 'classes')}"
+
+
+@overload
+def all_aggregators(kind: Literal["classes"] = ...) -> list[type[Aggregator]]: ...
+@overload
+def all_aggregators(kind: str) -> list[type[Estimator[Any, Any]]]: ...
+def all_aggregators(kind: str = "classes") -> list[type[Any]]:
+    """Every aggregator of the library for one kind of answers, by name.
+
+    Parameters
+    ----------
+    kind
+        What the answers are: ``"classes"``, those of :class:`~manyhands.Annotations`.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> mh.DawidSkene in mh.all_aggregators()
+    True
+    """
+    check_choice("kind", kind, tuple(Estimator._bases))
+    return concrete(Estimator._bases[kind])

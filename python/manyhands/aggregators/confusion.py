@@ -1,0 +1,237 @@
+"""How workers err: confusion matrices, in full, made when somebody asks, or told by one accuracy a worker."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands import _core, metrics
+from manyhands.aggregators.posterior import distributions, shares
+from manyhands.checks import counted
+from manyhands.estimator import Array, KnowsWorkers
+from manyhands.table import arrow
+from manyhands.table.annotations import Annotations
+from manyhands.table.checks import made_table
+from manyhands.table.limits import check_memory
+from manyhands.table.names import Names
+from manyhands.table.persist import Content
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: What to do where confusion matrices do not fit.
+NO_MATRICES = "ask for labels_ and workers_frame() of a SparseOneCoin, which needs none"
+
+
+class Confusion(ABC):
+    """How each worker errs. The base judges workers by their matrices; one who knows less can do with less."""
+
+    @abstractmethod
+    def matrices(self) -> Array:
+        """Confusion matrix of each worker, (n_workers, n_classes, n_labels); `MemoryError` where they cannot fit."""
+
+    def accuracies(self, prior: Array) -> Array:
+        """Expected share of right answers of each worker, (n_workers,)."""
+        return metrics.skill(self.matrices(), prior)
+
+    def information(self, prior: Array) -> Array:
+        """Bits that an answer of each worker carries about the class, (n_workers,)."""
+        return metrics.information(self.matrices(), prior)
+
+    def spammer_scores(self) -> Array:
+        """Spammer score of each worker, (n_workers,); see :func:`manyhands.metrics.spammer_score`."""
+        return metrics.spammer_score(self.matrices())
+
+    def packed(self) -> dict[str, npt.NDArray[Any]]:
+        """Arrays for a file."""
+        return {"confusion": self.matrices()}
+
+
+@dataclass(frozen=True)
+class Matrices(Confusion):
+    """Matrices that are there."""
+
+    array: Array
+
+    def matrices(self) -> Array:
+        """Confusion matrix of each worker, (n_workers, n_classes, n_labels)."""
+        return self.array
+
+    @classmethod
+    def unpacked(cls, content: Content, sizes: Mapping[str, int]) -> Self:
+        """Take back what `packed` gave; sizes are m of workers, k of classes and l of labels."""
+        return cls(distributions(content, "confusion", (sizes["m"], sizes["k"], sizes["l"])))
+
+
+class LazyConfusion(Confusion):
+    """Matrices that the method does not need itself: made when somebody asks, and kept."""
+
+    def __init__(self, n_workers: int, n_classes: int) -> None:
+        self._n_workers, self._n_classes = n_workers, n_classes
+        self._made: Array | None = None
+
+    @abstractmethod
+    def _make(self) -> Array:
+        """Make the matrices."""
+
+    def matrices(self) -> Array:
+        """Confusion matrix of each worker, (n_workers, n_classes, n_labels); `MemoryError` where they cannot fit."""
+        if self._made is None:
+            _check_room(self._n_workers, self._n_classes)
+            self._made = self._make()
+        return self._made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What they are made of may be large, or a table of the core.
+        return Matrices, (self.matrices(),)
+
+
+class JudgedByPosterior(LazyConfusion):
+    """Workers judged by posteriors of the tasks that they labelled; a class they never met gives an even row."""
+
+    def __init__(self, table: _core.Table, posterior: Array) -> None:
+        super().__init__(table.n_workers, posterior.shape[1])
+        self._table, self._posterior = table, posterior
+
+    def _make(self) -> Array:
+        none = np.zeros((self._n_classes, self._n_classes))
+        return _core.em_confusion(self._table, self._posterior, none)
+
+
+@dataclass(frozen=True)
+class OneCoin(Confusion):
+    """Workers who are right with one probability, and err towards all other classes alike."""
+
+    accuracy: Array
+    n_classes: int
+
+    def matrices(self) -> Array:
+        """Confusion matrix of each worker, (n_workers, n_classes, n_classes); `MemoryError` where they cannot fit."""
+        m, k = len(self.accuracy), self.n_classes
+        _check_room(m, k)
+        matrices = np.empty((m, k, k))
+        matrices[:] = ((1 - self.accuracy) / max(k - 1, 1))[:, None, None]
+        matrices[:, np.arange(k), np.arange(k)] = self.accuracy[:, None]
+        return matrices
+
+    def accuracies(self, prior: Array) -> Array:
+        """The same for every class, whatever the prior."""
+        return self.accuracy
+
+    def information(self, prior: Array) -> Array:
+        """Bits that an answer of each worker carries; O(workers · classes) time, O(workers) memory."""
+        accuracy, k = self.accuracy, self.n_classes
+        error = (1 - accuracy) / max(k - 1, 1)
+        of_label = np.zeros(len(accuracy))
+        # Most of very many classes are equally frequent.
+        for p, n in zip(*np.unique(prior, return_counts=True), strict=True):
+            of_label += n * _bits(error + p * (accuracy - error))
+        inside: Array = of_label - _bits(accuracy) - (k - 1) * _bits(error)
+        return np.maximum(inside, 0.0)
+
+    def spammer_scores(self) -> Array:
+        """Spammer score of each worker, (n_workers,)."""
+        if self.n_classes == 1:
+            return np.ones(len(self.accuracy))
+        score: Array = (self.accuracy - (1 - self.accuracy) / (self.n_classes - 1)) ** 2
+        return score
+
+    def packed(self) -> dict[str, npt.NDArray[Any]]:
+        """Arrays for a file."""
+        return {"accuracy": self.accuracy}
+
+    @classmethod
+    def unpacked(cls, content: Content, sizes: Mapping[str, int]) -> Self:
+        """Take back what `packed` gave."""
+        accuracy = content.array("accuracy", np.float64, shape=(sizes["m"],))
+        shares(content, "accuracy", accuracy)
+        return cls(accuracy, sizes["k"])
+
+
+def as_confusion(found: Array | Confusion) -> Confusion:
+    """Take an array for what it is, matrices in full."""
+    return found if isinstance(found, Confusion) else Matrices(found)
+
+
+def _check_room(m: int, k: int) -> None:
+    check_memory(8 * m * k * k, f"confusion matrices of {counted(m, 'worker')} and {k:,} classes", NO_MATRICES)
+
+
+def _bits(p: Array) -> Array:
+    return -p * np.log2(np.where(p > 0, p, 1.0))
+
+
+class KnowsConfusion(KnowsWorkers):
+    """Somebody who knows a crowd from a fit: its workers by name, the classes, and how each worker errs.
+
+    A subclass keeps `_workers`, `_classes` and `_n_labels`, and has ``confusion_`` and ``prior_``.
+    """
+
+    _classes: Names
+    #: Classes, then abstentions, where it learnt from those.
+    _all_labels: Names | None = None
+
+    @property
+    @abstractmethod
+    def confusion_(self) -> Array:
+        """Confusion matrix of each worker, (n_workers, n_classes true, n_classes observed); rows sum to one."""
+
+    @property
+    @abstractmethod
+    def prior_(self) -> Array:
+        """Class prior, (n_classes,)."""
+
+    def _errors(self) -> Confusion:
+        """How workers err, in the form that is cheapest to ask."""
+        return Matrices(self.confusion_)
+
+    @property
+    def _labels(self) -> Names:
+        """What codes of labels stand for."""
+        return self._classes if self._all_labels is None else self._all_labels
+
+    @property
+    def classes_(self) -> npt.NDArray[Any]:
+        """Names of the classes, in code order."""
+        self._fitted()
+        return self._classes.values
+
+    def workers_frame(self) -> pa.Table:
+        """Return one row a worker, as an Arrow table.
+
+        ``n_labels``; ``accuracy``, the expected share of right answers under the class prior; ``information``, the
+        bits one answer carries about the class; ``spammer_score`` of Raykar & Yu (2012), 0 for an answer that does not
+        depend on the class, 1 for perfect.
+        """
+        self._fitted()
+        now = self._snapshot()
+        errors, prior = now._errors(), now.prior_
+        return arrow.table(
+            {
+                "worker": now._workers.arrow(),
+                "n_labels": now._n_labels,
+                "accuracy": errors.accuracies(prior),
+                "information": errors.information(prior),
+                "spammer_score": errors.spammer_scores(),
+            }
+        )
+
+    def _recode(self, votes: Annotations) -> _core.Table:
+        """The table with this model's class codes."""
+        code_of = self._labels.match(votes._labels)
+        tasks, workers, labels = votes.codes()
+        missing = (code_of < 0) & (np.bincount(labels, minlength=len(code_of)) > 0)
+        if missing.any():
+            unknown = votes.labels[missing].tolist()
+            raise ValueError(
+                f"labels {', '.join(map(repr, unknown[:3]))} were not among the classes seen in fit "
+                f"({', '.join(map(repr, self._classes.values[:5].tolist()))}); pass classes= when the tables are made"
+            )
+        codes = np.maximum(code_of, 0).astype(np.uint16)[labels]
+        sizes = (votes.n_tasks, votes.n_workers, len(self._labels))
+        return made_table(tasks, workers, codes, votes.weights, *sizes, n_classes=len(self._classes))

@@ -1,0 +1,363 @@
+"""What all estimators share, whatever kind of answers they learn from: parameters, fitting, results, files."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.errors import IdentifiabilityWarning, NotFittedError, OverlapWarning
+from manyhands.progress import Callback, reporting
+from manyhands.table import persist
+from manyhands.table.answers import Answers
+from manyhands.table.names import Names
+from manyhands.table.overlap import doubts
+
+Array = npt.NDArray[np.float64]
+Progress = bool | Callback
+T = TypeVar("T")
+
+
+class Parameters:
+    """Constructor arguments as parameters: ``get_params``, ``set_params``, ``repr``, and so ``sklearn.base.clone``."""
+
+    @classmethod
+    def _parameter_names(cls) -> list[str]:
+        return [name for name in inspect.signature(cls).parameters if name != "self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor's arguments by name."""
+        return {name: getattr(self, name) for name in self._parameter_names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments given to the constructor; takes effect at the next ``fit``."""
+        known = self._parameter_names()
+        for name, value in params.items():
+            if name not in known:
+                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
+            setattr(self, name, value)
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        """A fresh estimator with the same parameters, shared and not copied: a fitted start stays fitted."""
+        return type(self)(**self.get_params())
+
+    def __repr__(self) -> str:
+        defaults = {name: p.default for name, p in inspect.signature(type(self)).parameters.items()}
+        changed = {name: value for name, value in self.get_params().items() if not _same(value, defaults[name])}
+        return f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in changed.items())})"
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (type(a) is type(b) and not isinstance(a, np.ndarray) and bool(a == b))
+
+
+def _short(value: Any) -> str:
+    text = f"array{value.shape}" if isinstance(value, np.ndarray) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """How a fit went; what it found is added by each kind of estimator. No field is a function."""
+
+    #: The objective after each iteration, empty where a method has none.
+    history: Array
+    n_iter: int = 1
+    converged: bool = True
+    #: What is doubtful about the answer, or was done instead of what was asked; in whole sentences.
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def objective(self) -> float:
+        """The objective at the end; NaN where the method has none."""
+        return float(self.history[-1]) if len(self.history) else float("nan")
+
+
+A = TypeVar("A", bound=Answers)
+F = TypeVar("F", bound=Fit)
+
+
+class KnowsWorkers(ABC):
+    """Somebody who knows workers by name from a fit; a subclass keeps `_workers` and `_n_labels`."""
+
+    _workers: Names
+    _n_labels: npt.NDArray[np.int64]
+
+    @abstractmethod
+    def _fitted(self) -> Any:
+        """Raise `NotFittedError` before ``fit``."""
+
+    def _snapshot(self) -> Self:
+        """The same as it is now, whatever another thread does with it: all that belongs to one fit."""
+        taken = object.__new__(type(self))
+        vars(taken).update(vars(self))
+        return taken
+
+    @property
+    def workers_(self) -> npt.NDArray[Any]:
+        """Names of the workers, in the order of all results about them."""
+        self._fitted()
+        return self._workers.values
+
+    def _carried_over(self, per_worker: Array, known: npt.NDArray[np.int64]) -> Array:
+        """What was learnt of each worker, for a table whose worker m was worker known[m] in fit, or nobody at -1.
+
+        A worker not seen before gets the average, weighted by numbers of labels.
+        """
+        carried = per_worker[known]
+        carried[known < 0] = np.average(per_worker, axis=0, weights=self._n_labels)
+        return carried
+
+
+class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
+    """Base of what is fitted to a table of answers of kind `A`, and finds a fit of kind `F`.
+
+    A base for one kind of answers names it in `_kind`, and the kind of its files in `_file_kind`; it gives `_as_table`,
+    `_settle`, `_packed` and `_take_back`. A method gives ``_fit``. ``fit`` validates and stores, results are read-only
+    properties with a trailing underscore, and refitting forgets.
+    """
+
+    #: What the answers are, as `all_aggregators` calls it.
+    _kind: ClassVar[str]
+    #: The base of each kind; it enters itself when it is defined.
+    _bases: ClassVar[dict[str, type[Estimator[Any, Any]]]] = {}
+
+    #: Arrays that a subclass learns beyond the `Fit`, by attribute name; saved with the model.
+    _learnt: ClassVar[tuple[str, ...]] = ()
+    #: Shapes of those that are not one number a worker, in the letters n, m and k for tasks, workers and classes,
+    #: digits, and other letters for sizes that the arrays themselves must agree on.
+    _learnt_shapes: ClassVar[Mapping[str, str]] = {}
+    #: Those that files of earlier versions lack, and the number that then fills them; NaN says "not known", which a
+    #: newer file may say too.
+    _learnt_blanks: ClassVar[Mapping[str, float]] = {}
+    #: Those that may be infinite.
+    _learnt_infinite: ClassVar[tuple[str, ...]] = ()
+
+    _result: F | None = None
+    _tasks: Names
+
+    def __init_subclass__(cls, **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        if "_kind" in vars(cls):
+            Estimator._bases[cls._kind] = cls
+
+    # --------------------------------------------------------------------------------------------------- fit
+
+    @abstractmethod
+    def _as_table(self, answers: Any) -> A:
+        """The table itself, or one made of a frame."""
+
+    @abstractmethod
+    def _fit(self, votes: A, progress: Callback | None) -> F:
+        """Map a table to a fit; parameters are checked here, before any work."""
+
+    @abstractmethod
+    def _settle(self, result: F, votes: A) -> None:
+        """Keep a fit, and what is to be known of the table it came from."""
+
+    def _check_room(self, votes: A) -> None:
+        """Refuse what cannot fit in memory."""
+
+    def _iterations(self) -> int | None:
+        """Most iterations a fit can take, for the progress bar."""
+        return getattr(self, "max_iter", None)
+
+    def _total(self) -> int | None:
+        """The same, None where parameters are not even numbers: ``_fit`` says which."""
+        with suppress(TypeError):
+            return self._iterations()
+        return None
+
+    def fit(self, votes: Any, *, progress: Progress = False) -> Self:
+        """Learn from annotations.
+
+        Parameters
+        ----------
+        votes
+            A table, such as :class:`~manyhands.Annotations`, or a frame with well-known column names.
+        progress
+            True for a progress bar, or a function called now and then as ``progress(iteration, objective)``, and in any
+            case at the end.
+        """
+        self._fit_apart(votes, progress)
+        return self
+
+    def _fit_apart(self, votes: Any, progress: Progress) -> Self:
+        """Fit a copy, and be like it in one step: another thread sees all of a fit or nothing. Returns the copy."""
+        fitted = self._snapshot()
+        votes = self._as_table(votes)
+        self._check_room(votes)
+        with reporting(progress, self._total(), type(self).__name__) as callback:
+            result = fitted._fit(votes, callback)
+            if callback is not None:
+                callback.finish(result.n_iter, result.objective)
+        found = doubts(votes)
+        for remarks, category in ((found.loud, OverlapWarning), (result.remarks, IdentifiabilityWarning)):
+            if remarks:
+                warnings.warn(f"{type(self).__name__}: {' '.join(remarks)}", category, stacklevel=3)
+        fitted._settle(replace(result, remarks=(*found.loud, *result.remarks, *found.quiet)), votes)
+        vars(self).update(vars(fitted))
+        return fitted
+
+    # ----------------------------------------------------------------------------------------------- results
+
+    def _fitted(self) -> F:
+        if self._result is None:
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(votes) first")
+        return self._result
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._result is not None
+
+    @property
+    def tasks_(self) -> npt.NDArray[Any]:
+        """Names of the tasks, in the order of all results about them."""
+        self._fitted()
+        return self._tasks.values
+
+    @property
+    def history_(self) -> Array:
+        """The objective after each iteration; empty where the method has none."""
+        return self._fitted().history
+
+    @property
+    def objective_(self) -> float:
+        """The objective at the end; NaN where the method has none."""
+        return self._fitted().objective
+
+    @property
+    def n_iter_(self) -> int:
+        """Iterations made."""
+        return self._fitted().n_iter
+
+    @property
+    def converged_(self) -> bool:
+        """Whether the stopping rule was met."""
+        return self._fitted().converged
+
+    @property
+    def remarks_(self) -> tuple[str, ...]:
+        """What is doubtful about the answer, or was done instead of what was asked; empty where nothing is."""
+        return self._fitted().remarks
+
+    # ------------------------------------------------------------------------------------------- persistence
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a versioned file that holds data only; read it with :func:`manyhands.load`.
+
+        Parameters that are data rather than settings (gold labels, given starts) are not written. The file appears when
+        it is whole and on disk, and an older one of that name stays until then; checksums tell a damaged one.
+        """
+        self._fitted()
+        self._snapshot()._save(path)
+
+    def _save(self, path: str | os.PathLike[str]) -> None:
+        fit = self._fitted()
+        params = {name: _plain(value) for name, value in self.get_params().items()}
+        params = {name: value for name, value in params.items() if _is_setting(value)}
+        meta = {
+            "class": type(self).__name__,
+            "params": params,
+            "n_iter": fit.n_iter,
+            "converged": fit.converged,
+            "remarks": list(fit.remarks),
+        }
+        arrays = {"history": fit.history, "n_labels": self._n_labels} | self._packed()
+        for part in ("tasks", "workers"):
+            arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
+        persist.write(path, self._file_kind, meta, arrays, read_back=self._bases[self._kind]._load)
+
+    def _learnt_arrays(self) -> Mapping[str, str]:
+        """Names and shapes of the arrays that are saved with the model beyond the `Fit`."""
+        return {name: self._learnt_shapes.get(name, "m") for name in self._learnt}
+
+    @abstractmethod
+    def _packed(self) -> dict[str, npt.NDArray[Any]]:
+        """What was found, and names beside those of tasks and workers, as arrays."""
+
+    @abstractmethod
+    def _take_back(self, content: persist.Content, tasks: Names, workers: Names, course: Mapping[str, Any]) -> None:
+        """Be what `_packed` gave away; `course` are the fields of `Fit`."""
+
+    def _take_learnt(self, content: persist.Content, sizes: Mapping[str, int]) -> None:
+        """Take back the arrays that were learnt; sizes are by letters."""
+        known = dict(sizes)
+        for name, letters in self._learnt_arrays().items():
+            setattr(self, name, self._learnt_array(content, name, letters, known))
+
+    def _learnt_array(self, content: persist.Content, name: str, letters: str, known: dict[str, int]) -> Array:
+        """An array that was learnt; sizes of letters that are not known yet become known by it."""
+        blank, key = self._learnt_blanks.get(name), f"learnt.{name}"
+        if blank is not None and key not in content.arrays:
+            return np.full([int(letter) if letter.isdigit() else known[letter] for letter in letters], blank)
+        array: Array = content.array(key, np.float64, ndim=len(letters), finite=False)
+        may_be_blank = blank is not None and np.isnan(blank)
+        may_be_infinite = name in self._learnt_infinite
+        if not (np.isfinite(array) | (np.isnan(array) & may_be_blank) | (np.isinf(array) & may_be_infinite)).all():
+            raise content.damaged(f"its {name.strip('_')} holds numbers that are not finite")
+        for letter, size in zip(letters, array.shape, strict=True):
+            if size != (int(letter) if letter.isdigit() else known.setdefault(letter, size)):
+                raise content.damaged(f"its {name.strip('_')} has shape {array.shape}")
+        return array
+
+    @classmethod
+    def _load(cls, content: persist.Content) -> Self:
+        found = {kind.__name__: kind for kind in concrete(cls)}.get(str(content.meta.get("class")))
+        params = content.meta.get("params")
+        if found is None or not isinstance(params, dict) or not set(params) <= set(found._parameter_names()):
+            raise content.damaged("it names no estimator of this version")
+        if not all(_is_setting(value) for value in params.values()):
+            raise content.damaged("its settings are not what manyhands writes")
+        model = found(**{name: _unpacked(value) for name, value in params.items()})
+        tasks, workers = (content.names(part) for part in ("tasks", "workers"))
+        n_iter, converged = content.meta.get("n_iter"), content.meta.get("converged")
+        remarks = content.meta.get("remarks", [])
+        plain = isinstance(remarks, list) and all(isinstance(remark, str) for remark in remarks)
+        if type(n_iter) is not int or type(converged) is not bool or not plain or not len(tasks) or not len(workers):
+            raise content.damaged("its settings are incomplete")
+        history = content.array("history", np.float64, ndim=1)
+        course = {"history": history, "n_iter": n_iter, "converged": converged, "remarks": tuple(remarks)}
+        model._take_back(content, tasks, workers, course)
+        return model
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy number as a plain one."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _is_setting(value: Any) -> bool:
+    if isinstance(value, dict):
+        return False
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _unpacked(value: Any) -> Any:
+    """Give a setting its type back: JSON has lists only, parameters of several numbers are tuples."""
+    flat = isinstance(value, list) and not any(isinstance(item, list) for item in value)
+    return tuple(value) if flat else value
+
+
+def concrete(base: type[T], package: str = "manyhands.") -> list[type[T]]:
+    """The classes of a package that derive from another and can be used, by name."""
+    found, stack = [], list(base.__subclasses__())
+    while stack:
+        cls = stack.pop()
+        stack.extend(cls.__subclasses__())
+        if not inspect.isabstract(cls) and cls.__module__.startswith(package):
+            found.append(cls)
+    return sorted(found, key=lambda cls: cls.__name__)
