@@ -12,9 +12,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import manyhands as mh
-from checks import PARITY, STANDARD, assert_close, assert_same_bits
 from manyhands.cli import main
+from manyhands.testing.compare import assert_close, assert_same_bits
+from manyhands.testing.crowds import STANDARD
 from oracles import em
+from twins import PARITY
 
 CLASSES = ("c0", "c1", "c2")
 

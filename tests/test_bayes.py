@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import manyhands as mh
-from checks import PARITY, STANDARD, assert_close, crowd, fit_bayes, hierarchy_prior, never_falls
 from manyhands import _core
 from manyhands.aggregators._calibration import best_correlation, calibrated
 from manyhands.aggregators.consensus import _Counter, mixture_weights
+from manyhands.testing.compare import assert_close, never_falls
+from manyhands.testing.crowds import STANDARD, crowd
 from oracles import bayes, em
 from test_aggregators import crowds
+from twins import PARITY, fit_bayes, hierarchy_prior
 
 MODELS = ("full", "class", "one-coin")
 on_models = pytest.mark.parametrize("model", MODELS)

@@ -8,10 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyhands as mh
-from checks import PARITY, STANDARD, assert_close, never_falls
+from manyhands.testing.compare import assert_close, never_falls
+from manyhands.testing.crowds import STANDARD
 from oracles import communities, em
 from test_aggregators import crowds
 from test_bayes import drawn, even
+from twins import PARITY
 
 # ------------------------------------------------------------------------------------------------------ communities
 

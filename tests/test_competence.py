@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import manyhands as mh
-from checks import never_falls
+from manyhands.testing.compare import never_falls
 from oracles import competence as plain
 from oracles.em import Rows
 

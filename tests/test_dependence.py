@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 import manyhands as mh
-from checks import STANDARD, Crowd, assert_close, of_rows
 from manyhands.aggregators._calibration import CORRELATION, EVEN, discount, information
 from manyhands.table import persist
+from manyhands.testing.compare import assert_close
+from manyhands.testing.crowds import STANDARD, Crowd, of_rows
 from oracles import bayes, dependence, em
 
 

@@ -11,8 +11,10 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 import manyhands as mh
-from checks import PARITY, STANDARD, assert_close, assert_sound, crowd, fit_em, never_falls
+from manyhands.testing.compare import assert_close, assert_sound, never_falls
+from manyhands.testing.crowds import STANDARD, crowd
 from oracles import em
+from twins import PARITY, fit_em
 
 MODELS = ["full", "class", "one-coin"]
 ASSIGNMENTS = ["soft", "hard", "hard-then-soft"]

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import manyhands as mh
-from checks import ODD, STANDARD, assert_sound, never_falls
 from manyhands import _core, checks, defer
+from manyhands.testing.compare import assert_sound, never_falls
+from manyhands.testing.crowds import ODD, STANDARD
 
 VOTES = STANDARD.votes()
 INF = float("inf")

@@ -11,8 +11,8 @@ from scipy import stats
 from scipy.special import gammaln
 
 import manyhands as mh
-from checks import STANDARD, crowd
 from manyhands.aggregators._chains import diagnose
+from manyhands.testing.crowds import STANDARD, crowd
 from test_bayes import drawn, even, on_models
 
 # ---------------------------------------------------------------------------------------------- the right posterior

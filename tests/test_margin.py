@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import manyhands as mh
-from checks import crowd, never_falls
+from manyhands.testing.compare import never_falls
+from manyhands.testing.crowds import crowd
 from oracles import margin as plain
 from oracles.em import Rows
 from test_competence import tables

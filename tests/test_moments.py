@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyhands as mh
-from checks import of_rows
 from manyhands import _core
+from manyhands.testing.crowds import of_rows
 from oracles import moments as oracle
 from oracles.em import Rows
 

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import manyhands as mh
-from checks import STANDARD, assert_same_bits
 from manyhands.aggregators.online import fading
+from manyhands.testing.compare import assert_same_bits
+from manyhands.testing.crowds import STANDARD
 from oracles.online import left_after
 from test_real_data import accuracy, log
 

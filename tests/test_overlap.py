@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import manyhands as mh
-from checks import STANDARD, of_rows
+from manyhands.testing.crowds import STANDARD, of_rows
 
 METHODS = [mh.MajorityVote(), mh.DawidSkene(), mh.HierarchicalDawidSkene(), mh.MACE(), mh.Consensus()]
 on_methods = pytest.mark.parametrize("model", METHODS, ids=lambda model: type(model).__name__)

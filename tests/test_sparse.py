@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyhands as mh
-from checks import PARITY, assert_close
 from manyhands import _core
 from manyhands.aggregators.confusion import OneCoin
 from manyhands.table import limits, persist
+from manyhands.testing.compare import assert_close
+from twins import PARITY
 
 
 def dense(k: int, **params) -> mh.DawidSkene:

@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyhands as mh
-from checks import PARITY, STANDARD, Crowd, assert_close, of_rows, twin_weights
+from manyhands.testing.compare import assert_close
+from manyhands.testing.crowds import STANDARD, Crowd, of_rows
 from oracles import em, voting
+from twins import PARITY, twin_weights
 
 
 @st.composite

@@ -142,6 +142,8 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
     _learnt_blanks: ClassVar[Mapping[str, float]] = {}
     #: Those that may be infinite.
     _learnt_infinite: ClassVar[tuple[str, ...]] = ()
+    #: Checks of `manyhands.testing` that it cannot pass whatever its settings, by name, each with the reason.
+    _skipped_checks: ClassVar[Mapping[str, str]] = {}
 
     _result: F | None = None
     _tasks: Names

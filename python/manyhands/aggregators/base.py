@@ -89,6 +89,8 @@ class Aggregator(Estimator[Annotations, ClassFit], KnowsConfusion):
     #: How posteriors and workers' errors are kept.
     _posterior_kept: ClassVar[type[Posterior]] = DensePosterior
     _confusion_kept: ClassVar[type[Matrices | OneCoin]] = Matrices
+    #: The most classes it takes; None for any number.
+    _most_classes: ClassVar[int | None] = None
 
     _won: Winners
 

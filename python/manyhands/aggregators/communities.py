@@ -240,6 +240,9 @@ class EBCC(Aggregator):
         "_class_concentration": "k",
         "_subtype_concentration": "ks",
     }
+    _skipped_checks: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("renaming_tasks", "renaming_classes", "renaming_classes_untied"), "starts are drawn in the order of the codes"
+    )
 
     def __init__(
         self,

@@ -250,6 +250,8 @@ class GLAD(Aggregator):
     _ability: Array
     _ease: Array
 
+    _skipped_checks: ClassVar[Mapping[str, str]] = {"predict_repeats_fit": "prediction finds the eases of tasks anew"}
+
     def __init__(
         self,
         *,

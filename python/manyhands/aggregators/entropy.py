@@ -91,6 +91,8 @@ class MinimaxEntropy(Aggregator):
     #: That of the tasks, as one number in an array.
     _penalty: Array
 
+    _skipped_checks: ClassVar[Mapping[str, str]] = {"predict_repeats_fit": "prediction finds the numbers of tasks anew"}
+
     def __init__(
         self,
         *,

@@ -78,6 +78,10 @@ class MaxMarginVote(Aggregator):
     _weights: Array
     _scale: Array
 
+    _skipped_checks: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("renaming_tasks", "renaming_classes"), "sweeps go by the order of tasks and classes"
+    )
+
     def __init__(
         self, *, cost: float | None = None, margin: float = 1.0, max_iter: int = 200, tol: float = 1e-4
     ) -> None:
@@ -206,6 +210,14 @@ class CrowdSVM(Aggregator):
     _weights: Array
     #: Cost and margin of the fit.
     _force: Array
+
+    _skipped_checks: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("renaming_tasks", "renaming_workers", "renaming_classes", "renaming_classes_untied"),
+            "draws follow the codes",
+        ),
+        "predict_repeats_fit": "posteriors are averages of draws",
+    }
 
     def __init__(
         self,

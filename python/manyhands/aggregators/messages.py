@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -68,6 +69,10 @@ class KOS(Aggregator):
     """
 
     _learnt: ClassVar[tuple[str, ...]] = ("_weights",)
+    _skipped_checks: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("renaming_tasks", "renaming_workers"), "messages start from draws that follow the codes"),
+        "predict_repeats_fit": "labels are the signs of messages, predictions go by the accuracies found",
+    }
 
     def __init__(self, *, max_iter: int = 20, seed: int = 0) -> None:
         self.max_iter = max_iter

@@ -347,6 +347,8 @@ class SpectralMetaLearner(_PairSkills):
     True
     """
 
+    _most_classes = 2
+
     def __init__(
         self,
         *,

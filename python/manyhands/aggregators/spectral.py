@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import combinations
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -253,6 +254,8 @@ class SpectralDS(Aggregator):
     >>> mh.metrics.accuracy(model.labels_, crowd.truth) > 0.9
     True
     """
+
+    _skipped_checks: ClassVar[Mapping[str, str]] = {"renaming_workers": "groups of workers are drawn by position"}
 
     def __init__(
         self, *, em_passes: int = 1, groupings: int = 5, restarts: int = 20, shrink: float = 1.0, seed: int = 0

@@ -1,0 +1,306 @@
+"""What every estimator is held to, whatever kind of annotation it takes and whatever its results are."""
+
+from __future__ import annotations
+
+import _thread
+import copy
+import json
+import pickle
+import signal
+import tempfile
+import threading
+import unittest
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import manyhands as mh
+from manyhands.testing.compare import assert_same_answers, assert_same_bits, raises, require
+from manyhands.testing.subject import Subject, results_of
+
+
+def clone(model: Any) -> Any:
+    """A fresh estimator with the same parameters."""
+    return type(model)(**model.get_params())
+
+
+def check_clone(subject: Subject) -> None:
+    """A copy made from the parameters, by scikit-learn too, is unfitted and fits to the same."""
+    model = subject.fitted()
+    copies = [clone(model)]
+    with suppress(ImportError):
+        from sklearn.base import clone as sklearn_clone
+
+        copies.append(sklearn_clone(model))
+    for copied in copies:
+        require(type(copied) is type(model), f"a clone is a {type(copied).__name__}")
+        require(repr(copied) == repr(model), f"a clone shows itself as {copied!r}")
+        for name in results_of(copied):
+            with raises(mh.NotFittedError, f"{name} of a clone"):
+                getattr(copied, name)
+    assert_same_bits(copies[-1].fit(subject.standard.votes()), model, "a clone")
+
+
+def check_params(subject: Subject) -> None:
+    """The constructor keeps its arguments as they are, and only those."""
+    model = subject.make(subject.standard)
+    params = model.get_params()
+    for name, value in clone(model).get_params().items():
+        require(value is params[name], f"the constructor does not keep {name} as it was given")
+    changed = type(model)(**params).set_params(**params)
+    require(changed.get_params().keys() == params.keys(), "set_params changes which parameters there are")
+    with raises(ValueError, "set_params of an unknown name", "no_such_parameter"):
+        model.set_params(no_such_parameter=1)
+
+
+def check_repr(subject: Subject) -> None:
+    """An estimator shows itself as the call that makes it, unless its parameters are too long for that."""
+    model = subject.make(subject.standard)
+    shown = repr(model)
+    require(shown.startswith(f"{type(model).__name__}("), f"it shows itself as {shown}")
+    if "array" in shown or "..." in shown:
+        return
+    names = {**vars(mh), type(model).__name__: type(model), "inf": float("inf"), "nan": float("nan")}
+    made = eval(shown, names)
+    np.testing.assert_equal(made.get_params(), model.get_params(), err_msg=f"{shown} makes another estimator")
+
+
+def check_before_fit(subject: Subject) -> None:
+    """Before fit there are no results, and whoever asks is told to fit."""
+    model = subject.make(subject.standard)
+    name = type(model).__name__
+    for result in results_of(model):
+        with raises(mh.NotFittedError, f"{result} before fit", name, "call fit"):
+            getattr(model, result)
+    asks = subject.answers(model, subject.standard.votes()) | {"save": lambda: model.save("nowhere")}
+    for method, ask in asks.items():
+        with raises(mh.NotFittedError, f"{method} before fit", name):
+            ask()
+
+
+def check_fit_returns_itself(subject: Subject) -> None:
+    """Fit returns the estimator that it was called on."""
+    model = subject.make(subject.standard)
+    require(model.fit(subject.standard.votes()) is model, "fit does not return the estimator itself")
+
+
+def check_refit_forgets(subject: Subject) -> None:
+    """A second fit leaves nothing of the first."""
+    model = subject.make(subject.standard)
+    params = model.get_params()
+    model.set_params(**subject.make(subject.other).get_params()).fit(subject.other.votes())
+    model.set_params(**params).fit(subject.standard.votes())
+    assert_same_bits(model, subject.fitted(), "a second fit")
+
+
+def check_seed_repeats(subject: Subject) -> None:
+    """The same parameters and the same answers give the same bits, whoever draws random numbers in between."""
+    first = subject.fitted()
+    state = np.random.get_state()  # noqa: NPY002
+    try:
+        np.random.seed(12345)  # noqa: NPY002
+        assert_same_bits(subject.fitted(), first, "two fits of one seed")
+    finally:
+        np.random.set_state(state)  # noqa: NPY002
+
+
+def check_input_unchanged(subject: Subject) -> None:
+    """Neither the table nor the parameters change, by fit or by what is asked afterwards."""
+    votes = subject.standard.votes()
+    model = subject.make(subject.standard)
+    params, table = copy.deepcopy(model.get_params()), pickle.loads(pickle.dumps(votes))
+    model.fit(votes)
+    for ask in subject.answers(model, votes).values():
+        ask()
+    require(votes == table, "the table changed")
+    np.testing.assert_equal(model.get_params(), params, err_msg="a parameter changed")
+
+
+def check_pickle(subject: Subject) -> None:
+    """A pickled and a copied model are the same, fitted or not."""
+    votes = subject.standard.votes()
+    model = subject.fitted()
+    for way, copied in (("pickled", pickle.loads(pickle.dumps(model))), ("copied", copy.deepcopy(model))):
+        assert_same_bits(copied, model, f"a {way} model")
+        assert_same_answers(subject.answers(copied, votes), subject.answers(model, votes), f"a {way} model")
+    fresh = subject.make(subject.standard)
+    require(repr(pickle.loads(pickle.dumps(fresh))) == repr(fresh), "pickling changes the parameters")
+
+
+def check_save_and_load(subject: Subject) -> None:
+    """A saved model comes back the same, with all parameters that are settings and not data."""
+    votes = subject.standard.votes()
+    model = subject.fitted()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.mh"
+        model.save(path)
+        loaded = mh.load(path, type(model))
+    assert_same_bits(loaded, model, "a loaded model")
+    assert_same_answers(subject.answers(loaded, votes), subject.answers(model, votes), "a loaded model")
+    params = model.get_params()
+    settings = {name: value for name, value in params.items() if _is_setting(value)}
+    for name, value in settings.items():
+        require(loaded.get_params()[name] == value, f"a loaded model has another {name}")
+    if len(settings) == len(params):
+        assert_same_bits(loaded.fit(votes), model, "a loaded model that is fitted again")
+
+
+def _is_setting(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return not isinstance(value, dict)
+
+
+# ---------------------------------------------------------------------------------------------------- threads
+
+
+@contextmanager
+def threads(n: int) -> Iterator[None]:
+    """Compute on so many threads."""
+    before = mh.get_num_threads()
+    mh.set_num_threads(n)
+    try:
+        yield
+    finally:
+        mh.set_num_threads(before)
+
+
+#: A few passes: what threads do shows in each of them.
+FEW = {"max_iter": 4, "n_iter": 2, "tol": 0.0, "restarts": 1, "warmup": 1, "draws": 3, "batch_size": 30_000}
+#: Passes without end, for a fit that will be stopped.
+MANY = {"max_iter": 1_000_000, "n_iter": 1_000_000, "draws": 100_000, "rounds": 1_000_000, "tol": 0.0}
+
+
+def with_params(model: Any, **params: Any) -> Any:
+    """The model, with those of the parameters that it has, but for those that it has switched off."""
+    now = model.get_params()
+    return model.set_params(**{name: value for name, value in params.items() if now.get(name)})
+
+
+def check_threads(subject: Subject) -> None:
+    """One thread or several: the same bits."""
+    log, fits = subject.large, []
+    for n in (1, 2, 3):
+        with threads(n):
+            fits.append(with_params(subject.make(log), **FEW).fit(log.votes()))
+    for fit in fits[1:]:
+        assert_same_bits(fit, fits[0], "fits on one thread and on several")
+
+
+def check_fits_side_by_side(subject: Subject) -> None:
+    """Python threads that fit one table at the same time all get the same bits."""
+    votes = subject.standard.votes()
+    alone = subject.fitted()
+    gate = threading.Barrier(4)
+
+    def fit() -> Any:
+        gate.wait()
+        return subject.make(subject.standard).fit(votes)
+
+    with ThreadPoolExecutor(4) as pool:
+        for together in [future.result() for future in [pool.submit(fit) for _ in range(4)]]:
+            assert_same_bits(together, alone, "fits side by side")
+
+
+# ---------------------------------------------------------------------------------------- progress and Ctrl-C
+
+
+def check_progress(subject: Subject) -> None:
+    """Progress is told in iterations, at least once and at the end, and changes nothing."""
+    votes, alone = subject.standard.votes(), subject.fitted()
+    seen: list[tuple[int, float]] = []
+    model = subject.make(subject.standard)
+    model.fit(votes, progress=lambda step, objective: seen.append((step, objective)))
+    assert_same_bits(model, alone, "fits with and without progress")
+    require(seen, "nothing was reported, not even the end")
+    for step, objective in seen:
+        require(type(step) is int and type(objective) is float, f"progress was told {step!r} and {objective!r}")
+    steps = [step for step, _ in seen]
+    require(steps[-1] == model.n_iter_, f"the last report was of iteration {steps[-1]}, not of {model.n_iter_}")
+    most = model._iterations()
+    require(most is None or max(steps) <= most, f"iteration {max(steps)} was reported, of at most {most}")
+    assert_same_bits(subject.make(subject.standard).fit(votes, progress=True), alone, "fits with and without a bar")
+
+
+def check_failing_progress(subject: Subject) -> None:
+    """An exception of the progress function ends the fit, and leaves the estimator as it was."""
+
+    class Enough(Exception):
+        pass
+
+    def stop(step: int, objective: float) -> None:
+        raise Enough
+
+    model, votes = subject.make(subject.standard), subject.standard.votes()
+    with raises(Enough, "fit with a failing progress function"):
+        model.fit(votes, progress=stop)
+    for name in results_of(model):
+        with raises(mh.NotFittedError, f"{name} after a fit that failed"):
+            getattr(model, name)
+    model.fit(votes)
+    with raises(Enough, "a second fit with a failing progress function"):
+        model.fit(votes, progress=stop)
+    assert_same_bits(model, subject.fitted(), "a fit before one that failed")
+
+
+def check_interrupt(subject: Subject) -> None:
+    """Ctrl-C ends a fit that would go on for long."""
+    log = subject.large
+    model = subject.make(log)
+    if not any(model.get_params().get(name) for name in MANY):
+        raise unittest.SkipTest("it does not iterate")
+    if threading.current_thread() is not threading.main_thread():
+        raise unittest.SkipTest("only the main thread can be interrupted")
+    with_params(model, **MANY)
+    votes = log.votes()
+    pressed, done = threading.Event(), threading.Event()
+
+    def press() -> None:
+        if not done.wait(0.1):
+            pressed.set()
+            _thread.interrupt_main()
+
+    # A shell starts background jobs with interrupts ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    presser = threading.Thread(target=press)
+    ended = False
+    try:
+        presser.start()
+        model.fit(votes)
+        ended = True
+        done.set()
+        presser.join()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        done.set()
+        presser.join()
+        signal.signal(signal.SIGINT, before)
+    require(not (ended and pressed.is_set()), "the fit went on to its end after Ctrl-C")
+    if ended:
+        raise unittest.SkipTest("the fit ended by itself before it could be interrupted")
+
+
+CHECKS = (
+    check_clone,
+    check_params,
+    check_repr,
+    check_before_fit,
+    check_fit_returns_itself,
+    check_refit_forgets,
+    check_seed_repeats,
+    check_input_unchanged,
+    check_pickle,
+    check_save_and_load,
+    check_threads,
+    check_fits_side_by_side,
+    check_progress,
+    check_failing_progress,
+    check_interrupt,
+)

@@ -1,0 +1,118 @@
+"""What checks run on, and how a list of them becomes tests."""
+
+from __future__ import annotations
+
+import unittest
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from manyhands.errors import IdentifiabilityWarning
+
+S = TypeVar("S", bound="Subject")
+Check = Callable[[S], None]
+
+
+class Log(Protocol):
+    """Made-up answers of any kind."""
+
+    def votes(self) -> Any:
+        """The answers as ``fit`` takes them."""
+
+
+@dataclass(frozen=True)
+class Subject(ABC):
+    """An estimator that is checked: how to make it, and the logs of its kind that it is tried on.
+
+    The checks of `common` ask for no more than this; a kind of annotation derives from it, and may add what its own
+    checks need.
+    """
+
+    name: str
+    #: A fresh estimator for a log, whose names its parameters may use.
+    make: Callable[[Any], Any]
+    #: Checks that cannot be asked of it, each with the reason.
+    skip: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    @abstractmethod
+    def standard(self) -> Log:
+        """An ordinary log, small."""
+
+    @property
+    @abstractmethod
+    def other(self) -> Log:
+        """A log of other sizes."""
+
+    @property
+    @abstractmethod
+    def large(self) -> Log:
+        """A log whose fit is shared out among threads; the same at each call."""
+
+    @abstractmethod
+    def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
+        """What can be asked of a fitted model beside its results: methods by name, ready to be called."""
+
+    def fitted(self, log: Log | None = None) -> Any:
+        """A fresh estimator, fitted to a log; to the standard one if none is given."""
+        log = log or self.standard
+        return self.make(log).fit(log.votes())
+
+
+def results_of(model: Any) -> list[str]:
+    """Names of a model's results: its properties and attributes that end in an underscore."""
+    names = {name for name in dir(type(model)) if isinstance(getattr(type(model), name), property)} | set(vars(model))
+    return sorted(name for name in names if name.endswith("_") and not name.startswith("_"))
+
+
+def checks_of(subject: S, checks: Iterable[Check[S]]) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield the name of each check, and the check ready to be called; those to skip raise `unittest.SkipTest`."""
+    by_name = {name_of(check): check for check in checks}
+    unknown = sorted(set(subject.skip) - set(by_name))
+    if unknown:
+        raise ValueError(f"there is no check {unknown[0]!r} to skip; there are {', '.join(by_name)}")
+    for name, check in by_name.items():
+        yield name, _ready(subject, name, check)
+
+
+def name_of(check: Callable[..., None]) -> str:
+    """A check's name: its function's, without ``check_``."""
+    return check.__name__.removeprefix("check_")
+
+
+def _ready(subject: S, name: str, check: Check[S]) -> Callable[[], None]:
+    def run() -> None:
+        if name in subject.skip:
+            raise unittest.SkipTest(subject.skip[name])
+        with warnings.catch_warnings():
+            # Small and odd logs leave something undetermined, and methods say so.
+            warnings.simplefilter("ignore", IdentifiabilityWarning)
+            try:
+                check(subject)
+            except unittest.SkipTest:
+                raise
+            except Exception as error:
+                raise AssertionError(f"{subject} fails the check {name}: {_told(error)}") from error
+
+    return run
+
+
+def _told(error: Exception) -> str:
+    text = str(error).strip() or "no message"
+    return text if isinstance(error, AssertionError) else f"{type(error).__name__}: {text}"
+
+
+def run_checks(checks: Iterable[tuple[str, Callable[[], None]]]) -> dict[str, str]:
+    """Run checks until one fails; returns those that were skipped, and why."""
+    skipped = {}
+    for name, check in checks:
+        try:
+            check()
+        except unittest.SkipTest as reason:
+            skipped[name] = str(reason)
+    return skipped
