@@ -232,7 +232,7 @@ def _predict_consensus(model: mh.Consensus, rows: em.Rows, known: np.ndarray) ->
 def _fit_plainly(model: Aggregator, votes: mh.Annotations) -> Answer:
     with plain_kernels(votes):
         found = type(model)(**model.get_params())._fit(votes, None)
-    return Answer(found.posterior, found.made(), found.prior, found.history)
+    return Answer(found.posterior.dense(), found.confusion.matrices(), found.prior, found.history)
 
 
 def labels_of(model: Aggregator) -> np.ndarray:

@@ -268,7 +268,7 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
         params = {name: _plain(value) for name, value in self.get_params().items()}
         params = {name: value for name, value in params.items() if _is_setting(value)}
         meta = {
-            "class": type(self).__name__,
+            "class": _file_name(type(self)),
             "params": params,
             "n_iter": fit.n_iter,
             "converged": fit.converged,
@@ -314,10 +314,11 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
 
     @classmethod
     def _load(cls, content: persist.Content) -> Self:
-        found = {kind.__name__: kind for kind in concrete(cls)}.get(str(content.meta.get("class")))
+        # Those that others wrote, too, as far as they are imported: reading a file imports nothing.
+        found = {_file_name(kind): kind for kind in concrete(cls, "")}.get(str(content.meta.get("class")))
         params = content.meta.get("params")
         if found is None or not isinstance(params, dict) or not set(params) <= set(found._parameter_names()):
-            raise content.damaged("it names no estimator of this version")
+            raise content.damaged("it names no estimator of this version, nor one that was imported")
         if not all(_is_setting(value) for value in params.values()):
             raise content.damaged("its settings are not what manyhands writes")
         model = found(**{name: _unpacked(value) for name, value in params.items()})
@@ -331,6 +332,12 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
         course = {"history": history, "n_iter": n_iter, "converged": converged, "remarks": tuple(remarks)}
         model._take_back(content, tasks, workers, course)
         return model
+
+
+def _file_name(kind: type[Any]) -> str:
+    """What a file calls a class: the library's go by their name, wherever they move."""
+    ours = kind.__module__.startswith("manyhands.")
+    return kind.__name__ if ours else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _plain(value: Any) -> Any:

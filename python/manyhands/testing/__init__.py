@@ -68,7 +68,7 @@ def check_aggregator(
     """Run every check of an aggregator of classes; returns those that were skipped, each with the reason.
 
     The first check that fails raises an AssertionError that names it and says what is wrong. Takes a few seconds: one
-    of the crowds has 400,000 annotations.
+    of the crowds has 200,000 annotations.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ def assert_same_bits(a: Any, b: Any, what: str = "two fits") -> None:
         try:
             np.testing.assert_equal(one, other)
         except AssertionError as error:
-            raise AssertionError(f"{name} of {what} differs: {error}") from error
+            raise AssertionError(f"{name} of {what} differs") from error
 
 
 def _asked(model: Any, name: str) -> Any:

@@ -130,9 +130,9 @@ class LargeCrowd(Crowd):
 
 @functools.cache
 def large(n_classes: int) -> LargeCrowd:
-    """400,000 annotations: several chunks in every plan of the compiled code."""
+    """200,000 annotations: several chunks in every plan of the compiled code."""
     rng = np.random.default_rng(0)
-    n_tasks, n_workers, per_task = 80_000, 500, 5
+    n_tasks, n_workers, per_task = 40_000, 200, 5
     truth = rng.integers(0, n_classes, n_tasks)
     tasks = np.repeat(np.arange(n_tasks), per_task)
     workers = rng.integers(0, n_workers, len(tasks))
