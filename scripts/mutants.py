@@ -34,18 +34,35 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "python/manyhands"
 
+#: Tests of one thing that are more than one file.
+TABLES = ("test_annotations", "test_building", "test_bad_columns", "test_contents")
+FILES = ("test_persist", "test_persist_refusals")
+COMMANDS = ("cli/test_aggregate", "cli/test_commands", "cli/test_failures")
+
 #: Modules of each area, and the tests that cover them: quick ones first, since the first that fails ends a run.
 AREAS: dict[str, dict[str, list[str]]] = {
     "learn": {
-        "learn/batch": ["test_learn_losses", "test_learn_training", "test_learners"],
-        "learn/*": ["test_learn_losses", "test_learn_training", "test_learners", "test_learn_recovery"],
+        "learn/batch": ["test_learn_losses", "test_learn_batches", "test_learn_training", "test_learners"],
+        "learn/*": [
+            "test_learn_losses",
+            "test_learn_batches",
+            "test_learn_training",
+            "test_learners",
+            "test_learn_recovery",
+        ],
     },
     "defer": {
         "defer/assignment": ["test_defer_kernels", "test_defer_decisions"],
         "defer/projection": ["test_defer_kernels", "test_defer_decisions"],
-        "defer/decision": ["test_defer_decisions", "test_deferrals"],
-        "defer/measures": ["test_defer_decisions", "test_deferrals"],
-        "defer/*": ["test_defer_losses", "test_defer_decisions", "test_deferrals", "test_defer_recovery"],
+        "defer/decision": ["test_defer_decisions", "test_defer_methods", "test_deferrals"],
+        "defer/measures": ["test_defer_decisions", "test_defer_methods", "test_deferrals"],
+        "defer/*": [
+            "test_defer_losses",
+            "test_defer_decisions",
+            "test_defer_methods",
+            "test_deferrals",
+            "test_defer_recovery",
+        ],
     },
     "aggregators": {
         "aggregators/voting": ["test_voting", "test_aggregators"],
@@ -61,47 +78,47 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "aggregators/margin": ["test_margin", "test_aggregators"],
         "aggregators/skills": ["test_skills", "test_aggregators"],
         "aggregators/messages": ["test_skills", "test_aggregators"],
-        "aggregators/consensus": ["test_dependence", "test_bayes", "test_aggregators", "test_cli"],
+        "aggregators/consensus": ["test_dependence", "test_bayes", "test_aggregators", *COMMANDS],
         "aggregators/_calibration": ["test_dependence", "test_bayes"],
         "aggregators/_agreement": ["test_voting", "test_skills", "test_aggregators"],
         "aggregators/*": ["test_moment_methods", "test_factor", "test_aggregators"],
-        "aggregators/base": ["test_voting", "test_persist", "test_process", "test_aggregators"],
-        "aggregators/posterior": ["test_sparse", "test_voting", "test_persist", "test_aggregators"],
-        "aggregators/confusion": ["test_sparse", "test_voting", "test_persist", "test_aggregators"],
-        "estimator": ["test_voting", "test_persist", "test_process", "test_aggregators"],
+        "aggregators/base": ["test_voting", *FILES, "test_process", "test_aggregators"],
+        "aggregators/posterior": ["test_sparse", "test_voting", *FILES, "test_aggregators"],
+        "aggregators/confusion": ["test_sparse", "test_voting", *FILES, "test_aggregators"],
+        "estimator": ["test_voting", *FILES, "test_process", "test_aggregators"],
     },
     "agreement, metrics, moments": {
-        "agreement/*": ["test_agreement"],
-        "metrics/*": ["test_metrics"],
+        "agreement/*": ["test_agreement_figures", "test_agreement"],
+        "metrics/*": ["test_metrics", "test_calibration", "test_metrics_workers", "test_metrics_gold"],
         "moments/*": ["test_moments", "test_diagnosis", "test_moment_methods"],
     },
     "data": {
-        "table/annotations": ["test_annotations", "test_answers", "test_persist"],
-        "table/answers": ["test_annotations", "test_answers", "test_persist"],
-        "table/soft": ["test_answers", "test_annotations"],
-        "table/ids": ["test_annotations", "test_io"],
-        "table/building": ["test_annotations", "test_answers", "test_io"],
-        "checks": ["test_settings", "test_annotations", "test_answers", "test_io", "test_voting", "test_simulate"],
-        "table/checks": ["test_annotations", "test_answers", "test_io", "test_voting", "test_simulate"],
-        "table/names": ["test_ids", "test_annotations", "test_io", "test_gold", "test_persist"],
-        "table/values": ["test_ids", "test_annotations"],
-        "table/arrow": ["test_ids", "test_annotations", "test_sources"],
-        "table/labels": ["test_annotations", "test_answers", "test_sources"],
-        "table/dense": ["test_annotations"],
+        "table/annotations": [*TABLES, "test_answers", *FILES],
+        "table/answers": [*TABLES, "test_answers", *FILES],
+        "table/soft": ["test_answers", *TABLES],
+        "table/ids": [*TABLES, "test_io"],
+        "table/building": [*TABLES, "test_answers", "test_io"],
+        "checks": ["test_settings", *TABLES, "test_answers", "test_io", "test_voting", "test_simulate"],
+        "table/checks": [*TABLES, "test_answers", "test_io", "test_voting", "test_simulate"],
+        "table/names": ["test_ids", "test_encoding", *TABLES, "test_io", "test_gold", *FILES],
+        "table/values": ["test_ids", "test_encoding", *TABLES],
+        "table/arrow": ["test_ids", "test_encoding", *TABLES, "test_sources"],
+        "table/labels": [*TABLES, "test_answers", "test_sources"],
+        "table/dense": ["test_dense"],
         "table/sources": ["test_sources", "test_io"],
         "table/overlap": ["test_overlap"],
         "table/limits": ["test_limits", "test_process"],
-        "table/frames": ["test_io", "test_annotations"],
-        "table/io": ["test_io", "test_sources", "test_cli"],
-        "table/gold": ["test_gold", "test_cli"],
-        "table/description": ["test_annotations", "test_cli"],
+        "table/frames": ["test_io", *TABLES],
+        "table/io": ["test_io", "test_sources", *COMMANDS],
+        "table/gold": ["test_gold", *COMMANDS],
+        "table/description": ["test_contents", *COMMANDS],
         "simulate/crowds": ["test_simulate", "test_synthetic"],
         "simulate/simulation": ["test_simulate", "test_synthetic"],
         "simulate/synthetic": ["test_synthetic"],
     },
     "cli, persist": {
-        "table/persist": ["test_persist", "test_annotations"],
-        "cli/*": ["test_cli"],
+        "table/persist": [*FILES, *TABLES],
+        "cli/*": [*COMMANDS],
     },
 }
 

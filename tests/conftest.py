@@ -1,9 +1,12 @@
-"""What all tests share: how hypothesis runs, and where the real data lies."""
+"""What all tests share: how hypothesis runs, where the real data lies, and crowd-kit to compare with."""
 
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import settings
@@ -21,3 +24,17 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data here: {folder} does not exist")
     return folder
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[ModuleType]:
+    """Import crowd-kit, with the scikit-learn check that fails in newer versions taken out."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("crowdkit", reason="crowd-kit is not installed: nothing to compare with")
+        from crowdkit import aggregation
+        from crowdkit.aggregation.classification import gold_majority_vote, wawa, zero_based_skill
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (gold_majority_vote, wawa, zero_based_skill):
+            patch.setattr(module, "check_is_fitted", lambda *args, **kwargs: None)
+        yield aggregation

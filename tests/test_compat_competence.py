@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 
 import numpy as np
 import pytest
@@ -251,23 +250,6 @@ class TestMeasures:
                 measure(data, aggregator=twin.DawidSkene())
         with pytest.raises(ValueError, match="there are no annotations"):
             twin.uncertainty(data[:0])
-
-
-# ------------------------------------------------------------------------------------------------- crowd-kit
-
-
-@pytest.fixture(scope="module")
-def peer():
-    """Import crowd-kit, with the scikit-learn check that fails in newer versions taken out."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pytest.importorskip("crowdkit", reason="crowd-kit is not installed: nothing to compare with")
-        from crowdkit import aggregation
-        from crowdkit.aggregation.classification import gold_majority_vote
-    patch = pytest.MonkeyPatch()
-    patch.setattr(gold_majority_vote, "check_is_fitted", lambda *args, **kwargs: None)
-    yield aggregation
-    patch.undo()
 
 
 #: scipy's logarithm and NumPy's may round differently.

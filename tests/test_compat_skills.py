@@ -147,14 +147,6 @@ class TestSurface:
         np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
 
 
-@pytest.fixture(scope="module")
-def peer():
-    """Import crowd-kit."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return pytest.importorskip("crowdkit.aggregation", reason="crowd-kit is not installed: nothing to compare with")
-
-
 @pytest.mark.filterwarnings("ignore")
 class TestAgainstCrowdKit:
     """The same numbers from both libraries, and the failures that the migration page tells of."""

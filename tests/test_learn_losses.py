@@ -19,7 +19,6 @@ from manyhands.learn.batch import CrowdData
 from manyhands.learn.confusion import RunningVolume
 from manyhands.learn.doctor import DoctorHeads
 from manyhands.learn.information import CrowdAggregator
-from manyhands.learn.lazy import LazyAdam
 from oracles import learn as plain
 from oracles.em import Rows
 
@@ -371,55 +370,6 @@ def test_forecast_of_contradictions_is_not_nan():
         _core.em_posterior(votes.table, np.array([[1.0, 0.0, 0.0]]), certain)
 
 
-# --------------------------------------------------------------------------------------------------- the loop
-
-
-def test_every_epoch_has_every_sample_once_in_another_order():
-    log = crowd(n=50)
-    data, shuffle = CrowdData(log.X, log.votes), torch.Generator().manual_seed(0)
-    epochs = [
-        torch.cat([batch.rows for batch in data.batches(data.samples, 8, CPU, shuffle=shuffle)]) for _ in range(2)
-    ]
-    for order in epochs:
-        assert sorted(order.tolist()) == list(range(50))
-        assert order.tolist() != list(range(50))
-    assert not torch.equal(*epochs)
-    plain_order = torch.cat([batch.rows for batch in data.batches(data.samples, 8, CPU)])
-    assert plain_order.tolist() == list(range(50))
-
-
-@pytest.mark.parametrize("coalesced", [False, True])
-def test_lazy_adam_is_sparse_adam(coalesced):
-    """Rows that come twice in a step, rows that rest for some steps, rates that change."""
-    torch.manual_seed(0)
-    start = torch.randn(6, 3)
-    tables = [nn.Parameter(start.clone()) for _ in range(2)]
-    optimizers = [LazyAdam([tables[0]], lr=0.1), torch.optim.SparseAdam([tables[1]], lr=0.1)]
-    for step in range(6):
-        worker, weight = torch.randint(5, (4,)), torch.randn(4, 3)
-        for table, optimizer in zip(tables, optimizers, strict=True):
-            optimizer.zero_grad()
-            (F.embedding(worker, table, sparse=True) * weight).sum().backward()
-            if coalesced:
-                table.grad = table.grad.coalesce()
-            optimizer.param_groups[0]["lr"] = 0.1 / (1 + step)
-            optimizer.step()
-    torch.testing.assert_close(tables[0], tables[1])
-    assert torch.equal(tables[0][5], start[5])
-
-
-def test_a_sparse_table_learns_the_same_as_a_dense_one(monkeypatch):
-    """Every worker is in every batch: lazy Adam and Adam then take the same steps."""
-    log = crowd(n=64, n_workers=4, per_task=4)
-    options = {"max_epochs": 4, "batch_size": 32, "worker_lr": 1e-3}
-    dense = learn.TraceRegularized(backbone(), **options).fit(log.X, log.votes)
-    monkeypatch.setattr(heads, "_LAZY_FROM", 1)
-    lazy = learn.TraceRegularized(backbone(), **options, clip=1e6).fit(log.X, log.votes)
-    assert lazy._crowd.table.sparse
-    np.testing.assert_allclose(lazy.confusion_, dense.confusion_, atol=1e-6)
-    np.testing.assert_allclose(lazy.predict_proba(log.X), dense.predict_proba(log.X), atol=1e-5)
-
-
 def test_trace_of_zero_is_ccem():
     log = crowd()
     plain_one = learn.CCEM(backbone(), max_epochs=3).fit(log.X, log.votes)
@@ -460,72 +410,3 @@ def test_reductions():
             by = batch.sample if reduction == "sample" else batch.worker
             totals = torch.zeros(int(by.max()) + 1).index_add(0, by, weights)
             np.testing.assert_allclose(totals, totals.mean(), rtol=1e-5)
-
-
-def test_early_stopping_keeps_the_best_epoch():
-    log = crowd(n=120)
-    seen = []
-    learner = learn.LearnFromAll(
-        backbone(),
-        max_epochs=200,
-        lr=0.05,
-        validation=0.3,
-        patience=3,
-        callbacks=[lambda learner, record: seen.append(record["score"])],
-    ).fit(log.X, log.votes)
-    score = learner.history_["score"]
-    assert len(score) < 200
-    assert seen == score.tolist()
-    assert score.argmax() == len(score) - 4
-    shorter = learn.LearnFromAll(backbone(), max_epochs=int(score.argmax()) + 1, lr=0.05, validation=0.3)
-    again = shorter.fit(log.X, log.votes)
-    np.testing.assert_array_equal(again.predict_proba(log.X), learner.predict_proba(log.X))
-
-
-def test_clipping_schedules_precision_and_optimizers():
-    log = crowd()
-    for options in (
-        {"clip": 0.01},
-        {"schedule": "cosine"},
-        {"schedule": "step"},
-        {"schedule": lambda optimizer: torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)},
-        {"precision": "bfloat16"},
-        {"optimizer": "sgd"},
-        {"optimizer": "adamw", "weight_decay": 0.1},
-        {"worker_lr": 0.1},
-    ):
-        usual = learn.CCEM(backbone(), max_epochs=3).fit(log.X, log.votes)
-        other = learn.CCEM(backbone(), max_epochs=3, **options).fit(log.X, log.votes)
-        assert (usual.predict_proba(log.X) != other.predict_proba(log.X)).any()
-    rates = learn.CCEM(backbone(), max_epochs=4, schedule="step").fit(log.X, log.votes).history_["lr"]
-    np.testing.assert_allclose(rates, [1e-3, 1e-3, 1e-4, 1e-5])
-
-
-def test_a_loss_that_is_not_finite_raises():
-    log = crowd()
-    huge = torch.nn.Linear(6, 3)
-    torch.nn.init.constant_(huge.weight, 1e38)
-    with pytest.raises(FloatingPointError, match="lower lr"):
-        learn.CCEM(huge, max_epochs=1).fit(100 * log.X, log.votes)
-
-
-def test_a_trace_that_is_too_large_raises():
-    log = crowd()
-    with pytest.raises(ValueError, match="trace=1000 is too large"):
-        learn.TraceRegularized(backbone(), trace=1000.0, worker_lr=0.1, max_epochs=30).fit(log.X, log.votes)
-
-
-def test_a_singular_volume_raises_without_ridge():
-    log = crowd()
-    votes = mh.Annotations.from_arrays(
-        *(log.votes.to_frame()[c] for c in ("task", "worker", "label")), classes=range(40)
-    )
-    with pytest.raises(ValueError, match="singular"):
-        learn.GeoCrowdNet(backbone(40), ridge=0.0, batch_size=8, max_epochs=1).fit(log.X, votes)
-
-
-def test_progress_is_reported():
-    log = crowd()
-    seen = []
-    learn.CCEM(backbone(), max_epochs=3).fit(log.X, log.votes, progress=lambda epoch, loss: seen.append(epoch))
-    assert seen == [1, 2, 3]

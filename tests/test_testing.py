@@ -45,7 +45,9 @@ class SmoothShares(Aggregator):
                 progress(step + 1, float("nan"))
         confusion = np.full((votes.n_workers, votes.n_classes, votes.n_classes), 1 / votes.n_classes)
         np.add.at(confusion, (workers, slice(None), labels), weights[:, None] * posterior[tasks])
-        return ClassFit.of(posterior, confusion / confusion.sum(axis=2, keepdims=True), prior, np.zeros(0), self.max_iter)
+        return ClassFit.of(
+            posterior, confusion / confusion.sum(axis=2, keepdims=True), prior, np.zeros(0), self.max_iter
+        )
 
     def _counts(self, tasks: np.ndarray, labels: np.ndarray, weights: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
         counts = np.zeros(shape)

@@ -1,0 +1,281 @@
+"""How the command line fails: bad input, closed pipes, signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+
+import manyhands as mh
+from commands import complaint, rows, run, subprocess_of, words, write_rows
+from manyhands.cli import main
+from manyhands.simulate import simulate
+from manyhands.table.io import write_table
+
+# -------------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("", "required: COMMAND (see manyhands --help)"),
+        ("magic", "invalid choice: 'magic'"),
+        ("aggregate", "required: LOG (see manyhands aggregate --help)"),
+        ("aggregate absent.csv", "there is no file 'absent.csv'"),
+        ("aggregate absent*.csv", "no file matches 'absent*.csv'"),
+        ("aggregate .", "is a folder"),
+        ("aggregate log.csv --evaluate absent.csv", "there is no file 'absent.csv'"),
+        ("aggregate log.csv --gold absent.csv", "there is no file 'absent.csv'"),
+        (
+            "aggregate log.csv --task thing",
+            "no task column 'thing'; the columns are 'task', 'worker', 'label'",
+        ),
+        ("aggregate log.csv --weight sure", "no weight column 'sure'"),
+        ("aggregate log.csv --method magic", "invalid choice: 'magic'"),
+        ("aggregate log.csv --meth majority", "unrecognized arguments: --meth majority"),
+        ("aggregate log.csv --max-iter 0", "--max-iter: must be at least 1, not 0"),
+        ("aggregate log.csv --max-iter 1.5", "--max-iter: must be a whole number, not '1.5'"),
+        ("aggregate log.csv --tol -1", "--tol: "),
+        ("aggregate log.csv --tol nan", "--tol: must be a finite number"),
+        ("aggregate log.csv --seed -1", "--seed: "),
+        ("aggregate log.csv --threads 1000000", "--threads: must be at most"),
+        ("aggregate log.csv --method majority --restarts 2", "--restarts means nothing to majority"),
+        ("aggregate log.csv -o labels.txt.doc", "cannot tell what kind of file 'labels.txt.doc' is"),
+        ("aggregate log.csv -o absent/labels.csv", "there is no folder 'absent'"),
+        ("aggregate log.csv --save absent/m.mh", "there is no folder 'absent'"),
+        ("aggregate log.csv --workers .", "cannot tell what kind"),
+        ("aggregate log.csv -o log.csv", "it is read in the same run"),
+        ("aggregate log.csv -o l.csv --workers l.csv", "it is written in the same run"),
+        ("aggregate log.csv -o - --json", "cannot both go to stdout"),
+        (
+            "aggregate log.csv --evaluate odd.csv --truth-task id --truth-label id",
+            "cannot be both task and label; name another with --truth-label",
+        ),
+        ("aggregate log.csv --weight label", "cannot be both label and weight; name another with --weight"),
+        ("aggregate log.csv --confidences task", "cannot be both task and confidence; name another with --confidences"),
+        ("aggregate log.csv --evaluate odd.csv", "name it with --truth-task; the columns are 'id', 'b'"),
+        ("aggregate odd.csv", "odd.csv: no column has a well-known name for the task: name it with --task"),
+        ("aggregate empty.csv", "'empty.csv': Empty CSV file"),
+        ("aggregate bare.csv", "there are no annotations"),
+        ("aggregate broken.parquet", "cannot read 'broken.parquet'"),
+        ("describe log.txt.doc", "there is no file"),
+        ("describe odd.doc", "cannot tell what kind of file 'odd.doc' is"),
+        ("workers log.csv --worst 2 --best 2", "not allowed with"),
+        ("workers log.csv --worst 0", "--worst: must be at least 1"),
+        ("simulate --tasks 5 --workers 5", "required: --classes"),
+        ("simulate --tasks 5 --workers 5 --classes 2 --crowd magic", "crowd is 'magic'"),
+        (
+            "simulate --tasks 5 --workers 5 --classes 2 --crowd a=b",
+            "must be a kind, or kinds with their shares",
+        ),
+        ("simulate --tasks 5 --workers 5 --classes 2 --set skill", "must be NAME=VALUE"),
+        ("simulate --tasks 5 --workers 5 --classes 2 --prior 1,x", "must be numbers"),
+        ("simulate --tasks 5 --workers 5 --classes 2 --labels-per-task 6", "6"),
+        ("simulate --tasks 5 --workers 5 --classes 2 --json", "cannot both go to stdout"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(arguments, said, log, capsys):
+    (log / "odd.csv").write_text("id,b\n1,2\n")
+    (log / "odd.doc").write_text("id,b\n1,2\n")
+    (log / "empty.csv").write_text("")
+    (log / "bare.csv").write_text("task,worker,label\n")
+    (log / "broken.parquet").write_bytes((log / "log.parquet").read_bytes()[:-20])
+    before = sorted(log.iterdir())
+    assert said in complaint(capsys, arguments)
+    assert sorted(log.iterdir()) == before
+
+
+def test_paths_are_checked_before_the_log_is_read(log, capsys, monkeypatch):
+    monkeypatch.setattr(mh, "read", lambda *_, **__: pytest.fail("read too early"))
+    complaint(capsys, "aggregate log.csv -o absent/l.csv")
+    complaint(capsys, "aggregate log.csv --method majority --restarts 1")
+
+
+def test_names_cannot_steer_the_terminal(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_rows("log.csv", ("task", "worker", "label"), (1, "[red]ev\x1b[31ml\n", "x"), (1, "b", "y"))
+    run("workers log.csv")
+    text = capsys.readouterr().out
+    assert "\x1b" not in text
+    assert r"[red]ev\x1b[31ml\n" in text
+
+
+def test_bugs_keep_their_traceback(log, monkeypatch, capsys):
+    def fail(*_, **__):
+        raise RuntimeError("a bug")
+
+    with pytest.raises(KeyError, match="the worker"):
+        main(words("--traceback aggregate truth.csv"))
+    monkeypatch.setattr(mh, "read", fail)
+    with pytest.raises(RuntimeError, match="a bug"):
+        main(words("describe log.csv"))
+
+
+def test_output_is_whole_or_absent(log, monkeypatch, capsys):
+    (log / "labels.csv").write_text("old")
+
+    def fail(table, path):
+        path.write_text("half")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("manyhands.table.io.write_table", fail)
+    before = sorted(log.iterdir())
+    assert complaint(capsys, "aggregate log.csv -o labels.csv") == "no space left on device"
+    assert (log / "labels.csv").read_text() == "old"
+    assert sorted(log.iterdir()) == before
+
+
+# -------------------------------------------------------------------------------------------------- processes
+
+
+def test_no_progress_bar_in_a_pipe(log):
+    process = subprocess_of("aggregate log.csv -o l.csv", env={**os.environ, "FORCE_COLOR": "1"})
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert err == ""
+    assert "300 tasks" in out
+    process = subprocess_of("aggregate log.csv --json")
+    out, err = process.communicate(timeout=60)
+    assert len(json.loads(out)["labels"]) == 300
+    assert err == ""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
+def test_progress_bar_on_a_terminal(log):
+    import pty
+
+    master, slave = pty.openpty()
+    environ = {**os.environ, "TERM": "xterm-256color"}
+    process = subprocess_of("aggregate log.csv -o l.csv", stderr=slave, env=environ)
+    os.close(slave)
+    shown = b""
+    with suppress(OSError):  # what Linux says at the end
+        while chunk := os.read(master, 1 << 16):
+            shown += chunk
+    os.close(master)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert b"fitting" in shown
+    assert "━".encode() in shown
+    assert "━" not in out
+
+
+def test_bad_input_of_a_process(log):
+    process = subprocess_of("aggregate absent.csv")
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (2, "", "manyhands: error: there is no file 'absent.csv'\n")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such pipes")
+def test_reader_that_goes_away(log):
+    with subprocess_of("simulate --tasks 200000 --workers 5 --classes 2 -q") as process:
+        assert process.stdout.readline() == '"task","worker","label"\n'
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(timeout=60) == 141
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such pipes")
+def test_reader_of_a_table_that_goes_away(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_table(simulate(6000, 3000, 2, labels_per_task=3, seed=1).votes.to_frame(), "log.csv")
+    with subprocess_of("workers log.csv --method majority --best 3000") as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(timeout=60) == 141
+
+
+def closing(number):
+    """Settings of a process one of whose standard streams is closed, not merely sent elsewhere."""
+    return {("stdin", "stdout", "stderr")[number]: None, "preexec_fn": lambda: os.close(number)}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows closes no streams of a child")
+@pytest.mark.parametrize("number", [0, 2])
+def test_closed_streams_that_nothing_depends_on_do_no_harm(number, log):
+    process = subprocess_of("describe log.csv -q", **closing(number))
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert out == f"{mh.read('log.csv').describe()}\n"
+    process = subprocess_of("aggregate log.csv -o labels.csv", **closing(number))
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    run("aggregate log.csv -o again.csv -q")
+    # Nothing that was said went into the file, which might have got the stream's number.
+    assert (log / "labels.csv").read_bytes() == (log / "again.csv").read_bytes()
+    process = subprocess_of("aggregate absent.csv", **closing(number))
+    process.communicate(timeout=60)
+    assert process.returncode == 2
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows closes no streams of a child")
+def test_closed_stdout_is_no_place_for_results(log):
+    for command in ("describe log.csv", "aggregate log.csv", "workers log.csv", "describe log.csv --json"):
+        process = subprocess_of(command, **closing(1))
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 2
+        assert err.splitlines()[-1].startswith("manyhands: error: ")
+        assert "stdout is closed" in err
+        assert "Traceback" not in err
+    process = subprocess_of("aggregate log.csv -o labels.csv", **closing(1))
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert len(rows("labels.csv")) == 300
+
+
+def announcing(place):
+    """Return a program that is the command line, but prints a line when it comes to a place in it."""
+    return f"""if True:
+        import signal, sys, time, manyhands as mh, manyhands.table.io
+        from manyhands.cli import main
+        fit = mh.Consensus._fit
+        def fitting(*arguments):
+            print("there", flush=True)
+            return fit(*arguments)
+        def writing(table, path):
+            path.write_text("half")
+            print("there", flush=True)
+            time.sleep(60)
+        {place}
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.exit(main(sys.argv[1:]))
+    """
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no signals")
+@pytest.mark.parametrize(("number", "code", "said"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
+@pytest.mark.parametrize("place", ["mh.Consensus._fit = fitting", "mh.table.io.write_table = writing"])
+def test_signals_leave_nothing_behind(log, place, number, code, said):
+    endless = "--tol 0 --max-iter 1000000000" if "fit" in place else ""
+    # A parent in the background may have SIGINT ignored, and children inherit that.
+    command = [sys.executable, "-c", announcing(place), *words("aggregate log.csv -o labels.csv", endless)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    before = sorted(log.iterdir())
+    with subprocess.Popen(command, **pipes) as process:
+        try:
+            assert process.stdout.readline() == "there\n"
+            process.send_signal(getattr(signal, number))
+            _, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == code
+    assert err == f"manyhands: {said}\n"
+    assert sorted(log.iterdir()) == before
+
+
+def test_a_handler_of_the_callers_own_stays(log):
+    def own(*_):
+        pass
+
+    before = signal.signal(signal.SIGTERM, own)
+    try:
+        run("describe log.csv -q")
+        assert signal.getsignal(signal.SIGTERM) is own
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    run("describe log.csv -q")
+    assert signal.getsignal(signal.SIGTERM) == before
