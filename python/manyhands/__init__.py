@@ -10,38 +10,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from manyhands import agreement, audit, metrics, moments
+from manyhands import aggregators, agreement, audit, metrics, moments
 from manyhands._core import get_num_threads, set_num_threads
-from manyhands.aggregators import (
-    EBCC,
-    GLAD,
-    KOS,
-    MACE,
-    MMSR,
-    BayesianDawidSkene,
-    CommunityDawidSkene,
-    Consensus,
-    CoupledCPD,
-    CoupledNMF,
-    CrowdSVM,
-    DawidSkene,
-    HierarchicalDawidSkene,
-    HierarchicalMACE,
-    MajorityVote,
-    MaxMarginVote,
-    MinimaxEntropy,
-    MultiSPA,
-    OneCoinGradient,
-    OneCoinSpectral,
-    OnlineDawidSkene,
-    SparseOneCoin,
-    SpectralDS,
-    SpectralMetaLearner,
-    SymmetricNMF,
-    WeightedVote,
-)
-from manyhands.aggregators.base import all_aggregators
-from manyhands.aggregators.consensus import aggregate
+from manyhands.aggregators import *
 from manyhands.errors import (
     ConvergenceWarning,
     DataWarning,
@@ -64,43 +35,15 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "EBCC",
-    "GLAD",
-    "KOS",
-    "MACE",
-    "MMSR",
     "Annotations",
-    "BayesianDawidSkene",
-    "CommunityDawidSkene",
-    "Consensus",
     "ConvergenceWarning",
-    "CoupledCPD",
-    "CoupledNMF",
-    "CrowdSVM",
     "DataWarning",
-    "DawidSkene",
     "FileFormatError",
-    "HierarchicalDawidSkene",
-    "HierarchicalMACE",
     "IdentifiabilityWarning",
-    "MajorityVote",
-    "MaxMarginVote",
-    "MinimaxEntropy",
-    "MultiSPA",
     "NotFittedError",
-    "OneCoinGradient",
-    "OneCoinSpectral",
-    "OnlineDawidSkene",
     "OverlapWarning",
     "Simulation",
-    "SparseOneCoin",
-    "SpectralDS",
-    "SpectralMetaLearner",
-    "SymmetricNMF",
-    "WeightedVote",
-    "aggregate",
     "agreement",
-    "all_aggregators",
     "audit",
     "crowds",
     "get_num_threads",
@@ -112,6 +55,7 @@ __all__ = [
     "simulate",
     "synthetic",
 ]
+__all__ += aggregators.__all__
 
 
 # Imported when asked for: they need torch or matplotlib, which also keeps them out of ``from manyhands import *``.

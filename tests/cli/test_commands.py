@@ -9,6 +9,7 @@ import pytest
 
 import manyhands as mh
 from commands import complaint, rows, run
+from manyhands.cli import methods
 from manyhands.cli.methods import COMPARED, METHODS
 from manyhands.simulate import simulate
 from manyhands.table.io import write_table
@@ -114,6 +115,18 @@ def test_compare_runs_every_method_that_takes_the_log(log, capsys):
     assert "two classes" in found["left_out"]["meta-learner"]
     assert len(found["methods"]) == len(METHODS) - 1
     assert "two classes" in complaint(capsys, "compare log.csv --methods meta-learner")
+
+
+def test_aggregators_without_a_name_go_by_that_of_their_class(monkeypatch):
+    class NewSPAVote(mh.MajorityVote):
+        """Somebody's next method."""
+
+    with monkeypatch.context() as patched:
+        patched.setattr(NewSPAVote, "__module__", "manyhands.aggregators.voting")
+        found = methods._methods()["new-spa-vote"]
+    assert found.options == {"seed": "seed", "ties": "ties"}
+    assert repr(found.build({"ties": "abstain", "tol": 1.0})) == "NewSPAVote(ties='abstain')"
+    assert "new-spa-vote" not in methods._methods()
 
 
 def test_compare_fits_the_columns_there_are(log, capsys, monkeypatch):

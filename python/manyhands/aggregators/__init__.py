@@ -1,9 +1,10 @@
 """Aggregators, a file a family: each maps an annotation table to labels, posteriors and worker confusions."""
 
+from manyhands.aggregators.base import all_aggregators
 from manyhands.aggregators.bayes import BayesianDawidSkene
 from manyhands.aggregators.communities import EBCC, CommunityDawidSkene
 from manyhands.aggregators.competence import GLAD, MACE
-from manyhands.aggregators.consensus import Consensus
+from manyhands.aggregators.consensus import Consensus, aggregate
 from manyhands.aggregators.em import DawidSkene
 from manyhands.aggregators.entropy import MinimaxEntropy
 from manyhands.aggregators.hierarchical import HierarchicalDawidSkene, HierarchicalMACE
@@ -16,6 +17,7 @@ from manyhands.aggregators.sparse import SparseOneCoin
 from manyhands.aggregators.spectral import SpectralDS, SymmetricNMF
 from manyhands.aggregators.voting import MajorityVote, WeightedVote
 
+# The package above offers the same. A list spelt out is the only form that mypy follows through it.
 __all__ = [
     "EBCC",
     "GLAD",
@@ -43,4 +45,6 @@ __all__ = [
     "SpectralMetaLearner",
     "SymmetricNMF",
     "WeightedVote",
+    "aggregate",
+    "all_aggregators",
 ]

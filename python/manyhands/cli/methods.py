@@ -3,92 +3,107 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from manyhands import aggregators
 from manyhands.cli.options import amount, count, natural
 
 if TYPE_CHECKING:
     from manyhands import Annotations
     from manyhands.aggregators.base import Aggregator
 
-_EM = ("max_iter", "tol", "seed", "restarts", "accelerate", "assignment", "pseudo_count", "gold")
+#: Options of a fit, each named after the parameter that it sets.
+_OPTIONS = (
+    "max_iter",
+    "tol",
+    "seed",
+    "restarts",
+    "accelerate",
+    "assignment",
+    "pseudo_count",
+    "gold",
+    "correlation",
+    "ties",
+)
 
 
 @dataclass(frozen=True)
 class Method:
     """An aggregator, what is fixed of it, and the parameter that each option sets."""
 
-    aggregator: str
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, str] = field(default_factory=dict)
+    aggregator: type[Aggregator]
+    fixed: Mapping[str, Any]
+    options: Mapping[str, str]
 
     def build(self, given: Mapping[str, Any]) -> Aggregator:
         """Make the aggregator, with those of the given options that it has."""
-        import manyhands as mh
-
         chosen = {parameter: given[name] for name, parameter in self.options.items() if name in given}
-        made: Aggregator = getattr(mh, self.aggregator)(**self.fixed, **chosen)
-        return made
+        return self.aggregator(**self.fixed, **chosen)
 
 
-def _em(model: str, **fixed: str) -> Method:
-    return Method("DawidSkene", {"model": model, **fixed}, {name: name for name in _EM})
+def _method(
+    aggregator: type[Aggregator],
+    *,
+    without: tuple[str, ...] = (),
+    renamed: dict[str, str] | None = None,
+    **fixed: Any,
+) -> Method:
+    """A method with all options that its parameters have, but for some; others set parameters of another name."""
+    parameters = aggregator._parameter_names()
+    options = {name: name for name in _OPTIONS if name in parameters and name not in (*fixed, *without)}
+    return Method(aggregator, fixed, options | (renamed or {}))
 
 
-_STOPPING = {"max_iter": "max_iter", "tol": "tol"}
-_LEARNT = _STOPPING | {"gold": "gold"}
-_RANDOM = {"seed": "seed", "restarts": "restarts"}
+def _named() -> dict[str, Method]:
+    """The methods that are not called after their class, or not all that it can do; the default first."""
+    em, bayes = aggregators.DawidSkene, aggregators.BayesianDawidSkene
+    of_chains = ("seed",)
+    return {
+        "consensus": _method(aggregators.Consensus),
+        "dawid-skene": _method(em, model="full"),
+        "per-class": _method(em, model="class"),
+        "one-coin": _method(em, model="one-coin"),
+        "dawid-skene-multispa": _method(em, model="full", init="multispa"),
+        "dawid-skene-spectral": _method(em, model="full", init="spectral"),
+        "bayesian": _method(bayes, without=of_chains, model="full"),
+        "bayesian-per-class": _method(bayes, without=of_chains, model="class"),
+        "bayesian-one-coin": _method(bayes, without=of_chains, model="one-coin"),
+        "bayesian-gibbs": _method(bayes, without=("tol", "accelerate"), renamed={"max_iter": "draws"}, method="gibbs"),
+        "community": _method(aggregators.CommunityDawidSkene),
+        "hierarchical": _method(aggregators.HierarchicalDawidSkene),
+        "majority": _method(aggregators.MajorityVote),
+        "agreement": _method(aggregators.WeightedVote, without=("tol",), weights="agreement"),
+        "zero-based": _method(aggregators.WeightedVote, renamed={"max_iter": "n_iter"}, weights="zero-based"),
+        "multispa": _method(aggregators.MultiSPA),
+        "spectral": _method(aggregators.SpectralDS, without=("restarts",)),
+        "meta-learner": _method(aggregators.SpectralMetaLearner),
+        # A pair, a start that fades, and a count an entry are not the imaginary labels a row of --pseudo-count.
+        "sparse-one-coin": _method(aggregators.SparseOneCoin, without=("pseudo_count",)),
+        "online": _method(aggregators.OnlineDawidSkene, without=("pseudo_count",)),
+        "crowd-svm": _method(aggregators.CrowdSVM, without=("pseudo_count",)),
+        "max-margin": _method(aggregators.MaxMarginVote),
+        "minimax-entropy": _method(aggregators.MinimaxEntropy),
+        "minimax-entropy-ordinal": _method(aggregators.MinimaxEntropy, ordinal=True),
+    }
 
 
-def _bayesian(model: str) -> Method:
-    options = _LEARNT | {"accelerate": "accelerate", "pseudo_count": "pseudo_count"}
-    return Method("BayesianDawidSkene", {"model": model}, options)
+def _methods() -> dict[str, Method]:
+    """All methods: every aggregator that has no name of its own goes by that of its class."""
+    named = _named()
+    known = {method.aggregator for method in named.values()}
+    rest = (aggregator for aggregator in aggregators.all_aggregators() if aggregator not in known)
+    return named | {_spelt_out(aggregator.__name__): _method(aggregator) for aggregator in rest}
 
 
-#: The methods, the default first.
-METHODS = {
-    "consensus": Method("Consensus", options=_LEARNT | {"correlation": "correlation"}),
-    "dawid-skene": _em("full"),
-    "per-class": _em("class"),
-    "one-coin": _em("one-coin"),
-    "bayesian": _bayesian("full"),
-    "bayesian-per-class": _bayesian("class"),
-    "bayesian-one-coin": _bayesian("one-coin"),
-    "bayesian-gibbs": Method(
-        "BayesianDawidSkene",
-        {"method": "gibbs"},
-        {"max_iter": "draws", "seed": "seed", "pseudo_count": "pseudo_count", "gold": "gold"},
-    ),
-    "community": Method("CommunityDawidSkene", options=_LEARNT | _RANDOM | {"pseudo_count": "pseudo_count"}),
-    "ebcc": Method("EBCC", options=_STOPPING | _RANDOM | {"pseudo_count": "pseudo_count"}),
-    "hierarchical": Method("HierarchicalDawidSkene", options=_LEARNT),
-    "hierarchical-mace": Method("HierarchicalMACE", options=_LEARNT),
-    "majority": Method("MajorityVote", options={"ties": "ties", "seed": "seed"}),
-    "agreement": Method("WeightedVote", {"weights": "agreement"}),
-    "zero-based": Method("WeightedVote", {"weights": "zero-based"}, {"max_iter": "n_iter", "tol": "tol"}),
-    "dawid-skene-multispa": _em("full", init="multispa"),
-    "dawid-skene-spectral": _em("full", init="spectral"),
-    "multispa": Method("MultiSPA"),
-    "coupled-nmf": Method("CoupledNMF", options=_STOPPING),
-    "symmetric-nmf": Method("SymmetricNMF", options=_STOPPING),
-    "coupled-cpd": Method("CoupledCPD", options=_STOPPING),
-    "spectral": Method("SpectralDS", options={"seed": "seed"}),
-    "meta-learner": Method("SpectralMetaLearner", options=_STOPPING),
-    "one-coin-spectral": Method("OneCoinSpectral", options=_STOPPING),
-    "one-coin-gradient": Method("OneCoinGradient", options=_STOPPING),
-    "mmsr": Method("MMSR", options=_STOPPING),
-    "sparse-one-coin": Method("SparseOneCoin", options=_STOPPING),
-    "online": Method("OnlineDawidSkene"),
-    "mace": Method("MACE", options=_STOPPING | _RANDOM),
-    "glad": Method("GLAD", options=_STOPPING),
-    "minimax-entropy": Method("MinimaxEntropy", options=_STOPPING),
-    "minimax-entropy-ordinal": Method("MinimaxEntropy", {"ordinal": True}, _STOPPING),
-    "max-margin": Method("MaxMarginVote", options=_STOPPING),
-    "crowd-svm": Method("CrowdSVM", options={"seed": "seed"}),
-    "kos": Method("KOS", options={"max_iter": "max_iter", "seed": "seed"}),
-}
+def _spelt_out(name: str) -> str:
+    """``CoupledNMF`` as it is typed: ``coupled-nmf``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", name).lower()
+
+
+METHODS = _methods()
 DEFAULT = next(iter(METHODS))
 #: What a comparison runs unless told otherwise: what takes any log, in not much more than the time of EM.
 COMPARED = (

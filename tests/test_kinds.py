@@ -1,0 +1,184 @@
+"""Room for kinds: what a new table and a new estimator get from their bases, and the forms of results."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import manyhands as mh
+from manyhands.aggregators.base import Aggregator, best_of
+from manyhands.aggregators.confusion import JudgedByPosterior, Matrices, OneCoin
+from manyhands.aggregators.posterior import Candidates, DensePosterior
+from manyhands.estimator import Estimator, Fit
+from manyhands.table import checks, persist
+from manyhands.table.answers import Answers
+from manyhands.table.ids import encode_ids
+from manyhands.table.names import Column
+
+
+def toy_kind() -> tuple[type[Answers], type[Estimator]]:
+    """A kind of answers, marks from 0 to 9, with an estimator of their means: what a new kind must write."""
+
+    class Marks(Answers):
+        __slots__ = ()
+        _file_kind = "marks"
+
+        @classmethod
+        def made(cls, ids, said, weights, unlabelled=None):
+            sizes = (len(ids.tasks), len(ids.workers), 10)
+            table = checks.made_table(ids.task_codes, ids.worker_codes, said, weights, *sizes)
+            return cls(table, ids.tasks, ids.workers, unlabelled)
+
+        @classmethod
+        def from_arrays(cls, tasks, workers, marks):
+            return cls.made(encode_ids(Column(tasks, "tasks"), Column(workers, "workers")), np.uint16(marks), None)
+
+        def _part(self, ids, said, weights, unlabelled):
+            return self.made(ids, said, weights, unlabelled)
+
+        def _said(self, said):
+            return {"mark": said}
+
+        def _packed(self, said):
+            return {"marks": said}
+
+        @classmethod
+        def _load(cls, content):
+            tasks, workers, unlabelled = cls._names_in(content)
+            task_codes, worker_codes, weights = cls._links_in(content)
+            said = content.array("marks", np.uint16, shape=task_codes.shape)
+            table = checks.made_table(task_codes, worker_codes, said, weights, len(tasks), len(workers), 10)
+            return cls(table, tasks, workers, unlabelled)
+
+    @dataclass(frozen=True, kw_only=True)
+    class MarkFit(Fit):
+        mean: np.ndarray
+
+    class MeanMark(Estimator[Marks, MarkFit]):
+        __module__ = "manyhands.toys"
+        _kind = "marks"
+        _file_kind = "marker"
+
+        def _as_table(self, answers):
+            return answers
+
+        def _fit(self, votes, progress):
+            tasks, _, said = votes.table.columns()
+            mean = np.bincount(tasks, said) / votes.labels_per_task
+            return MarkFit(mean=mean, history=np.zeros(0), remarks=("Nobody is judged.",))
+
+        def _settle(self, result, votes):
+            self._result, self._tasks, self._workers = result, votes._tasks, votes._workers
+            self._n_labels = votes.labels_per_worker
+
+        def _packed(self):
+            return {"mean": self._fitted().mean}
+
+        def _take_back(self, content, tasks, workers, course):
+            self._result = MarkFit(mean=content.array("mean", np.float64, shape=(len(tasks),)), **course)
+            self._tasks, self._workers = tasks, workers
+            self._n_labels = content.array("n_labels", np.int64, shape=(len(workers),))
+
+    class Marker(MeanMark):
+        __module__ = "manyhands.toys"
+
+    return Marks, Marker
+
+
+@pytest.fixture
+def kind(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
+    monkeypatch.setattr(persist, "_READERS", dict(persist._READERS))
+    monkeypatch.setattr(Estimator, "_bases", dict(Estimator._bases))
+    return toy_kind()
+
+
+def test_a_table_of_another_kind_has_what_tables_have(kind, tmp_path):
+    Marks, _ = kind
+    marks = Marks.from_arrays(["a", "a", "b"], ["x", "y", "x"], [3, 5, 9])
+    assert (len(marks), marks.n_tasks, marks.n_workers) == (3, 2, 2)
+    assert marks.to_frame().to_pydict() == {"task": ["a", "a", "b"], "worker": ["x", "y", "x"], "mark": [3, 5, 9]}
+    part = marks.select(workers=["y"])
+    assert isinstance(part, Marks)
+    assert (part.tasks.tolist(), part.unlabelled.tolist()) == (["a"], ["b"])
+    assert marks.without(["y"]).labels_per_task.tolist() == [1, 1]
+    assert marks.sample(per_task=1).labels_per_task.tolist() == [1, 1]
+    marks.save(tmp_path / "marks.mh")
+    again = mh.load(tmp_path / "marks.mh", Marks)
+    assert again.to_frame().equals(marks.to_frame())
+
+
+def test_an_estimator_of_another_kind_has_what_estimators_have(kind, tmp_path):
+    Marks, Marker = kind
+    marks = Marks.from_arrays(["a", "a", "b"], ["x", "y", "x"], [3, 5, 9])
+    with pytest.raises(mh.NotFittedError):
+        _ = Marker().tasks_
+    with pytest.warns(mh.IdentifiabilityWarning, match="Nobody is judged"):
+        model = Marker().fit(marks)
+    assert model._fitted().mean.tolist() == [4.0, 9.0]
+    model.save(tmp_path / "marker.mh")
+    again = mh.load(tmp_path / "marker.mh", Marker)
+    assert again.remarks_ == model.remarks_ == ("Nobody is judged.",)
+    assert again._fitted().mean.tolist() == [4.0, 9.0]
+    assert (again.tasks_.tolist(), again.workers_.tolist()) == (["a", "b"], ["x", "y"])
+
+
+def test_kinds_are_found_by_name(kind):
+    _, Marker = kind
+    assert mh.all_aggregators("marks") == [Marker]
+    assert Marker not in mh.all_aggregators()
+    assert all(issubclass(found, Aggregator) for found in mh.all_aggregators(kind="classes"))
+    with pytest.raises(ValueError, match="kind must be one of 'classes', 'marks', not 'pictures'"):
+        mh.all_aggregators("pictures")
+
+
+def test_a_file_of_a_kind_that_is_not_known_is_refused(tmp_path):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(persist, "_READERS", dict(persist._READERS))
+        patched.setattr(Estimator, "_bases", dict(Estimator._bases))
+        toy_kind()[0].from_arrays(["a"], ["x"], [3]).save(tmp_path / "marks.mh")
+    with pytest.raises(mh.FileFormatError, match="unknown kind of object, 'marks'"):
+        mh.load(tmp_path / "marks.mh")
+
+
+def test_posteriors_say_the_same_in_either_form():
+    votes = mh.simulate(60, 8, 7, labels_per_task=4, seed=3).votes
+    sparse = mh.SparseOneCoin().fit(votes)._fitted().posterior
+    assert isinstance(sparse, Candidates)
+    dense = DensePosterior(sparse.dense())
+    some = np.array([59, 3, 3, 0])
+    np.testing.assert_array_equal(sparse.rows(some), dense.rows(some))
+    for mine, theirs in zip(sparse.winners(), dense.winners(), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-12)
+    assert sparse.winners().of(some).codes.tolist() == sparse.winners().codes[some].tolist()
+
+
+def test_workers_are_the_same_in_either_form():
+    accuracy, prior = np.array([0.2, 0.5, 0.9]), np.array([0.5, 0.25, 0.25])
+    one_coin = OneCoin(accuracy, 3)
+    full = Matrices(one_coin.matrices())
+    np.testing.assert_allclose(one_coin.accuracies(prior), full.accuracies(prior), rtol=1e-12)
+    np.testing.assert_allclose(one_coin.information(prior), full.information(prior), rtol=1e-12)
+    np.testing.assert_allclose(one_coin.spammer_scores(), full.spammer_scores(), rtol=1e-12)
+
+
+def test_matrices_are_made_once_and_when_asked_for(monkeypatch):
+    votes = mh.Annotations.from_dense([[0, 1, 1], [1, 1, 0]])
+    model = mh.MajorityVote().fit(votes)
+    confusion = model._fitted().confusion
+    assert isinstance(confusion, JudgedByPosterior)
+    assert confusion._made is None
+    assert model.confusion_ is model.confusion_
+
+
+@pytest.mark.parametrize("model", [mh.DawidSkene, mh.BayesianDawidSkene])
+def test_a_model_of_candidates_is_a_start(model):
+    votes = mh.simulate(60, 8, 4, labels_per_task=4, seed=3).votes
+    fitted = mh.SparseOneCoin().fit(votes)
+    for start in (mh.SparseOneCoin(), fitted):
+        assert np.isfinite(model(init=start, tol=0.0, max_iter=2).fit(votes).posterior_).all()
+
+
+def test_the_best_run_is_the_first_of_the_highest():
+    runs = [{"history": np.array(course), "name": i} for i, course in enumerate(([9.0, 1.0], [3.0], [0.0, 3.0], [2.0]))]
+    assert best_of(iter(runs))["name"] == 1
