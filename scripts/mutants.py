@@ -42,7 +42,8 @@ COMMANDS = ("cli/test_aggregate", "cli/test_commands", "cli/test_failures")
 #: Modules of each area, and the tests that cover them: quick ones first, since the first that fails ends a run.
 AREAS: dict[str, dict[str, list[str]]] = {
     "learn": {
-        "learn/batch": ["test_learn_losses", "test_learn_batches", "test_learn_training", "test_learners"],
+        "train/batch": ["test_learn_batches", "test_learn_losses", "test_learn_training", "test_learners"],
+        "train/*": ["test_learn_batches", "test_learn_training", "test_learners", "test_deferrals"],
         "learn/*": [
             "test_learn_losses",
             "test_learn_batches",

@@ -11,9 +11,8 @@ from torch import nn
 import manyhands as mh
 from learners import backbone, crowd
 from manyhands import learn
-from manyhands.learn import heads
-from manyhands.learn.batch import CrowdData
-from manyhands.learn.lazy import LazyAdam
+from manyhands.train.batch import CrowdData
+from manyhands.train.lazy import LazyAdam
 
 CPU = torch.device("cpu")
 
@@ -22,13 +21,13 @@ def test_every_epoch_has_every_sample_once_in_another_order():
     log = crowd(n=50)
     data, shuffle = CrowdData(log.X, log.votes), torch.Generator().manual_seed(0)
     epochs = [
-        torch.cat([batch.rows for batch in data.batches(data.samples, 8, CPU, shuffle=shuffle)]) for _ in range(2)
+        torch.cat([batch.tasks for batch in data.batches(data.samples, 8, CPU, shuffle=shuffle)]) for _ in range(2)
     ]
     for order in epochs:
         assert sorted(order.tolist()) == list(range(50))
         assert order.tolist() != list(range(50))
     assert not torch.equal(*epochs)
-    plain_order = torch.cat([batch.rows for batch in data.batches(data.samples, 8, CPU)])
+    plain_order = torch.cat([batch.tasks for batch in data.batches(data.samples, 8, CPU)])
     assert plain_order.tolist() == list(range(50))
 
 
@@ -57,7 +56,7 @@ def test_a_sparse_table_learns_the_same_as_a_dense_one(monkeypatch):
     log = crowd(n=64, n_workers=4, per_task=4)
     options = {"max_epochs": 4, "batch_size": 32, "worker_lr": 1e-3}
     dense = learn.TraceRegularized(backbone(), **options).fit(log.X, log.votes)
-    monkeypatch.setattr(heads, "_LAZY_FROM", 1)
+    monkeypatch.setattr("manyhands.train.lazy._LAZY_FROM", 1)
     lazy = learn.TraceRegularized(backbone(), **options, clip=1e6).fit(log.X, log.votes)
     assert lazy._crowd.table.sparse
     np.testing.assert_allclose(lazy.confusion_, dense.confusion_, atol=1e-6)

@@ -15,7 +15,6 @@ from learners import backbone, crowd
 from manyhands import _core, learn
 from manyhands.learn import heads, losses
 from manyhands.learn.agree import RunningKappa, focus, said_shares
-from manyhands.learn.batch import CrowdData
 from manyhands.learn.confusion import RunningVolume
 from manyhands.learn.doctor import DoctorHeads
 from manyhands.learn.information import CrowdAggregator
@@ -267,7 +266,7 @@ def test_the_running_kappa_of_workers_is_that_of_the_latest_predictions():
     shuffle = torch.Generator().manual_seed(0)
     for values in (torch.from_numpy(rng.random((40, 3))), probs):
         for batch in data.batches(data.samples, 7, CPU, shuffle=shuffle):
-            running(batch, values[batch.rows], F.one_hot(batch.label, 3).double(), batch.weight.double())
+            running(batch, values[batch.tasks], F.one_hot(batch.label, 3).double(), batch.weight.double())
     whole = data.batch(data.samples, CPU)
     at_once(whole, probs, F.one_hot(whole.label, 3).double(), whole.weight.double())
     for name in ("observed", "mean", "predicted"):

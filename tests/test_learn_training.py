@@ -17,8 +17,8 @@ import manyhands as mh
 from deferrals import team
 from learners import VARIANTS, Crowd, Variant, backbone, crowd
 from manyhands import defer, learn
-from manyhands.learn import checkpoint
-from manyhands.learn.training import Training, TrainingOptions
+from manyhands.train import checkpoint
+from manyhands.train.settings import Training, TrainingOptions
 
 every = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 

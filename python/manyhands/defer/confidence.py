@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Deferral, Views
 from manyhands.estimator import Array
-from manyhands.learn.batch import Batch, CrowdData
-from manyhands.learn.trainer import PREDICTED
+from manyhands.train.batch import Batch, CrowdData
+from manyhands.train.estimator import PREDICTED
 
 
 class SelectivePrediction(Deferral):
@@ -46,7 +46,7 @@ class SelectivePrediction(Deferral):
     def __init__(self, classifier: nn.Module, **settings: Any) -> None:
         super().__init__(classifier, None, **settings)
 
-    def _made_gate(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _gate_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         self._threshold = 0.0
         return {}
 
@@ -62,11 +62,11 @@ class SelectivePrediction(Deferral):
         best = right[:, :-1].max(dim=1, keepdim=True).values
         return torch.cat([right[:, :-1] - best, right[:, -1:] - self._threshold], dim=1)
 
-    def _concluded(self, data: CrowdData) -> None:
+    def _after_training(self, data: CrowdData) -> None:
         parts = [self._outcome(batch) for batch in data.batches(self._to_judge_by(data), PREDICTED, self._on)]
         confidence, gain = torch.cat(parts).double().T.numpy()
         self._threshold = best_threshold(confidence, gain)
-        super()._concluded(data)
+        super()._after_training(data)
 
     @torch.no_grad()
     def _outcome(self, batch: Batch) -> Tensor:

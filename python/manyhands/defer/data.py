@@ -13,10 +13,10 @@ from torch import Tensor
 from manyhands import _core
 from manyhands.checks import listed
 from manyhands.errors import DataWarning
-from manyhands.learn.batch import Batch, CrowdData, as_features, as_votes, rows_of
 from manyhands.table.annotations import Annotations
 from manyhands.table.checks import refuse_repeats
 from manyhands.table.names import Column, Names
+from manyhands.train.batch import Batch, CrowdData, as_features, as_votes, rows_of
 
 
 class CaseData(CrowdData):

@@ -18,14 +18,14 @@ from manyhands import _core
 from manyhands.checks import check_choice, listed
 from manyhands.defer import Decision, Thresholds, assign, capacities
 from manyhands.defer.data import CaseData, aligned, answers_of, expert_votes, joint_classes, true_classes, truth_of
-from manyhands.defer.gate import Gate, StackedGate, check_networks, made
+from manyhands.defer.gate import Gate, StackedGate, check_networks, make_gate
 from manyhands.defer.shares import Coverage, Workload, bounds
 from manyhands.estimator import Array, Progress
-from manyhands.learn.batch import Batch, CrowdData, Features, as_features
-from manyhands.learn.learner import judged, normalised
-from manyhands.learn.trainer import CrowdTrainer, checked_logits
-from manyhands.learn.training import CROWD_ONLY, TRAINING, explained, setting
-from manyhands.learn.trunk import split
+from manyhands.train.batch import Batch, CrowdData, Features, as_features
+from manyhands.train.estimator import CrowdNetworkEstimator, checked_logits
+from manyhands.train.probabilities import estimated_confusion, normalised
+from manyhands.train.settings import CROWD_ONLY, TRAINING, explained, setting
+from manyhands.train.trunk import split
 
 How = Literal["auto", "capacity", "threshold", "argmax"]
 By = Literal["gate", "accuracy"]
@@ -54,7 +54,7 @@ class _Assessment(NamedTuple):
     probs: Array
 
 
-class Deferral(CrowdTrainer):
+class Deferral(CrowdNetworkEstimator):
     """Base of all ways to defer: a subclass builds what it needs and gives the loss of a batch.
 
     A classifier and experts share the cases. Options are the experts, in the order of ``experts_``, and then the
@@ -108,22 +108,22 @@ class Deferral(CrowdTrainer):
         check_networks(self.classifier, self.gate)
         super()._check()
 
-    def _made(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _make_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         diagonals = np.diagonal(self._confusion, axis1=1, axis2=2)
         #: Of each expert in each class, (n_experts, n_classes).
         self._expert_accuracy = torch.from_numpy(diagonals.copy()).float().to(self._on)
-        return {"network": copy.deepcopy(self.classifier), **self._made_gate(data), **self._build(data)}
+        return {"network": copy.deepcopy(self.classifier), **self._gate_parts(data), **self._extra_parts(data)}
 
-    def _made_gate(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _gate_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         """The gate, which has a logit for each option."""
-        return {"gate": made(self.gate, self.classifier, data, len(self._classes), self._n_gate)}
+        return {"gate": make_gate(self.gate, self.classifier, data, len(self._classes), self._n_gate)}
 
     @property
     def _n_gate(self) -> int:
         """How many logits the gate has."""
         return len(self._workers) + 1
 
-    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         """What is trained beside classifier and gate, by name."""
         return {}
 
@@ -185,7 +185,7 @@ class Deferral(CrowdTrainer):
         chosen = said.gather(1, scores.argmax(dim=1, keepdim=True))[:, 0]
         return (chosen == truth).sum(), torch.tensor(len(batch))
 
-    def _concluded(self, data: CrowdData) -> None:
+    def _after_training(self, data: CrowdData) -> None:
         self._calibration = self._assess_some(data.features, data.rows[self._to_judge_by(data)])
 
     def _to_judge_by(self, data: CrowdData) -> Tensor:
@@ -253,7 +253,7 @@ class Deferral(CrowdTrainer):
         self._bounds = bounds(data.votes._workers, self.coverage, self.workload)
         self._adopt_names(data.votes)
         truth = np.eye(len(self._classes))[data.truth.numpy()]
-        self._prior, self._confusion = truth.mean(axis=0), judged(data.votes, truth)
+        self._prior, self._confusion = truth.mean(axis=0), estimated_confusion(data.votes, truth)
         self._train(data, resume=resume, progress=progress)
         return self
 

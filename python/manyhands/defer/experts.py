@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from manyhands.checks import check_choice, check_number
 from manyhands.estimator import Array
-from manyhands.learn.batch import CrowdData
-from manyhands.learn.trunk import n_features, split
+from manyhands.train.batch import CrowdData
+from manyhands.train.trunk import n_features, split
 
 Kind = Literal["auto", "separate", "conditional"]
 

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhands.learn.batch import CrowdData
-from manyhands.learn.trunk import n_features, split
+from manyhands.train.batch import CrowdData
+from manyhands.train.trunk import n_features, split
 
 Gate = nn.Module | Literal["stacked"] | None
 
@@ -26,7 +26,7 @@ def check_networks(classifier: Any, gate: Any) -> None:
         raise TypeError(f'gate must be a torch nn.Module that returns logits, "stacked" or None, not {gate!r}')
 
 
-def made(gate: Gate, classifier: nn.Module, data: CrowdData, n_classes: int, n_outputs: int) -> nn.Module:
+def make_gate(gate: Gate, classifier: nn.Module, data: CrowdData, n_classes: int, n_outputs: int) -> nn.Module:
     """A copy of the gate given, one on what the classifier knows, or one like the classifier."""
     if isinstance(gate, nn.Module):
         return copy.deepcopy(gate)

@@ -16,9 +16,9 @@ from manyhands.defer.experts import ExpertModels, Kind, check_expert_models, exp
 from manyhands.defer.gate import Gate
 from manyhands.defer.losses import evidence, posterior
 from manyhands.defer.probabilistic import EMDeferral
-from manyhands.learn.batch import Batch, CrowdData
-from manyhands.learn.losses import soft_cross_entropy
-from manyhands.learn.trainer import Trainer
+from manyhands.train.batch import Batch, CrowdData
+from manyhands.train.estimator import NetworkEstimator
+from manyhands.train.probabilities import soft_cross_entropy
 
 Augmentation = Callable[[Any], Any]
 
@@ -51,14 +51,14 @@ def _is_float(x: Any) -> bool:
     return isinstance(x, Tensor) and x.is_floating_point()
 
 
-class Imputer(Trainer):
+class Imputer(NetworkEstimator):
     """Models of experts' answers, learnt from answers given and, by semi-supervised learning, from cases without."""
 
     def __init__(self, models: ExpertModels, method: str, weak: Augmentation, strong: Augmentation, **settings: Any):
         self.models, self.method, self.weak, self.strong = models, method, weak, strong
         self._take_settings(settings | {"worker_lr": None})
 
-    def _made(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _make_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         return {"network": self.models}
 
     def _forward(self, x: Any) -> Any:
@@ -169,7 +169,7 @@ class ImputedDeferral(EMDeferral):
         if self.impute_epochs is not None:
             check_number("impute_epochs", self.impute_epochs, least=1, whole=True)
 
-    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         accuracy = self._expert_accuracy.cpu().double().numpy()
         imputer = Imputer(
             expert_models(self.classifier, data, accuracy, self.experts, self.groups),
@@ -182,15 +182,15 @@ class ImputedDeferral(EMDeferral):
         imputer._adopt_names(data.votes)
         imputer._train(data)
         self._made_up = imputer.answers(data)
-        return super()._build(data)
+        return super()._extra_parts(data)
 
-    def _concluded(self, data: CrowdData) -> None:
+    def _after_training(self, data: CrowdData) -> None:
         del self._made_up
-        super()._concluded(data)
+        super()._after_training(data)
 
     def _e_step(self, batch: Batch, views: Views) -> tuple[Tensor, Tensor | None]:
         given = answers_of(batch, len(self._workers))
-        answers = torch.where(given >= 0, given, self._made_up[batch.rows.cpu()].to(given))
+        answers = torch.where(given >= 0, given, self._made_up[batch.tasks.cpu()].to(given))
         log_evidence = evidence(answers, truth_of(batch), F.log_softmax(views.classes, dim=1), self.smoothing, 0.0)
         return posterior(F.log_softmax(views.gate, dim=1), log_evidence), None
 

@@ -14,8 +14,8 @@ from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Deferral, Views
 from manyhands.defer.gate import Gate
 from manyhands.defer.losses import evidence, masked, mixture_loss
-from manyhands.learn.batch import Batch, CrowdData
-from manyhands.learn.trainer import PREDICTED
+from manyhands.train.batch import Batch, CrowdData
+from manyhands.train.estimator import PREDICTED
 
 #: Share of an answer that is spread over all classes when losses of experts and classifier are compared.
 _SMOOTHING = 0.01
@@ -117,7 +117,7 @@ class Triage(Deferral):
         own = F.cross_entropy(views.classes, truth_of(batch), reduction="none")
         if not self._dividing:
             return own.mean()
-        division = self._division[batch.rows]
+        division = self._division[batch.tasks]
         kept = (division == len(self._workers)).to(own)
         gate = torch.cat([masked(views.gate[:, :-1], answers_of(batch, len(self._workers))), views.gate[:, -1:]], dim=1)
         return (own * kept).sum() / kept.sum().clamp_min(1) + F.cross_entropy(gate, division)

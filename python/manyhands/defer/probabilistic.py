@@ -20,9 +20,9 @@ from manyhands.defer.experts import ExpertModels, Kind, check_expert_models, exp
 from manyhands.defer.gate import Gate
 from manyhands.defer.losses import evidence, exact_posterior, gate_loss, mean_field, posterior
 from manyhands.estimator import Array
-from manyhands.learn.batch import Batch, CrowdData, as_features
-from manyhands.learn.losses import soft_cross_entropy
-from manyhands.learn.training import setting
+from manyhands.train.batch import Batch, CrowdData, as_features
+from manyhands.train.probabilities import soft_cross_entropy
+from manyhands.train.settings import setting
 
 Constraint = Literal["batch", "running", "epoch"]
 
@@ -55,7 +55,7 @@ class EMDeferral(Deferral):
         if not 0 < self.smoothing < 1:
             raise ValueError(f"smoothing is a share above 0 and below 1, not {self.smoothing}")
 
-    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         options = len(self._workers) + 1
         self._window = min(_WINDOW, len(data) // _PART)
         self._recent = torch.zeros(0, options, dtype=torch.float64)
@@ -93,7 +93,7 @@ class EMDeferral(Deferral):
         if self._bounds is None:
             return log_option.exp()
         if self.constraint == "epoch":
-            return self._targets[batch.rows.cpu()].to(log_option.device)
+            return self._targets[batch.tasks.cpu()].to(log_option.device)
         choice = _leaves_a_choice(log_option, options)
         own = _probabilities(log_option[choice])
         if self.constraint == "running":
@@ -123,15 +123,15 @@ class EMDeferral(Deferral):
             for batch in data.batches(self._training, _WINDOW, self._on):
                 log_option, _ = self._e_step(batch, self._forward(batch.x))
                 choice = _leaves_a_choice(log_option, self._options(batch))
-                cases.append(batch.rows[choice].cpu())
+                cases.append(batch.tasks[choice].cpu())
                 parts.append(_probabilities(log_option[choice]))
         self._targets = torch.zeros(len(data), len(self._workers) + 1)
         self._targets[torch.cat(cases)] = self._projected(torch.cat(parts)).float()
 
-    def _concluded(self, data: CrowdData) -> None:
+    def _after_training(self, data: CrowdData) -> None:
         # What only training needs is as large as the data.
         self._targets, self._recent = self._targets[:0], self._recent[:0]
-        super()._concluded(data)
+        super()._after_training(data)
 
     def _state(self) -> dict[str, Tensor]:
         return {"recent": self._recent}
@@ -306,13 +306,13 @@ class ProbabilisticDeferral(EMDeferral):
         check_choice("inference", self.inference, ("exact", "mean-field"))
         check_number("n_iter", self.n_iter, least=1, whole=True)
 
-    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         if self.experts != "confusion":
-            return super()._build(data) | {"experts": self._expert_models(data, self.experts)}
+            return super()._extra_parts(data) | {"experts": self._expert_models(data, self.experts)}
         log_confusion = np.log(self._confusion.clip(_LEAST))
         #: By the truth first: (n_classes, n_experts, n_classes).
         self._log_confusion = torch.from_numpy(log_confusion).float().transpose(0, 1).to(self._on)
-        return super()._build(data)
+        return super()._extra_parts(data)
 
     def _expert_models(self, data: CrowdData, kind: Kind) -> ExpertModels:
         accuracy = self._expert_accuracy.cpu().double().numpy()

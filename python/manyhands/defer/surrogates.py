@@ -13,8 +13,8 @@ from manyhands.defer import losses
 from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Deferral, Views
 from manyhands.defer.gate import Gate
-from manyhands.learn.batch import Batch, CrowdData
-from manyhands.learn.trunk import n_features, split
+from manyhands.train.batch import Batch, CrowdData
+from manyhands.train.trunk import n_features, split
 
 
 class SurrogateDeferral(Deferral):
@@ -27,9 +27,9 @@ class SurrogateDeferral(Deferral):
     def _n_gate(self) -> int:
         return len(self._workers)
 
-    def _made_gate(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _gate_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         if self.gate is not None:
-            return super()._made_gate(data)
+            return super()._gate_parts(data)
         return {"gate": nn.Linear(n_features(self.classifier, data), self._n_gate)}
 
     def _views(self, x: Any) -> Views:

@@ -11,7 +11,6 @@ except ImportError as error:
 
 from manyhands.learn import heads, losses
 from manyhands.learn.agree import Learn2Agree
-from manyhands.learn.batch import Batch, CrowdData
 from manyhands.learn.confusion import CCEM, CrowdLayer, GeoCrowdNet, SingleConfusion, TraceRegularized
 from manyhands.learn.doctor import DoctorNet, WeightedDoctorNet
 from manyhands.learn.em import DeepEM, ModelBootstrappedEM
@@ -19,7 +18,8 @@ from manyhands.learn.information import MaxMIG
 from manyhands.learn.instance import COINNet, InstanceTrace
 from manyhands.learn.learner import Learner, all_learners
 from manyhands.learn.targets import AggregatedTarget, LearnFromAll, MajorityTarget, SoftBootstrap, SoftTarget
-from manyhands.learn.training import Training
+from manyhands.train.batch import Batch, CrowdData
+from manyhands.train.settings import Training
 
 __all__ = [
     "CCEM",

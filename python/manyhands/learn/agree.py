@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from manyhands.checks import check_choice, check_number
 from manyhands.estimator import Array
-from manyhands.learn.batch import Batch, CrowdData
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import agreement_regression, focal, towards_agreement
 from manyhands.learn.targets import vote_shares
-from manyhands.learn.training import TrainingOptions
-from manyhands.learn.trunk import n_features, split
 from manyhands.table.annotations import Annotations
+from manyhands.train.batch import Batch, CrowdData
+from manyhands.train.settings import TrainingOptions
+from manyhands.train.trunk import n_features, split
 
 #: Eq. 7 has no bound; a worker who nearly always says the same would have a power of hundreds and count for nothing.
 _MOST_FOCUS = 5.0
@@ -113,7 +113,7 @@ class Learn2Agree(Learner):
         check_number("bins", self.bins, least=1, whole=True)
         split(self.backbone)
 
-    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         votes = data.votes
         # Of two classes the second is the positive one of a single task.
         self._positive = torch.tensor([1] if votes.n_classes == 2 else list(range(votes.n_classes)), device=self._on)
@@ -142,7 +142,7 @@ class Learn2Agree(Learner):
         return F.log_softmax(F.logsigmoid(self._logits), dim=1)
 
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
-        agreement = self._agreement[batch.rows]
+        agreement = self._agreement[batch.tasks]
         if self.stream == "distribution":
             of_stream = agreement_regression(self._level, agreement).mean()
         else:
@@ -243,11 +243,11 @@ class RunningKappa(nn.Module):
         return torch.where(telling, observed / both, 0.5) + step - step.detach()
 
     def _renew(self, batch: Batch, probs: Tensor, said: Tensor, weight: Tensor) -> None:
-        before, now = self.predicted[batch.rows][batch.sample], probs[batch.sample]
+        before, now = self.predicted[batch.tasks][batch.sample], probs[batch.sample]
         changed = _disagreement(now, said) - _disagreement(before, said)
         self.observed.index_add_(0, batch.worker, weight * changed)
         self.mean.index_add_(0, batch.worker, weight * (now - before))
-        self.predicted[batch.rows] = probs
+        self.predicted[batch.tasks] = probs
 
 
 def _disagreement(p: Tensor, q: Tensor) -> Tensor:

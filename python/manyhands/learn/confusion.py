@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from manyhands.checks import check_choice, check_number
 from manyhands.estimator import Array
-from manyhands.learn.batch import Batch, CrowdData
 from manyhands.learn.heads import (
     ConfusionModel,
     CrowdWeights,
@@ -24,7 +23,8 @@ from manyhands.learn.heads import (
 )
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import log_det, log_mixture
-from manyhands.learn.training import TrainingOptions
+from manyhands.train.batch import Batch, CrowdData
+from manyhands.train.settings import TrainingOptions
 
 _WORKER_MODELS = ("softplus", "softmax", "one-coin", "low-rank", "embedded")
 
@@ -44,7 +44,7 @@ class _WorkerLearner(Learner):
     def _worker_model(self, n_workers: int, n_classes: int) -> WorkerModel:
         """The model of the workers, at its start."""
 
-    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         model = self._worker_model(data.votes.n_workers, data.votes.n_classes)
         start = self._start(data.votes)
         if start is not None:
@@ -115,9 +115,9 @@ class CrowdLayer(_WorkerLearner):
     def _worker_model(self, n_workers: int, n_classes: int) -> WorkerModel:
         return CrowdWeights(n_workers, n_classes, kind=self.kind)  # type: ignore[arg-type]
 
-    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         if not self._regresses:
-            return super()._build(data)
+            return super()._extra_parts(data)
         if self.start_from is not None:
             raise ValueError("regression has no aggregator to start from; leave start_from out")
         try:
@@ -144,10 +144,13 @@ class CrowdLayer(_WorkerLearner):
         answer = scale * log_probs[batch.sample, 0] + bias
         return -((answer - self._values[batch.label]) ** 2)
 
-    def _finish(self, data: CrowdData) -> None:
-        """Nothing in the labels tells the truth's scale from the workers': the average worker is made right."""
-        if not self._regresses:
-            return
+    def _after_training(self, data: CrowdData) -> None:
+        if self._regresses:
+            self._make_average_right()
+        super()._after_training(data)
+
+    def _make_average_right(self) -> None:
+        """Nothing in the labels tells the truth's scale from the workers': the average worker's is taken."""
         rows: Tensor = self._crowd.weight.detach()
         weight = torch.from_numpy(self._n_labels).to(rows)
         scale, bias = (weight @ rows / weight.sum()).tolist()
@@ -278,10 +281,10 @@ class TraceRegularized(CCEM):
         super()._check()
         check_number("trace", self.trace, least=0)
 
-    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         # The paper sums over a sample's labels where the loss here is a mean over labels.
         self._scale = self.trace / (data.votes.n_annotations / max(len(data.samples), 1))
-        return super()._build(data)
+        return super()._extra_parts(data)
 
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
         columns, diagonals = self._crowd.log_parts(batch.worker, batch.label)
@@ -290,13 +293,14 @@ class TraceRegularized(CCEM):
             return loss
         return loss + self._scale * self._worker_mean(diagonals.exp().sum(dim=1), batch)
 
-    def _finish(self, data: CrowdData) -> None:
+    def _after_training(self, data: CrowdData) -> None:
         mean = np.average(self._matrices(), axis=0, weights=self._n_labels)
         if self.trace and len(mean) > 1 and np.trace(mean) < 1:
             raise ValueError(
                 f"trace={self.trace:g} is too large: the mean confusion matrix has lost its diagonal (mean accuracy "
                 f"{np.trace(mean) / len(mean):.3f}, below chance); lower it"
             )
+        super()._after_training(data)
 
 
 class GeoCrowdNet(CCEM):
@@ -355,8 +359,8 @@ class GeoCrowdNet(CCEM):
         if self.momentum >= 1:
             raise ValueError(f"momentum is a share below 1, not {self.momentum}")
 
-    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
-        return super()._build(data) | {"volume": RunningVolume(data.votes.n_classes, self.momentum, self.ridge)}
+    def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
+        return super()._extra_parts(data) | {"volume": RunningVolume(data.votes.n_classes, self.momentum, self.ridge)}
 
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
         return super()._loss(batch, log_probs) + self._volume_term(batch, log_probs)

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from manyhands.checks import check_number
 from manyhands.estimator import Array
-from manyhands.learn.batch import Batch, CrowdData
-from manyhands.learn.heads import WorkerTable
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import soft_cross_entropy
 from manyhands.learn.targets import vote_shares
-from manyhands.learn.training import TrainingOptions
-from manyhands.learn.trunk import split
+from manyhands.train.batch import Batch, CrowdData
+from manyhands.train.lazy import WorkerTable
+from manyhands.train.settings import TrainingOptions
+from manyhands.train.trunk import split
 
 
 class DoctorHeads(nn.Module):
@@ -74,7 +74,7 @@ class DoctorNet(Learner):
         if not isinstance(head, nn.Linear):
             raise ValueError(f"the last layer of the backbone must be nn.Linear, not {type(head).__name__}")
 
-    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         if self.start_from is not None:
             raise ValueError(f"a {type(self).__name__} has no confusion matrices to start from; leave start_from out")
         head = split(self.backbone)[1]
@@ -184,8 +184,8 @@ class WeightedDoctorNet(DoctorNet):
     def _n_epochs(self) -> int:
         return self.max_epochs - self.weight_epochs
 
-    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
-        return super()._build(data) | {"weights": _Weights(data.votes.n_workers)}
+    def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
+        return super()._extra_parts(data) | {"weights": _Weights(data.votes.n_workers)}
 
     def _weights_of_workers(self) -> Tensor:
         weights: Tensor = self._parts_or_fail()["weights"]()
@@ -198,8 +198,12 @@ class WeightedDoctorNet(DoctorNet):
         weights = self._weights_of_workers().detach().double().cpu().numpy()
         return weights / weights.sum()
 
-    def _finish(self, data: CrowdData) -> None:
-        """Learn the weights: the heads are settled, and in evaluation mode."""
+    def _after_training(self, data: CrowdData) -> None:
+        self._learn_weights(data)
+        super()._after_training(data)
+
+    def _learn_weights(self, data: CrowdData) -> None:
+        """Learn how much each worker's opinion counts: the heads are settled, and in evaluation mode."""
         known = self._to_learn_from(data)
         aims = torch.from_numpy(vote_shares(known.votes)).float().to(self._on)
         optimizer = torch.optim.Adam(self._parts_or_fail()["weights"].parameters(), lr=self.weight_lr)
@@ -207,7 +211,7 @@ class WeightedDoctorNet(DoctorNet):
         for _ in range(self.weight_epochs):
             for batch in known.batches(self._training, self.batch_size, self._on, shuffle=shuffle):
                 optimizer.zero_grad()
-                soft_cross_entropy(self._others_opinion(batch), aims[batch.rows]).mean().backward()
+                soft_cross_entropy(self._others_opinion(batch), aims[batch.tasks]).mean().backward()
                 optimizer.step()
 
     def _others_opinion(self, batch: Batch) -> Tensor:

@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from manyhands import _core
 from manyhands.checks import check_number
 from manyhands.estimator import Array
-from manyhands.learn.batch import Batch, CrowdData
-from manyhands.learn.learner import Learner, judged
+from manyhands.learn.learner import Learner
 from manyhands.learn.losses import log_mixture, soft_cross_entropy
 from manyhands.learn.targets import vote_shares
-from manyhands.learn.training import TrainingOptions
+from manyhands.train.batch import Batch, CrowdData
+from manyhands.train.probabilities import estimated_confusion
+from manyhands.train.settings import TrainingOptions
 
 
 class _EMLearner(Learner):
@@ -28,10 +29,10 @@ class _EMLearner(Learner):
         super()._check()
         check_number("epochs_per_step", self.epochs_per_step, least=1, whole=True)
 
-    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         start = self._start(data.votes)
         posterior, confusion = start if start is not None else (vote_shares(data.votes), None)
-        self._take(posterior, judged(data.votes, posterior) if confusion is None else confusion)
+        self._take(posterior, estimated_confusion(data.votes, posterior) if confusion is None else confusion)
         return {}
 
     def _take(self, posterior: Array, confusion: Array) -> None:
@@ -50,7 +51,7 @@ class _EMLearner(Learner):
         return self._e_step(self._to_learn_from(data), predicted)[1]
 
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
-        return soft_cross_entropy(log_probs, self._posterior[batch.rows]).mean()
+        return soft_cross_entropy(log_probs, self._posterior[batch.tasks]).mean()
 
     def _label_log_probs(self, batch: Batch, log_probs: Tensor) -> Tensor:
         columns = self._matrices[batch.worker, :, batch.label]
@@ -97,7 +98,7 @@ class DeepEM(_EMLearner):
         self.epochs_per_step = epochs_per_step
 
     def _e_step(self, data: CrowdData, predicted: Array) -> tuple[Array, Array]:
-        confusion = judged(data.votes, self._posterior.double().cpu().numpy())
+        confusion = estimated_confusion(data.votes, self._posterior.double().cpu().numpy())
         return _core.em_posterior(data.votes.table, predicted, confusion), confusion
 
 
@@ -134,5 +135,5 @@ class ModelBootstrappedEM(_EMLearner):
         prior = decided[data.samples.numpy()].mean(axis=0)
         # A class that the network never names would stay unnamed for ever.
         prior = (prior + 1e-6) / (1 + 1e-6 * len(prior))
-        confusion = judged(data.votes, decided)
+        confusion = estimated_confusion(data.votes, decided)
         return _core.em_posterior(data.votes.table, prior, confusion), confusion

@@ -15,40 +15,15 @@ from torch import Tensor, nn
 
 from manyhands.checks import check_choice, check_number
 from manyhands.learn.losses import log_mixture
+from manyhands.train.lazy import WorkerTable as WorkerTable
 
 #: Softplus of 1 and of −5: the paper's start 6I − 5 is a confusion matrix close to the identity.
 _START = (1.0, -5.0)
-#: Numbers in a table from which on its gradients are sparse: a dense step would write them all for the few that
-#: changed.
-_LAZY_FROM = 1 << 17
 
 
 def _near_identity(n_classes: int) -> Tensor:
     """What a confusion matrix close to the identity is before softplus: 6I − 5."""
     return torch.full((n_classes, n_classes), _START[1]).fill_diagonal_(_START[0])
-
-
-class WorkerTable(nn.Module):
-    """A row of numbers for each worker, all rows alike at first.
-
-    Large tables have sparse gradients: a step costs the workers in the batch, not the crowd.
-    """
-
-    def __init__(self, n_workers: int, row: Tensor) -> None:
-        super().__init__()
-        self.shape = row.shape
-        self.weight = nn.Parameter(row.detach().reshape(1, -1).repeat(n_workers, 1))
-        self.sparse = self.weight.numel() >= _LAZY_FROM
-
-    def forward(self, worker: Tensor) -> Tensor:
-        """The rows of some workers, (n, ...)."""
-        rows = F.embedding(worker, self.weight, sparse=self.sparse)
-        return rows.reshape(len(worker), *self.shape)
-
-    def set(self, rows: Tensor) -> None:
-        """Give every worker its row, (n_workers, ...)."""
-        with torch.no_grad():
-            self.weight.copy_(rows.reshape(self.weight.shape))
 
 
 class WorkerModel(nn.Module):

@@ -13,14 +13,15 @@ from torch import Tensor, nn
 from manyhands import _core, metrics
 from manyhands.checks import check_choice
 from manyhands.estimator import Array
-from manyhands.learn.batch import Batch, CrowdData, rows_of
-from manyhands.learn.heads import WorkerTable
-from manyhands.learn.learner import Learner, judged, mean_prediction, normalised
+from manyhands.learn.learner import Learner, mean_prediction
 from manyhands.learn.losses import Divergence, mutual_information_gain
 from manyhands.learn.targets import vote_shares
-from manyhands.learn.training import TrainingOptions
 from manyhands.simulate._makers import as_prior
 from manyhands.table.annotations import Annotations
+from manyhands.train.batch import Batch, CrowdData, rows_of
+from manyhands.train.lazy import WorkerTable
+from manyhands.train.probabilities import estimated_confusion, normalised
+from manyhands.train.settings import TrainingOptions
 
 #: Epochs after which network and aggregator should have something in common, and how little is nothing.
 _EPOCHS_TO_AGREE, _SOME_GAIN = 3, 1e-2
@@ -129,7 +130,7 @@ class MaxMIG(Learner):
         if self.batch_size < 2:
             raise ValueError("Max-MIG compares samples with one another: batch_size must be at least 2")
 
-    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         votes = data.votes
         k = votes.n_classes
         prior = np.full(k, 1 / k) if isinstance(self.prior, str) else as_prior(self.prior, k)
@@ -140,7 +141,7 @@ class MaxMIG(Learner):
 
     def _first_confusion(self, votes: Annotations) -> Tensor:
         start = self._start(votes)
-        return torch.from_numpy(judged(votes, vote_shares(votes)) if start is None else start[1]).float()
+        return torch.from_numpy(estimated_confusion(votes, vote_shares(votes)) if start is None else start[1]).float()
 
     def _start_epoch(self, epoch: int, data: CrowdData) -> None:
         if epoch != _EPOCHS_TO_AGREE or self._mean_score(data, data.samples) > _SOME_GAIN:
@@ -151,7 +152,11 @@ class MaxMIG(Learner):
         self._crowd.set_confusion(self._first_confusion(data.votes).to(self._on), scale)
         self._network.load_state_dict(self.backbone.state_dict())
 
-    def _finish(self, data: CrowdData) -> None:
+    def _after_training(self, data: CrowdData) -> None:
+        self._name_classes(data)
+        super()._after_training(data)
+
+    def _name_classes(self, data: CrowdData) -> None:
         """Name the classes so that informative workers are right as often as possible: the gain is blind to names.
 
         Weighed by information, since a crowd of copies that knows nothing agrees with either naming by chance.

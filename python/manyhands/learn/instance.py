@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from manyhands.checks import check_number
 from manyhands.estimator import Array
-from manyhands.learn.batch import Batch, CrowdData
 from manyhands.learn.confusion import GeoCrowdNet
 from manyhands.learn.heads import FreeConfusion, WorkerTable, picked
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import log_mixture, outlier_penalty
-from manyhands.learn.training import TrainingOptions
-from manyhands.learn.trunk import n_features, split
+from manyhands.train.batch import Batch, CrowdData
+from manyhands.train.settings import TrainingOptions
+from manyhands.train.trunk import n_features, split
 
 
 class COINNet(GeoCrowdNet):
@@ -78,11 +78,11 @@ class COINNet(GeoCrowdNet):
             if not getattr(self, name):
                 raise ValueError(f"{name} must be above 0")
 
-    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         #: Where the annotations of each sample begin, among those that have a vector.
         self._begin = data.votes.table.offsets().astype(np.int64)
         shifts = WorkerTable(data.votes.n_annotations, torch.zeros(data.votes.n_classes))
-        return super()._build(data) | {"shifts": shifts}
+        return super()._extra_parts(data) | {"shifts": shifts}
 
     def _shifts(self, index: Tensor) -> Tensor:
         rows: Tensor = self._parts_or_fail()["shifts"](index)
@@ -98,11 +98,12 @@ class COINNet(GeoCrowdNet):
         penalty = outlier_penalty(squares, self.p, self.zeta).mean()
         return -self._reduce(right.log(), batch) + self.outlier * penalty + self._volume_term(batch, log_probs)
 
-    def _finish(self, data: CrowdData) -> None:
+    def _after_training(self, data: CrowdData) -> None:
         with torch.no_grad():
             squares = (self._shifts(torch.arange(self._begin[-1], device=self._on)) ** 2).sum(dim=1)
         totals = np.concatenate([[0.0], np.cumsum(squares.double().cpu().numpy())])
         self._outlier_scores = totals[self._begin[1:]] - totals[self._begin[:-1]]
+        super()._after_training(data)
 
     @property
     def outlier_scores_(self) -> Array:
@@ -154,7 +155,7 @@ class InstanceTrace(Learner):
         check_number("rank", self.rank, least=0, whole=True)
         split(self.backbone)
 
-    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         m, k = data.votes.n_workers, data.votes.n_classes
         matrices = FreeConfusion(m, k, link="softmax")
         start = self._start(data.votes)

@@ -13,20 +13,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyhands import _core, metrics
-from manyhands.aggregators._priors import row_pseudo
 from manyhands.aggregators.base import Aggregator
 from manyhands.checks import check_choice
 from manyhands.estimator import Array, Progress, concrete
-from manyhands.learn.batch import Batch, CrowdData, Features, as_features, as_votes, rows_of
-from manyhands.learn.trainer import CrowdTrainer, checked_logits
-from manyhands.learn.training import REDUCTIONS, TrainingOptions
 from manyhands.table.annotations import Annotations
+from manyhands.train.batch import Batch, CrowdData, Features, as_features, as_votes, rows_of
+from manyhands.train.estimator import CrowdNetworkEstimator, checked_logits
+from manyhands.train.probabilities import estimated_confusion, normalised
+from manyhands.train.settings import REDUCTIONS, TrainingOptions
 
-#: Pseudo-counts (right, wrong) of the confusion matrices that follow from predictions.
-_PSEUDO = (0.1, 0.01)
 
-
-class Learner(CrowdTrainer):
+class Learner(CrowdNetworkEstimator):
     """Base of all learners: a subclass builds its parts and gives the loss of a batch.
 
     The backbone is any ``nn.Module`` that returns logits. It is copied at the start of ``fit``, so the one given stays
@@ -54,13 +51,13 @@ class Learner(CrowdTrainer):
         """All samples, but without the labels of those held out: these say which epoch is best, and nothing else."""
         return data.without(self._held_out)
 
-    def _made(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _make_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         counts = torch.from_numpy(data.votes.labels_per_worker).float()
         self._per_worker = (counts.sum() / (len(counts) * counts.clamp_min(1))).to(self._on)
-        return {"network": copy.deepcopy(self.backbone), **self._build(data)}
+        return {"network": copy.deepcopy(self.backbone), **self._extra_parts(data)}
 
     @abstractmethod
-    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         """What is trained beside the backbone, by name; starts are set here."""
 
     @abstractmethod
@@ -84,13 +81,10 @@ class Learner(CrowdTrainer):
 
     def _learnt_confusion(self, data: CrowdData, predicted: Array) -> Array:
         """Confusion matrices: here, of workers judged by the network's predictions of the training samples."""
-        return judged(data.votes, predicted)
+        return estimated_confusion(data.votes, predicted)
 
-    def _finish(self, data: CrowdData) -> None:
-        """Called once after the last epoch, in evaluation mode, before anything is predicted."""
-
-    def _concluded(self, data: CrowdData) -> None:
-        self._finish(data)
+    def _after_training(self, data: CrowdData) -> None:
+        """See what was learnt of the workers; a subclass with something left to do does it before this."""
         predicted = self._predicted(data)
         self._prior = mean_prediction(data, predicted)
         self._confusion = self._learnt_confusion(data, predicted)
@@ -215,22 +209,10 @@ class Learner(CrowdTrainer):
         return metrics.accuracy(self.predict(X), y)
 
 
-def normalised(log_probs: Array) -> Array:
-    """Rows of log-probabilities as probabilities that sum to one."""
-    probs = np.exp(log_probs - log_probs.max(axis=1, keepdims=True))
-    return probs / probs.sum(axis=1, keepdims=True)
-
-
 def mean_prediction(data: CrowdData, predicted: Array) -> Array:
     """The class prior that predictions of the training samples amount to, (n_classes,)."""
     mean = predicted[data.samples.numpy()].mean(axis=0)
     return mean / mean.sum()
-
-
-def judged(votes: Annotations, posterior: Array) -> Array:
-    """Confusion matrices of workers judged by posteriors, with weak pseudo-counts; compiled."""
-    pseudo = row_pseudo(_PSEUDO, votes.n_classes)
-    return _core.em_confusion(votes.table, np.ascontiguousarray(posterior, np.float64), pseudo)
 
 
 def all_learners() -> list[type[Learner]]:

@@ -12,12 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from manyhands.train.probabilities import soft_cross_entropy as soft_cross_entropy
+
 Divergence = Literal["kl", "pearson", "js"]
-
-
-def soft_cross_entropy(log_probs: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy of each row with a distribution over classes, (n,)."""
-    return -(targets * log_probs).sum(dim=-1)
 
 
 def bootstrap(log_probs: Tensor, targets: Tensor, beta: float) -> Tensor:

@@ -15,11 +15,11 @@ from manyhands.aggregators import DawidSkene
 from manyhands.aggregators.base import Aggregator
 from manyhands.checks import check_number
 from manyhands.estimator import Array
-from manyhands.learn.batch import Batch, CrowdData
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import bootstrap, soft_cross_entropy
-from manyhands.learn.training import TrainingOptions
 from manyhands.table.annotations import Annotations
+from manyhands.train.batch import Batch, CrowdData
+from manyhands.train.settings import TrainingOptions
 
 
 class _TargetLearner(Learner):
@@ -29,7 +29,7 @@ class _TargetLearner(Learner):
     def _targets(self, votes: Annotations) -> Array:
         """A distribution for each task, (n_tasks, n_classes)."""
 
-    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         start = self._start(data.votes)
         targets = self._targets(data.votes) if start is None else start[0]
         self._aims = torch.from_numpy(targets).float().to(self._on)
@@ -39,7 +39,7 @@ class _TargetLearner(Learner):
         return soft_cross_entropy(log_probs, targets)
 
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
-        return self._sample_losses(log_probs, self._aims[batch.rows]).mean()
+        return self._sample_losses(log_probs, self._aims[batch.tasks]).mean()
 
 
 def vote_shares(votes: Annotations) -> Array:
@@ -168,7 +168,7 @@ class LearnFromAll(Learner):
         if self.start_from is not None:
             raise ValueError("a LearnFromAll has neither posteriors nor confusion matrices; leave start_from out")
 
-    def _build(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         return {}
 
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:

@@ -23,12 +23,12 @@ class Batch:
     """Some samples with all their annotations, as index triples: nothing here is samples × workers.
 
     Annotation ``i`` says that worker ``worker[i]`` gave the label ``label[i]`` to the sample ``sample[i]`` of this
-    batch; `index` is its place among all annotations, and `rows` are the samples' places in the training data. `truth`
-    is the samples' true classes, (n,), where they are known.
+    batch; `index` is its place among all annotations, and `tasks` are the samples' codes in the table. `truth` is the
+    samples' true classes, (n,), where they are known.
     """
 
     x: Any
-    rows: Tensor
+    tasks: Tensor
     sample: Tensor
     worker: Tensor
     label: Tensor
@@ -37,7 +37,7 @@ class Batch:
     truth: Tensor | None = None
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.tasks)
 
     @property
     def n_annotations(self) -> int:
@@ -254,7 +254,7 @@ class CrowdData:
         index = torch.arange(len(sample)) + moved[sample]
         return Batch(
             x=self.features.take(self.rows[samples], device),
-            rows=samples.to(device),
+            tasks=samples.to(device),
             sample=sample.to(device),
             worker=self._workers[index].to(device),
             label=self._labels[index].to(device),

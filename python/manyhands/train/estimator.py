@@ -18,12 +18,14 @@ from manyhands.aggregators.confusion import KnowsConfusion
 from manyhands.checks import check_choice, check_number
 from manyhands.errors import FileFormatError, NotFittedError
 from manyhands.estimator import Array, Parameters, Progress
-from manyhands.learn import checkpoint
-from manyhands.learn.batch import Batch, CrowdData, Features
-from manyhands.learn.checkpoint import Owner
-from manyhands.learn.heads import WorkerTable
-from manyhands.learn.lazy import LazyAdam
-from manyhands.learn.training import (
+from manyhands.progress import reporting
+from manyhands.table.annotations import Annotations
+from manyhands.table.names import Names
+from manyhands.train import checkpoint
+from manyhands.train.batch import Batch, CrowdData, Features
+from manyhands.train.checkpoint import Owner
+from manyhands.train.lazy import LazyAdam, WorkerTable
+from manyhands.train.settings import (
     DTYPES,
     OPTIMIZERS,
     PRECISIONS,
@@ -35,9 +37,6 @@ from manyhands.learn.training import (
     find_device,
     seeded,
 )
-from manyhands.progress import reporting
-from manyhands.table.annotations import Annotations
-from manyhands.table.names import Names
 
 #: Samples predicted at a time.
 PREDICTED = 1024
@@ -99,7 +98,7 @@ class _Run:
         torch.set_rng_state(state["random"])
 
 
-class Trainer(Parameters, Training, ABC):
+class NetworkEstimator(Parameters, Training, ABC):
     """Base of all that is trained on samples and annotations: a subclass builds its parts and gives a batch's loss.
 
     Parts are networks and whatever else has parameters, by name. What the parts make of some samples (`_forward`) is
@@ -160,7 +159,7 @@ class Trainer(Parameters, Training, ABC):
             check_choice("schedule", self.schedule, SCHEDULES)
 
     @abstractmethod
-    def _made(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _make_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         """All that is trained, by name, as it is at the start; ``"network"`` is what predicts classes."""
 
     @abstractmethod
@@ -178,7 +177,7 @@ class Trainer(Parameters, Training, ABC):
     def _start_epoch(self, epoch: int, data: CrowdData) -> None:
         """Called before each epoch, with all data: for what is learnt in other ways than by gradients."""
 
-    def _concluded(self, data: CrowdData) -> None:
+    def _after_training(self, data: CrowdData) -> None:
         """Called once after the last epoch, in evaluation mode."""
 
     def _state(self) -> dict[str, Tensor]:
@@ -228,13 +227,13 @@ class Trainer(Parameters, Training, ABC):
         self._training, self._held_out = self._split(data, shuffle)
         known = self._to_learn_from(data)
         with seeded(self.seed, self._on), reporting(progress, self._n_epochs, type(self).__name__) as report:
-            self._parts = nn.ModuleDict(self._made(known)).to(self._on)
+            self._parts = nn.ModuleDict(self._make_parts(known)).to(self._on)
             run = self._begun(shuffle, owner)
             if found is not None:
                 self._restore(run, found)
             self._run(data, known, run, report)
             self._parts.eval()
-            self._concluded(data)
+            self._after_training(data)
         self._history = run.history
 
     def _begun(self, shuffle: torch.Generator, owner: Owner | None) -> _Run:
@@ -427,7 +426,7 @@ class Trainer(Parameters, Training, ABC):
         return {name: np.array([record[name] for record in self._history]) for name in self._history[0]}
 
 
-class CrowdTrainer(Trainer, KnowsConfusion):
+class CrowdNetworkEstimator(NetworkEstimator, KnowsConfusion):
     """One who also gets to know the workers: a subclass keeps `_confusion` and `_prior`."""
 
     _confusion: Array

@@ -7,8 +7,8 @@ import copy
 import torch
 from torch import nn
 
-from manyhands.learn.batch import CrowdData
-from manyhands.learn.training import explained
+from manyhands.train.batch import CrowdData
+from manyhands.train.settings import explained
 
 
 def split(backbone: nn.Module) -> tuple[nn.Module, nn.Module]:

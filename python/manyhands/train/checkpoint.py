@@ -20,9 +20,9 @@ import numpy as np
 import torch
 
 from manyhands.errors import FileFormatError
-from manyhands.learn.batch import CrowdData
 from manyhands.table import persist
 from manyhands.table.names import Names
+from manyhands.train.batch import CrowdData
 
 #: Of what a file holds; files without are of manyhands 0.1, and do not tell which crowd they know.
 _FORMAT = 2

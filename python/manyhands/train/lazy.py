@@ -1,4 +1,4 @@
-"""Adam for tables of which a step touches few rows."""
+"""Tables of which a batch touches few rows, and Adam for them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,35 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+
+#: Numbers in a table from which on its gradients are sparse: a dense step would write them all for the few that
+#: changed.
+_LAZY_FROM = 1 << 17
+
+
+class WorkerTable(nn.Module):
+    """A row of numbers for each worker, all rows alike at first.
+
+    Large tables have sparse gradients: a step costs the workers in the batch, not the crowd.
+    """
+
+    def __init__(self, n_workers: int, row: Tensor) -> None:
+        super().__init__()
+        self.shape = row.shape
+        self.weight = nn.Parameter(row.detach().reshape(1, -1).repeat(n_workers, 1))
+        self.sparse = self.weight.numel() >= _LAZY_FROM
+
+    def forward(self, worker: Tensor) -> Tensor:
+        """The rows of some workers, (n, ...)."""
+        rows = F.embedding(worker, self.weight, sparse=self.sparse)
+        return rows.reshape(len(worker), *self.shape)
+
+    def set(self, rows: Tensor) -> None:
+        """Give every worker its row, (n_workers, ...)."""
+        with torch.no_grad():
+            self.weight.copy_(rows.reshape(self.weight.shape))
 
 
 class LazyAdam(torch.optim.Optimizer):

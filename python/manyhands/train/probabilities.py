@@ -1,0 +1,31 @@
+"""Probabilities that networks make, and what follows from them."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from manyhands import _core
+from manyhands.aggregators._priors import row_pseudo
+from manyhands.estimator import Array
+from manyhands.table.annotations import Annotations
+
+#: Pseudo-counts (right, wrong) of the confusion matrices that follow from predictions.
+_PSEUDO = (0.1, 0.01)
+
+
+def normalised(log_probs: Array) -> Array:
+    """Rows of log-probabilities as probabilities that sum to one."""
+    probs = np.exp(log_probs - log_probs.max(axis=1, keepdims=True))
+    return probs / probs.sum(axis=1, keepdims=True)
+
+
+def soft_cross_entropy(log_probs: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy of each row with a distribution over classes, (n,)."""
+    return -(targets * log_probs).sum(dim=-1)
+
+
+def estimated_confusion(votes: Annotations, posterior: Array) -> Array:
+    """Confusion matrices of workers judged by posteriors, with weak pseudo-counts; compiled."""
+    pseudo = row_pseudo(_PSEUDO, votes.n_classes)
+    return _core.em_confusion(votes.table, np.ascontiguousarray(posterior, np.float64), pseudo)
