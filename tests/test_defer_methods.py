@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import manyhands as mh
-from deferrals import Variant, linear, table, team
+from deferrals import VARIANTS, Variant, linear, table, team
 from learners import backbone
 from manyhands import defer
 from manyhands.defer.data import CaseData
@@ -210,14 +210,14 @@ def test_cases_nobody_answered_teach_the_gate_nothing(constraint: str, coverage:
 @pytest.mark.parametrize(
     "variant",
     [
-        Variant(defer.NaiveDeferral, {"constraint": "epoch"}),
+        *VARIANTS,
         Variant(defer.ProbabilisticDeferral, {"constraint": "epoch", "experts": "separate"}),
         Variant(defer.Triage, {"warmup": 0}),
     ],
     ids=lambda variant: variant.name,
 )
 def test_training_knows_nothing_of_held_out_cases(variant: Variant):
-    """Neither their truth nor their answers, wherever all cases are gone through at once."""
+    """Neither their truth nor their answers, in what networks learn and in how experts are judged."""
     log = team()
     options = {"coverage": 0.7, "validation": 0.5, "max_epochs": 1}
     first = variant.model(**options).fit(log.X, log.truth, log.votes)
@@ -225,7 +225,21 @@ def test_training_knows_nothing_of_held_out_cases(variant: Variant):
     truth, given = log.truth.copy(), log.given.copy()
     truth[unseen], given[unseen] = (truth[unseen] + 1) % 3, -1
     second = variant.model(**options).fit(log.X, truth, table(given))
-    assert (first.defer_proba(log.X) == second.defer_proba(log.X)).all()
+    assert (first.confusion_ == second.confusion_).all()
+    assert (first.prior_ == second.prior_).all()
+    assert (first.expected_accuracy(log.X) == second.expected_accuracy(log.X)).all()
+    learnt = second._parts.state_dict()
+    assert all(torch.equal(value, learnt[name]) for name, value in first._parts.state_dict().items())
+
+
+def test_held_out_cases_may_not_be_all_that_experts_answered():
+    log = team(40)
+    model = defer.NaiveDeferral(backbone(), max_epochs=1, validation=0.5)
+    unseen = model.fit(log.X, log.truth, log.votes)._held_out.numpy()
+    given = np.full_like(log.given, -1)
+    given[unseen] = log.given[unseen]
+    with pytest.raises(ValueError, match="held out: lower validation"):
+        model.fit(log.X, log.truth, table(given))
 
 
 def test_augmentations_add_noise_to_features_and_to_nothing_else():

@@ -18,6 +18,7 @@ from manyhands.learn.agree import RunningKappa, focus, said_shares
 from manyhands.learn.confusion import RunningVolume
 from manyhands.learn.doctor import DoctorHeads
 from manyhands.learn.information import CrowdAggregator
+from manyhands.train.batch import CrowdData
 from oracles import learn as plain
 from oracles.em import Rows
 

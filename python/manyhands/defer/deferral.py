@@ -75,6 +75,8 @@ class Deferral(CrowdNetworkEstimator):
         classifier is one of those who share); or a mapping from expert to a share, or to the least and greatest.
     **settings
         These two, and what :class:`~manyhands.learn.Training` lists but for `worker_lr`, `reduction` and `start_from`.
+        Cases held out (`validation`) choose the best epoch and calibrate thresholds; all else follows from the rest, also
+        ``confusion_`` and ``prior_``.
     """
 
     _defaults: ClassVar[dict[str, Any]] = {
@@ -108,11 +110,22 @@ class Deferral(CrowdNetworkEstimator):
         check_networks(self.classifier, self.gate)
         super()._check()
 
+    def _adopt(self, data: CrowdData) -> None:
+        self._bounds = bounds(data.votes._workers, self.coverage, self.workload)
+        super()._adopt(data)
+
     def _make_parts(self, data: CrowdData) -> dict[str, nn.Module]:
+        self._judge_experts(data)
+        return {"network": copy.deepcopy(self.classifier), **self._gate_parts(data), **self._extra_parts(data)}
+
+    def _judge_experts(self, data: CrowdData) -> None:
+        """See from the truth of the cases to learn from how experts err, and how frequent the classes are."""
+        assert data.truth is not None
+        truth = np.eye(len(self._classes))[data.truth.numpy()]
+        self._prior, self._confusion = truth[data.samples.numpy()].mean(axis=0), estimated_confusion(data.votes, truth)
         diagonals = np.diagonal(self._confusion, axis1=1, axis2=2)
         #: Of each expert in each class, (n_experts, n_classes).
         self._expert_accuracy = torch.from_numpy(diagonals.copy()).float().to(self._on)
-        return {"network": copy.deepcopy(self.classifier), **self._gate_parts(data), **self._extra_parts(data)}
 
     def _gate_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         """The gate, which has a logit for each option."""
@@ -248,14 +261,7 @@ class Deferral(CrowdNetworkEstimator):
         progress
             True for a progress bar, or a function called after each epoch as ``progress(epoch, loss)``.
         """
-        self._prepare(resume=resume, overwrite=overwrite)
-        data = CaseData(X, y, votes, tasks)
-        self._bounds = bounds(data.votes._workers, self.coverage, self.workload)
-        self._adopt_names(data.votes)
-        truth = np.eye(len(self._classes))[data.truth.numpy()]
-        self._prior, self._confusion = truth.mean(axis=0), estimated_confusion(data.votes, truth)
-        self._train(data, resume=resume, progress=progress)
-        return self
+        return self._fit(lambda: CaseData(X, y, votes, tasks), resume=resume, overwrite=overwrite, progress=progress)
 
     # ------------------------------------------------------------------------------------------ prediction
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from manyhands.checks import check_choice, check_number
 from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Views
-from manyhands.defer.experts import ExpertModels, Kind, check_expert_models, expert_models
+from manyhands.defer.experts import ExpertModels, Kind, check_expert_models
 from manyhands.defer.gate import Gate
 from manyhands.defer.losses import evidence, posterior
 from manyhands.defer.probabilistic import EMDeferral
@@ -170,16 +170,15 @@ class ImputedDeferral(EMDeferral):
             check_number("impute_epochs", self.impute_epochs, least=1, whole=True)
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
-        accuracy = self._expert_accuracy.cpu().double().numpy()
         imputer = Imputer(
-            expert_models(self.classifier, data, accuracy, self.experts, self.groups),
+            self._expert_models(data, self.experts, self.groups),
             self.method,
             self.weak or jitter,
             self.strong or distort,
             max_epochs=self.impute_epochs or self.max_epochs,
             **{name: getattr(self, name) for name in _SHARED},
         )
-        imputer._adopt_names(data.votes)
+        imputer._adopt(data)
         imputer._train(data)
         self._made_up = imputer.answers(data)
         return super()._extra_parts(data)

@@ -62,6 +62,10 @@ class EMDeferral(Deferral):
         self._targets = torch.zeros(0, options)
         return {}
 
+    def _expert_models(self, data: CrowdData, kind: Kind, groups: int | None) -> ExpertModels:
+        """Models of experts, networks like the classifier, of the kind asked for or by groups of experts."""
+        return expert_models(self.classifier, data, self._expert_accuracy.cpu().double().numpy(), kind, groups)
+
     @abstractmethod
     def _e_step(self, batch: Batch, views: Views) -> tuple[Tensor, Tensor | None]:
         """Log-posterior of the option, (n, n_experts + 1), and posterior answers, (n, n_experts, n_classes)."""
@@ -308,15 +312,11 @@ class ProbabilisticDeferral(EMDeferral):
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         if self.experts != "confusion":
-            return super()._extra_parts(data) | {"experts": self._expert_models(data, self.experts)}
+            return super()._extra_parts(data) | {"experts": self._expert_models(data, self.experts, self.groups)}
         log_confusion = np.log(self._confusion.clip(_LEAST))
         #: By the truth first: (n_classes, n_experts, n_classes).
         self._log_confusion = torch.from_numpy(log_confusion).float().transpose(0, 1).to(self._on)
         return super()._extra_parts(data)
-
-    def _expert_models(self, data: CrowdData, kind: Kind) -> ExpertModels:
-        accuracy = self._expert_accuracy.cpu().double().numpy()
-        return expert_models(self.classifier, data, accuracy, kind, self.groups)
 
     @property
     def _models(self) -> ExpertModels:

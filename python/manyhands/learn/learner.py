@@ -47,10 +47,6 @@ class Learner(CrowdNetworkEstimator):
         if self.start_from is not None and not isinstance(self.start_from, Aggregator):
             raise TypeError(f"start_from must be an aggregator, not {type(self.start_from).__name__}")
 
-    def _to_learn_from(self, data: CrowdData) -> CrowdData:
-        """All samples, but without the labels of those held out: these say which epoch is best, and nothing else."""
-        return data.without(self._held_out)
-
     def _make_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         counts = torch.from_numpy(data.votes.labels_per_worker).float()
         self._per_worker = (counts.sum() / (len(counts) * counts.clamp_min(1))).to(self._on)
@@ -154,11 +150,7 @@ class Learner(CrowdNetworkEstimator):
         progress
             True for a progress bar, or a function called after each epoch as ``progress(epoch, loss)``.
         """
-        self._prepare(resume=resume, overwrite=overwrite)
-        data = CrowdData(X, votes, tasks)
-        self._adopt_names(data.votes)
-        self._train(data, resume=resume, progress=progress)
-        return self
+        return self._fit(lambda: CrowdData(X, votes, tasks), resume=resume, overwrite=overwrite, progress=progress)
 
     # ------------------------------------------------------------------------------------------ prediction
 

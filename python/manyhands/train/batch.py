@@ -219,7 +219,7 @@ class CrowdData:
         self.samples = torch.from_numpy(np.flatnonzero(np.diff(table.offsets())))
 
     def without(self, samples: Tensor) -> CrowdData:
-        """The same samples, workers and classes, but without the annotations of some samples."""
+        """The same tasks, workers and classes, but without some samples and their annotations."""
         if not len(samples):
             return self
         hidden = np.zeros(len(self), np.bool_)
@@ -228,6 +228,10 @@ class CrowdData:
         tasks, workers, labels = table.columns()
         weights = table.weights()
         keep = ~hidden[tasks]
+        if not keep.any():
+            raise ValueError(
+                "every sample that has annotations is held out: lower validation, or annotate more samples"
+            )
         kept = _core.Table(
             tasks[keep],
             workers[keep],
@@ -239,6 +243,7 @@ class CrowdData:
         )
         known = copy.copy(self)
         known._take_votes(Annotations(kept, self.votes._tasks, self.votes._workers, self.votes._classes))
+        known.samples = self.samples[torch.from_numpy(~hidden)[self.samples]]
         return known
 
     def __len__(self) -> int:

@@ -7,7 +7,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -19,7 +19,6 @@ from manyhands.checks import check_choice, check_number
 from manyhands.errors import FileFormatError, NotFittedError
 from manyhands.estimator import Array, Parameters, Progress
 from manyhands.progress import reporting
-from manyhands.table.annotations import Annotations
 from manyhands.table.names import Names
 from manyhands.train import checkpoint
 from manyhands.train.batch import Batch, CrowdData, Features
@@ -194,15 +193,21 @@ class NetworkEstimator(Parameters, Training, ABC):
 
     # -------------------------------------------------------------------------------------------- training
 
-    def _adopt_names(self, votes: Annotations) -> None:
-        self._workers, self._classes = votes._workers, votes._classes
-        self._n_labels = votes.labels_per_worker
-
-    def _prepare(self, *, resume: bool, overwrite: bool) -> None:
-        """Refuse settings, a device and a checkpoint that cannot work, before any work."""
+    def _fit(self, data: Callable[[], CrowdData], *, resume: bool, overwrite: bool, progress: Progress) -> Self:
+        """Train on what a function makes, which is called when settings, device and checkpoint are known to do."""
         self._check()
         find_device(self.device)
         checkpoint.prepare(self.checkpoint, resume=resume, overwrite=overwrite)
+        made = data()
+        self._adopt(made)
+        self._train(made, resume=resume, progress=progress)
+        return self
+
+    def _adopt(self, data: CrowdData) -> None:
+        """Get to know the workers and classes by name."""
+        votes = data.votes
+        self._workers, self._classes = votes._workers, votes._classes
+        self._n_labels = votes.labels_per_worker
 
     @property
     def _n_epochs(self) -> int:
@@ -210,8 +215,8 @@ class NetworkEstimator(Parameters, Training, ABC):
         return self.max_epochs
 
     def _to_learn_from(self, data: CrowdData) -> CrowdData:
-        """What training may know of the data: here all, for those whose held-out samples' truth is known."""
-        return data
+        """What training may know of the data: samples held out say which epoch is best, and nothing else."""
+        return data.without(self._held_out)
 
     def _train(self, data: CrowdData, *, resume: bool = False, progress: Progress = False) -> None:
         """Make the parts and train them; everything random follows from the seed."""
