@@ -25,17 +25,12 @@ from manyhands.defer.projection import Projection, project, project_chunks
 from manyhands.estimator import concrete
 
 if TYPE_CHECKING:
-    from manyhands.defer.confidence import CompareConfidence as CompareConfidence
-    from manyhands.defer.confidence import SelectivePrediction as SelectivePrediction
-    from manyhands.defer.deferral import Deferral as Deferral
-    from manyhands.defer.impute import ImputedDeferral as ImputedDeferral
-    from manyhands.defer.mixture import MixtureOfExperts as MixtureOfExperts
-    from manyhands.defer.mixture import Triage as Triage
-    from manyhands.defer.probabilistic import NaiveDeferral as NaiveDeferral
-    from manyhands.defer.probabilistic import ProbabilisticDeferral as ProbabilisticDeferral
-    from manyhands.defer.surrogates import CrossEntropySurrogate as CrossEntropySurrogate
-    from manyhands.defer.surrogates import OneVsAll as OneVsAll
-    from manyhands.defer.surrogates import RealizableSurrogate as RealizableSurrogate
+    from manyhands.defer.confidence import *
+    from manyhands.defer.deferral import *
+    from manyhands.defer.impute import *
+    from manyhands.defer.mixture import *
+    from manyhands.defer.probabilistic import *
+    from manyhands.defer.surrogates import *
 
 __all__ = [
     "Curve",
@@ -57,38 +52,34 @@ __all__ = [
     "workload",
 ]
 
-# Models, and the modules they are in: imported when asked for, since they need PyTorch.
+# Models, by the modules they are in: imported when asked for, since they need PyTorch.
 _MODELS = {
-    "CompareConfidence": "confidence",
-    "CrossEntropySurrogate": "surrogates",
-    "Deferral": "deferral",
-    "ImputedDeferral": "impute",
-    "MixtureOfExperts": "mixture",
-    "NaiveDeferral": "probabilistic",
-    "OneVsAll": "surrogates",
-    "ProbabilisticDeferral": "probabilistic",
-    "RealizableSurrogate": "surrogates",
-    "SelectivePrediction": "confidence",
-    "Triage": "mixture",
+    "confidence": ("CompareConfidence", "SelectivePrediction"),
+    "deferral": ("Deferral",),
+    "impute": ("ImputedDeferral",),
+    "mixture": ("MixtureOfExperts", "Triage"),
+    "probabilistic": ("NaiveDeferral", "ProbabilisticDeferral"),
+    "surrogates": ("CrossEntropySurrogate", "OneVsAll", "RealizableSurrogate"),
 }
+_MODULES = {name: module for module, names in _MODELS.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODELS:
+    if name not in _MODULES:
         raise AttributeError(f"module 'manyhands.defer' has no attribute {name!r}")
     try:
         import torch  # noqa: F401
     except ImportError as error:
         raise ImportError(f'manyhands.defer.{name} needs PyTorch: pip install "manyhands[torch]"') from error
-    return getattr(import_module(f"manyhands.defer.{_MODELS[name]}"), name)
+    return getattr(import_module(f"manyhands.defer.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_MODELS])
+    return sorted([*globals(), *_MODULES])
 
 
 def all_deferrals() -> list[type[Any]]:
     """Every way to defer of the library, by name: classes like :class:`Deferral`."""
-    for name in _MODELS:
+    for name in _MODULES:
         __getattr__(name)
     return concrete(__getattr__("Deferral"), "manyhands.defer")

@@ -75,8 +75,8 @@ class Deferral(CrowdNetworkEstimator):
         classifier is one of those who share); or a mapping from expert to a share, or to the least and greatest.
     **settings
         These two, and what :class:`~manyhands.learn.Training` lists but for `worker_lr`, `reduction` and `start_from`.
-        Cases held out (`validation`) choose the best epoch and calibrate thresholds; all else follows from the rest, also
-        ``confusion_`` and ``prior_``.
+        Cases held out (`validation`) choose the best epoch and calibrate thresholds; all else follows from the rest,
+        ``confusion_`` and ``prior_`` too.
     """
 
     _defaults: ClassVar[dict[str, Any]] = {

@@ -9,42 +9,24 @@ try:
 except ImportError as error:
     raise ImportError('manyhands.learn needs PyTorch: pip install "manyhands[torch]"') from error
 
-from manyhands.learn import heads, losses
-from manyhands.learn.agree import Learn2Agree
-from manyhands.learn.confusion import CCEM, CrowdLayer, GeoCrowdNet, SingleConfusion, TraceRegularized
-from manyhands.learn.doctor import DoctorNet, WeightedDoctorNet
-from manyhands.learn.em import DeepEM, ModelBootstrappedEM
-from manyhands.learn.information import MaxMIG
-from manyhands.learn.instance import COINNet, InstanceTrace
+from manyhands.learn import agree, confusion, doctor, em, heads, information, instance, losses, targets
+from manyhands.learn.agree import *
+from manyhands.learn.confusion import *
+from manyhands.learn.doctor import *
+from manyhands.learn.em import *
+from manyhands.learn.information import *
+from manyhands.learn.instance import *
 from manyhands.learn.learner import Learner, all_learners
-from manyhands.learn.targets import AggregatedTarget, LearnFromAll, MajorityTarget, SoftBootstrap, SoftTarget
+from manyhands.learn.targets import *
 from manyhands.train.batch import Batch, CrowdData
 from manyhands.train.settings import Training
 
-__all__ = [
-    "CCEM",
-    "AggregatedTarget",
-    "Batch",
-    "COINNet",
-    "CrowdData",
-    "CrowdLayer",
-    "DeepEM",
-    "DoctorNet",
-    "GeoCrowdNet",
-    "InstanceTrace",
-    "Learn2Agree",
-    "LearnFromAll",
-    "Learner",
-    "MajorityTarget",
-    "MaxMIG",
-    "ModelBootstrappedEM",
-    "SingleConfusion",
-    "SoftBootstrap",
-    "SoftTarget",
-    "TraceRegularized",
-    "Training",
-    "WeightedDoctorNet",
-    "all_learners",
-    "heads",
-    "losses",
-]
+__all__ = ["Batch", "CrowdData", "Learner", "Training", "all_learners", "heads", "losses"]
+# Each family says which of its classes are learners for the public.
+__all__ += agree.__all__
+__all__ += confusion.__all__
+__all__ += doctor.__all__
+__all__ += em.__all__
+__all__ += information.__all__
+__all__ += instance.__all__
+__all__ += targets.__all__

@@ -19,6 +19,8 @@ from manyhands.train.batch import Batch, CrowdData
 from manyhands.train.settings import TrainingOptions
 from manyhands.train.trunk import n_features, split
 
+__all__ = ["Learn2Agree"]
+
 #: Eq. 7 has no bound; a worker who nearly always says the same would have a power of hundreds and count for nothing.
 _MOST_FOCUS = 5.0
 

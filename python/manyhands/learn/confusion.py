@@ -26,6 +26,8 @@ from manyhands.learn.losses import log_det, log_mixture
 from manyhands.train.batch import Batch, CrowdData
 from manyhands.train.settings import TrainingOptions
 
+__all__ = ["CCEM", "CrowdLayer", "GeoCrowdNet", "SingleConfusion", "TraceRegularized"]
+
 _WORKER_MODELS = ("softplus", "softmax", "one-coin", "low-rank", "embedded")
 
 

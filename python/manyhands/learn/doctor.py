@@ -18,6 +18,8 @@ from manyhands.train.lazy import WorkerTable
 from manyhands.train.settings import TrainingOptions
 from manyhands.train.trunk import split
 
+__all__ = ["DoctorNet", "WeightedDoctorNet"]
+
 
 class DoctorHeads(nn.Module):
     """A linear layer from d features to logits for each worker, all alike at first.

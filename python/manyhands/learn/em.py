@@ -19,6 +19,8 @@ from manyhands.train.batch import Batch, CrowdData
 from manyhands.train.probabilities import estimated_confusion
 from manyhands.train.settings import TrainingOptions
 
+__all__ = ["DeepEM", "ModelBootstrappedEM"]
+
 
 class _EMLearner(Learner):
     """Cross-entropy with posteriors that an E-step makes anew every so many epochs."""

@@ -23,6 +23,8 @@ from manyhands.train.lazy import WorkerTable
 from manyhands.train.probabilities import estimated_confusion, normalised
 from manyhands.train.settings import TrainingOptions
 
+__all__ = ["MaxMIG"]
+
 #: Epochs after which network and aggregator should have something in common, and how little is nothing.
 _EPOCHS_TO_AGREE, _SOME_GAIN = 3, 1e-2
 

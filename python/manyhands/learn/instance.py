@@ -19,6 +19,8 @@ from manyhands.train.batch import Batch, CrowdData
 from manyhands.train.settings import TrainingOptions
 from manyhands.train.trunk import n_features, split
 
+__all__ = ["COINNet", "InstanceTrace"]
+
 
 class COINNet(GeoCrowdNet):
     """Coupled cross-entropy for crowds that some samples confuse in ways of their own: those are found as outliers.

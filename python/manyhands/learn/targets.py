@@ -21,6 +21,8 @@ from manyhands.table.annotations import Annotations
 from manyhands.train.batch import Batch, CrowdData
 from manyhands.train.settings import TrainingOptions
 
+__all__ = ["AggregatedTarget", "LearnFromAll", "MajorityTarget", "SoftBootstrap", "SoftTarget"]
+
 
 class _TargetLearner(Learner):
     """Cross-entropy with a distribution over classes for each sample."""
