@@ -57,7 +57,7 @@ endif
 .DEFAULT_GOAL := help
 
 .PHONY: help build demo test bench fuzz mutants audit wheel lint format clean
-.PHONY: check-rustfmt check-clippy check-ruff check-types test-rust test-python
+.PHONY: check-rustfmt check-clippy check-ruff check-house check-types test-rust test-python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -108,7 +108,7 @@ wheel: $(TOOLS) ## build sdist and abi3 wheel into dist/, try the wheel where th
 	env -u CARGO_TARGET_DIR $(IN_VENV) $(PY) -m maturin build --profile dist --sdist $(LOCKED) --out dist
 	$(PY) scripts/smoke_wheel.py dist
 
-lint: check-rustfmt check-ruff check-clippy check-types ## formatting, lints and types, Rust and Python
+lint: check-rustfmt check-ruff check-house check-clippy check-types ## formatting, lints and types, Rust and Python
 
 format: $(LINT) ## rewrite Rust and Python sources in the house format
 	cargo fmt
@@ -138,6 +138,12 @@ check-clippy: $(TOOLS)
 check-ruff: $(LINT)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+
+# What the house asks of its files and commits, who may import whom, and the form of docstrings.
+check-house: $(LINT)
+	$(PY) scripts/house.py
+	PYTHONPATH=python $(BIN)/lint-imports --no-cache
+	$(BIN)/numpydoc lint $(wildcard python/manyhands/*.py python/manyhands/*/*.py)
 
 check-types: $(EXTENSION) $(DEV)
 	$(PY) -m mypy

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +46,15 @@ def test_command_line_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_exactly_two_set_up_commands() -> None:
     commands = [line.split("#")[0].strip() for line in blocks("sh")[0].splitlines()]
     assert commands == ["make demo", "make test"]
+
+
+def test_the_page_on_architecture_draws_the_layers_that_lint_checks() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (contract,) = settings["tool"]["importlinter"]["contracts"]
+    layers = [layer.strip("()") for layer in contract["layers"] if layer != "__main__"]
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawn = page.split("## Who may import whom")[1].split("```")[1].strip().splitlines()
+    assert [line.split("  ")[0].strip() for line in drawn] == [*layers, "_core"]
 
 
 def docstrings() -> Iterator[tuple[str, str]]:

@@ -269,6 +269,7 @@ def deferral_report(
     lower, upper : array of shape (n_options,), a number for all options, or None
         Bounds the shares were to keep.
     experts : sequence of names, optional
+        What to call the options after the first, which is the classifier.
 
     Returns
     -------

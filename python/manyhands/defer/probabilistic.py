@@ -247,8 +247,8 @@ class ProbabilisticDeferral(EMDeferral):
     inference
         The E-step: ``"exact"``, which sums missing answers out, or ``"mean-field"``, as in the text of the paper. The
         mean field judges the classifier by the probability of the truth, but experts who did not answer by its expected
-        logarithm, so that those whom the gate prefers little die out. (The code that its authors released takes the
-        expectation for the classifier too, and then it is the experts who gain.)
+        logarithm, so that those whom the gate prefers little die out. The code that its authors released takes the
+        expectation for the classifier too, and then it is the experts who gain.
     n_iter
         Fixed-point steps of the mean field.
     constraint

@@ -1,0 +1,91 @@
+"""What the house asks of files and commits, where no other tool looks: ``make lint``.
+
+Files of Python and Rust have at most 500 lines, subjects of commits at most 72 characters, and only packages at the top
+import the library as a whole.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("python", "rust", "tests", "benches", "fuzz", "scripts")
+
+MOST_LINES = 500
+#: Files that may be longer, and why.
+LONGER = {
+    "rust/defer/dual.rs": "one algorithm and its tests",
+    "rust/encode.rs": "one algorithm and its tests",
+    "rust/factor/cpd.rs": "one algorithm and its tests",
+    "rust/factor/nmf.rs": "one algorithm and its tests",
+    "rust/mace.rs": "one algorithm and its tests",
+    "rust/minimax.rs": "one algorithm and its tests",
+    "rust/table.rs": "one type and its tests",
+    "tests/test_em.py": "to be split",
+}
+
+MOST_CHARACTERS = 72
+#: Commits up to this one were made before anybody counted.
+BASE = "c309547"
+
+
+def long_files(root: Path = ROOT) -> Iterator[str]:
+    """Name the files that are too long."""
+    for path in sorted(path for folder in FOLDERS for path in (root / folder).rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if path.suffix not in (".py", ".rs") or "/target/" in name or name in LONGER:
+            continue
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        if lines > MOST_LINES:
+            yield f"{name} has {lines} lines, more than {MOST_LINES}: split it where it divides by itself"
+
+
+def long_subjects(root: Path = ROOT, base: str = BASE) -> Iterator[str]:
+    """Name the commits whose subjects are too long; none where git or the history is missing."""
+    command = ["git", "-C", str(root), "log", "--no-merges", "--format=%h %s", f"{base}..HEAD"]
+    try:
+        log = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        print(f"subjects of commits are not checked: there is no git, or no history back to {base}", file=sys.stderr)
+        return
+    for line in log.splitlines():
+        commit, _, subject = line.partition(" ")
+        if len(subject) > MOST_CHARACTERS:
+            yield f"commit {commit} has a subject of {len(subject)} characters, more than {MOST_CHARACTERS}: {subject}"
+
+
+#: Packages that may do as users do: nothing in the library imports them.
+AT_THE_TOP = ("__main__", "cli", "compat", "plots", "testing")
+
+
+def whole_imports(root: Path = ROOT) -> Iterator[str]:
+    """Name the modules that import what the library exports, and so all of it, rather than the module they need."""
+    package = root / "python" / "manyhands"
+    modules = {"_core", *(path.stem for path in package.iterdir())}
+    for path in sorted(package.rglob("*.py")):
+        part = path.relative_to(package).parts[0].removesuffix(".py")
+        if part in AT_THE_TOP or (path.parent == package and part == "__init__"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [
+                alias.name for alias in getattr(node, "names", []) if isinstance(node, ast.Import | ast.ImportFrom)
+            ]
+            plain = isinstance(node, ast.Import) and "manyhands" in names
+            exported = isinstance(node, ast.ImportFrom) and node.module == "manyhands" and set(names) - modules
+            if plain or exported:
+                yield f"{path.relative_to(root).as_posix()}:{node.lineno} imports all of manyhands: name the module"
+
+
+def main() -> int:
+    """Print what is wrong; 1 if anything is."""
+    found = [*long_files(), *long_subjects(), *whole_imports()]
+    print("\n".join(found) if found else "files and commits are as the house asks")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
