@@ -122,7 +122,9 @@ def _online(name: str, **params: Any) -> Variant:
 
 
 def _minimax(name: str, **params: Any) -> Variant:
-    return _made(mh.MinimaxEntropy, name, {"max_iter": 6, "tol": 0.0} | params)
+    made = _made(mh.MinimaxEntropy, name, {"max_iter": 6, "tol": 0.0} | params)
+    ordered = dict.fromkeys(("renaming_classes", "renaming_classes_untied"), "classes have an order")
+    return replace(made, skip=ordered) if params.get("ordinal") else made
 
 
 def _margin(name: str, **params: Any) -> Variant:
