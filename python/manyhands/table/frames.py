@@ -13,6 +13,7 @@ _WORKER = ("worker", "worker_id", "annotator", "annotator_id", "rater", "rater_i
 WELL_KNOWN = {
     "task": _TASK,
     "worker": (*_WORKER, "performer", "judge", "labeler"),
+    # Ratings and values are classes too, where a table of classes is made: logs of stars have no other column.
     "label": ("label", "answer", "response", "annotation", "vote", "rating", "value"),
 }
 #: Exports have dozens of columns, and the one that is wanted is often among the last.
