@@ -10,6 +10,8 @@ use crate::em::{
     self, Assignment, CommunityOptions, Hierarchy, HierarchyOptions, Model, Options, Sampling, Start, SubtypesOptions,
 };
 use crate::factor::{self, cpd, nmf, rank_one};
+use crate::links::Log;
+use crate::ratings::Ratings;
 use crate::table::{Repeats, Rows, Table, tests::of_rows};
 use crate::{defer, encode, glad, kos, mace, margin, minimax, moments, num, pooled, simulate, votes};
 
@@ -88,6 +90,19 @@ fn tables_survive_a_refused_allocation() {
     assert_refused("components", |_| table.n_components());
     // Made once and kept with the table: what was refused must not be kept half made.
     assert_refused("worker order", |control| table.by_worker(control));
+    assert_refused("a part of a table", |_| table.keep(&[true; 60])?.compacted());
+    assert_refused("a table in other codes", |control| table.recoded(&[0; SIZES[2]], 300, 1, control));
+}
+
+#[test]
+fn ratings_survive_a_refused_allocation() {
+    let log = Log { tasks: &[1, 0, 1], workers: &[0, 1, 0], weights: Some(&[1.0; 3]), n_tasks: 2, n_workers: 2 };
+    let values = [0.5; 6];
+    for repeats in [Repeats::Keep, Repeats::First] {
+        assert_refused("ratings", |control| Ratings::new(&log, &values, 2, repeats, control));
+    }
+    let table = Ratings::new(&log, &values, 2, Repeats::Keep, &Control::default()).unwrap();
+    assert_refused("ratings kept", |_| table.keep(&[true, false, true])?.compacted());
 }
 
 #[test]

@@ -217,7 +217,7 @@ mod _core {
     #[pymodule_export]
     use super::sparse::sparse_fit;
     #[pymodule_export]
-    use super::table::Table;
+    use super::table::{Ratings, Table};
     #[pymodule_export]
     use super::{get_num_threads, set_num_threads};
 }

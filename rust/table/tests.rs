@@ -97,6 +97,47 @@ proptest! {
     }
 
     #[test]
+    fn parts_are_as_if_built_of_the_rows_they_hold(log in log(), seed in any::<u64>()) {
+        let weights: Vec<f64> = (0..log.len()).map(|i| (i * 37 % 11) as f64).collect();
+        let table = weighted(&log, Some(&weights), (12, 7, 300), Repeats::Keep).unwrap().with_classes(200).unwrap();
+        let mask: Vec<bool> = (0..log.len()).map(|row| seed >> (row % 64) & 1 == 1).collect();
+        prop_assume!(mask.contains(&true));
+        let marked = |i: &usize| mask[*i];
+        let (all, all_weights) = (triples_of(&table), table.weights().unwrap());
+        let rows: Vec<Triple> = (0..log.len()).filter(marked).map(|i| all[i]).collect();
+        let weights: Vec<f64> = (0..log.len()).filter(marked).map(|i| all_weights[i]).collect();
+        let kept = table.keep(&mask).unwrap();
+        prop_assert_eq!((kept.n_tasks(), kept.n_workers(), kept.n_labels(), kept.n_classes()), (12, 7, 300, 200));
+        prop_assert_eq!((triples_of(&kept), kept.weights().unwrap()), (rows.clone(), &weights[..]));
+        // Tasks and workers without rows leave; the others move up.
+        let place = |codes: Vec<u32>| -> Vec<u32> {
+            let distinct: std::collections::BTreeSet<u32> = codes.iter().copied().collect();
+            codes.iter().map(|code| distinct.range(..code).count() as u32).collect()
+        };
+        let tasks = place(rows.iter().map(|row| row.0).collect());
+        let workers = place(rows.iter().map(|row| row.1).collect());
+        let rest = kept.compacted().unwrap();
+        let expected: Vec<Triple> = (0..rows.len()).map(|i| (tasks[i], workers[i], rows[i].2)).collect();
+        prop_assert_eq!((triples_of(&rest), rest.weights().unwrap()), (expected, &weights[..]));
+        prop_assert!(rest.worker_counts().unwrap().iter().all(|&n| n > 0) && rest.offsets().is_sorted_by(|a, b| a < b));
+    }
+
+    #[test]
+    fn other_codes_are_as_if_they_had_come_in(log in log(), wide in any::<bool>(), step in 1_u16..20) {
+        let n_labels = if wide { 400 } else { 256 };
+        let codes: Vec<u16> = (0..300).map(|label| (label * step) % n_labels).collect();
+        let weights: Vec<f64> = (0..log.len()).map(|i| (i * 37 % 11) as f64).collect();
+        let table = weighted(&log, Some(&weights), (12, 7, 300), Repeats::Keep).unwrap();
+        let found = table.recoded(&codes, n_labels.into(), 5, &Control::default()).unwrap();
+        let log: Vec<Triple> = log.iter().map(|&(t, w, l)| (t, w, codes[usize::from(l)])).collect();
+        let expected = weighted(&log, Some(&weights), (12, 7, n_labels.into()), Repeats::Keep).unwrap();
+        prop_assert_eq!(triples_of(&found), triples_of(&expected));
+        prop_assert_eq!(found.weights(), expected.weights());
+        prop_assert_eq!((found.n_labels(), found.n_classes()), (n_labels.into(), 5));
+        prop_assert_eq!(matches!(found.labels(), Labels::Wide(_)), wide);
+    }
+
+    #[test]
     fn arbitrary_columns_never_panic(
         tasks in prop::collection::vec(any::<u32>(), 0..20),
         workers in prop::collection::vec(any::<u32>(), 0..20),
@@ -237,6 +278,24 @@ fn at_least_one_label_and_no_more_than_all_can_be_true() {
     assert_eq!(table().with_classes(3).unwrap().n_classes(), 3);
     assert!(table().with_classes(0).is_err());
     assert!(table().with_classes(4).is_err());
+}
+
+#[test]
+fn only_labels_that_were_given_need_a_code() {
+    let table = build(&[(0, 0, 0), (0, 1, 2)], (1, 2, 3), Repeats::Keep).unwrap();
+    let recoded = |codes: &[u16], n_labels| table.recoded(codes, n_labels, 1, &Control::default());
+    assert_eq!(triples_of(&recoded(&[1, 999, 0], 2).unwrap()), [(0, 0, 1), (0, 1, 0)]);
+    assert!(recoded(&[1, 0, 2], 2).unwrap_err().to_string().contains("label 2 cannot become 2"));
+    assert!(recoded(&[1, 0], 2).unwrap_err().to_string().contains("2 codes for 3 labels"));
+    assert!(recoded(&[0, 0, 0], MAX_LABELS + 1).is_err() && recoded(&[0, 0, 0], 0).is_err());
+    assert!(table.recoded(&[0, 1, 2], 3, 0, &Control::default()).is_err());
+}
+
+#[test]
+fn a_mask_has_an_entry_a_row_and_leaves_some() {
+    let table = build(&[(0, 0, 0), (0, 1, 2)], (1, 2, 3), Repeats::Keep).unwrap();
+    assert!(table.keep(&[true]).unwrap_err().to_string().contains("1 entries for 2 annotations"));
+    assert!(table.keep(&[false, false]).unwrap_err().to_string().contains("no annotation"));
 }
 
 #[test]

@@ -16,7 +16,6 @@ from manyhands.checks import counted
 from manyhands.estimator import Array, KnowsWorkers
 from manyhands.table import arrow
 from manyhands.table.annotations import Annotations
-from manyhands.table.checks import made_table
 from manyhands.table.limits import check_memory
 from manyhands.table.names import Names
 from manyhands.table.persist import Content
@@ -224,14 +223,12 @@ class KnowsConfusion(KnowsWorkers):
     def _recode(self, votes: Annotations) -> _core.Table:
         """The table with this model's class codes."""
         code_of = self._labels.match(votes._labels)
-        tasks, workers, labels = votes.codes()
-        missing = (code_of < 0) & (np.bincount(labels, minlength=len(code_of)) > 0)
+        missing = (code_of < 0) & (votes.table.label_counts() > 0)
         if missing.any():
             unknown = votes.labels[missing].tolist()
             raise ValueError(
                 f"labels {', '.join(map(repr, unknown[:3]))} were not among the classes seen in fit "
                 f"({', '.join(map(repr, self._classes.values[:5].tolist()))}); pass classes= when the tables are made"
             )
-        codes = np.maximum(code_of, 0).astype(np.uint16)[labels]
-        sizes = (votes.n_tasks, votes.n_workers, len(self._labels))
-        return made_table(tasks, workers, codes, votes.weights, *sizes, n_classes=len(self._classes))
+        codes = np.maximum(code_of, 0).astype(np.uint16)
+        return votes.table.recoded(codes, len(self._labels), len(self._classes))

@@ -16,7 +16,6 @@ from manyhands.table.building import Missing, Repeats
 from manyhands.table.dense import build_dense
 from manyhands.table.description import Description, Spread, class_texts
 from manyhands.table.frames import take_columns
-from manyhands.table.ids import Ids
 from manyhands.table.names import Codes, Column, Names
 
 
@@ -354,21 +353,15 @@ class Annotations(Answers):
         """
         if self.n_labels == self.n_classes:
             return self
-        tasks, workers, labels = self.codes()
-        keep = labels < self.n_classes
+        keep = self.codes()[2] < self.n_classes
         if not keep.any():
             raise ValueError("every annotation is an abstention: there is nothing to aggregate")
-        weights = None if self.weights is None else self.weights[keep]
-        sizes = (self.n_tasks, self.n_workers, self.n_classes)
-        table = checks.made_table(tasks[keep], workers[keep], labels[keep], weights, *sizes)
+        same = np.arange(self.n_labels, dtype=np.uint16)
+        table = self._table.keep(keep).recoded(same, self.n_classes, self.n_classes)
         return type(self)(table, self._tasks, self._workers, self._classes, self._unlabelled)
 
-    def _part(
-        self, ids: Ids, said: npt.NDArray[Any], weights: npt.NDArray[np.float64] | None, unlabelled: Names
-    ) -> Self:
-        sizes = (len(ids.tasks), len(ids.workers), self.n_labels)
-        table = checks.made_table(ids.task_codes, ids.worker_codes, said, weights, *sizes, n_classes=self.n_classes)
-        return type(self)(table, ids.tasks, ids.workers, self._classes, unlabelled, self._labels)
+    def _part(self, table: _core.Table, tasks: Names, workers: Names, unlabelled: Names) -> Self:
+        return type(self)(table, tasks, workers, self._classes, unlabelled, self._labels)
 
     # ------------------------------------------------------------------------------------------ description
 

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.table import arrow, checks, persist
-from manyhands.table.ids import Ids, compact
 from manyhands.table.names import Codes, Names
 
 if TYPE_CHECKING:
@@ -53,6 +52,12 @@ class Links(Protocol):
 
     def n_repeats(self) -> int:
         """Number of answers to a task by a worker who answered it before."""
+
+    def keep(self, mask: npt.NDArray[np.bool_]) -> Self:
+        """The answers that are marked, between the same tasks and workers."""
+
+    def compacted(self) -> Self:
+        """The same answers without the tasks and workers that have none."""
 
 
 class Answers(persist.Saved, ABC):
@@ -242,19 +247,17 @@ class Answers(persist.Saved, ABC):
 
     def _subset(self, keep: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_], unlabelled: Names | None) -> Self:
         """Keep the marked annotations; wanted tasks left with none join the unlabelled."""
-        task_codes, worker_codes, said = self._table.columns()
-        task_codes, tasks, labelled = compact(task_codes[keep], self._tasks)
-        worker_codes, workers, _ = compact(worker_codes[keep], self._workers)
+        kept = self._table.keep(keep)
+        labelled = np.diff(kept.offsets()) > 0
+        tasks = self._tasks.take(np.flatnonzero(labelled))
+        workers = self._workers.take(np.flatnonzero(kept.worker_counts()))
         lost = self._tasks.take(np.flatnonzero(wanted & ~labelled))
         lost = lost if unlabelled is None else lost.joined(unlabelled)
-        weights = None if self.weights is None else self.weights[keep]
-        return self._part(Ids(task_codes, tasks, worker_codes, workers), said[keep], weights, lost)
+        return self._part(kept.compacted(), tasks, workers, lost)
 
     @abstractmethod
-    def _part(
-        self, ids: Ids, said: npt.NDArray[Any], weights: npt.NDArray[np.float64] | None, unlabelled: Names
-    ) -> Self:
-        """A table of these answers alone, of which the same could be said."""
+    def _part(self, table: Any, tasks: Names, workers: Names, unlabelled: Names) -> Self:
+        """A part of these answers, as a compiled table of the same kind, of which the same could be said."""
 
     # ------------------------------------------------------------------------------------------- persistence
 

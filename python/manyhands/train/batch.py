@@ -12,7 +12,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from manyhands import _core
 from manyhands.checks import listed
 from manyhands.table.annotations import Annotations, as_annotations
 from manyhands.table.names import sequence
@@ -222,28 +221,17 @@ class CrowdData:
         """The same tasks, workers and classes, but without some samples and their annotations."""
         if not len(samples):
             return self
-        hidden = np.zeros(len(self), np.bool_)
-        hidden[samples.numpy()] = True
-        table = self.votes.table
-        tasks, workers, labels = table.columns()
-        weights = table.weights()
-        keep = ~hidden[tasks]
+        seen = np.ones(len(self), np.bool_)
+        seen[samples.numpy()] = False
+        keep = np.repeat(seen, self.votes.labels_per_task)
         if not keep.any():
             raise ValueError(
                 "every sample that has annotations is held out: lower validation, or annotate more samples"
             )
-        kept = _core.Table(
-            tasks[keep],
-            workers[keep],
-            labels[keep],
-            None if weights is None else weights[keep],
-            table.n_tasks,
-            table.n_workers,
-            table.n_labels,
-        )
+        kept = self.votes.table.keep(keep)
         known = copy.copy(self)
         known._take_votes(Annotations(kept, self.votes._tasks, self.votes._workers, self.votes._classes))
-        known.samples = self.samples[torch.from_numpy(~hidden)[self.samples]]
+        known.samples = self.samples[torch.from_numpy(seen)[self.samples]]
         return known
 
     def __len__(self) -> int:
