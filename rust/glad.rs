@@ -10,8 +10,9 @@
 use rayon::prelude::*;
 
 use crate::control::Control;
+use crate::course::{Course, Tolerance};
 use crate::memory::{copied, par_collected, reserve, zeros};
-use crate::num::{LEVEL, settled, softmax};
+use crate::num::{LEVEL, softmax};
 use crate::table::{Table, WorkerOrder};
 use crate::{Error, Result};
 
@@ -69,19 +70,17 @@ pub fn glad_fit(table: &Table, options: &Options<'_>, control: &Control) -> Resu
     validate(table, options)?;
     let order = table.by_worker(control)?;
     let mut model = Model::new(table, options, control)?;
-    let mut history = vec![model.move_tasks(1)?];
-    let mut converged = false;
-    while history.len() <= options.max_iter && !converged {
+    let mut course = Course { history: vec![model.move_tasks(1)?], ..Course::default() };
+    while course.n_iter < options.max_iter && !course.converged {
         model.move_workers(order)?;
         model.rescale();
-        let (objective, last) = (model.move_tasks(1)?, history[history.len() - 1]);
-        control.report(history.len(), objective);
-        history.push(objective);
-        converged = settled(objective, Some(last), options.tol);
+        let objective = model.move_tasks(1)?;
+        course.advance(objective, Tolerance::Share(options.tol), control);
     }
     let accuracy = model.accuracy(order)?;
     let Model { posterior, ability, ease, .. } = model;
-    Ok(Fit { posterior, ability, ease, accuracy, n_iter: history.len() - 1, history, converged })
+    let Course { history, n_iter, converged, .. } = course;
+    Ok(Fit { posterior, ability, ease, accuracy, history, n_iter, converged })
 }
 
 /// Class posteriors (tasks × classes) of tasks labelled by workers of known ability: each task takes its most probable

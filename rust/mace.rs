@@ -9,9 +9,10 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::control::Control;
+use crate::course::{Course, Tolerance};
 use crate::memory::{collected, with_room, zeros};
 use crate::moments::moments_first;
-use crate::num::{BLOCK, FLOOR, LogProduct, normalise, rescale, settled, softmax};
+use crate::num::{BLOCK, FLOOR, LogProduct, normalise, rescale, softmax};
 use crate::special::{digamma, ln_gamma};
 use crate::table::{Label, Table, with_labels};
 use crate::{Error, Result};
@@ -64,19 +65,18 @@ pub struct Fit {
 pub fn mace_fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fit> {
     validate(table, options)?;
     let mut crowd = Crowd::new(table, options, control)?;
-    let (mut history, mut converged) = (vec![], false);
+    let mut course = Course::default();
     crowd.expect(None)?;
-    while history.len() < options.max_iter && !converged {
+    while course.n_iter < options.max_iter && !course.converged {
         crowd.maximise()?;
         let objective = crowd.expect(None)?;
-        converged = settled(objective, history.last().copied(), options.tol);
-        history.push(objective);
-        control.report(history.len(), objective);
+        course.advance(objective, Tolerance::Share(options.tol), control);
     }
     let mut posterior = zeros(table.n_tasks() * table.n_labels())?;
     crowd.expect(Some(&mut posterior))?;
     let (know, strategies) = crowd.means()?;
-    Ok(Fit { posterior, know, strategies, n_iter: history.len(), history, converged })
+    let Course { history, n_iter, converged, .. } = course;
+    Ok(Fit { posterior, know, strategies, history, n_iter, converged })
 }
 
 fn validate(table: &Table, options: &Options<'_>) -> Result<()> {

@@ -14,8 +14,9 @@
 use rayon::prelude::*;
 
 use crate::control::Control;
+use crate::course::{Course, Tolerance};
 use crate::memory::{clear, collected, copied, filled, ready, zeros};
-use crate::num::{LEVEL, cholesky, cholesky_solve, normalise, settled, softmax};
+use crate::num::{LEVEL, cholesky, cholesky_solve, normalise, softmax};
 use crate::table::{Table, WorkerOrder};
 use crate::{Error, Result, votes};
 
@@ -84,19 +85,17 @@ pub fn minimax_fit(table: &Table, options: &Options, control: &Control) -> Resul
         tasks: Side::new(table.n_tasks(), table.n_labels(), options.ordinal, options.task_penalty)?,
         posterior: votes::shares(table, None, control)?.0,
     };
-    let mut history: Vec<f64> = vec![];
-    let mut converged = false;
-    while history.len() < options.max_iter && !converged {
+    let mut course = Course::default();
+    while course.n_iter < options.max_iter && !course.converged {
         model.move_workers(order)?;
         let objective = model.move_tasks(1)?;
-        converged = settled(objective, history.last().copied(), options.tol);
-        history.push(objective);
-        control.report(history.len(), objective);
+        course.advance(objective, Tolerance::Share(options.tol), control);
     }
     let confusion = model.confusion(order)?;
     let Model { workers, tasks, posterior, .. } = model;
     let (sigma, tau) = (workers.matrices(), tasks.matrices());
-    Ok(Fit { posterior, confusion, sigma, tau, n_iter: history.len(), history, converged })
+    let Course { history, n_iter, converged, .. } = course;
+    Ok(Fit { posterior, confusion, sigma, tau, history, n_iter, converged })
 }
 
 /// Class posteriors (tasks × classes) of tasks labelled by workers of known multipliers, (workers × classes × classes).

@@ -12,8 +12,9 @@ use rayon::prelude::*;
 use super::finite;
 use super::one_coin::{accuracy, odds};
 use crate::control::Control;
+use crate::course::{Course, Tolerance};
 use crate::memory::{collected, filled, reserve, with_room, zeros};
-use crate::num::{FLOOR, normalise, settled, softmax};
+use crate::num::{FLOOR, normalise, softmax};
 use crate::table::Table;
 use crate::{Error, Result};
 
@@ -91,16 +92,14 @@ pub fn fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fi
         gather(table, &candidates, &params, &mut sums, open, control)?;
         params.maximise(&sums, options);
     }
-    let (mut history, mut n_iter, mut converged) = (vec![], 0, false);
-    while n_iter < options.max_iter && !converged {
+    let mut course = Course::default();
+    while course.n_iter < options.max_iter && !course.converged {
         let objective = expect(table, &candidates, &params, &mut sums, control)? + params.log_prior(options);
-        converged = settled(objective, history.last().copied(), options.tol);
-        history.push(objective);
-        n_iter += 1;
-        control.report(n_iter, objective);
+        course.advance(objective, Tolerance::Share(options.tol), control);
         params.maximise(&sums, options);
     }
     let rows = posterior(table, &candidates, &params, control)?;
+    let Course { mut history, n_iter, converged, .. } = course;
     history.push(rows.log_evidence + params.log_prior(options));
     let order = by_prior(&params.prior);
     let (winners, confidence, tied) = decide(&candidates, &rows, &params.prior, &order, control)?;

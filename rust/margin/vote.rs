@@ -13,6 +13,7 @@ use rayon::prelude::*;
 
 use super::{Ballot, UNNAMED, check_positive};
 use crate::control::Control;
+use crate::course::{Course, Tolerance};
 use crate::memory::{copied, zeros};
 use crate::num::winners;
 use crate::table::Table;
@@ -66,12 +67,10 @@ pub fn margin_fit(table: &Table, options: &Options, control: &Control) -> Result
     let (mut answers, mut weights) = (majority, copied(&dual.weights)?);
     let mut better = copied(&answers)?;
     let mut objective = f64::INFINITY;
-    let mut history: Vec<f64> = vec![];
-    let mut converged = false;
-    while history.len() < options.max_iter && !converged {
+    let mut course = Course::default();
+    while course.n_iter < options.max_iter && !course.converged {
         let settled = problem.solve(&mut dual, &mut better)?;
         let [now, then] = problem.judge(&dual.weights, &answers, &mut better)?;
-        let last = objective;
         // Sweeps climb the dual; the objective itself may yet be above that of weights found before.
         if now <= objective {
             objective = then;
@@ -79,11 +78,11 @@ pub fn margin_fit(table: &Table, options: &Options, control: &Control) -> Result
             std::mem::swap(&mut answers, &mut better);
             dual.release(table, &answers);
         }
-        converged = settled && last - objective < options.tol * objective.max(f64::MIN_POSITIVE);
-        history.push(-objective);
-        control.report(history.len(), -objective);
+        course.advance(-objective, Tolerance::Share(options.tol), control);
+        course.converged &= settled;
     }
-    Ok(Fit { weights, answers, n_iter: history.len(), history, converged })
+    let Course { history, n_iter, converged, .. } = course;
+    Ok(Fit { weights, answers, history, n_iter, converged })
 }
 
 /// What the weights are sums of.
