@@ -10,6 +10,7 @@
 
 pub mod agreement;
 pub mod capacity;
+pub mod consensus;
 pub mod control;
 pub mod defer;
 pub mod dependence;
@@ -24,12 +25,11 @@ pub mod margin;
 pub mod minimax;
 pub mod moments;
 pub mod num;
-pub mod pool;
-pub mod pooled;
 pub mod ratings;
 pub mod simulate;
 pub mod special;
 pub mod table;
+pub mod threads;
 pub mod votes;
 
 mod blocks;

@@ -31,14 +31,12 @@ KERNELS = ("spectral", "gradient", "ratio", "msr", "published")
 
 def run(module, name: str, n: int, pairs, values, weights, *, trim=None, **stop):
     """One of the kernels, in the core or among the twins, under one name for all."""
-    given = (n, pairs, values, weights)
     if name == "ratio":
-        components = moments.components(n, pairs).astype(np.uint32)
-        return module.rank_one_ratio(*given, components=components, **stop)
-    if name in ("msr", "published"):
-        trim = np.ones(n, np.uint32) if trim is None else trim
-        return module.rank_one_msr(*given, trim=trim, plain=name == "published", **stop)
-    return getattr(module, f"rank_one_{name}")(*given, **stop)
+        stop["components"] = moments.components(n, pairs).astype(np.uint32)
+    elif name in ("msr", "published"):
+        stop |= {"trim": np.ones(n, np.uint32) if trim is None else trim, "plain": name == "published"}
+        name = "msr"
+    return module.rank_one_fit(n, pairs, values, weights, method=name, **stop)
 
 
 def all_pairs(n: int) -> np.ndarray:

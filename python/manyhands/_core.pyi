@@ -54,11 +54,8 @@ __all__ = [
     "projection_reach",
     "projection_solve",
     "projection_sums",
-    "rank_one_gradient",
+    "rank_one_fit",
     "rank_one_graph",
-    "rank_one_msr",
-    "rank_one_ratio",
-    "rank_one_spectral",
     "set_num_threads",
     "simplex_lstsq",
     "simplex_projection",
@@ -501,47 +498,18 @@ def cpd_fit(
     progress: Callable[[int, float], object] | None = None,
 ) -> _Factorisation: ...
 def pair_agreement(table: Table, pairs: npt.NDArray[np.uint32]) -> _F64: ...
-def rank_one_spectral(
+def rank_one_fit(
     n_workers: int,
     pairs: npt.NDArray[np.uint32],
     values: _F64,
     weights: _F64,
     *,
+    method: str,
     max_iter: int,
     tol: float,
-    progress: Callable[[int, float], object] | None = None,
-) -> _RankOne: ...
-def rank_one_ratio(
-    n_workers: int,
-    pairs: npt.NDArray[np.uint32],
-    values: _F64,
-    weights: _F64,
-    *,
-    components: npt.NDArray[np.uint32],
-    max_iter: int,
-    tol: float,
-    progress: Callable[[int, float], object] | None = None,
-) -> _RankOne: ...
-def rank_one_gradient(
-    n_workers: int,
-    pairs: npt.NDArray[np.uint32],
-    values: _F64,
-    weights: _F64,
-    *,
-    max_iter: int,
-    tol: float,
-    progress: Callable[[int, float], object] | None = None,
-) -> _RankOne: ...
-def rank_one_msr(
-    n_workers: int,
-    pairs: npt.NDArray[np.uint32],
-    values: _F64,
-    weights: _F64,
-    *,
-    trim: npt.NDArray[np.uint32],
-    plain: bool,
-    max_iter: int,
-    tol: float,
+    components: npt.NDArray[np.uint32] | None = None,
+    trim: npt.NDArray[np.uint32] | None = None,
+    plain: bool = False,
     progress: Callable[[int, float], object] | None = None,
 ) -> _RankOne: ...
 def rank_one_graph(

@@ -13,7 +13,7 @@ use crate::factor::{self, cpd, nmf, rank_one};
 use crate::links::Log;
 use crate::ratings::Ratings;
 use crate::table::{Repeats, Rows, Table, tests::of_rows};
-use crate::{defer, encode, glad, kos, mace, margin, minimax, moments, num, pooled, simulate, votes};
+use crate::{consensus, defer, encode, glad, kos, mace, margin, minimax, moments, num, simulate, votes};
 
 thread_local! {
     /// How many more allocations this thread is granted.
@@ -224,8 +224,8 @@ fn other_models_survive_a_refused_allocation() {
         assert_refused("softmax", |control| votes::softmax(&table, &know, control));
         assert_refused("agreement", |control| votes::agreement(&table, &vec![1; n], control));
         assert_refused("winners", |control| num::winners(&third, k, control));
-        let doubt = pooled::Doubt { correlation: 0.4, even: 0.01 };
-        assert_refused("pooled", |control| pooled::pooled(&[&third], &[1.0], &ability, doubt, control));
+        let doubt = consensus::Doubt { correlation: 0.4, even: 0.01 };
+        assert_refused("pooled", |control| consensus::pooled(&[&third], &[1.0], &ability, doubt, control));
     }
 }
 

@@ -5,9 +5,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::table::Table;
-use super::{array, choose, set_course, slice, work};
+use super::{Found, array, choose, slice, work};
 use crate::em::{self, Assignment, Fit, Model, Options, Start};
-use crate::{dependence, num, pooled, votes};
+use crate::{consensus, dependence, num, votes};
 
 /// Two arrays of the same length.
 type Pair<'py, A, B> = (Bound<'py, PyArray1<A>>, Bound<'py, PyArray1<B>>);
@@ -66,8 +66,8 @@ pub fn pool_posteriors<'py>(
 ) -> PyResult<Shares<'py>> {
     let rows = posteriors.iter().map(|rows| slice("posteriors", rows)).collect::<PyResult<Vec<_>>>()?;
     let (weights, totals) = (slice("weights", &weights)?, slice("totals", &totals)?);
-    let doubt = pooled::Doubt { correlation, even };
-    let (mixed, distance) = work(py, None, |control| pooled::pooled(&rows, weights, totals, doubt, control))?;
+    let doubt = consensus::Doubt { correlation, even };
+    let (mixed, distance) = work(py, None, |control| consensus::pooled(&rows, weights, totals, doubt, control))?;
     let shape = [totals.len(), mixed.len() / totals.len()];
     Ok((array(py, shape, mixed)?, PyArray1::from_vec(py, distance)))
 }
@@ -81,7 +81,7 @@ pub fn effective_votes<'py>(
     information: PyReadonlyArrayDyn<'py, f64>,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
     let information = slice("information", &information)?;
-    let votes = work(py, None, |control| pooled::effective_votes(&table.0, information, control))?;
+    let votes = work(py, None, |control| consensus::effective_votes(&table.0, information, control))?;
     Ok(PyArray1::from_vec(py, votes))
 }
 
@@ -157,12 +157,11 @@ pub fn em_fit<'py>(
 
 /// A fit as Python takes it.
 pub(super) fn found<'py>(py: Python<'py>, table: &Table, fit: Fit) -> PyResult<Bound<'py, PyDict>> {
-    let result = PyDict::new(py);
-    result.set_item("posterior", array(py, table.rows(), fit.posterior)?)?;
-    result.set_item("confusion", array(py, table.blocks(), fit.confusion)?)?;
-    result.set_item("prior", PyArray1::from_vec(py, fit.prior))?;
-    set_course(&result, fit.history, fit.n_iter, fit.converged)?;
-    Ok(result)
+    let found = Found::new(py)
+        .array("posterior", table.rows(), fit.posterior)?
+        .array("confusion", table.blocks(), fit.confusion)?
+        .list("prior", fit.prior)?;
+    Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
 }
 
 /// Class posteriors (tasks × classes) under given confusion matrices, and a prior (classes) or one for each task.

@@ -5,8 +5,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::{array, set_course, shape, slice, work};
-use crate::factor::{self, Fit, cpd, nmf};
+use super::table::Table;
+use super::{Found, array, shape, slice, work};
+use crate::factor::{self, Fit, agreement, cpd, nmf};
 
 /// Indices of points, and their distances.
 type Picks<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f64>>);
@@ -155,9 +156,19 @@ pub fn cpd_fit<'py>(
 fn dictionary(py: Python<'_>, fit: Fit) -> PyResult<Bound<'_, PyDict>> {
     let k = fit.prior.len();
     let n_workers = fit.confusion.len() / (k * k);
-    let result = PyDict::new(py);
-    result.set_item("prior", PyArray1::from_vec(py, fit.prior))?;
-    result.set_item("confusion", array(py, [n_workers, k, k], fit.confusion)?)?;
-    set_course(&result, fit.history, fit.n_iter, fit.converged)?;
-    Ok(result)
+    let found = Found::new(py).list("prior", fit.prior)?.array("confusion", [n_workers, k, k], fit.confusion)?;
+    Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
+}
+
+/// Weight of equal labels of each pair of workers, (pairs).
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub fn pair_agreement<'py>(
+    py: Python<'py>,
+    table: &Table,
+    pairs: PyReadonlyArrayDyn<'py, u32>,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let pairs = slice("pairs", &pairs)?;
+    let agree = work(py, None, |control| agreement::pair_agreement(&table.0, pairs, control))?;
+    Ok(PyArray1::from_vec(py, agree))
 }

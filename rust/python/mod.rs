@@ -11,13 +11,17 @@ mod crowd;
 mod defer;
 mod encode;
 mod factor;
-mod latent;
+mod glad;
+mod kos;
+mod mace;
+mod margin;
+mod minimax;
 mod moments;
-mod optimise;
+mod rank_one;
 mod simulate;
-mod skills;
 mod sparse;
 mod table;
+mod votes;
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,7 +35,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::control::Control;
-use crate::{Error, pool};
+use crate::{Error, threads};
 
 /// How often the waiting thread looks for Ctrl-C and reports progress.
 const TICK: Duration = Duration::from_millis(50);
@@ -56,7 +60,7 @@ fn work<T: Send>(
     progress: Option<&Py<PyAny>>,
     job: impl FnOnce(&Control) -> crate::Result<T> + Send,
 ) -> PyResult<T> {
-    let pool = pool::lease()?;
+    let pool = threads::lease()?;
     let control = Control::default();
     py.detach(|| {
         let (done, finished) = channel();
@@ -150,11 +154,40 @@ fn array<T: Element, D: IntoDimension>(
     Ok(PyArray::from_owned_array(py, array.map_err(|error| PyValueError::new_err(error.to_string()))?))
 }
 
-/// Adds how an iteration went to what it found.
-fn set_course(found: &Bound<'_, PyDict>, history: Vec<f64>, n_iter: usize, converged: bool) -> PyResult<()> {
-    found.set_item("history", PyArray1::from_vec(found.py(), history))?;
-    found.set_item("n_iter", n_iter)?;
-    found.set_item("converged", converged)
+/// What a kernel found, on its way to a dictionary.
+struct Found<'py>(Bound<'py, PyDict>);
+
+impl<'py> Found<'py> {
+    fn new(py: Python<'py>) -> Self {
+        Self(PyDict::new(py))
+    }
+
+    /// With whatever Python takes as it is.
+    fn with(self, name: &str, value: impl IntoPyObject<'py>) -> PyResult<Self> {
+        self.0.set_item(name, value)?;
+        Ok(self)
+    }
+
+    /// With an array of one dimension.
+    fn list<T: Element>(self, name: &str, values: Vec<T>) -> PyResult<Self> {
+        let values = PyArray1::from_vec(self.0.py(), values);
+        self.with(name, values)
+    }
+
+    /// With an array of the shape given.
+    fn array<T: Element, D: IntoDimension>(self, name: &str, shape: D, values: Vec<T>) -> PyResult<Self> {
+        let values = array(self.0.py(), shape, values)?;
+        self.with(name, values)
+    }
+
+    /// With how an iteration went.
+    fn course(self, history: Vec<f64>, n_iter: usize, converged: bool) -> PyResult<Self> {
+        self.list("history", history)?.with("n_iter", n_iter)?.with("converged", converged)
+    }
+
+    fn dict(self) -> Bound<'py, PyDict> {
+        self.0
+    }
 }
 
 /// A name out of a fixed set, or an error that lists the set.
@@ -169,13 +202,13 @@ fn choose<T: Copy>(name: &str, given: &str, choices: &[(&str, T)]) -> PyResult<T
 #[pyfunction]
 fn set_num_threads(n_threads: i64) -> PyResult<()> {
     // A negative number is as wrong as none, and told in the same words.
-    Ok(pool::set_num_threads(usize::try_from(n_threads).unwrap_or(0))?)
+    Ok(threads::set_num_threads(usize::try_from(n_threads).unwrap_or(0))?)
 }
 
 /// The number of threads in use.
 #[pyfunction]
 fn get_num_threads() -> PyResult<usize> {
-    Ok(pool::num_threads()?)
+    Ok(threads::num_threads()?)
 }
 
 /// The compiled core of manyhands. Private: use the package.
@@ -199,25 +232,29 @@ mod _core {
     #[pymodule_export]
     use super::encode::{canonical_integers, encode_integers, encode_strings};
     #[pymodule_export]
-    use super::factor::{assignment, cpd_fit, nmf_fit, simplex_lstsq, simplex_projection, spa};
+    use super::factor::{assignment, cpd_fit, nmf_fit, pair_agreement, simplex_lstsq, simplex_projection, spa};
     #[pymodule_export]
-    use super::latent::{glad_fit, glad_posterior, mace_fit};
+    use super::glad::{glad_fit, glad_posterior};
+    #[pymodule_export]
+    use super::kos::kos_fit;
+    #[pymodule_export]
+    use super::mace::mace_fit;
+    #[pymodule_export]
+    use super::margin::{crowd_svm_fit, crowd_svm_posterior, margin_fit};
+    #[pymodule_export]
+    use super::minimax::{minimax_fit, minimax_posterior};
     #[pymodule_export]
     use super::moments::{components, moments_cross, moments_first, moments_groups, moments_pairs, moments_triples};
     #[pymodule_export]
-    use super::optimise::{
-        crowd_svm_fit, crowd_svm_posterior, margin_fit, minimax_fit, minimax_posterior, vote_softmax,
-    };
+    use super::rank_one::{rank_one_fit, rank_one_graph};
     #[pymodule_export]
     use super::simulate::simulate;
-    #[pymodule_export]
-    use super::skills::{
-        kos_fit, pair_agreement, rank_one_gradient, rank_one_graph, rank_one_msr, rank_one_ratio, rank_one_spectral,
-    };
     #[pymodule_export]
     use super::sparse::sparse_fit;
     #[pymodule_export]
     use super::table::{Ratings, Table};
+    #[pymodule_export]
+    use super::votes::vote_softmax;
     #[pymodule_export]
     use super::{get_num_threads, set_num_threads};
 }

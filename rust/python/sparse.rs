@@ -1,11 +1,11 @@
 //! The one-coin model with a great many classes.
 
-use numpy::{PyArray1, PyReadonlyArrayDyn};
+use numpy::PyReadonlyArrayDyn;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::table::Table;
-use super::{choose, set_course, slice, work};
+use super::{Found, choose, slice, work};
 use crate::em::sparse::{self, Options, Start};
 
 /// Fits the one-coin model; posteriors are those of the classes named on a task, and one number for all others.
@@ -32,16 +32,15 @@ pub fn sparse_fit<'py>(
     };
     let options = Options { start, pseudo: pseudo.into(), class_pseudo, max_iter, tol };
     let fit = work(py, progress.as_ref(), |control| sparse::fit(&table.0, &options, control))?;
-    let result = PyDict::new(py);
-    result.set_item("offsets", PyArray1::from_vec(py, fit.offsets))?;
-    result.set_item("classes", PyArray1::from_vec(py, fit.classes))?;
-    result.set_item("probabilities", PyArray1::from_vec(py, fit.probabilities))?;
-    result.set_item("rest", PyArray1::from_vec(py, fit.rest))?;
-    result.set_item("accuracy", PyArray1::from_vec(py, fit.accuracy))?;
-    result.set_item("prior", PyArray1::from_vec(py, fit.prior))?;
-    result.set_item("winners", PyArray1::from_vec(py, fit.winners))?;
-    result.set_item("confidence", PyArray1::from_vec(py, fit.confidence))?;
-    result.set_item("tied", PyArray1::from_vec(py, fit.tied))?;
-    set_course(&result, fit.history, fit.n_iter, fit.converged)?;
-    Ok(result)
+    let found = Found::new(py)
+        .list("offsets", fit.offsets)?
+        .list("classes", fit.classes)?
+        .list("probabilities", fit.probabilities)?
+        .list("rest", fit.rest)?
+        .list("accuracy", fit.accuracy)?
+        .list("prior", fit.prior)?
+        .list("winners", fit.winners)?
+        .list("confidence", fit.confidence)?
+        .list("tied", fit.tied)?;
+    Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
 }

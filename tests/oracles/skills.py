@@ -168,6 +168,17 @@ def rank_one_msr(n, pairs, values, weights, *, trim, plain: bool, max_iter: int,
     return fit
 
 
+def rank_one_fit(n, pairs, values, weights, *, method: str, **options) -> RankOne:
+    """One of the fits by its name."""
+    methods = {
+        "spectral": rank_one_spectral,
+        "gradient": rank_one_gradient,
+        "ratio": rank_one_ratio,
+        "msr": rank_one_msr,
+    }
+    return methods[method](n, pairs, values, weights, **options)
+
+
 def signs(c, w, x) -> np.ndarray:
     """The sides that explain the signs of the agreements, from everybody on the same side."""
     pull = w * c * x[None, :]

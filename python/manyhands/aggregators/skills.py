@@ -155,12 +155,16 @@ class OneCoinSpectral(_OneCoin):
         super()._check()
 
     def _solve(self, pairs: Pairs, progress: Callback | None) -> _core._RankOne:
-        given = (len(pairs.labels), pairs.pairs, pairs.values, pairs.overlap)
-        if self.method == "eigenvector":
-            return _core.rank_one_spectral(*given, max_iter=self.max_iter, tol=self.tol, progress=progress)
-        components = pairs.components
-        return _core.rank_one_ratio(
-            *given, components=components, max_iter=self.max_iter, tol=self.tol, progress=progress
+        return _core.rank_one_fit(
+            len(pairs.labels),
+            pairs.pairs,
+            pairs.values,
+            pairs.overlap,
+            method="spectral" if self.method == "eigenvector" else "ratio",
+            components=pairs.components,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            progress=progress,
         )
 
 
@@ -207,11 +211,12 @@ class OneCoinGradient(_OneCoin):
         self.tol = tol
 
     def _solve(self, pairs: Pairs, progress: Callback | None) -> _core._RankOne:
-        return _core.rank_one_gradient(
+        return _core.rank_one_fit(
             len(pairs.labels),
             pairs.pairs,
             pairs.values,
             pairs.overlap,
+            method="gradient",
             max_iter=self.max_iter,
             tol=self.tol,
             progress=progress,
@@ -291,13 +296,13 @@ class MMSR(_OneCoin):
         return share
 
     def _solve(self, pairs: Pairs, progress: Callback | None) -> _core._RankOne:
-        return _core.rank_one_msr(
+        return _core.rank_one_fit(
             len(pairs.labels),
             pairs.pairs,
             pairs.values,
             pairs.overlap,
+            method="msr",
             trim=self._trims(pairs),
-            plain=False,
             max_iter=self.max_iter,
             tol=self.tol,
             progress=progress,
@@ -386,8 +391,15 @@ class SpectralMetaLearner(_PairSkills):
         )
         covariance = np.einsum("pab,pa,pb->p", joint, *answers[pairs.T]) / overlap
         graph = Pairs.of(votes, pairs, overlap, covariance)
-        found = _core.rank_one_spectral(
-            votes.n_workers, pairs, covariance, overlap, max_iter=self.max_iter, tol=self.tol, progress=progress
+        found = _core.rank_one_fit(
+            votes.n_workers,
+            pairs,
+            covariance,
+            overlap,
+            method="spectral",
+            max_iter=self.max_iter,
+            tol=self.tol,
+            progress=progress,
         )
         warn_unless_converged(found["converged"], self, "raise max_iter or tol")
         v, remarks = graph.oriented(found["vector"])

@@ -102,11 +102,12 @@ class MMSR(Parameters):
         if k > 1:
             pairs = _MMSR(max_partners=votes.n_workers)._agreement(votes)
             fewest = int(pairs.degrees.min())
-            found = _core.rank_one_msr(
+            found = _core.rank_one_fit(
                 votes.n_workers,
                 pairs.pairs,
                 pairs.values,
                 pairs.overlap,
+                method="msr",
                 trim=np.full(votes.n_workers, max(fewest // 2 - 1, 0), np.uint32),
                 plain=True,
                 max_iter=self.n_iter,
