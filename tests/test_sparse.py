@@ -168,7 +168,8 @@ def test_closed_forms_of_one_coin_workers() -> None:
     off = (1 - accuracy) / 3
     matrices = np.where(np.eye(4, dtype=bool), accuracy[:, None, None], off[:, None, None])
     workers = OneCoin(accuracy, 4)
-    np.testing.assert_allclose(workers.information(prior), mh.metrics.information(matrices, prior), atol=1e-12)
+    found = workers.worth(prior, np.full(4, 9))
+    np.testing.assert_allclose(found.accuracy, mh.metrics.skill(matrices, prior), atol=1e-12)
+    np.testing.assert_allclose(found.information, mh.metrics.information(matrices, prior), atol=1e-12)
     np.testing.assert_allclose(workers.spammer_scores(), mh.metrics.spammer_score(matrices), atol=1e-12)
-    np.testing.assert_allclose(workers.accuracies(prior), mh.metrics.skill(matrices, prior), atol=1e-12)
     np.testing.assert_array_equal(workers.matrices(), matrices)

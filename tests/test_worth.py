@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyhands import _core, get_num_threads, metrics, set_num_threads
+from manyhands.aggregators.confusion import Matrices, OneCoin
 from oracles.capacity import channel_capacity
 
 #: What `metrics.capacity` promises, in bits.
@@ -86,7 +87,7 @@ def test_errors_are_the_spread_of_estimates():
         metrics.information(estimates, prior).std(),
         metrics.capacity(estimates).std(),
     )
-    stated = np.concatenate(metrics.worth_errors(truth[None], prior, [n_labels]))
+    stated = np.concatenate(metrics.worth(truth[None], prior, [n_labels])[1::2])
     # The standard deviation of 1,500 draws is itself known to 2 %; four times that.
     assert stated == pytest.approx(np.array(spread), rel=0.08)
 
@@ -94,8 +95,8 @@ def test_errors_are_the_spread_of_estimates():
 def test_errors_are_finite_and_fall_with_labels():
     confusion = np.array([np.eye(2), [[0.5, 0.5], [0.5, 0.5]], [[0.9, 0.1], [0.4, 0.6]]])
     for prior in (None, [1.0, 0.0]):
-        few = np.array(metrics.worth_errors(confusion, prior, [0, 1, 4]))
-        many = np.array(metrics.worth_errors(confusion, prior, [100, 100, 400]))
+        few = np.array(metrics.worth(confusion, prior, [0, 1, 4]))[1::2]
+        many = np.array(metrics.worth(confusion, prior, [100, 100, 400]))[1::2]
         assert np.isfinite(few).all()
         assert (many <= few).all()
     assert (few[:, 0] == 0).all()  # somebody who never errs has no spread
@@ -104,7 +105,7 @@ def test_errors_are_finite_and_fall_with_labels():
 @pytest.mark.parametrize("n_labels", [[1], [1, -1], [1, np.nan]])
 def test_errors_refuse_numbers_of_labels_that_do_not_fit(n_labels):
     with pytest.raises(ValueError, match="n_labels"):
-        metrics.worth_errors(np.array([np.eye(2), np.eye(2)]), None, n_labels)
+        metrics.worth(np.array([np.eye(2), np.eye(2)]), None, n_labels)
 
 
 def test_dominance_compares_within_a_label():
@@ -115,3 +116,23 @@ def test_dominance_compares_within_a_label():
     assert metrics.dominance([[[1.0]]]) == [1.0]
     # An abstention is nobody's name.
     assert metrics.dominance([[[0.3, 0.1, 0.6], [0.1, 0.2, 0.7]]]) == pytest.approx([0.2, 0.1])
+
+
+def test_worth_repeats_the_measures():
+    confusion, prior = channels(3, 6, 4, 4, 0.5), np.array([0.4, 0.3, 0.2, 0.1])
+    found = metrics.worth(confusion, prior, np.full(6, 30))
+    assert (found.accuracy == metrics.skill(confusion, prior)).all()
+    assert (found.information == metrics.information(confusion, prior)).all()
+    assert (found.capacity == metrics.capacity(confusion)).all()
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 5])
+def test_one_coin_workers_are_worth_what_their_matrices_are(n_classes):
+    accuracy = np.array([0.0, 0.2, 1 / n_classes, 0.7, 1.0]) if n_classes > 1 else np.ones(5)
+    coins = OneCoin(accuracy, n_classes)
+    prior = np.random.default_rng(1).dirichlet(np.ones(n_classes))
+    prior[: n_classes // 2] = prior[: n_classes // 2].mean() if n_classes > 1 else 1.0
+    n_labels = np.array([0, 3, 10, 50, 400])
+    short, full = coins.worth(prior, n_labels), Matrices(coins.matrices()).worth(prior, n_labels)
+    for name, column in short._asdict().items():
+        assert column == pytest.approx(getattr(full, name), abs=2 * WITHIN), name

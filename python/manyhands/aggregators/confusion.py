@@ -34,13 +34,9 @@ class Confusion(ABC):
     def matrices(self) -> Array:
         """Confusion matrix of each worker, (n_workers, n_classes, n_labels); `MemoryError` where they cannot fit."""
 
-    def accuracies(self, prior: Array) -> Array:
-        """Expected share of right answers of each worker, (n_workers,)."""
-        return metrics.skill(self.matrices(), prior)
-
-    def information(self, prior: Array) -> Array:
-        """Bits that an answer of each worker carries about the class, (n_workers,)."""
-        return metrics.information(self.matrices(), prior)
+    def worth(self, prior: Array, n_labels: npt.NDArray[np.int64]) -> metrics.Worth:
+        """Accuracy, information and capacity of each worker who gave so many labels, with errors."""
+        return metrics.worth(self.matrices(), prior, n_labels)
 
     def spammer_scores(self) -> Array:
         """Spammer score of each worker, (n_workers,); see :func:`manyhands.metrics.spammer_score`."""
@@ -118,20 +114,39 @@ class OneCoin(Confusion):
         matrices[:, np.arange(k), np.arange(k)] = self.accuracy[:, None]
         return matrices
 
-    def accuracies(self, prior: Array) -> Array:
-        """The same for every class, whatever the prior."""
-        return self.accuracy
-
-    def information(self, prior: Array) -> Array:
-        """Bits that an answer of each worker carries; O(workers · classes) time, O(workers) memory."""
+    def worth(self, prior: Array, n_labels: npt.NDArray[np.int64]) -> metrics.Worth:
+        """The same as by matrices; O(workers · distinct frequencies of classes) time, O(workers) memory."""
         accuracy, k = self.accuracy, self.n_classes
         error = (1 - accuracy) / max(k - 1, 1)
-        of_label = np.zeros(len(accuracy))
+        known = _bits(accuracy) + (k - 1) * _bits(error)
+        of_label, first, second = (np.zeros(len(accuracy)) for _ in range(3))
         # Most of very many classes are equally frequent.
-        for p, n in zip(*np.unique(prior, return_counts=True), strict=True):
-            of_label += n * _bits(error + p * (accuracy - error))
-        inside: Array = of_label - _bits(accuracy) - (k - 1) * _bits(error)
-        return np.maximum(inside, 0.0)
+        groups = list(zip(*np.unique(prior, return_counts=True), strict=True))
+        for p, n in groups:
+            mix = error + p * (accuracy - error)
+            of_label += n * _bits(mix)
+            first += n * _log_ratio(error, mix)
+            second += n * _log_ratio(error, mix) ** 2
+        accuracy_square, information_square = np.zeros(len(accuracy)), np.zeros(len(accuracy))
+        for p, n in groups:
+            mix = error + p * (accuracy - error)
+            right, wrong = _log_ratio(accuracy, mix), _log_ratio(error, mix)
+            mean = accuracy * right + error * (first - wrong)
+            spread = accuracy * right**2 + error * (second - wrong**2) - mean**2
+            share = n * p**2 / np.maximum(n_labels * p, 1.0)
+            accuracy_square += share * accuracy * (1 - accuracy)
+            information_square += share * np.maximum(spread, 0.0)
+        # Even frequencies reach the capacity; the likelihood ratio is then K times the row.
+        spread = accuracy * np.maximum(1 - accuracy, 0.0) * (_log_ratio(accuracy, error)) ** 2
+        scale = sum(n / np.maximum(n_labels * p, 1.0) for p, n in groups) / k**2
+        return metrics.Worth(
+            accuracy,
+            np.sqrt(accuracy_square),
+            np.maximum(of_label - known, 0.0),
+            np.sqrt(information_square),
+            np.maximum(np.log2(k) - known, 0.0),
+            np.sqrt(scale * spread),
+        )
 
     def spammer_scores(self) -> Array:
         """Spammer score of each worker, (n_workers,)."""
@@ -163,6 +178,13 @@ def _check_room(m: int, k: int) -> None:
 
 def _bits(p: Array) -> Array:
     return -p * np.log2(np.where(p > 0, p, 1.0))
+
+
+def _log_ratio(p: Array, q: Array) -> Array:
+    """The logarithm of p / q to the base of 2, 0 where either is 0: such labels are never given."""
+    both = (p > 0) & (q > 0)
+    ratio: Array = np.log2(np.where(both, p, 1.0) / np.where(both, q, 1.0))
+    return ratio
 
 
 class KnowsConfusion(KnowsWorkers):
@@ -204,8 +226,10 @@ class KnowsConfusion(KnowsWorkers):
         """Return one row a worker, as an Arrow table.
 
         ``n_labels``; ``accuracy``, the expected share of right answers under the class prior; ``information``, the
-        bits one answer carries about the class; ``spammer_score`` of Raykar & Yu (2012), 0 for an answer that does not
-        depend on the class, 1 for perfect.
+        bits one answer carries about the class; ``capacity``, the bits it could carry at best, if classes were as
+        frequent as suits the worker; standard errors of these three, ``accuracy_error`` and so on, by the delta method
+        of :func:`manyhands.metrics.worth`; ``spammer_score`` of Raykar & Yu (2012), 0 for an answer that does not
+        depend on the class, 1 for perfect. Time O(n_workers · n_classes²), some tens of times.
         """
         self._fitted()
         now = self._snapshot()
@@ -214,8 +238,7 @@ class KnowsConfusion(KnowsWorkers):
             {
                 "worker": now._workers.arrow(),
                 "n_labels": now._n_labels,
-                "accuracy": errors.accuracies(prior),
-                "information": errors.information(prior),
+                **errors.worth(prior, now._n_labels)._asdict(),
                 "spammer_score": errors.spammer_scores(),
             }
         )

@@ -5,5 +5,6 @@ be told. :meth:`manyhands.Annotations.without` takes it and leaves the annotatio
 """
 
 from manyhands.audit.result import Finding
+from manyhands.audit.worth import Worth, worth
 
-__all__ = ["Finding"]
+__all__ = ["Finding", "Worth", "worth"]

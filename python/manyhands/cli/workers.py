@@ -19,7 +19,7 @@ from manyhands.cli.options import (
     count,
 )
 
-_KEYS = ("accuracy", "information", "spammer_score", "n_labels")
+_KEYS = ("accuracy", "information", "capacity", "spammer_score", "n_labels")
 
 #: Rows shown where nobody said how many.
 _SHOWN = 30
@@ -69,8 +69,8 @@ def run(args: Namespace) -> None:
         print_json(args, report(args, votes, model, stages) | {"workers": table.to_pylist()})
         return
     if args.output is None:
-        rows = table.slice(0, args.worst or args.best or _SHOWN)
-        print_table(rows.column_names, list(zip(*rows.to_pydict().values(), strict=True)))
+        rows = _shown(table.slice(0, args.worst or args.best or _SHOWN))
+        print_table(list(rows), list(zip(*rows.values(), strict=True)))
     elif args.output == STDOUT:
         write(table, STDOUT)
     if not args.quiet:
@@ -79,6 +79,14 @@ def run(args: Namespace) -> None:
         facts = {"log": summary_of_log(votes), "fit": summary_of_fit(args, model), "more": more}
         wrote = "" if args.output in (None, STDOUT) else args.output
         print_facts(facts | {"wrote": wrote, "time": str(stages)}, stderr=args.output == STDOUT)
+
+
+def _shown(table: Any) -> dict[str, list[Any]]:
+    """Return the columns that a terminal has room for: of the errors, only that of the accuracy."""
+    columns: dict[str, list[Any]] = table.to_pydict()
+    errors = {name: columns.pop(name) for name in list(columns) if name.endswith("_error")}
+    pairs = zip(columns["accuracy"], errors["accuracy_error"], strict=True)
+    return columns | {"accuracy": [f"{value:.3f} ±{error:.3f}" for value, error in pairs]}
 
 
 def _ordered(table: Any, args: Namespace) -> Any:

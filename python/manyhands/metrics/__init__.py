@@ -3,9 +3,9 @@
 Labels are compared with :func:`accuracy` and :func:`balanced_accuracy`; posteriors with :func:`log_loss`,
 :func:`brier`, :func:`calibration_error` and :func:`reliability`; workers with :func:`confusion_error`,
 :func:`skill_error` and :func:`skill_rank_correlation`. :func:`skill`, :func:`information`, :func:`capacity` and
-:func:`spammer_score` sum a confusion matrix up in one number a worker, with :func:`worth_errors` for the first three;
-:func:`dominance` tells whether the crowd names each class by its name. :func:`match_gold` finds the tasks whose truth
-is known.
+:func:`spammer_score` sum a confusion matrix up in one number a worker; :func:`worth` gives the first three with
+errors, and :func:`dominance` tells whether the crowd names each class by its name. :func:`match_gold` finds the
+tasks whose truth is known.
 
 Shapes: N tasks, M workers, K classes. Confusion matrices are ``confusion[worker, true, observed]``.
 Nothing here changes its input.
@@ -15,6 +15,7 @@ from manyhands.metrics.labels import accuracy, balanced_accuracy
 from manyhands.metrics.matching import match_gold
 from manyhands.metrics.probabilities import Reliability, brier, calibration_error, log_loss, reliability
 from manyhands.metrics.workers import (
+    Worth,
     capacity,
     confusion_error,
     dominance,
@@ -23,11 +24,12 @@ from manyhands.metrics.workers import (
     skill_error,
     skill_rank_correlation,
     spammer_score,
-    worth_errors,
+    worth,
 )
 
 __all__ = [
     "Reliability",
+    "Worth",
     "accuracy",
     "balanced_accuracy",
     "brier",
@@ -43,5 +45,5 @@ __all__ = [
     "skill_error",
     "skill_rank_correlation",
     "spammer_score",
-    "worth_errors",
+    "worth",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -202,15 +204,24 @@ def capacity(confusion: npt.ArrayLike) -> Floats:
     return _capacity(_confusion("confusion", confusion))[0]
 
 
-def worth_errors(
-    confusion: npt.ArrayLike, prior: npt.ArrayLike | None, n_labels: npt.ArrayLike
-) -> tuple[Floats, Floats, Floats]:
-    """Standard errors of :func:`skill`, :func:`information` and :func:`capacity`, by the delta method.
+class Worth(NamedTuple):
+    """What each worker is worth, by three measures with their standard errors: arrays of shape (M,)."""
 
-    Row k of a worker's matrix is taken for shares among the labels that the worker gave to tasks of class k, which are
-    as frequent among their tasks as in the log, and at least one. The classes themselves are taken as known: where they
-    are doubtful, the errors are larger. Near 0, information and capacity are skewed, and their errors only tell the
-    scale.
+    accuracy: Floats
+    accuracy_error: Floats
+    information: Floats
+    information_error: Floats
+    capacity: Floats
+    capacity_error: Floats
+
+
+def worth(confusion: npt.ArrayLike, prior: npt.ArrayLike | None, n_labels: npt.ArrayLike) -> Worth:
+    """:func:`skill`, :func:`information` and :func:`capacity` of each worker, with standard errors.
+
+    The errors are by the delta method. Row k of a worker's matrix is taken for shares among the labels that the worker
+    gave to tasks of class k, which are as frequent among their tasks as in the log, and at least one. The classes
+    themselves are taken as known: where they are doubtful, the errors are larger. Near 0, information and capacity are
+    skewed, and their errors only tell the scale.
 
     Cost: that of :func:`capacity`.
 
@@ -221,16 +232,12 @@ def worth_errors(
     n_labels : array-like of shape (M,)
         How many labels each worker gave.
 
-    Returns
-    -------
-    accuracy, information, capacity : ndarray of shape (M,)
-        In the units of what they are errors of.
-
     Examples
     --------
     >>> from manyhands import metrics
-    >>> metrics.worth_errors([[[0.9, 0.1], [0.1, 0.9]]], None, [100])[0]
-    array([0.03])
+    >>> found = metrics.worth([[[0.9, 0.1], [0.1, 0.9]]], None, [100])
+    >>> found.accuracy, found.accuracy_error
+    (array([0.9]), array([0.03]))
     """
     table = _confusion("confusion", confusion)
     weight = _prior(prior, table.shape[1])
@@ -240,7 +247,7 @@ def worth_errors(
         raise ValueError("n_labels must be at least 0")
     of_class = np.maximum(given[:, None] * weight, 1.0)
     right = np.einsum("mkk->mk", table[:, :, : table.shape[1]])
-    reached = _capacity(table)[1]
+    most, reached = _capacity(table)
     # The derivative of information by a row's entry is the logarithm of its likelihood ratio; that of capacity is the
     # same at the frequencies that reach it, since those are stationary.
     squares = (
@@ -248,8 +255,8 @@ def worth_errors(
         weight**2 * _surprise_variance(table, weight[None]),
         reached**2 * _surprise_variance(table, reached),
     )
-    accuracy, informs, most = (np.sqrt((square / of_class).sum(axis=1)) for square in squares)
-    return accuracy, informs, most
+    errors = [np.sqrt((square / of_class).sum(axis=1)) for square in squares]
+    return Worth(skill(table, weight), errors[0], information(table, weight), errors[1], most, errors[2])
 
 
 def dominance(confusion: npt.ArrayLike) -> Floats:
