@@ -24,7 +24,6 @@ LONGER = {
     "rust/factor/nmf.rs": "one algorithm and its tests",
     "rust/mace.rs": "one algorithm and its tests",
     "rust/minimax.rs": "one algorithm and its tests",
-    "tests/test_em.py": "to be split",
 }
 
 MOST_CHARACTERS = 72

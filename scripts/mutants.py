@@ -67,7 +67,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
     },
     "aggregators": {
         "aggregators/voting": ["test_voting", "test_aggregators"],
-        "aggregators/em": ["test_em", "test_aggregators"],
+        "aggregators/em": ["test_em", "test_em_settings", "test_aggregators"],
         "aggregators/bayes": ["test_bayes", "test_gibbs", "test_aggregators"],
         "aggregators/_chains": ["test_gibbs", "test_bayes"],
         "aggregators/hierarchical": ["test_bayes", "test_aggregators"],

@@ -445,3 +445,12 @@ def assert_matches_twin(model: Aggregator, votes: mh.Annotations) -> None:
     wanted = TWINS[type(model)].fit(model, votes)
     for name in ARRAYS:
         assert_close(getattr(model, name), getattr(wanted, name[:-1]), PARITY, name)
+
+
+def assert_parity(model: mh.DawidSkene, wanted: em.Result, tolerance: float = PARITY) -> None:
+    """A fit of EM and its twin's, and how they ended."""
+    for name in ("posterior", "confusion", "prior", "history"):
+        assert_close(getattr(model, f"{name}_"), getattr(wanted, name), tolerance, name)
+    assert model.n_iter_ == wanted.n_iter
+    assert model.converged_ == wanted.converged
+    assert model.objective_ == model.history_[-1]
