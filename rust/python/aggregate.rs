@@ -157,11 +157,7 @@ pub fn em_fit<'py>(
 
 /// A fit as Python takes it.
 pub(super) fn found<'py>(py: Python<'py>, table: &Table, fit: Fit) -> PyResult<Bound<'py, PyDict>> {
-    let found = Found::new(py)
-        .array("posterior", table.rows(), fit.posterior)?
-        .array("confusion", table.blocks(), fit.confusion)?
-        .list("prior", fit.prior)?;
-    Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
+    Ok(Found::fit(py, table, fit)?.dict())
 }
 
 /// Class posteriors (tasks × classes) under given confusion matrices, and a prior (classes) or one for each task.

@@ -7,10 +7,11 @@ mod aggregate;
 mod agreement;
 mod bayes;
 mod capacity;
-mod crowd;
+mod community;
 mod defer;
 mod encode;
 mod factor;
+mod gibbs;
 mod glad;
 mod kos;
 mod mace;
@@ -20,6 +21,7 @@ mod moments;
 mod rank_one;
 mod simulate;
 mod sparse;
+mod subtypes;
 mod table;
 mod votes;
 
@@ -35,7 +37,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::control::Control;
-use crate::{Error, threads};
+use crate::{Error, em, threads};
 
 /// How often the waiting thread looks for Ctrl-C and reports progress.
 const TICK: Duration = Duration::from_millis(50);
@@ -185,6 +187,15 @@ impl<'py> Found<'py> {
         self.list("history", history)?.with("n_iter", n_iter)?.with("converged", converged)
     }
 
+    /// What every fit of Dawid–Skene has.
+    fn fit(py: Python<'py>, table: &table::Table, fit: em::Fit) -> PyResult<Self> {
+        let found = Self::new(py)
+            .array("posterior", table.rows(), fit.posterior)?
+            .array("confusion", table.blocks(), fit.confusion)?
+            .list("prior", fit.prior)?;
+        found.course(fit.history, fit.n_iter, fit.converged)
+    }
+
     fn dict(self) -> Bound<'py, PyDict> {
         self.0
     }
@@ -226,13 +237,15 @@ mod _core {
     #[pymodule_export]
     use super::capacity::channel_capacity;
     #[pymodule_export]
-    use super::crowd::{community_fit, gibbs_fit, subtypes_fit, subtypes_posterior};
+    use super::community::community_fit;
     #[pymodule_export]
     use super::defer::{assign, projection_apply, projection_fit, projection_reach, projection_solve, projection_sums};
     #[pymodule_export]
     use super::encode::{canonical_integers, encode_integers, encode_strings};
     #[pymodule_export]
     use super::factor::{assignment, cpd_fit, nmf_fit, pair_agreement, simplex_lstsq, simplex_projection, spa};
+    #[pymodule_export]
+    use super::gibbs::gibbs_fit;
     #[pymodule_export]
     use super::glad::{glad_fit, glad_posterior};
     #[pymodule_export]
@@ -251,6 +264,8 @@ mod _core {
     use super::simulate::simulate;
     #[pymodule_export]
     use super::sparse::sparse_fit;
+    #[pymodule_export]
+    use super::subtypes::{subtypes_fit, subtypes_posterior};
     #[pymodule_export]
     use super::table::{Ratings, Table};
     #[pymodule_export]
