@@ -124,7 +124,7 @@ pub(crate) fn scramble(word: u64) -> u64 {
 /// A number below `n` that depends on the seed and `i` alone: the i-th of a stream of `SplitMix64`.
 #[inline]
 pub(crate) fn pick(seed: u64, i: usize, n: usize) -> usize {
-    let x = scramble(seed.wrapping_add((i as u64 + 1).wrapping_mul(GOLDEN)));
+    let x = scramble(seed.wrapping_add((i as u64).wrapping_add(1).wrapping_mul(GOLDEN)));
     ((u128::from(x) * n as u128) >> 64) as usize
 }
 
@@ -213,16 +213,20 @@ pub fn winners(rows: &[f64], width: usize, control: &Control) -> Result<(Vec<u16
         |((rows, winner), tied)| {
             control.check()?;
             for ((row, winner), tied) in rows.chunks_exact(width).zip(winner).zip(tied) {
-                let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let limit = largest - largest.abs() * 1e-12;
-                let mut near = row.iter().enumerate().filter(|(_, x)| **x >= limit);
-                *winner = near.next().map_or(0, |(k, _)| k as u16);
-                *tied = near.next().is_some();
+                (*winner, *tied) = winner_of(row);
             }
             Ok(())
         },
     )?;
     Ok((winner, tied))
+}
+
+/// The same of one row.
+pub(crate) fn winner_of(row: &[f64]) -> (u16, bool) {
+    let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let limit = largest - largest.abs() * 1e-12;
+    let mut near = row.iter().enumerate().filter(|(_, x)| **x >= limit);
+    (near.next().map_or(0, |(k, _)| k as u16), near.next().is_some())
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ from scipy.special import ndtr
 
 import manyhands as mh
 from manyhands.aggregators._calibration import CORRELATION, EVEN, discount, information
+from manyhands.aggregators.passes import expected_counts
 from manyhands.table import persist
 from manyhands.testing.compare import assert_close
 from manyhands.testing.crowds import STANDARD, Crowd, of_rows
@@ -133,7 +134,7 @@ def test_a_simulated_crowd_states_what_it_achieves() -> None:
 def test_a_part_of_a_large_log_tells_the_correlation() -> None:
     votes, _ = drawn((150_000, 30, 3), 10, shared=0.2, seed=1)
     table, fit = votes.table, mh.HierarchicalDawidSkene().fit(votes)
-    counts = mh._core.em_counts(table, fit.posterior_) + fit.crowd_prior_
+    counts = expected_counts(table, fit.posterior_) + fit.crowd_prior_
     correlation, error = mh._core.error_correlation(table, fit.posterior_, counts, fit.prior_)
     assert correlation == pytest.approx(0.2, abs=0.04)
     assert 0 < error < 0.01
@@ -259,3 +260,26 @@ def test_a_consensus_of_an_older_version_predicts_as_it_did(tmp_path: Path) -> N
     parts = zip(model.weights_, model._confusions, model._priors, strict=True)
     plain = sum(w * em.expect(rows, prior, matrices, np.full(300, -1), hard=False)[0] for w, matrices, prior in parts)
     assert_close(loaded.predict_proba(votes), bayes.calibrated(plain, np.full(300, 6.0), 0.4), 1e-9, "posterior")
+
+
+def test_what_members_said_is_kept_as_codes(tmp_path: Path) -> None:
+    votes, _ = drawn((300, 20, 3), 6)
+    model = mh.aggregate(votes)
+    model.save(tmp_path / "model.mh")
+    content = persist.read(tmp_path / "model.mh")
+    codes = content.arrays["learnt._said"]
+    assert codes.dtype == np.uint16
+    for held, good in (
+        (codes, True),
+        (codes.astype(float), True),
+        (codes + 0.5, False),
+        (codes + np.uint16(3), False),
+    ):
+        persist.write(tmp_path / "other.mh", content.kind, content.meta, content.arrays | {"learnt._said": held})
+        if good:
+            loaded = mh.load(tmp_path / "other.mh")
+            np.testing.assert_array_equal(loaded.member_labels_, model.member_labels_)
+            assert loaded._said.dtype == np.uint16
+        else:
+            with pytest.raises(mh.FileFormatError, match="names classes that there are not"):
+                mh.load(tmp_path / "other.mh")

@@ -12,7 +12,8 @@ from torch import nn
 
 import manyhands as mh
 from learners import backbone, crowd
-from manyhands import _core, learn
+from manyhands import learn
+from manyhands.aggregators.passes import posterior_under
 from manyhands.learn import heads, losses
 from manyhands.learn.agree import RunningKappa, focus, said_shares
 from manyhands.learn.confusion import RunningVolume
@@ -357,17 +358,17 @@ def test_forecast(seed, weighted):
     weights = rng.uniform(0.1, 3, len(log.votes)) if weighted else None
     votes = mh.Annotations.from_arrays(columns["task"], columns["worker"], columns["label"], weights, classes=range(3))
     priors, confusion = rng.dirichlet(np.ones(3), size=15), rng.dirichlet(np.ones(3), size=(votes.n_workers, 3))
-    found = _core.em_posterior(votes.table, priors, confusion)
+    found = posterior_under(votes.table, priors, confusion)
     np.testing.assert_allclose(found, plain.forecast(Rows.of(votes), priors, confusion), atol=1e-12)
 
 
 def test_forecast_of_contradictions_is_not_nan():
     votes = mh.Annotations.from_codes([0] * 400, range(400), [1] * 400, n_tasks=1, n_workers=400, n_classes=2)
     certain = np.tile(np.eye(2), (400, 1, 1))
-    found = _core.em_posterior(votes.table, np.array([[1.0, 0.0]]), certain)
+    found = posterior_under(votes.table, np.array([[1.0, 0.0]]), certain)
     np.testing.assert_allclose(found, [[0, 1]])
-    with pytest.raises(ValueError, match="the given prior holds 3 numbers, not 2"):
-        _core.em_posterior(votes.table, np.array([[1.0, 0.0, 0.0]]), certain)
+    with pytest.raises(ValueError, match="prior must hold 2 numbers a row"):
+        posterior_under(votes.table, np.array([[1.0, 0.0, 0.0]]), certain)
 
 
 def test_trace_of_zero_is_ccem():

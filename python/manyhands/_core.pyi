@@ -1,7 +1,7 @@
 """The compiled core. Arrays that come in must be C-contiguous and of the dtype shown; arrays that go out are fresh."""
 
 from collections.abc import Callable, Sequence
-from typing import TypedDict, final
+from typing import Protocol, TypedDict, final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ __all__ = [
     "assign",
     "assignment",
     "bayes_fit",
-    "bayes_posterior",
     "beta_quantile",
     "canonical_integers",
     "channel_capacity",
@@ -24,10 +23,11 @@ __all__ = [
     "crowd_svm_fit",
     "crowd_svm_posterior",
     "effective_votes",
-    "em_confusion",
-    "em_counts",
+    "em_answers",
+    "em_factors",
     "em_fit",
-    "em_posterior",
+    "em_gather",
+    "em_open",
     "encode_integers",
     "encode_strings",
     "error_correlation",
@@ -72,7 +72,35 @@ __all__ = [
 
 _F64 = npt.NDArray[np.float64]
 
+class _Passes(Protocol):
+    """Whoever holds annotations and goes through them when a loop asks; each method may hand its arguments on.
+
+    `em_open`, `em_gather` and `em_answers` do for one table what is asked for here; sums of several are added in an
+    order that never changes. `conclude` returns the log-evidence under the last factors, and may keep the answers.
+    """
+
+    @property
+    def n_workers(self) -> int: ...
+    @property
+    def n_classes(self) -> int: ...
+    @property
+    def n_labels(self) -> int: ...
+    def open(self, *, model: str, start: str, seed: int, counts: _F64, classes: _F64) -> None: ...
+    def gather(
+        self, factors: _F64, prior: _F64, /, *, model: str, hard: bool, voted_only: bool, counts: _F64, classes: _F64
+    ) -> float: ...
+    def conclude(self, factors: _F64, prior: _F64, /, *, model: str) -> float: ...
+
+class _Answers(TypedDict):
+    winner: npt.NDArray[np.uint16]
+    confidence: npt.NDArray[np.float32]
+    tied: npt.NDArray[np.bool_]
+    log_evidence: float
+    # Where it is asked for.
+    posterior: _F64
+
 class _EmFit(TypedDict):
+    # Of a table.
     posterior: _F64
     confusion: _F64
     prior: _F64
@@ -327,7 +355,7 @@ def agreement_by_pairs(
     seed: int = 0,
 ) -> _Paired: ...
 def em_fit(
-    table: Table,
+    votes: Table | _Passes,
     *,
     model: str,
     assignment: str,
@@ -344,9 +372,45 @@ def em_fit(
     confusion: _F64 | None = None,
     progress: Callable[[int, float], object] | None = None,
 ) -> _EmFit: ...
-def em_posterior(table: Table, prior: _F64, confusion: _F64) -> _F64: ...
-def em_confusion(table: Table, posterior: _F64, pseudo: _F64) -> _F64: ...
-def em_counts(table: Table, posterior: _F64) -> _F64: ...
+def em_open(
+    table: Table,
+    *,
+    counts: _F64,
+    classes: _F64,
+    model: str = "full",
+    start: str = "shares",
+    seed: int = 0,
+    first: int = 0,
+    posterior: _F64 | None = None,
+    gold: npt.NDArray[np.int32] | None = None,
+    who: npt.NDArray[np.uint32] | None = None,
+) -> None: ...
+def em_gather(
+    table: Table,
+    factors: _F64,
+    prior: _F64,
+    *,
+    counts: _F64,
+    classes: _F64,
+    model: str = "full",
+    hard: bool = False,
+    voted_only: bool = False,
+    gold: npt.NDArray[np.int32] | None = None,
+    who: npt.NDArray[np.uint32] | None = None,
+) -> float: ...
+def em_answers(
+    table: Table,
+    factors: _F64,
+    prior: _F64,
+    *,
+    model: str = "full",
+    posterior: bool = False,
+    gold: npt.NDArray[np.int32] | None = None,
+    who: npt.NDArray[np.uint32] | None = None,
+) -> _Answers: ...
+def em_factors(
+    confusion: _F64, prior: _F64, *, model: str = "full", concentrations: bool = False
+) -> tuple[_F64, _F64]: ...
 def sparse_fit(
     table: Table,
     *,
@@ -360,7 +424,7 @@ def sparse_fit(
     progress: Callable[[int, float], object] | None = None,
 ) -> _SparseFit: ...
 def bayes_fit(
-    table: Table,
+    votes: Table | _Passes,
     *,
     model: str,
     start: str,
@@ -374,10 +438,9 @@ def bayes_fit(
     posterior: _F64 | None = None,
     progress: Callable[[int, float], object] | None = None,
 ) -> _BayesFit: ...
-def bayes_posterior(table: Table, model: str, class_concentration: _F64, concentration: _F64) -> _F64: ...
 def beta_quantile(a: _F64, b: _F64, p: float) -> _F64: ...
 def hierarchy_fit(
-    table: Table,
+    votes: Table | _Passes,
     priors: Sequence[tuple[str, float | None]],
     *,
     class_pseudo: _F64,

@@ -144,6 +144,8 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
     _learnt_infinite: ClassVar[tuple[str, ...]] = ()
     #: Checks of `manyhands.testing` that it cannot pass whatever its settings, by name, each with the reason.
     _skipped_checks: ClassVar[Mapping[str, str]] = {}
+    #: Those that are codes of classes; files of earlier versions hold them as floats.
+    _learnt_codes: ClassVar[tuple[str, ...]] = ()
 
     _result: F | None = None
     _tasks: Names
@@ -295,14 +297,17 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
         """Take back the arrays that were learnt; sizes are by letters."""
         known = dict(sizes)
         for name, letters in self._learnt_arrays().items():
-            setattr(self, name, self._learnt_array(content, name, letters, known))
+            found = self._learnt_array(content, name, letters, known)
+            setattr(self, name, _codes(content, name, found, sizes["k"]) if name in self._learnt_codes else found)
 
     def _learnt_array(self, content: persist.Content, name: str, letters: str, known: dict[str, int]) -> Array:
         """An array that was learnt; sizes of letters that are not known yet become known by it."""
         blank, key = self._learnt_blanks.get(name), f"learnt.{name}"
         if blank is not None and key not in content.arrays:
             return np.full([int(letter) if letter.isdigit() else known[letter] for letter in letters], blank)
-        array: Array = content.array(key, np.float64, ndim=len(letters), finite=False)
+        held = content.arrays.get(key)
+        is_code = name in self._learnt_codes and held is not None and held.dtype == np.uint16
+        array: Array = content.array(key, np.uint16 if is_code else np.float64, ndim=len(letters), finite=False)
         may_be_blank = blank is not None and np.isnan(blank)
         may_be_infinite = name in self._learnt_infinite
         if not (np.isfinite(array) | (np.isnan(array) & may_be_blank) | (np.isinf(array) & may_be_infinite)).all():
@@ -338,6 +343,14 @@ def _file_name(kind: type[Any]) -> str:
     """What a file calls a class: the library's go by their name, wherever they move."""
     ours = kind.__module__.startswith("manyhands.")
     return kind.__name__ if ours else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _codes(content: persist.Content, name: str, array: npt.NDArray[Any], k: int) -> npt.NDArray[np.uint16]:
+    """Codes of classes, of which there are so many."""
+    codes: npt.NDArray[np.uint16] = np.clip(array, 0, k - 1).astype(np.uint16)
+    if (codes != array).any():
+        raise content.damaged(f"its {name.strip('_')} names classes that there are not")
+    return codes
 
 
 def _plain(value: Any) -> Any:

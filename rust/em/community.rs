@@ -13,7 +13,7 @@ use super::full::Full;
 use super::hierarchy::{add, row, sum_over};
 use super::shard::InMemory;
 use super::solver::{Params, Solver};
-use super::{Fit, Options, Solution, finite, protected, sizes, validate};
+use super::{Fit, Options, Solution, finite, protected, sizes, validate_gold, validate_loop};
 use crate::control::Control;
 use crate::course::{Course, Tolerance};
 use crate::memory::{collected, filled, par_tried, with_room, zeros};
@@ -81,7 +81,8 @@ pub fn fit_community(table: &Table, options: &CommunityOptions<'_>, control: &Co
     check(options, k)?;
     let none = zeros(k * k)?;
     let plain = Options { gold: options.gold, ..Options::of_priors(&none, options.class_pseudo) };
-    validate(table, &plain)?;
+    validate_gold(table, options.gold)?;
+    validate_loop(sizes(table), &plain)?;
     let mut communities = Communities::new(options, table.n_workers(), k)?;
     let mut passes = InMemory::new(table, options.gold, control)?;
     let mut solver = Solver::<Full, Given>::new(sizes(table), &plain, control)?;

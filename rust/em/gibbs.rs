@@ -15,7 +15,7 @@ use super::estimate::{Given, Grouped, group};
 use super::model::with_model;
 use super::shard::InMemory;
 use super::solver::{Params, Solver};
-use super::{Options, sizes, validate};
+use super::{Options, sizes, validate, validate_loop};
 use crate::control::Control;
 use crate::gamma::{Source, log_gamma};
 use crate::memory::{copied, reserve, zeros};
@@ -70,6 +70,7 @@ pub struct GibbsFit {
 /// and class squared, the draws, and 4 to 8 bytes an annotation.
 pub fn fit_gibbs(table: &Table, options: &Options<'_>, sampling: &Sampling, control: &Control) -> Result<GibbsFit> {
     validate(table, options)?;
+    validate_loop(sizes(table), options)?;
     if options.pseudo.iter().chain(options.class_pseudo).any(|a| *a <= 0.0) {
         return Err(Error::invalid("the parameters of Dirichlet priors must be positive"));
     }

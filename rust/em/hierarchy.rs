@@ -12,7 +12,7 @@ use super::full::Full;
 use super::shard::InMemory;
 use super::solver::{Params, Sizes, Solver};
 use super::sums::Passes;
-use super::{Fit, Options, Solution, protected, sizes, validate};
+use super::{Fit, Options, Solution, protected, sizes, validate_gold, validate_loop};
 use crate::control::Control;
 use crate::course::Course;
 use crate::memory::{collected, filled, ready, with_room, zeros};
@@ -59,9 +59,9 @@ pub struct HierarchyOptions<'a> {
 
 /// What one of [`fit_hierarchies`] found.
 #[derive(Debug, Clone)]
-pub struct HierarchyFit {
+pub struct HierarchyFit<T = Fit> {
     /// Posteriors, posterior means of confusion matrices, class prior. Its history is empty: there is no objective.
-    pub fit: Fit,
+    pub fit: T,
     /// What was learnt of the crowd.
     pub learnt: Learnt,
 }
@@ -92,13 +92,12 @@ pub fn fit_hierarchies(
     options: &HierarchyOptions<'_>,
     control: &Control,
 ) -> Result<Vec<HierarchyFit>> {
-    let none = zeros(table.n_labels().pow(2))?;
-    validate(table, &Options { gold: options.gold, ..Options::of_priors(&none, options.class_pseudo) })?;
+    validate_gold(table, options.gold)?;
     let mut passes = InMemory::new(table, options.gold, control)?;
-    let found = solve_hierarchies(&mut passes, sizes(table), priors, options, control, |passes, solution| {
+    passes.keep_tables(priors.len() > 1);
+    solve_hierarchies(&mut passes, sizes(table), priors, options, control, |passes, solution| {
         solution.with(passes.take_posterior())
-    })?;
-    Ok(found.into_iter().map(|(fit, learnt)| HierarchyFit { fit, learnt }).collect())
+    })
 }
 
 /// The loops of [`fit_hierarchies`], over whoever holds the annotations; `keep` is told each solution after its last pass.
@@ -109,7 +108,11 @@ pub fn solve_hierarchies<H: Passes, T>(
     options: &HierarchyOptions<'_>,
     control: &Control,
     mut keep: impl FnMut(&mut H, Solution) -> T,
-) -> Result<Vec<(T, Learnt)>> {
+) -> Result<Vec<HierarchyFit<T>>> {
+    let Sizes { n_workers, shape } = sizes;
+    if shape.labels != shape.classes {
+        return Err(Error::invalid("a prior of the crowd has no room for labels that are never true"));
+    }
     for prior in priors {
         if let Hierarchy::Spammer(Some(strength)) = *prior
             && (strength.is_nan() || strength <= 0.0)
@@ -117,35 +120,37 @@ pub fn solve_hierarchies<H: Passes, T>(
             return Err(Error::invalid(format!("strength must be positive, not {strength}")));
         }
     }
+    let none = zeros(shape.cells())?;
+    let plain = Options::of_priors(&none, options.class_pseudo);
+    validate_loop(sizes, &plain)?;
     let accuracy = protected::shared_accuracy(passes, sizes, control)?;
     let mut before = 0;
     let mut found = vec![];
     for prior in priors {
-        let mut prior = Prior::new(*prior, sizes.n_workers, sizes.shape.classes)?;
-        let solution = solve_one(passes, sizes, accuracy, &mut prior, options, before, control)?;
+        let mut prior = Prior::new(*prior, n_workers, shape.classes)?;
+        let mut solver = Solver::<Full, Mean>::new(sizes, &plain, control)?;
+        let params = solver.shared(accuracy)?;
+        let solution = solve_one(&mut solver, passes, params, &mut prior, options, before)?;
         before += solution.course.n_iter;
-        found.push((keep(passes, solution), prior.learnt(sizes.shape.classes)?));
+        found.push(HierarchyFit { fit: keep(passes, solution), learnt: prior.learnt(shape.classes)? });
     }
     Ok(found)
 }
 
-/// One loop, from an accuracy that everybody shares; `before` passes of other loops are reported with its own.
+/// One loop, from parameters that everybody shares; `before` passes of other loops are reported with its own.
 fn solve_one(
+    solver: &mut Solver<'_, Full, Mean>,
     passes: &mut dyn Passes,
-    sizes: Sizes,
-    accuracy: f64,
+    mut params: Params,
     prior: &mut Prior,
     options: &HierarchyOptions<'_>,
     before: usize,
-    control: &Control,
 ) -> Result<Solution> {
-    let none = zeros(sizes.shape.cells())?;
-    let mut solver = Solver::<Full, Mean>::new(sizes, &Options::of_priors(&none, options.class_pseudo), control)?;
+    let control = solver.control();
     let mut amend = |params: &mut Params| prior.absorb(&mut params.workers, control);
     let mut course = Course { before, ..Course::default() };
-    let mut params = solver.shared(accuracy)?;
     let limits = protected::limits(options.protected, options.tol);
-    protected::keep_to_votes(&mut solver, passes, &mut params, limits, &mut course, &mut amend)?;
+    protected::keep_to_votes(solver, passes, &mut params, limits, &mut course, &mut amend)?;
     let most = course.n_iter + options.max_iter;
     while course.n_iter < most && !course.converged {
         let objective = solver.step(passes, &mut params)?;

@@ -6,7 +6,7 @@
 //!
 //! * [`sums`]: the seam. A pass maps parameters to sums; whoever holds annotations makes passes;
 //! * [`pass`]: one streaming pass over annotations, from parameters to posteriors to expected counts;
-//! * [`shard`]: passes in parallel over a table in memory;
+//! * [`shard`]: passes in parallel over a table in memory; [`parts`]: one pass over a part of the annotations;
 //! * [`estimate`]: how counts become parameters, by maximum likelihood or as a conjugate posterior;
 //! * [`solver`]: the M-step, and the loop that asks for sums;
 //! * [`protected`]: a start that a poor first guess cannot spoil;
@@ -15,14 +15,17 @@
 //!   [`fit_subtypes`] classes of several kinds.
 
 mod bayes;
+mod cells;
 mod class;
 mod community;
+mod count;
 mod estimate;
 mod full;
 mod gibbs;
 mod hierarchy;
 mod model;
 mod one_coin;
+mod parts;
 mod pass;
 mod protected;
 mod shard;
@@ -31,11 +34,12 @@ pub mod sparse;
 mod subtypes;
 mod sums;
 
-pub use bayes::{BayesFit, fit_bayes, posterior_bayes, solve_bayes};
+pub use bayes::{BayesFit, fit_bayes, solve_bayes};
 pub use community::{CommunityFit, CommunityOptions, fit_community};
 pub use gibbs::{GibbsFit, Sampling, fit_gibbs};
 pub use hierarchy::{Hierarchy, HierarchyFit, HierarchyOptions, Learnt, fit_hierarchies, solve_hierarchies};
 pub use model::{Model, Shape, WorkerModel};
+pub use parts::{Answers, Parameters, answers, factors, gather, open};
 pub use pass::Opening;
 pub use solver::Sizes;
 pub use subtypes::{SubtypesFit, SubtypesOptions, fit_subtypes, posterior_subtypes};
@@ -43,15 +47,13 @@ pub use sums::{Factors, Mode, Passes, Sums};
 
 use crate::control::Control;
 use crate::course::Course;
-use crate::memory::copied;
-use crate::num::FLOOR;
 use crate::table::Table;
 use crate::{Error, Result};
 
-use estimate::{Maximum, floor_and_normalise};
+use estimate::Maximum;
 use model::with_model;
-use shard::{InMemory, count_workers, table_of};
-use solver::{Solver, confusion_of, iterate, tied};
+use shard::InMemory;
+use solver::Solver;
 
 /// How posteriors are used in the M-step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +79,9 @@ pub enum Start<'a> {
     Posterior(&'a [f64]),
     /// Parameters given: the prior and (workers × true × observed) confusion matrices.
     Parameters(&'a [f64], &'a [f64]),
+    /// One accuracy for everybody, and at most so many passes in which a task keeps to the classes that were voted for,
+    /// before those that the options count.
+    Protected(usize),
 }
 
 /// Everything [`fit`] can be told.
@@ -165,11 +170,10 @@ pub fn fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fi
 
 /// The loop of [`fit`], over whoever holds the annotations.
 pub fn solve(passes: &mut dyn Passes, sizes: Sizes, options: &Options<'_>, control: &Control) -> Result<Solution> {
+    validate_loop(sizes, options)?;
     with_model!(options.model, |W| {
         let mut solver = Solver::<W, Maximum>::new(sizes, options, control)?;
-        let mut params = solver.start(passes, options.start)?;
-        let mut course = Course::default();
-        iterate(&mut solver, passes, &mut params, &mut course, options)?;
+        let (params, course) = solver.solve(passes, options)?;
         Ok(Solution { confusion: solver.confusion(params.workers)?, prior: params.prior, course })
     })
 }
@@ -183,38 +187,53 @@ fn expect_len(what: &str, got: usize, wanted: usize) -> Result<()> {
     if got == wanted { Ok(()) } else { Err(Error::invalid(format!("{what} holds {got} numbers, not {wanted}"))) }
 }
 
+/// Checks what depends on the tasks; the loop checks the rest.
 fn validate(table: &Table, options: &Options<'_>) -> Result<()> {
-    let (n, Sizes { n_workers: m, shape }) = (table.n_tasks(), sizes(table));
-    if options.model != Model::Full && shape.labels != shape.classes {
-        return Err(Error::invalid("only the full model has room for labels that are never true"));
+    if let Start::Posterior(posterior) = options.start {
+        expect_len("the given posterior", posterior.len(), table.n_tasks() * table.n_classes())?;
+        finite("the given posterior", posterior)?;
     }
+    validate_gold(table, options.gold)
+}
+
+fn validate_gold(table: &Table, gold: Option<&[i32]>) -> Result<()> {
+    let (Some(gold), k) = (gold, table.n_classes()) else { return Ok(()) };
+    expect_len("gold", gold.len(), table.n_tasks())?;
+    match gold.iter().find(|g| **g >= k as i32) {
+        None => Ok(()),
+        Some(bad) => Err(Error::invalid(format!("gold class code {bad} is not below the number of classes, {k}"))),
+    }
+}
+
+fn validate_model(model: Model, shape: Shape) -> Result<()> {
+    if model != Model::Full && shape.labels != shape.classes {
+        return Err(Error::invalid(
+            "only the full model, from a start that is not protected, has room for labels that are never true",
+        ));
+    }
+    Ok(())
+}
+
+fn validate_loop(Sizes { n_workers, shape }: Sizes, options: &Options<'_>) -> Result<()> {
+    validate_model(options.model, shape)?;
     if options.pseudo.len() != shape.cells() {
-        expect_len("pseudo-counts", options.pseudo.len(), m * shape.cells())?;
+        expect_len("pseudo-counts", options.pseudo.len(), n_workers * shape.cells())?;
     }
     expect_len("class pseudo-counts", options.class_pseudo.len(), shape.classes)?;
     if options.pseudo.iter().chain(options.class_pseudo).any(|x| !(x.is_finite() && *x >= 0.0)) {
         return Err(Error::invalid("pseudo-counts must be finite and at least 0"));
     }
-    if let Some(gold) = options.gold {
-        expect_len("gold", gold.len(), n)?;
-        if let Some(bad) = gold.iter().find(|g| **g >= shape.classes as i32) {
-            let k = shape.classes;
-            return Err(Error::invalid(format!("gold class code {bad} is not below the number of classes, {k}")));
-        }
+    if matches!(options.start, Start::Protected(_)) {
+        // Which begins with an accuracy of everybody.
+        validate_model(Model::OneCoin, shape)?;
     }
-    match options.start {
-        Start::Posterior(posterior) => {
-            expect_len("the given posterior", posterior.len(), n * shape.classes)?;
-            finite("the given posterior", posterior)
-        }
-        Start::Parameters(prior, confusion) => {
-            expect_len("the given prior", prior.len(), shape.classes)?;
-            expect_len("the given confusion", confusion.len(), m * shape.cells())?;
-            finite("the given prior", prior)?;
-            finite("the given confusion", confusion)
-        }
-        _ => Ok(()),
+    if let Start::Parameters(prior, confusion) = options.start {
+        expect_len("the given prior", prior.len(), shape.classes)?;
+        expect_len("the given confusion", confusion.len(), n_workers * shape.cells())?;
+        finite("the given prior", prior)?;
+        finite("the given confusion", confusion)?;
     }
+    Ok(())
 }
 
 fn finite(what: &str, values: &[f64]) -> Result<()> {
@@ -222,53 +241,6 @@ fn finite(what: &str, values: &[f64]) -> Result<()> {
         None => Ok(()),
         Some(bad) => Err(Error::invalid(format!("{what} holds {bad}, which is not a probability"))),
     }
-}
-
-/// Class posteriors (tasks × classes) under given confusion matrices (workers × true × observed) and a prior (classes), or
-/// one for each task (tasks × classes).
-///
-/// Probabilities count as at least [`FLOOR`]: a prior and labels that contradict each other leave a posterior all the same.
-/// Time O(annotations · classes + workers · classes · labels); memory, beside the result, that of the matrices.
-pub fn posterior(table: &Table, prior: &[f64], confusion: &[f64], control: &Control) -> Result<Vec<f64>> {
-    let Sizes { n_workers, shape } = sizes(table);
-    if prior.len() != shape.classes {
-        expect_len("the given prior", prior.len(), table.n_tasks() * shape.classes)?;
-    }
-    expect_len("the given confusion", confusion.len(), n_workers * shape.cells())?;
-    finite("the given prior", prior)?;
-    finite("the given confusion", confusion)?;
-    let mut classes = copied(prior)?;
-    if prior.len() == shape.classes {
-        floor_and_normalise(&mut classes);
-    } else {
-        classes.iter_mut().for_each(|p| *p = p.max(FLOOR));
-    }
-    let workers = tied::<full::Full, Maximum>(sizes(table), confusion)?;
-    let mut passes = InMemory::new(table, None, control)?;
-    passes.conclude(Model::Full, Factors { workers: &workers, classes: &classes })?;
-    Ok(passes.take_posterior())
-}
-
-/// How often each worker is expected to have given each label to each class, (workers × true × observed), if posteriors
-/// (tasks × classes) are as given. Time O(annotations · classes + workers · classes · labels); memory, beside the result,
-/// the table in worker order.
-pub fn counts(table: &Table, posterior: &[f64], control: &Control) -> Result<Vec<f64>> {
-    let Sizes { n_workers, shape } = sizes(table);
-    expect_len("the posterior", posterior.len(), table.n_tasks() * shape.classes)?;
-    finite("the posterior", posterior)?;
-    let mut counts = table_of(n_workers * shape.cells())?;
-    count_workers::<full::Full>(table, shape, posterior, &mut counts, control)?;
-    confusion_of::<full::Full, Maximum>(sizes(table), counts)
-}
-
-/// Confusion matrices (workers × true × observed) of workers judged by given posteriors (tasks × classes): one M-step.
-pub fn confusion(table: &Table, posterior: &[f64], pseudo: &[f64], control: &Control) -> Result<Vec<f64>> {
-    let none = vec![0.0; table.n_classes()];
-    let options = Options { start: Start::Posterior(posterior), ..Options::of_priors(pseudo, &none) };
-    validate(table, &options)?;
-    let mut solver = Solver::<full::Full, Maximum>::new(sizes(table), &options, control)?;
-    let params = solver.start(&mut InMemory::new(table, None, control)?, options.start)?;
-    solver.confusion(params.workers)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use super::cells::{Cell, Columns};
 use super::model::WorkerModel;
 use crate::Result;
 use crate::control::Control;
@@ -150,42 +151,6 @@ fn harden(weights: &mut [f64], largest: f64) {
     weights.iter_mut().for_each(|w| *w = if *w >= limit { share } else { 0.0 });
 }
 
-/// What a pass reads of each annotation.
-#[derive(Clone, Copy)]
-pub(super) struct Columns<'a, C> {
-    pub cells: &'a [C],
-    /// Empty where annotations have no weights.
-    pub weights: &'a [f64],
-    /// How many labels there are.
-    pub n_labels: usize,
-}
-
-impl<C: Cell> Columns<'_, C> {
-    #[inline(always)]
-    fn label(&self, row: usize) -> usize {
-        self.cells[row].index() % self.n_labels
-    }
-}
-
-/// Worker · labels + label: one number instead of two to load, and for the full model the address of a row.
-pub(super) trait Cell: Copy + Send + Sync {
-    fn index(self) -> usize;
-}
-
-impl Cell for u32 {
-    #[inline(always)]
-    fn index(self) -> usize {
-        self as usize
-    }
-}
-
-impl Cell for u64 {
-    #[inline(always)]
-    fn index(self) -> usize {
-        self as usize
-    }
-}
-
 /// The E-step. `factors` and `prior` hold logarithms where `LOG` is set, which weighted annotations need.
 pub(super) struct Likelihood<'a, W, C, const LOG: bool> {
     pub columns: Columns<'a, C>,
@@ -297,8 +262,13 @@ pub enum Opening<'a> {
     Shares,
     /// The class with most votes, divided evenly among classes that tie.
     Majority,
-    /// One of the task's labels, drawn at random from this seed.
-    RandomVote(u64),
+    /// One of the task's labels, drawn at random.
+    RandomVote {
+        /// Seed of the draws.
+        seed: u64,
+        /// The number of the first task here among all tasks there are.
+        first: usize,
+    },
     /// Given posteriors, (tasks × classes).
     Given(&'a [f64]),
     /// Shares of the votes for a class, divided at random among so many kinds of it.
@@ -321,8 +291,8 @@ impl<C: Cell> Source for Open<'_, C> {
         evidence.fill(0.0);
         match self.opening {
             Opening::Given(posterior) => evidence.copy_from_slice(&posterior[task * k..(task + 1) * k]),
-            Opening::RandomVote(seed) if !rows.is_empty() => {
-                let label = self.columns.label(rows.start + pick(seed, task, rows.len()));
+            Opening::RandomVote { seed, first } if !rows.is_empty() => {
+                let label = self.columns.label(rows.start + pick(seed, first + task, rows.len()));
                 evidence.iter_mut().skip(label).take(1).for_each(|e| *e = 1.0);
             }
             Opening::RandomKinds(n_kinds, seed) => self.divide(task, rows, evidence, n_kinds, seed),

@@ -10,47 +10,17 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::cells::{Cell, Cells, Columns, with_cells};
+use super::count::count_workers;
 use super::model::{Model, Shape, WorkerModel, with_model};
-use super::pass::{
-    Cell, Columns, Counts, Free, Likelihood, Open, Opening, PLAIN, Rows, Settle, Source, Width, run, with_width,
-};
+use super::parts::Answers;
+use super::pass::{Counts, Free, Likelihood, Open, Opening, PLAIN, Rows, Settle, Source, Width, run, with_width};
 use super::sums::{Factors, Mode, Passes, Sums};
 use crate::Result;
-use crate::blocks::{each_block, try_each_block};
+use crate::blocks::each_block;
 use crate::control::Control;
-use crate::memory::{collected, large_pages, par_collected, prefetch, zeros};
-use crate::table::{Label, Table, WorkerOrder, with_labels};
-
-/// Worker · labels + label of each annotation, as narrow as the product allows.
-pub(super) enum Cells {
-    Narrow(Vec<u32>),
-    Wide(Vec<u64>),
-}
-
-/// Runs `$body` with `$cells` bound to the slice, compiled once per width.
-macro_rules! with_cells {
-    ($all:expr, |$cells:ident| $body:expr) => {
-        match $all {
-            Cells::Narrow($cells) => $body,
-            Cells::Wide($cells) => $body,
-        }
-    };
-}
-
-impl Cells {
-    fn new(table: &Table) -> Result<Self> {
-        let n_labels = table.n_labels() as u64;
-        let cell = |(worker, label): (&u32, usize)| u64::from(*worker) * n_labels + label as u64;
-        with_labels!(table.labels(), |labels| {
-            let pairs = table.workers().par_iter().zip(labels.par_iter().map(|label| label.code()));
-            Ok(if n_labels * table.n_workers() as u64 <= 1 << 32 {
-                Self::Narrow(par_collected(pairs.map(|pair| cell(pair) as u32))?)
-            } else {
-                Self::Wide(par_collected(pairs.map(cell))?)
-            })
-        })
-    }
-}
+use crate::memory::{collected, large_pages, zeros};
+use crate::table::Table;
 
 /// How expected counts are gathered. Chosen by the sizes of the data, so that the sums are the same on any machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +29,12 @@ enum Plan {
     Fused,
     /// Posteriors are stored; each worker's counts are then gathered in worker order.
     TwoPass,
+    /// Nothing is counted: each task's answer is taken down, and its posterior stored where there is room for it.
+    Answers,
 }
+
+/// Tasks whose posteriors are kept until their answers are taken down.
+const ROWS: usize = 1 << 12;
 
 /// Bytes of chunks' tables that are always granted.
 const SMALL: usize = 1 << 25;
@@ -92,6 +67,7 @@ struct Chunk {
     workers: Vec<f64>,
     classes: Vec<f64>,
     log_evidence: f64,
+    answers: Answers,
 }
 
 /// What passes of one worker model need.
@@ -118,6 +94,8 @@ pub(super) struct InMemory<'a> {
     posterior: Vec<f64>,
     /// Logarithms of factors, which weighted annotations need.
     logs: Vec<f64>,
+    /// Whether chunks keep their tables beyond the last pass of a loop, for the next loop.
+    keeps_tables: bool,
 }
 
 impl<'a> InMemory<'a> {
@@ -133,7 +111,13 @@ impl<'a> InMemory<'a> {
             benches: vec![],
             posterior: vec![],
             logs: vec![],
+            keeps_tables: false,
         })
+    }
+
+    /// Whether other loops will follow: tables of chunks are then kept beside the posteriors rather than made anew.
+    pub fn keep_tables(&mut self, keeps_tables: bool) {
+        self.keeps_tables = keeps_tables;
     }
 
     /// Passes that tell so many kinds of each class apart, and never store posteriors of kinds.
@@ -155,7 +139,13 @@ impl<'a> InMemory<'a> {
 
     fn bench_of(&self, model: Model, plan: Plan, n_chunks: usize) -> Bench {
         let k = self.shape.classes;
-        let chunk = |tasks| Chunk { tasks, workers: vec![], classes: vec![0.0; k], log_evidence: 0.0 };
+        let chunk = |tasks| Chunk {
+            tasks,
+            workers: vec![],
+            classes: vec![0.0; k],
+            log_evidence: 0.0,
+            answers: Answers::default(),
+        };
         Bench { model, plan, chunks: self.table.chunks(n_chunks).into_iter().map(chunk).collect() }
     }
 
@@ -301,7 +291,7 @@ impl<'a> InMemory<'a> {
                 } else {
                     chunk.workers.fill(0.0);
                 }
-                let Chunk { tasks, workers, classes, log_evidence } = chunk;
+                let Chunk { tasks, workers, classes, log_evidence, .. } = chunk;
                 let mut sink = Counts::<W, C, WEIGHTED> { columns, workers, classes, model: PhantomData };
                 *log_evidence = run::<PLAIN>(table, tasks.clone(), width, source, &mut sink, settle, control)?;
                 Ok(())
@@ -319,7 +309,35 @@ impl<'a> InMemory<'a> {
                     Ok(())
                 })
             }
+            Plan::Answers => {
+                let stored = if self.posterior.is_empty() { 0 } else { k };
+                each_chunk(&mut bench.chunks, &mut self.posterior, stored, &|chunk, out| {
+                    let Chunk { tasks, classes, log_evidence, answers, .. } = chunk;
+                    *answers = Answers::with_room(tasks.len())?;
+                    *log_evidence = 0.0;
+                    let mut scratch = if stored == 0 { zeros(ROWS.min(tasks.len()) * k)? } else { vec![] };
+                    for at in (0..tasks.len()).step_by(ROWS) {
+                        let end = tasks.len().min(at + ROWS);
+                        let rows = if stored == 0 { &mut scratch[..(end - at) * k] } else { &mut out[at * k..end * k] };
+                        let block = tasks.start + at..tasks.start + end;
+                        let mut sink = Rows { out: rows.chunks_exact_mut(k), classes, n_kinds: 1 };
+                        *log_evidence += run::<PLAIN>(table, block, width, source, &mut sink, settle, control)?;
+                        rows.chunks_exact(k).for_each(|row| answers.take(row));
+                    }
+                    Ok(())
+                })
+            }
         }
+    }
+
+    /// The answer of each task under the factors, and the log-evidence; the posteriors too, if they are to be stored.
+    pub fn answers(&mut self, model: Model, factors: Factors<'_>, store: bool) -> Result<(Answers, f64)> {
+        let mut bench = self.bench_of(model, Plan::Answers, wanted_chunks(self.table));
+        self.posterior = if store { table_of(self.table.n_tasks() * self.shape.classes)? } else { vec![] };
+        self.expect(&mut bench, factors, Mode::default())?;
+        let mut all = Answers::with_room(self.table.n_tasks())?;
+        bench.chunks.iter().for_each(|chunk| all.append(&chunk.answers));
+        Ok((all, bench.chunks.iter().map(|chunk| chunk.log_evidence).sum()))
     }
 
     /// Adds the sums of all chunks, in their order.
@@ -333,7 +351,7 @@ impl<'a> InMemory<'a> {
                 add_workers(&bench.chunks, &mut sums.workers);
                 Ok(())
             }
-            Plan::TwoPass => {
+            Plan::TwoPass | Plan::Answers => {
                 let (counts, posterior) = (&mut sums.workers, &self.posterior);
                 with_model!(bench.model, |W| count_workers::<W>(
                     self.table,
@@ -376,10 +394,18 @@ impl Passes for InMemory<'_> {
     /// Keeps the posteriors too.
     fn conclude(&mut self, model: Model, factors: Factors<'_>) -> Result<f64> {
         let mut bench = self.take_bench(model)?;
-        bench.store_posteriors();
-        self.benches.clear();
+        let plan = bench.plan;
+        if !self.keeps_tables {
+            bench.store_posteriors();
+            self.benches.clear();
+        }
+        bench.plan = Plan::TwoPass;
         self.expect(&mut bench, factors, Mode::default())?;
-        Ok(bench.chunks.iter().map(|chunk| chunk.log_evidence).sum())
+        let log_evidence = bench.chunks.iter().map(|chunk| chunk.log_evidence).sum();
+        if self.keeps_tables {
+            self.benches.push(Bench { plan, ..bench });
+        }
+        Ok(log_evidence)
     }
 }
 
@@ -422,49 +448,6 @@ fn add_workers(chunks: &[Chunk], sums: &mut [f64]) {
             sums.iter_mut().zip(&chunk.workers[first..]).for_each(|(sum, c)| *sum += c);
         }
     });
-}
-
-/// Adds every worker's expected counts, from posteriors of the tasks they labelled: the rows as they are.
-pub(super) fn count_workers<W: WorkerModel>(
-    table: &Table,
-    shape: Shape,
-    posterior: &[f64],
-    counts: &mut [f64],
-    control: &Control,
-) -> Result<()> {
-    const WORKERS: usize = 16;
-    let n = W::n_counts(shape);
-    let order = table.by_worker(control)?;
-    try_each_block(counts, n, WORKERS, &|first, rows| {
-        control.check()?;
-        for (i, counts) in rows.chunks_exact_mut(n).enumerate() {
-            let rows = order.offsets[first + i] as usize..order.offsets[first + i + 1] as usize;
-            with_width!(shape.classes, |width| count_worker::<W>(width, order, rows, posterior, counts));
-        }
-        Ok(())
-    })
-}
-
-fn count_worker<W: WorkerModel>(
-    width: impl Width,
-    order: &WorkerOrder,
-    rows: Range<usize>,
-    posterior: &[f64],
-    counts: &mut [f64],
-) {
-    const AHEAD: usize = 16;
-    let mut row = width.row();
-    let row = row.as_mut();
-    let k = row.len();
-    for at in rows {
-        if let Some(&task) = order.tasks.get(at + AHEAD) {
-            prefetch(posterior, task as usize * k..(task as usize + 1) * k);
-        }
-        let task = order.tasks[at] as usize;
-        row.copy_from_slice(&posterior[task * k..(task + 1) * k]);
-        let (cells, label) = W::locate(order.labels.get(at), k);
-        W::add(&mut counts[cells], label, order.weights.as_ref().map_or(1.0, |w| w[at]), row);
-    }
 }
 
 /// Zeros that will be visited in random order.

@@ -9,7 +9,7 @@ use super::model::{Shape, WorkerModel};
 use super::pass::Opening;
 use super::shard::table_of;
 use super::sums::{Factors, Mode, Passes, Sums};
-use super::{Assignment, Options, Start};
+use super::{Assignment, Options, Start, protected};
 use crate::Result;
 use crate::blocks::{each_block, sum_blocks, try_each_block};
 use crate::control::Control;
@@ -95,12 +95,33 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Solver<'a, W, P> {
         if self.pseudo.len() == n { &self.pseudo } else { &self.pseudo[worker * n..(worker + 1) * n] }
     }
 
-    /// The parameters that the start gives.
+    /// Begins, passes until the stopping rule is met, and makes the last pass.
+    pub fn solve(&mut self, passes: &mut dyn Passes, options: &Options<'_>) -> Result<(Params, Course)>
+    where
+        P: Extrapolate<W>,
+    {
+        let mut course = Course::default();
+        let mut params = match options.start {
+            Start::Protected(most) => {
+                let mut params = self.shared(protected::shared_accuracy(passes, self.sizes, self.control)?)?;
+                let limits = protected::limits(most, options.tol);
+                protected::keep_to_votes(self, passes, &mut params, limits, &mut course, &mut |_| Ok(()))?;
+                params
+            }
+            start => self.start(passes, start)?,
+        };
+        let options = Options { max_iter: course.n_iter + options.max_iter, ..*options };
+        iterate(self, passes, &mut params, &mut course, &options)?;
+        Ok((params, course))
+    }
+
+    /// The parameters that a start without passes gives.
     pub fn start(&mut self, passes: &mut dyn Passes, start: Start<'_>) -> Result<Params> {
         let opening = match start {
             Start::Shares => Opening::Shares,
-            Start::Majority => Opening::Majority,
-            Start::RandomVote(seed) => Opening::RandomVote(seed),
+            // A protected start has passes of its own.
+            Start::Majority | Start::Protected(_) => Opening::Majority,
+            Start::RandomVote(seed) => Opening::RandomVote { seed, first: 0 },
             Start::Posterior(posterior) => Opening::Given(posterior),
             Start::Parameters(prior, confusion) => return self.adopt(prior, confusion),
         };
@@ -175,13 +196,8 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Solver<'a, W, P> {
 
     /// Asks for something under the parameters: sums, which begin with the pseudo-counts of the classes.
     pub fn ask<T>(&mut self, params: &Params, question: impl FnOnce(Factors<'_>, &mut Sums) -> Result<T>) -> Result<T> {
-        let (shape, n) = (self.sizes.shape, P::n_params(self.sizes.shape));
         if !P::FACTORS_ARE_PARAMS {
-            each_block(&mut self.factors, W::n_counts(shape), WORKERS, &|first, rows| {
-                let workers = params.workers[first * n..].chunks_exact(n);
-                let rows = rows.chunks_exact_mut(W::n_counts(shape));
-                workers.zip(rows).for_each(|(worker, factors)| P::write_factors(worker, shape, factors));
-            });
+            write_factors::<W, P>(&params.workers, self.sizes.shape, &mut self.factors);
         }
         let mut classes = params.prior.clone();
         P::write_class_factors(&mut classes);
@@ -215,6 +231,15 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Solver<'a, W, P> {
     }
 }
 
+/// What the E-step reads of all workers' parameters.
+pub(super) fn write_factors<W: WorkerModel, P: Estimate<W>>(params: &[f64], shape: Shape, factors: &mut [f64]) {
+    let n = P::n_params(shape);
+    each_block(factors, W::n_counts(shape), WORKERS, &|first, rows| {
+        let rows = rows.chunks_exact_mut(W::n_counts(shape));
+        params[first * n..].chunks_exact(n).zip(rows).for_each(|(worker, row)| P::write_factors(worker, shape, row));
+    });
+}
+
 /// Parameters of given confusion matrices (workers × true × observed).
 pub(super) fn tied<W: WorkerModel, P: Estimate<W>>(sizes: Sizes, confusion: &[f64]) -> Result<Vec<f64>> {
     let (shape, n) = (sizes.shape, P::n_params(sizes.shape));
@@ -233,7 +258,7 @@ pub(super) fn tied<W: WorkerModel, P: Estimate<W>>(sizes: Sizes, confusion: &[f6
 }
 
 /// Confusion matrices of parameters, (workers × true × observed); in their place where they are as many.
-pub(super) fn confusion_of<W: WorkerModel, P: Estimate<W>>(sizes: Sizes, params: Vec<f64>) -> Result<Vec<f64>> {
+fn confusion_of<W: WorkerModel, P: Estimate<W>>(sizes: Sizes, params: Vec<f64>) -> Result<Vec<f64>> {
     let (shape, n) = (sizes.shape, P::n_params(sizes.shape));
     if n == shape.cells() {
         let mut confusion = params;
@@ -257,7 +282,7 @@ pub(super) fn confusion_of<W: WorkerModel, P: Estimate<W>>(sizes: Sizes, params:
 }
 
 /// Passes until the stopping rule is met, and the last one.
-pub(super) fn iterate<W: WorkerModel, P: Extrapolate<W>>(
+fn iterate<W: WorkerModel, P: Extrapolate<W>>(
     solver: &mut Solver<'_, W, P>,
     passes: &mut dyn Passes,
     params: &mut Params,
@@ -287,7 +312,7 @@ pub(super) fn iterate<W: WorkerModel, P: Extrapolate<W>>(
 }
 
 /// When an iteration with these options stops.
-pub(super) fn limits(options: &Options<'_>) -> Limits {
+fn limits(options: &Options<'_>) -> Limits {
     Limits { max_iter: options.max_iter, tolerance: Tolerance::Share(options.tol) }
 }
 

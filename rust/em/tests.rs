@@ -153,11 +153,11 @@ proptest! {
         rows in prop::collection::vec((0_u32..15, 0_u32..6, 0_u16..4), 1..120),
         model in prop::sample::select(&MODELS[..]),
         accelerate in any::<bool>(),
-        protected in prop::sample::select(vec![None, Some(4)]),
+        start in prop::sample::select(vec![Start::Shares, Start::Protected(4)]),
     ) {
         let (pseudo, classes) = ([0.5; 16], [0.25; 4]);
-        let opts = Options { accelerate, ..options(model, &pseudo, &classes) };
-        let found = fit_bayes(&table(&rows, None, 4), &opts, protected, &Control::default()).unwrap();
+        let opts = Options { start, accelerate, ..options(model, &pseudo, &classes) };
+        let found = fit_bayes(&table(&rows, None, 4), &opts, &Control::default()).unwrap();
         prop_assert!(never_falls(&found.fit.history));
         // Every annotation is in some posterior, beside the prior.
         let total: f64 = found.concentration.iter().sum();
@@ -206,7 +206,7 @@ fn protected_tasks_keep_to_their_votes() {
 fn bad_priors_are_named() {
     let log = table(&[(0, 0, 0), (1, 0, 1)], None, 2);
     let (pseudo, classes) = ([1.0, 0.0, 0.0, 1.0], [1.0; 2]);
-    let error = fit_bayes(&log, &options(Model::Full, &pseudo, &classes), None, &Control::default()).unwrap_err();
+    let error = fit_bayes(&log, &options(Model::Full, &pseudo, &classes), &Control::default()).unwrap_err();
     assert!(error.to_string().contains("must be positive"));
     let options = HierarchyOptions { class_pseudo: &classes, gold: None, protected: 1, max_iter: 1, tol: 0.0 };
     let error = fit_hierarchies(&log, &[Hierarchy::Spammer(Some(-1.0))], &options, &Control::default()).unwrap_err();
@@ -239,17 +239,68 @@ fn what_is_never_true_has_no_posterior() {
 fn counts_are_sums_over_a_workers_labels() {
     let rows = [(0, 0, 1), (0, 1, 0), (1, 0, 1), (1, 0, 0)];
     let weights = [2.0, 1.0, 0.5, 4.0];
-    // As they are: rows that do not add up to 1 are not made to.
-    let posterior = [0.25, 0.75, 0.9, 0.3];
-    let found = counts(&table(&rows, Some(&weights), 2), &posterior, &Control::default()).unwrap();
-    let wanted = [4.0 * 0.9, 2.0 * 0.25 + 0.5 * 0.9, 4.0 * 0.3, 2.0 * 0.75 + 0.5 * 0.3, 0.25, 0.0, 0.75, 0.0];
-    assert!(found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?}");
+    let opening = Opening::Given(&[0.25, 0.75, 0.9, 0.1]);
+    let found = open(&table(&rows, Some(&weights), 2), Model::Full, opening, None, &Control::default()).unwrap();
+    let wanted = [4.0 * 0.9, 4.0 * 0.1, 2.0 * 0.25 + 0.5 * 0.9, 2.0 * 0.75 + 0.5 * 0.1, 0.25, 0.75, 0.0, 0.0];
+    assert!(found.workers.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?}");
+    assert!((found.classes[0] - 1.15).abs() < 1e-12 && found.log_evidence == 0.0);
 }
 
 #[test]
-fn posteriors_that_are_none_are_refused() {
-    let table = table(&[(0, 0, 1)], None, 2);
-    let fails = |posterior: &[f64]| counts(&table, posterior, &Control::default()).unwrap_err().to_string();
-    assert!(fails(&[1.0]).contains("holds 1 numbers, not 2"));
-    assert!(fails(&[0.5, f64::NAN]).contains("the posterior"));
+fn what_is_no_posterior_and_no_factor_is_refused() {
+    let table = table(&[(0, 0, 1), (1, 0, 0)], None, 2);
+    let control = Control::default();
+    let fails = |posterior: &[f64]| {
+        open(&table, Model::Full, Opening::Given(posterior), None, &control).unwrap_err().to_string()
+    };
+    assert!(fails(&[1.0]).contains("holds 1 numbers, not 4"));
+    assert!(fails(&[0.5, f64::NAN, 0.5, 0.5]).contains("the posterior"));
+    // Rows that do not add up to 1 are not made to.
+    assert!(fails(&[0.5, 0.5, 0.9, 0.3]).contains("task 1 sums to 1.2"));
+    for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let workers = [0.5, 0.5, bad, 0.5];
+        let factors = Factors { workers: &workers, classes: &[0.5, 0.5] };
+        let error = gather(&table, Model::Full, factors, Mode::default(), None, &control).unwrap_err().to_string();
+        assert!(error.contains("which no parameters give"), "{error}");
+    }
+    let factors = Factors { workers: &[0.5; 4], classes: &[0.5; 3] };
+    assert!(answers(&table, Model::Full, factors, None, false, &control).is_err());
+}
+
+#[test]
+fn answers_are_the_largest_of_the_posteriors() {
+    let rows: Vec<(u32, u32, u16)> = (0..30_000).map(|i| (i / 3, i % 11, (i * i % 7 % 3) as u16)).collect();
+    let (log, control) = (table(&rows, None, 3), Control::default());
+    let matrix = [0.6, 0.3, 0.1, 0.2, 0.7, 0.1, 0.25, 0.25, 0.5].repeat(11);
+    let (workers, classes) =
+        factors(Model::Full, Parameters::Probabilities, sizes(&log), &[0.5, 0.25, 0.25], &matrix).unwrap();
+    let given = Factors { workers: &workers, classes: &classes };
+    let (found, posterior, evidence) = answers(&log, Model::Full, given, None, true, &control).unwrap();
+    let (other, none, same) = answers(&log, Model::Full, given, None, false, &control).unwrap();
+    assert_eq!((&found.winner, &found.confidence, &found.tied), (&other.winner, &other.confidence, &other.tied));
+    assert!(none.is_empty() && evidence == same);
+    for (task, row) in posterior.chunks_exact(3).enumerate() {
+        let largest = row.iter().copied().fold(0.0, f64::max);
+        assert!((f64::from(found.confidence[task]) - largest).abs() < 1e-7);
+        assert!(row[usize::from(found.winner[task])] >= largest * (1.0 - 1e-12));
+    }
+    let mut passes = InMemory::new(&log, None, &control).unwrap();
+    let concluded = passes.conclude(Model::Full, given).unwrap();
+    assert_eq!(passes.take_posterior(), posterior);
+    assert!((concluded - evidence).abs() < 1e-9 * evidence.abs());
+}
+
+#[test]
+fn loops_on_end_find_what_each_finds_alone() {
+    let rows: Vec<(u32, u32, u16)> = (0..200_000_u32)
+        .map(|i| (i / 4, i.wrapping_mul(2_654_435_761) % 23, (i / 4 % 3 + u32::from(i % 5 == 0)) as u16 % 3))
+        .collect();
+    let (log, control, classes) = (table(&rows, None, 3), Control::default(), [1.0 / 3.0; 3]);
+    let options = HierarchyOptions { class_pseudo: &classes, gold: None, protected: 3, max_iter: 2, tol: 0.0 };
+    let priors = [Hierarchy::Crowd, Hierarchy::Spammer(None), Hierarchy::Spammer(Some(f64::INFINITY))];
+    let together = fit_hierarchies(&log, &priors, &options, &control).unwrap();
+    for (prior, found) in priors.iter().zip(together) {
+        let alone = fit_hierarchies(&log, &[*prior], &options, &control).unwrap().remove(0);
+        assert_eq!((alone.fit.posterior, alone.fit.confusion), (found.fit.posterior, found.fit.confusion));
+    }
 }

@@ -7,7 +7,8 @@ use std::fmt::Debug;
 use crate::agreement::{Chance, Coefficient, Scale, Shape, Summary, agreement_by_counts, agreement_by_pairs};
 use crate::control::Control;
 use crate::em::{
-    self, Assignment, CommunityOptions, Hierarchy, HierarchyOptions, Model, Options, Sampling, Start, SubtypesOptions,
+    self, Assignment, CommunityOptions, Factors, Hierarchy, HierarchyOptions, Mode, Model, Opening, Options,
+    Parameters, Sampling, Sizes, Start, SubtypesOptions,
 };
 use crate::factor::{self, cpd, nmf, rank_one};
 use crate::links::Log;
@@ -137,7 +138,8 @@ fn em_survives_a_refused_allocation() {
             };
             assert_refused("em", |control| em::fit(&table, &options, control));
             let soft = Options { assignment: Assignment::Soft, max_iter: 3, ..options };
-            assert_refused("bayes", |control| em::fit_bayes(&table, &soft, Some(2), control));
+            let protected = Options { start: Start::Protected(2), ..soft };
+            assert_refused("bayes", |control| em::fit_bayes(&table, &protected, control));
             let sampling = Sampling { n_chains: 2, warmup: 1, draws: 2, keep_confusion: true, seed: 1 };
             assert_refused("gibbs", |control| em::fit_gibbs(&table, &soft, &sampling, control));
         }
@@ -175,11 +177,22 @@ fn em_survives_a_refused_allocation() {
         };
         assert_refused("many classes", |control| em::sparse::fit(&table, &options, control));
         let (prior, confusion) = (vec![1.0 / 3.0; k], vec![1.0 / 3.0; m * k * k]);
-        assert_refused("posterior", |control| em::posterior(&table, &prior, &confusion, control));
         let posterior = vec![1.0 / 3.0; table.n_tasks() * k];
-        assert_refused("confusion", |control| em::confusion(&table, &posterior, &pseudo, control));
-        assert_refused("counts", |control| em::counts(&table, &posterior, control));
-        assert_refused("posterior of priors", |control| em::posterior(&table, &posterior, &confusion, control));
+        let sizes = Sizes { n_workers: m, shape: em::Shape::square(k) };
+        for model in [Model::Full, Model::OneCoin] {
+            let given = Opening::Given(&posterior);
+            assert_refused("opening", |control| em::open(&table, model, given, None, control));
+            for parameters in [Parameters::Probabilities, Parameters::Concentrations] {
+                assert_refused("factors", |_| em::factors(model, parameters, sizes, &prior, &confusion));
+            }
+            let (workers, classes) =
+                em::factors(model, Parameters::Probabilities, sizes, &prior, &confusion).expect("there is room");
+            let factors = Factors { workers: &workers, classes: &classes };
+            assert_refused("sums", |control| em::gather(&table, model, factors, Mode::default(), None, control));
+            for posterior in [false, true] {
+                assert_refused("answers", |control| em::answers(&table, model, factors, None, posterior, control));
+            }
+        }
     }
 }
 

@@ -1,12 +1,14 @@
 //! Votes and EM.
 
-use numpy::{PyArray1, PyArray2, PyArray3, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use numpy::{PyArray1, PyArray2, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use super::passes::{Called, Holder};
 use super::table::Table;
 use super::{Found, array, choose, slice, work};
-use crate::em::{self, Assignment, Fit, Model, Options, Start};
+use crate::control::Control;
+use crate::em::{self, Assignment, Fit, Model, Options, Sizes, Solution, Start};
 use crate::{consensus, dependence, num, votes};
 
 /// Two arrays of the same length.
@@ -100,16 +102,16 @@ pub fn error_correlation(
     work(py, None, |control| dependence::error_correlation(&table.0, posterior, counts, prior, control))
 }
 
-/// Fits Dawid–Skene by EM.
+/// Fits Dawid–Skene by EM to a table, or to whatever the passes of `votes` go through.
 ///
 /// `start` is "shares", "majority" or "random"; `posterior`, or `prior` and `confusion`, replace it where given.
 #[pyfunction]
-#[pyo3(signature = (table, *, model, assignment, start, pseudo, class_pseudo, max_iter, tol, accelerate=false, seed=0,
+#[pyo3(signature = (votes, *, model, assignment, start, pseudo, class_pseudo, max_iter, tol, accelerate=false, seed=0,
                     gold=None, posterior=None, prior=None, confusion=None, progress=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
 pub fn em_fit<'py>(
     py: Python<'py>,
-    table: &Table,
+    votes: &Bound<'py, PyAny>,
     model: &str,
     assignment: &str,
     start: &str,
@@ -151,8 +153,17 @@ pub fn em_fit<'py>(
         max_iter,
         tol,
     };
-    let fit = work(py, progress.as_ref(), |control| em::fit(&table.0, &options, control))?;
-    found(py, table, fit)
+    match Holder::new(votes)? {
+        Holder::Table(table) => {
+            let fit = work(py, progress.as_ref(), |control| em::fit(&table.0, &options, control))?;
+            found(py, table, fit)
+        }
+        Holder::Elsewhere(passes) => {
+            let sizes = passes.sizes;
+            let job = |passes: &mut Called<'_>, control: &Control| em::solve(passes, sizes, &options, control);
+            solved(py, sizes, passes.work(py, progress.as_ref(), options.gold, job)?)
+        }
+    }
 }
 
 /// A fit as Python takes it.
@@ -160,43 +171,12 @@ pub(super) fn found<'py>(py: Python<'py>, table: &Table, fit: Fit) -> PyResult<B
     Ok(Found::fit(py, table, fit)?.dict())
 }
 
-/// Class posteriors (tasks × classes) under given confusion matrices, and a prior (classes) or one for each task.
-#[pyfunction]
-#[allow(clippy::needless_pass_by_value)]
-pub fn em_posterior<'py>(
-    py: Python<'py>,
-    table: &Table,
-    prior: PyReadonlyArrayDyn<'py, f64>,
-    confusion: PyReadonlyArrayDyn<'py, f64>,
-) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    let (prior, confusion) = (slice("prior", &prior)?, slice("confusion", &confusion)?);
-    let posterior = work(py, None, |control| em::posterior(&table.0, prior, confusion, control))?;
-    array(py, table.rows(), posterior)
-}
-
-/// Confusion matrices (workers × classes × classes) of workers judged by given posteriors.
-#[pyfunction]
-#[allow(clippy::needless_pass_by_value)]
-pub fn em_confusion<'py>(
-    py: Python<'py>,
-    table: &Table,
-    posterior: PyReadonlyArrayDyn<'py, f64>,
-    pseudo: PyReadonlyArrayDyn<'py, f64>,
-) -> PyResult<Bound<'py, PyArray3<f64>>> {
-    let (posterior, pseudo) = (slice("posterior", &posterior)?, slice("pseudo", &pseudo)?);
-    let confusion = work(py, None, |control| em::confusion(&table.0, posterior, pseudo, control))?;
-    array(py, table.blocks(), confusion)
-}
-
-/// Expected counts (workers × classes × classes) of given posteriors.
-#[pyfunction]
-#[allow(clippy::needless_pass_by_value)]
-pub fn em_counts<'py>(
-    py: Python<'py>,
-    table: &Table,
-    posterior: PyReadonlyArrayDyn<'py, f64>,
-) -> PyResult<Bound<'py, PyArray3<f64>>> {
-    let posterior = slice("posterior", &posterior)?;
-    let counts = work(py, None, |control| em::counts(&table.0, posterior, control))?;
-    array(py, table.blocks(), counts)
+/// The same of a loop that knows no table.
+pub(super) fn solved(py: Python<'_>, sizes: Sizes, solution: Solution) -> PyResult<Bound<'_, PyDict>> {
+    let Sizes { n_workers, shape } = sizes;
+    let found = Found::new(py)
+        .array("confusion", [n_workers, shape.classes, shape.labels], solution.confusion)?
+        .list("prior", solution.prior)?;
+    let course = solution.course;
+    Ok(found.course(course.history, course.n_iter, course.converged)?.dict())
 }

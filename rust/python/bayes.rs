@@ -1,28 +1,29 @@
 //! Dawid–Skene with priors: variational Bayes, and priors learnt from the crowd.
 
-use numpy::{PyArray1, PyArray2, PyArrayDyn, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use numpy::{PyArray1, PyArrayDyn, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rayon::prelude::*;
 
-use super::aggregate::found;
-use super::table::Table;
+use super::aggregate::{found, solved};
+use super::passes::{Called, Holder};
 use super::{array, choose, slice, work};
 use crate::Error;
-use crate::em::{self, Assignment, Hierarchy, HierarchyFit, HierarchyOptions, Learnt, Model, Options, Start};
+use crate::control::Control;
+use crate::em::{self, Assignment, Hierarchy, HierarchyFit, HierarchyOptions, Learnt, Model, Options, Sizes, Start};
 use crate::memory::zeros;
 use crate::special;
 
-/// Fits Dawid–Skene by variational Bayes; `pseudo` and `class_pseudo` are Dirichlet parameters.
+/// Fits Dawid–Skene by variational Bayes, to what [`super::aggregate::em_fit`] takes; `pseudo` and `class_pseudo` are Dirichlet parameters.
 ///
 /// `start` is "shares", "majority" or "protected" (at most `protected` passes); a `posterior` replaces it where given.
 #[pyfunction]
-#[pyo3(signature = (table, *, model, start, pseudo, class_pseudo, max_iter, tol, protected=0, accelerate=false,
+#[pyo3(signature = (votes, *, model, start, pseudo, class_pseudo, max_iter, tol, protected=0, accelerate=false,
                     gold=None, posterior=None, progress=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
 pub fn bayes_fit<'py>(
     py: Python<'py>,
-    table: &Table,
+    votes: &Bound<'py, PyAny>,
     model: &str,
     start: &str,
     pseudo: PyReadonlyArrayDyn<'py, f64>,
@@ -35,13 +36,9 @@ pub fn bayes_fit<'py>(
     posterior: Option<PyReadonlyArrayDyn<'py, f64>>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let starts = [
-        ("shares", (Start::Shares, None)),
-        ("majority", (Start::Majority, None)),
-        ("protected", (Start::Majority, Some(protected))),
-    ];
-    let (start, protected) = match &posterior {
-        Some(posterior) => (Start::Posterior(slice("posterior", posterior)?), None),
+    let starts = [("shares", Start::Shares), ("majority", Start::Majority), ("protected", Start::Protected(protected))];
+    let start = match &posterior {
+        Some(posterior) => Start::Posterior(slice("posterior", posterior)?),
         None => choose("start", start, &starts)?,
     };
     let options = Options {
@@ -55,40 +52,36 @@ pub fn bayes_fit<'py>(
         max_iter,
         tol,
     };
-    let fit = work(py, progress.as_ref(), |control| em::fit_bayes(&table.0, &options, protected, control))?;
-    let result = found(py, table, fit.fit)?;
-    result.set_item("concentration", array(py, table.blocks(), fit.concentration)?)?;
-    result.set_item("class_concentration", PyArray1::from_vec(py, fit.class_concentration))?;
+    let (result, sizes, concentration, class_concentration) = match Holder::new(votes)? {
+        Holder::Table(table) => {
+            let found_by = work(py, progress.as_ref(), |control| em::fit_bayes(&table.0, &options, control))?;
+            let sizes = table.sizes();
+            (found(py, table, found_by.fit)?, sizes, found_by.concentration, found_by.class_concentration)
+        }
+        Holder::Elsewhere(passes) => {
+            let sizes = passes.sizes;
+            let job = |passes: &mut Called<'_>, control: &Control| em::solve_bayes(passes, sizes, &options, control);
+            let found_by = passes.work(py, progress.as_ref(), options.gold, job)?;
+            (solved(py, sizes, found_by.fit)?, sizes, found_by.concentration, found_by.class_concentration)
+        }
+    };
+    let Sizes { n_workers, shape } = sizes;
+    result.set_item("concentration", array(py, [n_workers, shape.classes, shape.labels], concentration)?)?;
+    result.set_item("class_concentration", PyArray1::from_vec(py, class_concentration))?;
     Ok(result)
 }
 
-/// Class posteriors (tasks × classes) under given Dirichlet posteriors of the parameters.
-#[pyfunction]
-#[allow(clippy::needless_pass_by_value)]
-pub fn bayes_posterior<'py>(
-    py: Python<'py>,
-    table: &Table,
-    model: &str,
-    class_concentration: PyReadonlyArrayDyn<'py, f64>,
-    concentration: PyReadonlyArrayDyn<'py, f64>,
-) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    let model = choose("model", model, &Model::NAMES)?;
-    let classes = slice("class_concentration", &class_concentration)?;
-    let workers = slice("concentration", &concentration)?;
-    let posterior = work(py, None, |control| em::posterior_bayes(&table.0, model, classes, workers, control))?;
-    array(py, table.rows(), posterior)
-}
-
 /// Fits Dawid–Skene with priors of the workers that are learnt from the crowd, one fit for each of `priors`: "crowd" or
-/// "spammer", and a strength of the latter, learnt where it is None. They share their start.
+/// "spammer", and a strength of the latter, learnt where it is None. They share their start. `votes` as for
+/// [`super::aggregate::em_fit`].
 ///
 /// What was learnt of the crowd is `alpha`, or `competence`, `guesses` and `strength`.
 #[pyfunction]
-#[pyo3(signature = (table, priors, *, class_pseudo, protected, max_iter, tol, gold=None, progress=None))]
+#[pyo3(signature = (votes, priors, *, class_pseudo, protected, max_iter, tol, gold=None, progress=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
 pub fn hierarchy_fit<'py>(
     py: Python<'py>,
-    table: &Table,
+    votes: &Bound<'py, PyAny>,
     priors: Vec<(String, Option<f64>)>,
     class_pseudo: PyReadonlyArrayDyn<'py, f64>,
     protected: usize,
@@ -108,14 +101,28 @@ pub fn hierarchy_fit<'py>(
         max_iter,
         tol,
     };
-    let fits = work(py, progress.as_ref(), |control| em::fit_hierarchies(&table.0, &priors, &options, control))?;
-    fits.into_iter().map(|fit| hierarchy_found(py, table, fit)).collect()
+    match Holder::new(votes)? {
+        Holder::Table(table) => {
+            let fits =
+                work(py, progress.as_ref(), |control| em::fit_hierarchies(&table.0, &priors, &options, control))?;
+            let one = |fit: HierarchyFit| with_learnt(found(py, table, fit.fit)?, table.sizes(), fit.learnt);
+            fits.into_iter().map(one).collect()
+        }
+        Holder::Elsewhere(passes) => {
+            let sizes = passes.sizes;
+            let job = |passes: &mut Called<'_>, control: &Control| {
+                em::solve_hierarchies(passes, sizes, &priors, &options, control, |_, solution| solution)
+            };
+            let fits = passes.work(py, progress.as_ref(), options.gold, job)?;
+            fits.into_iter().map(|fit| with_learnt(solved(py, sizes, fit.fit)?, sizes, fit.learnt)).collect()
+        }
+    }
 }
 
-fn hierarchy_found<'py>(py: Python<'py>, table: &Table, fit: HierarchyFit) -> PyResult<Bound<'py, PyDict>> {
-    let result = found(py, table, fit.fit)?;
-    let (m, k) = (table.0.n_workers(), table.0.n_labels());
-    match fit.learnt {
+/// Adds what was learnt of the crowd to a fit.
+fn with_learnt(result: Bound<'_, PyDict>, sizes: Sizes, learnt: Learnt) -> PyResult<Bound<'_, PyDict>> {
+    let (py, m, k) = (result.py(), sizes.n_workers, sizes.shape.classes);
+    match learnt {
         Learnt::Crowd(alpha) => result.set_item("alpha", array(py, [k, k], alpha)?)?,
         Learnt::Spammer { competence, guesses, strength } => {
             result.set_item("competence", PyArray1::from_vec(py, competence))?;

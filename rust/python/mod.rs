@@ -18,6 +18,7 @@ mod mace;
 mod margin;
 mod minimax;
 mod moments;
+mod passes;
 mod rank_one;
 mod simulate;
 mod sparse;
@@ -26,9 +27,10 @@ mod table;
 mod votes;
 
 use std::any::Any;
+use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
 
 use numpy::ndarray::{Array, IntoDimension};
 use numpy::{Element, PyArray, PyArray1, PyReadonlyArrayDyn, PyUntypedArrayMethods};
@@ -62,48 +64,100 @@ fn work<T: Send>(
     progress: Option<&Py<PyAny>>,
     job: impl FnOnce(&Control) -> crate::Result<T> + Send,
 ) -> PyResult<T> {
+    let nobody = &mut |_: Python<'_>, question: Infallible| match question {};
+    work_asking(py, progress, nobody, |control, _: &Line<Infallible, Infallible>| job(control))
+}
+
+/// The same for a job that has questions to Python on the way: `answer` is called by this thread, attached, while the job
+/// waits. What it raises is treated like Ctrl-C.
+fn work_asking<T: Send, Q: Send, A: Send>(
+    py: Python<'_>,
+    progress: Option<&Py<PyAny>>,
+    answer: &mut (dyn FnMut(Python<'_>, Q) -> PyResult<A> + Send),
+    job: impl FnOnce(&Control, &Line<Q, A>) -> crate::Result<T> + Send,
+) -> PyResult<T> {
     let pool = threads::lease()?;
     let control = Control::default();
     py.detach(|| {
-        let (done, finished) = channel();
-        let (mut raised, mut reported) = (None, 0);
-        // The job runs on the pool while this closure, on the calling thread, waits for it.
-        let outcome = pool.in_place_scope(|scope| {
-            scope.spawn(|_| {
-                let outcome = catch_unwind(AssertUnwindSafe(|| job(&control)));
-                // Nobody stops listening before the job ends.
-                let _ = done.send(outcome);
+        let mut outcome = None;
+        let waited = pool.in_place_scope(|scope| {
+            let ((asks, questions), (replies, answers)) = (channel(), channel());
+            let (outcome, control) = (&mut outcome, &control);
+            // The job runs on the pool while this closure, on the calling thread, waits for it.
+            scope.spawn(move |_| {
+                let line = Line { asks, answers };
+                *outcome = Some(catch_unwind(AssertUnwindSafe(|| job(control, &line))));
             });
-            loop {
-                match finished.recv_timeout(TICK) {
-                    Ok(outcome) => return Some(outcome),
-                    Err(RecvTimeoutError::Disconnected) => return None,
-                    Err(RecvTimeoutError::Timeout) => {}
-                }
-                if raised.is_none() {
-                    match Python::attach(|py| tick(py, progress, &control)) {
-                        Ok(step) => reported = step,
-                        Err(error) => {
-                            control.cancel();
-                            raised = Some(error);
-                        }
-                    }
-                }
-            }
+            wait(&questions, &replies, answer, progress, control)
         });
-        match (raised, outcome) {
-            (Some(error), _) => Err(error),
-            (None, Some(Ok(result))) => {
+        let reported = waited?;
+        match outcome {
+            Some(Ok(result)) => {
                 let result = result?;
                 if control.progress().0 > reported {
                     Python::attach(|py| tick(py, progress, &control))?;
                 }
                 Ok(result)
             }
-            (None, Some(Err(panic))) => Err(bug(&*panic)),
-            (None, None) => Err(bug(&"the job ended without a result")),
+            Some(Err(panic)) => Err(bug(&*panic)),
+            None => Err(bug(&"the job ended without a result")),
         }
     })
+}
+
+/// How a job asks, and is answered.
+struct Line<Q, A> {
+    asks: Sender<Q>,
+    /// Nothing where the question raised an exception.
+    answers: Receiver<Option<A>>,
+}
+
+impl<Q, A> Line<Q, A> {
+    fn ask(&self, question: Q) -> crate::Result<A> {
+        self.asks.send(question).map_err(|_| Error::Cancelled)?;
+        self.answers.recv().ok().flatten().ok_or(Error::Cancelled)
+    }
+}
+
+/// Answers questions and looks around every tick, until the job has ended; returns the last step that was reported.
+fn wait<Q, A>(
+    questions: &Receiver<Q>,
+    replies: &Sender<Option<A>>,
+    answer: &mut (dyn FnMut(Python<'_>, Q) -> PyResult<A> + Send),
+    progress: Option<&Py<PyAny>>,
+    control: &Control,
+) -> PyResult<u64> {
+    let mut last = Ok(0);
+    let mut looked = Instant::now();
+    loop {
+        match questions.recv_timeout(TICK) {
+            Err(RecvTimeoutError::Disconnected) => return last,
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(question) => {
+                let answered = last.is_ok().then(|| Python::attach(|py| answer(py, question)));
+                let reply = match answered {
+                    Some(Ok(reply)) => Some(reply),
+                    Some(Err(error)) => {
+                        last = Err(error);
+                        None
+                    }
+                    None => None,
+                };
+                // Nobody stops listening before the job ends.
+                let _ = replies.send(reply);
+                if last.is_ok() && looked.elapsed() < TICK {
+                    continue;
+                }
+            }
+        }
+        if last.is_ok() {
+            last = Python::attach(|py| tick(py, progress, control));
+            looked = Instant::now();
+        }
+        if last.is_err() {
+            control.cancel();
+        }
+    }
 }
 
 /// Looks for Ctrl-C and reports progress; returns the step that was reported.
@@ -227,13 +281,12 @@ fn get_num_threads() -> PyResult<usize> {
 mod _core {
     #[pymodule_export]
     use super::aggregate::{
-        effective_votes, em_confusion, em_counts, em_fit, em_posterior, error_correlation, pool_posteriors,
-        vote_shares, winners, worker_agreement,
+        effective_votes, em_fit, error_correlation, pool_posteriors, vote_shares, winners, worker_agreement,
     };
     #[pymodule_export]
     use super::agreement::{agreement_by_counts, agreement_by_pairs};
     #[pymodule_export]
-    use super::bayes::{bayes_fit, bayes_posterior, beta_quantile, hierarchy_fit};
+    use super::bayes::{bayes_fit, beta_quantile, hierarchy_fit};
     #[pymodule_export]
     use super::capacity::channel_capacity;
     #[pymodule_export]
@@ -258,6 +311,8 @@ mod _core {
     use super::minimax::{minimax_fit, minimax_posterior};
     #[pymodule_export]
     use super::moments::{components, moments_cross, moments_first, moments_groups, moments_pairs, moments_triples};
+    #[pymodule_export]
+    use super::passes::{em_answers, em_factors, em_gather, em_open};
     #[pymodule_export]
     use super::rank_one::{rank_one_fit, rank_one_graph};
     #[pymodule_export]

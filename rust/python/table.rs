@@ -4,6 +4,7 @@ use numpy::{PyArray1, PyArray2, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 
 use super::{array, choose, shape, slice, work};
+use crate::em::{Shape, Sizes};
 use crate::links::{Log, Repeats};
 use crate::memory::copied;
 use crate::ratings::Ratings as CoreRatings;
@@ -96,6 +97,12 @@ macro_rules! table_methods {
 pub struct Table(pub CoreTable);
 
 impl Table {
+    /// How many workers there are, and what can be true and said.
+    pub fn sizes(&self) -> Sizes {
+        let shape = Shape { classes: self.0.n_classes(), labels: self.0.n_labels() };
+        Sizes { n_workers: self.0.n_workers(), shape }
+    }
+
     /// The shape of a number for each task and class.
     pub fn rows(&self) -> [usize; 2] {
         [self.0.n_tasks(), self.0.n_classes()]

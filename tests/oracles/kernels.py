@@ -44,7 +44,7 @@ class _Plain:
     def moments_cross(self, table: Any, groups: Any) -> Any:
         return moments.moments_cross(self._rows, groups)
 
-    def em_posterior(self, table: Any, prior: Any, confusion: Any) -> Any:
+    def posterior_under(self, table: Any, prior: Any, confusion: Any) -> Any:
         return expect(self._rows, prior, confusion, np.full(self._rows.n_tasks, -1), hard=False)[0]
 
     components = staticmethod(moments.components)
@@ -74,4 +74,5 @@ def plain_kernels(votes: Any) -> Iterator[None]:
     with ExitStack() as stack:
         for module in _MODULES:
             stack.enter_context(mock.patch.object(module, "_core", _Plain(votes)))
+        stack.enter_context(mock.patch.object(moment_methods, "posterior_under", _Plain(votes).posterior_under))
         yield

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands.aggregators._matrices import with_diagonal
 from manyhands.aggregators.base import ClassFit
+from manyhands.aggregators.passes import posterior_under
 from manyhands.checks import counted
 from manyhands.estimator import Array
 from manyhands.table.annotations import Annotations
@@ -143,7 +144,7 @@ def with_strangers(
     if weight.sum() > 0:
         average = max(average, float(np.average(np.einsum("mkk->m", confusion) / k, weights=weight)))
     confusion[alone] = 1.0 / k
-    posterior = _core.em_posterior(votes.table, prior, confusion)
+    posterior = posterior_under(votes.table, prior, confusion)
     confusion[alone] = with_diagonal(inside(_strangers(votes, posterior, alone, average), labels[alone], k), k)
     return confusion, (
         f"{counted(int(alone.sum()), 'worker shares', 'workers share')} too few tasks with anybody to be judged by "

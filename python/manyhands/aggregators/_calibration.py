@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core, metrics
-from manyhands.aggregators.base import ClassFit
+from manyhands.aggregators.passes import expected_counts
 from manyhands.estimator import Array
 from manyhands.table.annotations import Annotations
 
@@ -32,12 +32,10 @@ _SLACK = 0.02
 _GRID = np.concatenate([[0.01], np.geomspace(0.02, 1.0, 24)])
 
 
-def error_correlation(votes: Annotations, fit: ClassFit, crowd_prior: Array) -> tuple[float, float]:
-    """Correlation of the errors on one task, and its standard error, given a `HierarchicalDawidSkene`."""
-    posterior = fit.posterior.dense()
-    return _core.error_correlation(
-        votes.table, posterior, _core.em_counts(votes.table, posterior) + crowd_prior, fit.prior
-    )
+def error_correlation(votes: Annotations, posterior: Array, prior: Array, crowd_prior: Array) -> tuple[float, float]:
+    """Correlation of the errors on one task, and its standard error, given what a `HierarchicalDawidSkene` found."""
+    counts = expected_counts(votes.table, posterior) + crowd_prior
+    return _core.error_correlation(votes.table, posterior, counts, prior)
 
 
 def discount(correlation: float, error: float) -> float:

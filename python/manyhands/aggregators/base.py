@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands.aggregators.confusion import Confusion, KnowsConfusion, Matrices, OneCoin, as_confusion
+from manyhands.aggregators.passes import posterior_under
 from manyhands.aggregators.posterior import DensePosterior, Posterior, Winners, as_posterior, distributions
 from manyhands.checks import check_choice, counted
 from manyhands.estimator import Array, Estimator, Fit, Progress, concrete
@@ -224,7 +225,7 @@ class Aggregator(Estimator[Annotations, ClassFit], KnowsConfusion):
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array | Posterior:
         """Posteriors of a table whose worker m was worker known[m] in fit, or nobody where that is -1."""
-        return _core.em_posterior(table, self.prior_, self._carried_over(self.confusion_, known))
+        return posterior_under(table, self.prior_, self._carried_over(self.confusion_, known))
 
     def _parameters_for(self, votes: Annotations) -> tuple[Array, Array]:
         """Prior and confusion matrices for other votes: workers by name, the average worker for the rest."""

@@ -372,7 +372,8 @@ class BayesianDawidSkene(Aggregator):
         if self._kept:
             return super()._posterior(table, known)
         concentration = self._carried_over(self._concentration, known)
-        return _core.bayes_posterior(table, self.model, self._class_concentration, concentration)
+        given = _core.em_factors(concentration, self._class_concentration, model=self.model, concentrations=True)
+        return _core.em_answers(table, *given, model=self.model, posterior=True)["posterior"]
 
 
 def positive(counts: Array, what: str) -> Array:

@@ -12,6 +12,7 @@ from manyhands import _core
 from manyhands.aggregators._matrices import with_diagonal
 from manyhands.aggregators._priors import numbers
 from manyhands.aggregators.base import Aggregator, ClassFit, best_of
+from manyhands.aggregators.passes import posterior_under
 from manyhands.checks import check_choice, check_count, check_number, check_stopping, warn_unless_converged
 from manyhands.estimator import Array
 from manyhands.progress import Callback
@@ -141,7 +142,7 @@ class MACE(Aggregator):
         confusion = mace_confusion(best["know"], best["strategies"])
         prior = np.full(k, 1 / k)
         return ClassFit.of(
-            posterior=_core.em_posterior(votes.table, prior, confusion) if variational else best["posterior"],
+            posterior=posterior_under(votes.table, prior, confusion) if variational else best["posterior"],
             confusion=confusion,
             prior=prior,
             history=best["history"],

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core, metrics
+from manyhands.aggregators.passes import judged_by
 from manyhands.aggregators.posterior import distributions, shares
 from manyhands.checks import counted
 from manyhands.estimator import Array, KnowsWorkers
@@ -95,7 +96,7 @@ class JudgedByPosterior(LazyConfusion):
 
     def _make(self) -> Array:
         none = np.zeros((self._n_classes, self._n_classes))
-        return _core.em_confusion(self._table, self._posterior, none)
+        return judged_by(self._table, self._posterior, none)
 
 
 @dataclass(frozen=True)

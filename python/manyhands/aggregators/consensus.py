@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,19 +16,20 @@ from manyhands.aggregators._calibration import (
     error_correlation,
     information,
 )
-from manyhands.aggregators._priors import gold_codes
+from manyhands.aggregators._priors import class_pseudo, gold_codes
 from manyhands.aggregators.base import Aggregator, ClassFit
-from manyhands.aggregators.hierarchical import HierarchicalDawidSkene, HierarchicalMACE
+from manyhands.aggregators.hierarchical import check_passes
+from manyhands.aggregators.passes import posterior_under
 from manyhands.checks import check_number
 from manyhands.estimator import Array, Progress
 from manyhands.progress import Callback
 from manyhands.table.annotations import Annotations
 
-#: The models that are averaged, by name.
-MEMBERS: dict[str, Callable[..., Aggregator]] = {
-    "hierarchical": HierarchicalDawidSkene,
-    "hierarchical-mace": HierarchicalMACE,
-    "mace": partial(HierarchicalMACE, strength=float("inf")),
+#: The models that are averaged, by name: the prior that each learns of the crowd, and its strength where that is given.
+MEMBERS: dict[str, tuple[str, float | None]] = {
+    "hierarchical": ("crowd", None),
+    "hierarchical-mace": ("spammer", None),
+    "mace": ("spammer", float("inf")),
 }
 
 #: Imaginary tasks of known class that each member won: what holds weights together where few are known.
@@ -120,6 +120,7 @@ class Consensus(Aggregator):
         "_confusions": "3mkk",
         "_priors": "3k",
     }
+    _learnt_codes: ClassVar[tuple[str, ...]] = ("_said",)
     # In 0.1 nothing was estimated, all votes counted alike, and nothing was shared out.
     _learnt_blanks: ClassVar[Mapping[str, float]] = {"_estimate": np.nan, "_even": 0.0, "_information": 1.0}
 
@@ -186,7 +187,7 @@ class Consensus(Aggregator):
     def member_labels_(self) -> npt.NDArray[Any]:
         """The winning class of each task according to each member, by name, (n_members, n_tasks)."""
         self._fitted()
-        return self._classes.values[self._said.astype(np.int64)]
+        return self._classes.values[self._said]
 
     # ---------------------------------------------------------------------------------------------------- fit
 
@@ -196,46 +197,54 @@ class Consensus(Aggregator):
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         if self.correlation is not None:
             check_number("correlation", self.correlation, least=0, most=1)
+        check_passes(self.protected, self.max_iter, self.tol)
         gold = None if self.gold is None else gold_codes(votes, self.gold)
         counter = _Counter(progress)
         weights = np.full(len(MEMBERS), 1 / len(MEMBERS))
         estimate = None if self.correlation is None else (float(self.correlation), 0.0)
         if gold is not None:
             known = gold >= 0
-            judged = [self._member(name, votes, None, counter)[0] for name in MEMBERS]
-            rows = np.stack([fit.posterior.dense()[known] for fit in judged])
+            judged = self._members(votes, None, counter)
+            rows = np.stack([found["posterior"][known] for found in judged])
             weights = mixture_weights(rows[:, np.arange(known.sum()), gold[known]])
             if estimate is None:
-                informs = information(_mixed(weights, [fit.confusion.matrices() for fit in judged]))
+                informs = information(_mixed(weights, [found["confusion"] for found in judged]))
                 effective = _core.effective_votes(votes.table, informs)
                 estimate = best_correlation(_mixed(weights, rows), effective[known], gold[known])
-        return self._average(votes, counter, weights, estimate, gold)
+        return self._average(votes, self._members(votes, gold, counter), weights, estimate, gold)
 
-    def _member(self, name: str, votes: Annotations, gold: Any, counter: _Counter) -> tuple[ClassFit, Aggregator]:
-        stop = {"protected": self.protected, "max_iter": self.max_iter, "tol": self.tol}
-        member = MEMBERS[name](**stop, gold=gold)
-        return member._fit(votes, counter.next()), member
+    def _members(
+        self, votes: Annotations, gold: npt.NDArray[np.int32] | None, counter: _Counter
+    ) -> list[_core._HierarchyFit]:
+        """Fits of all members, which share their start."""
+        return _core.hierarchy_fit(
+            votes.table,
+            list(MEMBERS.values()),
+            class_pseudo=class_pseudo(1.0, votes.n_classes),
+            gold=gold,
+            protected=self.protected,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            progress=counter.next(),
+        )
 
     def _average(
         self,
         votes: Annotations,
-        counter: _Counter,
+        members: list[_core._HierarchyFit],
         weights: Array,
         estimate: tuple[float, float] | None,
         gold: npt.NDArray[np.int32] | None,
     ) -> ClassFit:
-        posteriors, said, rows, priors, n_iter, used = [], [], [], [], 0, None if estimate is None else estimate[0]
-        for name in MEMBERS:
-            fit, member = self._member(name, votes, self.gold, counter)
-            if estimate is None and isinstance(member, HierarchicalDawidSkene):
-                estimate = error_correlation(votes, fit, member._crowd_prior)
-                used = discount(*estimate)
-            posteriors.append(fit.posterior.dense())
-            said.append(_core.winners(posteriors[-1])[0].astype(np.float64))
-            rows.append(fit.confusion.matrices())
-            priors.append(fit.prior)
-            n_iter += fit.n_iter
-        self._said, self._confusions, self._priors = np.stack(said), np.stack(rows), np.stack(priors)
+        used = None if estimate is None else estimate[0]
+        if estimate is None:
+            crowd = members[0]
+            estimate = error_correlation(votes, crowd["posterior"], crowd["prior"], crowd["alpha"])
+            used = discount(*estimate)
+        posteriors = [found["posterior"] for found in members]
+        self._said = np.stack([_core.winners(rows)[0] for rows in posteriors])
+        self._confusions = np.stack([found["confusion"] for found in members])
+        self._priors = np.stack([found["prior"] for found in members])
         confusion, prior = _mixed(weights, self._confusions), _mixed(weights, self._priors)
         self._weights, self._estimate = weights, np.array(estimate)
         self._correlation, self._even, self._information = np.array(used), np.array(EVEN), information(confusion)
@@ -243,7 +252,7 @@ class Consensus(Aggregator):
         if gold is not None:
             # Known is known, whatever the crowd says.
             pooled[gold >= 0] = np.eye(pooled.shape[1])[gold[gold >= 0]]
-        return ClassFit.of(pooled, confusion, prior, np.zeros(0), n_iter=n_iter)
+        return ClassFit.of(pooled, confusion, prior, np.zeros(0), n_iter=sum(found["n_iter"] for found in members))
 
     def _pool(self, posteriors: list[Array], table: _core.Table, informs: Array) -> tuple[Array, Array]:
         effective = _core.effective_votes(table, informs)
@@ -251,7 +260,7 @@ class Consensus(Aggregator):
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         posteriors = [
-            _core.em_posterior(table, prior, self._carried_over(rows, known))
+            posterior_under(table, prior, self._carried_over(rows, known))
             for rows, prior in zip(self._confusions, self._priors, strict=True)
         ]
         return self._pool(posteriors, table, self._carried_over(self._information, known))[0]

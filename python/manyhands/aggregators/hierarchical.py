@@ -18,6 +18,12 @@ from manyhands.progress import Callback
 from manyhands.table.annotations import Annotations
 
 
+def check_passes(protected: Any, max_iter: Any, tol: Any) -> None:
+    """Check how many passes there may be, protected ones and others."""
+    check_number("protected", protected, least=0, whole=True)
+    check_stopping(max_iter, tol)
+
+
 class _Hierarchical(Aggregator):
     """Passes over the annotations with improvements of the prior between them."""
 
@@ -48,8 +54,7 @@ class _Hierarchical(Aggregator):
         return self.protected + self.max_iter
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
-        check_number("protected", self.protected, least=0, whole=True)
-        check_stopping(self.max_iter, self.tol)
+        check_passes(self.protected, self.max_iter, self.tol)
         (found,) = _core.hierarchy_fit(
             votes.table,
             [self._prior()],

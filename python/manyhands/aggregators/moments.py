@@ -15,6 +15,7 @@ from manyhands import _core
 from manyhands.aggregators._factors import Blocks, Factors, drawn_towards, named, normalised, of_classes, with_unsaid
 from manyhands.aggregators._spa import multi_spa
 from manyhands.aggregators.base import Aggregator, ClassFit
+from manyhands.aggregators.passes import judged_by, posterior_under
 from manyhands.checks import check_choice, check_flag, check_number, check_pairing, check_stopping
 from manyhands.estimator import Array
 from manyhands.moments import Moments, compute
@@ -88,9 +89,9 @@ class MomentAggregator(Aggregator):
             if factors.solved.any():
                 remarks.append(f"{lonely} of {votes.n_workers} workers share no tasks and are judged by the others.")
             pseudo = np.full((votes.n_classes, votes.n_classes), self.shrink / votes.n_classes)
-            judged = _core.em_confusion(votes.table, posterior, pseudo)
+            judged = judged_by(votes.table, posterior, pseudo)
             confusion = np.where(factors.solved[:, None, None], confusion, judged)
-            posterior = _core.em_posterior(votes.table, prior, confusion)
+            posterior = posterior_under(votes.table, prior, confusion)
         return ClassFit.of(
             posterior, confusion, prior, factors.history, factors.n_iter, factors.converged, remarks=tuple(remarks)
         )
@@ -112,7 +113,7 @@ class MomentAggregator(Aggregator):
         if not solved.any():
             return _core.vote_shares(votes.table)[0]
         silent = np.full_like(confusion[0], 1.0 / confusion.shape[-1])
-        return _core.em_posterior(votes.table, prior, np.where(solved[:, None, None], confusion, silent))
+        return posterior_under(votes.table, prior, np.where(solved[:, None, None], confusion, silent))
 
 
 class MultiSPA(MomentAggregator):

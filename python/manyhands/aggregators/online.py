@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ from manyhands import _core
 from manyhands.aggregators._priors import row_pseudo
 from manyhands.aggregators.base import Aggregator, ClassFit
 from manyhands.aggregators.confusion import LazyConfusion
+from manyhands.aggregators.passes import expected_counts, posterior_under
 from manyhands.checks import check_count, check_number
 from manyhands.estimator import Array
 from manyhands.progress import Callback
@@ -146,7 +148,7 @@ class OnlineDawidSkene(Aggregator):
             self._restore(before)
             raise
         prior, confusion = self._prior(), _matrices(self._counts, self._squares, self.pseudo_count)
-        posterior = _core.em_posterior(votes.table, prior, confusion)
+        posterior = posterior_under(votes.table, prior, confusion)
         return ClassFit.of(posterior, confusion, prior, np.zeros(0), n_iter=n_batches)
 
     def _restore(self, state: dict[str, Any]) -> None:
@@ -207,26 +209,42 @@ class OnlineDawidSkene(Aggregator):
         answers = np.bincount(codes[1], weights, minlength=votes.n_workers).astype(np.float64)
         known = self._latest.match(votes._tasks)
         new = known < 0
-        mix = self._mixing(self._seen[who], answers)
-        class_mix = self._mixing(self._class_course[:1], np.array([float(new.sum())]))
-        before, prior_before = (self._counts[who], self._squares[who]), (self._class_counts, self._class_course[1])
-        after, prior_after = before, prior_before
-        for _ in range(self.rounds):
-            priors = np.tile(self._prior_of(*prior_after), (len(known), 1))
-            priors[~new] = self._latest_rows[known[~new]]
-            posterior = _core.em_posterior(table, priors, _matrices(*after, self.pseudo_count))
-            after = _mixed(*before, _core.em_counts(table, posterior), answers, mix)
-            classes, squares = _mixed(
-                prior_before[0][None], prior_before[1], posterior[new].sum(axis=0)[None], new.sum(), class_mix
-            )
-            prior_after = (classes[0], float(squares[0]))
-        self._counts[who], self._squares[who] = after
+        past = _Average(self._counts[who], self._squares[who], self._mixing(self._seen[who], answers), answers)
+        n_new = np.array([float(new.sum())])
+        class_mix = self._mixing(self._class_course[:1], n_new)
+        class_past = _Average(self._class_counts[None], self._class_course[1:], class_mix, n_new)
+        posterior = self._settled(table, past, class_past, new, self._latest_rows[known[~new]])
+        self._counts[who], self._squares[who] = past.after(expected_counts(table, posterior))
         self._seen[who] += answers
         self._n_labels[who] += votes.labels_per_worker
-        self._class_counts = prior_after[0]
-        self._class_course = np.array([self._class_course[0] + new.sum(), prior_after[1]])
+        classes, squares = class_past.after(posterior[new].sum(axis=0)[None])
+        self._class_counts = classes[0]
+        self._class_course = np.array([self._class_course[0] + n_new[0], squares[0]])
         self._remember(votes._tasks, known, posterior)
         return posterior
+
+    def _settled(
+        self, table: _core.Table, past: _Average, class_past: _Average, new: npt.NDArray[np.bool_], seen: Array
+    ) -> Array:
+        """Posteriors of a batch after as many rounds of EM as were asked for, beside what is known of the past.
+
+        The past weighs as pseudo-counts do. Tasks that are not `new` have rows of `seen` for a prior.
+        """
+        k = len(self._classes)
+        revisited = None if new.all() else _Revisited(table, new, np.maximum(seen, _FLOOR))
+        found = _core.em_fit(
+            table if revisited is None else revisited,
+            model="full",
+            assignment="soft",
+            start="",
+            prior=self._prior_of(class_past.counts[0], float(class_past.squares[0])),
+            confusion=_matrices(past.counts, past.squares, self.pseudo_count),
+            pseudo=past.as_pseudo(row_pseudo(self.pseudo_count, k)),
+            class_pseudo=class_past.as_pseudo(np.full(k, self.class_pseudo_count / k))[0],
+            max_iter=self.rounds - 1,
+            tol=0.0,
+        )
+        return found["posterior"] if revisited is None else revisited.posterior
 
     def _mixing(self, seen: Array, answers: Array) -> Array:
         """What is left of the past after so many more answers, (n,)."""
@@ -311,12 +329,87 @@ def fading(start: Array, end: Array, kappa: float, forget: float) -> Array:
     return left
 
 
-def _mixed(counts: Array, squares: Any, new: Array, answers: Any, left: Array) -> tuple[Array, Array]:
-    """Running averages, and squares of the weights in them, after expected counts of so many answers."""
-    n = np.broadcast_to(np.asarray(answers, np.float64), left.shape)
-    share = np.divide(1 - left, n, out=np.zeros_like(left), where=n > 0)
-    shape = (-1,) + (1,) * (counts.ndim - 1)
-    return left.reshape(shape) * counts + share.reshape(shape) * new, left**2 * squares + share**2 * n
+@dataclass(frozen=True)
+class _Average:
+    """Running averages of expected counts, the first axis of all arrays being that of averages, and a batch to come."""
+
+    counts: Array
+    #: Squares of the weights in each average.
+    squares: Array
+    #: What is left of the past after the batch.
+    left: Array
+    #: Answers in the batch, by their weights.
+    answers: Array
+
+    @property
+    def _shares(self) -> Array:
+        """What an answer of the batch weighs in its average afterwards."""
+        return np.divide(1 - self.left, self.answers, out=np.zeros_like(self.left), where=self.answers > 0)
+
+    def _squares_after(self) -> Array:
+        return self.left**2 * self.squares + self._shares**2 * self.answers
+
+    def _along(self, values: Array) -> Array:
+        return values.reshape((-1,) + (1,) * (self.counts.ndim - 1))
+
+    def after(self, expected: Array) -> tuple[Array, Array]:
+        """Averages, and squares of the weights in them, after expected counts of the batch."""
+        mixed = self._along(self.left) * self.counts + self._along(self._shares) * expected
+        return mixed, self._squares_after()
+
+    def as_pseudo(self, imaginary: Array) -> Array:
+        """Pseudo-counts beside which counts of the batch weigh as much as they will in the averages.
+
+        An average is worth so many counts as its weights tell, whatever the classes of the batch turn out to be. Only
+        ratios matter: all is divided by what a count of the batch will be worth.
+        """
+        total = self.left * self.counts.sum(axis=tuple(range(1, self.counts.ndim))) + self._shares * self.answers
+        worth = _worth(total, self._squares_after())
+        scale = worth * self._shares
+        past = self._along(worth * self.left) * self.counts + imaginary
+        pseudo: Array = past / self._along(np.where(scale > 0, scale, 1.0))
+        return pseudo
+
+
+class _Revisited:
+    """Passes over a batch in which tasks return: those have priors of their own, and were counted among the classes."""
+
+    def __init__(self, table: _core.Table, new: npt.NDArray[np.bool_], seen: Array) -> None:
+        self.n_workers, self.n_classes, self.n_labels = table.n_workers, seen.shape[1], seen.shape[1]
+        self.posterior = np.zeros((len(new), self.n_classes))
+        self._parts = [(_part(table, mask), mask, prior) for mask, prior in ((new, None), (~new, seen)) if mask.any()]
+
+    def open(self, **how: Any) -> None:
+        """Parameters are known before the batch."""
+        raise NotImplementedError
+
+    def gather(self, factors: Array, prior: Array, /, *, counts: Array, classes: Array, **how: Any) -> float:
+        """Counts of all tasks, and classes of the new ones."""
+        log_evidence = 0.0
+        for table, _, own in self._parts:
+            met = classes if own is None else np.zeros_like(classes)
+            given = prior if own is None else own
+            log_evidence += _core.em_gather(table, factors, given, counts=counts, classes=met, **how)
+        return log_evidence
+
+    def conclude(self, factors: Array, prior: Array, /, *, model: str) -> float:
+        """Keep the posteriors."""
+        log_evidence = 0.0
+        for table, mask, own in self._parts:
+            found = _core.em_answers(table, factors, prior if own is None else own, model=model, posterior=True)
+            self.posterior[mask] = found["posterior"]
+            log_evidence += found["log_evidence"]
+        return log_evidence
+
+
+def _part(table: _core.Table, chosen: npt.NDArray[np.bool_]) -> _core.Table:
+    """A table of some tasks and all workers."""
+    tasks, workers, labels = table.columns()
+    rows, weights = chosen[tasks], table.weights()
+    places = (np.cumsum(chosen) - 1).astype(np.uint32)
+    kept = None if weights is None else weights[rows]
+    sizes = int(chosen.sum()), table.n_workers, table.n_labels
+    return _core.Table(places[tasks[rows]], workers[rows], labels[rows], kept, *sizes)
 
 
 def _worth(weights: Array, squares: Array) -> Array:

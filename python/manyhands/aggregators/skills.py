@@ -10,6 +10,7 @@ from manyhands import _core
 from manyhands.aggregators._agreement import Codes, Pairs, certain, inside, with_strangers
 from manyhands.aggregators._matrices import with_diagonal
 from manyhands.aggregators.base import Aggregator, ClassFit
+from manyhands.aggregators.passes import posterior_under
 from manyhands.checks import check_choice, check_number, check_pairing, check_stopping, warn_unless_converged
 from manyhands.estimator import Array
 from manyhands.progress import Callback
@@ -64,9 +65,9 @@ class _OneCoin(_PairSkills):
         alone = pairs.degrees == 0
         even = np.full(k, 1.0 / k)
         confusion, more = with_strangers(votes, even, with_diagonal(accuracy, k), pairs.labels, alone)
-        prior = _core.em_posterior(votes.table, even, confusion).mean(axis=0)
+        prior = posterior_under(votes.table, even, confusion).mean(axis=0)
         return ClassFit.of(
-            posterior=_core.em_posterior(votes.table, prior, confusion),
+            posterior=posterior_under(votes.table, prior, confusion),
             confusion=confusion,
             prior=prior,
             history=self._objective(found),
@@ -411,7 +412,7 @@ class SpectralMetaLearner(_PairSkills):
         confusion = np.where(np.eye(2, dtype=bool), right[:, :, None], 1 - right[:, :, None])
         confusion, last = with_strangers(votes, prior, confusion, labels, graph.degrees == 0)
         return ClassFit.of(
-            posterior=_core.em_posterior(votes.table, prior, confusion),
+            posterior=posterior_under(votes.table, prior, confusion),
             confusion=confusion,
             prior=prior,
             history=found["history"],

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyhands import _core
+from manyhands.aggregators.passes import posterior_under
 from manyhands.checks import check_number
 from manyhands.estimator import Array
 from manyhands.learn.learner import Learner
@@ -101,7 +101,7 @@ class DeepEM(_EMLearner):
 
     def _e_step(self, data: CrowdData, predicted: Array) -> tuple[Array, Array]:
         confusion = estimated_confusion(data.votes, self._posterior.double().cpu().numpy())
-        return _core.em_posterior(data.votes.table, predicted, confusion), confusion
+        return posterior_under(data.votes.table, predicted, confusion), confusion
 
 
 class ModelBootstrappedEM(_EMLearner):
@@ -138,4 +138,4 @@ class ModelBootstrappedEM(_EMLearner):
         # A class that the network never names would stay unnamed for ever.
         prior = (prior + 1e-6) / (1 + 1e-6 * len(prior))
         confusion = estimated_confusion(data.votes, decided)
-        return _core.em_posterior(data.votes.table, prior, confusion), confusion
+        return posterior_under(data.votes.table, prior, confusion), confusion

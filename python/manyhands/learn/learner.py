@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from manyhands import _core, metrics
 from manyhands.aggregators.base import Aggregator
+from manyhands.aggregators.passes import posterior_under
 from manyhands.checks import check_choice
 from manyhands.estimator import Array, Progress, concrete
 from manyhands.table.annotations import Annotations
@@ -188,7 +189,7 @@ class Learner(CrowdNetworkEstimator):
         table = self._recode(votes)
         confusion = self._carried_over(self.confusion_, self._workers.match(votes._workers))
         posterior = normalised(log_probs)
-        posterior[rows] = _core.em_posterior(table, np.ascontiguousarray(posterior[rows]), confusion)
+        posterior[rows] = posterior_under(table, np.ascontiguousarray(posterior[rows]), confusion)
         return posterior
 
     def predict(self, X: Any, votes: Any = None, *, tasks: Any = None) -> npt.NDArray[Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor
 
-from manyhands import _core
 from manyhands.aggregators._priors import row_pseudo
+from manyhands.aggregators.passes import judged_by
 from manyhands.estimator import Array
 from manyhands.table.annotations import Annotations
 
@@ -28,4 +28,4 @@ def soft_cross_entropy(log_probs: Tensor, targets: Tensor) -> Tensor:
 def estimated_confusion(votes: Annotations, posterior: Array) -> Array:
     """Confusion matrices of workers judged by posteriors, with weak pseudo-counts; compiled."""
     pseudo = row_pseudo(_PSEUDO, votes.n_classes)
-    return _core.em_confusion(votes.table, np.ascontiguousarray(posterior, np.float64), pseudo)
+    return judged_by(votes.table, np.ascontiguousarray(posterior, np.float64), pseudo)
