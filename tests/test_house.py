@@ -26,10 +26,6 @@ def test_files_are_counted_by_their_lines(house, tmp_path: Path) -> None:
     assert [line.split(" has ")[0] for line in house.long_files(tmp_path)] == ["rust/b.rs"]
 
 
-def test_exceptions_are_files_that_exist(house) -> None:
-    assert [name for name in house.LONGER if not (ROOT / name).is_file()] == []
-
-
 def test_subjects_are_counted_since_the_base(house, tmp_path: Path) -> None:
     def git(*words: str) -> str:
         identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
