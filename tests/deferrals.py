@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import nn
 import manyhands as mh
 from learners import backbone
 from manyhands import defer
+from oracles import defer_losses as plain
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,8 @@ class Variant:
     constrained: bool = False
     #: Whether some epochs on some hundred cases teach it whom to ask; else only to ask.
     choosy: bool = True
+    #: The plain twin of the loss of a case: of logits of classes and gate, answers with -1 for none, and the truth.
+    twin: Callable[[np.ndarray, np.ndarray, np.ndarray, int], float] | None = None
 
     @property
     def name(self) -> str:
@@ -48,14 +52,14 @@ VARIANTS = [
     Variant(defer.ImputedDeferral, {"method": "fixmatch", "impute_epochs": 2}, constrained=True),
     Variant(defer.SelectivePrediction),
     Variant(defer.CompareConfidence),
-    Variant(defer.MixtureOfExperts),
+    Variant(defer.MixtureOfExperts, twin=lambda *case: plain.mixture(*case, cost=0.0)),
     Variant(defer.MixtureOfExperts, {"gate": "stacked"}, choosy=False),
     Variant(defer.Triage, {"warmup": 1}),
-    Variant(defer.CrossEntropySurrogate),
-    Variant(defer.OneVsAll),
+    Variant(defer.CrossEntropySurrogate, twin=lambda *case: plain.cross_entropy_surrogate(*case, alpha=1.0)),
+    Variant(defer.OneVsAll, twin=plain.one_vs_all),
     Variant(defer.OneVsAll, {"gate": "stacked"}),
-    Variant(defer.RealizableSurrogate),
-    Variant(defer.RealizableSurrogate, {"alpha": 0.5}),
+    Variant(defer.RealizableSurrogate, twin=lambda *case: plain.realizable(*case, alpha=1.0)),
+    Variant(defer.RealizableSurrogate, {"alpha": 0.5}, twin=lambda *case: plain.realizable(*case, alpha=0.5)),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import nn
 
 import manyhands as mh
 from manyhands import learn
+from oracles import learn as plain
 
 torch.set_num_threads(1)
 
@@ -23,6 +25,8 @@ class Variant:
     options: dict[str, Any] = field(default_factory=dict)
     #: Whether `start_from` makes sense.
     starts: bool = True
+    #: The plain twin of its loss, of the learner, class probabilities and triples (sample, worker, label).
+    twin: Callable[[Any, np.ndarray, list[tuple[int, int, int]]], float] | None = None
 
     @property
     def name(self) -> str:
@@ -32,24 +36,34 @@ class Variant:
         return self.make(backbone(n_classes), **{"max_epochs": 3, "batch_size": 32} | self.options | options)
 
 
+def _coupled(learner: Any, probs: np.ndarray, triples: list[tuple[int, int, int]]) -> float:
+    return plain.coupled_cross_entropy(probs, learner._crowd.confusion().numpy(), triples)
+
+
+def _crowd_layer(kind: str) -> Variant:
+    def twin(learner: Any, probs: np.ndarray, triples: list[tuple[int, int, int]]) -> float:
+        table = learner._crowd.table
+        weights = table.weight.detach().reshape(-1, *table.shape).numpy()
+        return plain.crowd_layer(probs, weights, triples, kind)
+
+    return Variant(learn.CrowdLayer, {"kind": kind}, starts=False, twin=twin)
+
+
 VARIANTS = [
     Variant(learn.MajorityTarget),
     Variant(learn.SoftTarget),
     Variant(learn.AggregatedTarget),
     Variant(learn.AggregatedTarget, {"aggregator": mh.WeightedVote()}),
     Variant(learn.SoftBootstrap),
-    Variant(learn.LearnFromAll, starts=False),
+    Variant(learn.LearnFromAll, starts=False, twin=lambda _, probs, triples: plain.cross_entropy(probs, triples)),
     Variant(learn.LearnFromAll, {"reduction": "sample"}, starts=False),
     Variant(learn.LearnFromAll, {"reduction": "worker"}, starts=False),
-    Variant(learn.CrowdLayer, {"kind": "MW"}, starts=False),
-    Variant(learn.CrowdLayer, {"kind": "VW"}, starts=False),
-    Variant(learn.CrowdLayer, {"kind": "VB"}, starts=False),
-    Variant(learn.CrowdLayer, {"kind": "VW-B"}, starts=False),
-    Variant(learn.CCEM),
-    Variant(learn.CCEM, {"workers": "softmax"}),
-    Variant(learn.CCEM, {"workers": "one-coin"}),
-    Variant(learn.CCEM, {"workers": "low-rank"}),
-    Variant(learn.CCEM, {"workers": "embedded"}),
+    *(_crowd_layer(kind) for kind in ("MW", "VW", "VB", "VW-B")),
+    Variant(learn.CCEM, twin=_coupled),
+    *(
+        Variant(learn.CCEM, {"workers": kind}, twin=_coupled)
+        for kind in ("softmax", "one-coin", "low-rank", "embedded")
+    ),
     Variant(learn.TraceRegularized),
     Variant(learn.GeoCrowdNet, {"side": "F"}),
     Variant(learn.GeoCrowdNet, {"side": "W"}),

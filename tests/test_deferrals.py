@@ -12,6 +12,7 @@ from sklearn.base import clone
 import manyhands as mh
 from deferrals import VARIANTS, Variant, table, team
 from manyhands import defer
+from manyhands.defer.data import CaseData
 
 every = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 
@@ -38,6 +39,20 @@ def test_results(variant: Variant):
     decision = model.decide(log.X)
     assert (decision.who == 3).sum() == 90
     assert decision.to_frame().num_rows == 180
+
+
+@pytest.mark.parametrize("variant", [each for each in VARIANTS if each.twin is not None], ids=lambda each: each.name)
+def test_the_loss_of_a_batch_is_that_of_its_twin(variant: Variant):
+    log = team(60)
+    model = variant.model(max_epochs=1).fit(log.X, log.truth, log.votes)
+    model._parts.double()
+    batch = CaseData(log.X, log.truth, log.votes).batch(torch.arange(60), torch.device("cpu"))
+    with torch.no_grad():
+        views = model._views(batch.x.double())
+        found = model._loss(batch, views).item()
+    cases = zip(views.classes.numpy(), views.gate.numpy(), log.given, log.truth, strict=True)
+    # The networks' logits are made single precision.
+    assert found == pytest.approx(np.mean([variant.twin(*case) for case in cases]), rel=1e-5)
 
 
 @every

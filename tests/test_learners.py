@@ -44,6 +44,21 @@ def test_results(variant: Variant):
     assert learner.score(log.X, log.truth) == (learner.predict(log.X) == log.truth).mean()
 
 
+@pytest.mark.parametrize("variant", [each for each in VARIANTS if each.twin is not None], ids=lambda each: each.name)
+def test_the_loss_of_a_batch_is_that_of_its_twin(variant: Variant):
+    log = crowd(n=40)
+    learner = variant.learner(max_epochs=2, worker_lr=0.1).fit(log.X, log.votes)
+    learner._parts.double()
+    data = learn.CrowdData(log.X, log.votes)
+    batch = data.batch(data.samples, torch.device("cpu"))
+    probs = np.random.default_rng(0).dirichlet(np.ones(3), size=40)
+    triples = list(zip(batch.sample.tolist(), batch.worker.tolist(), batch.label.tolist(), strict=True))
+    with torch.no_grad():
+        found = learner._loss(batch, torch.from_numpy(probs).log()).item()
+    # Weights of annotations are in single precision.
+    assert found == pytest.approx(variant.twin(learner, probs, triples), rel=1e-6)
+
+
 @every
 def test_same_seed_same_result_and_the_callers_randomness_is_left_alone(variant: Variant):
     log = crowd()

@@ -31,6 +31,11 @@ def coupled_cross_entropy(probs: np.ndarray, confusion: np.ndarray, triples: lis
     return total / len(triples)
 
 
+def cross_entropy(probs: np.ndarray, triples: list[tuple[int, int, int]]) -> float:
+    """Mean over labels of −log p[l]."""
+    return -sum(np.log(probs[sample, label]) for sample, _, label in triples) / len(triples)
+
+
 def crowd_layer(probs: np.ndarray, weights: np.ndarray, triples: list[tuple[int, int, int]], kind: str) -> float:
     """Mean over labels of the cross-entropy of a worker's softmax."""
     total = 0.0
