@@ -19,6 +19,7 @@ pub mod encode;
 pub mod factor;
 pub mod glad;
 pub mod kos;
+pub mod left_out;
 pub mod links;
 pub mod mace;
 pub mod margin;

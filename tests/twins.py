@@ -11,7 +11,7 @@ import numpy as np
 import manyhands as mh
 from manyhands.aggregators.base import Aggregator
 from manyhands.testing.compare import assert_close
-from oracles import bayes, communities, competence, em, entropy, margin, online, skills, voting
+from oracles import audit, bayes, communities, competence, em, entropy, margin, online, skills, voting
 from oracles.kernels import plain_kernels
 from oracles.skills import Answer
 
@@ -255,6 +255,16 @@ def _fit_sparse(model: mh.SparseOneCoin, votes: mh.Annotations) -> Answer:
     return Answer(found.posterior, found.confusion, found.prior, found.history)
 
 
+def _fit_eliminating(model: mh.SpammerEliminatingDawidSkene, votes: mh.Annotations) -> Answer:
+    return audit.fit_eliminating(
+        em.Rows.of(votes),
+        pseudo=row_counts(model.pseudo_count, votes.n_classes),
+        class_pseudo=_class_pseudo(model, votes.n_classes),
+        max_iter=model.max_iter,
+        tol=model.tol,
+    )
+
+
 def _fit_online(model: mh.OnlineDawidSkene, votes: mh.Annotations) -> Answer:
     return online.fit(
         em.Rows.of(votes),
@@ -422,6 +432,7 @@ TWINS: dict[type[Aggregator], Twin] = {
     mh.EBCC: Twin(_fit_ebcc, _predict_ebcc),
     mh.HierarchicalDawidSkene: Twin(_fit_hierarchy, _predict_em),
     mh.HierarchicalMACE: Twin(_fit_hierarchy, _predict_em),
+    mh.SpammerEliminatingDawidSkene: Twin(_fit_eliminating, _predict_em),
     **{
         kind: Twin(_fit_plainly, _predict_em)
         for kind in (mh.MultiSPA, mh.CoupledNMF, mh.SymmetricNMF, mh.CoupledCPD, mh.SpectralDS)

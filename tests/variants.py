@@ -217,6 +217,10 @@ VARIANTS: dict[type[Aggregator], list[Variant]] = {
         _bayes(mh.HierarchicalMACE, "mace", strength=float("inf")),
         _bayes(mh.HierarchicalMACE, "strength and gold", strength=5.0, gold=_first_is_gold),
     ],
+    mh.SpammerEliminatingDawidSkene: [
+        _made(mh.SpammerEliminatingDawidSkene, "default", {}),
+        _made(mh.SpammerEliminatingDawidSkene, "few passes", {"max_iter": 4, "tol": 0.0, "pseudo_count": 1.0}),
+    ],
     mh.Consensus: [
         _made(mh.Consensus, "default", {}),
         _made(mh.Consensus, "given", {"correlation": 0.1, "protected": 3, "max_iter": 8, "tol": 0.0}),

@@ -37,6 +37,9 @@ __all__ = [
     "glad_posterior",
     "hierarchy_fit",
     "kos_fit",
+    "left_out_sums",
+    "low_rank_fit",
+    "low_rank_residuals",
     "mace_fit",
     "margin_fit",
     "minimax_fit",
@@ -155,6 +158,11 @@ class _GroupMoments(TypedDict):
 class _RankOne(TypedDict):
     vector: _F64
     history: _F64
+    n_iter: int
+    converged: bool
+
+class _LowRank(TypedDict):
+    factor: _F64
     n_iter: int
     converged: bool
 
@@ -561,6 +569,19 @@ def cpd_fit(
     progress: Callable[[int, float], object] | None = None,
 ) -> _Factorisation: ...
 def pair_agreement(table: Table, pairs: npt.NDArray[np.uint32]) -> _F64: ...
+def low_rank_fit(
+    pairs: npt.NDArray[np.uint32],
+    blocks: _F64,
+    weights: _F64,
+    start: _F64,
+    *,
+    ridge: float,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _LowRank: ...
+def low_rank_residuals(pairs: npt.NDArray[np.uint32], blocks: _F64, factor: _F64) -> _F64: ...
+def left_out_sums(table: Table, posterior: _F64, confusion: _F64) -> tuple[_F64, _F64]: ...
 def rank_one_fit(
     n_workers: int,
     pairs: npt.NDArray[np.uint32],

@@ -7,6 +7,7 @@ pub mod agreement;
 pub mod assignment;
 pub mod cpd;
 mod lanes;
+pub mod low_rank;
 pub mod nmf;
 pub mod rank_one;
 pub mod simplex;

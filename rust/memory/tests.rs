@@ -10,7 +10,8 @@ use crate::em::{
     self, Assignment, CommunityOptions, Factors, Hierarchy, HierarchyOptions, Mode, Model, Opening, Options,
     Parameters, Sampling, Sizes, Start, SubtypesOptions,
 };
-use crate::factor::{self, cpd, nmf, rank_one};
+use crate::factor::{self, cpd, low_rank, nmf, rank_one};
+use crate::left_out::left_out_sums;
 use crate::links::Log;
 use crate::ratings::Ratings;
 use crate::table::{Repeats, Rows, Table, tests::of_rows};
@@ -273,6 +274,22 @@ fn moments_and_factors_survive_a_refused_allocation() {
             tol: 0.0,
         };
         assert_refused("nmf", |control| nmf::nmf_fit(&options, control));
+        let options = low_rank::Options {
+            pairs: &pairs.pairs,
+            blocks: &pairs.joint,
+            weights: &pairs.overlap,
+            width: k,
+            rank: k,
+            ridge: 1.0,
+            max_iter: 3,
+            tol: 0.0,
+        };
+        assert_refused("low rank", |control| low_rank::low_rank_fit(&confusion, &options, control));
+        let residuals =
+            |control: &Control| low_rank::low_rank_residuals(&pairs.pairs, &pairs.joint, &confusion, [k, k], control);
+        assert_refused("residuals", residuals);
+        let posterior = vec![1.0 / k as f64; table.n_tasks() * k];
+        assert_refused("left out", |control| left_out_sums(&table, &posterior, &confusion, control));
         let first = moments::moments_first(&table, &control).unwrap();
         let options = cpd::Options {
             prior: &prior,

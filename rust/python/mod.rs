@@ -5,6 +5,7 @@
 
 mod aggregate;
 mod agreement;
+mod audit;
 mod bayes;
 mod capacity;
 mod community;
@@ -285,6 +286,8 @@ mod _core {
     };
     #[pymodule_export]
     use super::agreement::{agreement_by_counts, agreement_by_pairs};
+    #[pymodule_export]
+    use super::audit::{left_out_sums, low_rank_fit, low_rank_residuals};
     #[pymodule_export]
     use super::bayes::{bayes_fit, beta_quantile, hierarchy_fit};
     #[pymodule_export]

@@ -5,6 +5,7 @@ from manyhands.aggregators.bayes import BayesianDawidSkene
 from manyhands.aggregators.communities import EBCC, CommunityDawidSkene
 from manyhands.aggregators.competence import GLAD, MACE
 from manyhands.aggregators.consensus import Consensus, aggregate
+from manyhands.aggregators.elimination import SpammerEliminatingDawidSkene
 from manyhands.aggregators.em import DawidSkene
 from manyhands.aggregators.entropy import MinimaxEntropy
 from manyhands.aggregators.hierarchical import HierarchicalDawidSkene, HierarchicalMACE
@@ -40,6 +41,7 @@ __all__ = [
     "OneCoinGradient",
     "OneCoinSpectral",
     "OnlineDawidSkene",
+    "SpammerEliminatingDawidSkene",
     "SparseOneCoin",
     "SpectralDS",
     "SpectralMetaLearner",

@@ -1,0 +1,366 @@
+"""Colluders: workers who settle among themselves what they say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands import _core
+from manyhands.aggregators.hierarchical import HierarchicalDawidSkene
+from manyhands.audit._covariance import Covariances
+from manyhands.audit.result import Finding
+from manyhands.audit.spammers import untellable
+from manyhands.checks import check_between, check_choice, check_number, counted
+from manyhands.estimator import Array
+from manyhands.table.annotations import Annotations, as_annotations
+from manyhands.table.names import Names, sequence
+
+Mask = npt.NDArray[np.bool_]
+
+#: How strongly factors are drawn to zero: by a task or so.
+_RIDGE = 1.0
+#: Rounds of reweighting, sweeps of each, and the standardised residual at which a pair counts half.
+_ROUNDS, _SWEEPS, _ODD = 10, 30, 3.0
+#: Rounds in which those who agree too much with a group join it and the others leave.
+_REFINEMENTS = 6
+#: Colluders turn at least this share of the disagreements that their skills would lead to into agreements, and by so
+#: many standard errors more than none.
+_AGREED, _ERRORS = 0.3, 4.0
+#: And so large a share of them on average.
+_CONCERTED = 0.6
+#: Beginnings beside the two sides of the leading direction: groups of pairs that agree nearly always.
+_BEGINNINGS = 4
+#: Expected agreements are kept so far from 0 and 1.
+_MARGIN = 0.02
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Collusion(Finding):
+    """Workers that collude, and the tasks on which they were noticed to; see :func:`colluders`."""
+
+    #: All tasks of the table, and which of them were attacked, (n_tasks,).
+    task_names: Names | None = None
+    attacked: npt.NDArray[np.bool_] | None = None
+
+    @property
+    def tasks(self) -> npt.NDArray[Any]:
+        """Names of the tasks on which colluders said what all others make improbable, in the order of the table."""
+        if self.task_names is None or self.attacked is None:
+            return np.zeros(0, np.int64)
+        return self.task_names.take(np.flatnonzero(self.attacked)).values
+
+
+def colluders(
+    votes: Any,
+    *,
+    trusted: Any = None,
+    method: str = "covariance",
+    improbable: float = 0.05,
+    max_partners: int = 256,
+    seed: int = 0,
+) -> Collusion:
+    """Find workers who settle among themselves what they say.
+
+    The answers of workers who err independently agree as often as their skills lead to expect, and so do those of a
+    colluder and anybody who is not in the plot; only colluders agree with each other beyond that. A group is sought
+    whose pairs are left aside, such that all other pairs fit together.
+
+    Parameters
+    ----------
+    votes
+        The annotations.
+    trusted
+        A worker, or several, who do not collude. Without one the plotters are taken to be fewer than half of the
+        workers; with one there may be more of them.
+    method
+        ``"covariance"``: the search above, over covariances of one-hot answers, which have rank K - 1 where workers err
+        independently.
+        ``"agreement"``: the same over rates of agreement, a number a pair, of rank K² at most (Traganitis and
+        Giannakis), which needs many more than K² honest workers.
+        ``"reputation"``: workers by the mean over their answers of 1 / (number of workers who gave the same answer to
+        the task), low for those who say what many say; those of the upper of two clusters are found (Jagabathula et
+        al.). For comparison: it finds the lonely, not the numerous.
+    improbable
+        A task was attacked if two or more colluders agree on a label there, and no fewer than half of them do, that has
+        at most this probability by the other workers' answers.
+    max_partners
+        Pairs of a worker with others than those of most common tasks, so many, are left aside.
+    seed
+        Seed of the start of the factorisation.
+
+    Returns
+    -------
+    Collusion
+        Beside workers and remarks: ``tasks``, those that were attacked. Evidence: ``n_labels``; ``agreed``, the share
+        of disagreements with the group that a worker's skills lead to expect which are agreements, and ``errors``, by
+        how many standard errors it differs from none; for ``"reputation"`` the mean ``penalty``.
+
+    Notes
+    -----
+    A robust fit, in which pairs of large residuals count little, gives beginnings: either side of the leading direction
+    of what it leaves, and groups of workers who agree where disagreement was to be expected. From each, workers who
+    agree too much with the group join and others leave, and the factors are fitted anew without the pairs within it.
+    The group wins whose members turn most of their disagreements into agreements, three in five at least; of equals (to
+    a tenth) the largest. Honest workers look like a group too if the plotters are taken for honest, though a looser one
+    unless they hardly ever err. The group holds no trusted worker, and without one nobody is found if it holds half of
+    the workers or more. Where errors are correlated because tasks are hard, all workers agree a little too much; that
+    is no group. To find plotters it needs tasks that they share; those who act alone, or hardly ever, are not noticed.
+
+    After it, fuse what is left: ``DawidSkene().fit(votes.without(found))``.
+
+    Time O(Σ n²) over tasks with n annotations once, and O(pairs · K³) for each of some hundred sweeps; memory 8 K²
+    bytes a pair, at most 1 GB.
+
+    References
+    ----------
+    P. A. Traganitis and G. B. Giannakis, "Detecting adversaries in crowdsourcing", ICDM 2021. S. Jagabathula, L.
+    Subramanian and A. Venkataraman, "Identifying unreliable and adversarial workers in crowdsourced labeling tasks",
+    JMLR 18 (2017).
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> crowd = mh.simulate(1000, 30, 3, crowd="one-coin", labels_per_task=10, seed=1)
+    >>> tasks, workers, labels = crowd.votes.codes()
+    >>> labels[workers < 8] = (tasks[workers < 8] % 3).astype(labels.dtype)
+    >>> votes = mh.Annotations.from_codes(tasks, workers, labels, n_tasks=1000, n_workers=30, n_classes=3)
+    >>> mh.audit.colluders(votes).workers.tolist()
+    [0, 1, 2, 3, 4, 5, 6, 7]
+    """
+    check_choice("method", method, ("covariance", "agreement", "reputation"))
+    check_between("improbable", improbable, such_as=0.05)
+    check_number("max_partners", max_partners, least=1, whole=True)
+    check_number("seed", seed, least=0, whole=True)
+    table: Annotations = as_annotations(votes)
+    spared = _trusted(table, trusted)
+    if reason := untellable(table):
+        nobody = np.zeros(table.n_workers, np.bool_)
+        return _collusion(table, nobody, {"n_labels": table.labels_per_worker}, (reason,), improbable)
+    if method == "reputation":
+        found, evidence, remarks = _by_reputation(table, spared)
+    else:
+        found, evidence, remarks = _Search.of(table, method, max_partners, seed).run(spared)
+    return _collusion(table, found, {"n_labels": table.labels_per_worker, **evidence}, remarks, improbable)
+
+
+def _trusted(votes: Annotations, trusted: Any) -> Mask:
+    """Mark the workers who are trusted; a single name or several."""
+    spared = np.zeros(votes.n_workers, np.bool_)
+    if trusted is None:
+        return spared
+    several = isinstance(trusted, list | tuple | set | frozenset | np.ndarray) and np.ndim(list(trusted)) == 1
+    codes = votes._workers.match(sequence(trusted if several else [trusted], "trusted"))
+    if (codes < 0).any() or not len(codes):
+        raise KeyError(f"the trusted worker is not in the log: {trusted!r}; name one of its workers, or leave it out")
+    spared[codes] = True
+    return spared
+
+
+def _collusion(
+    votes: Annotations,
+    found: Mask,
+    evidence: dict[str, npt.NDArray[Any]],
+    remarks: tuple[str, ...],
+    improbable: float,
+) -> Collusion:
+    attacked = _attacked(votes, found, improbable)
+    return Collusion("colluder", votes._workers, found, evidence, remarks, votes._tasks, attacked)
+
+
+def _attacked(votes: Annotations, found: Mask, improbable: float) -> Mask:
+    """Tasks where two or more colluders, and half of them there, say what the others make improbable."""
+    attacked = np.zeros(votes.n_tasks, np.bool_)
+    if found.sum() < 2 or found.all():
+        return attacked
+    rest = votes.without(found)
+    fit = HierarchicalDawidSkene()._fit(rest, None)
+    believed = np.ones((votes.n_tasks, votes.n_classes))
+    believed[votes._tasks.match(rest._tasks)] = fit.posterior.dense()
+    tasks, workers, labels = votes.codes()
+    theirs = found[workers]
+    said = np.zeros((votes.n_tasks, votes.n_classes))
+    np.add.at(said, (tasks[theirs], labels[theirs]), 1.0)
+    total = said.sum(axis=1, keepdims=True)
+    agreed = (said >= 2) & (2 * said >= total)
+    return np.asarray((agreed & (believed <= improbable)).any(axis=1))
+
+
+def _by_reputation(votes: Annotations, spared: Mask) -> tuple[Mask, dict[str, npt.NDArray[Any]], tuple[str, ...]]:
+    """Mean over each worker's answers of one over the number of those who gave the same answer."""
+    tasks, workers, labels = votes.codes()
+    cell = tasks.astype(np.int64) * votes.n_classes + labels
+    _, where, size = np.unique(cell, return_inverse=True, return_counts=True)
+    total = np.bincount(workers, 1.0 / size[where], minlength=votes.n_workers)
+    answers = votes.labels_per_worker
+    penalty = np.where(answers > 0, total / np.maximum(answers, 1), np.nan)
+    found = np.zeros(votes.n_workers, np.bool_)
+    found[answers > 0] = upper(penalty[answers > 0])
+    return found & ~spared, {"penalty": penalty}, ()
+
+
+def upper(values: Array) -> Mask:
+    """Which values are in the upper of the two clusters that leave the least sum of squares."""
+    ranked = np.sort(values)
+    below, squares = ranked.cumsum(), (ranked**2).cumsum()
+    n = np.arange(1, len(ranked))
+    if not len(n) or ranked[0] == ranked[-1]:
+        return np.zeros(len(values), np.bool_)
+    rest = len(ranked) - n
+    spread = (squares[:-1] - below[:-1] ** 2 / n) + (squares[-1] - squares[:-1] - (below[-1] - below[:-1]) ** 2 / rest)
+    # Equal values are not cut apart.
+    spread = np.where(ranked[1:] > ranked[:-1], spread, np.inf)
+    return np.asarray(values > ranked[int(spread.argmin())])
+
+
+@dataclass(frozen=True)
+class _Explained:
+    """A group of workers whose pairs are left aside, and how much each worker agrees with it beyond expectation."""
+
+    group: Mask
+    agreed: Array
+    errors: Array
+
+    @property
+    def concert(self) -> float:
+        """How much two or more act together. Honest workers seen from the wrong side do so too, but less."""
+        return float(self.agreed[self.group].mean()) if self.group.sum() > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The search for a group of workers without whose own pairs all others fit together."""
+
+    covariances: Covariances
+    #: Number of factors, the scale of a block's entries, and the seed of the start.
+    rank: int
+    variance: Array
+    #: Rate at which each pair agrees, and at which it would if both answered regardless of the task.
+    rate: Array
+    chance: Array
+    seed: int
+
+    @classmethod
+    def of(cls, votes: Annotations, method: str, max_partners: int, seed: int) -> _Search:
+        found = Covariances.of(votes, max_partners)
+        first, second = found.pairs.T
+        chance = np.einsum("pk,pk->p", found.shares[first], found.shares[second])
+        rate = np.einsum("pkk->p", found.blocks) + chance
+        if method == "agreement":
+            blocks = np.ascontiguousarray(rate[:, None, None])
+            alone = Covariances(found.n_workers, np.ones((found.n_workers, 1)), found.pairs, found.overlap, blocks)
+            return cls(alone, votes.n_classes**2, np.maximum(rate * (1 - rate), _MARGIN), rate, 0 * chance, seed)
+        spread = (found.shares * (1 - found.shares)).sum(axis=1)
+        variance = np.maximum(spread[first] * spread[second], _MARGIN**2)
+        return cls(found, max(votes.n_classes - 1, 1), variance, rate, chance, seed)
+
+    def run(self, spared: Mask) -> tuple[Mask, dict[str, npt.NDArray[Any]], tuple[str, ...]]:
+        known = self.covariances.partnered
+        nobody = self._explain(np.zeros(len(known), np.bool_), refine=False)
+        tried = [self._explain(group, refine=True) for group in self._beginnings()]
+        tried = [one for one in tried if one.concert > _CONCERTED and not (one.group & spared).any()]
+        best = max(tried, key=lambda one: (round(one.concert, 1), one.group.sum()), default=nobody)
+        remarks = []
+        if not known.all():
+            alone = counted(int((~known).sum()), "worker")
+            remarks.append(f"{alone} shared fewer than two tasks with any other, and cannot be told.")
+        if not spared.any() and 2 * best.group.sum() >= known.sum():
+            size = counted(int(best.group.sum()), "worker")
+            remarks.append(
+                f"The answers fit together best if {size} colluded, which is half of them or more: either these or the "
+                "others say what they settled on, and which cannot be told. Nobody is found; name a trusted worker."
+            )
+            best = nobody
+        evidence = {"agreed": np.where(known, best.agreed, np.nan), "errors": np.where(known, best.errors, np.nan)}
+        return best.group, evidence, tuple(remarks)
+
+    # ------------------------------------------------------------------------------------------------- beginnings
+
+    def _beginnings(self) -> list[Mask]:
+        """Groups to begin from."""
+        factor = self._robust()
+        excess, weight = self._excess(factor)
+        side = upper(self._leading(excess, weight))
+        sure = (excess > 0.5) & (excess * np.sqrt(weight) > _ERRORS)
+        # Whatever the factors say: pairs who never differ, where others would have some times.
+        overlap = self.covariances.overlap
+        usual = float(np.average(self.rate, weights=overlap))
+        alike = (self.rate > 1 - _MARGIN) & (overlap * (1 - usual) > _ERRORS)
+        return [side, ~side, *self._cliques(sure), *self._cliques(alike)]
+
+    def _robust(self) -> Array:
+        """Factors that large residuals do not sway."""
+        weights, factor = self.covariances.overlap, self.covariances.start(self.rank, self.seed)
+        for _ in range(_ROUNDS):
+            factor = self.covariances.factor(factor, _RIDGE, weights, _SWEEPS)
+            norm = self._residuals(factor)[:, 1]
+            odd = norm * self.covariances.overlap / self.variance
+            weights = self.covariances.overlap / (1 + odd / max(_ODD**2, 4 * float(np.median(odd))))
+        return factor
+
+    def _residuals(self, factor: Array) -> Array:
+        return _core.low_rank_residuals(self.covariances.pairs, self.covariances.blocks, factor)
+
+    def _excess(self, factor: Array) -> tuple[Array, Array]:
+        """Share of each pair's expected disagreements that are agreements, and the number of the former."""
+        expected = np.clip(self.rate - self._residuals(factor)[:, 0], _MARGIN, 1 - _MARGIN)
+        return (self.rate - expected) / (1 - expected), self.covariances.overlap * (1 - expected)
+
+    def _leading(self, excess: Array, weight: Array) -> Array:
+        """Leading direction of the excess agreement, by power iteration over the pairs."""
+        (first, second), m = self.covariances.pairs.T, self.covariances.n_workers
+        total = np.bincount(first, weight, minlength=m) + np.bincount(second, weight, minlength=m)
+        scale = 1 / np.sqrt(np.maximum(total, np.finfo(float).tiny))
+        entries = excess * weight * scale[first] * scale[second]
+        # The shift keeps the iteration from the most negative direction.
+        vector = np.sqrt(total) + 1e-3 * np.random.default_rng(self.seed).standard_normal(m) * np.sqrt(total)
+        for _ in range(100):
+            step = np.bincount(first, entries * vector[second], minlength=m)
+            step += np.bincount(second, entries * vector[first], minlength=m) + vector
+            vector = step / max(float(np.sqrt(step @ step)), np.finfo(float).tiny)
+        found: Array = vector * scale
+        return found if found @ total >= 0 else -found
+
+    def _cliques(self, sure: Mask) -> list[Mask]:
+        """Groups of workers linked by pairs who surely agree too much, the largest first."""
+        linked = self.covariances.pairs[sure]
+        if not len(linked):
+            return []
+        number = _core.components(self.covariances.n_workers, np.ascontiguousarray(linked))
+        sizes = np.bincount(number)
+        largest = np.argsort(-sizes, kind="stable")[:_BEGINNINGS]
+        return [number == i for i in largest.tolist() if sizes[i] > 1]
+
+    # -------------------------------------------------------------------------------------------------- refinement
+
+    def _explain(self, group: Mask, *, refine: bool) -> _Explained:
+        """Fit all pairs but those within a group, which changes until it holds who agrees too much with it."""
+        covariances, start = self.covariances, self.covariances.start(self.rank, self.seed)
+        first, second = covariances.pairs.T
+        for turn in range(_REFINEMENTS if refine else 1):
+            within = group[first] & group[second]
+            if within.all():
+                group = np.zeros_like(group)
+                within = group[first]
+            factor = covariances.factor(start, _RIDGE, np.where(within, 0.0, covariances.overlap), 2 * _SWEEPS)
+            agreed, errors = self._membership(factor, group)
+            joined = (agreed > _AGREED) & (errors > _ERRORS)
+            if not refine or (joined == group).all() or turn == _REFINEMENTS - 1:
+                break
+            group = joined
+        return _Explained(group, agreed, errors)
+
+    def _membership(self, factor: Array, group: Mask) -> tuple[Array, Array]:
+        """How much each worker agrees with a group beyond expectation: as a share of disagreements, and in errors."""
+        covariances, m = self.covariances, self.covariances.n_workers
+        expected = np.clip(self.rate - self._residuals(factor)[:, 0], _MARGIN, 1 - _MARGIN)
+        sums = np.zeros((3, m))
+        terms = (self.rate - expected, 1 - expected, expected * (1 - expected))
+        for own, other in (covariances.pairs.T, covariances.pairs.T[::-1]):
+            theirs = np.where(group[other], covariances.overlap, 0.0)
+            for total, term in zip(sums, terms, strict=True):
+                total += np.bincount(own, theirs * term, minlength=m)
+        tiny = np.finfo(float).tiny
+        return sums[0] / np.maximum(sums[1], tiny), sums[0] / np.sqrt(np.maximum(sums[2], tiny))

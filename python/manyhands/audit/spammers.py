@@ -1,0 +1,298 @@
+"""Spammers: workers whose answers do not depend on the class."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands import _core, metrics
+from manyhands.aggregators.hierarchical import HierarchicalDawidSkene
+from manyhands.audit._covariance import Covariances
+from manyhands.audit.result import Finding
+from manyhands.checks import check_between, check_choice, check_number, check_positive, counted
+from manyhands.estimator import Array
+from manyhands.table.annotations import Annotations, as_annotations
+
+Mask = npt.NDArray[np.bool_]
+
+#: The cluster nearest to zero holds spammers if its centre is less than this share as far from zero as the other's.
+_APART = 0.5
+#: Shares of the workers, those with the smallest factors, from which clusters are begun.
+_BEGINNINGS = (0.1, 0.25, 0.5, 0.75, 0.9)
+#: Most rounds of k-means, which ends by itself long before.
+_ROUNDS = 300
+#: Answers of a worker's own that label shares are drawn towards the classes by.
+_PRIOR_ANSWERS = 1.0
+#: Points at which the distribution of how much honest workers know is estimated, above and below zero.
+_POINTS, _POINTS_BELOW = 33, 9
+#: Passes over that distribution, and the change that ends them.
+_PASSES, _SETTLED = 500, 1e-6
+#: Cells of fewer answers tell of no dependence by themselves; and how rarely chance alone may save a spammer.
+_CELL, _SAVED = 5.0, 1e-4
+
+
+def spammers(
+    votes: Any,
+    *,
+    method: str = "score",
+    false_alarms: float = 0.05,
+    least: float = 0.04,
+    ridge: float = 40.0,
+    max_partners: int = 256,
+    seed: int = 0,
+) -> Finding:
+    """Find workers whose answers do not depend on the class.
+
+    Parameters
+    ----------
+    votes
+        The annotations.
+    method
+        ``"score"``: those who are shown to know next to nothing. Each worker's answers are held against what all others
+        say of the same tasks; a worker is found if the probability of knowing as much as `least` is at most
+        `false_alarms`, given the answers and how much the others of this crowd know. Few answers show nothing, and a
+        worker with few is not found.
+        ``"covariance"``: those whose answers do not vary together with anybody's. The covariances of the pairs of
+        workers who share tasks are split into a low-rank part and a diagonal, and workers into two clusters by their
+        rows of the factor; those of the cluster nearest zero are found. There is no error rate, and a worker with few
+        answers is drawn to zero, and found.
+    false_alarms
+        For ``"score"``: the largest probability that a worker who is found is none.
+    least
+        For ``"score"``: the least score of Raykar and Yu of a worker who is not a spammer. That of a worker who knows
+        the class in a share p of the tasks and guesses at the others is p²: 0.04 is one task in five.
+    ridge
+        For ``"covariance"``: how strongly rows are drawn to zero.
+    max_partners
+        For ``"covariance"``: pairs of a worker with others than those of most common tasks, so many, are left aside.
+    seed
+        For ``"covariance"``: seed of the start of the factorisation.
+
+    Returns
+    -------
+    Finding
+        Its evidence is, for ``"score"``: ``n_labels``; ``knows``, the share of tasks whose class the worker knows, as
+        estimated beside the others' answers, and its standard error ``knows_error``; ``score``, of Raykar and Yu, from
+        the worker's estimated confusion matrix; ``dependence``, the largest standardised difference of a cell of
+        answers and classes from independence; ``probability`` of being a spammer. For ``"covariance"``: ``n_labels``,
+        ``n_partners``, and ``distance`` of the worker's row from zero.
+
+    Notes
+    -----
+    **Score.** Classes and confusion matrices come from :class:`~manyhands.HierarchicalDawidSkene`. A worker's own
+    answer is divided out of the posterior ``q`` of each of its tasks. If it knows the class with probability ``ρ`` and
+    else answers from its own label shares ``s``, the score statistic ``T = Σ (q[l] - mean q[l]) / s[l]`` over its
+    answers ``l`` has mean ``ρ I`` and, near ``ρ = 0``, variance ``I = n Σ var q[l] / s[l]``: where the others do not
+    tell the class, ``I`` is small and nothing is known of the worker. The distribution of ``ρ`` over the crowd, either
+    0 or at least ``sqrt(least)`` in size, is estimated by maximum likelihood on a grid, with one imaginary worker
+    spread over it; the probability of 0 given ``T`` follows. A worker whose answers depend on the class in another way
+    (a cell of answers and classes beyond all chance) is not found. The rate of false alarms rests on errors being
+    independent given the class.
+
+    **Covariance.** One-hot answers are centred by each worker's own frequencies, so that it does not matter how classes
+    are numbered. The factor has rank K, each pair the weight of its number of common tasks. If the cluster nearest zero
+    is more than half as far from it as the other, nobody is found.
+
+    Time: 25 passes of Dawid–Skene for ``"score"``; for ``"covariance"`` O(Σ n²) over tasks with n annotations once and
+    O(pairs · K³) a sweep, at most 200. Memory: 16 K² bytes a worker; 8 K² bytes a pair, at most 1 GB.
+
+    References
+    ----------
+    V. C. Raykar and S. Yu, "Eliminating spammers and ranking annotators for crowdsourced labeling tasks", JMLR 13
+    (2012). P. A. Traganitis and G. B. Giannakis, "Identifying spammers to boost crowdsourced classification", ICASSP
+    2021. J. Kiefer and J. Wolfowitz, "Consistency of the maximum likelihood estimator in the presence of infinitely
+    many incidental parameters", Annals of Mathematical Statistics 27 (1956).
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> crowd = mh.simulate(2000, 20, 4, crowd="one-coin", labels_per_task=10, seed=1)
+    >>> tasks, workers, labels = crowd.votes.codes()
+    >>> labels[workers < 3] = 2
+    >>> votes = mh.Annotations.from_codes(tasks, workers, labels, n_tasks=2000, n_workers=20, n_classes=4)
+    >>> mh.audit.spammers(votes).workers.tolist()
+    [0, 1, 2]
+    >>> mh.audit.spammers(votes, method="covariance").workers.tolist()
+    [0, 1, 2]
+    """
+    check_choice("method", method, ("score", "covariance"))
+    check_between("false_alarms", false_alarms, such_as=0.05)
+    check_between("least", least, such_as=0.04)
+    check_positive("ridge", ridge)
+    check_number("max_partners", max_partners, least=1, whole=True)
+    check_number("seed", seed, least=0, whole=True)
+    table: Annotations = as_annotations(votes)
+    if method == "covariance":
+        return _by_covariance(table, ridge, max_partners, seed)
+    return _by_score(table, false_alarms, math.sqrt(least))
+
+
+def untellable(votes: Annotations) -> str:
+    """Why the log tells nothing of any worker; empty where it may."""
+    if votes.n_classes < 2:
+        return "There is one class only, on which no answer can depend: nobody can be told from a spammer."
+    if (votes.labels_per_worker > 0).sum() < 3:
+        return "Two workers can only be held against each other: which of them is wrong cannot be told."
+    if not votes.table.agreeing_pairs()[1]:
+        return "No task has labels of two workers: there is nothing to hold anybody's answers against."
+    return ""
+
+
+# ------------------------------------------------------------------------------------------------------------- by score
+
+
+def _by_score(votes: Annotations, false_alarms: float, least: float) -> Finding:
+    m = votes.n_workers
+    unknown = np.full(m, np.nan)
+    columns = dict.fromkeys(("knows", "knows_error", "score", "dependence", "probability"), unknown)
+    evidence = {"n_labels": votes.labels_per_worker, **columns}
+    if reason := untellable(votes):
+        return Finding("spammer", votes._workers, np.zeros(m, np.bool_), evidence, (reason,))
+    # Without the warnings of a fit: what is doubtful is among the remarks.
+    fit = HierarchicalDawidSkene()._fit(votes, None)
+    confusion = fit.confusion.matrices()
+    cross, squares = _core.left_out_sums(votes.table, fit.posterior.dense(), confusion)
+    knows, error = _knowledge(cross, squares)
+    heard = np.isfinite(error)
+    probability = unknown.copy()
+    probability[heard] = _spammer_probability(knows[heard], error[heard], least)
+    largest, limit = _dependence(cross, squares)
+    found = (probability >= 1 - false_alarms) & ~(largest > limit)
+    evidence |= {
+        "knows": knows,
+        "knows_error": error,
+        "score": np.where(votes.labels_per_worker > 0, metrics.spammer_score(confusion), np.nan),
+        "dependence": largest,
+        "probability": probability,
+    }
+    open_ = int((~found & ~(probability <= false_alarms)).sum())
+    remarks = (
+        f"Of {counted(open_, 'worker')} it cannot be told whether they are spammers: they gave too few answers on "
+        "tasks of which the others tell the class.",
+    ) * (open_ > 0)
+    return Finding("spammer", votes._workers, found, evidence, remarks)
+
+
+def _knowledge(cross: Array, squares: Array) -> tuple[Array, Array]:
+    """Share of tasks whose class each worker knows, and its standard error; NaN where the others tell nothing."""
+    said = cross.sum(axis=1)
+    n = np.maximum(said.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    classes = cross.sum(axis=2) / n
+    variance = np.maximum(squares / n - classes**2, 0.0)
+    # Rare labels weigh most; a few imaginary answers keep the weight of one that was hardly said in bounds.
+    shares = (said + _PRIOR_ANSWERS * classes) / (n + _PRIOR_ANSWERS)
+    weight = 1.0 / np.maximum(shares, np.finfo(float).tiny)
+    together = np.einsum("mkk->mk", cross) - said * classes
+    # One degree of freedom has gone into the means.
+    information = (np.maximum(n - 1, 0.0) * variance * np.where(shares > 0, weight, 0.0)).sum(axis=1)
+    told = information > _LEAST_INFORMATION
+    safe = np.where(told, information, 1.0)
+    total = (together * np.where(shares > 0, weight, 0.0)).sum(axis=1)
+    return np.where(told, total / safe, np.nan), np.where(told, 1 / np.sqrt(safe), np.nan)
+
+
+#: Below this, an estimate would have an error of ten: it says nothing, and rounding would decide it.
+_LEAST_INFORMATION = 0.01
+
+
+def _spammer_probability(knows: Array, error: Array, least: float) -> Array:
+    """Probability of each worker to know nothing, with the distribution of knowledge learnt from all."""
+    if not len(knows):
+        return np.zeros(0)
+    points = np.concatenate([-np.linspace(1, least, _POINTS_BELOW), [0.0], np.linspace(least, 1, _POINTS)])
+    # Narrower than the grid, an error would find no point near enough.
+    error = np.maximum(error, (points[-1] - points[-2]) / 2)
+    likelihood = -0.5 * ((knows[:, None] - points) / error[:, None]) ** 2
+    likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
+    even = np.full(len(points), 1.0 / len(points))
+    shares = even
+    for _ in range(_PASSES):
+        weights = likelihood * shares
+        weights /= weights.sum(axis=1, keepdims=True)
+        fresh = (weights.sum(axis=0) + even) / (len(knows) + 1)
+        settled = np.abs(fresh - shares).max() < _SETTLED
+        shares = fresh
+        if settled:
+            break
+    weights = likelihood * shares
+    nothing: Array = weights[:, _POINTS_BELOW] / weights.sum(axis=1)
+    return nothing
+
+
+def _dependence(cross: Array, squares: Array) -> tuple[Array, float]:
+    """Largest standardised difference from independence over the cells of each worker, and what chance reaches."""
+    from statistics import NormalDist  # slow to import, and needed here only
+
+    said = cross.sum(axis=1)
+    n = np.maximum(said.sum(axis=1), np.finfo(float).tiny)[:, None]
+    classes = cross.sum(axis=2) / n
+    variance = np.maximum(squares / n - classes**2, 0.0)
+    spread = variance[:, :, None] * (said * (1 - said / n))[:, None, :]
+    usual = (n[:, :, None] * variance[:, :, None] > _CELL * 0.01) & (np.minimum(said, n - said)[:, None, :] >= _CELL)
+    z = (cross - classes[:, :, None] * said[:, None, :]) / np.sqrt(np.where(usual, spread, 1.0))
+    largest = np.abs(np.where(usual, z, 0.0)).max(axis=(1, 2))
+    cells = cross.shape[1] * cross.shape[2]
+    return largest, NormalDist().inv_cdf(1 - _SAVED / (2 * cells))
+
+
+# -------------------------------------------------------------------------------------------------------- by covariance
+
+
+def _by_covariance(votes: Annotations, ridge: float, max_partners: int, seed: int) -> Finding:
+    m = votes.n_workers
+    nobody = np.zeros(m, np.bool_)
+    evidence = {
+        "n_labels": votes.labels_per_worker,
+        "n_partners": np.zeros(m, np.int64),
+        "distance": np.full(m, np.nan),
+    }
+    if reason := untellable(votes):
+        return Finding("spammer", votes._workers, nobody, evidence, (reason,))
+    covariances = Covariances.of(votes, max_partners)
+    partners = np.bincount(covariances.pairs.ravel(), minlength=m)
+    known = partners > 0
+    factor = covariances.factor(covariances.start(votes.n_classes, seed), ridge)
+    rows = factor.reshape(m, -1)[known]
+    evidence["n_partners"] = partners
+    evidence["distance"] = np.where(known, np.sqrt((factor**2).sum(axis=(1, 2))), np.nan)
+    found, remarks = nobody.copy(), []
+    if not known.all():
+        remarks.append(
+            f"{counted(int((~known).sum()), 'worker')} shared fewer than two tasks with any other, and cannot be told."
+        )
+    near, ratio = _nearest_zero(rows)
+    if ratio < _APART:
+        found[np.flatnonzero(known)[near]] = True
+    else:
+        remarks.append(
+            "The workers do not fall into those whose answers vary with the others' and those whose do not: of the two "
+            f"clusters, the nearer to zero is {ratio:.2f} times as far from it as the other. Nobody is found."
+        )
+    return Finding("spammer", votes._workers, found, evidence, tuple(remarks))
+
+
+def _nearest_zero(rows: Array) -> tuple[Mask, float]:
+    """Cut rows into two clusters; returns which are in the one nearest zero, and the ratio of the centres' norms."""
+    norms = np.sqrt((rows**2).sum(axis=1))
+    best: tuple[float, Mask, float] = (math.inf, np.zeros(len(rows), np.bool_), 1.0)
+    for share in _BEGINNINGS:
+        near = norms <= np.quantile(norms, share)
+        for _ in range(_ROUNDS):
+            if near.all() or not near.any():
+                break
+            centres = rows[near].mean(axis=0), rows[~near].mean(axis=0)
+            distances = [((rows - centre) ** 2).sum(axis=1) for centre in centres]
+            moved = distances[0] <= distances[1]
+            if (moved == near).all():
+                sizes = [float(np.sqrt(centre @ centre)) for centre in centres]
+                if sizes[0] > sizes[1]:
+                    near, sizes = ~near, sizes[::-1]
+                spread = float(np.minimum(*distances).sum())
+                ratio = sizes[0] / sizes[1] if sizes[1] > 0 else 1.0
+                best = min(best, (spread, near, ratio), key=lambda found: found[0])
+                break
+            near = moved
+    return best[1], best[2]

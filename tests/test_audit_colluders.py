@@ -1,0 +1,137 @@
+"""Colluders: recovery with and without a trusted worker, tasks that were attacked, quiet crowds, and bad input."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import manyhands as mh
+from manyhands import _core
+from manyhands.audit.colluders import upper
+
+
+def plot(share, n_tasks=800, n_workers=30, k=3, per_task=15, seed=0, wrong=0.9):
+    """A log in which a share of the workers say the same, mostly wrong: votes, truth, who, and which tasks."""
+    rng = np.random.default_rng(seed)
+    skill = rng.uniform(0.5, 0.85, n_workers)
+    confusion = ((1 - skill) / (k - 1))[:, None, None] * (1 - np.eye(k)) + skill[:, None, None] * np.eye(k)
+    truth, tasks, workers, labels = _core.simulate(
+        n_tasks, n_workers, k, prior=np.full(k, 1 / k), confusion=confusion, per_task=(per_task, per_task), seed=seed
+    )
+    who = rng.permutation(n_workers) < round(share * n_workers)
+    attacked = rng.random(n_tasks) < wrong
+    said = np.where(attacked, (truth + rng.integers(1, k, n_tasks)) % k, truth)
+    labels = np.where(who[workers], said[tasks], labels).astype(np.uint16)
+    votes = mh.Annotations.from_codes(tasks, workers, labels, n_tasks=n_tasks, n_workers=n_workers, n_classes=k)
+    return votes, truth, who, attacked
+
+
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.3, 0.4])
+def test_a_minority_that_colludes_is_found(share):
+    votes, truth, who, attacked = plot(share)
+    found = mh.audit.colluders(votes)
+    assert found.found.tolist() == who.tolist()
+    after = mh.DawidSkene().fit(votes.without(found))
+    assert mh.metrics.accuracy(after.labels_, truth) > 0.95
+    named = np.isin(np.arange(votes.n_tasks), found.tasks)
+    # Where a colluder or none was asked, nothing can be seen of the attack.
+    asked = np.bincount(votes.codes()[0][who[votes.codes()[1]]], minlength=votes.n_tasks) >= 2
+    assert named[attacked & asked].mean() > 0.9
+    assert named[~attacked].mean() < 0.05
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.6])
+def test_with_a_trusted_worker_the_plot_may_be_large(share):
+    votes, _, who, _ = plot(share, seed=1)
+    honest = int(np.flatnonzero(~who)[0])
+    found = mh.audit.colluders(votes, trusted=honest)
+    assert found.found.tolist() == who.tolist()
+    assert mh.audit.colluders(votes, trusted=[honest, int(np.flatnonzero(~who)[1])]).found.tolist() == who.tolist()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("size", [(500, 30, 3, 10), (300, 100, 2, 5), (600, 40, 5, 6)])
+def test_nobody_is_found_where_nobody_colludes(seed, size):
+    n, m, k, per_task = size
+    votes, *_ = plot(0.0, n, m, k, per_task, seed)
+    found = mh.audit.colluders(votes)
+    assert not found
+    assert not len(found.tasks)
+
+
+def test_more_than_half_is_not_found_but_told():
+    votes, _, who, _ = plot(0.6)
+    found = mh.audit.colluders(votes)
+    assert not (found.found & who).any()
+    assert any("half of them or more" in remark for remark in found.remarks)
+
+
+def test_reputation_is_what_it_says():
+    votes = mh.Annotations.from_dense([[0, 0, 0, 1], [1, 1, 1, 0], [0, 0, 1, 1]])
+    found = mh.audit.colluders(votes, method="reputation")
+    np.testing.assert_allclose(found.frame()["penalty"].to_numpy(), [7 / 18, 7 / 18, 7 / 18, 5 / 6])
+    assert found.workers.tolist() == [3]
+
+
+def test_upper_cluster():
+    assert upper(np.array([1.0, 5.0, 1.2, 5.5])).tolist() == [False, True, False, True]
+    assert not upper(np.ones(4)).any()
+    assert not upper(np.ones(1)).any()
+
+
+def test_renaming_workers_changes_names_only():
+    votes, _, _, _ = plot(0.3, n_tasks=400)
+    tasks, workers, labels = votes.codes()
+    order = np.random.default_rng(0).permutation(votes.n_workers)
+    other = mh.Annotations.from_codes(tasks, order[workers], labels, n_tasks=400, n_workers=30, n_classes=3)
+    assert mh.audit.colluders(votes).found.tolist() == mh.audit.colluders(other).found[order].tolist()
+
+
+def test_threads_do_not_matter():
+    votes, *_ = plot(0.3, n_tasks=300)
+    before = mh.get_num_threads()
+    frames = []
+    try:
+        for n in (1, 3):
+            mh.set_num_threads(n)
+            frames.append(mh.audit.colluders(votes).frame())
+    finally:
+        mh.set_num_threads(before)
+    assert frames[0].equals(frames[1])
+
+
+def test_a_collusion_survives_pickling():
+    votes, *_ = plot(0.3, n_tasks=300)
+    found = mh.audit.colluders(votes)
+    again = pickle.loads(pickle.dumps(found))
+    assert again.workers.tolist() == found.workers.tolist()
+    assert again.tasks.tolist() == found.tasks.tolist()
+    assert repr(again) == repr(found)
+
+
+@pytest.mark.parametrize(
+    ("votes", "remark"),
+    [
+        (mh.Annotations.from_dense([[0, 0, 0], [0, 0, 0]]), "one class only"),
+        (mh.Annotations.from_dense([[0, 1], [1, 1], [0, 0]]), "Two workers"),
+        (mh.Annotations.from_dense([[0, -1, -1], [-1, 1, -1], [-1, -1, 0]]), "No task has labels of two workers"),
+    ],
+)
+def test_what_cannot_be_told_is_said(votes, remark):
+    found = mh.audit.colluders(votes)
+    assert not found
+    assert remark in found.remarks[0]
+
+
+def test_bad_settings_are_refused():
+    votes, *_ = plot(0.0, n_tasks=50)
+    with pytest.raises(KeyError, match="trusted worker is not in the log: 'ann'"):
+        mh.audit.colluders(votes, trusted="ann")
+    with pytest.raises(KeyError, match="trusted worker is not in the log"):
+        mh.audit.colluders(votes, trusted=[])
+    with pytest.raises(ValueError, match="method"):
+        mh.audit.colluders(votes, method="guess")
+    with pytest.raises(ValueError, match="improbable"):
+        mh.audit.colluders(votes, improbable=0.0)
+    with pytest.raises(ValueError, match="max_partners"):
+        mh.audit.colluders(votes, max_partners=0)
