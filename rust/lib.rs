@@ -10,10 +10,13 @@
 
 pub mod agreement;
 pub mod capacity;
+pub mod chance;
 pub mod consensus;
 pub mod control;
+pub mod copies;
 pub mod defer;
 pub mod dependence;
+pub mod drift;
 pub mod em;
 pub mod encode;
 pub mod factor;

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+import group_twins
 import manyhands as mh
 from manyhands.aggregators.base import Aggregator
 from manyhands.testing.compare import assert_close
-from oracles import audit, bayes, communities, competence, em, entropy, margin, online, skills, voting
+from oracles import audit, audit_groups, bayes, communities, competence, em, entropy, margin, online, skills, voting
 from oracles.kernels import plain_kernels
 from oracles.skills import Answer
 
@@ -171,6 +172,32 @@ def _fit_community(model: mh.CommunityDawidSkene, votes: mh.Annotations) -> Answ
     known = {"class_pseudo": _class_pseudo(model, k), "gold": gold_codes(model, votes)}
     found = communities.fit_communities(em.Rows.of(votes), crowd, **known, **stop)
     return Answer(found.posterior, found.confusion, found.prior, found.history)
+
+
+def _fit_grouped(model: mh.GroupDawidSkene, votes: mh.Annotations) -> Answer:
+    k, codes = votes.n_classes, group_twins.group_codes(model, votes)
+    start = _fit_hierarchy(mh.HierarchicalDawidSkene(), votes)
+    found, _, _ = audit_groups.fit_grouped(
+        em.Rows.of(votes),
+        codes,
+        start.confusion,
+        np.repeat(bayes.shared(k, 0.8 if k > 1 else 1.0)[None], codes.max() + 1, axis=0),
+        start.prior,
+        pseudo=row_counts(model.pseudo_count, k),
+        class_pseudo=_class_pseudo(model, k),
+        max_iter=model.max_iter,
+        tol=model.tol,
+    )
+    return Answer(found.posterior, found.confusion, found.prior, found.history)
+
+
+def _predict_grouped(model: mh.GroupDawidSkene, rows: em.Rows, known: np.ndarray) -> np.ndarray:
+    return group_twins.predict_grouped(model, rows, known, carried(model, model.confusion_, known))
+
+
+def _fit_group_vote(model: mh.GroupVote, votes: mh.Annotations) -> Answer:
+    rows = em.Rows.of(votes)
+    return _shares_answer(rows, audit_groups.group_shares(rows, group_twins.group_codes(model, votes)))
 
 
 def _fit_ebcc(model: mh.EBCC, votes: mh.Annotations) -> Answer:
@@ -430,6 +457,8 @@ TWINS: dict[type[Aggregator], Twin] = {
     mh.BayesianDawidSkene: Twin(_fit_bayes_answer, _predict_bayes),
     mh.CommunityDawidSkene: Twin(_fit_community, _predict_em),
     mh.EBCC: Twin(_fit_ebcc, _predict_ebcc),
+    mh.GroupDawidSkene: Twin(_fit_grouped, _predict_grouped),
+    mh.GroupVote: Twin(_fit_group_vote, group_twins.predict_group_vote),
     mh.HierarchicalDawidSkene: Twin(_fit_hierarchy, _predict_em),
     mh.HierarchicalMACE: Twin(_fit_hierarchy, _predict_em),
     mh.SpammerEliminatingDawidSkene: Twin(_fit_eliminating, _predict_em),

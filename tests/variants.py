@@ -97,6 +97,11 @@ def _gibbs(name: str, **params: Any) -> Variant:
     return replace(made, skip={**made.skip, "predict_repeats_fit": "posteriors are averages of draws"})
 
 
+def _two_groups(crowd: Crowd) -> list[list[Any]]:
+    """The first three workers, and the two after them."""
+    return [list(crowd.workers[:3]), list(crowd.workers[3:5])]
+
+
 def _mixed(cls: type[Aggregator], name: str, **params: Any) -> Variant:
     # A fixed number of passes, as in `_em`.
     return _made(cls, name, {"max_iter": 12, "tol": 0.0} | params)
@@ -201,6 +206,15 @@ VARIANTS: dict[type[Aggregator], list[Variant]] = {
         _mixed(mh.CommunityDawidSkene, "clusters", n_communities=2, strength=float("inf"), protected=3),
         _mixed(mh.CommunityDawidSkene, "strength and gold", n_communities=2, strength=5.0, gold=_first_is_gold),
         _drawn(_mixed(mh.CommunityDawidSkene, "restarts", restarts=2)),
+    ],
+    mh.GroupDawidSkene: [
+        _made(mh.GroupDawidSkene, "given", {"groups": _two_groups, "max_iter": 12, "tol": 0.0}),
+        # Where nobody agrees, all classes are alike at the start: rounding breaks the balance.
+        _made(mh.GroupDawidSkene, "found", {"pseudo_count": (2.0, 1.0), "max_iter": 12, "tol": 0.0}, determined=False),
+    ],
+    mh.GroupVote: [
+        _made(mh.GroupVote, "given", {"groups": _two_groups}),
+        _made(mh.GroupVote, "found", {}),
     ],
     mh.EBCC: [
         _mixed(mh.EBCC, "short", restarts=0),

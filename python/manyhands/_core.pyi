@@ -11,6 +11,7 @@ __all__ = [
     "Table",
     "agreement_by_counts",
     "agreement_by_pairs",
+    "answer_drift",
     "assign",
     "assignment",
     "bayes_fit",
@@ -35,6 +36,8 @@ __all__ = [
     "gibbs_fit",
     "glad_fit",
     "glad_posterior",
+    "grouped_fit",
+    "grouped_posterior",
     "hierarchy_fit",
     "kos_fit",
     "left_out_sums",
@@ -51,6 +54,7 @@ __all__ = [
     "moments_triples",
     "nmf_fit",
     "pair_agreement",
+    "pair_excess",
     "pool_posteriors",
     "projection_apply",
     "projection_fit",
@@ -149,6 +153,23 @@ class _CommunityFit(_EmFit):
 
 class _SubtypesFit(_BayesFit):
     subtype_concentration: _F64
+
+class _GroupedFit(_EmFit):
+    workers: _F64
+    answers: _F64
+
+class _PairExcess(TypedDict):
+    pairs: npt.NDArray[np.uint32]
+    counts: npt.NDArray[np.uint32]
+    chances: _F64
+    n_tested: int
+
+class _AnswerDrift(TypedDict):
+    shares: _F64
+    p: _F64
+    at: npt.NDArray[np.uint32]
+    what: npt.NDArray[np.uint32]
+    told: npt.NDArray[np.uint32]
 
 class _GroupMoments(TypedDict):
     second: _F64
@@ -487,6 +508,43 @@ def community_fit(
     gold: npt.NDArray[np.int32] | None = None,
     progress: Callable[[int, float], object] | None = None,
 ) -> _CommunityFit: ...
+def grouped_fit(
+    table: Table,
+    groups: npt.NDArray[np.uint32],
+    workers: _F64,
+    answers: _F64,
+    prior: _F64,
+    *,
+    pseudo: _F64,
+    group_pseudo: _F64,
+    class_pseudo: _F64,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _GroupedFit: ...
+def grouped_posterior(
+    table: Table, groups: npt.NDArray[np.uint32], workers: _F64, answers: _F64, prior: _F64
+) -> _F64: ...
+def pair_excess(
+    table: Table,
+    posterior: _F64,
+    confusion: _F64,
+    strata: npt.NDArray[np.uint8],
+    *,
+    min_overlap: int,
+    share: float,
+    most: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _PairExcess: ...
+def answer_drift(
+    table: Table,
+    posterior: _F64,
+    confusion: _F64,
+    strata: npt.NDArray[np.uint8],
+    when: _F64,
+    *,
+    progress: Callable[[int, float], object] | None = None,
+) -> _AnswerDrift: ...
 def subtypes_fit(
     table: Table,
     *,

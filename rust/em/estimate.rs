@@ -45,7 +45,7 @@ pub(super) trait Extrapolate<W: WorkerModel>: Estimate<W> {
 }
 
 /// The log-density that pseudo-counts give probabilities, up to a constant.
-fn log_density(probabilities: &[f64], pseudo: &[f64]) -> f64 {
+pub(super) fn log_density(probabilities: &[f64], pseudo: &[f64]) -> f64 {
     pseudo.iter().zip(probabilities).filter(|(a, _)| **a > 0.0).map(|(a, p)| a * p.ln()).sum()
 }
 

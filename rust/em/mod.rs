@@ -12,7 +12,7 @@
 //! * [`protected`]: a start that a poor first guess cannot spoil;
 //! * [`fit`] is the loop over a table; [`fit_bayes`] for Dirichlet posteriors, [`fit_hierarchies`] for priors that are learnt
 //!   from the crowd; [`fit_gibbs`] draws from the posterior; [`fit_community`] has workers of a few kinds,
-//!   [`fit_subtypes`] classes of several kinds.
+//!   [`fit_subtypes`] classes of several kinds; [`fit_grouped`] has groups of workers who share an answer.
 
 mod bayes;
 mod cells;
@@ -22,6 +22,7 @@ mod count;
 mod estimate;
 mod full;
 mod gibbs;
+mod grouped;
 mod hierarchy;
 mod model;
 mod one_coin;
@@ -37,6 +38,7 @@ mod sums;
 pub use bayes::{BayesFit, fit_bayes, solve_bayes};
 pub use community::{CommunityFit, CommunityOptions, fit_community};
 pub use gibbs::{GibbsFit, Sampling, fit_gibbs};
+pub use grouped::{GroupedFit, GroupedOptions, Layers, fit_grouped, posterior_grouped};
 pub use hierarchy::{Hierarchy, HierarchyFit, HierarchyOptions, Learnt, fit_hierarchies, solve_hierarchies};
 pub use model::{Model, Shape, WorkerModel};
 pub use parts::{Answers, Parameters, answers, factors, gather, open};

@@ -5,17 +5,18 @@ use std::cell::Cell;
 use std::fmt::Debug;
 
 use crate::agreement::{Chance, Coefficient, Scale, Shape, Summary, agreement_by_counts, agreement_by_pairs};
+use crate::chance::Beliefs;
 use crate::control::Control;
 use crate::em::{
-    self, Assignment, CommunityOptions, Factors, Hierarchy, HierarchyOptions, Mode, Model, Opening, Options,
-    Parameters, Sampling, Sizes, Start, SubtypesOptions,
+    self, Assignment, CommunityOptions, Factors, GroupedOptions, Hierarchy, HierarchyOptions, Layers, Mode, Model,
+    Opening, Options, Parameters, Sampling, Sizes, Start, SubtypesOptions,
 };
 use crate::factor::{self, cpd, low_rank, nmf, rank_one};
 use crate::left_out::left_out_sums;
 use crate::links::Log;
 use crate::ratings::Ratings;
 use crate::table::{Repeats, Rows, Table, tests::of_rows};
-use crate::{consensus, defer, encode, glad, kos, mace, margin, minimax, moments, num, simulate, votes};
+use crate::{consensus, copies, defer, drift, encode, glad, kos, mace, margin, minimax, moments, num, simulate, votes};
 
 thread_local! {
     /// How many more allocations this thread is granted.
@@ -119,6 +120,22 @@ fn encoding_survives_a_refused_allocation() {
 }
 
 #[test]
+fn audits_survive_a_refused_allocation() {
+    let [n, m, k] = SIZES;
+    // Everybody on every task, once.
+    let rows: Vec<(u32, u32, u16)> =
+        (0..n * m).map(|i| ((i / m) as u32, (i % m) as u32, (i / 3 * i % k) as u16)).collect();
+    let (posterior, confusion) = (vec![1.0 / k as f64; n * k], vec![1.0 / k as f64; m * k * k]);
+    let strata: Vec<u8> = (0..n).map(|i| (i % 2) as u8).collect();
+    let beliefs = Beliefs { posterior: &posterior, confusion: &confusion, strata: &strata };
+    let options = copies::Excess { beliefs, min_overlap: 2, share: 0.1, most: 1.0 };
+    let table = of_rows(&rows, None, SIZES);
+    assert_refused("copies", |control| copies::pair_excess(&table, &options, control));
+    let when: Vec<f64> = (0..rows.len()).map(|i| i as f64).collect();
+    assert_refused("drift", |control| drift::answer_drift(&table, beliefs, &when, control));
+}
+
+#[test]
 fn em_survives_a_refused_allocation() {
     let [_, m, k] = SIZES;
     let (pseudo, class_pseudo) = (vec![0.1; k * k], vec![0.1; k]);
@@ -169,6 +186,19 @@ fn em_survives_a_refused_allocation() {
             tol: 0.0,
         };
         assert_refused("subtypes", |control| em::fit_subtypes(&table, &options, control));
+        let matrices = prototypes[..k * k].repeat(m);
+        let groups: Vec<u32> = (0..m as u32).map(|worker| worker % 3).collect();
+        let start =
+            Layers { groups: &groups, workers: &matrices, answers: &matrices[..3 * k * k], prior: &class_pseudo };
+        let options = GroupedOptions {
+            start,
+            pseudo: &pseudo,
+            group_pseudo: &pseudo,
+            class_pseudo: &class_pseudo,
+            max_iter: 3,
+            tol: 0.0,
+        };
+        assert_refused("groups", |control| em::fit_grouped(&table, &options, control));
         let options = em::sparse::Options {
             start: em::sparse::Start::Shares,
             pseudo: [1.0; 2],

@@ -9,11 +9,14 @@ mod audit;
 mod bayes;
 mod capacity;
 mod community;
+mod copies;
 mod defer;
+mod drift;
 mod encode;
 mod factor;
 mod gibbs;
 mod glad;
+mod grouped;
 mod kos;
 mod mace;
 mod margin;
@@ -295,7 +298,11 @@ mod _core {
     #[pymodule_export]
     use super::community::community_fit;
     #[pymodule_export]
+    use super::copies::pair_excess;
+    #[pymodule_export]
     use super::defer::{assign, projection_apply, projection_fit, projection_reach, projection_solve, projection_sums};
+    #[pymodule_export]
+    use super::drift::answer_drift;
     #[pymodule_export]
     use super::encode::{canonical_integers, encode_integers, encode_strings};
     #[pymodule_export]
@@ -304,6 +311,8 @@ mod _core {
     use super::gibbs::gibbs_fit;
     #[pymodule_export]
     use super::glad::{glad_fit, glad_posterior};
+    #[pymodule_export]
+    use super::grouped::{grouped_fit, grouped_posterior};
     #[pymodule_export]
     use super::kos::kos_fit;
     #[pymodule_export]

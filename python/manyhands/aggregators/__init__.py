@@ -8,6 +8,7 @@ from manyhands.aggregators.consensus import Consensus, aggregate
 from manyhands.aggregators.elimination import SpammerEliminatingDawidSkene
 from manyhands.aggregators.em import DawidSkene
 from manyhands.aggregators.entropy import MinimaxEntropy
+from manyhands.aggregators.grouped import GroupDawidSkene, GroupVote
 from manyhands.aggregators.hierarchical import HierarchicalDawidSkene, HierarchicalMACE
 from manyhands.aggregators.margin import CrowdSVM, MaxMarginVote
 from manyhands.aggregators.messages import KOS
@@ -32,6 +33,8 @@ __all__ = [
     "CoupledNMF",
     "CrowdSVM",
     "DawidSkene",
+    "GroupDawidSkene",
+    "GroupVote",
     "HierarchicalDawidSkene",
     "HierarchicalMACE",
     "MajorityVote",

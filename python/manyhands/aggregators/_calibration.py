@@ -38,6 +38,17 @@ def error_correlation(votes: Annotations, posterior: Array, prior: Array, crowd_
     return _core.error_correlation(votes.table, posterior, counts, prior)
 
 
+def probability_of_correlation(correlation: float, error: float) -> float:
+    """How probable it is that errors are correlated at all, given an estimate and its standard error."""
+    error = hypot(error, _SLACK)
+    independent = _density(correlation / error) / error
+    # The mean of the normal density of the estimate over the Gamma distribution, by completing the square.
+    moved = (correlation - error**2 / _SCALE) / error
+    tilt = exp(0.5 * (error / _SCALE) ** 2 - correlation / _SCALE)
+    dependent = tilt * error * (moved * 0.5 * erfc(-moved / sqrt(2)) + _density(moved)) / _SCALE**2
+    return _ODDS * dependent / (_ODDS * dependent + independent)
+
+
 def discount(correlation: float, error: float) -> float:
     """What confidences are discounted with, given an estimate of the correlation and its standard error.
 
@@ -45,13 +56,7 @@ def discount(correlation: float, error: float) -> float:
     a task that misleads everybody in the same way looks easy, so that the estimate sees only a part of what real crowds
     share, and on real logs it tells whether to discount but not by how much.
     """
-    error = hypot(error, _SLACK)
-    independent = _density(correlation / error) / error
-    # The mean of the normal density of the estimate over the Gamma distribution, by completing the square.
-    moved = (correlation - error**2 / _SCALE) / error
-    tilt = exp(0.5 * (error / _SCALE) ** 2 - correlation / _SCALE)
-    dependent = tilt * error * (moved * 0.5 * erfc(-moved / sqrt(2)) + _density(moved)) / _SCALE**2
-    return CORRELATION * _ODDS * dependent / (_ODDS * dependent + independent)
+    return CORRELATION * probability_of_correlation(correlation, error)
 
 
 def _density(x: float) -> float:

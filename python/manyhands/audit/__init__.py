@@ -5,8 +5,26 @@ be told. :meth:`manyhands.Annotations.without` takes it and leaves the annotatio
 """
 
 from manyhands.audit.colluders import Collusion, colluders
+from manyhands.audit.copies import Copies, copies
+from manyhands.audit.dependence import Dependence, dependence
+from manyhands.audit.drift import drift
+from manyhands.audit.groups import Groups, groups
 from manyhands.audit.result import Finding
 from manyhands.audit.spammers import spammers
 from manyhands.audit.worth import Worth, worth
 
-__all__ = ["Collusion", "Finding", "Worth", "colluders", "spammers", "worth"]
+__all__ = [
+    "Collusion",
+    "Copies",
+    "Dependence",
+    "Finding",
+    "Groups",
+    "Worth",
+    "colluders",
+    "copies",
+    "dependence",
+    "drift",
+    "groups",
+    "spammers",
+    "worth",
+]

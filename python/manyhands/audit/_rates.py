@@ -1,0 +1,21 @@
+"""False-discovery rates."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+
+def q_values(p: Array, n_tests: int) -> Array:
+    """The least false-discovery rate at which each of the smallest p-values of `n_tests` is found.
+
+    Y. Benjamini and Y. Hochberg, "Controlling the false discovery rate", Journal of the Royal Statistical Society B 57
+    (1995). P-values that are not given must be larger than all that are.
+    """
+    order = np.argsort(p, kind="stable")
+    raised = p[order] * n_tests / np.arange(1, len(p) + 1)
+    q = np.empty(len(p))
+    q[order] = np.minimum(np.minimum.accumulate(raised[::-1])[::-1], 1.0)
+    return q

@@ -1,0 +1,37 @@
+"""Groups of workers as the twins see them: who is in which, and what that makes of new tasks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import manyhands as mh
+from oracles import audit_groups, em
+
+
+def group_codes(model: mh.GroupDawidSkene | mh.GroupVote, votes: mh.Annotations) -> np.ndarray:
+    """Groups that are given; on the crowds of the check-list none are found."""
+    codes, names = np.arange(votes.n_workers), votes.workers.tolist()
+    for group in model.groups or []:
+        members = [names.index(name) for name in group]
+        codes[members] = codes[members[:1]]
+    return np.unique(codes, return_inverse=True)[1]
+
+
+def strangers_apart(model: mh.GroupDawidSkene | mh.GroupVote, known: np.ndarray) -> np.ndarray:
+    """Groups of the workers of a table, and a group of one for each who was not seen."""
+    codes = model._codes.astype(int)
+    return np.array([codes[m] if m >= 0 else len(codes) + i for i, m in enumerate(known)])
+
+
+def predict_grouped(model: mh.GroupDawidSkene, rows: em.Rows, known: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Posteriors, given matrices of the workers over both layers."""
+    used, codes = np.unique(strangers_apart(model, known), return_inverse=True)
+    # Written with both layers where two of a group are there, and with one matrix where one is.
+    several = np.bincount(codes)[codes] > 1
+    members = np.where(several[:, None, None], model.members_[known], whole)
+    answers = np.array([model.answers_[g] if g < len(model.answers_) else np.eye(rows.n_classes) for g in used])
+    return audit_groups.posterior(rows, codes, members, answers, model.prior_)
+
+
+def predict_group_vote(model: mh.GroupVote, rows: em.Rows, known: np.ndarray) -> np.ndarray:
+    return audit_groups.group_shares(rows, strangers_apart(model, known))
