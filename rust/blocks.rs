@@ -9,6 +9,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::Result;
+use crate::links::Links;
 
 /// Runs `job(first row, rows)` on blocks of `n` rows of `width` numbers.
 pub(crate) fn each_block(values: &mut [f64], width: usize, n: usize, job: &(dyn Fn(usize, &mut [f64]) + Sync)) {
@@ -29,6 +30,44 @@ pub(crate) fn try_each_block(
 pub(crate) fn sum_blocks(len: usize, n: usize, job: &(dyn Fn(Range<usize>) -> f64 + Sync)) -> f64 {
     let block = |i: usize| job(i * n..len.min((i + 1) * n));
     (0..len.div_ceil(n)).into_par_iter().map(block).collect::<Vec<f64>>().into_iter().sum()
+}
+
+/// Bytes of chunks' tables that are always granted.
+const SMALL: usize = 1 << 25;
+
+/// How many chunks of tasks keep all cores busy, without looking at their tables.
+pub(crate) fn wanted_chunks(links: &Links) -> usize {
+    const ROWS_PER_CHUNK: usize = 1 << 15;
+    const MOST_CHUNKS: usize = 32;
+    links.len().div_ceil(ROWS_PER_CHUNK).clamp(1, MOST_CHUNKS)
+}
+
+/// How many tables of so many numbers there is room for.
+pub(crate) fn room_for(links: &Links, numbers: usize) -> usize {
+    SMALL.max(8 * links.len()) / (numbers * size_of::<f64>()).max(1)
+}
+
+/// How many chunks there are if each has a table of so many numbers.
+///
+/// Two tables at least, whatever room they take: one would leave the other cores idle.
+pub(crate) fn chunks_with_tables(links: &Links, numbers: usize) -> usize {
+    wanted_chunks(links).min(room_for(links, numbers).max(2))
+}
+
+/// Deals out rows of `width` numbers to chunks, as many to each as it has tasks.
+pub(crate) fn with_rows<'c, C>(
+    chunks: &'c mut [C],
+    tasks: impl Fn(&C) -> usize,
+    rows: &'c mut [f64],
+    width: usize,
+) -> Vec<(&'c mut C, &'c mut [f64])> {
+    let mut rest = rows;
+    let deal = |chunk: &'c mut C| {
+        let (out, tail) = std::mem::take(&mut rest).split_at_mut(tasks(chunk) * width);
+        rest = tail;
+        (chunk, out)
+    };
+    chunks.iter_mut().map(deal).collect()
 }
 
 #[cfg(test)]

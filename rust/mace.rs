@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use crate::blocks::{chunks_with_tables, with_rows};
 use crate::control::Control;
 use crate::course::{Course, Tolerance};
 use crate::memory::{collected, with_room, zeros};
@@ -131,15 +132,6 @@ struct Crowd<'a> {
     log_prior: f64,
 }
 
-fn n_chunks(table: &Table) -> usize {
-    const SMALL: usize = 1 << 22;
-    const ROWS_PER_CHUNK: usize = 1 << 15;
-    const MOST_CHUNKS: usize = 32;
-    let cells = table.n_workers() * table.n_labels();
-    let room = SMALL.max(table.len()) / cells.max(1);
-    table.len().div_ceil(ROWS_PER_CHUNK).clamp(1, MOST_CHUNKS).min(room.max(2))
-}
-
 impl<'a> Crowd<'a> {
     fn new(table: &'a Table, options: &Options<'_>, control: &'a Control) -> Result<Self> {
         let (m, k) = (table.n_workers(), table.n_labels());
@@ -158,7 +150,7 @@ impl<'a> Crowd<'a> {
             weights,
             counts: zeros(m * (k + 2))?,
             factors: zeros(m * k)?,
-            chunks: table.chunks(n_chunks(table)).into_iter().map(chunk).collect::<Result<_>>()?,
+            chunks: table.chunks(chunks_with_tables(table, m * k)).into_iter().map(chunk).collect::<Result<_>>()?,
             given: moments_first(table, control)?,
             prior,
             log_prior: 0.0,
@@ -216,19 +208,8 @@ impl<'a> Crowd<'a> {
     /// The E-step; returns the objective of the parameters, and writes the posteriors if there is room for them.
     fn expect(&mut self, posterior: Option<&mut [f64]>) -> Result<f64> {
         let (table, control, factors, k) = (self.table, self.control, &self.factors, self.table.n_labels());
-        let mut rest = posterior;
-        let mut work = vec![];
-        for chunk in &mut self.chunks {
-            let out = match rest.take() {
-                Some(room) => {
-                    let (out, tail) = room.split_at_mut(chunk.tasks.len() * k);
-                    rest = Some(tail);
-                    out
-                }
-                None => &mut [],
-            };
-            work.push((chunk, out));
-        }
+        let (rows, width) = posterior.map_or((&mut [][..], 0), |rows| (rows, k));
+        let work = with_rows(&mut self.chunks, |chunk| chunk.tasks.len(), rows, width);
         work.into_par_iter().try_for_each(|(chunk, out)| {
             with_labels!(table.labels(), |labels| {
                 let pass = Pass { table, labels, factors, control };

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use super::estimate::{Given, floor_and_normalise};
 use super::full::Full;
-use super::hierarchy::{add, row, sum_over};
+use super::hierarchy::{Common, add, row, sum_over};
 use super::shard::InMemory;
 use super::solver::{Params, Solver};
 use super::{Fit, Options, Solution, finite, protected, sizes, validate_gold, validate_loop};
@@ -45,16 +45,8 @@ pub struct CommunityOptions<'a> {
     pub pseudo: &'a [f64],
     /// Pseudo-counts of the communities' shares.
     pub share_pseudo: f64,
-    /// Pseudo-counts of the classes.
-    pub class_pseudo: &'a [f64],
-    /// Known class of each task, or -1.
-    pub gold: Option<&'a [i32]>,
-    /// Most passes in which tasks keep to the classes that were voted for.
-    pub protected: usize,
-    /// Most passes after those.
-    pub max_iter: usize,
-    /// Stop either kind when the bound changes by less than this share of itself.
-    pub tol: f64,
+    /// The rest.
+    pub common: Common<'a>,
 }
 
 /// What [`fit_community`] found.
@@ -79,40 +71,41 @@ pub struct CommunityFit {
 pub fn fit_community(table: &Table, options: &CommunityOptions<'_>, control: &Control) -> Result<CommunityFit> {
     let k = table.n_labels();
     check(options, k)?;
+    let common = &options.common;
     let none = zeros(k * k)?;
-    let plain = Options { gold: options.gold, ..Options::of_priors(&none, options.class_pseudo) };
-    validate_gold(table, options.gold)?;
+    let plain = Options { gold: common.gold, ..Options::of_priors(&none, common.class_pseudo) };
+    validate_gold(table, common.gold)?;
     validate_loop(sizes(table), &plain)?;
     let mut communities = Communities::new(options, table.n_workers(), k)?;
-    let mut passes = InMemory::new(table, options.gold, control)?;
+    let mut passes = InMemory::new(table, common.gold, control)?;
     let mut solver = Solver::<Full, Given>::new(sizes(table), &plain, control)?;
     let mut course = Course::default();
     let mut amend = |params: &mut Params| -> Result<()> {
         communities.improve(&params.workers, control)?;
         params.log_prior = communities.write_factors(&mut params.workers, control)?;
-        params.log_prior += settle_classes(&mut params.prior, options.class_pseudo);
+        params.log_prior += settle_classes(&mut params.prior, common.class_pseudo);
         Ok(())
     };
     let accuracy = protected::shared_accuracy(&mut passes, sizes(table), control)?;
     let mut params = solver.shared(accuracy)?;
-    let limits = protected::limits(options.protected, options.tol);
+    let limits = protected::limits(common.protected, common.tol);
     protected::keep_to_votes(&mut solver, &mut passes, &mut params, limits, &mut course, &mut amend)?;
     if course.n_iter == 0 {
         // The start is one accuracy for everybody: what a pass says of that is no bound on the communities' evidence.
         solver.step(&mut passes, &mut params)?;
         amend(&mut params)?;
     }
-    let most = course.n_iter + options.max_iter;
+    let most = course.n_iter + common.max_iter;
     loop {
         let objective = solver.step(&mut passes, &mut params)?;
-        course.advance(objective, Tolerance::Share(options.tol), control);
+        course.advance(objective, Tolerance::Share(common.tol), control);
         if course.n_iter >= most || course.converged {
             break;
         }
         amend(&mut params)?;
     }
     communities.write_means(&mut params.workers, control)?;
-    settle_classes(&mut params.prior, options.class_pseudo);
+    settle_classes(&mut params.prior, common.class_pseudo);
     solver.conclude(&mut passes, &params)?;
     let solution = Solution { confusion: solver.confusion(params.workers)?, prior: params.prior, course };
     communities.found(solution.with(passes.take_posterior()))
@@ -353,11 +346,7 @@ mod tests {
             strength,
             pseudo: &[2.0, 0.5, 0.5, 0.5, 2.0, 0.5, 0.5, 0.5, 2.0],
             share_pseudo: 1.0,
-            class_pseudo: &[1.0; 3],
-            gold: None,
-            protected: 2,
-            max_iter: 20,
-            tol: 0.0,
+            common: Common { class_pseudo: &[1.0; 3], gold: None, protected: 2, max_iter: 20, tol: 0.0 },
         }
     }
 
@@ -368,7 +357,8 @@ mod tests {
             strength in prop::sample::select(vec![None, Some(3.0), Some(f64::INFINITY)]),
             protected in 0_usize..3,
         ) {
-            let options = CommunityOptions { protected, ..options(strength) };
+            let mut options = options(strength);
+            options.common.protected = protected;
             let fit = fit_community(&of_rows(&rows, None, [15, 6, 3]), &options, &Control::default()).unwrap();
             for pair in fit.fit.history.windows(2) {
                 prop_assert!(pair[1] >= pair[0] - 1e-9 * pair[0].abs().max(1.0), "{:?}", fit.fit.history);
@@ -384,7 +374,8 @@ mod tests {
     fn answers_that_no_prototype_allows_leave_the_bound_finite() {
         // Without pseudo-counts a prototype may lose a cell, in which a later worker answers.
         let rows: Vec<(u32, u32, u16)> = (0..60).map(|i| (i % 15, i % 6, (i % 15 / 5) as u16)).collect();
-        let none = CommunityOptions { pseudo: &[0.0; 9], max_iter: 50, ..options(Some(f64::INFINITY)) };
+        let mut none = CommunityOptions { pseudo: &[0.0; 9], ..options(Some(f64::INFINITY)) };
+        none.common.max_iter = 50;
         let fit = fit_community(&of_rows(&rows, None, [15, 6, 3]), &none, &Control::default()).unwrap();
         assert!(fit.fit.history.iter().chain(&fit.fit.posterior).chain(&fit.prototypes).all(|x| x.is_finite()));
         assert!(fit.prototypes.iter().all(|p| *p >= LEAST));

@@ -42,9 +42,9 @@ pub enum Hierarchy {
     Spammer(Option<f64>),
 }
 
-/// Everything else that [`fit_hierarchies`] can be told.
+/// What fits that learn priors of the workers can be told: those of hierarchies and of communities.
 #[derive(Debug, Clone, Copy)]
-pub struct HierarchyOptions<'a> {
+pub struct Common<'a> {
     /// Pseudo-counts of the classes.
     pub class_pseudo: &'a [f64],
     /// Known class of each task, or -1.
@@ -53,7 +53,7 @@ pub struct HierarchyOptions<'a> {
     pub protected: usize,
     /// Most passes after those.
     pub max_iter: usize,
-    /// Stop either kind when the log-likelihood changes by less than this share of itself.
+    /// Stop either kind when the objective changes by less than this share of itself.
     pub tol: f64,
 }
 
@@ -89,7 +89,7 @@ pub enum Learnt {
 pub fn fit_hierarchies(
     table: &Table,
     priors: &[Hierarchy],
-    options: &HierarchyOptions<'_>,
+    options: &Common<'_>,
     control: &Control,
 ) -> Result<Vec<HierarchyFit>> {
     validate_gold(table, options.gold)?;
@@ -105,7 +105,7 @@ pub fn solve_hierarchies<H: Passes, T>(
     passes: &mut H,
     sizes: Sizes,
     priors: &[Hierarchy],
-    options: &HierarchyOptions<'_>,
+    options: &Common<'_>,
     control: &Control,
     mut keep: impl FnMut(&mut H, Solution) -> T,
 ) -> Result<Vec<HierarchyFit<T>>> {
@@ -143,7 +143,7 @@ fn solve_one(
     passes: &mut dyn Passes,
     mut params: Params,
     prior: &mut Prior,
-    options: &HierarchyOptions<'_>,
+    options: &Common<'_>,
     before: usize,
 ) -> Result<Solution> {
     let control = solver.control();

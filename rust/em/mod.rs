@@ -39,7 +39,7 @@ pub use bayes::{BayesFit, fit_bayes, solve_bayes};
 pub use community::{CommunityFit, CommunityOptions, fit_community};
 pub use gibbs::{GibbsFit, Sampling, fit_gibbs};
 pub use grouped::{GroupedFit, GroupedOptions, Layers, fit_grouped, posterior_grouped};
-pub use hierarchy::{Hierarchy, HierarchyFit, HierarchyOptions, Learnt, fit_hierarchies, solve_hierarchies};
+pub use hierarchy::{Common, Hierarchy, HierarchyFit, Learnt, fit_hierarchies, solve_hierarchies};
 pub use model::{Model, Shape, WorkerModel};
 pub use parts::{Answers, Parameters, answers, factors, gather, open};
 pub use pass::Opening;

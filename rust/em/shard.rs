@@ -17,7 +17,7 @@ use super::parts::Answers;
 use super::pass::{Counts, Free, Likelihood, Open, Opening, PLAIN, Rows, Settle, Source, Width, run, with_width};
 use super::sums::{Factors, Mode, Passes, Sums};
 use crate::Result;
-use crate::blocks::each_block;
+use crate::blocks::{chunks_with_tables, each_block, room_for, wanted_chunks, with_rows};
 use crate::control::Control;
 use crate::memory::{collected, large_pages, zeros};
 use crate::table::Table;
@@ -36,26 +36,11 @@ enum Plan {
 /// Tasks whose posteriors are kept until their answers are taken down.
 const ROWS: usize = 1 << 12;
 
-/// Bytes of chunks' tables that are always granted.
-const SMALL: usize = 1 << 25;
-
-/// How many chunks of tasks keep all cores busy, without looking at their tables.
-fn wanted_chunks(table: &Table) -> usize {
-    const ROWS_PER_CHUNK: usize = 1 << 15;
-    const MOST_CHUNKS: usize = 32;
-    table.len().div_ceil(ROWS_PER_CHUNK).clamp(1, MOST_CHUNKS)
-}
-
-/// How many tables of so many bytes there is room for.
-fn room(table: &Table, bytes: usize) -> usize {
-    SMALL.max(8 * table.len()) / bytes.max(1)
-}
-
 fn plan(table: &Table, n_counts: usize) -> (Plan, usize) {
     let wanted = wanted_chunks(table);
     // Zeroing and adding up the tables must stay small beside the pass, which touches a row of counts per annotation.
     let visits = table.len() / (table.n_workers() * n_counts).max(1);
-    let room = room(table, table.n_workers() * n_counts * size_of::<f64>());
+    let room = room_for(table, table.n_workers() * n_counts);
     let n_chunks = wanted.min(room).min(visits.min(4).max(visits / 4)).max(1);
     if n_chunks >= wanted.min(4) { (Plan::Fused, n_chunks) } else { (Plan::TwoPass, wanted) }
 }
@@ -68,6 +53,12 @@ struct Chunk {
     classes: Vec<f64>,
     log_evidence: f64,
     answers: Answers,
+}
+
+impl Chunk {
+    fn n_tasks(&self) -> usize {
+        self.tasks.len()
+    }
 }
 
 /// What passes of one worker model need.
@@ -126,8 +117,7 @@ impl<'a> InMemory<'a> {
         new.shape.classes *= n_kinds;
         new.n_kinds = n_kinds;
         let numbers = table.n_workers() * new.shape.cells();
-        // Two tables at least, whatever room they take: one would leave the other cores idle.
-        let n_chunks = wanted_chunks(table).min(room(table, numbers * size_of::<f64>()).max(2));
+        let n_chunks = chunks_with_tables(table, numbers);
         let bench = new.bench_of(Model::Full, Plan::Fused, n_chunks);
         new.benches.push(bench);
         Ok(new)
@@ -189,7 +179,7 @@ impl<'a> InMemory<'a> {
         let (k, control) = (self.shape.classes, self.control);
         let mut rest = row_sums;
         let mut work = vec![];
-        for (chunk, rows) in with_rows(&mut bench.chunks, &mut self.posterior, k) {
+        for (chunk, rows) in with_rows(&mut bench.chunks, Chunk::n_tasks, &mut self.posterior, k) {
             let (sums, tail) = rest.split_at_mut(rows.len().min(rest.len()));
             rest = tail;
             work.push((chunk, rows, sums));
@@ -423,22 +413,10 @@ fn each_chunk(
     width: usize,
     job: &(dyn Fn(&mut Chunk, &mut [f64]) -> Result<()> + Sync),
 ) -> Result<()> {
-    with_rows(chunks, rows, width).into_par_iter().try_for_each(|(chunk, rows)| {
+    with_rows(chunks, Chunk::n_tasks, rows, width).into_par_iter().try_for_each(|(chunk, rows)| {
         chunk.classes.fill(0.0);
         job(chunk, rows)
     })
-}
-
-/// Each chunk with its rows of so many numbers a task.
-fn with_rows<'c>(chunks: &'c mut [Chunk], rows: &'c mut [f64], width: usize) -> Vec<(&'c mut Chunk, &'c mut [f64])> {
-    let mut rest = rows;
-    let mut work = vec![];
-    for chunk in chunks {
-        let (out, tail) = rest.split_at_mut(chunk.tasks.len() * width);
-        rest = tail;
-        work.push((chunk, out));
-    }
-    work
 }
 
 /// Adds the chunks' tables, by blocks long enough to stream, in their order.

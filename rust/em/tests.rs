@@ -208,7 +208,7 @@ fn bad_priors_are_named() {
     let (pseudo, classes) = ([1.0, 0.0, 0.0, 1.0], [1.0; 2]);
     let error = fit_bayes(&log, &options(Model::Full, &pseudo, &classes), &Control::default()).unwrap_err();
     assert!(error.to_string().contains("must be positive"));
-    let options = HierarchyOptions { class_pseudo: &classes, gold: None, protected: 1, max_iter: 1, tol: 0.0 };
+    let options = Common { class_pseudo: &classes, gold: None, protected: 1, max_iter: 1, tol: 0.0 };
     let error = fit_hierarchies(&log, &[Hierarchy::Spammer(Some(-1.0))], &options, &Control::default()).unwrap_err();
     assert!(error.to_string().contains("strength must be positive"));
 }
@@ -296,7 +296,7 @@ fn loops_on_end_find_what_each_finds_alone() {
         .map(|i| (i / 4, i.wrapping_mul(2_654_435_761) % 23, (i / 4 % 3 + u32::from(i % 5 == 0)) as u16 % 3))
         .collect();
     let (log, control, classes) = (table(&rows, None, 3), Control::default(), [1.0 / 3.0; 3]);
-    let options = HierarchyOptions { class_pseudo: &classes, gold: None, protected: 3, max_iter: 2, tol: 0.0 };
+    let options = Common { class_pseudo: &classes, gold: None, protected: 3, max_iter: 2, tol: 0.0 };
     let priors = [Hierarchy::Crowd, Hierarchy::Spammer(None), Hierarchy::Spammer(Some(f64::INFINITY))];
     let together = fit_hierarchies(&log, &priors, &options, &control).unwrap();
     for (prior, found) in priors.iter().zip(together) {

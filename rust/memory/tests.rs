@@ -8,8 +8,8 @@ use crate::agreement::{Chance, Coefficient, Scale, Shape, Summary, agreement_by_
 use crate::chance::Beliefs;
 use crate::control::Control;
 use crate::em::{
-    self, Assignment, CommunityOptions, Factors, GroupedOptions, Hierarchy, HierarchyOptions, Layers, Mode, Model,
-    Opening, Options, Parameters, Sampling, Sizes, Start, SubtypesOptions,
+    self, Assignment, Common, CommunityOptions, Factors, GroupedOptions, Hierarchy, Layers, Mode, Model, Opening, Options,
+    Parameters, Sampling, Sizes, Start, SubtypesOptions,
 };
 use crate::factor::{self, cpd, low_rank, nmf, rank_one};
 use crate::left_out::left_out_sums;
@@ -161,20 +161,11 @@ fn em_survives_a_refused_allocation() {
             let sampling = Sampling { n_chains: 2, warmup: 1, draws: 2, keep_confusion: true, seed: 1 };
             assert_refused("gibbs", |control| em::fit_gibbs(&table, &soft, &sampling, control));
         }
-        let options = HierarchyOptions { class_pseudo: &class_pseudo, gold: None, protected: 1, max_iter: 2, tol: 0.0 };
+        let common = Common { class_pseudo: &class_pseudo, gold: None, protected: 1, max_iter: 2, tol: 0.0 };
         let priors = [Hierarchy::Crowd, Hierarchy::Spammer(None)];
-        assert_refused("hierarchies", |control| em::fit_hierarchies(&table, &priors, &options, control));
-        let options = CommunityOptions {
-            prototypes: &prototypes,
-            strength: None,
-            pseudo: &pseudo,
-            share_pseudo: 1.0,
-            class_pseudo: &class_pseudo,
-            gold: None,
-            protected: 1,
-            max_iter: 2,
-            tol: 0.0,
-        };
+        assert_refused("hierarchies", |control| em::fit_hierarchies(&table, &priors, &common, control));
+        let options =
+            CommunityOptions { prototypes: &prototypes, strength: None, pseudo: &pseudo, share_pseudo: 1.0, common };
         assert_refused("communities", |control| em::fit_community(&table, &options, control));
         let options = SubtypesOptions {
             n_subtypes: 2,

@@ -10,7 +10,7 @@ use super::passes::{Called, Holder};
 use super::{array, choose, slice, work};
 use crate::Error;
 use crate::control::Control;
-use crate::em::{self, Assignment, Hierarchy, HierarchyFit, HierarchyOptions, Learnt, Model, Options, Sizes, Start};
+use crate::em::{self, Assignment, Common, Hierarchy, HierarchyFit, Learnt, Model, Options, Sizes, Start};
 use crate::memory::zeros;
 use crate::special;
 
@@ -94,7 +94,7 @@ pub fn hierarchy_fit<'py>(
         choose("prior", name, &[("crowd", Hierarchy::Crowd), ("spammer", Hierarchy::Spammer(*strength))])
     };
     let priors = priors.iter().map(kind).collect::<PyResult<Vec<_>>>()?;
-    let options = HierarchyOptions {
+    let options = Common {
         class_pseudo: slice("class_pseudo", &class_pseudo)?,
         gold: gold.as_ref().map(|g| slice("gold", g)).transpose()?,
         protected,

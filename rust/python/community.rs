@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 
 use super::table::Table;
 use super::{Found, shape, slice, work};
-use crate::em::{self, CommunityOptions};
+use crate::em::{self, Common, CommunityOptions};
 
 /// Fits Dawid–Skene with workers who belong to communities, from given prototypes (communities × true × observed).
 ///
@@ -36,11 +36,13 @@ pub fn community_fit<'py>(
         strength,
         pseudo: slice("pseudo", &pseudo)?,
         share_pseudo,
-        class_pseudo: slice("class_pseudo", &class_pseudo)?,
-        gold: gold.as_ref().map(|g| slice("gold", g)).transpose()?,
-        protected,
-        max_iter,
-        tol,
+        common: Common {
+            class_pseudo: slice("class_pseudo", &class_pseudo)?,
+            gold: gold.as_ref().map(|g| slice("gold", g)).transpose()?,
+            protected,
+            max_iter,
+            tol,
+        },
     };
     let fit = work(py, progress.as_ref(), |control| em::fit_community(&table.0, &options, control))?;
     let found = Found::fit(py, table, fit.fit)?
