@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rayon::prelude::*;
 
-use super::aggregate::{found, solved};
+use super::em::{found, solved};
 use super::passes::{Called, Holder};
 use super::{array, choose, slice, work};
 use crate::Error;
@@ -14,7 +14,7 @@ use crate::em::{self, Assignment, Common, Hierarchy, HierarchyFit, Learnt, Model
 use crate::memory::zeros;
 use crate::special;
 
-/// Fits Dawid–Skene by variational Bayes, to what [`super::aggregate::em_fit`] takes; `pseudo` and `class_pseudo` are Dirichlet parameters.
+/// Fits Dawid–Skene by variational Bayes, to what [`super::em::em_fit`] takes; `pseudo` and `class_pseudo` are Dirichlet parameters.
 ///
 /// `start` is "shares", "majority" or "protected" (at most `protected` passes); a `posterior` replaces it where given.
 #[pyfunction]
@@ -73,7 +73,7 @@ pub fn bayes_fit<'py>(
 
 /// Fits Dawid–Skene with priors of the workers that are learnt from the crowd, one fit for each of `priors`: "crowd" or
 /// "spammer", and a strength of the latter, learnt where it is None. They share their start. `votes` as for
-/// [`super::aggregate::em_fit`].
+/// [`super::em::em_fit`].
 ///
 /// What was learnt of the crowd is `alpha`, or `competence`, `guesses` and `strength`.
 #[pyfunction]

@@ -3,7 +3,6 @@
 //! Only tables, numbers and contiguous arrays of a fixed dtype come in; only freshly owned arrays go out. Every call that
 //! does work goes through [`work`].
 
-mod aggregate;
 mod agreement;
 mod audit;
 mod bayes;
@@ -12,6 +11,7 @@ mod community;
 mod copies;
 mod defer;
 mod drift;
+mod em;
 mod encode;
 mod factor;
 mod gibbs;
@@ -43,7 +43,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::control::Control;
-use crate::{Error, em, threads};
+use crate::em::Fit;
+use crate::{Error, threads};
 
 /// How often the waiting thread looks for Ctrl-C and reports progress.
 const TICK: Duration = Duration::from_millis(50);
@@ -246,7 +247,7 @@ impl<'py> Found<'py> {
     }
 
     /// What every fit of Dawid–Skene has.
-    fn fit(py: Python<'py>, table: &table::Table, fit: em::Fit) -> PyResult<Self> {
+    fn fit(py: Python<'py>, table: &table::Table, fit: Fit) -> PyResult<Self> {
         let found = Self::new(py)
             .array("posterior", table.rows(), fit.posterior)?
             .array("confusion", table.blocks(), fit.confusion)?
@@ -284,10 +285,6 @@ fn get_num_threads() -> PyResult<usize> {
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use super::aggregate::{
-        effective_votes, em_fit, error_correlation, pool_posteriors, vote_shares, winners, worker_agreement,
-    };
-    #[pymodule_export]
     use super::agreement::{agreement_by_counts, agreement_by_pairs};
     #[pymodule_export]
     use super::audit::{left_out_sums, low_rank_fit, low_rank_residuals};
@@ -303,6 +300,10 @@ mod _core {
     use super::defer::{assign, projection_apply, projection_fit, projection_reach, projection_solve, projection_sums};
     #[pymodule_export]
     use super::drift::answer_drift;
+    #[pymodule_export]
+    use super::em::{
+        effective_votes, em_fit, error_correlation, pool_posteriors, vote_shares, winners, worker_agreement,
+    };
     #[pymodule_export]
     use super::encode::{canonical_integers, encode_integers, encode_strings};
     #[pymodule_export]
