@@ -8,8 +8,10 @@ mod audit;
 mod bayes;
 mod capacity;
 mod community;
+mod consensus;
 mod copies;
 mod defer;
+mod dependence;
 mod drift;
 mod em;
 mod encode;
@@ -17,15 +19,18 @@ mod factor;
 mod gibbs;
 mod glad;
 mod grouped;
+mod hierarchy;
 mod kos;
 mod mace;
 mod margin;
 mod minimax;
 mod moments;
+mod num;
 mod passes;
 mod rank_one;
 mod simulate;
 mod sparse;
+mod special;
 mod subtypes;
 mod table;
 mod votes;
@@ -43,7 +48,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::control::Control;
-use crate::em::Fit;
+use crate::em::{Fit, Sizes, Solution};
 use crate::{Error, threads};
 
 /// How often the waiting thread looks for Ctrl-C and reports progress.
@@ -255,6 +260,15 @@ impl<'py> Found<'py> {
         found.course(fit.history, fit.n_iter, fit.converged)
     }
 
+    /// What every loop of Dawid–Skene has that knows no table.
+    fn solution(py: Python<'py>, sizes: Sizes, solution: Solution) -> PyResult<Self> {
+        let Sizes { n_workers, shape } = sizes;
+        let found = Self::new(py)
+            .array("confusion", [n_workers, shape.classes, shape.labels], solution.confusion)?
+            .list("prior", solution.prior)?;
+        found.course(solution.course.history, solution.course.n_iter, solution.course.converged)
+    }
+
     fn dict(self) -> Bound<'py, PyDict> {
         self.0
     }
@@ -289,21 +303,23 @@ mod _core {
     #[pymodule_export]
     use super::audit::{left_out_sums, low_rank_fit, low_rank_residuals};
     #[pymodule_export]
-    use super::bayes::{bayes_fit, beta_quantile, hierarchy_fit};
+    use super::bayes::bayes_fit;
     #[pymodule_export]
     use super::capacity::channel_capacity;
     #[pymodule_export]
     use super::community::community_fit;
     #[pymodule_export]
+    use super::consensus::{effective_votes, pool_posteriors};
+    #[pymodule_export]
     use super::copies::pair_excess;
     #[pymodule_export]
     use super::defer::{assign, projection_apply, projection_fit, projection_reach, projection_solve, projection_sums};
     #[pymodule_export]
+    use super::dependence::error_correlation;
+    #[pymodule_export]
     use super::drift::answer_drift;
     #[pymodule_export]
-    use super::em::{
-        effective_votes, em_fit, error_correlation, pool_posteriors, vote_shares, winners, worker_agreement,
-    };
+    use super::em::em_fit;
     #[pymodule_export]
     use super::encode::{canonical_integers, encode_integers, encode_strings};
     #[pymodule_export]
@@ -315,6 +331,8 @@ mod _core {
     #[pymodule_export]
     use super::grouped::{grouped_fit, grouped_posterior};
     #[pymodule_export]
+    use super::hierarchy::hierarchy_fit;
+    #[pymodule_export]
     use super::kos::kos_fit;
     #[pymodule_export]
     use super::mace::mace_fit;
@@ -325,6 +343,8 @@ mod _core {
     #[pymodule_export]
     use super::moments::{components, moments_cross, moments_first, moments_groups, moments_pairs, moments_triples};
     #[pymodule_export]
+    use super::num::winners;
+    #[pymodule_export]
     use super::passes::{em_answers, em_factors, em_gather, em_open};
     #[pymodule_export]
     use super::rank_one::{rank_one_fit, rank_one_graph};
@@ -333,11 +353,13 @@ mod _core {
     #[pymodule_export]
     use super::sparse::sparse_fit;
     #[pymodule_export]
+    use super::special::beta_quantile;
+    #[pymodule_export]
     use super::subtypes::{subtypes_fit, subtypes_posterior};
     #[pymodule_export]
     use super::table::{Ratings, Table};
     #[pymodule_export]
-    use super::votes::vote_softmax;
+    use super::votes::{vote_shares, vote_softmax, worker_agreement};
     #[pymodule_export]
     use super::{get_num_threads, set_num_threads};
 }

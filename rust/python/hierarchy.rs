@@ -1,0 +1,70 @@
+//! Dawid–Skene with priors learnt from the crowd.
+
+use numpy::PyReadonlyArrayDyn;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::passes::{Called, Holder};
+use super::{Found, choose, slice, work};
+use crate::control::Control;
+use crate::em::{self, Common, Hierarchy, HierarchyFit, Learnt, Sizes};
+
+/// Fits Dawid–Skene with priors of the workers that are learnt from the crowd, one fit for each of `priors`: "crowd" or
+/// "spammer", and a strength of the latter, learnt where it is None. They share their start. `votes` as for
+/// [`super::em::em_fit`].
+///
+/// What was learnt of the crowd is `alpha`, or `competence`, `guesses` and `strength`.
+#[pyfunction]
+#[pyo3(signature = (votes, priors, *, class_pseudo, protected, max_iter, tol, gold=None, progress=None))]
+#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
+pub fn hierarchy_fit<'py>(
+    py: Python<'py>,
+    votes: &Bound<'py, PyAny>,
+    priors: Vec<(String, Option<f64>)>,
+    class_pseudo: PyReadonlyArrayDyn<'py, f64>,
+    protected: usize,
+    max_iter: usize,
+    tol: f64,
+    gold: Option<PyReadonlyArrayDyn<'py, i32>>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let kind = |(name, strength): &(String, Option<f64>)| {
+        choose("prior", name, &[("crowd", Hierarchy::Crowd), ("spammer", Hierarchy::Spammer(*strength))])
+    };
+    let priors = priors.iter().map(kind).collect::<PyResult<Vec<_>>>()?;
+    let options = Common {
+        class_pseudo: slice("class_pseudo", &class_pseudo)?,
+        gold: gold.as_ref().map(|g| slice("gold", g)).transpose()?,
+        protected,
+        max_iter,
+        tol,
+    };
+    match Holder::new(votes)? {
+        Holder::Table(table) => {
+            let fits =
+                work(py, progress.as_ref(), |control| em::fit_hierarchies(&table.0, &priors, &options, control))?;
+            let one = |fit: HierarchyFit| with_learnt(Found::fit(py, table, fit.fit)?, table.sizes(), fit.learnt);
+            fits.into_iter().map(one).collect()
+        }
+        Holder::Elsewhere(passes) => {
+            let sizes = passes.sizes;
+            let job = |passes: &mut Called<'_>, control: &Control| {
+                em::solve_hierarchies(passes, sizes, &priors, &options, control, |_, solution| solution)
+            };
+            let fits = passes.work(py, progress.as_ref(), options.gold, job)?;
+            fits.into_iter().map(|fit| with_learnt(Found::solution(py, sizes, fit.fit)?, sizes, fit.learnt)).collect()
+        }
+    }
+}
+
+/// Adds what was learnt of the crowd to a fit.
+fn with_learnt(found: Found<'_>, sizes: Sizes, learnt: Learnt) -> PyResult<Bound<'_, PyDict>> {
+    let (m, k) = (sizes.n_workers, sizes.shape.classes);
+    let found = match learnt {
+        Learnt::Crowd(alpha) => found.array("alpha", [k, k], alpha)?,
+        Learnt::Spammer { competence, guesses, strength } => {
+            found.list("competence", competence)?.array("guesses", [m, k], guesses)?.with("strength", strength)?
+        }
+    };
+    Ok(found.dict())
+}
