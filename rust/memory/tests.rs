@@ -8,8 +8,8 @@ use crate::agreement::{Chance, Coefficient, Scale, Shape, Summary, agreement_by_
 use crate::chance::Beliefs;
 use crate::control::Control;
 use crate::em::{
-    self, Assignment, Common, CommunityOptions, Factors, GroupedOptions, Hierarchy, Layers, Mode, Model, Opening, Options,
-    Parameters, Sampling, Sizes, Start, SubtypesOptions,
+    self, Assignment, Common, CommunityOptions, Factors, GroupedOptions, Hierarchy, Layers, Mode, Model, Opening,
+    Options, Parameters, Sampling, Sizes, Start, SubtypesOptions,
 };
 use crate::factor::{self, cpd, low_rank, nmf, rank_one};
 use crate::left_out::left_out_sums;

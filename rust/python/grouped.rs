@@ -4,9 +4,8 @@ use numpy::{PyArray2, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::aggregate::found;
 use super::table::Table;
-use super::{array, shape, slice, work};
+use super::{Found, array, shape, slice, work};
 use crate::em::{self, GroupedOptions, Layers};
 
 /// Fits Dawid–Skene with groups of workers that share a latent answer, from given matrices.
@@ -44,10 +43,8 @@ pub fn grouped_fit<'py>(
         tol,
     };
     let fit = work(py, progress.as_ref(), |control| em::fit_grouped(&table.0, &options, control))?;
-    let result = found(py, table, fit.fit)?;
-    result.set_item("workers", array(py, table.blocks(), fit.workers)?)?;
-    result.set_item("answers", array(py, [n, k, k], fit.answers)?)?;
-    Ok(result)
+    let found = Found::fit(py, table, fit.fit)?.array("workers", table.blocks(), fit.workers)?;
+    Ok(found.array("answers", [n, k, k], fit.answers)?.dict())
 }
 
 /// Class posteriors (tasks × classes) under given matrices of workers and of their groups.
