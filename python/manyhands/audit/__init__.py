@@ -10,6 +10,7 @@ from manyhands.audit.dependence import Dependence, dependence
 from manyhands.audit.drift import drift
 from manyhands.audit.groups import Groups, groups
 from manyhands.audit.result import Finding
+from manyhands.audit.review import Review, review
 from manyhands.audit.spammers import spammers
 from manyhands.audit.worth import Worth, worth
 
@@ -19,12 +20,14 @@ __all__ = [
     "Dependence",
     "Finding",
     "Groups",
+    "Review",
     "Worth",
     "colluders",
     "copies",
     "dependence",
     "drift",
     "groups",
+    "review",
     "spammers",
     "worth",
 ]

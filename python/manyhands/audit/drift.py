@@ -17,6 +17,7 @@ from manyhands.progress import Callback, reporting
 from manyhands.table.annotations import Annotations, as_annotations
 from manyhands.table.checks import made_table
 from manyhands.table.frames import take_columns
+from manyhands.table.order import as_numbers, ranks, without_ranks
 
 
 def drift(
@@ -140,7 +141,7 @@ def _in_order(votes: Any, order: Any) -> tuple[Annotations, Array]:
                 "Annotations have no order: give numbers aligned with votes.to_frame() as order=, or audit the frame "
                 "that they were made of"
             )
-        when = _numbers(order, "order")
+        when = as_numbers(order, "order")
         if when.shape != (given.n_annotations,):
             raise ValueError(
                 f"order has shape {when.shape}, not one number for each of {given.n_annotations:,} annotations"
@@ -151,38 +152,11 @@ def _in_order(votes: Any, order: Any) -> tuple[Annotations, Array]:
     found = take_columns(votes, task=None, worker=None, label=None, **names)
     tasks, workers, labels = (found[role][1] for role in ("task", "worker", "label"))
     if isinstance(order, str):
-        when = _numbers(found["order"][1], f"order column {order!r}")
+        when = as_numbers(found["order"][1], f"order column {order!r}")
     elif order is None:
         when = np.arange(len(tasks), dtype=np.float64)
     else:
-        when = _numbers(order, "order")
+        when = as_numbers(order, "order")
     if when.shape != (len(tasks),):
         raise ValueError(f"order has shape {when.shape}, not one number for each of {len(tasks):,} rows")
-    # Ranks travel through the sorting of the table as weights, which must be above zero.
-    ranks = np.unique(when, return_inverse=True)[1] + 1.0
-    ranked = as_annotations(Annotations.from_arrays(tasks, workers, labels, ranks))
-    table = made_table(*ranked.codes(), None, ranked.n_tasks, ranked.n_workers, ranked.n_classes)
-    plain = Annotations(table, ranked._tasks, ranked._workers, ranked._classes, ranked._unlabelled)
-    return plain, np.ones(table.n_annotations) if ranked.weights is None else ranked.weights
-
-
-def _numbers(values: Any, what: str) -> Array:
-    """Numbers, dates or times as numbers."""
-    import pyarrow as pa
-
-    try:
-        column = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
-        if isinstance(column, pa.ChunkedArray):
-            column = column.combine_chunks()
-        if pa.types.is_temporal(column.type):
-            column = column.cast(pa.timestamp("us") if not pa.types.is_time(column.type) else pa.time64("us")).cast(
-                pa.int64()
-            )
-        if column.null_count:
-            raise ValueError(f"{what} has no value in {column.null_count:,} places; drop those rows")
-        found: Array = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
-        raise TypeError(f"{what} must hold numbers, dates or times: {error}") from None
-    if np.isnan(found).any():
-        raise ValueError(f"{what} has no value in {int(np.isnan(found).sum()):,} places; drop those rows")
-    return found
+    return without_ranks(as_annotations(Annotations.from_arrays(tasks, workers, labels, ranks(when))))

@@ -14,6 +14,7 @@ from manyhands.table.annotations import Annotations
 from manyhands.table.building import Missing, Repeats, build, build_soft
 from manyhands.table.frames import match_columns
 from manyhands.table.names import Column
+from manyhands.table.order import Array, as_numbers, ranks, without_ranks
 from manyhands.table.sources import (
     COMPRESSED,
     CSV,
@@ -106,6 +107,40 @@ def read(
             abstain=abstain,
         )
     return Annotations(*parts)
+
+
+def read_in_order(
+    source: PathLike | Iterable[PathLike], order: str, *, layout: Layout, labels_as_text: bool = False, **settings: Any
+) -> tuple[Annotations, Array]:
+    """Read a log with a column that says when annotations were made: numbers, dates or times, also as text.
+
+    Parameters
+    ----------
+    source
+        As in :func:`read`.
+    order
+        The column.
+    layout
+        How CSV files are written.
+    labels_as_text
+        As in :func:`read`.
+    **settings
+        Columns of ids, and ``repeats``, ``missing`` and ``abstain``, as in :func:`read`.
+
+    Returns
+    -------
+    votes : Annotations
+        The log.
+    when : ndarray of shape (n_annotations,)
+        Ranks in that order, equal for equal times, aligned with ``votes.to_frame()``.
+    """
+    ids = {role: settings.pop(role) for role in ("task", "worker", "label")} | {"order": order}
+    sources = [Source(path, layout) for path in expand(source)]
+    with enough_memory(listed([str(one.path) for one in sources])):
+        (*columns, when), _ = _read_files(sources, ids, {}, labels_as_text)
+        moments = ranks(as_numbers(when.data, when.what))
+        parts = build(*columns, weights=(moments, when.what), confidence=None, classes=None, **settings)
+    return without_ranks(Annotations(*parts))
 
 
 def _read_files(

@@ -1,0 +1,154 @@
+"""``manyhands audit``: whom a team is paying."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from manyhands.cli.aggregate import summary_of_log
+from manyhands.cli.console import Stages, number, print_facts, print_json, print_table, write
+from manyhands.cli.options import (
+    STDOUT,
+    Commands,
+    add_command,
+    add_log,
+    check_inputs,
+    check_outputs,
+    read_log,
+    use_threads,
+)
+
+if TYPE_CHECKING:
+    from manyhands import Annotations
+    from manyhands.audit import Finding, Review
+
+#: Names and pairs shown on the page; files have all.
+_SHOWN = 5
+
+
+def add(commands: Commands) -> None:
+    """Declare the command."""
+    parser = add_command(
+        commands,
+        "audit",
+        run,
+        about="Tell who is in the crowd: what workers are worth, spammers, colluders, copies, camps, drift.",
+        examples="""
+            log.parquet
+            log.csv --order submitted_at -o workers.csv
+            log.parquet --json
+        """,
+    )
+    add_log(parser)
+    parser.add_argument_group("the order").add_argument(
+        "--order", metavar="COLUMN", help="column of when answers were given (numbers, dates, times): looks for drift"
+    )
+    parser.add_argument_group("output").add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write a row a worker as CSV or Parquet, by the ending ('-': CSV on stdout)",
+    )
+
+
+def run(args: Namespace) -> None:
+    """Read the log, audit it, and show one page."""
+    inputs = check_inputs(args)
+    check_outputs([args.output], inputs=inputs)
+    if args.json and args.output == STDOUT:
+        raise ValueError("workers as CSV and --json cannot both go to stdout; name a file with -o")
+    use_threads(args)
+    with Stages(args) as stages:
+        with stages.stage("reading"):
+            votes, order = _read(args)
+        from manyhands import audit
+
+        found = audit.review(votes, order=order, stages=stages.stage)
+        if args.output not in (None, STDOUT):
+            with stages.stage("writing"):
+                write(found.frame(), args.output)
+    if args.json:
+        print_json(args, _content(args, found) | {"seconds": stages.seconds})
+        return
+    if args.output == STDOUT:
+        write(found.frame(), STDOUT)
+    page = {"log": summary_of_log(votes)} | _page(found)
+    wrote = "" if args.output in (None, STDOUT) else args.output
+    print_facts(page | {"wrote": wrote, "time": str(stages)}, stderr=args.output == STDOUT)
+    if len(found.copies) and args.output != STDOUT:
+        rows = found.copies.frame().slice(0, _SHOWN).to_pydict()
+        print_table(list(rows), list(zip(*rows.values(), strict=True)), title="copies, the surest first")
+    for remark in found.remarks:
+        print_facts({"uncertain": remark}, stderr=args.output == STDOUT)
+
+
+def _read(args: Namespace) -> tuple[Annotations, Any]:
+    """Read the log, and when its annotations were made where a column says so."""
+    if args.order is None:
+        return read_log(args), None
+    from manyhands.table.io import read_in_order
+    from manyhands.table.sources import Layout
+
+    beside = [name for name in ("weight", "confidences", "probabilities") if getattr(args, name) is not None]
+    if beside:
+        raise ValueError(f"--order and --{beside[0]} cannot be given together: drift is sought in plain labels")
+    settings = ("task", "worker", "label", "repeats", "missing", "abstain", "labels_as_text")
+    layout = Layout(args.delimiter, args.encoding, args.header)
+    return read_in_order(args.log, args.order, layout=layout, **{name: getattr(args, name) for name in settings})
+
+
+def _page(found: Review) -> dict[str, str]:
+    """Say what was found, a line a part."""
+    value, depends, change = found.worth, found.dependence, found.change
+    told = "cannot be told" if depends.cannot_tell else f"correlated by {depends.correlation:.2f} ±{depends.error:.2f}"
+    camps = ", ".join(str(len(group)) for group in found.groups.groups[:_SHOWN])
+    return {
+        "worth": f"{found.n_carrying:,} of {number(len(value.names), 'worker')} give 95 % of what the log tells: "
+        f"{value.bits_per_task:.2f} bits a task, of which {value.entropy:.2f} are needed",
+        "errors": told if depends.cannot_tell else f"{told} (probability of any: {depends.probability:.0%})",
+        "spammers": _who(found.spammers),
+        "colluders": _who(found.colluders),
+        "copies": number(len(found.copies), "pair") if len(found.copies) else "none found",
+        "camps": f"{number(len(found.groups), 'group')} of {camps} workers" if len(found.groups) else "none found",
+        "drift": "not looked for; name the column of times with --order" if found.drift is None else _who(found.drift),
+        "without": _without(found) if change.n_workers else "nobody to leave out",
+    }
+
+
+def _who(found: Finding) -> str:
+    n, names = int(found.found.sum()), found.workers
+    if not n:
+        return "none found"
+    shown = ", ".join(str(name) for name in names[:_SHOWN].tolist())
+    return f"{n:,} of {number(len(found.names), 'worker')}: {shown}{', …' if n > _SHOWN else ''}"
+
+
+def _without(found: Review) -> str:
+    change = found.change
+    gone = f"; {number(change.n_unanswered, 'task')} left without answers" if change.n_unanswered else ""
+    return (
+        "leaving out spammers, colluders and all but one of each set of copies, "
+        f"{number(change.n_workers, 'worker')} and {change.share:.1%} of the labels, changes "
+        f"{number(change.n_changed, 'answer')}{gone}; mean confidence "
+        f"{change.before:.3f}, then {change.after:.3f}"
+    )
+
+
+def _content(args: Namespace, found: Review) -> dict[str, Any]:
+    """Everything as plain data."""
+    parts = {"spammers": found.spammers, "colluders": found.colluders, "drift": found.drift}
+    return {
+        "command": args.command,
+        "log": args.log,
+        "workers": found.frame().to_pylist(),
+        "bits_per_task": found.worth.bits_per_task,
+        "bits_needed": found.worth.entropy,
+        "carrying": found.n_carrying,
+        "dependence": vars(found.dependence),
+        **{name: None if part is None else part.workers.tolist() for name, part in parts.items()},
+        "attacked_tasks": found.colluders.tasks.tolist(),
+        "copies": found.copies.frame().to_pylist(),
+        "groups": found.groups.groups,
+        "without": vars(found.change),
+        "remarks": list(found.remarks),
+    }
