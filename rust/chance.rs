@@ -248,8 +248,8 @@ mod tests {
                 let mut joint = vec![0.0; odds.len()];
                 let alone = chance.of_worker(own, count, Some(&mut joint)).unwrap();
                 assert!((alone - by_sets(&odds, count as u32, 1 << own)).abs() < 1e-12);
-                for i in own + 1..odds.len() {
-                    assert!((joint[i] - by_sets(&odds, count as u32, 1 << own | 1 << i)).abs() < 1e-12);
+                for (i, both) in joint.iter().enumerate().skip(own + 1) {
+                    assert!((both - by_sets(&odds, count as u32, 1 << own | 1 << i)).abs() < 1e-12);
                 }
             }
         }

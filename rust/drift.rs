@@ -193,7 +193,8 @@ mod tests {
     #[test]
     fn a_worker_who_turns_is_seen_where_they_turn() {
         // Eight workers on two hundred tasks err now and then; the first turns against the others after 120.
-        let wrong = |i: u32| u16::from((i * 7919 + i / 8).is_multiple_of(11)) ^ u16::from(i % 8 == 0 && i >= 960);
+        let wrong =
+            |i: u32| u16::from((i * 7919 + i / 8).is_multiple_of(11)) ^ u16::from(i.is_multiple_of(8) && i >= 960);
         let rows: Vec<(u32, u32, u16)> = (0..1600).map(|i| (i / 8, i % 8, wrong(i))).collect();
         let table = of_rows(&rows, None, [200, 8, 2]);
         let (posterior, confusion) = ([0.9, 0.1].repeat(200), [0.8, 0.2, 0.2, 0.8].repeat(8));
