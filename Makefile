@@ -23,7 +23,8 @@ FUZZ := $(VENV)/stamp-fuzz
 MUTANTS := $(VENV)/stamp-mutants
 AUDIT := $(VENV)/stamp-audit
 
-# Programs of cargo that only some targets need are kept out of the user's own.
+# Programs of cargo that only some targets need are kept out of the user's own. They are waited for once and run for
+# seconds, so that nobody optimises them.
 CARGO_TOOLS := $(abspath $(VENV))/cargo
 WITH_CARGO_TOOLS := PATH="$(CARGO_TOOLS)/bin:$$PATH"
 
@@ -36,6 +37,9 @@ FUZZ_PYTHON := load read
 # How many changes of the code are tried in each area, and which.
 MUTANTS_SAMPLE ?= 20
 MUTANTS_SEED ?= 1
+
+# What is told to cargo audit: `--db FOLDER --no-fetch` where the advisories cannot be fetched.
+AUDIT_ARGS ?=
 
 RUST_SOURCES := $(wildcard rust/*.rs rust/*/*.rs rust/*/*/*.rs)
 MANIFESTS := Cargo.toml pyproject.toml $(wildcard Cargo.lock)
@@ -93,12 +97,14 @@ fuzz: $(EXTENSION) $(FUZZ) ## feed strangers' bytes to every reader, FUZZ_SECOND
 			-artifact_prefix=$(abspath target/fuzz/surprises)/$$target- -max_len=16384 -print_final_stats=1; done
 
 mutants: $(EXTENSION) $(DEV) $(MUTANTS) ## change the code at random, MUTANTS_SAMPLE=20 an area: do the tests notice?
-	$(PY) scripts/mutants.py --sample $(MUTANTS_SAMPLE) --seed $(MUTANTS_SEED)
-	$(WITH_CARGO_TOOLS) $(PY) scripts/mutants.py --rust --sample $(MUTANTS_SAMPLE) --seed $(MUTANTS_SEED)
+	@set -x; failed=0; \
+	$(PY) scripts/mutants.py --sample $(MUTANTS_SAMPLE) --seed $(MUTANTS_SEED) || failed=1; \
+	$(WITH_CARGO_TOOLS) $(PY) scripts/rust_mutants.py --sample $(MUTANTS_SAMPLE) --seed $(MUTANTS_SEED) || failed=1; \
+	exit $$failed
 
 audit: $(EXTENSION) $(DEV) $(AUDIT) ## look up known weaknesses of all that we depend on
-	$(WITH_CARGO_TOOLS) cargo audit
-	$(WITH_CARGO_TOOLS) cargo audit --file fuzz/Cargo.lock
+	$(WITH_CARGO_TOOLS) cargo audit $(AUDIT_ARGS)
+	$(WITH_CARGO_TOOLS) cargo audit $(AUDIT_ARGS) --file fuzz/Cargo.lock
 	$(PY) -m pip_audit --local --skip-editable
 
 # The wheel is built from the unpacked sdist, whose files all bear an old date: in a shared target folder cargo would
@@ -192,14 +198,14 @@ $(BENCH): pyproject.toml | $(TOOLS)
 
 $(FUZZ): pyproject.toml fuzz/Cargo.toml | $(TOOLS)
 	$(PIP) install --quiet --group fuzz
-	cargo install --quiet --locked --root "$(CARGO_TOOLS)" cargo-fuzz@0.13.2
+	cargo install --quiet --locked --debug --root "$(CARGO_TOOLS)" cargo-fuzz@0.13.2
 	@touch $@
 
 $(MUTANTS): | $(TOOLS)
-	cargo install --quiet --locked --root "$(CARGO_TOOLS)" cargo-mutants@27.1.0
+	cargo install --quiet --locked --debug --root "$(CARGO_TOOLS)" cargo-mutants@27.1.0
 	@touch $@
 
 $(AUDIT): pyproject.toml | $(TOOLS)
 	$(PIP) install --quiet --group audit
-	cargo install --quiet --locked --root "$(CARGO_TOOLS)" cargo-audit@0.22.2
+	cargo install --quiet --locked --debug --root "$(CARGO_TOOLS)" cargo-audit@0.22.2
 	@touch $@

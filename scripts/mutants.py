@@ -7,7 +7,8 @@ repeated, and live in a temporary folder: the checkout is never touched.
 
     python scripts/mutants.py --area data --sample 20 --seed 1
     python scripts/mutants.py --show data:17        # the change of one mutant
-    python scripts/mutants.py --rust --sample 10    # the same for the compiled core, by cargo-mutants
+
+The compiled core has a script of its own, rust_mutants.py.
 """
 
 from __future__ import annotations
@@ -113,9 +114,20 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "table/io": ["test_io", "test_sources", *COMMANDS],
         "table/gold": ["test_gold", *COMMANDS],
         "table/description": ["test_contents", *COMMANDS],
+        "simulate/_makers": ["test_simulate", "test_synthetic"],
         "simulate/crowds": ["test_simulate", "test_synthetic"],
         "simulate/simulation": ["test_simulate", "test_synthetic"],
         "simulate/synthetic": ["test_synthetic"],
+    },
+    "audit": {
+        "audit/colluders": ["test_audit_colluders"],
+        "audit/worth": ["test_audit_worth", "test_worth"],
+        "audit/*": ["test_audit_result", "test_audit_spammers", "test_audit_colluders"],
+    },
+    "other libraries' interfaces": {
+        "compat/_competence": ["test_compat_competence"],
+        "compat/_skills": ["test_compat_skills"],
+        "compat/*": ["test_compat_crowdkit"],
     },
     "cli, persist": {
         "table/persist": [*FILES, *TABLES],
@@ -154,6 +166,9 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 #: A test run that takes so many times as long as on the sound code hangs; processor time, which a busy machine does
 #: not stretch.
 PATIENCE = 8
+
+#: Bytes of addresses that a test run may take: a loop that has become endless may fill memory first.
+MOST_MEMORY = 16 << 30
 
 
 @dataclass(frozen=True)
@@ -356,7 +371,7 @@ class Workplace:
             if test not in self.usual:
                 code, self.usual[test], said = self.run(test, None)
                 if code not in (0, 5):  # 5: no test of this file concerns the class
-                    raise SystemExit(f"{test} fails on the sound code, so that it can judge no change:\n{said}")
+                    raise SystemExit(f"{test} fails on the sound code, so that it can judge no change:\n{said[-2000:]}")
         try:
             target.write_text(mutant.source(), encoding="utf-8")
             for test in map(tuple, tests):
@@ -367,29 +382,34 @@ class Workplace:
             target.write_bytes(sound)
         return ""
 
-    def run(self, test: tuple[str, ...], most: float | None) -> tuple[int, float, str]:
+    def run(self, test: tuple[str, ...], most: float | None, **where: str) -> tuple[int, float, str]:
         """Run a file of tests until the first fails: exit code, processor time, what was said."""
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *test]
-        where = {"PYTHONPATH": str(self.folder / "python"), "PYTHONDONTWRITEBYTECODE": "1", "CI": "1"}
-        start = _children()
-        with tempfile.TemporaryFile("w+") as said:
-            process = subprocess.Popen(
-                command,
-                cwd=self.folder,
-                env={**os.environ, **where, "OMP_NUM_THREADS": "1"},
-                stdout=said,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=None if most is None else lambda: _limit(most),
-            )
-            try:
-                code = process.wait(None if most is None else 60 + 20 * most)
-            except subprocess.TimeoutExpired:
-                code = -1
-            finally:
-                with_children(process)
-            said.seek(0)
-            return code, _children() - start, said.read()[-2000:]
+        where |= {"PYTHONPATH": str(self.folder / "python"), "PYTHONDONTWRITEBYTECODE": "1", "CI": "1"}
+        return limited(command, self.folder, where, most)
+
+
+def limited(command: list[str], folder: Path, where: dict[str, str], most: float | None) -> tuple[int, float, str]:
+    """Run a program that may hang: exit code (negative where it was ended), processor time, what it said."""
+    start = _children()
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**os.environ, **where, "OMP_NUM_THREADS": "1"},
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=lambda: _limit(most),
+        )
+        try:
+            code = process.wait(None if most is None else 60 + 20 * most)
+        except subprocess.TimeoutExpired:
+            code = -1
+        finally:
+            with_children(process)
+        said.seek(0)
+        return code, _children() - start, said.read()
 
 
 def with_children(process: subprocess.Popen[Any]) -> None:
@@ -404,10 +424,12 @@ def _children() -> float:
     return used.children_user + used.children_system
 
 
-def _limit(seconds: float) -> None:
+def _limit(seconds: float | None) -> None:
     import resource
 
-    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 5))
+    if seconds is not None:
+        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 5))
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
 
 
 # ---------------------------------------------------------------------------------------------------- reports
@@ -439,15 +461,6 @@ def table(results: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def run_rust(sample: int, seed: int, report: Path) -> int:
-    """Try every n-th of the changes that cargo-mutants knows, from a place drawn at random: each module has a share."""
-    listed = subprocess.run(["cargo", "mutants", "--list"], cwd=ROOT, capture_output=True, text=True, check=True)
-    n = max(len(listed.stdout.splitlines()) // sample, 1)
-    shard = f"{random.Random(f'{seed} rust').randrange(n)}/{n}"
-    command = ["cargo", "mutants", "--shard", shard, "--sharding", "round-robin", "--output", str(report.parent)]
-    return subprocess.run(command, cwd=ROOT, check=False).returncode
-
-
 def main() -> int:
     """Draw, judge, report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -457,7 +470,6 @@ def main() -> int:
     parser.add_argument("--report", type=Path, default=ROOT / "target" / "mutants" / "python.json")
     parser.add_argument("--list", action="store_true", help="count the changes of each area, and run nothing")
     parser.add_argument("--show", metavar="AREA:NUMBER", help="print the source of one mutant of the sample")
-    parser.add_argument("--rust", action="store_true", help="change the compiled core, with cargo-mutants")
     args = parser.parse_args()
     # An end from outside must clean up as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -465,14 +477,15 @@ def main() -> int:
     if args.list:
         for area in areas:
             print(f"{area}: {sum(len(mutants_of(path)) for path in modules(area)):,}")
+        left = set((ROOT / PACKAGE).rglob("*.py")).difference(*map(modules, AREAS))
+        counts = {path: len(mutants_of(path)) for path in sorted(left)}
+        print(f"in no area: {', '.join(f'{path.relative_to(ROOT)} {n}' for path, n in counts.items() if n)}")
         return 0
     if args.show:
         area, _, number = args.show.rpartition(":")
         sys.stdout.write(drawn(area, int(number) + 1, args.seed)[-1].source())
         return 0
     args.report.parent.mkdir(parents=True, exist_ok=True)
-    if args.rust:
-        return run_rust(args.sample, args.seed, args.report)
     results = run_python(areas, args.sample, args.seed, args.report)
     print(f"\nseed {args.seed}, {args.sample} of each area\n\n{table(results)}\n")
     survivors = [result for result in results if not result["noticed_by"]]

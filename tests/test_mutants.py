@@ -66,7 +66,9 @@ def test_only_what_runs_is_changed(mutants, tmp_path, monkeypatch):
 
 
 def test_every_file_has_tests_that_exist(mutants):
-    for area in mutants.AREAS:
+    for area, patterns in mutants.AREAS.items():
+        for pattern in patterns:
+            assert list((ROOT / mutants.PACKAGE).glob(f"{pattern}.py")), f"there is no {pattern}.py in {area!r}"
         for path in mutants.modules(area):
             for test, *_ in mutants.tests_of(area, str(path.relative_to(ROOT))):
                 assert (ROOT / test).is_file(), test
@@ -81,3 +83,85 @@ def test_a_sample_can_be_drawn_again(mutants):
     one, other = (mutants.drawn("cli, persist", 3, seed) for seed in (1, 2))
     assert one == mutants.drawn("cli, persist", 3, 1)
     assert one != other
+
+
+# ---------------------------------------------------------------------------------------- the compiled core
+
+
+@pytest.fixture(scope="module")
+def rust(mutants):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "scripts"))
+        patch.setitem(sys.modules, "mutants", mutants)
+        yield importlib.import_module("rust_mutants")
+        for name in ("rust_mutants", "rust_switches"):
+            sys.modules.pop(name, None)
+
+
+RUST = """fn f(a: i64, b: i64) -> i64 {
+    let mut c = a + b // é
+        * 2;
+    c += a;
+    if !(a < b) && c > 1 { return -c; }
+    match a { 1 => 5, 2 if c > 3 => 6, _ => 7 }
+}
+"""
+
+#: Kind of a change, the text it is about, what takes its place, and the line of the source that it makes.
+SWITCHED = [
+    ("FnValue", "let mut c = a + b // é\n        * 2", "0", 1, "{ if ON { return 0; } "),
+    ("BinaryOperator", "+", "-", 2, "(if ON { (a) - (b          * 2) } else { a + b // é"),
+    ("BinaryOperator", "*", "/", 3, "        * 2 });"),
+    ("BinaryOperator", "+=", "-=", 4, "    (if ON { c -= (a) } else { c += a });"),
+    ("UnaryOperator", "!", "", 5, "if (if ON { (a < b) } else { !(a < b) }) && c > 1"),
+    ("BinaryOperator", "<", "<=", 5, "!((if ON { (a) <= (b) } else { a < b }))"),
+    ("UnaryOperator", "-", "", 5, "return (if ON { c } else { -c });"),
+    ("MatchArm", "1 => 5", "", 6, "{ 1 if !ON => 5,"),
+    ("MatchArm", "2 if c > 3 => 6", "", 6, " 2 if !ON && ( c > 3) => 6,"),
+    ("MatchArmGuard", "c > 3", "true", 6, " 2 if (if ON { true } else { c > 3 }) => 6,"),
+]
+
+
+def _change(rust, number, genre, old, new):
+    start = RUST.encode().index(old.encode(), RUST.index("{"))
+    return rust.Change(number, "", "rust/f.rs", 1, "", genre, start, start + len(old.encode()), new)
+
+
+@pytest.mark.parametrize(("genre", "old", "new", "line", "text"), SWITCHED)
+def test_a_switch_stands_for_a_change_and_moves_no_line(rust, genre, old, new, line, text):
+    pytest.importorskip("tree_sitter_rust")
+    switches = sys.modules["rust_switches"]
+    made = switches.Switches(RUST.encode(), [_change(rust, 7, genre, old, new)]).text
+    assert len(made.splitlines()) == len(RUST.splitlines())
+    assert text.replace("ON", "crate::switches::on(7)") in made.splitlines()[line - 1]
+
+
+def test_switches_within_each_other_are_all_there_once(rust):
+    pytest.importorskip("tree_sitter_rust")
+    changes = [_change(rust, i, genre, old, new) for i, (genre, old, new, *_) in enumerate(SWITCHED, 1)]
+    made = sys.modules["rust_switches"].Switches(RUST.encode(), changes).text
+    for i in range(1, len(SWITCHED) + 1):
+        assert made.count(f"on({i})") == 1, i
+
+
+def test_every_file_of_the_core_has_an_area_and_every_pattern_a_file(rust, mutants):
+    files = [str(path.relative_to(ROOT / "rust")) for path in (ROOT / "rust").rglob("*.rs")]
+    used = {
+        (area, pattern) for path in files for area in [rust.area_of(path)] for pattern in rust.patterns_of(area, path)
+    }
+    for area, (patterns, tests) in rust.AREAS.items():
+        for pattern in patterns:
+            assert (area, pattern) in used, f"no file of the area {area!r} is called {pattern}"
+        for test in tests:
+            assert (ROOT / "tests" / f"{test}.py").is_file(), test
+
+
+def test_quick_tests_judge_first_and_the_slow_in_growing_groups(rust):
+    tests = [(0.1, "a"), (0.5, "b"), (0.9, "c"), (4.0, "d"), (9.0, "e")]
+    assert [[name for _, name in group] for group in rust._groups(tests)] == [["a", "b"], ["c", "d"], ["e"]]
+
+
+def test_tests_that_fail_on_the_sound_code_judge_nothing(rust, capsys):
+    reached = rust._reached("3\n5\n@0.5 a\n@0.1 b\n3\n@failed c\n5\n@2.0 d[x y]\n")
+    assert reached == {3: [(0.5, "a")], 5: [(0.5, "a"), (2.0, "d[x y]")]}
+    assert "c" in capsys.readouterr().out

@@ -1,0 +1,271 @@
+"""Change the compiled core in small ways and see whether the tests notice: the second half of ``make mutants``.
+
+cargo-mutants lists the changes. To compile the crate anew for each would take hours, so a sample is compiled in at
+once, each change behind a switch (rust_switches.py): one build of the test program and one of the extension serve all.
+A run of the sound code notes which test reaches which switch. Each change is then judged by the tests that reach it,
+quick ones first, those of Rust before those of Python. All lives in a temporary folder: the checkout is never touched.
+
+    python scripts/rust_mutants.py --area em --sample 20 --seed 1
+    python scripts/rust_mutants.py --list
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import signal
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from mutants import PATIENCE, ROOT, Workplace, limited
+from rust_switches import Change, Crate, listed
+
+#: Files of each area, where the first that fits counts, and the tests of Python that reach them.
+AREAS: dict[str, tuple[list[str], list[str]]] = {
+    "tables, ids, votes": (
+        ["table.rs", "table/*", "links.rs", "links/*", "ratings.rs", "encode.rs", "votes.rs"],
+        ["test_annotations", "test_answers", "test_ids", "test_voting"],
+    ),
+    "models of confusion": (
+        ["em/*", "dependence.rs", "consensus.rs"],
+        ["test_em", "test_bayes", "test_communities", "test_sparse", "test_gibbs", "test_dependence"],
+    ),
+    "models of skill": (
+        ["mace.rs", "glad.rs", "kos.rs", "minimax.rs", "minimax/*", "margin/*"],
+        ["test_competence", "test_skills", "test_entropy", "test_margin"],
+    ),
+    "moments, factorisation": (
+        ["moments/*", "factor/*", "components.rs"],
+        ["test_moments", "test_factor", "test_moment_methods"],
+    ),
+    "audit": (["capacity.rs", "left_out.rs"], ["test_worth", "test_audit_worth", "test_audit_spammers"]),
+    "agreement": (["agreement/*"], ["test_agreement"]),
+    "deferral": (["defer/*"], ["test_defer_kernels", "test_defer_decisions"]),
+    "simulation": (["simulate.rs", "simulate/*", "gamma.rs"], ["test_simulate", "test_synthetic"]),
+    "numbers, threads, memory": (["*"], ["test_em", "test_skills", "test_factor", "test_limits"]),
+}
+
+#: Seconds of processor time that tests of Python may take for one change, on the sound code.
+MOST_SECONDS = 60.0
+
+#: Seconds that any run may take at least before it counts as hanging.
+LEAST_PATIENCE = 10.0
+
+#: Told to pytest, so that the log says after each test that it ended, and how long it took.
+PLUGIN = """
+import ctypes, os, pytest
+import manyhands._core
+
+core = ctypes.CDLL(manyhands._core.__file__)
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item, nextitem):
+    core.forget_switches()
+    start, failed = sum(os.times()[:4]), item.session.testsfailed
+    result = yield
+    passed = item.session.testsfailed == failed
+    with open(os.environ["MUTANT_LOG"], "a") as log:
+        log.write(f"@{sum(os.times()[:4]) - start if passed else 'failed'} {item.nodeid}\\n")
+    return result
+"""
+
+
+def area_of(path: str) -> str:
+    """Return the first area that a file, named from rust/ on, belongs to."""
+    return next(area for area in AREAS if patterns_of(area, path))
+
+
+def patterns_of(area: str, path: str) -> list[str]:
+    """Return the patterns of an area that fit a file."""
+    return [pattern for pattern in AREAS[area][0] if fnmatch(path, pattern)]
+
+
+def drawn(changes: list[Change], areas: list[str], sample: int, seed: int) -> list[Change]:
+    """Draw changes of each area."""
+    by_area = defaultdict(list)
+    for change in changes:
+        by_area[area_of(change.path.removeprefix("rust/"))].append(change)
+    chosen = []
+    for area in areas:
+        random.Random(f"{seed} {area}").shuffle(by_area[area])
+        chosen += [replace(change, area=area) for change in by_area[area][:sample]]
+    return chosen
+
+
+class Court:
+    """The sound code with switches, and what is known of the tests that reach each of them."""
+
+    def __init__(self, place: Workplace, changes: list[Change]) -> None:
+        self.place, self.folder = place, place.folder
+        shutil.copytree(ROOT / "rust", self.folder / "rust")
+        shutil.copy(ROOT / "Cargo.lock", self.folder)
+        crate = Crate(self.folder, ROOT, changes, ROOT / "target" / "mutants" / "build")
+        crate.mend()
+        self.changes = crate.changes
+        self.program = crate.test_program()
+        self.crate = crate
+        self.rust = self._reached_by_rust()
+        self.python: dict[str, dict[int, list[tuple[float, str]]]] = {}
+
+    def _reached_by_rust(self) -> dict[int, list[tuple[float, str]]]:
+        _, _, said = limited([self.program, "--list", "--format", "terse"], self.folder, {}, None)
+        reached = defaultdict(list)
+        for test in (line.removesuffix(": test") for line in said.splitlines() if line.endswith(": test")):
+            log = self.folder / "reached"
+            log.write_text("")
+            code, seconds, said = self._run_rust([test], {"MUTANT_LOG": str(log)}, None)
+            if code:
+                raise SystemExit(f"{test} fails on the sound code, so that it can judge no change:\n{said[-2000:]}")
+            for number in log.read_text().split():
+                reached[int(number)].append((seconds, test))
+        return reached
+
+    def _run_rust(self, tests: list[str], where: dict[str, str], most: float | None) -> tuple[int, float, str]:
+        return limited([self.program, "--exact", *tests, "--test-threads", "1"], self.folder, where, most)
+
+    def _reached_by_python(self, test: str) -> dict[int, list[tuple[float, str]]]:
+        if test not in self.python:
+            if not self.python:
+                shutil.copy(self.crate.extension(), self.folder / "python" / "manyhands" / "_core.abi3.so")
+                (self.folder / "python" / "switch_log.py").write_text(PLUGIN)
+            log = self.folder / "reached"
+            log.write_text("")
+            args = ("-p", "switch_log", "--maxfail", "100", f"tests/{test}.py")
+            code, _, said = self.place.run(args, None, MUTANT_LOG=str(log))
+            if code not in (0, 1):
+                raise SystemExit(f"{test} cannot run on the sound code:\n{said[-2000:]}")
+            self.python[test] = _reached(log.read_text())
+        return self.python[test]
+
+    def judge(self, change: Change) -> dict[str, Any]:
+        """Return what noticed a change ("" if nothing did), and how many tests reached it."""
+        where = {"MUTANT": str(change.number)}
+        reaching = sorted(self.rust[change.number])
+        for group in _groups(reaching):
+            code, _, said = self._run_rust(
+                [test for _, test in group], where, LEAST_PATIENCE + PATIENCE * _total(group)
+            )
+            if code:
+                failed = [line for line in said.splitlines() if line.endswith("FAILED") or "panicked" in line]
+                return {"noticed_by": "cargo test", "how": _how(code, failed), "tests": len(reaching)}
+        found = [entry for test in AREAS[change.area][1] for entry in self._reached_by_python(test)[change.number]]
+        chosen = _within(sorted(found), MOST_SECONDS)
+        if chosen:
+            names = self.folder / "chosen"
+            names.write_text("\n".join(name for _, name in chosen))
+            code, _, said = self.place.run((f"@{names}",), _patience(chosen), **where)
+            if code:
+                failed = [line for line in said.splitlines() if line.startswith("FAILED")]
+                return {"noticed_by": "pytest", "how": _how(code, failed), "tests": len(chosen)}
+        return {"noticed_by": "", "how": "", "tests": len(reaching) + len(chosen)}
+
+
+def _how(code: int, failed: list[str]) -> str:
+    return "took too long" if code in (-1, -signal.SIGXCPU, -signal.SIGKILL) else (failed or ["crashed"])[0][:200]
+
+
+def _reached(log: str) -> dict[int, list[tuple[float, str]]]:
+    """Read which tests, and how long they take, reach each switch; what fails on the sound code can judge no change."""
+    reached = defaultdict(list)
+    numbers: list[int] = []
+    for line in log.splitlines():
+        if not line.startswith("@"):
+            numbers.append(int(line))
+            continue
+        seconds, _, name = line[1:].partition(" ")
+        if seconds == "failed":
+            print(f"left out, since it fails on the sound code: {name}", flush=True)
+        else:
+            for number in numbers:
+                reached[number].append((float(seconds), name))
+        numbers = []
+    return reached
+
+
+def _patience(tests: list[tuple[float, str]]) -> float:
+    return LEAST_PATIENCE + PATIENCE * _total(tests)
+
+
+def _total(tests: list[tuple[float, str]]) -> float:
+    return sum(seconds for seconds, _ in tests)
+
+
+def _groups(tests: list[tuple[float, str]]) -> Iterator[list[tuple[float, str]]]:
+    """Cut tests, quick ones first, into groups that each take some times as long as the one before."""
+    most, at = 1.0, 0
+    while at < len(tests):
+        group = _within(tests[at:], most)
+        yield group
+        at += len(group)
+        most *= 5
+
+
+def _within(tests: list[tuple[float, str]], most: float) -> list[tuple[float, str]]:
+    """Return the first tests, at least one, that take at most so many seconds."""
+    taken: list[tuple[float, str]] = []
+    for test in tests:
+        if taken and _total(taken) + test[0] > most:
+            break
+        taken.append(test)
+    return taken
+
+
+def table(results: list[dict[str, Any]], missing: dict[str, int]) -> str:
+    """Write the score of each area."""
+    head = "| area | tried | noticed by cargo test | by pytest | not noticed | of these, never run | did not compile |"
+    lines = [head, "|---|--:|--:|--:|--:|--:|--:|"]
+    for area in dict.fromkeys(result["area"] for result in results):
+        of = [result for result in results if result["area"] == area]
+        by = [sum(result["noticed_by"] == name for result in of) for name in ("cargo test", "pytest", "")]
+        idle = sum(not result["tests"] for result in of)
+        lines.append(f"| {area} | {len(of)} | {' | '.join(map(str, by))} | {idle} | {missing.get(area, 0)} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Draw, build, judge, report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--area", action="append", choices=list(AREAS), help="by default all")
+    parser.add_argument("--sample", type=int, default=20, help="changes of each area (default: 20)")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample (default: 1)")
+    parser.add_argument("--report", type=Path, default=ROOT / "target" / "mutants" / "rust.json")
+    parser.add_argument("--list", action="store_true", help="print the changes that would be tried, and run nothing")
+    args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an end from outside must clean up as well
+    chosen = drawn(listed(ROOT), args.area or list(AREAS), args.sample, args.seed)
+    if args.list:
+        print("\n".join(f"{change.area}: {change.name}" for change in chosen))
+        return 0
+    args.report.parent.mkdir(parents=True, exist_ok=True)
+    results = []
+    with Workplace() as place:
+        court = Court(place, chosen)
+        left = {change.number for change in court.changes}
+        missing: dict[str, int] = defaultdict(int)
+        for change in chosen:
+            missing[change.area] += change.number not in left
+        for change in court.changes:
+            start = time.monotonic()
+            result = court.judge(change)
+            results.append({**asdict(change), **result})
+            seconds = f"({time.monotonic() - start:.0f} s)"
+            print(f"{result['noticed_by'] or 'SURVIVED':12} {change.name} {seconds}", flush=True)
+            content = {"seed": args.seed, "date": time.strftime("%Y-%m-%d"), "missing": missing, "changes": results}
+            args.report.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+    print(f"\nseed {args.seed}, {args.sample} of each area\n\n{table(results, missing)}\n")
+    survivors = [result for result in results if not result["noticed_by"]]
+    for result in survivors:
+        print(f"survived ({result['tests']} tests reach it): {result['name']}")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
