@@ -258,7 +258,10 @@ class Aggregator(Estimator[Annotations, ClassFit], KnowsConfusion):
             prior=distributions(content, "prior", (len(classes),)),
             **course,
         )
-        self._adopt(result, tasks, workers, classes, content.array("n_labels", np.int64, shape=(len(workers),)))
+        n_labels = content.array("n_labels", np.int64, shape=(len(workers),))
+        if (n_labels < 0).any():
+            raise content.damaged("it holds negative numbers of labels")
+        self._adopt(result, tasks, workers, classes, n_labels)
         self._all_labels = labels
 
 

@@ -130,8 +130,8 @@ def review(votes: Any, *, order: Any = None, stages: Stages | None = None) -> Re
     >>> league = [0, 0] + [-1] * 18
     >>> crowd = mh.simulate(600, 20, 3, crowd="one-coin", labels_per_task=8, groups=league, copying=0.9, seed=1)
     >>> found = mh.audit.review(crowd.votes)
-    >>> len(found.copies), len(found.workers)
-    (1, 1)
+    >>> len(found.spammers), len(found.copies), found.copies.redundant.tolist()
+    (0, 1, [0])
     """
     votes = as_annotations(votes)
     at: Stages = (lambda _: nullcontext()) if stages is None else stages
