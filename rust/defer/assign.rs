@@ -400,6 +400,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn of_equal_options_the_first_is_best() {
+        assert_eq!(best(&[0.25, 0.5, 0.5], &[0.0; 3]), 1);
+        assert_eq!(best(&[0.25, 0.5, 0.5], &[0.5, 0.25, 0.25]), 0);
+    }
+
     /// The best total by trying every option for each case that is left.
     fn greatest(scores: &[f64], k: usize, capacities: &Capacities, counts: &mut Vec<u64>) -> f64 {
         if scores.is_empty() {

@@ -173,6 +173,32 @@ mod tests {
         }
     }
 
+    /// A stream of the least number there is.
+    struct Zeros;
+
+    impl rand::TryRng for Zeros {
+        type Error = std::convert::Infallible;
+
+        fn try_next_u32(&mut self) -> std::result::Result<u32, Self::Error> {
+            Ok(0)
+        }
+
+        fn try_next_u64(&mut self) -> std::result::Result<u64, Self::Error> {
+            Ok(0)
+        }
+
+        fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> std::result::Result<(), Self::Error> {
+            bytes.fill(0);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn not_even_the_least_number_draws_a_zero_weight() {
+        assert_eq!(Alias::new(&[0.0, 1.0, 2.0]).unwrap().draw(&mut Zeros), 2);
+        assert_eq!(Alias::new(&[1.0, 1.0]).unwrap().draw(&mut Zeros), 0);
+    }
+
     #[test]
     fn keys_depend_on_every_word_and_on_their_order() {
         let words = [key([1, 2, 3]), key([1, 3, 2]), key([0, 2, 3]), key([1, 2]), key([0, 1, 2]), key([1, 2, 0])];

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 
+use super::choose::Choice;
 use super::{Collusion, Draw, NO_GROUP, Pattern, Spec, simulate};
 use crate::Error;
 use crate::control::Control;
@@ -416,4 +417,12 @@ proptest! {
             prop_assert!(count(&draw.tasks, n_tasks).into_iter().all(|c| c == r));
         }
     }
+}
+
+#[test]
+fn as_many_annotations_are_expected_as_the_probabilities_say() {
+    let choice = Choice::cells(200, [0.5, 0.25, 0.0, 0.125].into_iter(), 0).unwrap();
+    assert!((choice.expected() - 200.0 * 0.875).abs() < 1e-9, "{}", choice.expected());
+    let choice = Choice::per_task(200, 9, (2, 5), None, 0).unwrap();
+    assert!((choice.expected() - 700.0).abs() < 1e-9, "{}", choice.expected());
 }

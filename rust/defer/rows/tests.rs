@@ -86,6 +86,13 @@ fn rows_of_which_nothing_is_left_are_named() {
     for error in [sums(&rows, &shut, false, &control).unwrap_err(), apply(&rows, &shut, &control).unwrap_err()] {
         assert!(error.to_string().starts_with("row 41 of the probabilities gives all of it"), "{error}");
     }
+    // By their place among all rows, in whatever block of them.
+    let many = [[0.5, 0.5].repeat(2 * ROWS_PER_CHECK + 7), vec![1.0, 0.0]].concat();
+    let rows = Rows::new(&many, 2, None, 40, &control).unwrap();
+    let row = 40 + 2 * ROWS_PER_CHECK + 7;
+    for error in [sums(&rows, &shut, false, &control).unwrap_err(), apply(&rows, &shut, &control).unwrap_err()] {
+        assert!(error.to_string().starts_with(&format!("row {row} of the probabilities")), "{error}");
+    }
     for bad in [&[0.0][..], &[f64::NAN, 0.0], &[f64::NEG_INFINITY; 2], &[f64::INFINITY, 0.0]] {
         assert!(sums(&rows, bad, false, &control).is_err(), "{bad:?}");
     }

@@ -34,6 +34,17 @@ fn exact_products_give_the_skills() {
 }
 
 #[test]
+fn a_sign_follows_the_greater_part_of_the_pull() {
+    // Six agree with each other; the last disagrees with four of them and agrees with two.
+    let pairs = all_pairs(7);
+    let opposed = |p: &[u32]| p[1] == 6 && p[0] < 4;
+    let values: Vec<f64> = pairs.chunks_exact(2).map(|p| if opposed(p) { -0.5 } else { 0.5 }).collect();
+    let links = Links::new(7, &pairs, &values, &[1.0; 21]).unwrap();
+    let sides = signs(&links, &[0.7; 7], &Control::default()).unwrap();
+    assert_eq!(sides, [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, -1.0]);
+}
+
+#[test]
 fn workers_without_pairs_are_zero() {
     let links = Links::new(4, &[0, 1, 0, 2, 1, 2], &[0.25; 3], &[1.0; 3]).unwrap();
     let control = Control::default();
