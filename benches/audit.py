@@ -202,8 +202,10 @@ def injected(folder: Path) -> None:
 
 def logs(folder: Path) -> None:
     print("\nReal logs as they are: spammers found by score, those of them whom gold shows to know 20 % or more of the")
-    print("classes by two errors, and colluders found")
-    print(f"{'log':<20}{'workers':>8}{'spammers':>10}{'gold: no':>10}{'untold':>8}{'colluders':>11}")
+    print("classes by two errors, and colluders found; the same with each worker's answers shuffled within class and")
+    print("difficulty of the task")
+    heads = (("workers", 8), ("spammers", 10), ("gold: no", 10), ("untold", 8), ("colluders", 11))
+    print(f"{'log':<20}" + "".join(f"{x:>{n}}" for x, n in (*heads, *heads[1:3], heads[-1])))
     for path in sorted(folder.glob("*/gold.csv*")):
         name = path.parent.name
         if not [*path.parent.glob("labels.csv*")] or name in ("ner_mturk",):
@@ -219,7 +221,26 @@ def logs(folder: Path) -> None:
         wrong = found.found & (knows - 2 * error > 0.2)
         untold = int((found.frame()["probability"].to_numpy() > 0.05).sum() - len(found))
         plot = mh.audit.colluders(votes)
-        print(f"{name:<20}{votes.n_workers:>8,}{len(found):>10,}{wrong.sum():>10,}{untold:>8,}{len(plot):>11,}")
+        again = shuffled(votes, truth, np.random.default_rng(0))
+        planted = [len(audit(again)) for audit in (mh.audit.spammers, mh.audit.colluders)]
+        known = mh.audit.spammers(again).found & (knows - 2 * error > 0.2)
+        print(
+            f"{name:<20}{votes.n_workers:>8,}{len(found):>10,}{wrong.sum():>10,}{untold:>8,}{len(plot):>11,}"
+            f"{planted[0]:>10,}{known.sum():>10,}{planted[1]:>11,}"
+        )
+
+
+def shuffled(votes: Any, truth: Any, rng: Any) -> Any:
+    """Each worker's answers dealt anew among its tasks of one class and difficulty: errors are then independent."""
+    tasks, workers, labels = votes.codes()
+    right = np.bincount(tasks, labels == truth[tasks], minlength=votes.n_tasks) / votes.labels_per_task
+    level = np.digitize(right, (0.25, 0.5, 0.75, 1.0))
+    stratum = (workers.astype(np.int64) * (votes.n_classes + 1) + truth[tasks] + 1) * 5 + level[tasks]
+    order, dealt = np.lexsort((np.arange(len(tasks)), stratum)), np.lexsort((rng.random(len(tasks)), stratum))
+    fresh = labels.copy()
+    fresh[order] = labels[dealt]
+    sizes = {"n_tasks": votes.n_tasks, "n_workers": votes.n_workers, "n_classes": votes.n_classes}
+    return mh.Annotations.from_codes(tasks, workers, fresh, **sizes)
 
 
 def knowledge_by_gold(votes: Any, truth: Any) -> tuple[Any, Any]:

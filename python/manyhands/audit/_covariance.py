@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
+from manyhands.checks import check_number
 from manyhands.estimator import Array
 from manyhands.table.annotations import Annotations
 
@@ -15,10 +16,18 @@ Codes = npt.NDArray[np.uint32]
 
 #: Bytes that the blocks of all pairs may take; workers keep fewer partners where there are many classes.
 _MOST_BYTES = 1 << 30
+#: Partners of a worker, at the least and at the most; in between, so many that there are about so many pairs.
+_PARTNERS, _PAIRS = (32, 256), 1 << 19
 #: Sweeps over the workers, and the change below which factors have settled.
 _SWEEPS, _SETTLED = 200, 1e-5
 #: Size of the random numbers that factors start from: so small that the first sweeps are steps of a power iteration.
 _SPARK = 0.1
+
+
+def check_partners(max_partners: int | None) -> None:
+    """Refuse a number of partners that is none."""
+    if max_partners is not None:
+        check_number("max_partners", max_partners, least=1, whole=True)
 
 
 @dataclass(frozen=True)
@@ -38,9 +47,11 @@ class Covariances:
     blocks: Array
 
     @classmethod
-    def of(cls, votes: Annotations, max_partners: int) -> Covariances:
+    def of(cls, votes: Annotations, max_partners: int | None) -> Covariances:
         """Count the pairs of a log, each worker's with the partners that it shares most tasks with."""
         k, m = votes.n_classes, votes.n_workers
+        if max_partners is None:
+            max_partners = min(max(_PAIRS // m, _PARTNERS[0]), _PARTNERS[1])
         partners = max(1, min(max_partners, _MOST_BYTES // (8 * k * k * m)))
         pairs, overlap, joint = _core.moments_pairs(votes.table, min_overlap=2.0, max_partners=partners)
         first = _core.moments_first(votes.table)
@@ -60,7 +71,14 @@ class Covariances:
         k = self.shares.shape[1]
         return _SPARK * np.random.default_rng(seed).standard_normal((self.n_workers, k, rank))
 
-    def factor(self, start: Array, ridge: float, weights: Array | None = None, sweeps: int = _SWEEPS) -> Array:
+    def factor(
+        self,
+        start: Array,
+        ridge: float,
+        weights: Array | None = None,
+        sweeps: int = _SWEEPS,
+        tol: float = _SETTLED,
+    ) -> Array:
         """Factors ``V`` whose products ``V_m V_m'ᵀ`` are the blocks, (M, K, rank), weighted by what pairs share."""
         found = _core.low_rank_fit(
             self.pairs,
@@ -69,6 +87,6 @@ class Covariances:
             start,
             ridge=ridge,
             max_iter=sweeps,
-            tol=_SETTLED,
+            tol=tol,
         )
         return found["factor"]

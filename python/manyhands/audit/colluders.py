@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands.aggregators.hierarchical import HierarchicalDawidSkene
-from manyhands.audit._covariance import Covariances
+from manyhands.audit._covariance import Covariances, check_partners
 from manyhands.audit.result import Finding
 from manyhands.audit.spammers import untellable
 from manyhands.checks import check_between, check_choice, check_number, counted
@@ -24,11 +24,18 @@ Mask = npt.NDArray[np.bool_]
 _RIDGE = 1.0
 #: Rounds of reweighting, sweeps of each, and the standardised residual at which a pair counts half.
 _ROUNDS, _SWEEPS, _ODD = 10, 30, 3.0
+#: Change, as a share of the largest factor, at which a fit is good enough for a search.
+_ROUGH = 1e-3
 #: Rounds in which those who agree too much with a group join it and the others leave.
 _REFINEMENTS = 6
-#: Colluders turn at least this share of the disagreements that their skills would lead to into agreements, and by so
-#: many standard errors more than none.
-_AGREED, _ERRORS = 0.3, 4.0
+#: Colluders turn at least this share of the disagreements that their skills would lead to into agreements.
+_AGREED = 0.3
+#: How probable it may be that any one pair of independent workers agrees as much; so many standard errors at the least.
+_CHANCE, _ERRORS = 0.01, 4.0
+#: Answers shared with others, for each factor, without which nobody can be judged beside them.
+_OUTSIDE = 10.0
+#: Two who agree are copies of one another; a plot has three.
+_FEWEST = 3
 #: And so large a share of them on average.
 _CONCERTED = 0.6
 #: Beginnings beside the two sides of the leading direction: groups of pairs that agree nearly always.
@@ -59,7 +66,7 @@ def colluders(
     trusted: Any = None,
     method: str = "covariance",
     improbable: float = 0.05,
-    max_partners: int = 256,
+    max_partners: int | None = None,
     seed: int = 0,
 ) -> Collusion:
     """Find workers who settle among themselves what they say.
@@ -87,7 +94,8 @@ def colluders(
         A task was attacked if two or more colluders agree on a label there, and no fewer than half of them do, that has
         at most this probability by the other workers' answers.
     max_partners
-        Pairs of a worker with others than those of most common tasks, so many, are left aside.
+        Pairs of a worker with others than those of most common tasks, so many, are left aside. None for 256, or fewer
+        of more than 2,000 workers, 32 at the least.
     seed
         Seed of the start of the factorisation.
 
@@ -107,7 +115,9 @@ def colluders(
     a tenth) the largest. Honest workers look like a group too if the plotters are taken for honest, though a looser one
     unless they hardly ever err. The group holds no trusted worker, and without one nobody is found if it holds half of
     the workers or more. Where errors are correlated because tasks are hard, all workers agree a little too much; that
-    is no group. To find plotters it needs tasks that they share; those who act alone, or hardly ever, are not noticed.
+    is no group. To find plotters it needs tasks that they share, three of them at least (two are
+    :func:`manyhands.audit.copies`), and tasks that each shares with others: 10 (K - 1) answers of them. Who acts alone,
+    or hardly ever, is not noticed.
 
     After it, fuse what is left: ``DawidSkene().fit(votes.without(found))``.
 
@@ -132,7 +142,7 @@ def colluders(
     """
     check_choice("method", method, ("covariance", "agreement", "reputation"))
     check_between("improbable", improbable, such_as=0.05)
-    check_number("max_partners", max_partners, least=1, whole=True)
+    check_partners(max_partners)
     check_number("seed", seed, least=0, whole=True)
     table: Annotations = as_annotations(votes)
     spared = _trusted(table, trusted)
@@ -225,8 +235,8 @@ class _Explained:
 
     @property
     def concert(self) -> float:
-        """How much two or more act together. Honest workers seen from the wrong side do so too, but less."""
-        return float(self.agreed[self.group].mean()) if self.group.sum() > 1 else 0.0
+        """How much a group acts together. Honest workers seen from the wrong side do so too, but less."""
+        return float(self.agreed[self.group].mean()) if self.group.sum() >= _FEWEST else 0.0
 
 
 @dataclass(frozen=True)
@@ -243,7 +253,7 @@ class _Search:
     seed: int
 
     @classmethod
-    def of(cls, votes: Annotations, method: str, max_partners: int, seed: int) -> _Search:
+    def of(cls, votes: Annotations, method: str, max_partners: int | None, seed: int) -> _Search:
         found = Covariances.of(votes, max_partners)
         first, second = found.pairs.T
         chance = np.einsum("pk,pk->p", found.shares[first], found.shares[second])
@@ -276,6 +286,13 @@ class _Search:
         evidence = {"agreed": np.where(known, best.agreed, np.nan), "errors": np.where(known, best.errors, np.nan)}
         return best.group, evidence, tuple(remarks)
 
+    @property
+    def beyond_chance(self) -> float:
+        """Standard errors that none of so many pairs reaches by chance."""
+        from statistics import NormalDist  # slow to import, and needed here only
+
+        return max(_ERRORS, NormalDist().inv_cdf(1 - _CHANCE / max(len(self.rate), 1)))
+
     # ------------------------------------------------------------------------------------------------- beginnings
 
     def _beginnings(self) -> list[Mask]:
@@ -283,7 +300,7 @@ class _Search:
         factor = self._robust()
         excess, weight = self._excess(factor)
         side = upper(self._leading(excess, weight))
-        sure = (excess > 0.5) & (excess * np.sqrt(weight) > _ERRORS)
+        sure = (excess > 0.5) & (excess * np.sqrt(weight) > self.beyond_chance)
         # Whatever the factors say: pairs who never differ, where others would have some times.
         overlap = self.covariances.overlap
         usual = float(np.average(self.rate, weights=overlap))
@@ -294,7 +311,7 @@ class _Search:
         """Factors that large residuals do not sway."""
         weights, factor = self.covariances.overlap, self.covariances.start(self.rank, self.seed)
         for _ in range(_ROUNDS):
-            factor = self.covariances.factor(factor, _RIDGE, weights, _SWEEPS)
+            factor = self.covariances.factor(factor, _RIDGE, weights, _SWEEPS, _ROUGH)
             norm = self._residuals(factor)[:, 1]
             odd = norm * self.covariances.overlap / self.variance
             weights = self.covariances.overlap / (1 + odd / max(_ODD**2, 4 * float(np.median(odd))))
@@ -344,9 +361,10 @@ class _Search:
             if within.all():
                 group = np.zeros_like(group)
                 within = group[first]
-            factor = covariances.factor(start, _RIDGE, np.where(within, 0.0, covariances.overlap), 2 * _SWEEPS)
+            weights = np.where(within, 0.0, covariances.overlap)
+            factor = covariances.factor(start, _RIDGE, weights, 2 * _SWEEPS, _ROUGH)
             agreed, errors = self._membership(factor, group)
-            joined = (agreed > _AGREED) & (errors > _ERRORS)
+            joined = (agreed > _AGREED) & (errors > self.beyond_chance)
             if not refine or (joined == group).all() or turn == _REFINEMENTS - 1:
                 break
             group = joined
@@ -356,11 +374,14 @@ class _Search:
         """How much each worker agrees with a group beyond expectation: as a share of disagreements, and in errors."""
         covariances, m = self.covariances, self.covariances.n_workers
         expected = np.clip(self.rate - self._residuals(factor)[:, 0], _MARGIN, 1 - _MARGIN)
-        sums = np.zeros((3, m))
+        sums, outside = np.zeros((3, m)), np.zeros(m)
         terms = (self.rate - expected, 1 - expected, expected * (1 - expected))
         for own, other in (covariances.pairs.T, covariances.pairs.T[::-1]):
             theirs = np.where(group[other], covariances.overlap, 0.0)
+            outside += np.bincount(own, covariances.overlap - theirs, minlength=m)
             for total, term in zip(sums, terms, strict=True):
                 total += np.bincount(own, theirs * term, minlength=m)
+        # Nothing is expected of somebody who shares next to nothing with anybody outside.
+        sums[0, outside < _OUTSIDE * self.rank] = 0.0
         tiny = np.finfo(float).tiny
         return sums[0] / np.maximum(sums[1], tiny), sums[0] / np.sqrt(np.maximum(sums[2], tiny))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from manyhands import _core, metrics
 from manyhands.aggregators.hierarchical import HierarchicalDawidSkene
-from manyhands.audit._covariance import Covariances
+from manyhands.audit._covariance import Covariances, check_partners
 from manyhands.audit.result import Finding
 from manyhands.checks import check_between, check_choice, check_number, check_positive, counted
 from manyhands.estimator import Array
@@ -20,6 +20,8 @@ Mask = npt.NDArray[np.bool_]
 
 #: The cluster nearest to zero holds spammers if its centre is less than this share as far from zero as the other's.
 _APART = 0.5
+#: Common tasks of an average pair below which covariances are doubtful.
+_SHARED = 10.0
 #: Shares of the workers, those with the smallest factors, from which clusters are begun.
 _BEGINNINGS = (0.1, 0.25, 0.5, 0.75, 0.9)
 #: Most rounds of k-means, which ends by itself long before.
@@ -41,7 +43,7 @@ def spammers(
     false_alarms: float = 0.05,
     least: float = 0.04,
     ridge: float = 40.0,
-    max_partners: int = 256,
+    max_partners: int | None = None,
     seed: int = 0,
 ) -> Finding:
     """Find workers whose answers do not depend on the class.
@@ -68,6 +70,7 @@ def spammers(
         For ``"covariance"``: how strongly rows are drawn to zero.
     max_partners
         For ``"covariance"``: pairs of a worker with others than those of most common tasks, so many, are left aside.
+        None for 256, or fewer of more than 2,000 workers, 32 at the least.
     seed
         For ``"covariance"``: seed of the start of the factorisation.
 
@@ -122,7 +125,7 @@ def spammers(
     check_between("false_alarms", false_alarms, such_as=0.05)
     check_between("least", least, such_as=0.04)
     check_positive("ridge", ridge)
-    check_number("max_partners", max_partners, least=1, whole=True)
+    check_partners(max_partners)
     check_number("seed", seed, least=0, whole=True)
     table: Annotations = as_annotations(votes)
     if method == "covariance":
@@ -241,7 +244,7 @@ def _dependence(cross: Array, squares: Array) -> tuple[Array, float]:
 # -------------------------------------------------------------------------------------------------------- by covariance
 
 
-def _by_covariance(votes: Annotations, ridge: float, max_partners: int, seed: int) -> Finding:
+def _by_covariance(votes: Annotations, ridge: float, max_partners: int | None, seed: int) -> Finding:
     m = votes.n_workers
     nobody = np.zeros(m, np.bool_)
     evidence = {
@@ -262,6 +265,12 @@ def _by_covariance(votes: Annotations, ridge: float, max_partners: int, seed: in
     if not known.all():
         remarks.append(
             f"{counted(int((~known).sum()), 'worker')} shared fewer than two tasks with any other, and cannot be told."
+        )
+    shared = float(covariances.overlap.mean())
+    if shared < _SHARED:
+        remarks.append(
+            f"Pairs of workers share {shared:.1f} tasks on average, and covariances of so few are mostly noise: some "
+            "who are found may merely have answered little. method='score' says of whom nothing can be told."
         )
     near, ratio = _nearest_zero(rows)
     if ratio < _APART:
