@@ -3,8 +3,8 @@
 //! The posterior of classes and parameters is approximated by a product of one distribution a task, one Dirichlet a row of
 //! each confusion matrix and one of the class prior. Each pass improves the evidence lower bound, which is the objective.
 
-use super::estimate::{Grouped, Variational};
-use super::model::with_model;
+use super::estimate::Variational;
+use super::model::{Grouped, with_model};
 use super::shard::InMemory;
 use super::solver::{Sizes, Solver};
 use super::sums::Passes;

@@ -9,8 +9,8 @@
 use rayon::prelude::*;
 
 use super::estimate::{Given, floor_and_normalise};
-use super::full::Full;
 use super::hierarchy::{Common, add, row, sum_over};
+use super::model::full::Full;
 use super::shard::InMemory;
 use super::solver::{Params, Solver};
 use super::{Fit, Options, Solution, finite, protected, sizes, validate_gold, validate_loop};

@@ -6,10 +6,7 @@
 
 use std::marker::PhantomData;
 
-use super::class::Class;
-use super::full::Full;
-use super::model::{Shape, WorkerModel};
-use super::one_coin::OneCoin;
+use super::model::{Grouped, Shape, WorkerModel};
 use crate::Result;
 use crate::memory::zeros;
 use crate::num::{FLOOR, normalise};
@@ -92,69 +89,6 @@ impl<W: WorkerModel> Extrapolate<W> for Maximum {
     }
     fn from_natural(params: &mut [f64], shape: Shape) {
         W::from_natural(params, shape);
-    }
-}
-
-/// A worker model whose counts fall into groups with a Dirichlet prior each: group g is every `n_groups`-th count from g on.
-pub(super) trait Grouped: WorkerModel {
-    fn n_groups(shape: Shape) -> usize;
-    /// The factors of the E-step, in place of what is expected of each count's probability.
-    fn fold(expected: &mut [f64], shape: Shape);
-    /// A (true × observed) matrix that [`WorkerModel::tie`] sums to these counts, even where the model is.
-    fn untie(counts: &[f64], shape: Shape, matrix: &mut [f64]);
-}
-
-impl Grouped for Full {
-    fn n_groups(shape: Shape) -> usize {
-        shape.classes
-    }
-    fn fold(_: &mut [f64], _: Shape) {}
-    fn untie(counts: &[f64], shape: Shape, matrix: &mut [f64]) {
-        Self::confusion(counts, shape, matrix);
-    }
-}
-
-/// Rights and wrongs as the probability of one particular error and the ratio of the right answer to it.
-fn fold_pairs(expected: &mut [f64], k: usize) {
-    let (rights, wrongs) = expected.split_at_mut(expected.len() / 2);
-    for (right, wrong) in rights.iter_mut().zip(wrongs) {
-        let error = if k == 1 { 1.0 } else { (*wrong / (k - 1) as f64).max(FLOOR) };
-        (*right, *wrong) = (error, *right / error);
-    }
-}
-
-/// A matrix with `right` on the diagonal of a row and `wrong` divided among the rest of it.
-fn spread(pairs: impl Iterator<Item = (f64, f64)>, k: usize, matrix: &mut [f64]) {
-    for (class, (row, (right, wrong))) in matrix.chunks_exact_mut(k).zip(pairs).enumerate() {
-        row.fill(wrong / (k - 1).max(1) as f64);
-        row[class] = right;
-    }
-}
-
-impl Grouped for Class {
-    fn n_groups(shape: Shape) -> usize {
-        shape.classes
-    }
-    fn fold(expected: &mut [f64], shape: Shape) {
-        fold_pairs(expected, shape.classes);
-    }
-    fn untie(counts: &[f64], shape: Shape, matrix: &mut [f64]) {
-        let k = shape.classes;
-        spread((0..k).map(|class| (counts[class], counts[k + class])), k, matrix);
-    }
-}
-
-impl Grouped for OneCoin {
-    fn n_groups(_: Shape) -> usize {
-        1
-    }
-    fn fold(expected: &mut [f64], shape: Shape) {
-        fold_pairs(expected, shape.classes);
-    }
-    fn untie(counts: &[f64], shape: Shape, matrix: &mut [f64]) {
-        let k = shape.classes;
-        let each = (counts[0] / k as f64, counts[1] / k as f64);
-        spread((0..k).map(|_| each), k, matrix);
     }
 }
 

@@ -11,8 +11,8 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
 
-use super::estimate::{Given, Grouped, group};
-use super::model::with_model;
+use super::estimate::{Given, group};
+use super::model::{Grouped, with_model};
 use super::shard::InMemory;
 use super::solver::{Params, Solver};
 use super::{Options, sizes, validate, validate_loop};

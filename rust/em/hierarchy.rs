@@ -8,7 +8,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::estimate::Mean;
-use super::full::Full;
+use super::model::full::Full;
 use super::shard::InMemory;
 use super::solver::{Params, Sizes, Solver};
 use super::sums::Passes;

@@ -16,16 +16,13 @@
 
 mod bayes;
 mod cells;
-mod class;
 mod community;
 mod count;
 mod estimate;
-mod full;
 mod gibbs;
 mod grouped;
 mod hierarchy;
 mod model;
-mod one_coin;
 mod parts;
 mod pass;
 mod protected;

@@ -1,7 +1,11 @@
 //! What a worker model is: how a confusion matrix is parametrised, and what E- and M-steps do with it.
 //!
-//! To add one: write `<model>.rs` with an implementation of [`WorkerModel`] and of [`super::estimate::Grouped`], and add
-//! its line to [`Model`] and `with_model`.
+//! To add one: write `model/<model>.rs` with an implementation of [`WorkerModel`] and of [`Grouped`], and add its lines here:
+//! to the modules, to [`Model`] and to `with_model`.
+
+pub(super) mod class;
+pub(super) mod full;
+pub(super) mod one_coin;
 
 use std::ops::Range;
 
@@ -83,6 +87,15 @@ pub trait WorkerModel: Copy + Send + Sync + 'static {
     fn from_natural(params: &mut [f64], shape: Shape);
 }
 
+/// A worker model whose counts fall into groups with a Dirichlet prior each: group g is every `n_groups`-th count from g on.
+pub(super) trait Grouped: WorkerModel {
+    fn n_groups(shape: Shape) -> usize;
+    /// The factors of the E-step, in place of what is expected of each count's probability.
+    fn fold(expected: &mut [f64], shape: Shape);
+    /// A (true × observed) matrix that [`WorkerModel::tie`] sums to these counts, even where the model is.
+    fn untie(counts: &[f64], shape: Shape, matrix: &mut [f64]);
+}
+
 /// The worker models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Model {
@@ -109,15 +122,15 @@ macro_rules! with_model {
     ($model:expr, |$W:ident| $body:expr) => {
         match $model {
             $crate::em::model::Model::Full => {
-                type $W = $crate::em::full::Full;
+                type $W = $crate::em::model::full::Full;
                 $body
             }
             $crate::em::model::Model::Class => {
-                type $W = $crate::em::class::Class;
+                type $W = $crate::em::model::class::Class;
                 $body
             }
             $crate::em::model::Model::OneCoin => {
-                type $W = $crate::em::one_coin::OneCoin;
+                type $W = $crate::em::model::one_coin::OneCoin;
                 $body
             }
         }

@@ -4,8 +4,8 @@
 //! A part is a table of whole tasks. Its sums are its own, begun at zero: added up in a fixed order they give the same bits
 //! whoever adds them.
 
-use super::estimate::{Estimate, Grouped, Maximum, Variational};
-use super::model::{Model, with_model};
+use super::estimate::{Estimate, Maximum, Variational};
+use super::model::{Grouped, Model, with_model};
 use super::pass::Opening;
 use super::shard::{InMemory, table_of};
 use super::solver::{Sizes, tied, write_factors};

@@ -7,7 +7,7 @@
 use super::Options;
 use super::estimate::{Estimate, Mean};
 use super::model::WorkerModel;
-use super::one_coin::OneCoin;
+use super::model::one_coin::OneCoin;
 use super::solver::{Params, Sizes, Solver};
 use super::sums::Passes;
 use crate::Result;

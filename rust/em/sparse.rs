@@ -10,7 +10,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::finite;
-use super::one_coin::{accuracy, odds};
+use super::model::one_coin::{accuracy, odds};
 use crate::control::Control;
 use crate::course::{Course, Tolerance};
 use crate::memory::{collected, filled, reserve, with_room, zeros};

@@ -2,7 +2,9 @@ use super::*;
 use crate::table::{Repeats, Rows};
 use proptest::prelude::*;
 
-const MODELS: [Model; 3] = [Model::Full, Model::Class, Model::OneCoin];
+fn models() -> Vec<Model> {
+    Model::NAMES.iter().map(|&(_, model)| model).collect()
+}
 
 fn table(rows: &[(u32, u32, u16)], weights: Option<&[f64]>, k: usize) -> Table {
     let tasks: Vec<u32> = rows.iter().map(|r| r.0).collect();
@@ -42,7 +44,7 @@ proptest! {
     #[test]
     fn objective_never_falls(
         rows in prop::collection::vec((0_u32..15, 0_u32..6, 0_u16..4), 1..120),
-        model in prop::sample::select(&MODELS[..]),
+        model in prop::sample::select(models()),
         hard in any::<bool>(), accelerate in any::<bool>(), pseudo in prop::sample::select(vec![0.0, 0.1, 2.0]),
         gold in prop::option::of(0_i32..4), weighted in any::<bool>(),
     ) {
@@ -65,7 +67,7 @@ proptest! {
 
     #[test]
     fn unit_weights_change_nothing(
-        rows in prop::collection::vec((0_u32..15, 0_u32..6, 0_u16..4), 1..120), model in prop::sample::select(&MODELS[..]),
+        rows in prop::collection::vec((0_u32..15, 0_u32..6, 0_u16..4), 1..120), model in prop::sample::select(models()),
     ) {
         let (pseudo, class_pseudo) = (vec![0.1; 16], vec![0.1; 4]);
         let ones = vec![1.0; rows.len()];
@@ -79,7 +81,7 @@ proptest! {
 
 #[test]
 fn ten_thousand_labels_on_a_task_do_not_underflow() {
-    for model in MODELS {
+    for model in models() {
         let rows: Vec<(u32, u32, u16)> = (0..20_000).map(|i| (i / 10_000, i % 10_000, (i % 3 == 0).into())).collect();
         let (pseudo, class_pseudo) = (vec![0.5; 4], vec![0.5; 2]);
         let fit = fit(&table(&rows, None, 2), &options(model, &pseudo, &class_pseudo), &Control::default()).unwrap();
@@ -89,7 +91,7 @@ fn ten_thousand_labels_on_a_task_do_not_underflow() {
 
 #[test]
 fn one_class_is_certain() {
-    for model in MODELS {
+    for model in models() {
         let got = fit(&table(&[(0, 0, 0), (1, 1, 0)], None, 1), &options(model, &[0.0], &[0.0]), &Control::default());
         let got = got.unwrap();
         assert_eq!(got.posterior, [1.0, 1.0]);
@@ -110,7 +112,7 @@ fn two_pass_and_fused_plans_agree() {
     let posterior = fit(&wide, &opts, &control).unwrap().posterior;
     let mut passes = InMemory::new(&wide, None, &control).unwrap();
     passes.store_posteriors(Model::Full).unwrap();
-    let mut solver = Solver::<full::Full, Maximum>::new(sizes(&wide), &opts, &control).unwrap();
+    let mut solver = Solver::<model::full::Full, Maximum>::new(sizes(&wide), &opts, &control).unwrap();
     let mut params = solver.start(&mut passes, Start::Shares).unwrap();
     for _ in 0..opts.max_iter {
         solver.step(&mut passes, &mut params).unwrap();
@@ -151,7 +153,7 @@ proptest! {
     #[test]
     fn bound_of_variational_bayes_never_falls(
         rows in prop::collection::vec((0_u32..15, 0_u32..6, 0_u16..4), 1..120),
-        model in prop::sample::select(&MODELS[..]),
+        model in prop::sample::select(models()),
         accelerate in any::<bool>(),
         start in prop::sample::select(vec![Start::Shares, Start::Protected(4)]),
     ) {
@@ -181,7 +183,7 @@ fn protected_tasks_keep_to_their_votes() {
         let control = Control::default();
         let mut passes = InMemory::new(&log, opts.gold, &control).unwrap();
         passes.store_posteriors(Model::Full).unwrap();
-        let mut solver = Solver::<full::Full, estimate::Mean>::new(sizes(&log), &opts, &control).unwrap();
+        let mut solver = Solver::<model::full::Full, estimate::Mean>::new(sizes(&log), &opts, &control).unwrap();
         let mut params = solver.shared(0.6).unwrap();
         solver.keep_to_votes(true);
         solver.step(&mut passes, &mut params).unwrap();

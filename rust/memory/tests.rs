@@ -142,7 +142,7 @@ fn em_survives_a_refused_allocation() {
     let prototypes: Vec<f64> = (0..2 * k * k).map(|i| if i % (k + 1) == 0 { 0.8 } else { 0.1 }).collect();
     for weighted in [false, true] {
         let table = table(weighted);
-        for model in [Model::Full, Model::Class, Model::OneCoin] {
+        for (_, model) in Model::NAMES {
             let options = Options {
                 model,
                 assignment: Assignment::HardThenSoft,

@@ -1,7 +1,7 @@
 //! The class model ("confusion vector"): one accuracy per worker and class, errors spread evenly over the other classes.
 
-use super::model::{Model, Shape, WorkerModel};
-use super::one_coin::{accuracy, logistic, logit, odds};
+use super::one_coin::{accuracy, fold_pairs, logistic, logit, odds, spread};
+use super::{Grouped, Model, Shape, WorkerModel};
 
 /// Parameters: K accuracies. Factors: K probabilities of one particular error, then K ratios right : that error.
 /// Counts: K expected right answers, then K expected wrong ones.
@@ -92,5 +92,18 @@ impl WorkerModel for Class {
 
     fn from_natural(params: &mut [f64], Shape { classes: k, .. }: Shape) {
         params.iter_mut().for_each(|p| *p = logistic(*p, k));
+    }
+}
+
+impl Grouped for Class {
+    fn n_groups(shape: Shape) -> usize {
+        shape.classes
+    }
+    fn fold(expected: &mut [f64], shape: Shape) {
+        fold_pairs(expected, shape.classes);
+    }
+    fn untie(counts: &[f64], shape: Shape, matrix: &mut [f64]) {
+        let k = shape.classes;
+        spread((0..k).map(|class| (counts[class], counts[k + class])), k, matrix);
     }
 }

@@ -1,6 +1,6 @@
 //! The one-coin model: a worker is right with one probability, whatever the class; errors are spread evenly.
 
-use super::model::{Model, Shape, WorkerModel};
+use super::{Grouped, Model, Shape, WorkerModel};
 use crate::num::FLOOR;
 
 /// Parameter: the accuracy. Factors: the probability of one particular error, and the ratio right : that error. Counts:
@@ -9,7 +9,7 @@ use crate::num::FLOOR;
 pub struct OneCoin;
 
 /// The accuracy that `right` against `wrong` answers suggest; an even guess among `k` where there are none.
-pub(super) fn accuracy(right: f64, wrong: f64, k: usize) -> f64 {
+pub(in crate::em) fn accuracy(right: f64, wrong: f64, k: usize) -> f64 {
     let total = right + wrong;
     let p = if total > FLOOR { right / total } else { 1.0 / k as f64 };
     bounded(p, k)
@@ -21,7 +21,7 @@ fn bounded(p: f64, k: usize) -> f64 {
 }
 
 /// The probability of one particular error, and the ratio of the right answer to it.
-pub(super) fn odds(p: f64, k: usize) -> (f64, f64) {
+pub(in crate::em) fn odds(p: f64, k: usize) -> (f64, f64) {
     if k == 1 {
         return (1.0, p);
     }
@@ -35,6 +35,23 @@ pub(super) fn logit(p: f64) -> f64 {
 
 pub(super) fn logistic(x: f64, k: usize) -> f64 {
     bounded(1.0 / (1.0 + (-x).exp()), k)
+}
+
+/// Rights and wrongs as the probability of one particular error and the ratio of the right answer to it.
+pub(super) fn fold_pairs(expected: &mut [f64], k: usize) {
+    let (rights, wrongs) = expected.split_at_mut(expected.len() / 2);
+    for (right, wrong) in rights.iter_mut().zip(wrongs) {
+        let error = if k == 1 { 1.0 } else { (*wrong / (k - 1) as f64).max(FLOOR) };
+        (*right, *wrong) = (error, *right / error);
+    }
+}
+
+/// A matrix with `right` on the diagonal of a row and `wrong` divided among the rest of it.
+pub(super) fn spread(pairs: impl Iterator<Item = (f64, f64)>, k: usize, matrix: &mut [f64]) {
+    for (class, (row, (right, wrong))) in matrix.chunks_exact_mut(k).zip(pairs).enumerate() {
+        row.fill(wrong / (k - 1).max(1) as f64);
+        row[class] = right;
+    }
 }
 
 impl WorkerModel for OneCoin {
@@ -96,5 +113,19 @@ impl WorkerModel for OneCoin {
 
     fn from_natural(params: &mut [f64], Shape { classes: k, .. }: Shape) {
         params[0] = logistic(params[0], k);
+    }
+}
+
+impl Grouped for OneCoin {
+    fn n_groups(_: Shape) -> usize {
+        1
+    }
+    fn fold(expected: &mut [f64], shape: Shape) {
+        fold_pairs(expected, shape.classes);
+    }
+    fn untie(counts: &[f64], shape: Shape, matrix: &mut [f64]) {
+        let k = shape.classes;
+        let each = (counts[0] / k as f64, counts[1] / k as f64);
+        spread((0..k).map(|_| each), k, matrix);
     }
 }

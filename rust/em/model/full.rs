@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::model::{Model, Shape, WorkerModel};
+use super::{Grouped, Model, Shape, WorkerModel};
 use crate::num::FLOOR;
 
 /// Parameters, factors and counts are all labels × classes, stored label-first (`[label][class]`): the numbers that one
@@ -95,5 +95,15 @@ impl WorkerModel for Full {
                 params[i] = ((params[i] - largest).exp() / total).max(FLOOR);
             }
         }
+    }
+}
+
+impl Grouped for Full {
+    fn n_groups(shape: Shape) -> usize {
+        shape.classes
+    }
+    fn fold(_: &mut [f64], _: Shape) {}
+    fn untie(counts: &[f64], shape: Shape, matrix: &mut [f64]) {
+        Self::confusion(counts, shape, matrix);
     }
 }
