@@ -10,11 +10,13 @@ import manyhands as mh
 from manyhands.aggregators.base import Aggregator, best_of
 from manyhands.aggregators.confusion import JudgedByPosterior, Matrices, OneCoin
 from manyhands.aggregators.posterior import Candidates, DensePosterior
-from manyhands.estimator import Estimator, Fit
+from manyhands.estimator import Estimator, Fit, TaskEstimator
 from manyhands.table import checks, persist
 from manyhands.table.answers import Answers
+from manyhands.table.columns import Columns
 from manyhands.table.ids import encode_ids
 from manyhands.table.names import Column
+from manyhands.table.records import Records
 
 
 def toy_kind() -> tuple[type[Answers], type[Estimator]]:
@@ -22,11 +24,23 @@ def toy_kind() -> tuple[type[Answers], type[Estimator]]:
 
     class Marks(Answers):
         __slots__ = ()
+        _kind = "marks"
+        _roles = ("task", "worker", "mark")
+        _numbers = frozenset({"mark"})
         _file_kind = "marks"
 
         @classmethod
         def from_arrays(cls, tasks, workers, marks):
-            ids = encode_ids(Column(tasks, "tasks"), Column(workers, "workers"))
+            return cls._of_columns(
+                Columns(
+                    {"task": Column(tasks, "tasks"), "worker": Column(workers, "workers")}, {"mark": [(marks, "marks")]}
+                )
+            )
+
+        @classmethod
+        def _of_columns(cls, columns):
+            ids = encode_ids(columns.ids["task"], columns.ids["worker"])
+            marks, _ = columns.only("mark")
             sizes = (len(ids.tasks), len(ids.workers), 10)
             table = checks.made_table(ids.task_codes, ids.worker_codes, np.uint16(marks), None, *sizes)
             return cls(table, ids.tasks, ids.workers)
@@ -52,7 +66,7 @@ def toy_kind() -> tuple[type[Answers], type[Estimator]]:
     class MarkFit(Fit):
         mean: np.ndarray
 
-    class MeanMark(Estimator[Marks, MarkFit]):
+    class MeanMark(TaskEstimator[Marks, MarkFit]):
         __module__ = "manyhands.toys"
         _kind = "marks"
         _file_kind = "marker"
@@ -65,17 +79,11 @@ def toy_kind() -> tuple[type[Answers], type[Estimator]]:
             mean = np.bincount(tasks, said) / votes.labels_per_task
             return MarkFit(mean=mean, history=np.zeros(0), remarks=("Nobody is judged.",))
 
-        def _settle(self, result, votes):
-            self._result, self._tasks, self._workers = result, votes._tasks, votes._workers
-            self._n_labels = votes.labels_per_worker
-
         def _packed(self):
             return {"mean": self._fitted().mean}
 
-        def _take_back(self, content, tasks, workers, course):
-            self._result = MarkFit(mean=content.array("mean", np.float64, shape=(len(tasks),)), **course)
-            self._tasks, self._workers = tasks, workers
-            self._n_labels = content.array("n_labels", np.int64, shape=(len(workers),))
+        def _take_back(self, content, course):
+            self._result = MarkFit(mean=content.array("mean", np.float64, shape=(len(self._tasks),)), **course)
 
     class Marker(MeanMark):
         __module__ = "manyhands.toys"
@@ -87,6 +95,7 @@ def toy_kind() -> tuple[type[Answers], type[Estimator]]:
 def kind(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     monkeypatch.setattr(persist, "_READERS", dict(persist._READERS))
     monkeypatch.setattr(Estimator, "_bases", dict(Estimator._bases))
+    monkeypatch.setattr(Records, "_kinds", dict(Records._kinds))
     return toy_kind()
 
 

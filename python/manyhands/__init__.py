@@ -21,10 +21,12 @@ from manyhands.errors import (
     NotFittedError,
     OverlapWarning,
 )
+from manyhands.kinds import aggregate
 from manyhands.simulate import Simulation, crowds, simulate, synthetic
 from manyhands.table.annotations import Annotations
 from manyhands.table.io import read
 from manyhands.table.persist import load
+from manyhands.table.ratings import Ratings
 
 if TYPE_CHECKING:
     # For editors and type checkers; at run time `__getattr__` finds them.
@@ -42,7 +44,9 @@ __all__ = [
     "IdentifiabilityWarning",
     "NotFittedError",
     "OverlapWarning",
+    "Ratings",
     "Simulation",
+    "aggregate",
     "agreement",
     "audit",
     "crowds",

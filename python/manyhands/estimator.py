@@ -20,7 +20,8 @@ from manyhands.progress import Callback, reporting
 from manyhands.table import persist
 from manyhands.table.answers import Answers
 from manyhands.table.names import Names
-from manyhands.table.overlap import doubts
+from manyhands.table.overlap import Doubts, doubts
+from manyhands.table.records import Records
 
 Array = npt.NDArray[np.float64]
 Progress = bool | Callback
@@ -83,7 +84,8 @@ class Fit:
         return float(self.history[-1]) if len(self.history) else float("nan")
 
 
-A = TypeVar("A", bound=Answers)
+A = TypeVar("A", bound=Records)
+B = TypeVar("B", bound=Answers)
 F = TypeVar("F", bound=Fit)
 
 
@@ -122,15 +124,20 @@ class KnowsWorkers(ABC):
 class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
     """Base of what is fitted to a table of answers of kind `A`, and finds a fit of kind `F`.
 
-    A base for one kind of answers names it in `_kind`, and the kind of its files in `_file_kind`; it gives `_as_table`,
-    `_settle`, `_packed` and `_take_back`. A method gives ``_fit``. ``fit`` validates and stores, results are read-only
-    properties with a trailing underscore, and refitting forgets.
+    A base for one kind of answers names it in `_kind`, the kind of its files in `_file_kind`, and in `_parts` what its
+    results are about; it gives `_as_table`, `_packed` and `_take_back`. A method gives ``_fit``, and the one that
+    :func:`manyhands.aggregate` shall use for its kind says so: ``class Best(Base, default=True)``. ``fit`` validates
+    and stores, results are read-only properties with a trailing underscore, and refitting forgets.
     """
 
     #: What the answers are, as `all_aggregators` calls it.
     _kind: ClassVar[str]
     #: The base of each kind; it enters itself when it is defined.
     _bases: ClassVar[dict[str, type[Estimator[Any, Any]]]] = {}
+    #: The method to use for each kind where nobody chose one.
+    _defaults: ClassVar[dict[str, type[Estimator[Any, Any]]]] = {}
+    #: What results are about, workers among it: the names of each are kept in an attribute, "tasks" in `_tasks`.
+    _parts: ClassVar[tuple[str, ...]] = ("workers",)
 
     #: Arrays that a subclass learns beyond the `Fit`, by attribute name; saved with the model.
     _learnt: ClassVar[tuple[str, ...]] = ()
@@ -148,12 +155,13 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
     _learnt_codes: ClassVar[tuple[str, ...]] = ()
 
     _result: F | None = None
-    _tasks: Names
 
-    def __init_subclass__(cls, **rest: Any) -> None:
+    def __init_subclass__(cls, *, default: bool = False, **rest: Any) -> None:
         super().__init_subclass__(**rest)
         if "_kind" in vars(cls):
             Estimator._bases[cls._kind] = cls
+        if default:
+            Estimator._defaults[cls._kind] = cls
 
     # --------------------------------------------------------------------------------------------------- fit
 
@@ -165,12 +173,19 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
     def _fit(self, votes: A, progress: Callback | None) -> F:
         """Map a table to a fit; parameters are checked here, before any work."""
 
-    @abstractmethod
     def _settle(self, result: F, votes: A) -> None:
         """Keep a fit, and what is to be known of the table it came from."""
+        self._result = result
+        for part in self._parts:
+            setattr(self, f"_{part}", getattr(votes, f"_{part}"))
+        self._n_labels = votes.labels_per_worker
 
     def _check_room(self, votes: A) -> None:
         """Refuse what cannot fit in memory."""
+
+    def _doubts(self, votes: A) -> Doubts:
+        """What a table leaves open, whatever the method."""
+        return Doubts()
 
     def _iterations(self) -> int | None:
         """Most iterations a fit can take, for the progress bar."""
@@ -205,7 +220,7 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
             result = fitted._fit(votes, callback)
             if callback is not None:
                 callback.finish(result.n_iter, result.objective)
-        found = doubts(votes)
+        found = self._doubts(votes)
         for remarks, category in ((found.loud, OverlapWarning), (result.remarks, IdentifiabilityWarning)):
             if remarks:
                 warnings.warn(f"{type(self).__name__}: {' '.join(remarks)}", category, stacklevel=3)
@@ -222,12 +237,6 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._result is not None
-
-    @property
-    def tasks_(self) -> npt.NDArray[Any]:
-        """Names of the tasks, in the order of all results about them."""
-        self._fitted()
-        return self._tasks.values
 
     @property
     def history_(self) -> Array:
@@ -277,7 +286,7 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
             "remarks": list(fit.remarks),
         }
         arrays = {"history": fit.history, "n_labels": self._n_labels} | self._packed()
-        for part in ("tasks", "workers"):
+        for part in self._parts:
             arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
         persist.write(path, self._file_kind, meta, arrays, read_back=self._bases[self._kind]._load)
 
@@ -290,8 +299,8 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
         """What was found, and names beside those of tasks and workers, as arrays."""
 
     @abstractmethod
-    def _take_back(self, content: persist.Content, tasks: Names, workers: Names, course: Mapping[str, Any]) -> None:
-        """Be what `_packed` gave away; `course` are the fields of `Fit`."""
+    def _take_back(self, content: persist.Content, course: Mapping[str, Any]) -> None:
+        """Be what `_packed` gave away; `course` are the fields of `Fit`, and names of `_parts` are there already."""
 
     def _take_learnt(self, content: persist.Content, sizes: Mapping[str, int]) -> None:
         """Take back the arrays that were learnt; sizes are by letters."""
@@ -327,16 +336,37 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
         if not all(_is_setting(value) for value in params.values()):
             raise content.damaged("its settings are not what manyhands writes")
         model = found(**{name: _unpacked(value) for name, value in params.items()})
-        tasks, workers = (content.names(part) for part in ("tasks", "workers"))
+        parts = {part: content.names(part) for part in found._parts}
         n_iter, converged = content.meta.get("n_iter"), content.meta.get("converged")
         remarks = content.meta.get("remarks", [])
         plain = isinstance(remarks, list) and all(isinstance(remark, str) for remark in remarks)
-        if type(n_iter) is not int or type(converged) is not bool or not plain or not len(tasks) or not len(workers):
+        if type(n_iter) is not int or type(converged) is not bool or not plain or not all(map(len, parts.values())):
             raise content.damaged("its settings are incomplete")
         history = content.array("history", np.float64, ndim=1)
         course = {"history": history, "n_iter": n_iter, "converged": converged, "remarks": tuple(remarks)}
-        model._take_back(content, tasks, workers, course)
+        for part, names in parts.items():
+            setattr(model, f"_{part}", names)
+        model._n_labels = content.array("n_labels", np.int64, shape=(len(parts["workers"]),))
+        if (model._n_labels < 0).any():
+            raise content.damaged("it holds negative numbers of labels")
+        model._take_back(content, course)
         return model
+
+
+class TaskEstimator(Estimator[B, F]):
+    """Base of what is fitted to answers to tasks, and says something of every task."""
+
+    _parts: ClassVar[tuple[str, ...]] = ("tasks", "workers")
+    _tasks: Names
+
+    def _doubts(self, votes: B) -> Doubts:
+        return doubts(votes)
+
+    @property
+    def tasks_(self) -> npt.NDArray[Any]:
+        """Names of the tasks, in the order of all results about them."""
+        self._fitted()
+        return self._tasks.values
 
 
 def _file_name(kind: type[Any]) -> str:

@@ -4,7 +4,7 @@ from manyhands.aggregators.base import all_aggregators
 from manyhands.aggregators.bayes import BayesianDawidSkene
 from manyhands.aggregators.communities import EBCC, CommunityDawidSkene
 from manyhands.aggregators.competence import GLAD, MACE
-from manyhands.aggregators.consensus import Consensus, aggregate
+from manyhands.aggregators.consensus import Consensus
 from manyhands.aggregators.elimination import SpammerEliminatingDawidSkene
 from manyhands.aggregators.em import DawidSkene
 from manyhands.aggregators.entropy import MinimaxEntropy
@@ -50,6 +50,5 @@ __all__ = [
     "SpectralMetaLearner",
     "SymmetricNMF",
     "WeightedVote",
-    "aggregate",
     "all_aggregators",
 ]

@@ -14,7 +14,7 @@ from manyhands.aggregators.confusion import Confusion, KnowsConfusion, Matrices,
 from manyhands.aggregators.passes import posterior_under
 from manyhands.aggregators.posterior import DensePosterior, Posterior, Winners, as_posterior, distributions
 from manyhands.checks import check_choice, counted
-from manyhands.estimator import Array, Estimator, Fit, Progress, concrete
+from manyhands.estimator import Array, Estimator, Fit, Progress, TaskEstimator, concrete
 from manyhands.table import arrow, persist
 from manyhands.table.annotations import Annotations, as_annotations
 from manyhands.table.limits import check_memory
@@ -81,7 +81,7 @@ def best_of(runs: Iterable[Run]) -> Run:
     return max(runs, key=lambda run: float(run["history"][-1]))
 
 
-class Aggregator(Estimator[Annotations, ClassFit], KnowsConfusion):
+class Aggregator(TaskEstimator[Annotations, ClassFit], KnowsConfusion):
     """Base of all aggregators of classes: a subclass gives ``_fit``, which maps a table to a `ClassFit`."""
 
     _kind: ClassVar[str] = "classes"
@@ -245,7 +245,8 @@ class Aggregator(Estimator[Annotations, ClassFit], KnowsConfusion):
         arrays |= {f"learnt.{name}": getattr(self, name) for name in self._learnt_arrays()}
         return arrays | persist.pack_names("classes", self._classes) | persist.pack_labels(self._classes, self._labels)
 
-    def _take_back(self, content: persist.Content, tasks: Names, workers: Names, course: Mapping[str, Any]) -> None:
+    def _take_back(self, content: persist.Content, course: Mapping[str, Any]) -> None:
+        tasks, workers = self._tasks, self._workers
         classes = content.names("classes")
         labels = content.labels(classes)
         if not len(classes):
@@ -258,10 +259,7 @@ class Aggregator(Estimator[Annotations, ClassFit], KnowsConfusion):
             prior=distributions(content, "prior", (len(classes),)),
             **course,
         )
-        n_labels = content.array("n_labels", np.int64, shape=(len(workers),))
-        if (n_labels < 0).any():
-            raise content.damaged("it holds negative numbers of labels")
-        self._adopt(result, tasks, workers, classes, n_labels)
+        self._adopt(result, tasks, workers, classes, self._n_labels)
         self._all_labels = labels
 
 
@@ -280,7 +278,8 @@ def all_aggregators(kind: str = "classes") -> list[type[Any]]:
     Parameters
     ----------
     kind
-        What the answers are: ``"classes"``, those of :class:`~manyhands.Annotations`.
+        What the answers are: ``"classes"``, those of :class:`~manyhands.Annotations`, ``"numbers"``, those of
+        :class:`~manyhands.Ratings`, ….
 
     Examples
     --------
@@ -289,4 +288,4 @@ def all_aggregators(kind: str = "classes") -> list[type[Any]]:
     True
     """
     check_choice("kind", kind, tuple(Estimator._bases))
-    return concrete(Estimator._bases[kind])
+    return [found for found in concrete(Estimator._bases[kind]) if found._kind == kind]

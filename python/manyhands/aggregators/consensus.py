@@ -21,7 +21,7 @@ from manyhands.aggregators.base import Aggregator, ClassFit
 from manyhands.aggregators.hierarchical import check_passes
 from manyhands.aggregators.passes import posterior_under
 from manyhands.checks import check_number
-from manyhands.estimator import Array, Progress
+from manyhands.estimator import Array
 from manyhands.progress import Callback
 from manyhands.table.annotations import Annotations
 
@@ -36,7 +36,7 @@ MEMBERS: dict[str, tuple[str, float | None]] = {
 _PRIOR_TASKS = 10.0
 
 
-class Consensus(Aggregator):
+class Consensus(Aggregator, default=True):
     """The method to use when no other is named: three models that differ in structure, averaged and calibrated.
 
     No single model is right everywhere, and no criterion that can be computed without known classes finds the one that
@@ -301,30 +301,3 @@ def mixture_weights(right: Array) -> Array:
         counts = (shares / shares.sum(axis=0)).sum(axis=1) + _PRIOR_TASKS
         weights = counts / counts.sum()
     return weights
-
-
-def aggregate(votes: Any, *, gold: Any = None, progress: Progress = False) -> Consensus:
-    """Find the label of each task, with the library's best judgement and nothing to choose.
-
-    Parameters
-    ----------
-    votes
-        An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
-    gold
-        Known classes of some tasks, if there are any.
-    progress
-        True for a progress bar, or a function called now and then.
-
-    Returns
-    -------
-    Consensus
-        The fitted model: `labels_`, `posterior_`, `disagreement_`, `confusion_`, `to_frame()`, ….
-
-    Examples
-    --------
-    >>> import manyhands as mh
-    >>> votes = {"task": ["a", "a", "a", "b", "b"], "worker": [1, 2, 3, 1, 2], "label": ["x", "x", "y", "y", "y"]}
-    >>> mh.aggregate(votes).labels_.tolist()
-    ['x', 'y']
-    """
-    return Consensus(gold=gold).fit(votes, progress=progress)

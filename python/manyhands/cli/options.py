@@ -133,7 +133,8 @@ def read_log(args: argparse.Namespace) -> Annotations:
     columns = ("task", "worker", "label", "weight", "probabilities")
     options = ("repeats", "missing", "abstain", "labels_as_text", *_LAYOUT)
     given = {name: getattr(args, name) for name in (*columns, *options)}
-    return mh.read(args.log, confidence=args.confidences, **given)
+    votes: Annotations = mh.read(args.log, confidence=args.confidences, **given)
+    return votes
 
 
 _HOLD_FIXED = "labels to hold fixed in the fit (methods that learn by EM)"

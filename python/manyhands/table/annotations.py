@@ -13,6 +13,7 @@ from manyhands.checks import counted
 from manyhands.table import arrow, building, checks, persist
 from manyhands.table.answers import Answers
 from manyhands.table.building import Missing, Repeats
+from manyhands.table.columns import Columns, columns_of
 from manyhands.table.dense import build_dense
 from manyhands.table.description import Description, Spread, class_texts
 from manyhands.table.frames import take_columns
@@ -51,6 +52,11 @@ class Annotations(Answers):
     """
 
     __slots__ = ("_classes", "_labels")
+    _kind: ClassVar[str] = "classes"
+    _roles: ClassVar[tuple[str, ...]] = ("task", "worker", "label")
+    _options: ClassVar[tuple[str, ...]] = ("weight", "confidence")
+    _numbers: ClassVar[frozenset[str]] = frozenset(_options)
+    _settings: ClassVar[tuple[str, ...]] = ("repeats", "missing", "classes", "abstain")
     _file_kind: ClassVar[str] = "annotations"
     _table: _core.Table
 
@@ -118,17 +124,22 @@ class Annotations(Answers):
         >>> mh.Annotations.from_frame(log, task="item", worker="rater", label="answer").n_tasks
         2
         """
-        given = {"task": task, "worker": worker, "label": label}
+        given: dict[str, str | None] = {"task": task, "worker": worker, "label": label}
         numbers = {role: name for role, name in (("weight", weight), ("confidence", confidence)) if name is not None}
-        found = take_columns(frame, **given, **numbers)
-        columns = [Column(found[role][1], f"{role} column {found[role][0]!r}") for role in given]
+        columns = columns_of(frame, {**given, **numbers}, cls._numbers)
+        return cls._of_columns(columns, repeats=repeats, missing=missing, classes=classes, abstain=abstain)
+
+    @classmethod
+    def _of_columns(
+        cls, columns: Columns, *, repeats: Repeats, missing: Missing, classes: Iterable[Any] | None, abstain: Any
+    ) -> Self:
         return cls(
             *building.build(
-                *columns,
-                weights=None if weight is None else (found["weight"][1], f"weight column {weight!r}"),
-                confidence=None
-                if confidence is None
-                else (found["confidence"][1], f"confidence column {confidence!r}"),
+                columns.ids["task"],
+                columns.ids["worker"],
+                columns.ids["label"],
+                weights=columns.only("weight"),
+                confidence=columns.only("confidence"),
                 repeats=repeats,
                 missing=missing,
                 classes=classes,

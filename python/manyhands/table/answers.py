@@ -1,10 +1,10 @@
-"""What every kind of answers has: which worker answered which task, names, parts of the table, files."""
+"""What answers to tasks have, whatever they say: which worker answered which task, parts of the table, files."""
 
 from __future__ import annotations
 
 import operator
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -13,36 +13,21 @@ import numpy.typing as npt
 
 from manyhands.table import arrow, checks, persist
 from manyhands.table.names import Codes, Names
+from manyhands.table.records import Records, Rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from manyhands.audit import Finding
 
-
-class Links(Protocol):
-    """What the compiled tables of all kinds have: who answered what, with which weight, in task order."""
+class Links(Rows, Protocol):
+    """What the compiled tables of tasks have: who answered what, with which weight, in task order."""
 
     @property
     def n_tasks(self) -> int:
         """Number of tasks."""
 
-    @property
-    def n_workers(self) -> int:
-        """Number of workers."""
-
-    @property
-    def n_annotations(self) -> int:
-        """Number of answers."""
-
     def offsets(self) -> npt.NDArray[Any]:
         """Where the answers of each task begin, and where the last end."""
-
-    def worker_counts(self) -> npt.NDArray[Any]:
-        """Number of answers by each worker."""
-
-    def weights(self) -> npt.NDArray[np.float64] | None:
-        """Weight of each answer; None where all weigh the same."""
 
     def columns(self) -> tuple[Codes, Codes, npt.NDArray[Any]]:
         """Task, worker, and what was said."""
@@ -53,27 +38,23 @@ class Links(Protocol):
     def n_repeats(self) -> int:
         """Number of answers to a task by a worker who answered it before."""
 
-    def keep(self, mask: npt.NDArray[np.bool_]) -> Self:
-        """The answers that are marked, between the same tasks and workers."""
-
     def compacted(self) -> Self:
         """The same answers without the tasks and workers that have none."""
 
 
-class Answers(persist.Saved, ABC):
+class Answers(Records):
     """Answers of workers to tasks, whatever they say: immutable, sparse, with names of tasks and workers.
 
     A kind of answers is a subclass that adds what was said, the third of the columns of its compiled table, and names
     the kind of its files in `_file_kind`.
     """
 
-    __slots__ = ("_table", "_tasks", "_unlabelled", "_workers")
+    __slots__ = ("_tasks", "_unlabelled")
     _table: Links
 
     def __init__(self, table: Links, tasks: Names, workers: Names, unlabelled: Names | None = None) -> None:
-        self._table = table
+        super().__init__(table, workers)
         self._tasks = tasks
-        self._workers = workers
         self._unlabelled = unlabelled if unlabelled is not None else tasks.take(np.zeros(0, np.int64))
 
     # ---------------------------------------------------------------------------------------------- contents
@@ -89,27 +70,9 @@ class Answers(persist.Saved, ABC):
         return self._table.n_tasks
 
     @property
-    def n_workers(self) -> int:
-        """Number of workers."""
-        return self._table.n_workers
-
-    @property
-    def n_annotations(self) -> int:
-        """Number of annotations."""
-        return self._table.n_annotations
-
-    def __len__(self) -> int:
-        return self.n_annotations
-
-    @property
     def tasks(self) -> npt.NDArray[Any]:
         """Names of the tasks, in code order; results are aligned with it."""
         return self._tasks.values
-
-    @property
-    def workers(self) -> npt.NDArray[Any]:
-        """Names of the workers, in code order."""
-        return self._workers.values
 
     @property
     def unlabelled(self) -> npt.NDArray[Any]:
@@ -121,16 +84,6 @@ class Answers(persist.Saved, ABC):
         """Number of annotations of each task, (n_tasks,)."""
         offsets = self._table.offsets().astype(np.int64)
         return offsets[1:] - offsets[:-1]
-
-    @property
-    def labels_per_worker(self) -> npt.NDArray[np.int64]:
-        """Number of annotations by each worker, (n_workers,)."""
-        return self._table.worker_counts().astype(np.int64)
-
-    @property
-    def weights(self) -> npt.NDArray[np.float64] | None:
-        """Weight of every annotation, aligned with :meth:`codes`; None where all weigh the same."""
-        return self._table.weights()
 
     def to_frame(self) -> pa.Table:
         """Return the annotations as an Arrow table: task, worker, what was said, and weight if there are weights."""
@@ -206,44 +159,6 @@ class Answers(persist.Saved, ABC):
             place = np.arange(len(key)) - np.repeat(starts, self.labels_per_task)
             keep[order[place < per_task]] = True
         return self._subset(keep, np.ones(self.n_tasks, np.bool_), self._unlabelled)
-
-    def without(self, workers: Finding | Iterable[Any]) -> Self:
-        """Return the annotations of all but some workers, as :meth:`select` does those of some.
-
-        Tasks that nobody else labelled are no longer part of the table, and are listed in
-        :attr:`unlabelled` of the result. O(annotations).
-
-        Parameters
-        ----------
-        workers
-            What an audit found, such as :func:`manyhands.audit.spammers` returns, or names, or a boolean mask aligned
-            with :attr:`workers`. A name that is no worker's is refused; a worker that was found but is not in this
-            table, left out before perhaps, is not missed.
-
-        Examples
-        --------
-        >>> import manyhands as mh
-        >>> votes = mh.Annotations.from_dense([[0, 1, 1], [-1, 1, -1]])
-        >>> rest = votes.without([1])
-        >>> rest, rest.unlabelled.tolist()
-        (<Annotations: 2 annotations of 1 task by 2 workers, 2 classes>, [1])
-        """
-        # Audits are made of tables, so that this module cannot import them while it is imported itself.
-        from manyhands.audit.result import Finding
-
-        if isinstance(workers, Finding):
-            gone = np.zeros(self.n_workers, np.bool_)
-            here = self._workers.match(workers.names.take(np.flatnonzero(workers.found)))
-            gone[here[here >= 0]] = True
-        elif workers is None or isinstance(workers, str | bytes):
-            raise TypeError(f"without takes names of workers in a list, or what an audit found, not {workers!r}")
-        else:
-            gone = checks.mask_of(self._workers, workers, "worker")
-        if not gone.any():
-            return self
-        if not (self.labels_per_worker[~gone] > 0).any():
-            raise ValueError(f"no annotation is left: all {self.n_workers:,} workers with annotations are left out")
-        return self.select(workers=~gone)
 
     def _subset(self, keep: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_], unlabelled: Names | None) -> Self:
         """Keep the marked annotations; wanted tasks left with none join the unlabelled."""

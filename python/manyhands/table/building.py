@@ -43,7 +43,7 @@ def build(
     checks.refuse_missing_ids(tasks, workers)
     absent = labels.missing()
     if absent is not None:
-        checks.refuse_missing_labels(labels, absent, missing)
+        checks.refuse_missing_answers(labels.what, absent, missing)
         labels.filter(~absent)
     label_codes, class_names, label_names = _encode_labels(labels, fixed, never)
     ids = encode_ids(tasks, workers, absent)

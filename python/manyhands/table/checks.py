@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -55,11 +55,15 @@ def made_table(
 def check_lengths(tasks: Column, workers: Column, labels: Column | None, weights: npt.NDArray[Any] | None) -> None:
     """Refuse columns of unequal length or without rows."""
     given = {"tasks": tasks, "workers": workers, "labels": labels, "weights": weights}
-    sizes = {name: len(column) for name, column in given.items() if column is not None}
+    check_sizes({name: len(column) for name, column in given.items() if column is not None}, "(task, worker, label)")
+
+
+def check_sizes(sizes: Mapping[str, int], row: str) -> None:
+    """Refuse columns of unequal length, given by name, or without rows; `row` says what one is."""
     if len(set(sizes.values())) > 1:
         raise ValueError(f"columns differ in length: {', '.join(f'{n:,} {k}' for k, n in sizes.items())}")
-    if not len(tasks):
-        raise ValueError("there are no annotations: the table needs at least one (task, worker, label) row")
+    if not all(sizes.values()):
+        raise ValueError(f"there are no annotations: the table needs at least one {row} row")
 
 
 def check_n_classes(n: int, what: str) -> None:
@@ -77,26 +81,26 @@ def refuse_missing_ids(*columns: Column) -> None:
         absent = one.missing()
         if absent is not None:
             raise ValueError(
-                f"{_missing_in(one, absent)}; every annotation needs a task and a worker: fill or drop them"
+                f"{_missing_in(one.what, absent)}; every annotation needs a task and a worker: fill or drop them"
             )
 
 
-def refuse_missing_labels(labels: Column, absent: npt.NDArray[np.bool_], missing: str) -> None:
-    """Refuse rows without a label if the caller wants that, or if there are no others."""
+def refuse_missing_answers(what: str, absent: npt.NDArray[np.bool_], missing: str) -> None:
+    """Refuse rows without an answer if the caller wants that, or if there are no others."""
     if missing == "error":
-        raise ValueError(f"{_missing_in(labels, absent)}; fill or drop them, or choose missing='drop'")
+        raise ValueError(f"{_missing_in(what, absent)}; fill or drop them, or choose missing='drop'")
     if absent.all():
-        raise ValueError(f"{_missing_in(labels, absent)}: there is nothing to aggregate")
+        raise ValueError(f"{_missing_in(what, absent)}: there is nothing to aggregate")
 
 
-def _missing_in(column: Column, absent: npt.NDArray[np.bool_]) -> str:
+def _missing_in(what: str, absent: npt.NDArray[np.bool_]) -> str:
     return (
-        f"{column.what} is missing (null, NaN or empty) in {int(absent.sum()):,} of {len(column):,} rows, "
+        f"{what} is missing (null, NaN or empty) in {int(absent.sum()):,} of {len(absent):,} rows, "
         f"first at row {int(np.argmax(absent))}"
     )
 
 
-def refuse_repeats(table: _core.Table, tasks: Names, workers: Names) -> None:
+def refuse_repeats(table: _core.Table | _core.Ratings, tasks: Names, workers: Names) -> None:
     """Refuse a worker's second answer to the same task."""
     first = table.first_repeat()
     if first is not None:
@@ -107,13 +111,13 @@ def refuse_repeats(table: _core.Table, tasks: Names, workers: Names) -> None:
         )
 
 
-def warn_unlabelled(n_rows: int, tasks: Names) -> None:
-    """Tell how many rows were set aside, and which tasks have no other."""
-    parts = [f"set aside {counted(n_rows, 'row')} without a label"] if n_rows else []
+def warn_unlabelled(n_rows: int, tasks: Names, said: str = "label") -> None:
+    """Tell how many rows were set aside for want of what is said, and which tasks have no other."""
+    parts = [f"set aside {counted(n_rows, 'row')} without a {said}"] if n_rows else []
     if len(tasks):
         have = "has" if len(tasks) == 1 else "have"
         parts.append(
-            f"{counted(len(tasks), 'task')} {have} no label at all and will get no answer "
+            f"{counted(len(tasks), 'task')} {have} no {said} at all and will get no answer "
             f"({listed(tasks.values.tolist())}; see .unlabelled)"
         )
     warn_of_data("; ".join(parts))
@@ -162,6 +166,26 @@ def checked_weights(data: Any, what: str) -> npt.NDArray[np.float64]:
 
 def checked_amounts(data: Any, what: str) -> npt.NDArray[np.float64]:
     """Return a column of numbers that are finite and not negative."""
+    weights = _numbers(data, what)
+    bad = ~(np.isfinite(weights) & (weights >= 0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueError(f"{what} holds {weights[row]} at row {row}; weights must be finite and at least 0")
+    return weights
+
+
+def checked_values(data: Any, what: str) -> npt.NDArray[np.float64]:
+    """Return a column of numbers, NaN where there is none."""
+    values = _numbers(data, what)
+    bad = np.isinf(values)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueError(f"{what} holds {values[row]} at row {row}; values must be finite: mend or drop that row")
+    return values
+
+
+def _numbers(data: Any, what: str) -> npt.NDArray[np.float64]:
+    """A column of numbers, whatever they are."""
     import pyarrow as pa
 
     if isinstance(data, pa.Array):
@@ -173,14 +197,9 @@ def checked_amounts(data: Any, what: str) -> npt.NDArray[np.float64]:
         # Objects may be decimals and None, but NumPy would also read numbers out of text.
         if given.dtype.kind not in "biufO" or (given.dtype == object and any(isinstance(w, str) for w in given)):
             raise TypeError
-        weights = np.ascontiguousarray(given, np.float64)
+        return np.ascontiguousarray(given, np.float64)
     except (TypeError, ValueError):
         raise TypeError(f"{what} must hold numbers") from None
-    bad = ~(np.isfinite(weights) & (weights >= 0))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise ValueError(f"{what} holds {weights[row]} at row {row}; weights must be finite and at least 0")
-    return weights
 
 
 def checked_codes(values: npt.ArrayLike, what: str, dtype: type[np.unsignedinteger[Any]]) -> npt.NDArray[Any]:

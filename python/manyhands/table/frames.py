@@ -15,6 +15,7 @@ WELL_KNOWN = {
     "worker": (*_WORKER, "performer", "judge", "labeler"),
     # Ratings and values are classes too, where a table of classes is made: logs of stars have no other column.
     "label": ("label", "answer", "response", "annotation", "vote", "rating", "value"),
+    "value": ("value", "score", "rating", "number"),
 }
 #: Exports have dozens of columns, and the one that is wanted is often among the last.
 _MOST_LISTED = 100
@@ -48,6 +49,11 @@ def named_columns(frame: Any) -> tuple[list[Any], list[Any], Any]:
     if _library(frame) == "pandas":
         return names, [frame.iloc[:, place] for place in range(len(names))], frame.index
     return names, [frame[name] for name in names], None
+
+
+def names_of(frame: Any) -> list[str]:
+    """Return the names of a frame's columns, as text."""
+    return [str(name) for name in _column_names(_readable(frame))]
 
 
 def match_columns(names: Sequence[str], given: Mapping[str, str | None]) -> dict[str, str]:

@@ -22,8 +22,8 @@ class Ids:
     unlabelled: Names | None = None
 
 
-def encode_ids(tasks: Column, workers: Column, absent: npt.NDArray[np.bool_] | None = None) -> Ids:
-    """Encode who answered what; rows that are marked absent hold no answer and are left out, with a warning."""
+def encode_ids(tasks: Column, workers: Column, absent: npt.NDArray[np.bool_] | None = None, said: str = "label") -> Ids:
+    """Encode who answered what; rows that are marked absent lack what is said and are left out, with a warning."""
     (task_codes, task_names), (worker_codes, worker_names) = tasks.encode(), workers.encode()
     if absent is None:
         return Ids(task_codes, task_names, worker_codes, worker_names)
@@ -31,7 +31,7 @@ def encode_ids(tasks: Column, workers: Column, absent: npt.NDArray[np.bool_] | N
     task_codes, task_names, labelled = compact(task_codes[keep], task_names)
     worker_codes, worker_names, _ = compact(worker_codes[keep], worker_names)
     unlabelled = all_tasks.take(np.flatnonzero(~labelled))
-    checks.warn_unlabelled(int(absent.sum()), unlabelled)
+    checks.warn_unlabelled(int(absent.sum()), unlabelled, said)
     return Ids(task_codes, task_names, worker_codes, worker_names, unlabelled)
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from manyhands.checks import listed
 from manyhands.errors import FileFormatError
 from manyhands.table import arrow
 from manyhands.table.annotations import Annotations
 from manyhands.table.building import Missing, Repeats, build, build_soft
+from manyhands.table.columns import Columns, spread
 from manyhands.table.frames import match_columns
+from manyhands.table.kinds import table_of
 from manyhands.table.names import Column
 from manyhands.table.order import Array, as_numbers, ranks, without_ranks
+from manyhands.table.records import Records
 from manyhands.table.sources import (
     COMPRESSED,
     CSV,
@@ -32,9 +35,32 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+@overload
 def read(
     source: PathLike | Iterable[PathLike],
     *,
+    kind: Literal["classes"] = ...,
+    task: str | None = ...,
+    worker: str | None = ...,
+    label: str | None = ...,
+    weight: str | None = ...,
+    confidence: str | None = ...,
+    probabilities: Iterable[str] | None = ...,
+    repeats: Repeats = ...,
+    missing: Missing = ...,
+    classes: Iterable[Any] | None = ...,
+    abstain: Any = ...,
+    labels_as_text: bool = ...,
+    delimiter: str | None = ...,
+    encoding: str | None = ...,
+    header: bool = ...,
+) -> Annotations: ...
+@overload
+def read(source: PathLike | Iterable[PathLike], *, kind: str, **settings: Any) -> Any: ...
+def read(
+    source: PathLike | Iterable[PathLike],
+    *,
+    kind: str = "classes",
     task: str | None = None,
     worker: str | None = None,
     label: str | None = None,
@@ -49,7 +75,8 @@ def read(
     delimiter: str | None = None,
     encoding: str | None = None,
     header: bool = True,
-) -> Annotations:
+    **others: Any,
+) -> Any:
     """Read a log of annotations from files.
 
     Parameters
@@ -58,8 +85,10 @@ def read(
         A path, a glob such as ``"logs/*.parquet"``, or several of either. The ending says what a file is:
         ``.csv``, ``.tsv`` or ``.txt`` (also with ``.gz``, ``.bz2``, ``.zst``, ``.lz4``), ``.parquet`` or
         ``.pq``. ``"-"`` is the standard input; it and pipes tell by their content what they are.
+    kind
+        What the answers are: ``"classes"``, or ``"numbers"`` for :class:`~manyhands.Ratings`, ….
     task, worker, label, weight, confidence, repeats, missing, classes, abstain
-        As for :meth:`Annotations.from_frame`.
+        As for :meth:`Annotations.from_frame`; other kinds take those that their own ``from_frame`` has.
     probabilities
         Columns of probabilities, one a class, in place of labels, as for :meth:`Annotations.from_soft`.
     labels_as_text
@@ -72,6 +101,13 @@ def read(
         The encoding of CSV files, such as ``"latin-1"``. By default UTF-8, or UTF-16 if its byte order mark is there.
     header
         Whether the first line of a CSV file names the columns. Otherwise they are called ``"1"``, ``"2"`` and so on.
+    **others
+        What the ``from_frame`` of another kind takes besides, such as ``value=`` for numbers.
+
+    Returns
+    -------
+    Annotations
+        The table, or that of the kind that was asked for.
 
     Notes
     -----
@@ -85,6 +121,20 @@ def read(
     """
     layout = Layout(delimiter, encoding, header)
     paths = expand(source)
+    if kind != "classes":
+        alone = {"confidence": confidence, "probabilities": probabilities, "labels_as_text": labels_as_text or None}
+        chosen = {
+            "task": task,
+            "worker": worker,
+            "label": label,
+            "weight": weight,
+            "classes": classes,
+            "abstain": abstain,
+        }
+        defaults = {"repeats": repeats, "missing": missing}
+        return _read_kind(table_of(kind), [Source(path, layout) for path in paths], alone | chosen | others, defaults)
+    if others:
+        raise TypeError(f"read() of classes takes no {next(iter(others))}=; is the log of another kind? (kind=…)")
     soft = None if probabilities is None else [*probabilities]
     ids: dict[str, str | None] = {"task": task, "worker": worker}
     if soft is None:
@@ -107,6 +157,40 @@ def read(
             abstain=abstain,
         )
     return Annotations(*parts)
+
+
+def _read_kind(
+    table: type[Records], sources: list[Source], given: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> Records:
+    """Read a table of any kind; `given` are columns by role and settings, None where nothing was asked."""
+    known = (*table._roles, *table._options, *table._settings)
+    asked = {name: value for name, value in given.items() if value is not None}
+    for name in asked:
+        if name not in known:
+            raise TypeError(f"{name}= means nothing to a log of {table._kind}, which takes {', '.join(known)}")
+    settings = {name: value for name, value in defaults.items() if name in table._settings}
+    settings |= {name: asked.pop(name) for name in table._settings if name in asked}
+    wanted = spread(
+        {role: asked.get(role) for role in table._roles if role in asked or role not in table._options} | asked
+    )
+    others = {role: role in table._numbers for role in table._numbers | table._raw}
+    with enough_memory(listed([str(one.path) for one in sources])):
+        found = [_find_columns(one, dict(wanted.values())) for one in sources]
+        numbers = [what for (role, _), (what, _) in wanted.items() if others.get(role)]
+        files = [
+            _read_roles(one, names, [names[what] for what in numbers])
+            for one, names in zip(sources, found, strict=True)
+        ]
+        columns = Columns()
+        for (role, _), (what, _) in wanted.items():
+            data, parse = _joined(what, [file.pop(what) for file in files], sources)
+            called = f"{role} column {found[0][what]!r}"
+            if role in others:
+                columns.others.setdefault(role, []).append((data, called))
+            else:
+                columns.ids[role] = Column(data, called, parse_integers=parse, sound=True)
+        made: Records = table._of_columns(columns, **settings)
+    return made
 
 
 def read_in_order(

@@ -1,0 +1,52 @@
+"""One answer from answers of any kind, with nothing to choose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, overload
+
+from manyhands.estimator import Estimator, Progress
+from manyhands.table.kinds import as_kind
+
+if TYPE_CHECKING:
+    from manyhands.aggregators import Consensus
+    from manyhands.table.annotations import Annotations
+
+
+@overload
+def aggregate(answers: Annotations, *, gold: Any = ..., progress: Progress = ...) -> Consensus: ...
+@overload
+def aggregate(answers: Any, *, kind: str | None = ..., gold: Any = ..., progress: Progress = ...) -> Any: ...
+def aggregate(answers: Any, *, kind: str | None = None, gold: Any = None, progress: Progress = False) -> Any:
+    """Find the answer to each task, with the library's best judgement and nothing to choose.
+
+    Parameters
+    ----------
+    answers
+        A table of any kind, such as :class:`~manyhands.Annotations`, or a frame with well-known column names.
+    kind
+        What a frame holds, where its columns do not tell: ``"classes"``, ``"numbers"``, ….
+    gold
+        Known answers of some tasks, if there are any, for kinds that learn from them.
+    progress
+        True for a progress bar, or a function called now and then.
+
+    Returns
+    -------
+    Estimator
+        The fitted model. For classes it is a :class:`~manyhands.Consensus`: `labels_`, `posterior_`, `disagreement_`,
+        `confusion_`, `to_frame()`, …; for other kinds see their pages.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> votes = {"task": ["a", "a", "a", "b", "b"], "worker": [1, 2, 3, 1, 2], "label": ["x", "x", "y", "y", "y"]}
+    >>> mh.aggregate(votes).labels_.tolist()
+    ['x', 'y']
+    """
+    table = as_kind(answers, kind)
+    best: Any = Estimator._defaults[table.kind]
+    if gold is None:
+        return best().fit(table, progress=progress)
+    if "gold" not in best._parameter_names():
+        raise ValueError(f"gold= means nothing to {table.kind}: {best.__name__} learns from the workers' answers alone")
+    return best(gold=gold).fit(table, progress=progress)

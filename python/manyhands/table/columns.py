@@ -1,0 +1,55 @@
+"""Columns of a log by the role they have in a kind of answers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from manyhands.table.frames import take_columns
+from manyhands.table.names import Column
+
+#: The column of a role: its name, several names where the role has several columns, or None for a well-known name.
+Chosen = str | Iterable[str] | None
+
+
+@dataclass
+class Columns:
+    """Columns by role: those of ids, on their way to codes, and others as they are, with what messages call them."""
+
+    ids: dict[str, Column] = field(default_factory=dict)
+    others: dict[str, list[tuple[Any, str]]] = field(default_factory=dict)
+
+    def only(self, role: str) -> tuple[Any, str] | None:
+        """The one column of a role that is not for ids; None where there is none."""
+        return self.others[role][0] if role in self.others else None
+
+
+def spread(given: Mapping[str, Chosen]) -> dict[tuple[str, int], tuple[str, str | None]]:
+    """All columns that are asked for: (role, place) to what messages call the role, and the name, if it is known."""
+    asked: dict[tuple[str, int], tuple[str, str | None]] = {}
+    for role, chosen in given.items():
+        if chosen is None or isinstance(chosen, str):
+            asked[role, 0] = (role, chosen)
+            continue
+        names = [*chosen]
+        if not names or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"{role}= must name a column, or several in a list, not {chosen!r}")
+        asked |= {
+            (role, place): (role if len(names) == 1 else f"{role} {name!r}", name) for place, name in enumerate(names)
+        }
+    return asked
+
+
+def columns_of(frame: Any, given: Mapping[str, Chosen], others: Collection[str]) -> Columns:
+    """Take the columns of a frame by role; `others` are the roles that hold no ids."""
+    asked = spread(given)
+    found = take_columns(frame, **dict(asked.values()))
+    columns = Columns()
+    for (role, _), (what, _) in asked.items():
+        name, data = found[what]
+        if role in others:
+            columns.others.setdefault(role, []).append((data, f"{role} column {name!r}"))
+        else:
+            columns.ids[role] = Column(data, f"{role} column {name!r}")
+    return columns

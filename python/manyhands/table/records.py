@@ -1,0 +1,173 @@
+"""What tables of every kind have, with tasks or without: workers by name, numbers of their records, files."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.table import checks, persist
+from manyhands.table.names import Names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from manyhands.audit import Finding
+
+
+class Rows(Protocol):
+    """What the compiled tables of all kinds have: records of workers, with weights."""
+
+    @property
+    def n_workers(self) -> int:
+        """Number of workers."""
+
+    @property
+    def n_annotations(self) -> int:
+        """Number of records."""
+
+    def worker_counts(self) -> npt.NDArray[Any]:
+        """Number of records by each worker."""
+
+    def weights(self) -> npt.NDArray[np.float64] | None:
+        """Weight of each record; None where all weigh the same."""
+
+    def keep(self, mask: npt.NDArray[np.bool_]) -> Self:
+        """The records that are marked."""
+
+
+class Records(persist.Saved, ABC):
+    """Records of workers, whatever they are about: immutable, sparse, with names of workers.
+
+    A kind of answers is a subclass that names the kind in `_kind`, its columns in `_roles`, and the kind of its files
+    in `_file_kind`. One whose answers are about tasks, one each, derives from
+    :class:`~manyhands.table.answers.Answers`; one about items that are compared, from this class.
+    """
+
+    __slots__ = ("_table", "_workers")
+    _table: Rows
+
+    #: What the answers are, as `read` and the command line call it.
+    _kind: ClassVar[str]
+    #: The columns of a log of this kind, by role: those that there must be.
+    _roles: ClassVar[tuple[str, ...]]
+    #: Those that there may be; they are looked for only where they are named.
+    _options: ClassVar[tuple[str, ...]] = ("weight",)
+    #: Which of all these hold no ids: numbers, and what the kind itself makes sense of.
+    _numbers: ClassVar[frozenset[str]] = frozenset({"weight"})
+    _raw: ClassVar[frozenset[str]] = frozenset()
+    #: What else its makers ask, by name.
+    _settings: ClassVar[tuple[str, ...]] = ()
+    #: Roles whose well-known columns, all of them, tell that a log is of this kind; none where columns cannot tell.
+    _telling: ClassVar[tuple[str, ...]] = ()
+    #: The maker behind all of a kind: from columns by role, and its settings as keywords.
+    _of_columns: ClassVar[Callable[..., Any]]
+    #: The table of each kind; it enters itself when it is defined.
+    _kinds: ClassVar[dict[str, type[Records]]] = {}
+
+    def __init_subclass__(cls, **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        if "_kind" in vars(cls):
+            Records._kinds[cls._kind] = cls
+
+    def __init__(self, table: Rows, workers: Names) -> None:
+        self._table = table
+        self._workers = workers
+
+    # ---------------------------------------------------------------------------------------------- contents
+
+    @property
+    def kind(self) -> str:
+        """What the answers are: ``"classes"``, ``"numbers"``, …; decides how :func:`manyhands.aggregate` takes them."""
+        return self._kind
+
+    @property
+    def table(self) -> Rows:
+        """The compiled table of codes: frozen, and what kernels take."""
+        return self._table
+
+    @property
+    def n_workers(self) -> int:
+        """Number of workers."""
+        return self._table.n_workers
+
+    @property
+    def n_annotations(self) -> int:
+        """Number of annotations."""
+        return self._table.n_annotations
+
+    def __len__(self) -> int:
+        return self.n_annotations
+
+    @property
+    def workers(self) -> npt.NDArray[Any]:
+        """Names of the workers, in code order."""
+        return self._workers.values
+
+    @property
+    def labels_per_worker(self) -> npt.NDArray[np.int64]:
+        """Number of annotations by each worker, (n_workers,)."""
+        return self._table.worker_counts().astype(np.int64)
+
+    @property
+    def weights(self) -> npt.NDArray[np.float64] | None:
+        """Weight of every annotation, in the order of :meth:`to_frame`; None where all weigh the same."""
+        return self._table.weights()
+
+    @abstractmethod
+    def to_frame(self) -> pa.Table:
+        """Return the annotations as an Arrow table, in the order of all that is aligned with them."""
+
+    # ----------------------------------------------------------------------------------------------- subsets
+
+    @abstractmethod
+    def select(self, *, workers: Iterable[Any] | None = None) -> Self:
+        """Return the annotations by some workers, by name or by a boolean mask aligned with :attr:`workers`."""
+
+    def without(self, workers: Finding | Iterable[Any]) -> Self:
+        """Return the annotations of all but some workers, as :meth:`select` does those of some.
+
+        Tasks that nobody else labelled are no longer part of the table, and are listed in
+        :attr:`unlabelled` of the result. O(annotations).
+
+        Parameters
+        ----------
+        workers
+            What an audit found, such as :func:`manyhands.audit.spammers` returns, or names, or a boolean mask aligned
+            with :attr:`workers`. A name that is no worker's is refused; a worker that was found but is not in this
+            table, left out before perhaps, is not missed.
+
+        Examples
+        --------
+        >>> import manyhands as mh
+        >>> votes = mh.Annotations.from_dense([[0, 1, 1], [-1, 1, -1]])
+        >>> rest = votes.without([1])
+        >>> rest, rest.unlabelled.tolist()
+        (<Annotations: 2 annotations of 1 task by 2 workers, 2 classes>, [1])
+        """
+        # Audits are made of tables, so that this module cannot import them while it is imported itself.
+        from manyhands.audit.result import Finding
+
+        if isinstance(workers, Finding):
+            gone = np.zeros(self.n_workers, np.bool_)
+            here = self._workers.match(workers.names.take(np.flatnonzero(workers.found)))
+            gone[here[here >= 0]] = True
+        elif workers is None or isinstance(workers, str | bytes):
+            raise TypeError(f"without takes names of workers in a list, or what an audit found, not {workers!r}")
+        else:
+            gone = checks.mask_of(self._workers, workers, "worker")
+        if not gone.any():
+            return self
+        if not (self.labels_per_worker[~gone] > 0).any():
+            raise ValueError(f"no annotation is left: all {self.n_workers:,} workers with annotations are left out")
+        return self.select(workers=~gone)
+
+    # ------------------------------------------------------------------------------------------- persistence
+
+    @abstractmethod
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the table to a versioned file that holds data only; :func:`manyhands.load` reads it back."""
