@@ -4,8 +4,7 @@
     python benches/audit_groups.py null power      some parts: null, power, groups, bluebird, drift
     python benches/audit_groups.py cost --size 10000000
 
-*null*: crowds with nothing planted. The real logs of ``../shared/data`` have each worker's answers shuffled among tasks
-of one class (of the default) and of one fifth by how many agree: skills and difficulty stay, dependence is gone.
+*null*: crowds with nothing planted, and the real logs of ``../shared/data`` with answers shuffled, see `shuffled`.
 *power*: planted copies found, by share copied and common tasks. *groups*: 40 workers in 5 groups, 3 classes.
 *bluebird*: the log. *drift*: workers who give one label from the middle on, or guess. *cost*: processor time beside
 Dawid–Skene of 20 passes on the same log.
@@ -24,54 +23,67 @@ import pandas as pd
 import manyhands as mh
 from data import crowd as random_log
 from default import LOGS
+from shuffled import read, shuffled
 
 SEEDS = 20
+#: Of each real log.
+SHUFFLES = 5
 
 
-def shuffled(votes: mh.Annotations, rng: np.random.Generator, n_bins: int = 5) -> mh.Annotations:
-    """Each worker's answers among tasks of one class and difficulty in a random order."""
-    tasks, workers, labels = (codes.astype(np.int64) for codes in votes.codes())
-    winners = mh.Consensus().fit(votes).posterior_.argmax(axis=1)
-    k = votes.n_classes
-    share = mh.MajorityVote().fit(votes).posterior_[np.arange(votes.n_tasks), winners]
-    bins = np.zeros(votes.n_tasks, np.int64)
-    for c in range(k):
-        mine = np.flatnonzero(winners == c)
-        bins[mine[np.argsort(share[mine], kind="stable")]] = np.arange(len(mine)) * n_bins // max(len(mine), 1)
-    key = (workers * k + winners[tasks]) * n_bins + bins[tasks]
-    mixed = np.empty_like(labels)
-    mixed[np.argsort(key, kind="stable")] = labels[np.lexsort((rng.random(len(key)), key))]
-    return mh.Annotations.from_arrays(
-        votes.tasks[tasks], votes.workers[workers], votes.classes[mixed], classes=list(votes.classes)
-    )
+#: Crowds with nothing planted: sizes, and how they are drawn.
+CLEAN = {
+    "uneven skills, 5 a task": ((400, 40, 3), {"crowd": "one-coin", "accuracy": (0.4, 0.95), "labels_per_task": 5}),
+    "many, with few labels": ((400, 200, 3), {"crowd": "one-coin", "accuracy": (0.4, 0.95), "labels_per_task": 5}),
+    "few busy, many not": ((400, 40, 3), {"crowd": "class-conditional", "labels_per_task": 4, "activity": 1.0}),
+    "spammers": ((400, 40, 3), {"crowd": {"one-coin": 0.5, "spammers": 0.3, "naive": 0.2}, "labels_per_task": 7}),
+    "rare classes": ((400, 40, 3), {"crowd": "confusers", "labels_per_task": 9, "prior": [0.8, 0.1, 0.1]}),
+    "two classes, all label all": ((200, 30, 2), {"crowd": "class-conditional", "labels_per_task": 30}),
+}
+
+
+def alarms(votes: mh.Annotations) -> dict[str, int]:
+    """How much each audit finds."""
+    return {
+        "pairs of copies": len(mh.audit.copies(votes)),
+        "with least=0": len(mh.audit.copies(votes, least=0.0)),
+        "groups": len(mh.audit.groups(votes)),
+        "drift": len(mh.audit.drift(votes, np.arange(votes.n_annotations))),
+    }
+
+
+def far(votes: mh.Annotations) -> int:
+    """Whether errors seem to be correlated, by more than two standard errors."""
+    found = mh.audit.dependence(votes)
+    return int(found.correlation > 2 * found.error)
 
 
 def null(data: Path) -> None:
-    print("\nnothing planted: pairs found of pairs compared, groups found")
-    makers = {
-        "one-coin, 5 a task": {"crowd": "one-coin", "accuracy": (0.4, 0.95), "labels_per_task": 5},
-        "spammers": {"crowd": {"one-coin": 0.5, "spammers": 0.3, "naive": 0.2}, "labels_per_task": 7},
-        "few labels a worker": {"crowd": "class-conditional", "labels_per_task": 4, "activity": 1.0},
-        "rare classes": {"crowd": "confusers", "labels_per_task": 9, "prior": [0.8, 0.1, 0.1]},
-    }
-    for name, maker in makers.items():
-        found = [mh.simulate(400, 40, 3, seed=seed, **maker).votes for seed in range(SEEDS)]
-        copies = [mh.audit.copies(votes, least=0.0) for votes in found]
-        groups = sum(len(mh.audit.groups(votes)) > 0 for votes in found)
-        some = sum(len(pairs) > 0 for pairs in copies)
-        print(f"  {name:22s} of {SEEDS} crowds {some} with pairs, {groups} with groups")
-    rng = np.random.default_rng(0)
-    for name in LOGS:
-        file = next((f for f in sorted((data / name).glob("labels.csv*"))), None)
-        if file is None:
-            continue
-        votes = mh.Annotations.from_frame(mh.read(file).to_frame(), repeats="first")
-        cells = []
-        for log in (votes, shuffled(votes, rng)):
-            any_, strong = mh.audit.copies(log, least=0.0), mh.audit.copies(log)
-            sizes = [len(group) for group in mh.audit.groups(log).groups]
-            cells.append(f"{len(any_):4d} {len(strong):4d} of {any_.pairs.n_tested:5d}, groups {sizes}")
-        print(f"  {name:18s} as it is: {cells[0]:34s} | shuffled: {cells[1]}", flush=True)
+    print("\nnothing planted: crowds in which anything is found, in all how much; correlated: by two standard errors")
+    rows = []
+    for name, (sizes, settings) in CLEAN.items():
+        crowds = [mh.simulate(*sizes, seed=seed, **settings).votes for seed in range(SEEDS)]
+        rows += [{"crowd": name} | alarms(votes) | {"correlated": far(votes)} for votes in crowds]
+    print(summary(pd.DataFrame(rows)), flush=True)
+    print("\nreal logs: as they are, and shuffled; correlated: shuffled within class only, difficulty gone")
+    rows, parts = [], []
+    for name in [name for name in LOGS if (data / name).exists()]:
+        votes, truth = read(data / name)
+        rows.append({"crowd": name} | alarms(votes) | {"correlated": far(votes)})
+        for seed in range(SHUFFLES):
+            rng = np.random.default_rng(seed)
+            found = alarms(shuffled(votes, truth, rng))
+            parts.append({"crowd": name} | found | {"correlated": far(shuffled(votes, truth, rng, parts=1))})
+        print(pd.DataFrame(rows[-1:] + parts[-SHUFFLES:]).to_string(header=len(rows) == 1), flush=True)
+    print(summary(pd.DataFrame(rows).assign(crowd="as they are")))
+    print(summary(pd.DataFrame(parts)))
+    print(summary(pd.DataFrame(parts).assign(crowd="shuffled")))
+
+
+def summary(found: pd.DataFrame) -> str:
+    """Share of crowds with any finding, and the number of findings."""
+    parts = found.groupby("crowd", sort=False)
+    some = parts.agg(lambda counts: f"{(counts > 0).mean():.3f} ({counts.sum()})")
+    return some.assign(crowds=parts.size()).to_string()
 
 
 def power() -> None:
