@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
+from manyhands.aggregators.base import ClassFit
 from manyhands.aggregators.hierarchical import HierarchicalDawidSkene
 from manyhands.checks import counted
 from manyhands.estimator import Array
@@ -87,8 +89,11 @@ def one_answer(votes: Annotations) -> npt.NDArray[np.bool_]:
     return only
 
 
-def beliefs(votes: Annotations, progress: Callback | None = None) -> Beliefs:
-    """Fit independent workers, to whom others are then compared. Cost: that of `HierarchicalDawidSkene`."""
+def beliefs(votes: Annotations, fitted: Callable[[], ClassFit] | None = None) -> Beliefs:
+    """Fit independent workers, to whom others are then compared. Cost: that of `HierarchicalDawidSkene`.
+
+    Where every annotation counts, what was `fitted` to the votes will do.
+    """
     kept = one_answer(votes)
     lost = len(kept) - int(kept.sum())
     remarks: tuple[str, ...] = ()
@@ -103,8 +108,11 @@ def beliefs(votes: Annotations, progress: Callback | None = None) -> Beliefs:
             f"{counted(lost, 'annotation')} of weight zero, or given again, or against another of the same worker and "
             "task, were left out, and weights are not counted.",
         )
-    plain = Annotations(table, votes._tasks, votes._workers, votes._classes, votes._unlabelled)
-    fit = HierarchicalDawidSkene()._fit(plain, progress)
+    if fitted is None or table is not votes.table:
+        plain = Annotations(table, votes._tasks, votes._workers, votes._classes, votes._unlabelled)
+        fit = HierarchicalDawidSkene()._fit(plain, None)
+    else:
+        fit = fitted()
     top = _core.vote_shares(table, None)[0].max(axis=1)
     edges = np.quantile(top, np.arange(1, _STRATA) / _STRATA)
     strata = np.searchsorted(edges, top, side="right").astype(np.uint8)

@@ -11,11 +11,12 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands.aggregators.hierarchical import HierarchicalDawidSkene
 from manyhands.audit._covariance import Covariances, check_partners
+from manyhands.audit._crowd import as_crowd
 from manyhands.audit.result import Finding
 from manyhands.audit.spammers import untellable
 from manyhands.checks import check_between, check_choice, check_number, counted
 from manyhands.estimator import Array
-from manyhands.table.annotations import Annotations, as_annotations
+from manyhands.table.annotations import Annotations
 from manyhands.table.names import Names, sequence
 
 Mask = npt.NDArray[np.bool_]
@@ -144,7 +145,7 @@ def colluders(
     check_between("improbable", improbable, such_as=0.05)
     check_partners(max_partners)
     check_number("seed", seed, least=0, whole=True)
-    table: Annotations = as_annotations(votes)
+    table = as_crowd(votes).votes
     spared = _trusted(table, trusted)
     if reason := untellable(table):
         nobody = np.zeros(table.n_workers, np.bool_)

@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators._excess import Excess, beliefs, pair_excess
+from manyhands.aggregators._excess import Excess, pair_excess
+from manyhands.audit._crowd import as_crowd
 from manyhands.audit._rates import Array, q_values
 from manyhands.audit.result import Finding
 from manyhands.checks import check_between, check_number, counted
 from manyhands.estimator import Progress
 from manyhands.progress import reporting
 from manyhands.table import arrow
-from manyhands.table.annotations import as_annotations
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -141,8 +141,8 @@ def copies(
     if least >= 1:
         raise ValueError(f"least must be below 1, not {least}")
     check_number("min_overlap", min_overlap, least=1, whole=True)
-    given = as_annotations(votes)
-    known = beliefs(given)
+    crowd = as_crowd(votes)
+    given, known = crowd.votes, crowd.beliefs
     with reporting(progress, given.n_workers, "copies") as callback:
         tried = pair_excess(
             known, min_overlap=int(min_overlap), share=float(least), most=float(rate), progress=callback

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from manyhands.aggregators._calibration import error_correlation, probability_of_correlation
-from manyhands.aggregators.hierarchical import HierarchicalDawidSkene
-from manyhands.table.annotations import as_annotations
+from manyhands.audit._crowd import as_crowd
 
 #: The correlation that real crowds have on average: an error from half of it on cannot tell it from none.
 _USUAL = 0.25
@@ -72,10 +71,9 @@ def dependence(votes: Any) -> Dependence:
     >>> found.correlation < 0.1, found.probability < 0.5, found.cannot_tell
     (True, True, False)
     """
-    given = as_annotations(votes)
-    model = HierarchicalDawidSkene()
-    fit = model._fit(given, None)
-    correlation, error = error_correlation(given, fit.posterior.dense(), fit.prior, model._crowd_prior)
+    crowd = as_crowd(votes)
+    fit = crowd.fit
+    correlation, error = error_correlation(crowd.votes, fit.posterior.dense(), fit.prior, crowd.model._crowd_prior)
     blind = error > _USUAL / 2
     remarks = (
         (

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators._excess import Beliefs, beliefs
+from manyhands.aggregators._excess import Beliefs
+from manyhands.audit._crowd import Crowd
 from manyhands.audit._rates import Array, q_values
 from manyhands.audit.result import Finding
 from manyhands.checks import check_between, check_number
@@ -74,8 +75,9 @@ def drift(
     """
     check_between("rate", rate, such_as=0.05)
     check_number("min_labels", min_labels, least=2, whole=True)
-    given, when = _in_order(votes, order)
-    known = beliefs(given)
+    shared = isinstance(votes, Crowd)
+    given, when = _in_order(votes.votes if shared else votes, order)
+    known = (votes if shared else Crowd(given)).beliefs
     with reporting(progress, given.n_workers, "drift") as callback:
         found = _judged(known, when[known.kept], rate=float(rate), min_labels=int(min_labels), progress=callback)
     p, q = found["p"], found["q"]

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.aggregators._excess import beliefs
 from manyhands.aggregators._groups import find_groups
 from manyhands.aggregators.grouped import named_groups, none_found
+from manyhands.audit._crowd import as_crowd
 from manyhands.audit.result import Finding
 from manyhands.checks import check_between, check_number, counted
 from manyhands.estimator import Progress
 from manyhands.progress import reporting
-from manyhands.table.annotations import as_annotations
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,8 +79,8 @@ def groups(votes: Any, *, rate: float = 0.01, min_overlap: int = 10, progress: P
     """
     check_between("rate", rate, such_as=0.01)
     check_number("min_overlap", min_overlap, least=1, whole=True)
-    given = as_annotations(votes)
-    known = beliefs(given)
+    crowd = as_crowd(votes)
+    given, known = crowd.votes, crowd.beliefs
     with reporting(progress, given.n_workers, "groups") as callback:
         found = find_groups(known, rate=float(rate), min_overlap=int(min_overlap), progress=callback)
     size = np.bincount(found.codes)[found.codes]

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.aggregators.hierarchical import HierarchicalDawidSkene
+from manyhands.audit._crowd import Crowd
 from manyhands.audit.colluders import Collusion, colluders
 from manyhands.audit.copies import Copies, copies
 from manyhands.audit.dependence import Dependence, dependence
@@ -110,8 +111,9 @@ def review(votes: Any, *, order: Any = None, stages: Stages | None = None) -> Re
     Every part can be had alone, with settings of its own: :func:`worth`, :func:`dependence`, :func:`spammers`,
     :func:`colluders`, :func:`copies`, :func:`groups`, :func:`drift`.
 
-    Cost: some six fits of :class:`~manyhands.HierarchicalDawidSkene`, the passes over pairs of workers that the parts
-    state, and one fit without the workers that were found.
+    Cost: one fit of :class:`~manyhands.HierarchicalDawidSkene`, which all parts share (two where annotations have
+    weights or were given again), the passes over pairs of workers that the parts state, and one fit without the workers
+    that were found.
 
     Parameters
     ----------
@@ -138,20 +140,21 @@ def review(votes: Any, *, order: Any = None, stages: Stages | None = None) -> Re
     with at("worth") as progress:
         model = HierarchicalDawidSkene().fit(votes, progress=progress or False)
         value = worth(votes, model=model)
+    crowd = Crowd(votes, model)
     with at("dependence"):
-        depends = dependence(votes)
+        depends = dependence(crowd)
     with at("spammers"):
-        silent = spammers(votes)
+        silent = spammers(crowd)
     with at("colluders"):
         plot = colluders(votes)
     with at("copies") as progress:
-        same = copies(votes, progress=progress or False)
+        same = copies(crowd, progress=progress or False)
     with at("groups") as progress:
-        camps = groups(votes, progress=progress or False)
+        camps = groups(crowd, progress=progress or False)
     moved = None
     if order is not None:
         with at("drift") as progress:
-            moved = drift(votes, order, progress=progress or False)
+            moved = drift(crowd, order, progress=progress or False)
     with at("leaving out"):
         change = _change(votes, model, silent, plot, same)
     return Review(value, depends, silent, plot, same, camps, moved, change)

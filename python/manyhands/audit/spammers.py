@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core, metrics
-from manyhands.aggregators.hierarchical import HierarchicalDawidSkene
 from manyhands.audit._covariance import Covariances, check_partners
+from manyhands.audit._crowd import Crowd, as_crowd
 from manyhands.audit.result import Finding
 from manyhands.checks import check_between, check_choice, check_number, check_positive, counted
 from manyhands.estimator import Array
-from manyhands.table.annotations import Annotations, as_annotations
+from manyhands.table.annotations import Annotations
 
 Mask = npt.NDArray[np.bool_]
 
@@ -127,10 +127,10 @@ def spammers(
     check_positive("ridge", ridge)
     check_partners(max_partners)
     check_number("seed", seed, least=0, whole=True)
-    table: Annotations = as_annotations(votes)
+    crowd = as_crowd(votes)
     if method == "covariance":
-        return _by_covariance(table, ridge, max_partners, seed)
-    return _by_score(table, false_alarms, math.sqrt(least))
+        return _by_covariance(crowd.votes, ridge, max_partners, seed)
+    return _by_score(crowd, false_alarms, math.sqrt(least))
 
 
 def untellable(votes: Annotations) -> str:
@@ -147,17 +147,15 @@ def untellable(votes: Annotations) -> str:
 # ------------------------------------------------------------------------------------------------------------- by score
 
 
-def _by_score(votes: Annotations, false_alarms: float, least: float) -> Finding:
-    m = votes.n_workers
+def _by_score(crowd: Crowd, false_alarms: float, least: float) -> Finding:
+    votes, m = crowd.votes, crowd.votes.n_workers
     unknown = np.full(m, np.nan)
     columns = dict.fromkeys(("knows", "knows_error", "score", "dependence", "probability"), unknown)
     evidence = {"n_labels": votes.labels_per_worker, **columns}
     if reason := untellable(votes):
         return Finding("spammer", votes._workers, np.zeros(m, np.bool_), evidence, (reason,))
-    # Without the warnings of a fit: what is doubtful is among the remarks.
-    fit = HierarchicalDawidSkene()._fit(votes, None)
-    confusion = fit.confusion.matrices()
-    cross, squares = _core.left_out_sums(votes.table, fit.posterior.dense(), confusion)
+    confusion = crowd.fit.confusion.matrices()
+    cross, squares = _core.left_out_sums(votes.table, crowd.fit.posterior.dense(), confusion)
     knows, error = _knowledge(cross, squares)
     heard = np.isfinite(error)
     probability = unknown.copy()

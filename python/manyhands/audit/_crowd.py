@@ -1,0 +1,35 @@
+"""A log, and the independent workers who explain it best: fitted once for all audits that ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from manyhands.aggregators._excess import Beliefs, beliefs
+from manyhands.aggregators.base import ClassFit
+from manyhands.aggregators.hierarchical import HierarchicalDawidSkene
+from manyhands.table.annotations import Annotations, as_annotations
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """A log, and a model of it, which is fitted when an audit first asks unless it is fitted already."""
+
+    votes: Annotations
+    model: HierarchicalDawidSkene = field(default_factory=HierarchicalDawidSkene)
+
+    @cached_property
+    def fit(self) -> ClassFit:
+        """What the model found; without the warnings of a fit: what is doubtful is among an audit's remarks."""
+        return self.model._fit(self.votes, None) if self.model._result is None else self.model._result
+
+    @cached_property
+    def beliefs(self) -> Beliefs:
+        """What pairs of workers are compared with; a second fit only where some annotations do not count for it."""
+        return beliefs(self.votes, fitted=lambda: self.fit)
+
+
+def as_crowd(votes: Any) -> Crowd:
+    """Return a crowd that audits share, or make one of annotations."""
+    return votes if isinstance(votes, Crowd) else Crowd(as_annotations(votes))
