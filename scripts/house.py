@@ -1,7 +1,7 @@
 """What the house asks of files and commits, where no other tool looks: ``make lint``.
 
-Files of Python and Rust have at most 500 lines, subjects of commits at most 72 characters, and only packages at the top
-import the library as a whole.
+Files of Python and Rust have at most 500 lines, subjects of commits at most 72 characters, only packages at the top
+import the library as a whole, and no file holds what a merge left open.
 """
 
 from __future__ import annotations
@@ -47,6 +47,30 @@ def long_subjects(root: Path = ROOT, base: str = BASE) -> Iterator[str]:
             yield f"commit {commit} has a subject of {len(subject)} characters, more than {MOST_CHARACTERS}: {subject}"
 
 
+#: How a line begins that git writes where a merge could not be settled. The bars and the line of equals signs are left
+#: out: both occur in ordinary text, and never without these two.
+MERGE_MARKS = (b"<" * 7, b">" * 7)
+
+
+def open_merges(root: Path = ROOT) -> Iterator[str]:
+    """Name the lines of tracked text files that a merge left unsettled; none where there is no git."""
+    try:
+        listed = subprocess.run(["git", "-C", str(root), "ls-files", "-z"], capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        print("files are not searched for open merges: there is no git, or no repository", file=sys.stderr)
+        return
+    for name in filter(None, listed.decode("utf-8", "surrogateescape").split("\0")):
+        path = root / name
+        if not path.is_file():  # deleted, or a link to nowhere
+            continue
+        content = path.read_bytes()
+        if b"\0" in content:  # what git itself takes for no text
+            continue
+        for number, line in enumerate(content.splitlines(), 1):
+            if line.startswith(MERGE_MARKS) and line[7:8] in (b"", b" "):
+                yield f"{name}:{number} is where a merge was left open: settle it, and take the marks out"
+
+
 #: Packages that may do as users do: nothing in the library imports them.
 AT_THE_TOP = ("__main__", "cli", "compat", "plots", "testing")
 
@@ -71,7 +95,7 @@ def whole_imports(root: Path = ROOT) -> Iterator[str]:
 
 def main() -> int:
     """Print what is wrong; 1 if anything is."""
-    found = [*long_files(), *long_subjects(), *whole_imports()]
+    found = [*long_files(), *long_subjects(), *whole_imports(), *open_merges()]
     print("\n".join(found) if found else "files and commits are as the house asks")
     return bool(found)
 

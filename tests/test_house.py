@@ -26,16 +26,21 @@ def test_files_are_counted_by_their_lines(house, tmp_path: Path) -> None:
     assert [line.split(" has ")[0] for line in house.long_files(tmp_path)] == ["rust/b.rs"]
 
 
-def test_subjects_are_counted_since_the_base(house, tmp_path: Path) -> None:
-    def git(*words: str) -> str:
+@pytest.fixture
+def git(tmp_path: Path):
+    def run(*words: str) -> str:
         identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
         command = ["git", "-C", str(tmp_path), *identity, *words]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
     try:
-        git("init", "-q")
+        run("init", "-q")
     except OSError:
         pytest.skip("git is not installed")
+    return run
+
+
+def test_subjects_are_counted_since_the_base(house, tmp_path: Path, git) -> None:
     for subject in ("early " + "x" * 80, "base", "y" * 72, "z" * 73):
         git("commit", "-q", "--allow-empty", "-m", subject)
     base = git("rev-parse", "HEAD~2")
@@ -47,6 +52,25 @@ def test_subjects_are_counted_since_the_base(house, tmp_path: Path) -> None:
 def test_nothing_is_asked_where_there_is_no_history(house, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert list(house.long_subjects(tmp_path)) == []
     assert "not checked" in capsys.readouterr().err
+    assert list(house.open_merges(tmp_path)) == []
+    assert "not searched" in capsys.readouterr().err
+
+
+def test_merges_left_open_are_found(house, tmp_path: Path, git) -> None:
+    ours, theirs = "<" * 7, ">" * 7
+    for name, text in {
+        "é.md": f"a\n{ours} HEAD\nb\n=======\nc\n{theirs} other\nd\n",
+        "bare.txt": f"{theirs}\r\n",
+        "quoted.py": f'MARK = "{ours} HEAD"\n >>> {theirs} 1\n{ours}{ours}\n=======\n',
+        "bytes.bin": f"\0\n{ours} HEAD\n",
+        "gone.md": f"{ours} HEAD\n",
+    }.items():
+        (tmp_path / name).write_bytes(text.encode())
+    git("add", ".")
+    (tmp_path / "gone.md").unlink()
+    (tmp_path / "untracked.md").write_text(f"{ours} HEAD\n")
+    found = [line.split(" ")[0] for line in house.open_merges(tmp_path)]
+    assert sorted(found) == ["bare.txt:1", "é.md:2", "é.md:6"]
 
 
 def test_only_the_top_imports_the_whole(house, tmp_path: Path) -> None:
