@@ -123,7 +123,7 @@ def test_aggregators_without_a_name_go_by_that_of_their_class(monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(NewSPAVote, "__module__", "manyhands.aggregators.voting")
-        found = methods._methods()["new-spa-vote"]
+        found = methods.methods_of("classes")["new-spa-vote"]
     assert found.options == {"seed": "seed", "ties": "ties"}
     assert repr(found.build({"ties": "abstain", "tol": 1.0})) == "NewSPAVote(ties='abstain')"
     assert "new-spa-vote" not in methods._methods()
@@ -239,3 +239,13 @@ def test_bench(capsys):
     assert "dawid-skene, one of 2 passes" in text
     assert "1,000 annotations" in text
     assert "--labels-per-task 5 is more than" in complaint(capsys, "bench --workers 3")
+
+
+def test_the_kind_of_a_log_is_found_or_asked_for(tmp_path, capsys):
+    log = tmp_path / "log.csv"
+    log.write_text("task,worker,value\n1,a,0.5\n1,b,1.5\n")
+    assert main(["aggregate", str(log), "--kind", "classes", "--label", "value"]) == 2
+    assert "numbers with fractions" in capsys.readouterr().err
+    log.write_text("task,worker,label\n1,a,x\n1,b,x\n")
+    assert main(["aggregate", str(log), "--value", "label", "--kind", "classes"]) == 2
+    assert "--value means nothing to a log of classes; say --kind numbers" in capsys.readouterr().err

@@ -6,6 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from manyhands.cli.console import Stages, number, print_facts, print_json, write
+from manyhands.cli.kinds import CLASSES, add_kind, read_any, settle_kind
 from manyhands.cli.methods import Truth, add_fit, chosen_method
 from manyhands.cli.options import (
     STDOUT,
@@ -15,16 +16,15 @@ from manyhands.cli.options import (
     add_truth,
     check_inputs,
     check_outputs,
-    read_log,
     read_truth,
     use_threads,
 )
+from manyhands.table.annotations import Annotations
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from manyhands import Annotations
-    from manyhands.aggregators.base import Aggregator
+    from manyhands.table.records import Records
 
 
 def add(commands: Commands) -> None:
@@ -33,7 +33,7 @@ def add(commands: Commands) -> None:
         commands,
         "aggregate",
         run,
-        about="Find the label of each task, and how far each worker can be trusted.",
+        about="Find the answer to each task, and how far each worker can be trusted.",
         examples="""
             log.csv > labels.csv
             log.parquet --method dawid-skene -o labels.parquet --workers workers.csv
@@ -41,6 +41,7 @@ def add(commands: Commands) -> None:
         """,
     )
     add_log(parser)
+    add_kind(parser)
     add_fit(parser)
     add_truth(parser)
     out = parser.add_argument_group("output", "CSV or Parquet, by the ending of the name")
@@ -48,7 +49,7 @@ def add(commands: Commands) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        help="labels: task, label, confidence, tied (default: CSV on stdout)",
+        help="answers; for classes task, label, confidence, tied (default: CSV on stdout)",
     )
     out.add_argument("--workers", metavar="FILE", help="workers: labels given, accuracy, information, spammer score")
     out.add_argument("--save", metavar="FILE", help="the fitted model, for manyhands.load in Python")
@@ -58,6 +59,8 @@ def run(args: Namespace) -> None:
     """Read, fit, write, and report."""
     inputs = check_inputs(args, args.gold, args.evaluate)
     check_outputs([args.output, args.workers], others=[args.save], inputs=inputs)
+    if settle_kind(args) != CLASSES and (args.gold or args.evaluate):
+        raise ValueError(f"--gold and --evaluate are for classes; the log holds {args.kind}")
     if args.json and args.output == STDOUT:
         raise ValueError("labels as CSV and --json cannot both go to stdout; name a file with -o")
     with Stages(args) as stages:
@@ -87,20 +90,18 @@ def run(args: Namespace) -> None:
             "log": summary_of_log(votes),
             "fit": summary_of_fit(args, model),
             "errors": summary_of_errors(model),
-            "labels": summary_of_labels(labels),
+            "labels": summary_of_labels(labels) if args.kind == CLASSES else "",
         }
         facts |= {"truth": summary_of_scores(truth, scores), "wrote": files, "time": str(stages)}
         print_facts(facts, stderr=piped)
 
 
-def read_and_fit(
-    args: Namespace, stages: Stages, evaluate: str | None = None
-) -> tuple[Annotations, Aggregator, Truth | None]:
+def read_and_fit(args: Namespace, stages: Stages, evaluate: str | None = None) -> tuple[Any, Any, Truth | None]:
     """Read the log, the gold and the truth to evaluate against, if any, and fit the method that was chosen."""
     build = chosen_method(args)
     use_threads(args)
     with stages.stage("reading"):
-        votes = read_log(args)
+        votes: Any = read_any(args)
         model = build(read_truth(args, args.gold, votes))
         known = read_truth(args, evaluate, votes)
         truth = None if known is None else Truth(votes, known, str(evaluate))
@@ -109,35 +110,36 @@ def read_and_fit(
     return votes, model, truth
 
 
-def report(args: Namespace, votes: Annotations, model: Aggregator, stages: Stages) -> dict[str, Any]:
+def report(args: Namespace, votes: Any, model: Any, stages: Stages) -> dict[str, Any]:
     """Return what there is to say of a fit, for machines."""
+    sizes = ("n_annotations", "n_tasks", "n_items", "n_workers", "n_classes")
     return {
         "command": args.command,
         "log": [str(path) for path in args.log],
-        "n_annotations": votes.n_annotations,
-        "n_tasks": votes.n_tasks,
-        "n_workers": votes.n_workers,
-        "n_classes": votes.n_classes,
-        "n_unlabelled": len(votes.unlabelled),
+        "kind": args.kind,
+        **{name: getattr(votes, name) for name in sizes if hasattr(votes, name)},
+        **({"n_unlabelled": len(votes.unlabelled)} if hasattr(votes, "unlabelled") else {}),
         "method": args.method,
         "n_iter": model.n_iter_,
         "converged": model.converged_,
         "objective": model.objective_,
-        "n_tied": int(model.tied_.sum()),
+        **({"n_tied": int(model.tied_.sum())} if args.kind == CLASSES else {}),
         "remarks": list(model.remarks_),
         **correlation_of(model),
         "seconds": stages.seconds,
     }
 
 
-def correlation_of(model: Aggregator) -> dict[str, float]:
+def correlation_of(model: Any) -> dict[str, float]:
     """Return how strongly errors are correlated, of a model that knows, by name."""
     names = ("correlation", "correlation_error", "discount")
     return {name: getattr(model, f"{name}_") for name in names if hasattr(type(model), f"{name}_")}
 
 
-def summary_of_log(votes: Annotations) -> str:
+def summary_of_log(votes: Records) -> str:
     """Say how large a log is."""
+    if not isinstance(votes, Annotations):
+        return repr(votes).strip("<>").partition(": ")[2]
     lost = f" (and {number(len(votes.unlabelled), 'task')} without a label)" if len(votes.unlabelled) else ""
     return (
         f"{number(votes.n_annotations, 'annotation')} of {number(votes.n_tasks, 'task')}{lost} "
@@ -145,7 +147,7 @@ def summary_of_log(votes: Annotations) -> str:
     )
 
 
-def summary_of_fit(args: Namespace, model: Aggregator) -> str:
+def summary_of_fit(args: Namespace, model: Any) -> str:
     """Say how a fit went."""
     if not len(model.history_):
         return f"{args.method}, {number(model.n_iter_, 'pass', 'passes')}"
@@ -154,7 +156,7 @@ def summary_of_fit(args: Namespace, model: Aggregator) -> str:
     return f"{args.method}, {end} after {passes}, objective {model.objective_:,.1f}"
 
 
-def summary_of_errors(model: Aggregator) -> str:
+def summary_of_errors(model: Any) -> str:
     """Say how far errors on one task are correlated, and what that does to confidences."""
     found = correlation_of(model)
     if not found:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import Any
 
 from manyhands.cli.console import Stages, print_json, printable
-from manyhands.cli.options import Commands, add_command, add_log, check_inputs, read_log, use_threads
+from manyhands.cli.kinds import add_kind, read_any, settle_kind
+from manyhands.cli.options import Commands, add_command, add_log, check_inputs, use_threads
 
 
 def add(commands: Commands) -> None:
@@ -21,15 +23,17 @@ def add(commands: Commands) -> None:
         """,
     )
     add_log(parser)
+    add_kind(parser)
 
 
 def run(args: Namespace) -> None:
     """Read the log and describe it."""
     check_inputs(args)
+    settle_kind(args)
     use_threads(args)
     with Stages(args) as stages:
         with stages.stage("reading"):
-            votes = read_log(args)
+            votes: Any = read_any(args)
         with stages.stage("counting"):
             found = votes.describe()
     if args.json:

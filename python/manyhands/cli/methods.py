@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyhands import aggregators
 from manyhands.cli.options import amount, count, natural
+from manyhands.estimator import Estimator
 
 if TYPE_CHECKING:
     from manyhands import Annotations
@@ -34,18 +35,19 @@ _OPTIONS = (
 class Method:
     """An aggregator, what is fixed of it, and the parameter that each option sets."""
 
-    aggregator: type[Aggregator]
+    aggregator: type[Estimator[Any, Any]]
     fixed: Mapping[str, Any]
     options: Mapping[str, str]
 
-    def build(self, given: Mapping[str, Any]) -> Aggregator:
+    def build(self, given: Mapping[str, Any]) -> Any:
         """Make the aggregator, with those of the given options that it has."""
         chosen = {parameter: given[name] for name, parameter in self.options.items() if name in given}
-        return self.aggregator(**self.fixed, **chosen)
+        maker: Any = self.aggregator
+        return maker(**self.fixed, **chosen)
 
 
 def _method(
-    aggregator: type[Aggregator],
+    aggregator: type[Estimator[Any, Any]],
     *,
     without: tuple[str, ...] = (),
     renamed: dict[str, str] | None = None,
@@ -90,11 +92,12 @@ def _named() -> dict[str, Method]:
     }
 
 
-def _methods() -> dict[str, Method]:
-    """All methods: every aggregator that has no name of its own goes by that of its class."""
-    named = _named()
+def methods_of(kind: str) -> dict[str, Method]:
+    """All methods for a kind of answers, the default first: those without a name of their own go by their class's."""
+    best = Estimator._defaults.get(kind)
+    named = _named() if kind == "classes" else {} if best is None else {_spelt_out(best.__name__): _method(best)}
     known = {method.aggregator for method in named.values()}
-    rest = (aggregator for aggregator in aggregators.all_aggregators() if aggregator not in known)
+    rest = (aggregator for aggregator in aggregators.all_aggregators(kind) if aggregator not in known)
     return named | {_spelt_out(aggregator.__name__): _method(aggregator) for aggregator in rest}
 
 
@@ -103,8 +106,10 @@ def _spelt_out(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", name).lower()
 
 
-METHODS = _methods()
+METHODS = methods_of("classes")
 DEFAULT = next(iter(METHODS))
+#: Methods for all kinds of answers, by kind.
+_BY_KIND = {kind: methods_of(kind) for kind in Estimator._bases}
 #: What a comparison runs unless told otherwise: what takes any log, in not much more than the time of EM.
 COMPARED = (
     "consensus",
@@ -134,9 +139,8 @@ def add_fit(parser: argparse.ArgumentParser, *, choose: bool = True) -> None:
     if choose:
         group.add_argument(
             "--method",
-            choices=METHODS,
-            default=DEFAULT,
-            help=f"how to aggregate (default: {DEFAULT})",
+            choices=[name for methods in _BY_KIND.values() for name in methods],
+            help=f"how to aggregate (default: {DEFAULT} for classes)",
             metavar="METHOD",
         )
     group.add_argument("--max-iter", type=count, metavar="N", help="most passes")
@@ -164,7 +168,8 @@ def add_fit(parser: argparse.ArgumentParser, *, choose: bool = True) -> None:
     )
     group.add_argument("--ties", choices=("lowest", "random", "abstain"), help="who wins a tie (majority)")
     if choose:
-        group.description = f"methods: {', '.join(METHODS)}"
+        lists = (f"methods for {kind}: {', '.join(methods)}" for kind, methods in _BY_KIND.items())
+        group.description = "; ".join(lists)
 
 
 def given_options(args: argparse.Namespace, methods: Mapping[str, Method]) -> dict[str, Any]:
@@ -180,9 +185,16 @@ def given_options(args: argparse.Namespace, methods: Mapping[str, Method]) -> di
     return given
 
 
-def chosen_method(args: argparse.Namespace) -> Callable[[Any], Aggregator]:
-    """Check the options of the chosen method and return its maker, which takes the gold labels."""
-    method = METHODS[args.method]
+def chosen_method(args: argparse.Namespace) -> Callable[[Any], Any]:
+    """Check the options of the method chosen for the log's kind and return its maker, which takes the gold labels.
+
+    Where none was chosen, it is the default of the kind, and `args` keeps its name.
+    """
+    methods = _BY_KIND[args.kind]
+    args.method = args.method or next(iter(methods))
+    if args.method not in methods:
+        raise ValueError(f"--method {args.method} is not for {args.kind}; those are {', '.join(methods)}")
+    method = methods[args.method]
     given = given_options(args, {args.method: method})
     return lambda gold: method.build(given if gold is None else given | {"gold": gold})
 

@@ -123,7 +123,7 @@ def add_log(parser: argparse.ArgumentParser) -> None:
 
 
 #: How CSV files are written, the log and known labels alike.
-_LAYOUT = ("delimiter", "encoding", "header")
+LAYOUT = ("delimiter", "encoding", "header")
 
 
 def read_log(args: argparse.Namespace) -> Annotations:
@@ -131,7 +131,7 @@ def read_log(args: argparse.Namespace) -> Annotations:
     import manyhands as mh
 
     columns = ("task", "worker", "label", "weight", "probabilities")
-    options = ("repeats", "missing", "abstain", "labels_as_text", *_LAYOUT)
+    options = ("repeats", "missing", "abstain", "labels_as_text", *LAYOUT)
     given = {name: getattr(args, name) for name in (*columns, *options)}
     votes: Annotations = mh.read(args.log, confidence=args.confidences, **given)
     return votes
@@ -161,7 +161,7 @@ def read_truth(args: argparse.Namespace, path: str | None, votes: Annotations) -
 
     named = {"task": args.truth_task, "label": args.truth_label}
     try:
-        layout = {name: getattr(args, name) for name in _LAYOUT}
+        layout = {name: getattr(args, name) for name in LAYOUT}
         return read_gold(path, votes, **named, like=(args.task, args.label), **layout)
     except (KeyError, ValueError) as error:
         # Its parameters have other names here than the log's.

@@ -7,6 +7,7 @@ from typing import Any
 
 from manyhands.cli.aggregate import read_and_fit, report, summary_of_fit, summary_of_log
 from manyhands.cli.console import Stages, print_facts, print_json, print_table, write
+from manyhands.cli.kinds import CLASSES, add_kind, settle_kind
 from manyhands.cli.methods import add_fit
 from manyhands.cli.options import (
     STDOUT,
@@ -38,6 +39,7 @@ def add(commands: Commands) -> None:
         """,
     )
     add_log(parser)
+    add_kind(parser)
     add_fit(parser)
     add_truth(parser, evaluate=False)
     out = parser.add_argument_group("output")
@@ -46,9 +48,8 @@ def add(commands: Commands) -> None:
     few.add_argument("--best", type=count, metavar="N", help="only the N highest, highest first")
     out.add_argument(
         "--sort",
-        choices=_KEYS,
-        default=_KEYS[0],
-        help="what to order by (default: accuracy); of a spammer the spammer_score is 0",
+        metavar="COLUMN",
+        help=f"what to order by; for classes {', '.join(_KEYS)}, by default accuracy (a spammer's spammer_score is 0)",
     )
     out.add_argument("-o", "--output", metavar="FILE", help="write CSV or Parquet, by the ending ('-': CSV on stdout)")
 
@@ -57,6 +58,8 @@ def run(args: Namespace) -> None:
     """Read, fit, and show the workers."""
     inputs = check_inputs(args, args.gold)
     check_outputs([args.output], inputs=inputs)
+    if settle_kind(args) != CLASSES and args.gold:
+        raise ValueError(f"--gold is for classes; the log holds {args.kind}")
     if args.json and args.output == STDOUT:
         raise ValueError("workers as CSV and --json cannot both go to stdout; name a file with -o")
     with Stages(args) as stages:
@@ -85,6 +88,8 @@ def _shown(table: Any) -> dict[str, list[Any]]:
     """Return the columns that a terminal has room for: of the errors, only that of the accuracy."""
     columns: dict[str, list[Any]] = table.to_pydict()
     errors = {name: columns.pop(name) for name in list(columns) if name.endswith("_error")}
+    if "accuracy_error" not in errors:
+        return columns | errors
     pairs = zip(columns["accuracy"], errors["accuracy_error"], strict=True)
     return columns | {"accuracy": [f"{value:.3f} ±{error:.3f}" for value, error in pairs]}
 
@@ -95,6 +100,10 @@ def _ordered(table: Any, args: Namespace) -> Any:
 
     from manyhands.table.arrow import take, to_numpy
 
-    key = to_numpy(table.column(args.sort))
+    numbers = [field.name for field in table.schema if field.name not in ("worker", "n_labels")] + ["n_labels"]
+    chosen = args.sort or numbers[0]
+    if chosen not in numbers:
+        raise ValueError(f"--sort must be one of {', '.join(numbers)}, not {chosen!r}")
+    key = to_numpy(table.column(chosen))
     order = np.argsort(key if args.worst else -key, kind="stable")
     return take(table, order[: args.worst or args.best])

@@ -121,7 +121,7 @@ def _is_exact(array: npt.NDArray[Any]) -> bool:
 
 
 def _refuse_long_log(names: Sequence[Any]) -> None:
-    known = {role: {normalised(name) for name in WELL_KNOWN[role]} for role in WELL_KNOWN}
+    known = {role: {normalised(name) for name in WELL_KNOWN[role]} for role in ("task", "worker", "label")}
     found = {role: [name for name in names if normalised(str(name)) in known[role]] for role in known}
     if all(found.values()):
         shown = ", ".join(repr(some[0]) for some in found.values())

@@ -1,0 +1,89 @@
+"""Logs of any kind on the command line: which it is, the columns it has, and the methods for it."""
+
+from __future__ import annotations
+
+import argparse
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from manyhands.cli.options import LAYOUT, read_log
+from manyhands.table.records import Records
+
+if TYPE_CHECKING:
+    from manyhands.table.sources import Source
+
+CLASSES = "classes"
+
+
+def _others() -> dict[str, type[Records]]:
+    """The kinds besides classes, by name."""
+    return {name: table for name, table in Records._kinds.items() if name != CLASSES}
+
+
+def _roles() -> dict[str, list[str]]:
+    """The columns that logs of other kinds have besides those of classes, and which kinds those are."""
+    found: dict[str, list[str]] = {}
+    known = {*Records._kinds[CLASSES]._roles, *Records._kinds[CLASSES]._options}
+    for kind, table in _others().items():
+        for role in (*table._roles, *table._options):
+            if role not in known:
+                found.setdefault(role, []).append(kind)
+    return found
+
+
+def add_kind(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say what kind of answers a log holds, and where they are."""
+    group = parser.add_argument_group("other kinds of answers", "found by well-known columns, or named")
+    group.add_argument(
+        "--kind",
+        choices=tuple(Records._kinds),
+        help="what the answers are (default: what the columns tell, classes in doubt)",
+    )
+    for role, kinds in _roles().items():
+        group.add_argument(
+            f"--{role}",
+            type=lambda text: text.split(",") if "," in text else text,
+            metavar="COLUMN",
+            help=f"column of the {role} ({', '.join(kinds)})",
+        )
+
+
+def settle_kind(args: Namespace) -> str:
+    """Say what kind of answers the log holds: what was asked for, or what its columns tell; `args` keeps it.
+
+    A stream can be read only once, and is a log of classes unless told otherwise.
+    """
+    if args.kind is None:
+        args.kind = _told_by_columns(args)
+    given = [role for role in _roles() if getattr(args, role, None) is not None]
+    table = Records._kinds[args.kind]
+    for role in given:
+        if role not in (*table._roles, *table._options):
+            raise ValueError(f"--{role} means nothing to a log of {args.kind}; say --kind {_roles()[role][0]}")
+    return str(args.kind)
+
+
+def _told_by_columns(args: Namespace) -> str:
+    from manyhands.table.io import column_names
+    from manyhands.table.kinds import kind_by_columns
+    from manyhands.table.sources import Layout, Source, expand, is_stream
+
+    first = expand(args.log)[0]
+    named = [role for role in _roles() if getattr(args, role, None) is not None]
+    if args.probabilities is not None or args.label is not None or is_stream(first):
+        return kind_by_columns([], named) if named else CLASSES
+    source: Source = Source(first, Layout(*(getattr(args, name) for name in LAYOUT)))
+    return kind_by_columns(column_names(source), named)
+
+
+def read_any(args: Namespace) -> Records:
+    """Read the log that the arguments describe, of the kind that `settle_kind` found."""
+    import manyhands as mh
+
+    if args.kind == CLASSES:
+        return read_log(args)
+    table = Records._kinds[args.kind]
+    columns = {name: getattr(args, name, None) for name in (*table._roles, *table._options)}
+    settings = {name: getattr(args, name) for name in ("repeats", "missing", *LAYOUT)}
+    votes: Records = mh.read(args.log, kind=args.kind, **columns, **settings)
+    return votes
