@@ -10,6 +10,7 @@ import pytest
 import manyhands as mh
 from commands import complaint, rows, run
 from manyhands.cli import methods
+from manyhands.cli import main
 from manyhands.cli.methods import COMPARED, METHODS
 from manyhands.simulate import simulate
 from manyhands.table.io import write_table
@@ -126,7 +127,7 @@ def test_aggregators_without_a_name_go_by_that_of_their_class(monkeypatch):
         found = methods.methods_of("classes")["new-spa-vote"]
     assert found.options == {"seed": "seed", "ties": "ties"}
     assert repr(found.build({"ties": "abstain", "tol": 1.0})) == "NewSPAVote(ties='abstain')"
-    assert "new-spa-vote" not in methods._methods()
+    assert "new-spa-vote" not in methods.methods_of("classes")
 
 
 def test_compare_fits_the_columns_there_are(log, capsys, monkeypatch):
