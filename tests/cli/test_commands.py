@@ -9,8 +9,7 @@ import pytest
 
 import manyhands as mh
 from commands import complaint, rows, run
-from manyhands.cli import methods
-from manyhands.cli import main
+from manyhands.cli import main, methods
 from manyhands.cli.methods import COMPARED, METHODS
 from manyhands.simulate import simulate
 from manyhands.table.io import write_table
