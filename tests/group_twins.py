@@ -17,6 +17,16 @@ def group_codes(model: mh.GroupDawidSkene | mh.GroupVote, votes: mh.Annotations)
     return np.unique(codes, return_inverse=True)[1]
 
 
+def a_vote_a_group(votes: mh.Annotations, codes: np.ndarray) -> mh.Annotations:
+    """The same answers, each divided by how many of its group answered the task."""
+    tasks, workers, labels = votes.codes()
+    weights = np.ones(len(tasks)) if votes.weights is None else votes.weights.copy()
+    for i in range(len(tasks)):
+        weights[i] /= len(set(workers[(tasks == tasks[i]) & (codes[workers] == codes[workers[i]])]))
+    sizes = {"n_tasks": votes.n_tasks, "n_workers": votes.n_workers, "n_classes": votes.n_classes}
+    return mh.Annotations.from_codes(tasks, workers, labels, weights=weights, **sizes)
+
+
 def strangers_apart(model: mh.GroupDawidSkene | mh.GroupVote, known: np.ndarray) -> np.ndarray:
     """Groups of the workers of a table, and a group of one for each who was not seen."""
     codes = model._codes.astype(int)

@@ -49,6 +49,18 @@ def test_with_a_trusted_worker_the_plot_may_be_large(share):
     assert mh.audit.colluders(votes, trusted=[honest, int(np.flatnonzero(~who)[1])]).found.tolist() == who.tolist()
 
 
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_who_colludes_may_be_counted_as_one(share):
+    """Two classes: the plot is nearly always wrong, which is worth knowing; most workers follow it at 0.6."""
+    votes, truth, who, _ = plot(share, n_tasks=400, k=2, per_task=10, seed=2)
+    honest = int(np.flatnonzero(~who)[0])
+    found = mh.audit.colluders(votes, trusted=honest)
+    assert found.found.tolist() == who.tolist()
+    counted = mh.metrics.accuracy(mh.GroupDawidSkene([found.workers]).fit(votes).labels_, truth)
+    left_out = mh.metrics.accuracy(mh.DawidSkene().fit(votes.without(found)).labels_, truth)
+    assert counted >= left_out > mh.metrics.accuracy(mh.MajorityVote().fit(votes).labels_, truth)
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("size", [(500, 30, 3, 10), (300, 100, 2, 5), (600, 40, 5, 6)])
 def test_nobody_is_found_where_nobody_colludes(seed, size):

@@ -176,7 +176,7 @@ def _fit_community(model: mh.CommunityDawidSkene, votes: mh.Annotations) -> Answ
 
 def _fit_grouped(model: mh.GroupDawidSkene, votes: mh.Annotations) -> Answer:
     k, codes = votes.n_classes, group_twins.group_codes(model, votes)
-    start = _fit_hierarchy(mh.HierarchicalDawidSkene(), votes)
+    start = _fit_hierarchy(mh.HierarchicalDawidSkene(), group_twins.a_vote_a_group(votes, codes))
     found, _, _ = audit_groups.fit_grouped(
         em.Rows.of(votes),
         codes,

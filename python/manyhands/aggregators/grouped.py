@@ -19,8 +19,12 @@ from manyhands.checks import check_between, check_number, check_stopping, listed
 from manyhands.estimator import Array
 from manyhands.progress import Callback
 from manyhands.table.annotations import Annotations
+from manyhands.table.checks import made_table
 
 Codes = npt.NDArray[np.int64]
+
+#: A table takes no weight below this but none.
+_LEAST_WEIGHT = 1e-30
 
 
 class _Grouped(Aggregator):
@@ -120,9 +124,10 @@ class GroupDawidSkene(_Grouped):
 
     Notes
     -----
-    EM from the matrices of a `HierarchicalDawidSkene` and groups that are right four times in five; the penalised
-    log-likelihood never falls. ``confusion_`` holds workers' matrices over both layers. In ``predict_proba`` a worker
-    not seen before is the average one, alone.
+    EM from the matrices of a `HierarchicalDawidSkene`, in which the members of a group share one vote on each task, and
+    groups that are right four times in five; the penalised log-likelihood never falls. So even most of the workers, if
+    they are named as a group, do not take the place of the truth. ``confusion_`` holds workers' matrices over both
+    layers. In ``predict_proba`` a worker not seen before is the average one, alone.
 
     Time per pass O(annotations · classes + groups on tasks · classes²); memory: eight copies of the matrices. Finding
     groups costs what :func:`manyhands.audit.groups` does.
@@ -184,7 +189,7 @@ class GroupDawidSkene(_Grouped):
         check_stopping(self.max_iter, self.tol)
         k = votes.n_classes
         codes, remarks = self._group_codes(votes)
-        start = HierarchicalDawidSkene()._fit(votes, None)
+        start = HierarchicalDawidSkene()._fit(_a_vote_a_group(votes, codes), None)
         found = fit_layers(
             votes.table,
             codes,
@@ -215,6 +220,24 @@ class GroupDawidSkene(_Grouped):
         members[shared & ~lone] = self._members[known[shared & ~lone]]
         answers[codes[lone]] = np.eye(k)
         return _core.grouped_posterior(table, codes.astype(np.uint32), members, answers, self.prior_)
+
+
+def _a_vote_a_group(votes: Annotations, codes: Codes) -> Annotations:
+    """The same answers, with weights by which all members of a group on a task count for one."""
+    tasks, workers, labels = votes.codes()
+    together = (np.bincount(codes) > 1)[codes[workers]]
+    if not together.any():
+        return votes
+    weights = np.ones(len(tasks)) if votes.weights is None else votes.weights.copy()
+    where, who = tasks[together].astype(np.int64), workers[together]
+    _, place = np.unique(where * len(codes) + codes[who], return_inverse=True)
+    # Rows are sorted by task and worker: who answered again is one member all the same.
+    fresh = np.ones(len(who), np.bool_)
+    fresh[1:] = (where[1:] != where[:-1]) | (who[1:] != who[:-1])
+    shared = weights[together] / np.bincount(place, fresh)[place]
+    weights[together] = np.where(shared >= _LEAST_WEIGHT, shared, 0.0)
+    table = made_table(tasks, workers, labels, weights, votes.n_tasks, votes.n_workers, votes.n_classes)
+    return Annotations(table, votes._tasks, votes._workers, votes._classes, votes._unlabelled)
 
 
 class GroupVote(_Grouped):

@@ -120,7 +120,8 @@ def colluders(
     :func:`manyhands.audit.copies`), and tasks that each shares with others: 10 (K - 1) answers of them. Who acts alone,
     or hardly ever, is not noticed.
 
-    After it, fuse what is left: ``DawidSkene().fit(votes.without(found))``.
+    After it, let the plot count as one, ``GroupDawidSkene([found.workers]).fit(votes)``: who is nearly always wrong
+    tells something too, above all with two classes. Or leave it out: ``DawidSkene().fit(votes.without(found))``.
 
     Time O(Σ n²) over tasks with n annotations once, and O(pairs · K³) for each of some hundred sweeps; memory 8 K²
     bytes a pair, at most 1 GB.
