@@ -13,7 +13,7 @@ from commands import complaint, rows, run, subprocess_of, words, write_rows
 from manyhands.cli import COMMANDS, main
 from manyhands.table.io import write_table
 
-COMMAND_NAMES = [command.__name__.rpartition(".")[2] for command in COMMANDS]
+COMMAND_NAMES = [command.__name__.rpartition(".")[2].rstrip("_") for command in COMMANDS]
 
 
 METHOD_NAMES = ["consensus", "hierarchical", "hierarchical-mace", "bayesian", "bayesian-one-coin"]

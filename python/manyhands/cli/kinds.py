@@ -6,11 +6,11 @@ import argparse
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from manyhands.cli.options import LAYOUT, read_log
+from manyhands.cli.options import EXPORT, LAYOUT, columns, read_log
 from manyhands.table.records import Records
 
 if TYPE_CHECKING:
-    from manyhands.table.sources import Source
+    pass
 
 CLASSES = "classes"
 
@@ -42,7 +42,7 @@ def add_kind(parser: argparse.ArgumentParser) -> None:
     for role, kinds in _roles().items():
         group.add_argument(
             f"--{role}",
-            type=lambda text: text.split(",") if "," in text else text,
+            type=columns,
             metavar="COLUMN",
             help=f"column of the {role} ({', '.join(kinds)})",
         )
@@ -56,6 +56,10 @@ def settle_kind(args: Namespace) -> str:
     if args.kind is None:
         args.kind = _told_by_columns(args)
     given = [role for role in _roles() if getattr(args, role, None) is not None]
+    if args.kind not in Records._kinds:
+        raise ValueError(
+            f"the export holds {args.kind}, which this version cannot aggregate; import writes them to a table"
+        )
     table = Records._kinds[args.kind]
     for role in given:
         if role not in (*table._roles, *table._options):
@@ -64,16 +68,21 @@ def settle_kind(args: Namespace) -> str:
 
 
 def _told_by_columns(args: Namespace) -> str:
-    from manyhands.table.io import column_names
+    from manyhands.table.formats import Export, opened
     from manyhands.table.kinds import kind_by_columns
     from manyhands.table.sources import Layout, Source, expand, is_stream
+    from manyhands.table.streams import column_names
 
-    first = expand(args.log)[0]
+    paths = expand(args.log)
     named = [role for role in _roles() if getattr(args, role, None) is not None]
-    if args.probabilities is not None or args.label is not None or is_stream(first):
+    plain = args.probabilities is not None or args.label is not None or args.layout == "wide"
+    if plain or any(map(is_stream, paths)):
         return kind_by_columns([], named) if named else CLASSES
-    source: Source = Source(first, Layout(*(getattr(args, name) for name in LAYOUT)))
-    return kind_by_columns(column_names(source), named)
+    sources = [Source(path, Layout(*(getattr(args, name) for name in LAYOUT))) for path in paths]
+    found = opened(sources, args.format, args.worker)
+    if isinstance(found, Export):
+        return found.questions[found.question(args.question)]
+    return kind_by_columns(column_names(sources[0]) if found is None else found.column_names, named)
 
 
 def read_any(args: Namespace) -> Records:
@@ -83,7 +92,7 @@ def read_any(args: Namespace) -> Records:
     if args.kind == CLASSES:
         return read_log(args)
     table = Records._kinds[args.kind]
-    columns = {name: getattr(args, name, None) for name in (*table._roles, *table._options)}
-    settings = {name: getattr(args, name) for name in ("repeats", "missing", *LAYOUT)}
-    votes: Records = mh.read(args.log, kind=args.kind, **columns, **settings)
+    given = {name: getattr(args, name, None) for name in (*table._roles, *table._options)}
+    settings = {name: getattr(args, name) for name in ("repeats", "missing", *EXPORT, *LAYOUT)}
+    votes: Records = mh.read(args.log, kind=args.kind, **given, **settings)
     return votes

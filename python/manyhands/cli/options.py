@@ -65,16 +65,23 @@ def use_threads(args: argparse.Namespace) -> None:
 
 def add_log(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say where the log is and how it is to be read."""
-    group = parser.add_argument_group("the log")
+    group = add_files(parser)
     group.add_argument(
-        "log",
-        nargs="+",
-        metavar="LOG",
-        help="CSV (also .gz, .bz2, .zst, .lz4) or Parquet, one file, several or a glob; - for stdin",
+        "--layout",
+        choices=("long", "wide"),
+        default="long",
+        help="an answer a row (long, the default), or a task a row and a worker a column",
+    )
+    group.add_argument(
+        "--predictions", action="store_true", help="count predictions of models in an export as workers' answers"
     )
     for role in ("task", "worker", "label"):
         group.add_argument(
-            f"--{role}", metavar="COLUMN", help=f"column of {role}s, if its name is not a well-known one"
+            f"--{role}",
+            type=str if role == "label" else columns,
+            metavar="COLUMN",
+            help=f"column of {role}s, if its name is not a well-known one"
+            + ("" if role == "label" else "; several, with commas, are one id together"),
         )
     group.add_argument("--weight", metavar="COLUMN", help="column of weights, by default none")
     group.add_argument("--confidences", metavar="COLUMN", help="column of how sure workers are, above 0 and at most 1")
@@ -107,6 +114,23 @@ def add_log(parser: argparse.ArgumentParser) -> None:
         default="drop",
         help="what to do with rows without a label (default: drop, with a warning)",
     )
+
+
+def add_files(parser: argparse.ArgumentParser) -> Any:
+    """Add the arguments that name files and say what they are; returns their group."""
+    from manyhands.table.formats import FORMATS
+
+    group = parser.add_argument_group("the log")
+    group.add_argument(
+        "log",
+        nargs="+",
+        metavar="LOG",
+        help="CSV (also .gz, .bz2, .zst, .lz4), Parquet, JSON, a platform's export; several, a glob, - for stdin",
+    )
+    group.add_argument(
+        "--format", choices=FORMATS, default="auto", metavar="NAME", help=f"what it is: {', '.join(FORMATS)}"
+    )
+    group.add_argument("--question", metavar="NAME", help="which question of an export, where it has several")
     group.add_argument(
         "--delimiter",
         type=delimiter,
@@ -120,10 +144,15 @@ def add_log(parser: argparse.ArgumentParser) -> None:
         action="store_false",
         help="CSV files have no line of names; columns are called 1, 2, 3, …",
     )
+    return group
 
 
 #: How CSV files are written, the log and known labels alike.
 LAYOUT = ("delimiter", "encoding", "header")
+
+
+#: What exports of platforms are read by.
+EXPORT = ("format", "layout", "question", "predictions")
 
 
 def read_log(args: argparse.Namespace) -> Annotations:
@@ -131,7 +160,7 @@ def read_log(args: argparse.Namespace) -> Annotations:
     import manyhands as mh
 
     columns = ("task", "worker", "label", "weight", "probabilities")
-    options = ("repeats", "missing", "abstain", "labels_as_text", *LAYOUT)
+    options = ("repeats", "missing", "abstain", "labels_as_text", *EXPORT, *LAYOUT)
     given = {name: getattr(args, name) for name in (*columns, *options)}
     votes: Annotations = mh.read(args.log, confidence=args.confidences, **given)
     return votes
@@ -162,7 +191,8 @@ def read_truth(args: argparse.Namespace, path: str | None, votes: Annotations) -
     named = {"task": args.truth_task, "label": args.truth_label}
     try:
         layout = {name: getattr(args, name) for name in LAYOUT}
-        return read_gold(path, votes, **named, like=(args.task, args.label), **layout)
+        task = args.task if isinstance(args.task, str) else None
+        return read_gold(path, votes, **named, like=(task, args.label), **layout)
     except (KeyError, ValueError) as error:
         # Its parameters have other names here than the log's.
         if len(error.args) == 1:
@@ -175,13 +205,14 @@ def read_truth(args: argparse.Namespace, path: str | None, votes: Annotations) -
 
 def check_inputs(args: argparse.Namespace, *paths: str | None) -> list[Path]:
     """List the log's files and others; raise unless all of them exist and have a known ending."""
-    from manyhands.table.sources import expand, is_stream, kind_of
+    from manyhands.table.sources import expand, is_document, is_stream, kind_of
 
     found = expand([*args.log, *(path for path in paths if path is not None)])
     streams = set()
     for path in found:
         if not is_stream(path):
-            kind_of(path)
+            if not is_document(path):
+                kind_of(path)
             continue
         name = "stdin" if str(path) in _STDIN else str(path)
         if name in streams:
@@ -262,6 +293,11 @@ def amount(text: str) -> float:
     if not 0 <= number < float("inf"):
         raise argparse.ArgumentTypeError(f"must be a finite number of at least 0, not {text}")
     return number
+
+
+def columns(text: str) -> str | list[str]:
+    """Return the name of a column, or several that have commas between them."""
+    return text.split(",") if "," in text else text
 
 
 def delimiter(text: str) -> str:

@@ -13,7 +13,7 @@ from manyhands.checks import counted
 from manyhands.table import arrow, building, checks, persist
 from manyhands.table.answers import Answers
 from manyhands.table.building import Missing, Repeats
-from manyhands.table.columns import Columns, columns_of
+from manyhands.table.columns import Chosen, Columns, columns_of
 from manyhands.table.dense import build_dense
 from manyhands.table.description import Description, Spread, class_texts
 from manyhands.table.frames import take_columns
@@ -81,8 +81,8 @@ class Annotations(Answers):
         cls,
         frame: Any,
         *,
-        task: str | None = None,
-        worker: str | None = None,
+        task: str | Iterable[str] | None = None,
+        worker: str | Iterable[str] | None = None,
         label: str | None = None,
         weight: str | None = None,
         confidence: str | None = None,
@@ -99,7 +99,8 @@ class Annotations(Answers):
             The log, one row an annotation. Anything with the Arrow PyCapsule interface will do.
         task, worker, label
             Column names. Where one is not given, the frame must have exactly one column with a well-known
-            name (``task``, ``task_id``, ``item``, … ``worker``, ``annotator``, … ``label``, ``answer``, …).
+            name (``task``, ``task_id``, ``item``, … ``worker``, ``annotator``, … ``label``, ``answer``, …). Several
+            columns in a list are one id together: ``worker=["judge", "prompt"]``.
         weight
             Column of weights: an annotation of weight 2 counts as two. None for equal weights. Probabilities in long
             form, a row for each label that a worker holds possible, are weights. The largest is 1e15, and one below
@@ -124,14 +125,20 @@ class Annotations(Answers):
         >>> mh.Annotations.from_frame(log, task="item", worker="rater", label="answer").n_tasks
         2
         """
-        given: dict[str, str | None] = {"task": task, "worker": worker, "label": label}
+        given: dict[str, Chosen] = {"task": task, "worker": worker, "label": label}
         numbers = {role: name for role, name in (("weight", weight), ("confidence", confidence)) if name is not None}
         columns = columns_of(frame, {**given, **numbers}, cls._numbers)
         return cls._of_columns(columns, repeats=repeats, missing=missing, classes=classes, abstain=abstain)
 
     @classmethod
     def _of_columns(
-        cls, columns: Columns, *, repeats: Repeats, missing: Missing, classes: Iterable[Any] | None, abstain: Any
+        cls,
+        columns: Columns,
+        *,
+        repeats: Repeats = "keep",
+        missing: Missing = "drop",
+        classes: Iterable[Any] | None = None,
+        abstain: Any = None,
     ) -> Self:
         return cls(
             *building.build(

@@ -11,6 +11,10 @@ from manyhands.table.names import Column
 
 #: The column of a role: its name, several names where the role has several columns, or None for a well-known name.
 Chosen = str | Iterable[str] | None
+#: Columns that are asked for: (role, place) to what messages call the role, and the column's name, if it is known.
+Wanted = dict[tuple[str, int], tuple[str, str | None]]
+#: What may stand between the parts of an id of several columns: the first that occurs in none of them.
+_BETWEEN = (" / ", " | ", " :: ", " \u241f ")
 
 
 @dataclass
@@ -25,9 +29,9 @@ class Columns:
         return self.others[role][0] if role in self.others else None
 
 
-def spread(given: Mapping[str, Chosen]) -> dict[tuple[str, int], tuple[str, str | None]]:
+def spread(given: Mapping[str, Chosen]) -> Wanted:
     """All columns that are asked for: (role, place) to what messages call the role, and the name, if it is known."""
-    asked: dict[tuple[str, int], tuple[str, str | None]] = {}
+    asked: Wanted = {}
     for role, chosen in given.items():
         if chosen is None or isinstance(chosen, str):
             asked[role, 0] = (role, chosen)
@@ -46,10 +50,30 @@ def columns_of(frame: Any, given: Mapping[str, Chosen], others: Collection[str])
     asked = spread(given)
     found = take_columns(frame, **dict(asked.values()))
     columns = Columns()
+    ids: dict[str, list[Column]] = {}
     for (role, _), (what, _) in asked.items():
         name, data = found[what]
         if role in others:
             columns.others.setdefault(role, []).append((data, f"{role} column {name!r}"))
         else:
-            columns.ids[role] = Column(data, f"{role} column {name!r}")
+            ids.setdefault(role, []).append(Column(data, f"{role} column {name!r}"))
+    columns.ids = {role: joined_ids(role, parts) for role, parts in ids.items()}
     return columns
+
+
+def joined_ids(role: str, parts: list[Column]) -> Column:
+    """Make one column of ids of several: their texts with something between them that none of them holds."""
+    if len(parts) == 1:
+        return parts[0]
+    what = f"{role} columns {', '.join(part.what.partition('column ')[2] for part in parts)}"
+    absent = [missing for part in parts if (missing := part.missing()) is not None]
+    texts = [[str(value) for value in part.names().values.tolist()] for part in parts]
+    between = next((mark for mark in _BETWEEN if not any(mark in text for column in texts for text in column)), None)
+    if between is None:
+        raise ValueError(
+            f"{what} cannot be joined: they hold all of {', '.join(map(repr, _BETWEEN))}; join them yourself"
+        )
+    rows: list[str | None] = [between.join(row) for row in zip(*texts, strict=True)]
+    for missing in absent:
+        rows = [None if gone else row for row, gone in zip(rows, missing, strict=True)]
+    return Column(rows, what)

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from manyhands.table.annotations import Annotations
 from manyhands.table.frames import WELL_KNOWN, known_among, match_columns
-from manyhands.table.io import column_names, read_columns
 from manyhands.table.names import Column, Names
 from manyhands.table.sources import Layout, PathLike, Source, expand
+from manyhands.table.streams import column_names, read_columns
 from manyhands.table.values import as_objects
 
 #: Names of the column of known labels that need not be spelt out, before those of a log's labels.

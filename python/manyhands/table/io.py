@@ -1,21 +1,19 @@
-"""Reading logs from files: CSV (plain or compressed) and Parquet, one file, many, a glob, or stdin."""
+"""Reading logs from files: CSV (plain or compressed), Parquet and exports of platforms, one file, many, or stdin."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from manyhands.checks import listed
-from manyhands.errors import FileFormatError
-from manyhands.table import arrow
+from manyhands.checks import check_choice, listed
 from manyhands.table.annotations import Annotations
 from manyhands.table.building import Missing, Repeats, build, build_soft
-from manyhands.table.columns import Columns, spread
-from manyhands.table.frames import match_columns
-from manyhands.table.kinds import table_of
-from manyhands.table.names import Column
+from manyhands.table.columns import spread
+from manyhands.table.formats import Export, opened
+from manyhands.table.frames import WELL_KNOWN, known_among
+from manyhands.table.kinds import kind_by_columns, table_of
 from manyhands.table.order import Array, as_numbers, ranks, without_ranks
 from manyhands.table.records import Records
 from manyhands.table.sources import (
@@ -28,8 +26,8 @@ from manyhands.table.sources import (
     enough_memory,
     expand,
     kind_of,
-    reading,
 )
+from manyhands.table.streams import column_names, read_columns, read_roles
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,9 +37,13 @@ if TYPE_CHECKING:
 def read(
     source: PathLike | Iterable[PathLike],
     *,
-    kind: Literal["classes"] = ...,
-    task: str | None = ...,
-    worker: str | None = ...,
+    kind: Literal["classes"] | None = ...,
+    format: str = ...,
+    layout: Literal["long", "wide"] = ...,
+    question: str | None = ...,
+    predictions: bool = ...,
+    task: str | Iterable[str] | None = ...,
+    worker: str | Iterable[str] | None = ...,
     label: str | None = ...,
     weight: str | None = ...,
     confidence: str | None = ...,
@@ -60,9 +62,13 @@ def read(source: PathLike | Iterable[PathLike], *, kind: str, **settings: Any) -
 def read(
     source: PathLike | Iterable[PathLike],
     *,
-    kind: str = "classes",
-    task: str | None = None,
-    worker: str | None = None,
+    kind: str | None = None,
+    format: str = "auto",
+    layout: Literal["long", "wide"] = "long",
+    question: str | None = None,
+    predictions: bool = False,
+    task: str | Iterable[str] | None = None,
+    worker: str | Iterable[str] | None = None,
     label: str | None = None,
     weight: str | None = None,
     confidence: str | None = None,
@@ -77,18 +83,32 @@ def read(
     header: bool = True,
     **others: Any,
 ) -> Any:
-    """Read a log of annotations from files.
+    """Read a log of annotations from files: a table, or the export of a labelling platform.
 
     Parameters
     ----------
     source
         A path, a glob such as ``"logs/*.parquet"``, or several of either. The ending says what a file is:
         ``.csv``, ``.tsv`` or ``.txt`` (also with ``.gz``, ``.bz2``, ``.zst``, ``.lz4``), ``.parquet`` or
-        ``.pq``. ``"-"`` is the standard input; it and pipes tell by their content what they are.
+        ``.pq``, ``.json``, ``.jsonl`` or ``.xml``. ``"-"`` is the standard input; it and pipes tell by their content
+        what they are.
     kind
-        What the answers are: ``"classes"``, or ``"numbers"`` for :class:`~manyhands.Ratings`, ….
+        What the answers are: ``"classes"``, or ``"numbers"`` for :class:`~manyhands.Ratings`, …. By default what an
+        export says, and classes for a table.
+    format
+        The platform an export comes from, such as ``"label-studio"``; by default its fields tell. See
+        docs/importing.md for all. ``"csv"``, ``"parquet"`` and ``"json"`` are plain rows, whatever their columns are
+        called.
+    layout
+        ``"long"``, an answer a row, or ``"wide"``, a task a row and a worker a column, as for
+        :meth:`Annotations.from_dense`.
+    question
+        Which question of an export is meant, where it has several.
+    predictions
+        Whether predictions of models that an export holds count as answers of workers.
     task, worker, label, weight, confidence, repeats, missing, classes, abstain
-        As for :meth:`Annotations.from_frame`; other kinds take those that their own ``from_frame`` has.
+        As for :meth:`Annotations.from_frame`; other kinds take those that their own ``from_frame`` has. Several columns
+        in a list are one id together: ``worker=["judge", "prompt"]``.
     probabilities
         Columns of probabilities, one a class, in place of labels, as for :meth:`Annotations.from_soft`.
     labels_as_text
@@ -119,78 +139,109 @@ def read(
     Only the needed columns are read. Time and memory are linear in the size of the file; the peak is about the text of
     three columns, and beside it all of what comes from a pipe.
     """
-    layout = Layout(delimiter, encoding, header)
-    paths = expand(source)
-    if kind != "classes":
-        alone = {"confidence": confidence, "probabilities": probabilities, "labels_as_text": labels_as_text or None}
-        chosen = {
-            "task": task,
-            "worker": worker,
-            "label": label,
-            "weight": weight,
-            "classes": classes,
-            "abstain": abstain,
-        }
-        defaults = {"repeats": repeats, "missing": missing}
-        return _read_kind(table_of(kind), [Source(path, layout) for path in paths], alone | chosen | others, defaults)
-    if others:
-        raise TypeError(f"read() of classes takes no {next(iter(others))}=; is the log of another kind? (kind=…)")
-    soft = None if probabilities is None else [*probabilities]
-    ids: dict[str, str | None] = {"task": task, "worker": worker}
-    if soft is None:
-        ids["label"] = label
-        numbers = {role: name for role, name in (("weight", weight), ("confidence", confidence)) if name is not None}
-    else:
-        _refuse_beside_probabilities(label=label, weight=weight, confidence=confidence, classes=classes)
-        numbers = {f"probability of {name!r}": name for name in soft}
-    with enough_memory(listed([str(path) for path in paths])):
-        columns, read = _read_files([Source(path, layout) for path in paths], ids, numbers, labels_as_text)
-        if soft is not None:
-            return Annotations(*build_soft(columns, [data for data, _ in read.values()], soft, abstain))
-        parts = build(
-            *columns,
-            weights=read.get("weight"),
-            confidence=read.get("confidence"),
-            repeats=repeats,
-            missing=missing,
-            classes=classes,
-            abstain=abstain,
-        )
+    written = Layout(delimiter, encoding, header)
+    check_choice("layout", layout, ("long", "wide"))
+    given = {
+        "task": task,
+        "worker": worker,
+        "label": label,
+        "weight": weight,
+        "confidence": confidence,
+        "classes": classes,
+        "abstain": abstain,
+        **others,
+    }
+    asked = {name: value for name, value in given.items() if value is not None}
+    defaults = {"repeats": repeats, "missing": missing}
+    sources = [Source(path, written) for path in expand(source)]
+    with enough_memory(listed([str(one.path) for one in sources])):
+        if layout == "wide":
+            return _read_wide(sources, asked)
+        if probabilities is not None:
+            return _read_soft(sources, [*probabilities], asked)
+        found = opened(sources, format, named=worker)
+        if isinstance(found, Export):
+            return _of_export(found, kind, question, predictions, asked, defaults)
+        if question is not None or predictions:
+            raise ValueError("question= and predictions= are for exports of platforms; this is a table")
+        if found is not None:
+            table = table_of(kind or kind_by_columns(found.column_names, tuple(asked)))
+            columns, settings = _sorted_out(table, asked, defaults)
+            made: Any = table
+            return made.from_frame(found, **columns, **settings)
+        return _read_rows(table_of(kind or "classes"), sources, asked, defaults, labels_as_text)
+
+
+def _sorted_out(
+    table: type[Records], asked: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Columns by role and settings of what was asked of a kind; what means nothing to it is refused."""
+    known = (*table._roles, *table._options, *table._settings)
+    for name in asked:
+        if name not in known:
+            hint = "; is the log of another kind? (kind=…)" if table is Annotations else ""
+            raise TypeError(f"{name}= means nothing to a log of {table._kind}, which takes {', '.join(known)}{hint}")
+    settings = {name: asked.get(name, defaults.get(name)) for name in table._settings}
+    settings = {name: value for name, value in settings.items() if name in asked or name in defaults}
+    return {name: value for name, value in asked.items() if name not in table._settings}, settings
+
+
+def _read_rows(
+    table: type[Records], sources: list[Source], asked: Mapping[str, Any], defaults: Mapping[str, Any], as_text: bool
+) -> Any:
+    """Read a table of any kind from files with an answer a row."""
+    columns, settings = _sorted_out(table, asked, defaults)
+    wanted = spread({role: columns.get(role) for role in table._roles} | columns)
+    read = read_roles(sources, wanted, numbers=table._numbers, raw=table._raw, as_text=as_text)
+    return table._of_columns(read, **settings)
+
+
+def _read_soft(sources: list[Source], names: list[str], asked: Mapping[str, Any]) -> Annotations:
+    """Read a table of classes from columns of probabilities."""
+    for name in asked:
+        if name not in ("task", "worker", "abstain"):
+            raise ValueError(f"{name}= means nothing beside probabilities=, which give each class a column")
+    wanted = spread({"task": asked.get("task"), "worker": asked.get("worker")})
+    wanted |= {("probability", place): (f"probability of {name!r}", name) for place, name in enumerate(names)}
+    read = read_roles(sources, wanted, numbers=("probability",))
+    columns = [data for data, _ in read.others["probability"]]
+    parts = build_soft([read.ids["task"], read.ids["worker"]], columns, names, asked.get("abstain"))
     return Annotations(*parts)
 
 
-def _read_kind(
-    table: type[Records], sources: list[Source], given: Mapping[str, Any], defaults: Mapping[str, Any]
-) -> Records:
-    """Read a table of any kind; `given` are columns by role and settings, None where nothing was asked."""
-    known = (*table._roles, *table._options, *table._settings)
-    asked = {name: value for name, value in given.items() if value is not None}
+def _read_wide(sources: list[Source], asked: Mapping[str, Any]) -> Annotations:
+    """Read a table of classes from a file with a task a row and a worker a column."""
     for name in asked:
-        if name not in known:
-            raise TypeError(f"{name}= means nothing to a log of {table._kind}, which takes {', '.join(known)}")
-    settings = {name: value for name, value in defaults.items() if name in table._settings}
-    settings |= {name: asked.pop(name) for name in table._settings if name in asked}
-    wanted = spread(
-        {role: asked.get(role) for role in table._roles if role in asked or role not in table._options} | asked
-    )
-    others = {role: role in table._numbers for role in table._numbers | table._raw}
-    with enough_memory(listed([str(one.path) for one in sources])):
-        found = [_find_columns(one, dict(wanted.values())) for one in sources]
-        numbers = [what for (role, _), (what, _) in wanted.items() if others.get(role)]
-        files = [
-            _read_roles(one, names, [names[what] for what in numbers])
-            for one, names in zip(sources, found, strict=True)
-        ]
-        columns = Columns()
-        for (role, _), (what, _) in wanted.items():
-            data, parse = _joined(what, [file.pop(what) for file in files], sources)
-            called = f"{role} column {found[0][what]!r}"
-            if role in others:
-                columns.others.setdefault(role, []).append((data, called))
-            else:
-                columns.ids[role] = Column(data, called, parse_integers=parse, sound=True)
-        made: Records = table._of_columns(columns, **settings)
-    return made
+        if name not in ("task", "classes", "abstain"):
+            raise ValueError(f"{name}= means nothing to a wide table, where each worker has a column")
+    if len(sources) > 1 or sources[0].kind == "document":
+        raise ValueError("a wide table is read from one CSV or Parquet file")
+    names = column_names(sources[0])
+    task = asked.get("task") or next(iter(known_among(names, (*WELL_KNOWN["task"], "id"))), None)
+    if task is not None and task not in names:
+        raise KeyError(f"no task column {task!r}; the columns are {listed(names)}")
+    settings = {name: asked[name] for name in ("classes", "abstain") if name in asked}
+    return Annotations.from_dense(read_columns(sources[0], names), task=task, **settings)
+
+
+def _of_export(
+    found: Export,
+    kind: str | None,
+    question: str | None,
+    predictions: bool,
+    asked: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+) -> Any:
+    """Make the table of an export's question."""
+    held = found.questions[found.question(question)]
+    if kind is not None and kind != held:
+        raise ValueError(f"{found.name}: answers are {held}, not {kind}")
+    table = Records._kinds.get(held)
+    settings = {} if table is None else _sorted_out(table, asked, defaults)[1]
+    named = [name for name in asked if name not in settings]
+    if named:
+        raise ValueError(f"{named[0]}= names a column, and {found.name} is an export, whose fields have their places")
+    return found.table(question, predictions=predictions, **settings)
 
 
 def read_in_order(
@@ -218,38 +269,14 @@ def read_in_order(
     when : ndarray of shape (n_annotations,)
         Ranks in that order, equal for equal times, aligned with ``votes.to_frame()``.
     """
-    ids = {role: settings.pop(role) for role in ("task", "worker", "label")} | {"order": order}
+    wanted = spread({role: settings.pop(role) for role in ("task", "worker", "label")} | {"order": order})
     sources = [Source(path, layout) for path in expand(source)]
     with enough_memory(listed([str(one.path) for one in sources])):
-        (*columns, when), _ = _read_files(sources, ids, {}, labels_as_text)
+        read = read_roles(sources, wanted, numbers=(), as_text=labels_as_text)
+        when = read.ids.pop("order")
         moments = ranks(as_numbers(when.data, when.what))
-        parts = build(*columns, weights=(moments, when.what), confidence=None, classes=None, **settings)
+        parts = build(*read.ids.values(), weights=(moments, when.what), confidence=None, classes=None, **settings)
     return without_ranks(Annotations(*parts))
-
-
-def _read_files(
-    sources: list[Source], ids: Mapping[str, str | None], numbers: Mapping[str, str], labels_as_text: bool
-) -> tuple[list[Column], dict[str, tuple[Any, str]]]:
-    """Read the columns of ids, and those of numbers with what messages call them."""
-    found = [_find_columns(one, {**ids, **numbers}) for one in sources]
-    files = [_read_roles(one, names, numbers.values()) for one, names in zip(sources, found, strict=True)]
-    columns = []
-    for role in ids:
-        # Taking each column out keeps one copy of its text in memory, not two.
-        data, parse = _joined(role, [file.pop(role) for file in files], sources)
-        if labels_as_text and role == "label":
-            data, parse = _decoded(data).cast("large_string"), False
-        columns.append(Column(data, f"{role} column {found[0][role]!r}", parse_integers=parse, sound=True))
-    return columns, {
-        role: (_joined(role, [file.pop(role) for file in files], sources)[0], f"{role} column {name!r}")
-        for role, name in numbers.items()
-    }
-
-
-def _refuse_beside_probabilities(**others: Any) -> None:
-    for name, value in others.items():
-        if value is not None:
-            raise ValueError(f"{name}= means nothing beside probabilities=, which give each class a column")
 
 
 def read_table(path: PathLike, columns: Iterable[str] | None = None, delimiter: str | None = None) -> pa.Table:
@@ -273,119 +300,3 @@ def write_table(table: pa.Table, path: PathLike) -> None:
     name = os.fspath(target)
     with pa.CompressedOutputStream(name, codec) if codec else pa.OSFile(name, "wb") as sink:
         pyarrow.csv.write_csv(table, sink, options)
-
-
-# ------------------------------------------------------------------------------------------------------- columns
-
-
-def _find_columns(source: Source, given: Mapping[str, str | None]) -> dict[str, str]:
-    names = column_names(source)
-    try:
-        return match_columns(names, given)
-    except KeyError as error:
-        raise KeyError(f"{source.path}: {error.args[0]}{source.hint(names)}") from None
-    except ValueError as error:
-        raise ValueError(f"{source.path}: {error}") from None
-
-
-def column_names(source: Source) -> list[str]:
-    """Return the names of a file's columns."""
-    with reading(source), source.open() as stream:
-        if source.kind == "parquet":
-            import pyarrow.parquet
-
-            return list(pyarrow.parquet.read_schema(stream).names)
-        import pyarrow.csv
-
-        options = pyarrow.csv.ReadOptions(encoding=source.encoding, autogenerate_column_names=not source.layout.header)
-        with pyarrow.csv.open_csv(stream, read_options=options, parse_options=_parse_options(source)) as reader:
-            names = list(reader.schema.names)
-    return names if source.layout.header else [str(place + 1) for place in range(len(names))]
-
-
-def _parse_options(source: Source) -> Any:
-    import pyarrow.csv
-
-    return pyarrow.csv.ParseOptions(delimiter=source.delimiter, newlines_in_values=True)
-
-
-def _read_roles(source: Source, names: Mapping[str, str], numbers: Iterable[str]) -> dict[str, pa.ChunkedArray]:
-    """Read the column of each role."""
-    table = read_columns(source, list(names.values()), numbers)
-    return {role: table.column(name) for role, name in names.items()}
-
-
-def read_columns(source: Source, columns: list[str], numbers: Iterable[str] = ()) -> pa.Table:
-    """Read columns of a file; those of a CSV file are text, except `numbers`. All text is valid."""
-    import pyarrow as pa
-
-    if source.kind == "parquet":
-        import pyarrow.parquet
-
-        with reading(source), source.open() as stream:
-            table = pyarrow.parquet.ParquetFile(stream).read(columns=columns)
-        _check_text(source, table, columns)
-        return table
-    import pyarrow.csv
-
-    names = None if source.layout.header else column_names(source)
-    types = {name: pa.float64() if name in numbers else pa.large_string() for name in columns}
-    with reading(source), source.open_watched() as stream:
-        return pyarrow.csv.read_csv(
-            stream,
-            read_options=pyarrow.csv.ReadOptions(block_size=1 << 22, encoding=source.encoding, column_names=names),
-            parse_options=_parse_options(source),
-            convert_options=pyarrow.csv.ConvertOptions(
-                include_columns=columns, column_types=types, null_values=[""], strings_can_be_null=True
-            ),
-        )
-
-
-def _check_text(source: Source, table: pa.Table, columns: list[str]) -> None:
-    for name in columns:
-        try:
-            arrow.check_sound(table.column(name), f"column {name!r}")
-        except ValueError as error:
-            raise FileFormatError(f"cannot read {source}: {error}") from None
-
-
-def _joined(role: str, columns: list[pa.ChunkedArray], sources: list[Source]) -> tuple[pa.ChunkedArray, bool]:
-    """Join a column's parts from several files; also tells whether its text may be read as integers."""
-    import pyarrow as pa
-    import pyarrow.types as types
-
-    parse = all(source.kind == "csv" for source in sources)
-    if len({column.type for column in columns}) > 1:
-        columns = [arrow.plain_text(_decoded(column)) for column in columns]
-        if any(types.is_large_string(column.type) for column in columns):
-            numeric = [arrow.is_number(column.type) and not types.is_boolean(column.type) for column in columns]
-            parse = parse or any(numeric)
-            columns = [
-                column.cast(pa.large_string()) if number or types.is_null(column.type) else column
-                for column, number in zip(columns, numeric, strict=True)
-            ]
-    try:
-        _refuse_to_merge([column.type for column in columns])
-        parts = [pa.table({role: column}) for column in columns]
-        return pa.concat_tables(parts, promote_options="permissive").column(0), parse
-    except pa.ArrowException:
-        kinds = {column.type: one for column, one in zip(reversed(columns), reversed(sources), strict=True)}
-        shown = ", ".join(f"{kind} in {one}" for kind, one in kinds.items())
-        raise TypeError(f"the {role} column has types that do not go together: {shown}; convert one") from None
-
-
-def _refuse_to_merge(kinds: Sequence[pa.DataType]) -> None:
-    """Refuse types that Arrow makes one though their values differ in Python: text and bytes, decimals and floats."""
-    import pyarrow as pa
-    import pyarrow.types as types
-
-    texts = [types.is_large_string(kind) for kind in kinds]
-    decimals, floats = any(map(types.is_decimal, kinds)), any(map(types.is_floating, kinds))
-    if any(texts) != all(texts) or (decimals and floats):
-        raise pa.ArrowTypeError("Unable to merge")
-
-
-def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    import pyarrow as pa
-
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

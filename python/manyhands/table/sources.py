@@ -26,6 +26,9 @@ STDIN = "-"
 CSV = {".csv": ",", ".tsv": "\t", ".txt": ","}
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 PARQUET = {".parquet", ".pq"}
+#: Endings of files that are no tables, and how a table of WebAnno begins, which is none either.
+DOCUMENTS = (".json", ".jsonl", ".ndjson", ".xml")
+WEBANNO = "#FORMAT=WebAnno TSV"
 #: How compressed streams and Parquet files begin: those of no name, and so of no ending, are told by it.
 _MAGIC = {
     b"\x1f\x8b": "gzip",
@@ -71,6 +74,16 @@ def is_stream(path: Path) -> bool:
     return str(path) == STDIN or str(path).startswith(("/dev/", "/proc/")) or (path.exists() and not path.is_file())
 
 
+def is_document(path: Path) -> bool:
+    """Whether a file is no table: by its ending, or, under the ending of a table, by how it begins."""
+    if path.suffix.lower() in DOCUMENTS:
+        return True
+    if path.suffix.lower() != ".tsv" or not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return stream.read(len(WEBANNO)) == WEBANNO.encode()
+
+
 def bare_suffix(path: Path) -> str:
     """Return the ending of a path, before that of its compression."""
     suffixes = [s.lower() for s in path.suffixes]
@@ -112,7 +125,7 @@ class Layout:
 
 
 class Source:
-    """A CSV or Parquet file, or a stream of either, that can be opened again and again."""
+    """A CSV or Parquet file, a document, or a stream of any of them, that can be opened again and again."""
 
     def __init__(self, path: PathLike, layout: Layout) -> None:
         self.path = Path(path)
@@ -120,7 +133,7 @@ class Source:
         self._content: bytes | None = None
         self._codec: str | None = None
         if not is_stream(self.path):
-            self.kind: str = kind_of(self.path)
+            self.kind: str = "document" if is_document(self.path) else kind_of(self.path)
             self._codec = COMPRESSED.get(self.path.suffix.lower()) if self.kind == "csv" else None
             return
         # Twice through a stream, for its header and its rows, needs all of it at hand.
@@ -129,9 +142,15 @@ class Source:
         found = next((kind for magic, kind in _MAGIC.items() if self._content.startswith(magic)), None)
         self.kind = "parquet" if found == "parquet" else "csv"
         self._codec = None if found == "parquet" else found
+        if found is None and self._content.lstrip()[:1] in (b"[", b"{", b"<"):
+            self.kind = "document"
 
     def __str__(self) -> str:
         return "stdin" if str(self.path) == STDIN else repr(str(self.path))
+
+    def content(self) -> bytes | None:
+        """Return what a stream held; None for a file."""
+        return self._content
 
     def open(self) -> Any:
         """Return the content, decompressed, as a stream of Arrow."""

@@ -1,0 +1,72 @@
+"""``manyhands import``: an export of a labelling platform in, a plain table out."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from manyhands.cli.console import Stages, number, print_facts, print_json, write
+from manyhands.cli.options import (
+    LAYOUT,
+    STDOUT,
+    Commands,
+    add_command,
+    add_files,
+    check_inputs,
+    check_outputs,
+)
+
+
+def add(commands: Commands) -> None:
+    """Declare the command."""
+    parser = add_command(
+        commands,
+        "import",
+        run,
+        about="Turn an export of a labelling platform into a table: an answer a row, with who, when and if it counts.",
+        examples="""
+            project-1.json > answers.csv
+            project-1.json --question mood -o mood.parquet --gold gold.csv
+            'ann.jsonl' 'bob.jsonl' --format doccano -o answers.csv
+        """,
+    )
+    add_files(parser)
+    out = parser.add_argument_group("output", "CSV or Parquet, by the ending of the name")
+    out.add_argument("-o", "--output", metavar="FILE", help="all answers to the question (default: CSV on stdout)")
+    out.add_argument("--gold", metavar="FILE", help="what the export knows of the truth: task, label")
+
+
+def run(args: Namespace) -> None:
+    """Read, choose a question, and write its answers."""
+    from manyhands.table import arrow
+    from manyhands.table.formats import Export, opened
+    from manyhands.table.sources import Layout, Source, expand
+
+    inputs = check_inputs(args)
+    check_outputs([args.output, args.gold], inputs=inputs)
+    with Stages(args) as stages:
+        with stages.stage("reading"):
+            layout = Layout(*(getattr(args, name) for name in LAYOUT))
+            found = opened([Source(path, layout) for path in expand(args.log)], args.format)
+        if found is None:
+            raise ValueError(f"{args.log[0]} is a table already, with an answer a row; aggregate takes it as it is")
+        table = found.to_frame(args.question) if isinstance(found, Export) else found
+        gold = found.gold(args.question) if isinstance(found, Export) else None
+        if args.gold is not None:
+            if gold is None:
+                raise ValueError("the export knows nothing of the truth: --gold has nothing to write")
+            write(arrow.table({"task": gold[0], "label": gold[1]}), args.gold)
+        if not args.json or args.output not in (None, STDOUT):
+            write(table, args.output or STDOUT)
+    questions = found.questions if isinstance(found, Export) else {}
+    facts = {
+        "questions": ", ".join(f"{question} ({kind})" for question, kind in questions.items()),
+        "answers": number(table.num_rows, "row"),
+        "gold": "" if gold is None else number(len(gold[0]), "task"),
+        "wrote": ", ".join(path for path in (args.output, args.gold) if path not in (None, STDOUT)),
+        "time": str(stages),
+    }
+    if args.json:
+        content = {"command": args.command, "log": args.log, "questions": questions, "n_rows": table.num_rows}
+        print_json(args, content | {"seconds": stages.seconds})
+    elif not args.quiet:
+        print_facts(facts, stderr=args.output in (None, STDOUT))

@@ -1,0 +1,78 @@
+"""Argilla: records with responses to several questions, as nested JSON, as flat columns, or as a data set of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from manyhands.table.formats.export import Answer, Status, one_or_set
+
+NAME = "argilla"
+_STATUS: Mapping[Any, Status] = {"submitted": "given", "discarded": "skipped", "draft": "skipped", None: "given"}
+
+
+def knows(rows: list[Any]) -> bool:
+    """Whether rows, parsed or of a frame, look like such an export."""
+    return any(isinstance(row, Mapping) and (_flat(row) or _nested(row)) for row in rows[:10])
+
+
+def _flat(row: Mapping[str, Any]) -> list[str]:
+    return [name.removesuffix(".responses") for name in row if str(name).endswith(".responses")]
+
+
+def _nested(row: Mapping[str, Any]) -> bool:
+    return isinstance(row.get("responses"), Mapping) and "fields" in row
+
+
+def answers(rows: list[Any], where: str) -> Iterator[Answer]:
+    """Yield all answers of an export."""
+    for number, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            continue
+        task = row.get("id", number)
+        for question in _flat(row):
+            values = row.get(f"{question}.responses")
+            users = row.get(f"{question}.responses.users")
+            states = row.get(f"{question}.responses.status")
+            for place, value in enumerate(_listed(values)):
+                state = _at(states, place)
+                yield from _answer(question, task, _at(users, place), value, _STATUS.get(state, "skipped"))
+            if row.get(f"{question}.suggestion") is not None:
+                agent = row.get(f"{question}.suggestion.agent") or "model"
+                for one in _answer(question, task, agent, row[f"{question}.suggestion"], "given"):
+                    yield Answer(one.question, one.kind, one.task, one.worker, one.said, source="model")
+        if _nested(row):
+            for question, given in row["responses"].items():
+                for one in _listed(given):
+                    if isinstance(one, Mapping):
+                        state = _STATUS.get(one.get("status"), "skipped")
+                        yield from _answer(question, task, one.get("user_id"), one.get("value"), state)
+
+
+def _listed(values: Any) -> list[Any]:
+    return [] if values is None else list(values)
+
+
+def _at(values: Any, place: int) -> Any:
+    found = _listed(values)
+    return found[place] if place < len(found) else None
+
+
+def _answer(question: str, task: Any, worker: Any, value: Any, status: Status) -> Iterator[Answer]:
+    who = "unknown" if worker is None else worker
+    if value is None:
+        return
+    if isinstance(value, bool | str):
+        yield Answer(question, "classes", task, who, value, status=status)
+    elif isinstance(value, int | float):
+        yield Answer(question, "numbers", task, who, float(value), status=status)
+    elif isinstance(value, list) and all(isinstance(one, str) for one in value):
+        kind, said = one_or_set(value)
+        yield Answer(question, kind, task, who, said, status=status)
+    elif isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
+        if any("rank" in one for one in value):
+            ranks = [(one.get("value"), one.get("rank")) for one in value]
+            yield Answer(question, "rankings", task, who, ranks, status=status)
+        else:
+            spans = [(one.get("start"), one.get("end"), one.get("label")) for one in value]
+            yield Answer(question, "spans", task, who, spans, status=status)

@@ -1,0 +1,82 @@
+"""Reading JSON, JSONL and XML that strangers wrote: bounded, and never executed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from manyhands.errors import FileFormatError
+from manyhands.table.limits import check_memory
+
+#: Bytes of memory that a byte of JSON may take once it is parsed: short numbers and empty lists are the worst.
+_EXPANSION = 12
+
+
+def text_of(path: Path, content: bytes | None = None) -> str:
+    """Return a document as text, if there is room for what it becomes."""
+    size = path.stat().st_size if content is None else len(content)
+    check_memory(_EXPANSION * size, f"the document {str(path)!r}", "split it, or convert it to Parquet")
+    data = path.read_bytes() if content is None else content
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{path} is not UTF-8 text: byte {error.start:,} is not; convert it first") from None
+
+
+def parsed(text: str, where: str) -> Any:
+    """Parse JSON; say where it is wrong."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        cut = " (is the file cut off?)" if error.pos >= len(text.rstrip()) - 1 else ""
+        raise FileFormatError(f"{where} is not valid JSON: {error.msg} at line {error.lineno}{cut}") from None
+    except RecursionError:
+        raise FileFormatError(f"{where} is nested too deeply to be a log") from None
+
+
+def lines(text: str, where: str) -> Iterator[Any]:
+    """Parse JSONL: a value a line, blank lines aside."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            yield parsed(line, f"line {number} of {where}")
+
+
+def json_or_lines(text: str, where: str) -> list[Any]:
+    """Parse a list, an object, or a value a line, whichever the text is."""
+    start = text.lstrip()[:1]
+    if start == "[":
+        found = parsed(text, where)
+        return list(found)
+    first, _, rest = text.lstrip().partition("\n")
+    if start == "{" and rest.strip() and _is_whole(first):
+        return list(lines(text, where))
+    return [parsed(text, where)]
+
+
+def _is_whole(line: str) -> bool:
+    try:
+        json.loads(line)
+    except (json.JSONDecodeError, RecursionError):
+        return False
+    return True
+
+
+def xml_root(text: str, where: str) -> Any:
+    """Parse XML without a document type, which could define entities that grow without end."""
+    from xml.etree import ElementTree
+
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise FileFormatError(f"{where} defines a document type, which an export does not need; it is not read")
+    try:
+        return ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise FileFormatError(f"{where} is not valid XML: {error}") from None
+
+
+def need(row: Any, name: str, where: str) -> Any:
+    """Return a field that must be there."""
+    if not isinstance(row, dict) or name not in row:
+        raise FileFormatError(f"{where} has no field {name!r}; is it of another format?")
+    return row[name]

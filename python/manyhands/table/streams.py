@@ -1,0 +1,158 @@
+"""Columns of CSV and Parquet files, by role, joined over several files."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from manyhands.errors import FileFormatError
+from manyhands.table import arrow
+from manyhands.table.columns import Columns, Wanted, joined_ids
+from manyhands.table.frames import match_columns
+from manyhands.table.names import Column
+from manyhands.table.sources import Source, reading
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def read_roles(
+    sources: list[Source], wanted: Wanted, *, numbers: Collection[str], raw: Collection[str] = (), as_text: bool = False
+) -> Columns:
+    """Read the columns that `spread` lists; `numbers` and `raw` are the roles that hold no ids.
+
+    With `as_text`, labels are names whatever they look like.
+    """
+    found = [_find_columns(one, dict(wanted.values())) for one in sources]
+    of_numbers = [what for (role, _), (what, _) in wanted.items() if role in numbers]
+    files = [
+        _read_roles(one, names, [names[what] for what in of_numbers]) for one, names in zip(sources, found, strict=True)
+    ]
+    columns = Columns()
+    ids: dict[str, list[Column]] = {}
+    for (role, _), (what, _) in wanted.items():
+        # Taking each column out keeps one copy of its text in memory, not two.
+        data, parse = _joined(what, [file.pop(what) for file in files], sources)
+        called = f"{role} column {found[0][what]!r}"
+        if role in numbers or role in raw:
+            columns.others.setdefault(role, []).append((data, called))
+            continue
+        if as_text and role == "label":
+            data, parse = _decoded(data).cast("large_string"), False
+        ids.setdefault(role, []).append(Column(data, called, parse_integers=parse, sound=True))
+    columns.ids = {role: joined_ids(role, parts) for role, parts in ids.items()}
+    return columns
+
+
+def _find_columns(source: Source, given: Mapping[str, str | None]) -> dict[str, str]:
+    names = column_names(source)
+    try:
+        return match_columns(names, given)
+    except KeyError as error:
+        wide = "; if each worker has a column, say layout='wide'" if "name for the worker" in str(error) else ""
+        raise KeyError(f"{source.path}: {error.args[0]}{source.hint(names)}{wide}") from None
+    except ValueError as error:
+        raise ValueError(f"{source.path}: {error}") from None
+
+
+def column_names(source: Source) -> list[str]:
+    """Return the names of a file's columns."""
+    with reading(source), source.open() as stream:
+        if source.kind == "parquet":
+            import pyarrow.parquet
+
+            return list(pyarrow.parquet.read_schema(stream).names)
+        import pyarrow.csv
+
+        options = pyarrow.csv.ReadOptions(encoding=source.encoding, autogenerate_column_names=not source.layout.header)
+        with pyarrow.csv.open_csv(stream, read_options=options, parse_options=_parse_options(source)) as reader:
+            names = list(reader.schema.names)
+    return names if source.layout.header else [str(place + 1) for place in range(len(names))]
+
+
+def _parse_options(source: Source) -> Any:
+    import pyarrow.csv
+
+    return pyarrow.csv.ParseOptions(delimiter=source.delimiter, newlines_in_values=True)
+
+
+def _read_roles(source: Source, names: Mapping[str, str], numbers: Iterable[str]) -> dict[str, pa.ChunkedArray]:
+    """Read the column of each role."""
+    table = read_columns(source, list(names.values()), numbers)
+    return {role: table.column(name) for role, name in names.items()}
+
+
+def read_columns(source: Source, columns: list[str], numbers: Iterable[str] = ()) -> pa.Table:
+    """Read columns of a file; those of a CSV file are text, except `numbers`. All text is valid."""
+    import pyarrow as pa
+
+    if source.kind == "parquet":
+        import pyarrow.parquet
+
+        with reading(source), source.open() as stream:
+            table = pyarrow.parquet.ParquetFile(stream).read(columns=columns)
+        _check_text(source, table, columns)
+        return table
+    import pyarrow.csv
+
+    names = None if source.layout.header else column_names(source)
+    types = {name: pa.float64() if name in numbers else pa.large_string() for name in columns}
+    with reading(source), source.open_watched() as stream:
+        return pyarrow.csv.read_csv(
+            stream,
+            read_options=pyarrow.csv.ReadOptions(block_size=1 << 22, encoding=source.encoding, column_names=names),
+            parse_options=_parse_options(source),
+            convert_options=pyarrow.csv.ConvertOptions(
+                include_columns=columns, column_types=types, null_values=[""], strings_can_be_null=True
+            ),
+        )
+
+
+def _check_text(source: Source, table: pa.Table, columns: list[str]) -> None:
+    for name in columns:
+        try:
+            arrow.check_sound(table.column(name), f"column {name!r}")
+        except ValueError as error:
+            raise FileFormatError(f"cannot read {source}: {error}") from None
+
+
+def _joined(role: str, columns: list[pa.ChunkedArray], sources: list[Source]) -> tuple[pa.ChunkedArray, bool]:
+    """Join a column's parts from several files; also tells whether its text may be read as integers."""
+    import pyarrow as pa
+    import pyarrow.types as types
+
+    parse = all(source.kind == "csv" for source in sources)
+    if len({column.type for column in columns}) > 1:
+        columns = [arrow.plain_text(_decoded(column)) for column in columns]
+        if any(types.is_large_string(column.type) for column in columns):
+            numeric = [arrow.is_number(column.type) and not types.is_boolean(column.type) for column in columns]
+            parse = parse or any(numeric)
+            columns = [
+                column.cast(pa.large_string()) if number or types.is_null(column.type) else column
+                for column, number in zip(columns, numeric, strict=True)
+            ]
+    try:
+        _refuse_to_merge([column.type for column in columns])
+        parts = [pa.table({role: column}) for column in columns]
+        return pa.concat_tables(parts, promote_options="permissive").column(0), parse
+    except pa.ArrowException:
+        kinds = {column.type: one for column, one in zip(reversed(columns), reversed(sources), strict=True)}
+        shown = ", ".join(f"{kind} in {one}" for kind, one in kinds.items())
+        raise TypeError(f"the {role} column has types that do not go together: {shown}; convert one") from None
+
+
+def _refuse_to_merge(kinds: Sequence[pa.DataType]) -> None:
+    """Refuse types that Arrow makes one though their values differ in Python: text and bytes, decimals and floats."""
+    import pyarrow as pa
+    import pyarrow.types as types
+
+    texts = [types.is_large_string(kind) for kind in kinds]
+    decimals, floats = any(map(types.is_decimal, kinds)), any(map(types.is_floating, kinds))
+    if any(texts) != all(texts) or (decimals and floats):
+        raise pa.ArrowTypeError("Unable to merge")
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    import pyarrow as pa
+
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

@@ -1,0 +1,232 @@
+"""Exports of labelling platforms, from samples made by hand after each platform's documentation."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import manyhands as mh
+from manyhands.cli import main
+from manyhands.table.formats import Export, opened
+from manyhands.table.sources import Layout, Source, expand
+
+SAMPLES = Path(__file__).parent / "data" / "exports"
+
+#: What a question of a sample is read into: file, settings, and the rows of task, worker and answer.
+CLASSES: dict[str, tuple[str, dict[str, Any], list[tuple[Any, ...]]]] = {
+    "label-studio": (
+        "label_studio.json",
+        {"question": "mood"},
+        [(11, "2", "good"), (11, "ann@example.org", "good"), (12, "ann@example.org", "bad")],
+    ),
+    "prodigy": ("prodigy.jsonl", {}, [(101, "mail-ann", "spam"), (101, "mail-bob", "ham"), (102, "mail-ann", "ham")]),
+    "doccano": (
+        "doccano/*.jsonl",
+        {},
+        [(1, "ann", "positive"), (1, "bob", "positive"), (2, "ann", "negative"), (2, "bob", "positive")],
+    ),
+    "argilla": ("argilla.json", {}, [("r1", "u1", "kind"), ("r1", "u2", "rude"), ("r2", "u1", "rude")]),
+    "mturk": ("mturk.csv", {}, [("H1", "W1", "cat"), ("H1", "W2", "cat"), ("H2", "W1", "dog")]),
+    "crowdflower": ("crowdflower.csv", {}, [("1", "901", "sunny"), ("2", "901", "rain"), ("2", "903", "rain")]),
+    "toloka": ("toloka.tsv", {}, [("t1", "w1", "yes"), ("t2", "w1", "no"), ("t2", "w3", "no")]),
+    "sagemaker": (
+        "sagemaker.json",
+        {},
+        [("0", "private.a", "cat"), ("0", "private.b", "dog"), ("1", "private.a", "dog")],
+    ),
+    "cvat": (
+        "cvat/*.xml",
+        {"question": "tag"},
+        [("a.png", "job1", "day"), ("a.png", "job2", "day"), ("b.png", "job1", "night"), ("b.png", "job2", "day")],
+    ),
+    "phoenix": ("phoenix.jsonl", {}, [("s1", "ann", "yes"), ("s1", "judge-a", "no"), ("s2", "ann", "no")]),
+    "json": ("plain.json", {}, [(1, "a", "x"), (1, "b", "y"), (2, "a", "x")]),
+}
+
+
+def rows_of(votes: mh.Annotations) -> list[tuple[Any, ...]]:
+    return list(zip(*votes.to_frame().to_pydict().values(), strict=True))
+
+
+def export(name: str, asked: str = "auto") -> Export:
+    found = opened([Source(path, Layout()) for path in expand(str(SAMPLES / name))], asked)
+    assert isinstance(found, Export)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.DataWarning")
+@pytest.mark.parametrize("name", CLASSES)
+def test_exports_become_tables(name: str) -> None:
+    path, settings, wanted = CLASSES[name]
+    for asked in ("auto", name):
+        assert rows_of(mh.read(str(SAMPLES / path), format=asked, **settings)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "question", "warning"),
+    [
+        ("label_studio.json", "mood", "1 skipped of 4"),
+        ("mturk.csv", None, "1 rejected of 4"),
+        ("argilla.json", None, "1 skipped"),
+    ],
+)
+def test_what_does_not_count_is_left_out_aloud(name: str, question: str | None, warning: str) -> None:
+    with pytest.warns(mh.DataWarning, match=f"left out {warning}"):
+        mh.read(SAMPLES / name, question=question)
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.DataWarning")
+def test_models_are_workers_only_where_asked() -> None:
+    votes = mh.read(SAMPLES / "label_studio.json", question="mood", predictions=True)
+    assert "v3" in votes.workers.tolist()
+    assert "gpt" in mh.read(SAMPLES / "argilla.json", predictions=True).workers.tolist()
+    assert "gpt" not in mh.read(SAMPLES / "argilla.json").workers.tolist()
+
+
+def test_the_kind_follows_from_the_export() -> None:
+    stars = mh.read(SAMPLES / "label_studio.json", question="stars")
+    assert isinstance(stars, mh.Ratings)
+    assert stars.values.tolist() == [5.0, 4.0]
+    assert mh.read(SAMPLES / "argilla_nested.json", question="score").values.tolist() == [7.0]
+    with pytest.raises(ValueError, match="answers are numbers, not classes"):
+        mh.read(SAMPLES / "label_studio.json", question="stars", kind="classes")
+
+
+def test_several_questions_must_be_chosen_from() -> None:
+    with pytest.raises(ValueError, match=r"several questions: choose one with question=; they are 'mood' \(classes\)"):
+        mh.read(SAMPLES / "label_studio.json")
+    with pytest.raises(ValueError, match="no question 'moods'; it has 'mood', 'stars'"):
+        mh.read(SAMPLES / "label_studio.json", question="moods")
+
+
+def test_gold_comes_along() -> None:
+    assert export("label_studio.json").gold("mood") == ([11], ["good"])
+    assert export("toloka.tsv").gold() == (["t2"], ["no"])
+    assert export("crowdflower.csv").gold() == (["2"], ["rain"])
+    assert export("mturk.csv").gold() is None
+
+
+def test_spans_boxes_and_texts_are_kept() -> None:
+    shapes = export("label_studio_shapes.json")
+    assert shapes.questions == {
+        "box": "boxes",
+        "ner": "spans",
+        "kind": "classes",
+        "better": "comparisons",
+        "note": "texts",
+    }
+    box = shapes.columns("box")
+    assert [box[name] for name in ("x1", "y1", "x2", "y2", "label")] == [[20.0], [20.0], [80.0], [60.0], ["dog"]]
+    assert shapes.columns("kind")["label"] == ["animal / dog"]
+    assert shapes.columns("note")["text"] == ["a dog\nbarking"]
+    letter = export("webanno/*/*.tsv").columns()
+    assert letter["task"] == ["letter.txt"] * 3
+    assert letter["worker"] == ["ann"] * 3
+    # The face takes two units of UTF-16 and one character.
+    assert list(zip(letter["start"], letter["end"], letter["label"], strict=True)) == [
+        (0, 3, "PER"),
+        (8, 15, "PER"),
+        (18, 23, "DA_TE"),
+    ]
+
+
+def test_all_there_is_to_know_is_in_the_frame() -> None:
+    frame = export("label_studio.json").to_frame("mood").to_pydict()
+    assert frame["status"] == ["given", "given", "given", "given", "given", "skipped"]
+    assert frame["source"] == ["worker", "gold", "worker", "model", "worker", "worker"]
+    assert frame["seconds"][0] == 4.2
+    assert frame["when"][0] == "2026-03-01T09:10:00Z"
+
+
+def test_lists_and_wide_tables(tmp_path: Path) -> None:
+    wanted = [(1, "a", "x"), (1, "b", "y"), (2, "a", "x")]
+    assert rows_of(mh.read(SAMPLES / "lists.jsonl")) == wanted
+    import pandas as pd
+
+    lists = tmp_path / "lists.parquet"
+    pd.read_json(SAMPLES / "lists.jsonl", lines=True).rename(columns={"annotators": "annotator"}).to_parquet(lists)
+    assert rows_of(mh.read(lists, label="label")) == wanted
+    wide = mh.read(SAMPLES / "wide.csv", layout="wide")
+    assert rows_of(wide) == [
+        ("q1", "ann", "yes"),
+        ("q1", "bob", "yes"),
+        ("q1", "cy", "no"),
+        ("q2", "ann", "no"),
+        ("q2", "cy", "no"),
+    ]
+    with pytest.raises(KeyError, match="if each worker has a column, say layout='wide'"):
+        mh.read(SAMPLES / "wide.csv")
+
+
+def test_several_columns_are_one_id(tmp_path: Path) -> None:
+    log = {"task": [1, 1, 1], "judge": ["a", "a", "b / c"], "prompt": [1, 2, 1], "label": ["x", "y", "x"]}
+    votes = mh.Annotations.from_frame(log, worker=["judge", "prompt"])
+    assert votes.workers.tolist() == ["a | 1", "a | 2", "b / c | 1"]
+    path = tmp_path / "log.csv"
+    votes.to_frame().to_pandas().to_csv(path, index=False)
+    path.write_text("task,judge,prompt,label\n1,a,1,x\n1,a,2,y\n1,b / c,1,x\n")
+    assert mh.read(path, worker=["judge", "prompt"]) == votes
+    with pytest.raises(ValueError, match="every annotation needs a task and a worker"):
+        mh.Annotations.from_frame(log | {"prompt": [1, None, 1]}, worker=["judge", "prompt"])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('[{"id": 1, "data": {}, "annotations": [', "not valid JSON: .* at line 1 .is the file cut off"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"a": 1}\n{"b": ', "line 2 of .* is not valid JSON"),
+        ("[]", "holds no answers"),
+        ("[1, 2]", "value 1 of .* is int, not an object"),
+        ('[{"task": 1, "worker": "a"}]', "no column has a well-known name for the label"),
+    ],
+)
+def test_bad_documents_are_named(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "log.json"
+    path.write_text(content)
+    with pytest.raises((ValueError, KeyError), match=message):
+        mh.read(path)
+
+
+def test_bombs_and_strangers_are_refused(tmp_path: Path) -> None:
+    bomb = tmp_path / "bomb.xml"
+    bomb.write_text('<!DOCTYPE a [<!ENTITY b "cc">]><annotations><image name="&b;"/></annotations>')
+    with pytest.raises(mh.FileFormatError, match="defines a document type"):
+        mh.read(bomb)
+    with pytest.raises(ValueError, match="not of format 'prodigy'"):
+        mh.read(SAMPLES / "label_studio.json", format="prodigy")
+    with pytest.raises(ValueError, match="not of format 'mturk': it has no column"):
+        mh.read(SAMPLES / "crowdflower.csv", format="mturk")
+    with pytest.raises(ValueError, match="format must be"):
+        mh.read(SAMPLES / "label_studio.json", format="excel")
+    with pytest.raises(mh.FileFormatError, match="output manifest, which holds only the consolidated labels"):
+        mh.read(SAMPLES / "sagemaker_manifest.jsonl")
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.DataWarning")
+def test_the_command_line_takes_exports(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    out = tmp_path / "labels.csv"
+    assert main(["aggregate", str(SAMPLES / "label_studio.json"), "--question", "mood", "-o", str(out), "-q"]) == 0
+    assert out.read_text().splitlines()[1].startswith('11,"good"')
+    assert main(["aggregate", str(SAMPLES / "wide.csv"), "--layout", "wide", "--method", "majority"]) == 0
+    assert '"q1","yes"' in capsys.readouterr().out
+    text = (SAMPLES / "plain.json").read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert main(["aggregate", "-", "--method", "majority"]) == 0
+    assert '1,"x"' in capsys.readouterr().out
+    gold = tmp_path / "gold.csv"
+    assert (
+        main(["import", str(SAMPLES / "toloka.tsv"), "-o", str(tmp_path / "log.csv"), "--gold", str(gold), "--json"])
+        == 0
+    )
+    assert json.loads(capsys.readouterr().out)["questions"] == {"result": "classes"}
+    assert gold.read_text() == "task,label\nt2,no\n"
+    assert main(["import", str(SAMPLES / "wide.csv")]) == 2
+    assert "is a table already" in capsys.readouterr().err
+    assert main(["aggregate", str(SAMPLES / "webanno" / "letter.txt" / "ann.tsv")]) == 2
+    assert "holds spans" in capsys.readouterr().err
