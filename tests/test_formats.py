@@ -225,7 +225,7 @@ def test_the_command_line_takes_exports(tmp_path: Path, capsys: pytest.CaptureFi
         == 0
     )
     assert json.loads(capsys.readouterr().out)["questions"] == {"result": "classes"}
-    assert gold.read_text() == "task,label\nt2,no\n"
+    assert gold.read_text() == '"task","label"\n"t2","no"\n'
     assert main(["import", str(SAMPLES / "wide.csv")]) == 2
     assert "is a table already" in capsys.readouterr().err
     assert main(["aggregate", str(SAMPLES / "webanno" / "letter.txt" / "ann.tsv")]) == 2
