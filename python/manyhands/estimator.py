@@ -238,6 +238,10 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
     def __sklearn_is_fitted__(self) -> bool:
         return self._result is not None
 
+    def __getstate__(self) -> dict[str, Any]:
+        # The answers a model was fitted to are kept for explanations, and not sent along with it.
+        return {name: value for name, value in vars(self).items() if name != "_votes"}
+
     @property
     def history_(self) -> Array:
         """The objective after each iteration; empty where the method has none."""

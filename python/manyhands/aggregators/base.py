@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators.confusion import Confusion, KnowsConfusion, Matrices, OneCoin, as_confusion
+from manyhands.aggregators.confusion import Confusion, Matrices, OneCoin, as_confusion
+from manyhands.aggregators.insight import Insight
 from manyhands.aggregators.passes import posterior_under
 from manyhands.aggregators.posterior import DensePosterior, Posterior, Winners, as_posterior, distributions
 from manyhands.checks import check_choice, counted
@@ -81,7 +82,7 @@ def best_of(runs: Iterable[Run]) -> Run:
     return max(runs, key=lambda run: float(run["history"][-1]))
 
 
-class Aggregator(TaskEstimator[Annotations, ClassFit], KnowsConfusion):
+class Aggregator(TaskEstimator[Annotations, ClassFit], Insight):
     """Base of all aggregators of classes: a subclass gives ``_fit``, which maps a table to a `ClassFit`."""
 
     _kind: ClassVar[str] = "classes"
@@ -118,6 +119,7 @@ class Aggregator(TaskEstimator[Annotations, ClassFit], KnowsConfusion):
     def _settle(self, result: ClassFit, votes: Annotations) -> None:
         self._adopt(result, votes._tasks, votes._workers, votes._classes, votes.labels_per_worker)
         self._all_labels = votes._labels
+        self._votes = votes
 
     def _adopt(
         self, result: ClassFit, tasks: Names, workers: Names, classes: Names, n_labels: npt.NDArray[np.int64]

@@ -189,6 +189,12 @@ class Consensus(Aggregator, default=True):
         self._fitted()
         return self._classes.values[self._said]
 
+    def _averaged(self) -> list[tuple[float, Array, Array]]:
+        return list(zip(self._weights.tolist(), self._priors, self._confusions, strict=True))
+
+    def _more_of_tasks(self) -> dict[str, Any]:
+        return {"disagreement": self._disagreement}
+
     # ---------------------------------------------------------------------------------------------------- fit
 
     def _iterations(self) -> int | None:

@@ -63,8 +63,8 @@ def use_threads(args: argparse.Namespace) -> None:
 # ---------------------------------------------------------------------------------------------------- the log
 
 
-def add_log(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say where the log is and how it is to be read."""
+def add_log(parser: argparse.ArgumentParser, *, task: str = "--task") -> None:
+    """Add the arguments that say where the log is and how it is to be read; `task` names the column of tasks."""
     group = add_files(parser)
     group.add_argument(
         "--layout",
@@ -77,7 +77,8 @@ def add_log(parser: argparse.ArgumentParser) -> None:
     )
     for role in ("task", "worker", "label"):
         group.add_argument(
-            f"--{role}",
+            task if role == "task" else f"--{role}",
+            dest=role,
             type=str if role == "label" else columns,
             metavar="COLUMN",
             help=f"column of {role}s, if its name is not a well-known one"

@@ -1,0 +1,207 @@
+"""What people ask of a fit: which tasks to look at, why an answer is what it is, how a worker errs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.aggregators.confusion import KnowsConfusion
+from manyhands.aggregators.explanation import Explanation, Vote, divided, face_value
+from manyhands.estimator import Array
+from manyhands.table import arrow
+from manyhands.table.annotations import Annotations, as_annotations
+from manyhands.table.names import Column, Names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Tasks whose posteriors are looked at in one go, so that no N × K array is needed.
+_AT_ONCE = 1 << 16
+
+
+class Insight(KnowsConfusion):
+    """Frames and explanations of a fit of classes."""
+
+    _tasks: Names
+    #: The table of the fit, as long as the model stays in memory; files do not keep it.
+    _votes: Annotations | None = None
+
+    @abstractmethod
+    def _rows_of_tasks(self, tasks: npt.NDArray[np.int64]) -> Array:
+        """Class posteriors of some tasks, by their codes."""
+
+    def _averaged(self) -> list[tuple[float, Array, Array]]:
+        """Weight, prior and confusion matrices of the models that were averaged: itself, if it is one."""
+        return [(1.0, self.prior_, self.confusion_)]
+
+    def _more_of_tasks(self) -> dict[str, Any]:
+        """Further columns of `tasks_frame`."""
+        return {}
+
+    # ------------------------------------------------------------------------------------------------ frames
+
+    def tasks_frame(self) -> pa.Table:
+        """Return one row a task, as an Arrow table: what to look at first.
+
+        ``label`` and its ``confidence``; ``runner_up``, the next best class (null where there is one class only);
+        ``margin``, by how much it is less probable; ``entropy`` of the posterior in bits; ``n_labels``, the answers
+        that it rests on, where the fit was made in this process; ``tied``. The default adds ``disagreement`` between
+        its members. Time O(n_tasks · n_classes), memory O(n_tasks).
+
+        Examples
+        --------
+        >>> import manyhands as mh
+        >>> votes = {"task": ["a", "a", "a", "b", "b"], "worker": [1, 2, 3, 1, 2], "label": ["x", "x", "y", "y", "y"]}
+        >>> mh.MajorityVote().fit(votes).tasks_frame().column("margin").to_pylist()
+        [0.3333333333333333, 1.0]
+        """
+        self._fitted()
+        now = self._snapshot()
+        n = len(now._tasks)
+        spans = (np.arange(start, min(start + _AT_ONCE, n)) for start in range(0, n, _AT_ONCE))
+        parts = [_summary(now._rows_of_tasks(span)) for span in spans]
+        first, second, confidence, margin, entropy = (np.concatenate(part) for part in zip(*parts, strict=True))
+        alone = len(now._classes) < 2
+        columns: dict[str, Any] = {
+            "task": now._tasks.arrow(),
+            "label": now._classes.take(first).arrow(),
+            "confidence": confidence,
+            "runner_up": [None] * n if alone else now._classes.take(second).arrow(),
+            "margin": margin,
+            "entropy": entropy,
+            "tied": np.zeros(n, np.bool_) if alone else margin == 0,
+        }
+        if now._votes is not None:
+            columns["n_labels"] = now._votes.labels_per_task
+        return arrow.table(columns | now._more_of_tasks())
+
+    def confusion_frame(self, worker: Any) -> pa.Table:
+        """Return the confusion matrix of a worker by name, as an Arrow table: class, label, probability."""
+        self._fitted()
+        now = self._snapshot()
+        code = _code(now._workers, worker, "worker")
+        matrix = now.confusion_[code]
+        k, said = matrix.shape
+        return arrow.table(
+            {
+                "class": now._classes.take(np.repeat(np.arange(k), said)).arrow(),
+                "label": now._labels.take(np.tile(np.arange(said), k)).arrow(),
+                "probability": matrix.ravel(),
+            }
+        )
+
+    # ------------------------------------------------------------------------------------------- explanation
+
+    def explain(self, task: Any, votes: Any = None) -> Explanation:
+        """Say why a task got its answer: every vote with the weight of evidence it carried.
+
+        Weights of evidence are log-odds of the answer against the runner-up and add up to those of the posterior. For
+        the default, which averages three models and discounts confidences, a vote's evidence is the average over
+        members of what it adds in each, times the share of its face value that the discount leaves.
+
+        Parameters
+        ----------
+        task
+            Its name.
+        votes
+            The annotations, for a model that was loaded from a file; by default those of the fit.
+
+        Examples
+        --------
+        >>> import manyhands as mh
+        >>> crowd = mh.simulate(200, 10, 3, labels_per_task=5, seed=1)
+        >>> why = mh.DawidSkene().fit(crowd.votes).explain(crowd.votes.tasks[0])
+        >>> bool(abs(why.log_odds - why.prior - sum(vote.evidence for vote in why.votes)) < 1e-9)
+        True
+        """
+        self._fitted()
+        now = self._snapshot()
+        place = _code(now._tasks, task, "task")
+        posterior = now._rows_of_tasks(np.array([place]))[0]
+        workers, labels, weights, names = now._votes_on(task, votes)
+        parts = [
+            (weight, *face_value(prior, confusion, workers, labels, weights))
+            for weight, prior, confusion in now._averaged()
+        ]
+        prior = sum(weight * of_prior for weight, of_prior, _ in parts)
+        terms = sum(weight * of_votes for weight, _, of_votes in parts)
+        first, second, of_prior, of_votes, share, rest = divided(posterior, np.asarray(prior), np.asarray(terms))
+        worth = now._errors().worth(now.prior_, now._n_labels)
+        known = tuple(
+            Vote(
+                now._workers.values[[w]].tolist()[0],
+                names.values[[label]].tolist()[0],
+                float(worth.accuracy[w]),
+                int(now._n_labels[w]),
+                float(evidence),
+            )
+            for w, label, evidence in zip(workers, labels, of_votes, strict=True)
+        )
+        classes = now._classes.values
+        return Explanation(
+            task=task,
+            answer=classes[[first]].tolist()[0],
+            confidence=float(posterior[first]),
+            runner_up=None if second is None else classes[[second]].tolist()[0],
+            runner_up_confidence=0.0 if second is None else float(posterior[second]),
+            votes=known,
+            prior=of_prior,
+            share=share,
+            rest=rest,
+            one_more=None if second is None else now._one_more(posterior, second, worth.accuracy),
+        )
+
+    def _votes_on(self, task: Any, votes: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Array, Names]:
+        """Workers, labels and weights of a task's votes by this model's codes, and the names of labels."""
+        table = self._votes if votes is None else as_annotations(votes, abstentions=True)
+        if table is None:
+            raise ValueError(
+                "a model that was loaded from a file does not know the votes; give them: explain(task, votes)"
+            )
+        part = table.select(tasks=[task])
+        workers = self._workers.match(part._workers)
+        recoded = self._recode(part if len(self._labels) > len(self._classes) else part.without_abstentions())
+        _, by, labels = recoded.columns()
+        known = workers[by] >= 0
+        weights = recoded.weights()
+        weights = np.ones(len(by)) if weights is None else weights
+        return workers[by][known], labels[known].astype(np.int64), weights[known], self._labels
+
+    def _one_more(self, posterior: Array, runner_up: int, accuracy: Array) -> tuple[Any, Any, float]:
+        """What the answer would be if a good worker with many answers contradicted."""
+        many = self._n_labels >= np.median(self._n_labels)
+        best = int(np.argmax(np.where(many, accuracy, -1.0)))
+        _, terms = face_value(self.prior_, self.confusion_, np.array([best]), np.array([runner_up]), np.ones(1))
+        scores = np.log(np.maximum(posterior, 1e-30)) + terms[0]
+        after = np.exp(scores - scores.max())
+        after /= after.sum()
+        winner = int(np.argmax(after))
+        return (
+            self._workers.values[[best]].tolist()[0],
+            self._classes.values[[winner]].tolist()[0],
+            float(after[winner]),
+        )
+
+
+def _summary(rows: Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Array, Array, Array]:
+    """Winner, runner-up, confidence, margin and entropy in bits of posteriors; the lowest code wins a tie."""
+    each = np.arange(len(rows))
+    first = rows.argmax(axis=1)
+    confidence = rows[each, first]
+    others = rows.copy()
+    others[each, first] = -1.0
+    second = others.argmax(axis=1)
+    margin = confidence - np.maximum(others[each, second], 0.0)
+    logs = np.log2(np.where(rows > 0, rows, 1.0))
+    return first, second, confidence, margin, -(rows * logs).sum(axis=1)
+
+
+def _code(names: Names, wanted: Any, what: str) -> int:
+    """The code of a name."""
+    found = int(names.match(Column([wanted], what).names())[0])
+    if found < 0:
+        raise KeyError(f"no {what} is called {wanted!r}")
+    return found

@@ -1,0 +1,61 @@
+"""``manyhands explain``: why a task got its answer."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from manyhands.cli.aggregate import read_and_fit, report, summary_of_fit, summary_of_log
+from manyhands.cli.console import Stages, print_facts, print_json, printable
+from manyhands.cli.kinds import CLASSES, add_kind, settle_kind
+from manyhands.cli.methods import add_fit
+from manyhands.cli.options import Commands, add_command, add_log, add_truth, check_inputs
+
+
+def add(commands: Commands) -> None:
+    """Declare the command."""
+    parser = add_command(
+        commands,
+        "explain",
+        run,
+        about="Say why a task got its answer: every vote, its worker's record, and the weight of evidence it carried.",
+        examples="""
+            log.csv --task q17
+            log.parquet --task q17 --method dawid-skene --json
+        """,
+    )
+    parser.add_argument("--task", dest="asked", required=True, metavar="NAME", help="the task to explain")
+    add_log(parser, task="--task-column")
+    add_kind(parser)
+    add_fit(parser)
+    add_truth(parser, evaluate=False)
+
+
+def run(args: Namespace) -> None:
+    """Read, fit, and explain."""
+    check_inputs(args, args.gold)
+    if settle_kind(args) != CLASSES:
+        raise ValueError(f"only answers that are classes can be explained; the log holds {args.kind}")
+    with Stages(args) as stages:
+        votes, model, _ = read_and_fit(args, stages)
+        found = model.explain(_named(votes, args.asked))
+    if args.json:
+        print_json(args, report(args, votes, model, stages) | {"explanation": found.to_dict()})
+        return
+    for line in str(found).splitlines():
+        print(printable(line))
+    if not args.quiet:
+        print()
+        print_facts({"log": summary_of_log(votes), "fit": summary_of_fit(args, model), "time": str(stages)})
+
+
+def _named(votes: Any, text: str) -> Any:
+    """The task that a text names: ids of a log may be numbers."""
+    for task in votes.tasks.tolist():
+        if str(task) == text:
+            return task
+    from difflib import get_close_matches
+
+    near = get_close_matches(text, map(str, votes.tasks[:100_000].tolist()), n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    raise ValueError(f"no task is called {text!r}{hint}")
