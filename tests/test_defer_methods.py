@@ -256,19 +256,6 @@ def test_augmentations_add_noise_to_features_and_to_nothing_else():
         assert augmented("text") == "text"
 
 
-def test_thresholds_of_confidence_are_found_without_dropout(monkeypatch):
-    log, modes = team(), []
-    found = defer.SelectivePrediction._outcome
-
-    def watched(model, batch):
-        modes.append(model._network.training)
-        return found(model, batch)
-
-    monkeypatch.setattr(defer.SelectivePrediction, "_outcome", watched)
-    defer.SelectivePrediction(backbone(), max_epochs=1, validation=0.0).fit(log.X, log.truth, log.votes)
-    assert modes == [False]
-
-
 def test_a_threshold_is_judged_by_what_the_best_expert_answered():
     """Or by that expert's accuracy in the class, where there is no answer."""
     log = team(60, missing=0.5)

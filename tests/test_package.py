@@ -1,5 +1,6 @@
 """What the package shows of itself: to people, to type checkers, and to whoever waits for it to start."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,17 @@ def test_import_leaves_out_what_it_does_not_need_at_once():
         "assert not slow & new, slow & new"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_compiled_tables_are_made_where_their_size_is_checked():
+    """What is put together elsewhere has gone around the question whether there is room for it."""
+    package = Path(mh.__file__).parent
+    makers = {
+        path.relative_to(package).parts[0]
+        for path in package.rglob("*.py")
+        if re.search(r"_core\.[A-Z]\w*\(", path.read_text(encoding="utf-8"))
+    }
+    assert makers == {"table"}
 
 
 def test_names_that_do_not_exist_are_refused():

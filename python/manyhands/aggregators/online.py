@@ -19,6 +19,7 @@ from manyhands.estimator import Array
 from manyhands.progress import Callback
 from manyhands.table import persist
 from manyhands.table.annotations import Annotations, as_annotations
+from manyhands.table.checks import made_table
 from manyhands.table.limits import check_memory
 from manyhands.table.names import Names
 
@@ -409,7 +410,7 @@ def _part(table: _core.Table, chosen: npt.NDArray[np.bool_]) -> _core.Table:
     places = (np.cumsum(chosen) - 1).astype(np.uint32)
     kept = None if weights is None else weights[rows]
     sizes = int(chosen.sum()), table.n_workers, table.n_labels
-    return _core.Table(places[tasks[rows]], workers[rows], labels[rows], kept, *sizes)
+    return made_table(places[tasks[rows]], workers[rows], labels[rows], kept, *sizes)
 
 
 def _worth(weights: Array, squares: Array) -> Array:
@@ -433,6 +434,6 @@ def _batches(votes: Annotations, size: int) -> Any:
         who, codes = np.unique(workers, return_inverse=True)
         sizes = (last - first, len(who), votes.n_classes)
         part = None if weights is None else weights[rows]
-        table = _core.Table(tasks - np.uint32(first), codes.astype(np.uint32), labels, part, *sizes)
+        table = made_table(tasks - np.uint32(first), codes.astype(np.uint32), labels, part, *sizes)
         names = votes._tasks.take(np.arange(first, last)), votes._workers.take(who)
         yield Annotations(table, *names, votes._classes)

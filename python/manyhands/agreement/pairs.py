@@ -12,6 +12,7 @@ from manyhands.agreement.result import Agreement, Jackknife, check_weights, labe
 from manyhands.checks import check_choice, check_number, counted
 from manyhands.metrics import match_gold
 from manyhands.table.annotations import Annotations
+from manyhands.table.checks import made_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -243,7 +244,7 @@ def agreement_ratio(
     tasks, classes = _answers(labels, votes)
     own_tasks, workers, own_labels = votes.codes()
     model = votes.n_workers
-    table = _core.Table(
+    table = made_table(
         np.concatenate([own_tasks, tasks.astype(np.uint32)]),
         np.concatenate([workers, np.full(len(tasks), model, np.uint32)]),
         np.concatenate([own_labels, classes.astype(np.uint16)]),

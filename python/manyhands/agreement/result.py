@@ -13,6 +13,7 @@ from manyhands import _core
 from manyhands.checks import check_between, check_choice, check_number, warn_of_data
 from manyhands.estimator import Array
 from manyhands.table.annotations import Annotations, as_annotations
+from manyhands.table.checks import made_table
 
 _WEIGHTS = ("linear", "quadratic")
 
@@ -147,7 +148,7 @@ def labels_of(votes: Any) -> Annotations:
     first = np.ones(len(tasks), np.bool_)
     first[1:] = (np.diff(tasks) != 0) | (np.diff(workers) != 0)
     sizes = (table.n_tasks, table.n_workers, table.n_labels)
-    core = _core.Table(tasks[first], workers[first], labels[first], None, *sizes)
+    core = made_table(tasks[first], workers[first], labels[first], None, *sizes)
     return type(table)(core, table._tasks, table._workers, table._classes, table._unlabelled)
 
 

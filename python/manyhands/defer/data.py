@@ -10,11 +10,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from manyhands import _core
 from manyhands.checks import listed
 from manyhands.errors import DataWarning
 from manyhands.table.annotations import Annotations
-from manyhands.table.checks import refuse_repeats
+from manyhands.table.checks import made_table, refuse_repeats
 from manyhands.table.names import Column, Names
 from manyhands.train.batch import Batch, CrowdData, as_features, as_votes, rows_of
 
@@ -74,7 +73,7 @@ def aligned(votes: Annotations, classes: Names, n_rows: int, tasks: Any) -> Anno
     rows = rows_of(votes, n_rows, tasks)
     cases, experts, labels = votes.codes()
     recoded = classes.match(votes._classes)
-    table = _core.Table(
+    table = made_table(
         rows[cases].astype(np.uint32),
         experts,
         recoded[labels].astype(np.uint16),

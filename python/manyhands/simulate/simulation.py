@@ -13,6 +13,7 @@ from manyhands import _core
 from manyhands.simulate._makers import Floats, as_prior
 from manyhands.simulate.crowds import CROWDS
 from manyhands.table.annotations import Annotations
+from manyhands.table.checks import made_table
 from manyhands.table.names import Codes, Names, sequence
 
 __all__ = ["Simulation", "simulate"]
@@ -230,7 +231,7 @@ def _table(
     n_labelled = int(np.count_nonzero(labelled))
     if n_labelled < n_tasks:
         tasks = (np.cumsum(labelled, dtype=np.uint32) - np.uint32(1))[tasks]
-    table = _core.Table(tasks, workers, labels, None, n_labelled, n_workers, n_classes)
+    table = made_table(tasks, workers, labels, None, n_labelled, n_workers, n_classes)
     task_names = _number("t", n_tasks, ids)
     votes = Annotations(
         table,
