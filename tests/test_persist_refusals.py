@@ -101,6 +101,9 @@ def saved(tmp_path_factory) -> dict[str, bytes]:
         "DawidSkene": mh.DawidSkene(max_iter=3, tol=0).fit(VOTES),
         "MajorityVote": mh.MajorityVote(ties="random", seed=3).fit(VOTES),
         "WeightedVote": mh.WeightedVote().fit(VOTES),
+        "Consensus": mh.Consensus().fit(VOTES),
+        "GroupVote": mh.GroupVote(groups=[]).fit(VOTES),
+        "SparseOneCoin": mh.SparseOneCoin().fit(VOTES),
     }
     for name, thing in objects.items():
         thing.save(folder / name)
@@ -358,6 +361,31 @@ BAD_ARRAYS = {
 def test_models_that_contradict_themselves_are_refused(tmp_path, saved, kind):
     assert try_load(tmp_path / "f.mh", with_arrays(saved["DawidSkene"])) is not None
     assert try_load(tmp_path / "f.mh", with_arrays(saved["DawidSkene"], **BAD_ARRAYS[kind])) is None
+
+
+CODES = [
+    ("Consensus", "learnt._said", 2),
+    ("GroupVote", "learnt._codes", 3),
+    ("SparseOneCoin", "candidates.classes", 2),
+    ("SparseOneCoin", "candidates.winners", 2),
+]
+
+
+@pytest.mark.parametrize(("model", "name", "n"), CODES, ids=lambda part: str(part))
+def test_codes_of_models_out_of_range_are_refused(tmp_path, saved, model, name, n):
+    """They are places in arrays: of classes, or of workers, of whom there are three."""
+    sound = arrays_of(saved[model])[name]
+    last = sound.copy()
+    last.flat[-1] = n - 1
+    assert try_load(tmp_path / "f.mh", with_arrays(saved[model], **{name: last})) is not None
+    for code in (n, np.iinfo(sound.dtype).max):
+        last.flat[-1] = code
+        assert try_load(tmp_path / "f.mh", with_arrays(saved[model], **{name: last})) is None
+    if name.startswith("learnt"):  # 0.1 wrote them as floats
+        for code, good in ((0.0, True), (0.5, False), (-1.0, False), (1e300, False), (np.nan, False)):
+            last = sound.astype(np.float64)
+            last.flat[-1] = code
+            assert (try_load(tmp_path / "f.mh", with_arrays(saved[model], **{name: last})) is not None) == good, code
 
 
 def test_a_model_needs_what_its_class_has_learnt(tmp_path, saved):

@@ -151,8 +151,8 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
     _learnt_infinite: ClassVar[tuple[str, ...]] = ()
     #: Checks of `manyhands.testing` that it cannot pass whatever its settings, by name, each with the reason.
     _skipped_checks: ClassVar[Mapping[str, str]] = {}
-    #: Those that are codes of classes; files of earlier versions hold them as floats.
-    _learnt_codes: ClassVar[tuple[str, ...]] = ()
+    #: Those that are codes, and the letter of how many there can be; files of earlier versions hold them as floats.
+    _learnt_codes: ClassVar[Mapping[str, str]] = {}
 
     _result: F | None = None
 
@@ -311,7 +311,8 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
         known = dict(sizes)
         for name, letters in self._learnt_arrays().items():
             found = self._learnt_array(content, name, letters, known)
-            setattr(self, name, _codes(content, name, found, sizes["k"]) if name in self._learnt_codes else found)
+            of = self._learnt_codes.get(name)
+            setattr(self, name, found if of is None else _codes(content, name, found, sizes[of]))
 
     def _learnt_array(self, content: persist.Content, name: str, letters: str, known: dict[str, int]) -> Array:
         """An array that was learnt; sizes of letters that are not known yet become known by it."""
@@ -319,8 +320,9 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
         if blank is not None and key not in content.arrays:
             return np.full([int(letter) if letter.isdigit() else known[letter] for letter in letters], blank)
         held = content.arrays.get(key)
-        is_code = name in self._learnt_codes and held is not None and held.dtype == np.uint16
-        array: Array = content.array(key, np.uint16 if is_code else np.float64, ndim=len(letters), finite=False)
+        is_code = name in self._learnt_codes and held is not None and held.dtype in (np.uint16, np.uint32)
+        dtype = held.dtype if is_code and held is not None else np.float64
+        array: Array = content.array(key, dtype, ndim=len(letters), finite=False)
         may_be_blank = blank is not None and np.isnan(blank)
         may_be_infinite = name in self._learnt_infinite
         if not (np.isfinite(array) | (np.isnan(array) & may_be_blank) | (np.isinf(array) & may_be_infinite)).all():
@@ -379,11 +381,11 @@ def _file_name(kind: type[Any]) -> str:
     return kind.__name__ if ours else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _codes(content: persist.Content, name: str, array: npt.NDArray[Any], k: int) -> npt.NDArray[np.uint16]:
-    """Codes of classes, of which there are so many."""
-    codes: npt.NDArray[np.uint16] = np.clip(array, 0, k - 1).astype(np.uint16)
+def _codes(content: persist.Content, name: str, array: npt.NDArray[Any], n: int) -> npt.NDArray[Any]:
+    """Whole numbers below n, in no more bytes than it takes."""
+    codes: npt.NDArray[Any] = np.clip(array, 0, n - 1).astype(np.uint16 if n <= 1 << 16 else np.uint32)
     if (codes != array).any():
-        raise content.damaged(f"its {name.strip('_')} names classes that there are not")
+        raise content.damaged(f"its {name.strip('_')} holds codes that are not below {n:,}")
     return codes
 
 

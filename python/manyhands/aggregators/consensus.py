@@ -120,7 +120,7 @@ class Consensus(Aggregator, default=True):
         "_confusions": "3mkk",
         "_priors": "3k",
     }
-    _learnt_codes: ClassVar[tuple[str, ...]] = ("_said",)
+    _learnt_codes: ClassVar[Mapping[str, str]] = {"_said": "k"}
     # In 0.1 nothing was estimated, all votes counted alike, and nothing was shared out.
     _learnt_blanks: ClassVar[Mapping[str, float]] = {"_estimate": np.nan, "_even": 0.0, "_information": 1.0}
 

@@ -31,11 +31,12 @@ class _Grouped(Aggregator):
     """What models of groups share: who is in which."""
 
     _learnt: ClassVar[tuple[str, ...]] = ("_codes",)
+    _learnt_codes: ClassVar[Mapping[str, str]] = {"_codes": "m"}
 
     groups: Any
     rate: float
     min_overlap: int
-    _codes: Array
+    _codes: npt.NDArray[Any]
 
     def _group_codes(self, votes: Annotations) -> tuple[Codes, tuple[str, ...]]:
         """The group of each worker, given or found, and what is doubtful about it."""
@@ -202,7 +203,7 @@ class GroupDawidSkene(_Grouped):
             progress=progress,
         )
         warn_unless_converged(found["converged"], self)
-        self._codes, self._members, self._answers = codes.astype(np.float64), found["workers"], found["answers"]
+        self._codes, self._members, self._answers = codes.astype(np.uint32), found["workers"], found["answers"]
         return fit_of(found, remarks)
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
@@ -276,7 +277,7 @@ class GroupVote(_Grouped):
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         codes, remarks = self._group_codes(votes)
-        self._codes = codes.astype(np.float64)
+        self._codes = codes.astype(np.uint32)
         shares = _group_shares(votes.table, codes, votes.n_classes)
         return ClassFit.of(
             posterior=shares,
