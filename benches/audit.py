@@ -3,14 +3,18 @@
     python benches/audit.py [--data ../shared/data] [--part pruning spammers clean colluders injected logs]
 
 Parts: `pruning`, accuracy on real logs before and after spammers are left out; `spammers`, sensitivity and specificity
-by share of spammers (10,000 tasks, 20 workers, 4 classes); `clean`, who is found where nobody is a spammer; `colluders`
-(5,000 tasks, 60 workers, 3 classes) and `injected` (the same into real logs), accuracy by share of colluders, who all
-give the same wrong answer to nine tasks in ten; `logs`, who is found in real logs, beside what gold says of them.
+by share of spammers (10,000 tasks, 20 workers, 4 classes); `clean`, who is found where nobody is a spammer and nobody
+colludes; `colluders` (5,000 tasks, 60 workers, 3 classes) and `injected` (the same into real logs), accuracy by share
+of colluders, who all give the same wrong answer to nine tasks in ten; `logs`, who is found in real logs as they are,
+beside what gold says of them, and with answers dealt anew, where errors are independent and nobody colludes.
+
+Curves are written to results/audit.json, of which audit_pictures.py makes pictures.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -19,7 +23,10 @@ import numpy as np
 
 import harness
 import manyhands as mh
+from default import LOGS
 from manyhands import _core
+from manyhands.audit.spammers import Knowledge
+from shuffled import read, shuffled
 
 ROOT = harness.HERE.parent
 PRUNED = ("bluebird", "dog", "web")
@@ -29,22 +36,6 @@ NOT_SHOWN = """\
 What this does not show: colluders who hide (agree on few tasks, or only some of them at a time), spammers who copy, or
 crowds in which the poor workers get the hard tasks. Settings of the covariance detector were chosen on the three logs
 of the first table."""
-
-
-def read(folder: Path, name: str) -> tuple[Any, Any, Any]:
-    """A log as codes: annotations, class of each task (-1 where unknown)."""
-    import pandas as pd
-
-    def table(stem: str) -> Any:
-        (path,) = [*(folder / name).glob(f"{stem}.csv"), *(folder / name).glob(f"{stem}.csv.gz")][:1]
-        return pd.read_csv(path, dtype=str, keep_default_na=False)
-
-    votes = mh.Annotations.from_frame(table("labels"), task="task", worker="worker", label="label")
-    gold = table("gold")
-    code = {str(c): i for i, c in enumerate(votes.classes.tolist())}
-    known = dict(zip(gold["task"], gold["label"], strict=True))
-    truth = np.array([code.get(known.get(str(task), ""), -1) for task in votes.tasks.tolist()])
-    return votes, truth
 
 
 def accuracy(model: Any, votes: Any, whole: Any, truth: Any) -> float:
@@ -76,7 +67,7 @@ def pruning(folder: Path) -> None:
     print(f"{'log':<10}{'method':<14}{'MV':>8}{'EM':>8}{'DawidSkene()':>14}")
     em = mh.DawidSkene(pseudo_count=1e-6)
     for name in PRUNED:
-        votes, truth = read(folder, name)
+        votes, truth = read(folder / name)
         tables = {"all": votes}
         for method in ("covariance", "score"):
             found = mh.audit.spammers(votes, method=method)
@@ -89,8 +80,9 @@ def pruning(folder: Path) -> None:
         print(f"{name:<10}eliminating while fusing: {score:.3f}, {len(eliminated.spammers_)} spammers")
 
 
-def spammers(_: Path, runs: int = 10) -> None:
-    print("\nSpammers, 10,000 tasks, 20 workers, 4 classes: sensitivity / specificity, mean of 10 crowds")
+def spammers(_: Path, runs: int = 5) -> dict[str, Any]:
+    print("\nSpammers, 10,000 tasks, 20 workers, 4 classes: sensitivity / specificity, mean of 5 crowds")
+    curves: list[Any] = []
     print(f"{'share':>6}{'covariance':>16}{'score':>16}{'eliminating':>16}{'MV':>8}{'EM':>8}{'EM after':>10}")
     for share in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7):
         rates: dict[str, list[tuple[float, float]]] = {"covariance": [], "score": [], "eliminating": []}
@@ -110,29 +102,44 @@ def spammers(_: Path, runs: int = 10) -> None:
             rest = votes.without(votes.workers[found["score"]])
             models = ((mh.MajorityVote(), votes), (mh.DawidSkene(), votes), (mh.DawidSkene(), rest))
             accuracies.append([np.mean(model.fit(table).labels_ == truth) for model, table in models])
-        cells = [f"{a:>9.2f} /{b:>5.2f}" for a, b in (np.mean(rates[m], axis=0) for m in rates)]
-        print(f"{share:>6.0%}{''.join(cells)}" + "".join(f"{x:>9.3f}" for x in np.mean(accuracies, axis=0)))
+        means = {method: np.mean(rates[method], axis=0).tolist() for method in rates}
+        cells = [f"{a:>9.2f} /{b:>5.2f}" for a, b in means.values()]
+        told = np.mean(accuracies, axis=0)
+        print(f"{share:>6.0%}{''.join(cells)}" + "".join(f"{x:>9.3f}" for x in told), flush=True)
+        curves.append({"share": share, "rates": means, "accuracy": told.tolist()})
+    return {"spammers": curves}
 
 
 def clean(_: Path, runs: int = 10) -> None:
-    print("\nNobody is a spammer: workers know the class of 20 to 90 % of tasks. Share found at false_alarms=0.05, and")
-    print("with 30 % spammers: share of them found, share of others among those found, share of others found")
+    print("\nNobody is a spammer, workers know the class of 20 to 90 % of tasks; found at false_alarms=0.05: share of")
+    print("workers, and share of crowds with colluders. Then with 30 % spammers: share of them found, share of those")
+    print("found who are none (and how many were found), share of crowds with colluders; 10 crowds each")
     for n, m, k, per_task in (
         (1000, 20, 2, 5), (1000, 100, 2, 3), (2000, 400, 4, 5), (500, 200, 3, 5), (4000, 1000, 2, 5), (3000, 100, 10, 6)
     ):  # fmt: skip
-        alarms, rates = [], []
+        counts = np.zeros(6)
         for seed in range(runs):
             rng = np.random.default_rng(seed)
             knows = rng.uniform(0.2, 0.9, m)
             votes, _truth = drawn(knowing(knows, k, rng), n, per_task, seed)
-            alarms.append(mh.audit.spammers(votes).found.mean())
+            nobody = len(mh.audit.spammers(votes)), len(mh.audit.colluders(votes)) > 0
             spam = rng.random(m) < 0.3
             votes, _truth = drawn(knowing(np.where(spam, 0.0, knows), k, rng), n, per_task, seed)
             found = mh.audit.spammers(votes).found
-            wrong = (found & ~spam).sum()
-            rates.append((found[spam].mean(), wrong / max(found.sum(), 1), wrong / (~spam).sum()))
+            counts += (
+                *nobody,
+                (found & spam).sum(),
+                (found & ~spam).sum(),
+                spam.sum(),
+                len(mh.audit.colluders(votes)) > 0,
+            )
+        accused, plots, right, wrong, spammers_, more = counts
         size = f"{n:,} tasks, {m:,} workers, {k} classes, {n * per_task / m:.0f} labels a worker"
-        print(f"{size:<62}{np.mean(alarms):>7.3f}" + "".join(f"{x:>9.3f}" for x in np.mean(rates, axis=0)))
+        rates = (accused / runs / m, plots / runs, right / spammers_, wrong / max(right + wrong, 1))
+        print(
+            f"{size:<62}" + "".join(f"{x:>8.3f}" for x in rates) + f" ({right + wrong:.0f}){more / runs:>8.3f}",
+            flush=True,
+        )
 
 
 def attacked(votes: Any, truth: Any, share: float, rng: Any) -> tuple[Any, Any]:
@@ -147,30 +154,40 @@ def attacked(votes: Any, truth: Any, share: float, rng: Any) -> tuple[Any, Any]:
     return mh.Annotations.from_codes(tasks, workers, labels, **sizes), plot
 
 
-def curve(make: Any, runs: int) -> None:
-    heads = ("MV", "DS", "M-MSR", "found", "trusted", "agreement", "oracle")
-    print(
-        f"{'share':>6}"
-        + "".join(f"{x:>11}" for x in heads)
-        + "    found right / wrong, without and with a trusted worker"
-    )
+#: Ways to fuse, in the order of the columns: of all answers; without those whom reputation, agreement or covariances
+#: find; with those whom covariances find counted as one, without and with a trusted worker; without the plotters.
+WAYS = ("MV", "DS", "M-MSR", "reputation", "agreement", "left out", "as one", "trusted", "oracle")
+
+
+def fused(votes: Any, truth: Any, plot: Any) -> tuple[list[float], list[int]]:
+    """Accuracy of each way; who was found rightly and wrongly, without and with a trusted worker."""
+    honest = votes.workers[~plot][np.argmax(votes.labels_per_worker[~plot])]
+    found = {
+        "reputation": mh.audit.colluders(votes, method="reputation").found,
+        "agreement": mh.audit.colluders(votes, method="agreement").found,
+        "left out": mh.audit.colluders(votes).found,
+        "trusted": mh.audit.colluders(votes, trusted=honest).found,
+    }
+    models = [(mh.MajorityVote(), votes), (mh.DawidSkene(), votes), (mh.MMSR(), votes)]
+    models += [(mh.DawidSkene(), votes.without(votes.workers[found[way]])) for way in WAYS[3:6]]
+    models += [(mh.GroupDawidSkene([votes.workers[found[way]]]), votes) for way in ("left out", "trusted")]
+    models += [(mh.DawidSkene(), votes.without(votes.workers[plot]))]
+    hits = [int((found[way] & side).sum()) for way in ("left out", "trusted") for side in (plot, ~plot)]
+    return [accuracy(model, table, votes, truth) for model, table in models], hits
+
+
+def curve(make: Any, runs: int) -> dict[str, list[float]]:
+    print(f"{'share':>6}" + "".join(f"{x:>11}" for x in WAYS) + "    found right, wrong; with trusted")
+    means = []
     for share in SHARES:
-        rows, hits = [], []
-        for seed in range(runs):
-            rng = np.random.default_rng(seed)
-            votes, truth, plot = make(share, rng)
-            honest = int(np.flatnonzero(~plot)[np.argmax(votes.labels_per_worker[~plot])])
-            named = {"found": {}, "trusted": {"trusted": honest}, "agreement": {"method": "agreement"}}
-            found = {key: mh.audit.colluders(votes, **given).found for key, given in named.items()}
-            tables = [votes, votes, votes, *(votes.without(votes.workers[mask]) for mask in (*found.values(), plot))]
-            models = [mh.MajorityVote(), mh.DawidSkene(), mh.MMSR()] + [mh.DawidSkene()] * 4
-            rows.append([accuracy(m, table, votes, truth) for m, table in zip(models, tables, strict=True)])
-            hits.append([(found[key] & side).sum() for key in ("found", "trusted") for side in (plot, ~plot)])
+        rows, hits = zip(*(fused(*make(share, np.random.default_rng(seed))) for seed in range(runs)), strict=True)
+        means.append(np.mean(rows, axis=0).tolist())
         counts = "  ".join(f"{x:.1f}" for x in np.mean(hits, axis=0))
-        print(f"{share:>6.0%}" + "".join(f"{x:>11.3f}" for x in np.mean(rows, axis=0)) + f"    {counts}")
+        print(f"{share:>6.0%}" + "".join(f"{x:>11.3f}" for x in means[-1]) + f"    {counts}", flush=True)
+    return dict(zip(WAYS, np.transpose(means).tolist(), strict=True)) | {"share": list(SHARES)}
 
 
-def colluders(_: Path) -> None:
+def colluders(_: Path) -> dict[str, Any]:
     print("\nColluders, 5,000 tasks, 60 workers, 3 classes: accuracy by share of them, mean of 3 crowds")
 
     def make(share: float, rng: Any) -> tuple[Any, Any, Any]:
@@ -185,62 +202,50 @@ def colluders(_: Path) -> None:
         votes, plot = attacked(votes, truth, share, rng)
         return votes, truth, plot
 
-    curve(make, 3)
+    return {"simulated": curve(make, 3)}
 
 
-def injected(folder: Path) -> None:
+def injected(folder: Path) -> dict[str, Any]:
+    curves = {}
     for name in INJECTED:
         print(f"\nColluders injected into {name}: accuracy by share of them, mean of 3")
-        whole, truth = read(folder, name)
+        whole, truth = read(folder / name)
 
         def make(share: float, rng: Any, whole: Any = whole, truth: Any = truth) -> tuple[Any, Any, Any]:
             votes, plot = attacked(whole, truth, share, rng)
             return votes, truth, plot
 
-        curve(make, 3)
+        curves[name] = curve(make, 3)
+    return curves
 
 
-def logs(folder: Path) -> None:
-    print("\nReal logs as they are: spammers found by score, those of them whom gold shows to know 20 % or more of the")
-    print("classes by two errors, and colluders found; the same with each worker's answers shuffled within class and")
-    print("difficulty of the task")
+def logs(folder: Path, deals: int = 3) -> None:
+    print(
+        "\nReal logs as they are, then with answers dealt anew (mean of 3): spammers found by score, those of them whom"
+    )
+    print("gold shows to know 20 % or more of the classes by two errors, workers of whom it cannot be told; colluders")
     heads = (("workers", 8), ("spammers", 10), ("gold: no", 10), ("untold", 8), ("colluders", 11))
-    print(f"{'log':<20}" + "".join(f"{x:>{n}}" for x, n in (*heads, *heads[1:3], heads[-1])))
-    for path in sorted(folder.glob("*/gold.csv*")):
-        name = path.parent.name
-        if not [*path.parent.glob("labels.csv*")] or name in ("ner_mturk",):
-            continue
-        try:
-            votes, truth = read(folder, name)
-        except (KeyError, ValueError):
-            continue  # another kind of answers
-        if (truth >= 0).sum() < 50 or votes.n_classes > 60:
-            continue
-        found = mh.audit.spammers(votes)
-        knows, error = knowledge_by_gold(votes, truth)
-        wrong = found.found & (knows - 2 * error > 0.2)
-        untold = int((found.frame()["probability"].to_numpy() > 0.05).sum() - len(found))
-        plot = mh.audit.colluders(votes)
-        again = shuffled(votes, truth, np.random.default_rng(0))
-        planted = [len(audit(again)) for audit in (mh.audit.spammers, mh.audit.colluders)]
-        known = mh.audit.spammers(again).found & (knows - 2 * error > 0.2)
-        print(
-            f"{name:<20}{votes.n_workers:>8,}{len(found):>10,}{wrong.sum():>10,}{untold:>8,}{len(plot):>11,}"
-            f"{planted[0]:>10,}{known.sum():>10,}{planted[1]:>11,}"
-        )
+    print(f"{'log':<20}" + "".join(f"{x:>{n}}" for x, n in (*heads, *heads[1:])))
+    totals = np.zeros((2, 4))
+    for name in [name for name in LOGS if (folder / name).exists()]:
+        votes, truth = read(folder / name)
+        anew = [alarms(shuffled(votes, truth, np.random.default_rng(seed)), truth) for seed in range(deals)]
+        found = alarms(votes, truth), np.mean(anew, axis=0)
+        totals += found
+        cells = "".join(f"{x:>{n}.{places}f}" for row, places in zip(found, (0, 1), strict=True)
+                        for x, (_, n) in zip(row, heads[1:], strict=True))  # fmt: skip
+        print(f"{name:<20}{votes.n_workers:>8,}{cells}", flush=True)
+    print(f"{'all':<28}" + "".join(f"{x:>{n}.1f}" for row in totals for x, (_, n) in zip(row, heads[1:], strict=True)))
 
 
-def shuffled(votes: Any, truth: Any, rng: Any) -> Any:
-    """Each worker's answers dealt anew among its tasks of one class and difficulty: errors are then independent."""
-    tasks, workers, labels = votes.codes()
-    right = np.bincount(tasks, labels == truth[tasks], minlength=votes.n_tasks) / votes.labels_per_task
-    level = np.digitize(right, (0.25, 0.5, 0.75, 1.0))
-    stratum = (workers.astype(np.int64) * (votes.n_classes + 1) + truth[tasks] + 1) * 5 + level[tasks]
-    order, dealt = np.lexsort((np.arange(len(tasks)), stratum)), np.lexsort((rng.random(len(tasks)), stratum))
-    fresh = labels.copy()
-    fresh[order] = labels[dealt]
-    sizes = {"n_tasks": votes.n_tasks, "n_workers": votes.n_workers, "n_classes": votes.n_classes}
-    return mh.Annotations.from_codes(tasks, workers, fresh, **sizes)
+def alarms(votes: Any, truth: Any) -> tuple[int, int, int, int]:
+    """Spammers found, those of them who are none by gold, workers not told, and colluders found."""
+    found = mh.audit.spammers(votes)
+    knows, error = knowledge_by_gold(votes, truth)
+    probability = found.evidence["probability"]
+    untold = int((~found.found & ~(probability <= 0.05)).sum())
+    wrong = int((found.found & (knows - 2 * error > 0.2)).sum())
+    return len(found), wrong, untold, len(mh.audit.colluders(votes))
 
 
 def knowledge_by_gold(votes: Any, truth: Any) -> tuple[Any, Any]:
@@ -249,9 +254,8 @@ def knowledge_by_gold(votes: Any, truth: Any) -> tuple[Any, Any]:
     known = truth[tasks] >= 0
     cross = np.zeros((votes.n_workers, votes.n_classes, votes.n_classes))
     np.add.at(cross, (workers[known], truth[tasks[known]], labels[known]), 1.0)
-    from manyhands.audit.spammers import _knowledge
-
-    return _knowledge(cross, cross.sum(axis=2))
+    known = Knowledge.of(cross, cross.sum(axis=2))
+    return known.knows, np.sqrt(known.variance(known.knows[:, None])[:, 0])
 
 
 def main() -> None:
@@ -261,8 +265,12 @@ def main() -> None:
     parser.add_argument("--part", nargs="*", choices=parts, default=[*parts])
     given = parser.parse_args()
     warnings.simplefilter("ignore")
+    results = harness.RESULTS / "audit.json"
     for name in given.part:
-        parts[name](given.data)
+        if curves := parts[name](given.data):
+            known = json.loads(results.read_text()) if results.exists() else {}
+            results.parent.mkdir(exist_ok=True)
+            results.write_text(json.dumps(known | curves, indent=1))
     print("\n" + NOT_SHOWN)
 
 

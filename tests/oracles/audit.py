@@ -50,6 +50,44 @@ def left_out_sums(rows, posterior, confusion):
     return cross, squares
 
 
+def knowledge(rows, posterior, confusion):
+    """Share of tasks whose class each worker knows, its error if none, and how the variance changes with the share."""
+    found = []
+    for worker in range(rows.n_workers):
+        answers = []
+        for task, who, label, _ in _each(rows):
+            if who == worker:
+                others = posterior[task] / np.maximum(confusion[worker, :, label], 1e-12)
+                answers.append((others / others.sum(), label))
+        n, k = len(answers), rows.n_classes
+        mean = sum(q for q, _ in answers) / n
+        spread = sum((q - mean) ** 2 for q, _ in answers) / n
+        shares = (np.bincount([label for _, label in answers], minlength=k) + mean) / (n + 1)
+        total = sum((q[label] - mean[label]) / shares[label] for q, label in answers)
+        each = (spread / shares).sum()
+        third = (spread * (1 - 2 * mean) / shares**2).sum()
+        found.append((total / ((n - 1) * each), 1 / math.sqrt((n - 1) * each), third / each, each))
+    return np.array(found)
+
+
+def mixture(likelihood, shares, held):
+    """EM for a distribution over points with one imaginary worker spread evenly; a share at the tenth may be held."""
+    n, n_points = likelihood.shape
+    for _ in range(500):
+        counts = np.full(n_points, 1 / n_points)
+        for row in likelihood:
+            counts += row * shares / (row * shares).sum()
+        fresh = counts / (n + 1)
+        if held is not None:
+            rest = fresh.sum() - fresh[9]
+            fresh = fresh * (1 - held) / rest
+            fresh[9] = held
+        moved, shares = np.abs(fresh - shares).max(), fresh
+        if moved < 1e-6:
+            break
+    return shares, sum(math.log((row * shares).sum()) for row in likelihood) + np.log(shares).sum() / n_points
+
+
 def _each(rows):
     return zip(rows.tasks, rows.workers, rows.labels, rows.weights, strict=True)
 

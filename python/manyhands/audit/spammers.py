@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,11 @@ _PRIOR_ANSWERS = 1.0
 _POINTS, _POINTS_BELOW = 33, 9
 #: Passes over that distribution, and the change that ends them.
 _PASSES, _SETTLED = 500, 1e-6
+#: A share of spammers is refuted if it makes answers less likely by this, in logarithms, than the best: at 5 %, from
+#: one side. The least that is not is found by so many halvings.
+_REFUTED, _HALVINGS = 1.353, 6
+#: Fewer answers of a worker are not judged: their sum is not yet normal.
+_FEWEST = 20
 #: Cells of fewer answers tell of no dependence by themselves; and how rarely chance alone may save a spammer.
 _CELL, _SAVED = 5.0, 1e-4
 
@@ -56,7 +62,7 @@ def spammers(
         ``"score"``: those who are shown to know next to nothing. Each worker's answers are held against what all others
         say of the same tasks; a worker is found if the probability of knowing as much as `least` is at most
         `false_alarms`, given the answers and how much the others of this crowd know. Few answers show nothing, and a
-        worker with few is not found.
+        worker with few is not found, nor any with fewer than 20.
         ``"covariance"``: those whose answers do not vary together with anybody's. The covariances of the pairs of
         workers who share tasks are split into a low-rank part and a diagonal, and workers into two clusters by their
         rows of the factor; those of the cluster nearest zero are found. There is no error rate, and a worker with few
@@ -86,14 +92,15 @@ def spammers(
     Notes
     -----
     **Score.** Classes and confusion matrices come from :class:`~manyhands.HierarchicalDawidSkene`. A worker's own
-    answer is divided out of the posterior ``q`` of each of its tasks. If it knows the class with probability ``ρ`` and
-    else answers from its own label shares ``s``, the score statistic ``T = Σ (q[l] - mean q[l]) / s[l]`` over its
-    answers ``l`` has mean ``ρ I`` and, near ``ρ = 0``, variance ``I = n Σ var q[l] / s[l]``: where the others do not
-    tell the class, ``I`` is small and nothing is known of the worker. The distribution of ``ρ`` over the crowd, either
-    0 or at least ``sqrt(least)`` in size, is estimated by maximum likelihood on a grid, with one imaginary worker
-    spread over it; the probability of 0 given ``T`` follows. A worker whose answers depend on the class in another way
-    (a cell of answers and classes beyond all chance) is not found. The rate of false alarms rests on errors being
-    independent given the class.
+    answer is divided out of the posterior ``q`` of each of its tasks. Let it know the class with probability ``ρ`` and
+    else guess, with label shares ``s`` in all. The score statistic ``T = Σ (q[l] - mean q[l]) / s[l]`` over its answers
+    ``l`` has mean ``ρ n v``, where ``v = Σ var q[l] / s[l]`` over the labels, and variance ``n (v + ρ Σ c[l] / s[l]² -
+    ρ² v²)``, ``c`` being third central moments: where the others do not tell the class, ``v`` is small and nothing is
+    known of the worker. The distribution of ``ρ`` over the crowd, either 0 or at least ``sqrt(least)`` in size, is
+    estimated by maximum likelihood on a grid, with one imaginary worker spread over it, and as few spammers as the
+    answers do not refute (5 %); the probability of 0 given ``T`` follows. A worker whose answers depend on the class in
+    another way (a cell of answers and classes beyond all chance) is not found. The rate of false alarms rests on errors
+    being independent given the class.
 
     **Covariance.** One-hot answers are centred by each worker's own frequencies, so that it does not matter how classes
     are numbered. The factor has rank K, each pair the weight of its number of common tasks. If the cluster nearest zero
@@ -156,15 +163,15 @@ def _by_score(crowd: Crowd, false_alarms: float, least: float) -> Finding:
         return Finding("spammer", votes._workers, np.zeros(m, np.bool_), evidence, (reason,))
     confusion = crowd.fit.confusion.matrices()
     cross, squares = _core.left_out_sums(votes.table, crowd.fit.posterior.dense(), confusion)
-    knows, error = _knowledge(cross, squares)
-    heard = np.isfinite(error)
+    known = Knowledge.of(cross, squares)
+    heard = np.isfinite(known.error)
     probability = unknown.copy()
-    probability[heard] = _spammer_probability(knows[heard], error[heard], least)
+    probability[heard] = _spammer_probability(known.some(heard), least)
     largest, limit = _dependence(cross, squares)
-    found = (probability >= 1 - false_alarms) & ~(largest > limit)
+    found = (probability >= 1 - false_alarms) & ~(largest > limit) & (votes.labels_per_worker >= _FEWEST)
     evidence |= {
-        "knows": knows,
-        "knows_error": error,
+        "knows": known.knows,
+        "knows_error": np.sqrt(known.variance(np.clip(known.knows, 0.0, 1.0)[:, None])[:, 0]),
         "score": np.where(votes.labels_per_worker > 0, metrics.spammer_score(confusion), np.nan),
         "dependence": largest,
         "probability": probability,
@@ -177,50 +184,109 @@ def _by_score(crowd: Crowd, false_alarms: float, least: float) -> Finding:
     return Finding("spammer", votes._workers, found, evidence, remarks)
 
 
-def _knowledge(cross: Array, squares: Array) -> tuple[Array, Array]:
-    """Share of tasks whose class each worker knows, and its standard error; NaN where the others tell nothing."""
-    said = cross.sum(axis=1)
-    n = np.maximum(said.sum(axis=1, keepdims=True), np.finfo(float).tiny)
-    classes = cross.sum(axis=2) / n
-    variance = np.maximum(squares / n - classes**2, 0.0)
-    # Rare labels weigh most; a few imaginary answers keep the weight of one that was hardly said in bounds.
-    shares = (said + _PRIOR_ANSWERS * classes) / (n + _PRIOR_ANSWERS)
-    weight = 1.0 / np.maximum(shares, np.finfo(float).tiny)
-    together = np.einsum("mkk->mk", cross) - said * classes
-    # One degree of freedom has gone into the means.
-    information = (np.maximum(n - 1, 0.0) * variance * np.where(shares > 0, weight, 0.0)).sum(axis=1)
-    told = information > _LEAST_INFORMATION
-    safe = np.where(told, information, 1.0)
-    total = (together * np.where(shares > 0, weight, 0.0)).sum(axis=1)
-    return np.where(told, total / safe, np.nan), np.where(told, 1 / np.sqrt(safe), np.nan)
+@dataclass(frozen=True)
+class Knowledge:
+    """How much each worker knows, (M,): the share of tasks whose class it knows; NaN where the others tell nothing.
+
+    If it knows a share ``ρ`` in truth, the estimate has variance ``error² (1 + skew ρ - bend ρ²)``.
+    """
+
+    knows: Array
+    error: Array
+    skew: Array
+    bend: Array
+
+    @classmethod
+    def of(cls, cross: Array, squares: Array) -> Knowledge:
+        """Estimate it from each worker's labels by what the others say of the class, and the squares of the latter."""
+        said = cross.sum(axis=1)
+        n = np.maximum(said.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+        classes = cross.sum(axis=2) / n
+        variance = np.maximum(squares / n - classes**2, 0.0)
+        # Rare labels weigh most; a few imaginary answers keep the weight of one that was hardly said in bounds.
+        shares = (said + _PRIOR_ANSWERS * classes) / (n + _PRIOR_ANSWERS)
+        weight = np.where(shares > 0, 1.0 / np.maximum(shares, np.finfo(float).tiny), 0.0)
+        together = np.einsum("mkk->mk", cross) - said * classes
+        each = (variance * weight).sum(axis=1)
+        # One degree of freedom has gone into the means.
+        information = np.maximum(n[:, 0] - 1, 0.0) * each
+        told = information > _LEAST_INFORMATION
+        total = (together * weight).sum(axis=1)
+        # The third moments are those of classes that are known: where they are not, they are smaller.
+        third = (variance * (1 - 2 * classes) * weight**2).sum(axis=1)
+
+        def over(top: Array, bottom: Array) -> Array:
+            return np.where(told, top / np.where(told, bottom, 1.0), np.nan)
+
+        one = np.ones_like(total)
+        return cls(over(total, information), np.sqrt(over(one, information)), over(third, each), over(each, one))
+
+    def variance(self, share: Array) -> Array:
+        """Variance of each worker's estimate, if it knows these shares, (M, P) or (1, P)."""
+        bent = 1 + self.skew[:, None] * share - self.bend[:, None] * share**2
+        return np.asarray(self.error[:, None] ** 2 * np.maximum(bent, _LEAST_SPREAD))
+
+    def some(self, mask: Mask) -> Knowledge:
+        """Of some of the workers."""
+        return Knowledge(self.knows[mask], self.error[mask], self.skew[mask], self.bend[mask])
 
 
 #: Below this, an estimate would have an error of ten: it says nothing, and rounding would decide it.
 _LEAST_INFORMATION = 0.01
+#: The variance of an estimate is taken to be at least this part of that of somebody who knows nothing.
+_LEAST_SPREAD = 0.2
 
 
-def _spammer_probability(knows: Array, error: Array, least: float) -> Array:
+def _spammer_probability(known: Knowledge, least: float) -> Array:
     """Probability of each worker to know nothing, with the distribution of knowledge learnt from all."""
-    if not len(knows):
+    if not len(known.knows):
         return np.zeros(0)
     points = np.concatenate([-np.linspace(1, least, _POINTS_BELOW), [0.0], np.linspace(least, 1, _POINTS)])
     # Narrower than the grid, an error would find no point near enough.
-    error = np.maximum(error, (points[-1] - points[-2]) / 2)
-    likelihood = -0.5 * ((knows[:, None] - points) / error[:, None]) ** 2
+    variance = np.maximum(known.variance(points[None]), ((points[-1] - points[-2]) / 2) ** 2)
+    likelihood = -0.5 * (known.knows[:, None] - points) ** 2 / variance - 0.5 * np.log(variance)
     likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
-    even = np.full(len(points), 1.0 / len(points))
-    shares = even
+    shares = _least_spammers(likelihood)
+    weights = likelihood * shares
+    nothing: Array = weights[:, _POINTS_BELOW] / weights.sum(axis=1)
+    return nothing
+
+
+def _least_spammers(likelihood: Array) -> Array:
+    """The distribution of knowledge over the points with the fewest spammers that the answers do not refute.
+
+    Workers of few answers may be spammers or not, and the distribution that makes their answers most likely may be far
+    from the true one.
+    """
+    shares, best = _mixture(likelihood, np.full(likelihood.shape[1], 1.0 / likelihood.shape[1]), None)
+    refuted, open_ = 0.0, shares
+    for _ in range(_HALVINGS):
+        middle = (refuted + open_[_POINTS_BELOW]) / 2
+        tried, fit = _mixture(likelihood, open_, middle)
+        if best - fit > _REFUTED:
+            refuted = middle
+        else:
+            open_ = tried
+    return open_
+
+
+def _mixture(likelihood: Array, shares: Array, spammers: float | None) -> tuple[Array, float]:
+    """The most likely distribution over the points, of all or of all but given spammers, and how likely it is."""
+    n, even = likelihood.shape[0], 1.0 / likelihood.shape[1]
     for _ in range(_PASSES):
-        weights = likelihood * shares
-        weights /= weights.sum(axis=1, keepdims=True)
-        fresh = (weights.sum(axis=0) + even) / (len(knows) + 1)
+        # Not by BLAS, whose sums depend on the number of threads.
+        density = np.einsum("mp,p->m", likelihood, shares)
+        fresh = (shares * np.einsum("mp,m->p", likelihood, 1.0 / density) + even) / (n + 1)
+        if spammers is not None:
+            fresh[_POINTS_BELOW] = 0.0
+            fresh *= (1 - spammers) / fresh.sum()
+            fresh[_POINTS_BELOW] = spammers
         settled = np.abs(fresh - shares).max() < _SETTLED
         shares = fresh
         if settled:
             break
-    weights = likelihood * shares
-    nothing: Array = weights[:, _POINTS_BELOW] / weights.sum(axis=1)
-    return nothing
+    density = np.einsum("mp,p->m", likelihood, shares)
+    return shares, float(np.log(density).sum() + even * np.log(shares).sum())
 
 
 def _dependence(cross: Array, squares: Array) -> tuple[Array, float]:
