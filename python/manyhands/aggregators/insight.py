@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,6 +94,46 @@ class Insight(KnowsConfusion):
                 "probability": matrix.ravel(),
             }
         )
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        votes: Any = None,
+        gold: tuple[Any, Any] | None = None,
+        audit: bool = True,
+        title: str | None = None,
+    ) -> list[Path]:
+        """Write a page about the log and this fit that opens in any browser, offline.
+
+        What the log holds, how far the crowd agrees, tasks to look at first with their votes, every worker with a
+        confusion matrix, what an audit finds, and what is doubtful. Tables are sorted, searched and downloaded in the
+        page; those of more than 500 tasks or 2,000 workers are written whole to CSV files beside it. Needs
+        ``pip install "manyhands[report]"``. Cost: an audit, up to two million annotations, and O(n_tasks · n_classes).
+
+        Parameters
+        ----------
+        path
+            The page, which ends in ``.html``.
+        votes
+            The annotations, for a model that was loaded from a file.
+        gold
+            Tasks whose class is known, and their classes, to measure by.
+        audit
+            Whether to look for spammers, copies, colluders and groups.
+        title
+            What the page is called.
+
+        Returns
+        -------
+        list of Path
+            The files that were written, the page first.
+        """
+        # Reports stand above all that they tell of.
+        from manyhands.report import write_report
+
+        self._fitted()
+        return write_report(self._snapshot(), path, votes=votes, gold=gold, audit=audit, title=title)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------------------------------- explanation
 

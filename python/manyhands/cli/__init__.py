@@ -20,13 +20,25 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
-from manyhands.cli import aggregate, agreement, audit, bench, compare, describe, explain, import_, simulate, workers
+from manyhands.cli import (
+    aggregate,
+    agreement,
+    audit,
+    bench,
+    compare,
+    describe,
+    explain,
+    import_,
+    report,
+    simulate,
+    workers,
+)
 from manyhands.cli.console import complain, one_line, printed_warnings, replace_closed_streams
 from manyhands.cli.options import Parser
 
 __all__ = ["main"]
 
-COMMANDS = (aggregate, workers, audit, explain, describe, agreement, compare, import_, simulate, bench)
+COMMANDS = (aggregate, workers, audit, explain, report, describe, agreement, compare, import_, simulate, bench)
 
 #: What bad input raises. A KeyError or TypeError may still be a bug, and then --traceback tells where.
 BAD_INPUT = (ValueError, KeyError, TypeError, OSError, MemoryError, OverflowError)

@@ -1,0 +1,53 @@
+"""``manyhands report``: a page about a log, for people."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from manyhands.cli.aggregate import read_and_fit, report, summary_of_fit, summary_of_log
+from manyhands.cli.console import Stages, print_facts, print_json
+from manyhands.cli.kinds import CLASSES, add_kind, settle_kind
+from manyhands.cli.methods import add_fit
+from manyhands.cli.options import Commands, add_command, add_log, add_truth, check_inputs, check_outputs, read_truth
+
+
+def add(commands: Commands) -> None:
+    """Declare the command."""
+    parser = add_command(
+        commands,
+        "report",
+        run,
+        about="Write a page about a log that opens in any browser: answers, workers, tasks to look at, limits.",
+        examples="""
+            log.parquet -o report.html
+            log.csv --evaluate truth.csv --title 'Birds, May' -o report.html
+        """,
+    )
+    add_log(parser)
+    add_kind(parser)
+    add_fit(parser)
+    add_truth(parser)
+    out = parser.add_argument_group("output")
+    out.add_argument("-o", "--output", metavar="FILE", default="report.html", help="the page (default: report.html)")
+    out.add_argument("--title", metavar="TEXT", help="what the page is called")
+    out.add_argument("--no-audit", dest="audit", action="store_false", help="do not look for spammers and copies")
+
+
+def run(args: Namespace) -> None:
+    """Read, fit, and write the page."""
+    inputs = check_inputs(args, args.gold, args.evaluate)
+    check_outputs([], others=[args.output], inputs=inputs)
+    if settle_kind(args) != CLASSES:
+        raise ValueError(f"reports are about answers that are classes; the log holds {args.kind}")
+    with Stages(args) as stages:
+        votes, model, _ = read_and_fit(args, stages, args.evaluate)
+        with stages.stage("writing"):
+            truth = read_truth(args, args.evaluate, votes)
+            files = model.report(args.output, gold=truth, audit=args.audit, title=args.title)
+    if args.json:
+        print_json(args, report(args, votes, model, stages) | {"files": [str(path) for path in files]})
+    elif not args.quiet:
+        wrote = ", ".join(map(str, files))
+        print_facts(
+            {"log": summary_of_log(votes), "fit": summary_of_fit(args, model), "wrote": wrote, "time": str(stages)}
+        )

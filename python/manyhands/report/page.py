@@ -1,0 +1,119 @@
+"""From what a report tells to a page."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from manyhands.report.content import Content, content_of
+from manyhands.table.annotations import as_annotations
+from manyhands.table.io import write_table
+
+if TYPE_CHECKING:
+    from manyhands.aggregators.base import Aggregator
+
+_HERE = Path(__file__).parent
+
+
+def write_report(
+    model: Aggregator,
+    path: str | os.PathLike[str],
+    *,
+    votes: Any = None,
+    gold: tuple[Any, Any] | None = None,
+    audit: bool = True,
+    title: str | None = None,
+) -> list[Path]:
+    """Write a page about a fit; see :meth:`manyhands.Consensus.report`.
+
+    Parameters
+    ----------
+    model
+        Fitted to the votes.
+    path
+        The page, which ends in ``.html``. Tables with more rows than it holds are written beside it.
+    votes
+        The annotations, for a model that was loaded from a file.
+    gold
+        Tasks whose class is known, and their classes, to measure by.
+    audit
+        Whether to look for spammers, copies, colluders and groups.
+    title
+        What the page is called.
+
+    Returns
+    -------
+    list of Path
+        The files that were written, the page first.
+    """
+    jinja2, convert = _libraries()
+    target = Path(path)
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"a report is a page: its name must end in .html, not {target.name!r}")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {str(target)!r}: there is no folder {str(target.parent)!r}")
+    table = model._votes if votes is None else as_annotations(votes)
+    if table is None:
+        raise ValueError("a model that was loaded from a file does not know the votes; give them: votes=")
+    content = content_of(model, table, gold, audit)
+    beside = _beside(model, content, target)
+    page = _rendered(jinja2, convert, content, title)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        temporary.write_text(page, encoding="utf-8")
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return [target, *beside]
+
+
+def _libraries() -> tuple[Any, Any]:
+    try:
+        import jinja2
+        import vl_convert
+    except ImportError as error:
+        raise ImportError(f'reports need {error.name}: pip install "manyhands[report]"') from None
+    return jinja2, vl_convert
+
+
+def _beside(model: Aggregator, content: Content, target: Path) -> list[Path]:
+    """Write tables that the page does not hold whole to files beside it."""
+    written = []
+    for name, frame in (("tasks", model.tasks_frame), ("workers", model.workers_frame)):
+        shown = content.tables[name]
+        if shown.n_rows > len(shown.rows):
+            path = target.with_name(f"{target.stem}-{name}.csv")
+            write_table(frame(), path)
+            shown.file = path.name
+            written.append(path)
+    return written
+
+
+def _rendered(jinja2: Any, convert: Any, content: Content, title: str | None) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    data = {
+        "tables": {name: vars(table) for name, table in content.tables.items()},
+        "charts": content.charts,
+        "matrices": content.matrices,
+    }
+    page: str = environment.get_template("page.html").render(
+        content=content,
+        title=title or content.title,
+        data=_embedded(data),
+        style=(_HERE / "page.css").read_text(encoding="utf-8"),
+        script=(_HERE / "page.js").read_text(encoding="utf-8"),
+        vega=convert.javascript_bundle().replace("</script", "<\\/script"),
+    )
+    return page
+
+
+def _embedded(data: Any) -> str:
+    """JSON that can stand within a page: nothing in it ends the script or begins a tag."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text
