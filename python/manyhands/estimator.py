@@ -10,18 +10,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from manyhands.checks import counted
 from manyhands.errors import IdentifiabilityWarning, NotFittedError, OverlapWarning
 from manyhands.progress import Callback, reporting
-from manyhands.table import persist
+from manyhands.table import html, persist
 from manyhands.table.answers import Answers
 from manyhands.table.names import Names
 from manyhands.table.overlap import Doubts, doubts
 from manyhands.table.records import Records
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Array = npt.NDArray[np.float64]
 Progress = bool | Callback
@@ -237,6 +241,32 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._result is not None
+
+    def __repr__(self) -> str:
+        made = super().__repr__()
+        if self._result is None:
+            return made
+        sizes = (counted(len(getattr(self, f"_{part}")), part.removesuffix("s")) for part in self._parts)
+        return f"{made}, fitted to {' and '.join(sizes)}"
+
+    def to_frame(self) -> pa.Table:
+        """Return what was found, as an Arrow table."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:
+        """Return :meth:`to_frame` as a pandas frame."""
+        return self.to_frame().to_pandas()
+
+    def to_polars(self) -> Any:
+        """Return :meth:`to_frame` as a polars frame."""
+        import polars
+
+        return polars.from_arrow(self.to_frame())
+
+    def _repr_html_(self) -> str:
+        if self._result is None:
+            return html.block(repr(self))
+        return html.block(repr(self)) + html.table(self.to_frame())
 
     def __getstate__(self) -> dict[str, Any]:
         # The answers a model was fitted to are kept for explanations, and not sent along with it.

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from manyhands.table.html import block
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -59,6 +61,9 @@ class Description:
     def to_dict(self) -> dict[str, Any]:
         """As plain numbers and dictionaries, for JSON, which has no NaN: an undefined agreement is None."""
         return asdict(self) | {"agreement": None if math.isnan(self.agreement) else self.agreement}
+
+    def _repr_html_(self) -> str:
+        return block(str(self))
 
     def __str__(self) -> str:
         shown = sorted(self.class_shares.items(), key=lambda item: -item[1])[:10]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.table import checks, persist
+from manyhands.table import checks, html, persist
 from manyhands.table.names import Names
 
 if TYPE_CHECKING:
@@ -121,6 +121,19 @@ class Records(persist.Saved, ABC):
     @abstractmethod
     def to_frame(self) -> pa.Table:
         """Return the annotations as an Arrow table, in the order of all that is aligned with them."""
+
+    def to_pandas(self) -> Any:
+        """Return :meth:`to_frame` as a pandas frame."""
+        return self.to_frame().to_pandas()
+
+    def to_polars(self) -> Any:
+        """Return :meth:`to_frame` as a polars frame."""
+        import polars
+
+        return polars.from_arrow(self.to_frame())
+
+    def _repr_html_(self) -> str:
+        return html.block(repr(self)) + html.table(self.to_frame())
 
     # ----------------------------------------------------------------------------------------------- subsets
 
