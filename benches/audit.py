@@ -62,10 +62,10 @@ def knowing(knows: Any, k: int, rng: Any) -> Any:
     return knows[:, None, None] * np.eye(k) + (1 - knows)[:, None, None] * guesses[:, None, :]
 
 
-def pruning(folder: Path) -> None:
-    print("\nAccuracy with spammers left out (number of them); EM: hard majority start, pseudo-count 1e-6")
-    print(f"{'log':<10}{'method':<14}{'MV':>8}{'EM':>8}{'DawidSkene()':>14}")
-    em = mh.DawidSkene(pseudo_count=1e-6)
+def pruning(folder: Path, _: int) -> None:
+    print("\nAccuracy with spammers left out (number of them); EM: pseudo-count 1e-6; DS, hier.: defaults")
+    print(f"{'log':<10}{'method':<14}{'MV':>10}{'EM':>8}{'DS':>8}{'hier.':>8}")
+    models = (mh.MajorityVote(), mh.DawidSkene(pseudo_count=1e-6), mh.DawidSkene(), mh.HierarchicalDawidSkene())
     for name in PRUNED:
         votes, truth = read(folder / name)
         tables = {"all": votes}
@@ -73,15 +73,15 @@ def pruning(folder: Path) -> None:
             found = mh.audit.spammers(votes, method=method)
             tables[f"{method} ({len(found)})"] = votes.without(found)
         for what, table in tables.items():
-            scores = [accuracy(model, table, votes, truth) for model in (mh.MajorityVote(), em, mh.DawidSkene())]
+            scores = [accuracy(model, table, votes, truth) for model in models]
             print(f"{name:<10}{what:<16}" + "".join(f"{x:>8.3f}" for x in scores))
         eliminated = mh.SpammerEliminatingDawidSkene()
         score = accuracy(eliminated, votes, votes, truth)
         print(f"{name:<10}eliminating while fusing: {score:.3f}, {len(eliminated.spammers_)} spammers")
 
 
-def spammers(_: Path, runs: int = 5) -> dict[str, Any]:
-    print("\nSpammers, 10,000 tasks, 20 workers, 4 classes: sensitivity / specificity, mean of 5 crowds")
+def spammers(_: Path, runs: int) -> dict[str, Any]:
+    print(f"\nSpammers, 10,000 tasks, 20 workers, 4 classes: sensitivity / specificity, mean of {runs} crowds")
     curves: list[Any] = []
     print(f"{'share':>6}{'covariance':>16}{'score':>16}{'eliminating':>16}{'MV':>8}{'EM':>8}{'EM after':>10}")
     for share in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7):
@@ -110,10 +110,10 @@ def spammers(_: Path, runs: int = 5) -> dict[str, Any]:
     return {"spammers": curves}
 
 
-def clean(_: Path, runs: int = 10) -> None:
+def clean(_: Path, runs: int) -> None:
     print("\nNobody is a spammer, workers know the class of 20 to 90 % of tasks; found at false_alarms=0.05: share of")
     print("workers, and share of crowds with colluders. Then with 30 % spammers: share of them found, share of those")
-    print("found who are none (and how many were found), share of crowds with colluders; 10 crowds each")
+    print("found who are none (and how many were found), share of crowds with colluders")
     for n, m, k, per_task in (
         (1000, 20, 2, 5), (1000, 100, 2, 3), (2000, 400, 4, 5), (500, 200, 3, 5), (4000, 1000, 2, 5), (3000, 100, 10, 6)
     ):  # fmt: skip
@@ -154,9 +154,9 @@ def attacked(votes: Any, truth: Any, share: float, rng: Any) -> tuple[Any, Any]:
     return mh.Annotations.from_codes(tasks, workers, labels, **sizes), plot
 
 
-#: Ways to fuse, in the order of the columns: of all answers; without those whom reputation, agreement or covariances
-#: find; with those whom covariances find counted as one, without and with a trusted worker; without the plotters.
-WAYS = ("MV", "DS", "M-MSR", "reputation", "agreement", "left out", "as one", "trusted", "oracle")
+#: Ways to fuse, in the order of the columns: of all answers; without those whom reputation or covariances find; with
+#: those whom covariances find counted as one, without and with a trusted worker; without the plotters.
+WAYS = ("MV", "DS", "M-MSR", "reputation", "left out", "as one", "trusted", "oracle")
 
 
 def fused(votes: Any, truth: Any, plot: Any) -> tuple[list[float], list[int]]:
@@ -164,12 +164,11 @@ def fused(votes: Any, truth: Any, plot: Any) -> tuple[list[float], list[int]]:
     honest = votes.workers[~plot][np.argmax(votes.labels_per_worker[~plot])]
     found = {
         "reputation": mh.audit.colluders(votes, method="reputation").found,
-        "agreement": mh.audit.colluders(votes, method="agreement").found,
         "left out": mh.audit.colluders(votes).found,
         "trusted": mh.audit.colluders(votes, trusted=honest).found,
     }
     models = [(mh.MajorityVote(), votes), (mh.DawidSkene(), votes), (mh.MMSR(), votes)]
-    models += [(mh.DawidSkene(), votes.without(votes.workers[found[way]])) for way in WAYS[3:6]]
+    models += [(mh.DawidSkene(), votes.without(votes.workers[found[way]])) for way in WAYS[3:5]]
     models += [(mh.GroupDawidSkene([votes.workers[found[way]]]), votes) for way in ("left out", "trusted")]
     models += [(mh.DawidSkene(), votes.without(votes.workers[plot]))]
     hits = [int((found[way] & side).sum()) for way in ("left out", "trusted") for side in (plot, ~plot)]
@@ -187,8 +186,8 @@ def curve(make: Any, runs: int) -> dict[str, list[float]]:
     return dict(zip(WAYS, np.transpose(means).tolist(), strict=True)) | {"share": list(SHARES)}
 
 
-def colluders(_: Path) -> dict[str, Any]:
-    print("\nColluders, 5,000 tasks, 60 workers, 3 classes: accuracy by share of them, mean of 3 crowds")
+def colluders(_: Path, runs: int) -> dict[str, Any]:
+    print(f"\nColluders, 5,000 tasks, 60 workers, 3 classes: accuracy by share of them, mean of {runs} crowds")
 
     def make(share: float, rng: Any) -> tuple[Any, Any, Any]:
         right = rng.uniform(0.4, 0.8, 60)
@@ -202,34 +201,32 @@ def colluders(_: Path) -> dict[str, Any]:
         votes, plot = attacked(votes, truth, share, rng)
         return votes, truth, plot
 
-    return {"simulated": curve(make, 3)}
+    return {"simulated": curve(make, runs)}
 
 
-def injected(folder: Path) -> dict[str, Any]:
+def injected(folder: Path, runs: int) -> dict[str, Any]:
     curves = {}
-    for name in INJECTED:
-        print(f"\nColluders injected into {name}: accuracy by share of them, mean of 3")
+    for name in [name for name in INJECTED if (folder / name).exists()]:
+        print(f"\nColluders injected into {name}: accuracy by share of them, mean of {runs}")
         whole, truth = read(folder / name)
 
         def make(share: float, rng: Any, whole: Any = whole, truth: Any = truth) -> tuple[Any, Any, Any]:
             votes, plot = attacked(whole, truth, share, rng)
             return votes, truth, plot
 
-        curves[name] = curve(make, 3)
+        curves[name] = curve(make, runs)
     return curves
 
 
-def logs(folder: Path, deals: int = 3) -> None:
-    print(
-        "\nReal logs as they are, then with answers dealt anew (mean of 3): spammers found by score, those of them whom"
-    )
-    print("gold shows to know 20 % or more of the classes by two errors, workers of whom it cannot be told; colluders")
+def logs(folder: Path, runs: int) -> None:
+    print(f"\nReal logs as they are, then with answers dealt anew (mean of {runs}): spammers found by score, those of")
+    print("them whom gold shows to know 20 % or more of the classes by two errors, workers not told; colluders")
     heads = (("workers", 8), ("spammers", 10), ("gold: no", 10), ("untold", 8), ("colluders", 11))
     print(f"{'log':<20}" + "".join(f"{x:>{n}}" for x, n in (*heads, *heads[1:])))
     totals = np.zeros((2, 4))
     for name in [name for name in LOGS if (folder / name).exists()]:
         votes, truth = read(folder / name)
-        anew = [alarms(shuffled(votes, truth, np.random.default_rng(seed)), truth) for seed in range(deals)]
+        anew = [alarms(shuffled(votes, truth, np.random.default_rng(seed)), truth) for seed in range(runs)]
         found = alarms(votes, truth), np.mean(anew, axis=0)
         totals += found
         cells = "".join(f"{x:>{n}.{places}f}" for row, places in zip(found, (0, 1), strict=True)
@@ -262,12 +259,13 @@ def main() -> None:
     parts = {f.__name__: f for f in (pruning, spammers, clean, colluders, injected, logs)}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
+    parser.add_argument("--runs", type=int, default=3, help="crowds, or deals of a log, that each row is a mean of")
     parser.add_argument("--part", nargs="*", choices=parts, default=[*parts])
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     results = harness.RESULTS / "audit.json"
     for name in given.part:
-        if curves := parts[name](given.data):
+        if curves := parts[name](given.data, given.runs):
             known = json.loads(results.read_text()) if results.exists() else {}
             results.parent.mkdir(exist_ok=True)
             results.write_text(json.dumps(known | curves, indent=1))

@@ -7,7 +7,7 @@ import pytest
 
 import manyhands as mh
 from manyhands import _core
-from manyhands.audit.colluders import upper
+from manyhands.audit._clusters import upper
 
 
 def plot(share, n_tasks=800, n_workers=30, k=3, per_task=15, seed=0, wrong=0.9):
@@ -91,12 +91,26 @@ def test_upper_cluster():
     assert not upper(np.ones(1)).any()
 
 
-def test_renaming_workers_changes_names_only():
+def test_rates_of_agreement_tell_them_too():
+    votes, _, who, _ = plot(0.3, n_tasks=400, k=2)
+    assert mh.audit.colluders(votes, method="agreement").found.tolist() == who.tolist()
+    quiet, *_ = plot(0.0, n_tasks=400, k=2)
+    assert not mh.audit.colluders(quiet, method="agreement")
+
+
+def test_renaming_changes_names_only():
     votes, _, _, _ = plot(0.3, n_tasks=400)
-    tasks, workers, labels = votes.codes()
-    order = np.random.default_rng(0).permutation(votes.n_workers)
-    other = mh.Annotations.from_codes(tasks, order[workers], labels, n_tasks=400, n_workers=30, n_classes=3)
-    assert mh.audit.colluders(votes).found.tolist() == mh.audit.colluders(other).found[order].tolist()
+    codes = [column.astype(np.int64) for column in votes.codes()]
+    rng = np.random.default_rng(0)
+    order = [rng.permutation(n) for n in (400, 30, 3)]
+    renamed = [names[column] for names, column in zip(order, codes, strict=True)]
+    other = mh.Annotations.from_codes(*renamed, n_tasks=400, n_workers=30, n_classes=3)
+    ours, theirs = mh.audit.colluders(votes), mh.audit.colluders(other)
+    assert ours.found.any()
+    assert ours.found.tolist() == theirs.found[order[1]].tolist()
+    assert ours.attacked.tolist() == theirs.attacked[order[0]].tolist()
+    # Factors are fitted to 1e-3 of the largest, from another start.
+    np.testing.assert_allclose(ours.evidence["agreed"], theirs.evidence["agreed"][order[1]], atol=0.02)
 
 
 def test_threads_do_not_matter():

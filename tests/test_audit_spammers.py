@@ -204,6 +204,16 @@ def test_one_cluster_is_not_cut_in_two():
     assert "Nobody is found" in found.remarks[0]
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_one_spammer_among_equals_is_found(method):
+    """The others' rows are further apart than this one is from them, but of one length."""
+    rng = np.random.default_rng(1)
+    confusion = 0.4 * np.eye(4) + 0.6 * rng.dirichlet(np.ones(4), (20, 4))
+    confusion[7] = rng.dirichlet(np.ones(4))
+    votes, _ = drawn(confusion, 4000, 20)
+    assert mh.audit.spammers(votes, method=method).workers.tolist() == [7]
+
+
 def test_a_consistent_swapper_is_no_spammer():
     confusion = np.stack([0.8 * np.eye(3) + 0.2 / 3] * 9 + [np.roll(np.eye(3), 1, axis=1) * 0.9 + 0.1 / 3])
     votes, _ = drawn(confusion, 1500, 6)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands.aggregators.hierarchical import HierarchicalDawidSkene
+from manyhands.audit._clusters import upper
 from manyhands.audit._covariance import Covariances, check_partners
 from manyhands.audit._crowd import as_crowd
 from manyhands.audit.result import Finding
@@ -211,20 +212,6 @@ def _by_reputation(votes: Annotations, spared: Mask) -> tuple[Mask, dict[str, np
     found = np.zeros(votes.n_workers, np.bool_)
     found[answers > 0] = upper(penalty[answers > 0])
     return found & ~spared, {"penalty": penalty}, ()
-
-
-def upper(values: Array) -> Mask:
-    """Which values are in the upper of the two clusters that leave the least sum of squares."""
-    ranked = np.sort(values)
-    below, squares = ranked.cumsum(), (ranked**2).cumsum()
-    n = np.arange(1, len(ranked))
-    if not len(n) or ranked[0] == ranked[-1]:
-        return np.zeros(len(values), np.bool_)
-    rest = len(ranked) - n
-    spread = (squares[:-1] - below[:-1] ** 2 / n) + (squares[-1] - squares[:-1] - (below[-1] - below[:-1]) ** 2 / rest)
-    # Equal values are not cut apart.
-    spread = np.where(ranked[1:] > ranked[:-1], spread, np.inf)
-    return np.asarray(values > ranked[int(spread.argmin())])
 
 
 @dataclass(frozen=True)

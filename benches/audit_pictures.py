@@ -1,0 +1,100 @@
+"""Pictures of docs/auditing-a-crowd.md, from the curves that audit.py wrote.
+
+python benches/audit_pictures.py [--curves results/audit.json] [--folder ../docs/images]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+
+import harness
+
+ROOT = harness.HERE.parent
+#: How ways to fuse are drawn: name in the legend, colour, dashes. Colours can be told apart by the colour-blind.
+LINES = {
+    "MV": ("majority", "#999999", "-"),
+    "DS": ("Dawid–Skene", "#0072b2", "-"),
+    "M-MSR": ("M-MSR", "#56b4e9", "--"),
+    "reputation": ("reputation, left out", "#e69f00", ":"),
+    "as one": ("found, counted as one", "#009e73", "-"),
+    "trusted": ("the same, one is trusted", "#d55e00", "--"),
+}
+TITLES = {
+    "simulated": "simulated: 60 workers, 3 classes",
+    "bluebird": "Bluebird",
+    "dog": "Dog",
+    "web": "Web",
+    "sentence_polarity": "sentence polarity",
+}
+
+
+def colluders(curves: dict[str, Any]) -> Any:
+    names = [name for name in TITLES if name in curves]
+    columns = 3
+    rows = -(-len(names) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(9, 2.7 * rows), sharey=True, squeeze=False)
+    for axis, name in zip(axes.flat, names, strict=False):
+        share = [100 * x for x in curves[name]["share"]]
+        for way, (label, colour, dashes) in LINES.items():
+            axis.plot(share, curves[name][way], dashes, color=colour, label=label, linewidth=1.6)
+        axis.set_title(TITLES[name], fontsize=9)
+        axis.set_xlabel("colluders, % of workers", fontsize=8)
+    for axis in axes.flat[len(names) :]:
+        axis.axis("off")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("accuracy", fontsize=8)
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    spare = axes.flat[-1] if len(names) < axes.size else figure
+    spare.legend(handles, labels, loc="center", fontsize=8, frameon=False)
+    return figure
+
+
+def spammers(curves: dict[str, Any]) -> Any:
+    figure, axes = plt.subplots(1, 2, figsize=(7, 2.7))
+    rows = curves["spammers"]
+    for method, colour in (("covariance", "#0072b2"), ("score", "#d55e00"), ("eliminating", "#009e73")):
+        for which, (dashes, what) in enumerate((("-", "sensitivity"), (":", "specificity"))):
+            points = [(100 * row["share"], row["rates"][method][which]) for row in rows if which or row["share"]]
+            axes[0].plot(*zip(*points, strict=True), dashes, color=colour, label=f"{method}, {what}", linewidth=1.6)
+    share = [100 * row["share"] for row in rows]
+    names = (("majority", "#999999"), ("Dawid–Skene", "#0072b2"), ("the same, spammers left out", "#d55e00"))
+    for place, (name, colour) in enumerate(names):
+        dashes = "--" if place == 2 else "-"
+        axes[1].plot(share, [row["accuracy"][place] for row in rows], dashes, color=colour, label=name, linewidth=1.6)
+    axes[1].set_ylabel("accuracy", fontsize=8)
+    for axis in axes:
+        axis.set_xlabel("spammers, % of workers", fontsize=8)
+        axis.legend(fontsize=7, frameon=False, loc="lower left")
+    return figure
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--curves", type=Path, default=harness.RESULTS / "audit.json")
+    parser.add_argument("--folder", type=Path, default=ROOT / "docs" / "images")
+    given = parser.parse_args()
+    curves = json.loads(given.curves.read_text())
+    # Letters as letters, and no date nor random ids: the same curves give the same file.
+    mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "manyhands", "font.family": "sans-serif"})
+    given.folder.mkdir(parents=True, exist_ok=True)
+    for draw in (spammers, colluders):
+        figure = draw(curves)
+        for axis in figure.axes:
+            axis.set_ylim(-0.02, 1.02)
+            axis.grid(alpha=0.3, linewidth=0.5)
+            axis.tick_params(labelsize=7)
+            axis.spines[["top", "right"]].set_visible(False)
+        figure.tight_layout()
+        path = given.folder / f"audit-{draw.__name__}.svg"
+        figure.savefig(path, metadata={"Date": None, "Creator": None})
+        print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Two clusters of workers, by rows of numbers or by one number each."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.estimator import Array
+
+Mask = npt.NDArray[np.bool_]
+
+#: Shares of the workers, those with the smallest factors, from which clusters are begun.
+_BEGINNINGS = (0.1, 0.25, 0.5, 0.75, 0.9)
+#: Most rounds of k-means, which ends by itself long before.
+_ROUNDS = 300
+
+
+def upper(values: Array) -> Mask:
+    """Which values are in the upper of the two clusters that leave the least sum of squares."""
+    ranked = np.sort(values)
+    below, squares = ranked.cumsum(), (ranked**2).cumsum()
+    n = np.arange(1, len(ranked))
+    if not len(n) or ranked[0] == ranked[-1]:
+        return np.zeros(len(values), np.bool_)
+    rest = len(ranked) - n
+    spread = (squares[:-1] - below[:-1] ** 2 / n) + (squares[-1] - squares[:-1] - (below[-1] - below[:-1]) ** 2 / rest)
+    # Equal values are not cut apart.
+    spread = np.where(ranked[1:] > ranked[:-1], spread, np.inf)
+    return np.asarray(values > ranked[int(spread.argmin())])
+
+
+def shortest(rows: Array) -> tuple[Mask, float]:
+    """Cut rows into two clusters by length; returns which are in the shorter, and the ratio of the mean lengths."""
+    norms = np.sqrt((rows**2).sum(axis=1))
+    long = upper(norms)
+    if not long.any():
+        return long, 1.0
+    return ~long, float(norms[~long].mean() / norms[long].mean())
+
+
+def nearest_zero(rows: Array) -> tuple[Mask, float]:
+    """Cut rows into two clusters; returns which are in the one nearest zero, and the ratio of the centres' norms."""
+    norms = np.sqrt((rows**2).sum(axis=1))
+    best: tuple[float, Mask, float] = (math.inf, np.zeros(len(rows), np.bool_), 1.0)
+    for share in _BEGINNINGS:
+        near = norms <= np.quantile(norms, share)
+        for _ in range(_ROUNDS):
+            if near.all() or not near.any():
+                break
+            centres = rows[near].mean(axis=0), rows[~near].mean(axis=0)
+            distances = [((rows - centre) ** 2).sum(axis=1) for centre in centres]
+            moved = distances[0] <= distances[1]
+            if (moved == near).all():
+                sizes = [float(np.sqrt(centre @ centre)) for centre in centres]
+                if sizes[0] > sizes[1]:
+                    near, sizes = ~near, sizes[::-1]
+                spread = float(np.minimum(*distances).sum())
+                ratio = sizes[0] / sizes[1] if sizes[1] > 0 else 1.0
+                best = min(best, (spread, near, ratio), key=lambda found: found[0])
+                break
+            near = moved
+    return best[1], best[2]
