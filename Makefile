@@ -103,9 +103,7 @@ mutants: $(EXTENSION) $(DEV) $(MUTANTS) ## change the code at random, MUTANTS_SA
 	exit $$failed
 
 audit: $(EXTENSION) $(DEV) $(AUDIT) ## look up known weaknesses of all that we depend on
-	$(WITH_CARGO_TOOLS) cargo audit $(AUDIT_ARGS)
-	$(WITH_CARGO_TOOLS) cargo audit $(AUDIT_ARGS) --file fuzz/Cargo.lock
-	$(PY) -m pip_audit --local --skip-editable
+	$(WITH_CARGO_TOOLS) $(PY) scripts/audit.py $(AUDIT_ARGS)
 
 # The wheel is built from the unpacked sdist, whose files all bear an old date: in a shared target folder cargo would
 # take what it compiled there before for the same thing. So it compiles afresh, in a folder of its own.
