@@ -32,111 +32,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from mutant_areas import AREAS, CHECK_LISTS
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "python/manyhands"
-
-#: Tests of one thing that are more than one file.
-TABLES = ("test_annotations", "test_building", "test_bad_columns", "test_contents")
-FILES = ("test_persist", "test_persist_refusals")
-COMMANDS = ("cli/test_aggregate", "cli/test_commands", "cli/test_failures")
-
-#: Modules of each area, and the tests that cover them: quick ones first, since the first that fails ends a run.
-AREAS: dict[str, dict[str, list[str]]] = {
-    "learn": {
-        "train/batch": ["test_learn_batches", "test_learn_losses", "test_learn_training", "test_learners"],
-        "train/*": ["test_learn_batches", "test_learn_training", "test_learners", "test_deferrals"],
-        "learn/*": [
-            "test_learn_losses",
-            "test_learn_batches",
-            "test_learn_training",
-            "test_learners",
-            "test_learn_recovery",
-        ],
-    },
-    "defer": {
-        "defer/assignment": ["test_defer_kernels", "test_defer_decisions"],
-        "defer/projection": ["test_defer_kernels", "test_defer_decisions"],
-        "defer/decision": ["test_defer_decisions", "test_defer_methods", "test_deferrals"],
-        "defer/measures": ["test_defer_decisions", "test_defer_methods", "test_deferrals"],
-        "defer/*": [
-            "test_defer_losses",
-            "test_defer_decisions",
-            "test_defer_methods",
-            "test_deferrals",
-            "test_defer_recovery",
-        ],
-    },
-    "aggregators": {
-        "aggregators/voting": ["test_voting", "test_aggregators"],
-        "aggregators/em": ["test_em", "test_em_settings", "test_aggregators"],
-        "aggregators/bayes": ["test_bayes", "test_gibbs", "test_aggregators"],
-        "aggregators/_chains": ["test_gibbs", "test_bayes"],
-        "aggregators/hierarchical": ["test_bayes", "test_aggregators"],
-        "aggregators/communities": ["test_communities", "test_aggregators"],
-        "aggregators/online": ["test_online", "test_aggregators"],
-        "aggregators/sparse": ["test_sparse", "test_aggregators"],
-        "aggregators/competence": ["test_competence", "test_aggregators"],
-        "aggregators/entropy": ["test_entropy", "test_aggregators"],
-        "aggregators/margin": ["test_margin", "test_aggregators"],
-        "aggregators/skills": ["test_skills", "test_aggregators"],
-        "aggregators/messages": ["test_skills", "test_aggregators"],
-        "aggregators/consensus": ["test_dependence", "test_bayes", "test_aggregators", *COMMANDS],
-        "aggregators/_calibration": ["test_dependence", "test_bayes"],
-        "aggregators/_agreement": ["test_voting", "test_skills", "test_aggregators"],
-        "aggregators/*": ["test_moment_methods", "test_factor", "test_aggregators"],
-        "aggregators/base": ["test_voting", *FILES, "test_process", "test_aggregators"],
-        "aggregators/posterior": ["test_sparse", "test_voting", *FILES, "test_aggregators"],
-        "aggregators/confusion": ["test_sparse", "test_voting", *FILES, "test_aggregators"],
-        "estimator": ["test_voting", *FILES, "test_process", "test_aggregators"],
-    },
-    "agreement, metrics, moments": {
-        "agreement/*": ["test_agreement_figures", "test_agreement"],
-        "metrics/*": ["test_metrics", "test_calibration", "test_metrics_workers", "test_metrics_gold"],
-        "moments/*": ["test_moments", "test_diagnosis", "test_moment_methods"],
-    },
-    "data": {
-        "table/annotations": [*TABLES, "test_answers", *FILES],
-        "table/answers": [*TABLES, "test_answers", *FILES],
-        "table/soft": ["test_answers", *TABLES],
-        "table/ids": [*TABLES, "test_io"],
-        "table/building": [*TABLES, "test_answers", "test_io"],
-        "checks": ["test_settings", *TABLES, "test_answers", "test_io", "test_voting", "test_simulate"],
-        "table/checks": [*TABLES, "test_answers", "test_io", "test_voting", "test_simulate"],
-        "table/names": ["test_ids", "test_encoding", *TABLES, "test_io", "test_gold", *FILES],
-        "table/values": ["test_ids", "test_encoding", *TABLES],
-        "table/arrow": ["test_ids", "test_encoding", *TABLES, "test_sources"],
-        "table/labels": [*TABLES, "test_answers", "test_sources"],
-        "table/dense": ["test_dense"],
-        "table/sources": ["test_sources", "test_io"],
-        "table/overlap": ["test_overlap"],
-        "table/limits": ["test_limits", "test_process"],
-        "table/frames": ["test_io", *TABLES],
-        "table/io": ["test_io", "test_sources", *COMMANDS],
-        "table/gold": ["test_gold", *COMMANDS],
-        "table/description": ["test_contents", *COMMANDS],
-        "simulate/_makers": ["test_simulate", "test_synthetic"],
-        "simulate/crowds": ["test_simulate", "test_synthetic"],
-        "simulate/simulation": ["test_simulate", "test_synthetic"],
-        "simulate/synthetic": ["test_synthetic"],
-    },
-    "audit": {
-        "audit/colluders": ["test_audit_colluders"],
-        "audit/worth": ["test_audit_worth", "test_worth"],
-        "audit/*": ["test_audit_result", "test_audit_spammers", "test_audit_colluders"],
-    },
-    "other libraries' interfaces": {
-        "compat/_competence": ["test_compat_competence"],
-        "compat/_skills": ["test_compat_skills"],
-        "compat/*": ["test_compat_crowdkit"],
-    },
-    "cli, persist": {
-        "table/persist": [*FILES, *TABLES],
-        "cli/*": [*COMMANDS],
-    },
-}
-
-#: Tests that run every estimator, named by its class.
-CHECK_LISTS = {"test_aggregators", "test_learners", "test_deferrals"}
 
 COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE),
@@ -316,11 +215,12 @@ def _is_text(node: ast.BinOp) -> bool:
 
 
 def modules(area: str) -> list[Path]:
-    """List the files of an area: those named, and those of its patterns that no other line names."""
+    """List the files of an area: those named, and those of its patterns that no other area names."""
+    others = {f"{name}.py" for other, lines in AREAS.items() if other != area for name in lines}
     found: dict[Path, None] = {}
     for pattern in AREAS[area]:
         found |= dict.fromkeys(sorted((ROOT / PACKAGE).glob(f"{pattern}.py")))
-    return list(found)
+    return [path for path in found if path.relative_to(ROOT / PACKAGE).as_posix() not in others]
 
 
 def tests_of(area: str, path: str) -> list[list[str]]:
@@ -477,9 +377,6 @@ def main() -> int:
     if args.list:
         for area in areas:
             print(f"{area}: {sum(len(mutants_of(path)) for path in modules(area)):,}")
-        left = set((ROOT / PACKAGE).rglob("*.py")).difference(*map(modules, AREAS))
-        counts = {path: len(mutants_of(path)) for path in sorted(left)}
-        print(f"in no area: {', '.join(f'{path.relative_to(ROOT)} {n}' for path, n in counts.items() if n)}")
         return 0
     if args.show:
         area, _, number = args.show.rpartition(":")

@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,11 @@ def mutants():
         pytest.skip("the scripts are not here")
     spec = importlib.util.spec_from_file_location("mutants", path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules["mutants"] = module  # dataclasses look there
-    spec.loader.exec_module(module)
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(path.parent))
+        patch.setitem(sys.modules, "mutants", module)  # dataclasses look there
+        spec.loader.exec_module(module)
+        yield module
 
 
 SOURCE = '''"""Docstring with 1 and 2."""
@@ -72,6 +75,16 @@ def test_every_file_has_tests_that_exist(mutants):
         for path in mutants.modules(area):
             for test, *_ in mutants.tests_of(area, str(path.relative_to(ROOT))):
                 assert (ROOT / test).is_file(), test
+
+
+def test_every_file_is_in_one_area(mutants):
+    """A package that comes new has to be given the tests that judge changes of it."""
+    package = ROOT / mutants.PACKAGE
+    found = Counter(path for area in mutants.AREAS for path in mutants.modules(area))
+    for path in package.rglob("*.py"):
+        name = path.relative_to(package).with_suffix("").as_posix()
+        wanted = name not in sys.modules["mutant_areas"].LEFT_OUT
+        assert found[path] == wanted, f"{name}.py is in {found[path]} areas of scripts/mutant_areas.py: name it in one"
 
 
 def test_check_lists_are_narrowed_to_the_classes_of_a_file(mutants):
