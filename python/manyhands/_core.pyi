@@ -137,6 +137,9 @@ class _HierarchyFit(_EmFit, total=False):
     alpha: _F64
     competence: _F64
     guesses: _F64
+    thresholds: _F64
+    mean: _F64
+    covariance: _F64
     strength: float
 
 class _GibbsFit(TypedDict):

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::estimate::Mean;
 use super::model::full::Full;
+use super::ordered::{Ordered, OrderedCrowd};
 use super::shard::InMemory;
 use super::solver::{Params, Sizes, Solver};
 use super::sums::Passes;
@@ -24,13 +25,13 @@ use crate::{Error, Result};
 const ROUNDS: usize = 2;
 
 /// Learnt parameters stay within these bounds: beyond them nothing changes that a double could tell.
-const BOUNDS: (f64, f64) = (1e-3, 1e4);
+pub(super) const BOUNDS: (f64, f64) = (1e-3, 1e4);
 
 /// No mean of a row's entry is kept below this.
-const LEAST_MEAN: f64 = 1e-12;
+pub(super) const LEAST_MEAN: f64 = 1e-12;
 
 /// Workers per block of a parallel sum.
-const WORKERS: usize = 256;
+pub(super) const WORKERS: usize = 256;
 
 /// What workers have in common.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,6 +41,9 @@ pub enum Hierarchy {
     /// A worker knows the class with a probability of their own, and else guesses from a distribution of their own; rows
     /// scatter around that mean with this strength, learnt where none is given. Infinite: they do not scatter.
     Spammer(Option<f64>),
+    /// Errors follow the order of the classes: thresholds and a slope of each worker, drawn around the crowd's; rows scatter
+    /// around what they say with this strength, as those of spammers do.
+    Ordered(Option<f64>),
 }
 
 /// What fits that learn priors of the workers can be told: those of hierarchies and of communities.
@@ -80,6 +84,8 @@ pub enum Learnt {
         /// How closely rows keep to their mean.
         strength: f64,
     },
+    /// Of the third kind.
+    Ordered(OrderedCrowd),
 }
 
 /// Fits by alternating passes over the annotations and improvements of the prior; one fit for each of `priors`, which
@@ -114,7 +120,7 @@ pub fn solve_hierarchies<H: Passes, T>(
         return Err(Error::invalid("a prior of the crowd has no room for labels that are never true"));
     }
     for prior in priors {
-        if let Hierarchy::Spammer(Some(strength)) = *prior
+        if let Hierarchy::Spammer(Some(strength)) | Hierarchy::Ordered(Some(strength)) = *prior
             && (strength.is_nan() || strength <= 0.0)
         {
             return Err(Error::invalid(format!("strength must be positive, not {strength}")));
@@ -166,6 +172,7 @@ fn solve_one(
 enum Prior {
     Crowd(Crowd),
     Spammer(Spammer),
+    Ordered(Ordered),
 }
 
 impl Prior {
@@ -173,6 +180,7 @@ impl Prior {
         Ok(match kind {
             Hierarchy::Crowd => Self::Crowd(Crowd { k, alpha: imaginary_worker(k)? }),
             Hierarchy::Spammer(strength) => Self::Spammer(Spammer::new(strength, m, k)?),
+            Hierarchy::Ordered(strength) => Self::Ordered(Ordered::new(strength, m, k)?),
         })
     }
 
@@ -184,11 +192,13 @@ impl Prior {
                     fixed_point(&mut crowd.alpha, crowd.k, counts, &imaginary_worker(crowd.k)?, control)?;
                 }
                 Self::Spammer(spammer) => spammer.improve(counts, control)?,
+                Self::Ordered(ordered) => ordered.improve(counts, control)?,
             }
         }
         match self {
             Self::Crowd(crowd) => counts.par_chunks_mut(crowd.alpha.len()).for_each(|worker| add(worker, &crowd.alpha)),
             Self::Spammer(spammer) => spammer.add_to(counts)?,
+            Self::Ordered(ordered) => ordered.add_to(counts),
         }
         Ok(())
     }
@@ -201,6 +211,7 @@ impl Prior {
             Self::Spammer(Spammer { competence, guesses, strength, .. }) => {
                 Learnt::Spammer { competence, guesses, strength }
             }
+            Self::Ordered(Ordered { crowd, .. }) => Learnt::Ordered(crowd),
         })
     }
 }

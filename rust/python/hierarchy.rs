@@ -7,13 +7,14 @@ use pyo3::types::PyDict;
 use super::passes::{Called, Holder};
 use super::{Found, choose, slice, work};
 use crate::control::Control;
-use crate::em::{self, Common, Hierarchy, HierarchyFit, Learnt, Sizes};
+use crate::em::{self, Common, Hierarchy, HierarchyFit, Learnt, OrderedCrowd, Sizes};
 
-/// Fits Dawid–Skene with priors of the workers that are learnt from the crowd, one fit for each of `priors`: "crowd" or
-/// "spammer", and a strength of the latter, learnt where it is None. They share their start. `votes` as for
+/// Fits Dawid–Skene with priors of the workers that are learnt from the crowd, one fit for each of `priors`: "crowd",
+/// "spammer" or "ordered", and a strength of the latter two, learnt where it is None. They share their start. `votes` as for
 /// [`super::em::em_fit`].
 ///
-/// What was learnt of the crowd is `alpha`, or `competence`, `guesses` and `strength`.
+/// What was learnt of the crowd is `alpha`; or `competence`, `guesses` and `strength`; or `thresholds`, which end with the
+/// slope, their `mean` and `covariance` in the crowd, and `strength`.
 #[pyfunction]
 #[pyo3(signature = (votes, priors, *, class_pseudo, protected, max_iter, tol, gold=None, progress=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
@@ -29,7 +30,9 @@ pub fn hierarchy_fit<'py>(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let kind = |(name, strength): &(String, Option<f64>)| {
-        choose("prior", name, &[("crowd", Hierarchy::Crowd), ("spammer", Hierarchy::Spammer(*strength))])
+        let ordered = Hierarchy::Ordered(*strength);
+        let kinds = [("crowd", Hierarchy::Crowd), ("spammer", Hierarchy::Spammer(*strength)), ("ordered", ordered)];
+        choose("prior", name, &kinds)
     };
     let priors = priors.iter().map(kind).collect::<PyResult<Vec<_>>>()?;
     let options = Common {
@@ -65,6 +68,11 @@ fn with_learnt(found: Found<'_>, sizes: Sizes, learnt: Learnt) -> PyResult<Bound
         Learnt::Spammer { competence, guesses, strength } => {
             found.list("competence", competence)?.array("guesses", [m, k], guesses)?.with("strength", strength)?
         }
+        Learnt::Ordered(OrderedCrowd { theta, mean, covariance, strength }) => found
+            .array("thresholds", [m, k], theta)?
+            .list("mean", mean)?
+            .array("covariance", [k, k], covariance)?
+            .with("strength", strength)?,
     };
     Ok(found.dict())
 }

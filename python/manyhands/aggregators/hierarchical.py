@@ -24,7 +24,7 @@ def check_passes(protected: Any, max_iter: Any, tol: Any) -> None:
     check_stopping(max_iter, tol)
 
 
-class _Hierarchical(Aggregator):
+class Hierarchical(Aggregator):
     """Passes over the annotations with improvements of the prior between them."""
 
     @abstractmethod
@@ -69,7 +69,7 @@ class _Hierarchical(Aggregator):
         return fit_of(found)
 
 
-class HierarchicalDawidSkene(_Hierarchical):
+class HierarchicalDawidSkene(Hierarchical):
     """Dawid–Skene in which workers resemble each other, as much as the crowd says they do.
 
     Row ``k`` of every worker's confusion matrix is drawn from one Dirichlet distribution, ``crowd_prior_[k]``, which is
@@ -128,7 +128,7 @@ class HierarchicalDawidSkene(_Hierarchical):
         self._crowd_prior: Array = found["alpha"]
 
 
-class HierarchicalMACE(_Hierarchical):
+class HierarchicalMACE(Hierarchical):
     """Workers who know the class or guess (MACE), with priors learnt from the crowd and room for other errors.
 
     Worker ``m`` knows a task's class with probability ``competence_[m]`` and else says something drawn from
