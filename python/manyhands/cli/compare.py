@@ -146,8 +146,16 @@ class Split:
 
         tasks, workers, labels = votes.codes()
         weights = None if votes.weights is None else votes.weights[~held]
-        sizes = {"n_tasks": votes.n_tasks, "n_workers": votes.n_workers, "n_classes": votes.n_classes}
-        self.seen = Annotations.from_codes(tasks[~held], workers[~held], labels[~held], weights=weights, **sizes)
+        self.seen = Annotations.from_codes(
+            tasks[~held],
+            workers[~held],
+            labels[~held],
+            n_tasks=votes.n_tasks,
+            n_workers=votes.n_workers,
+            n_classes=votes.n_classes,
+            weights=weights,
+            ordered=votes.ordered,
+        )
         self.tasks, self.workers, self.labels = tasks[held], workers[held], labels[held]
         self.n_held = int(held.sum())
 

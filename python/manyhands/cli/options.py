@@ -99,6 +99,17 @@ def add_log(parser: argparse.ArgumentParser, *, task: str = "--task") -> None:
         help='a label that is never true, such as "don\'t know"; may be given several times',
     )
     group.add_argument(
+        "--classes",
+        type=lambda text: text.split(","),
+        metavar="LABELS",
+        help="all classes, with commas between them; with --ordered from the lowest to the highest",
+    )
+    group.add_argument(
+        "--ordered",
+        action="store_true",
+        help="the classes have an order: that of --classes, or of the numbers they are",
+    )
+    group.add_argument(
         "--labels-as-text",
         action="store_true",
         help="take labels for names even if they look like scores, such as 2.5",
@@ -161,7 +172,7 @@ def read_log(args: argparse.Namespace) -> Annotations:
     import manyhands as mh
 
     columns = ("task", "worker", "label", "weight", "probabilities")
-    options = ("repeats", "missing", "abstain", "labels_as_text", *EXPORT, *LAYOUT)
+    options = ("repeats", "missing", "abstain", "classes", "ordered", "labels_as_text", *EXPORT, *LAYOUT)
     given = {name: getattr(args, name) for name in (*columns, *options)}
     votes: Annotations = mh.read(args.log, confidence=args.confidences, **given)
     return votes

@@ -1,6 +1,7 @@
 """Measures of labels, posteriors and estimated workers.
 
-Labels are compared with :func:`accuracy` and :func:`balanced_accuracy`; posteriors with :func:`log_loss`,
+Labels are compared with :func:`accuracy` and :func:`balanced_accuracy`, those of ordered classes also with
+:func:`absolute_error` and :func:`quadratic_kappa`; posteriors with :func:`log_loss`,
 :func:`brier`, :func:`calibration_error` and :func:`reliability`; workers with :func:`confusion_error`,
 :func:`skill_error` and :func:`skill_rank_correlation`. :func:`skill`, :func:`information`, :func:`capacity` and
 :func:`spammer_score` sum a confusion matrix up in one number a worker; :func:`worth` gives the first three with
@@ -13,6 +14,7 @@ Nothing here changes its input.
 
 from manyhands.metrics.labels import accuracy, balanced_accuracy
 from manyhands.metrics.matching import match_gold
+from manyhands.metrics.orders import absolute_error, quadratic_kappa
 from manyhands.metrics.probabilities import Reliability, brier, calibration_error, log_loss, reliability
 from manyhands.metrics.workers import (
     Worth,
@@ -30,6 +32,7 @@ from manyhands.metrics.workers import (
 __all__ = [
     "Reliability",
     "Worth",
+    "absolute_error",
     "accuracy",
     "balanced_accuracy",
     "brier",
@@ -40,6 +43,7 @@ __all__ = [
     "information",
     "log_loss",
     "match_gold",
+    "quadratic_kappa",
     "reliability",
     "skill",
     "skill_error",

@@ -36,6 +36,9 @@ class Annotations(Answers):
     but are never true. They are among :attr:`labels`, not :attr:`classes`. `DawidSkene` with full matrices learns
     from who abstains when; all else takes them as missing (:meth:`without_abstentions`).
 
+    Classes may have an order, `ordered`: grades, say. :func:`manyhands.aggregate` then chooses a method of
+    :mod:`manyhands.ordinal`.
+
     An answer may also be less than certain: `confidence`, or probabilities (:meth:`from_soft`). It then becomes
     fractions of annotations: rows of a task and worker whose weights sum to at most one.
 
@@ -51,12 +54,12 @@ class Annotations(Answers):
     ['cat', 'dog']
     """
 
-    __slots__ = ("_classes", "_labels")
+    __slots__ = ("_classes", "_labels", "_ordered")
     _kind: ClassVar[str] = "classes"
     _roles: ClassVar[tuple[str, ...]] = ("task", "worker", "label")
     _options: ClassVar[tuple[str, ...]] = ("weight", "confidence")
     _numbers: ClassVar[frozenset[str]] = frozenset(_options)
-    _settings: ClassVar[tuple[str, ...]] = ("repeats", "missing", "classes", "abstain")
+    _settings: ClassVar[tuple[str, ...]] = ("repeats", "missing", "classes", "abstain", "ordered")
     _file_kind: ClassVar[str] = "annotations"
     _table: _core.Table
 
@@ -68,9 +71,12 @@ class Annotations(Answers):
         classes: Names,
         unlabelled: Names | None = None,
         labels: Names | None = None,
+        *,
+        ordered: bool = False,
     ) -> None:
         super().__init__(table, tasks, workers, unlabelled)
         self._classes = classes
+        self._ordered = ordered
         #: The classes, then the abstentions: what codes of labels stand for.
         self._labels = classes if labels is None else labels
 
@@ -90,6 +96,7 @@ class Annotations(Answers):
         missing: Missing = "drop",
         classes: Iterable[Any] | None = None,
         abstain: Any = None,
+        ordered: bool = False,
     ) -> Self:
         """Build a table from a pandas, polars, pyarrow or duckdb frame, or a mapping of columns.
 
@@ -117,6 +124,8 @@ class Annotations(Answers):
             All classes, in the order their codes shall have. By default the labels that occur, sorted.
         abstain
             Label, or labels, that are never true, such as "don't know". They are not among the `classes`.
+        ordered
+            Whether the classes have an order: that of `classes`, which must be given unless they are numbers.
 
         Examples
         --------
@@ -128,7 +137,9 @@ class Annotations(Answers):
         given: dict[str, Chosen] = {"task": task, "worker": worker, "label": label}
         numbers = {role: name for role, name in (("weight", weight), ("confidence", confidence)) if name is not None}
         columns = columns_of(frame, {**given, **numbers}, cls._numbers)
-        return cls._of_columns(columns, repeats=repeats, missing=missing, classes=classes, abstain=abstain)
+        return cls._of_columns(
+            columns, repeats=repeats, missing=missing, classes=classes, abstain=abstain, ordered=ordered
+        )
 
     @classmethod
     def _of_columns(
@@ -139,20 +150,20 @@ class Annotations(Answers):
         missing: Missing = "drop",
         classes: Iterable[Any] | None = None,
         abstain: Any = None,
+        ordered: bool = False,
     ) -> Self:
-        return cls(
-            *building.build(
-                columns.ids["task"],
-                columns.ids["worker"],
-                columns.ids["label"],
-                weights=columns.only("weight"),
-                confidence=columns.only("confidence"),
-                repeats=repeats,
-                missing=missing,
-                classes=classes,
-                abstain=abstain,
-            )
+        parts = building.build(
+            columns.ids["task"],
+            columns.ids["worker"],
+            columns.ids["label"],
+            weights=columns.only("weight"),
+            confidence=columns.only("confidence"),
+            repeats=repeats,
+            missing=missing,
+            classes=classes,
+            abstain=abstain,
         )
+        return cls(*parts, ordered=checks.checked_order(ordered, parts[3], given=classes is not None))
 
     @classmethod
     def from_arrays(
@@ -167,24 +178,24 @@ class Annotations(Answers):
         missing: Missing = "drop",
         classes: Iterable[Any] | None = None,
         abstain: Any = None,
+        ordered: bool = False,
     ) -> Self:
         """Build a table from three columns of equal length: lists, arrays, Series or Arrow arrays of ids.
 
         Other parameters are those of :meth:`from_frame`.
         """
-        return cls(
-            *building.build(
-                Column(tasks, "tasks"),
-                Column(workers, "workers"),
-                Column(labels, "labels"),
-                weights=None if weights is None else (weights, "weights"),
-                confidence=None if confidence is None else (confidence, "confidence"),
-                repeats=repeats,
-                missing=missing,
-                classes=classes,
-                abstain=abstain,
-            )
+        parts = building.build(
+            Column(tasks, "tasks"),
+            Column(workers, "workers"),
+            Column(labels, "labels"),
+            weights=None if weights is None else (weights, "weights"),
+            confidence=None if confidence is None else (confidence, "confidence"),
+            repeats=repeats,
+            missing=missing,
+            classes=classes,
+            abstain=abstain,
         )
+        return cls(*parts, ordered=checks.checked_order(ordered, parts[3], given=classes is not None))
 
     @classmethod
     def from_soft(
@@ -195,6 +206,7 @@ class Annotations(Answers):
         task: str | None = None,
         worker: str | None = None,
         abstain: Any = None,
+        ordered: bool = False,
     ) -> Self:
         """Build a table from soft labels: a row an answer, a column of probabilities for each class.
 
@@ -214,6 +226,8 @@ class Annotations(Answers):
             Column names, as in :meth:`from_frame`.
         abstain
             Those of the columns that are never true.
+        ordered
+            Whether the classes have an order, that of `classes`.
 
         Examples
         --------
@@ -228,7 +242,8 @@ class Annotations(Answers):
         found = take_columns(frame, **given)
         ids = [Column(found[role][1], f"{role} column {found[role][0]!r}") for role in ("task", "worker")]
         columns = [found[f"probability of {name!r}"][1] for name in names]
-        return cls(*building.build_soft(ids, columns, names, abstain))
+        parts = building.build_soft(ids, columns, names, abstain)
+        return cls(*parts, ordered=checks.checked_order(ordered, parts[3], given=True))
 
     @classmethod
     def from_dense(
@@ -239,6 +254,7 @@ class Annotations(Answers):
         missing: Any = -1,
         classes: Iterable[Any] | None = None,
         abstain: Any = None,
+        ordered: bool = False,
     ) -> Self:
         """Build a table from a (tasks × workers) matrix of labels with `missing` where there is none.
 
@@ -257,7 +273,7 @@ class Annotations(Answers):
             The column of a frame that names the tasks.
         missing
             What stands for no label.
-        classes, abstain
+        classes, abstain, ordered
             As for :meth:`from_frame`.
 
         Examples
@@ -270,7 +286,8 @@ class Annotations(Answers):
         >>> votes.tasks.tolist(), votes.workers.tolist()
         (['q1', 'q2'], ['ann', 'bob'])
         """
-        return cls(*build_dense(matrix, task=task, missing=missing, classes=classes, abstain=abstain))
+        parts = build_dense(matrix, task=task, missing=missing, classes=classes, abstain=abstain)
+        return cls(*parts, ordered=checks.checked_order(ordered, parts[3], given=classes is not None))
 
     @classmethod
     def from_codes(
@@ -283,6 +300,7 @@ class Annotations(Answers):
         n_workers: int,
         n_classes: int,
         weights: npt.ArrayLike | None = None,
+        ordered: bool = False,
     ) -> Self:
         """Build a table from columns that are codes already: whole numbers from 0, which are also the names.
 
@@ -303,7 +321,8 @@ class Annotations(Answers):
             n_workers,
             n_classes,
         )
-        return cls(table, *(Names(np.arange(n)) for n in (n_tasks, n_workers, n_classes)))
+        names = [Names(np.arange(n)) for n in (n_tasks, n_workers, n_classes)]
+        return cls(table, *names, ordered=checks.checked_order(ordered, names[2]))
 
     # ---------------------------------------------------------------------------------------------- contents
 
@@ -328,6 +347,15 @@ class Annotations(Answers):
         return self._classes.values
 
     @property
+    def ordered(self) -> bool:
+        """Whether the classes have an order, that of :attr:`classes`."""
+        return self._ordered
+
+    @property
+    def _asks_for(self) -> str:
+        return "ordered classes" if self._ordered else self._kind
+
+    @property
     def labels(self) -> npt.NDArray[Any]:
         """Names of all labels, in code order: what can be said, the classes before the abstentions."""
         return self._labels.values
@@ -339,7 +367,8 @@ class Annotations(Answers):
     def __repr__(self) -> str:
         annotations = counted(self.n_annotations, "annotation")
         tasks, workers = counted(self.n_tasks, "task"), counted(self.n_workers, "worker")
-        classes = counted(self.n_classes, "class", "classes")
+        order = "ordered " if self._ordered else ""
+        classes = counted(self.n_classes, f"{order}class", f"{order}classes")
         never = self.n_labels - self.n_classes
         abstain = f" and {counted(never, 'abstention')}" if never else ""
         weighted = ", weighted" if self.weights is not None else ""
@@ -348,8 +377,8 @@ class Annotations(Answers):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Annotations):
             return NotImplemented
-        mine = (self._tasks, self._workers, self._classes, self._labels)
-        theirs = (other._tasks, other._workers, other._classes, other._labels)
+        mine = (self._tasks, self._workers, self._classes, self._labels, self._ordered)
+        theirs = (other._tasks, other._workers, other._classes, other._labels, other._ordered)
         if mine != theirs or self.n_annotations != other.n_annotations:
             return False
         columns: list[tuple[Any, Any]] = list(zip(self.codes(), other.codes(), strict=True))
@@ -376,10 +405,11 @@ class Annotations(Answers):
             raise ValueError("every annotation is an abstention: there is nothing to aggregate")
         same = np.arange(self.n_labels, dtype=np.uint16)
         table = self._table.keep(keep).recoded(same, self.n_classes, self.n_classes)
-        return type(self)(table, self._tasks, self._workers, self._classes, self._unlabelled)
+        names = (self._tasks, self._workers, self._classes, self._unlabelled)
+        return type(self)(table, *names, ordered=self._ordered)
 
     def _part(self, table: _core.Table, tasks: Names, workers: Names, unlabelled: Names) -> Self:
-        return type(self)(table, tasks, workers, self._classes, unlabelled, self._labels)
+        return type(self)(table, tasks, workers, self._classes, unlabelled, self._labels, ordered=self._ordered)
 
     # ------------------------------------------------------------------------------------------ description
 
@@ -410,7 +440,9 @@ class Annotations(Answers):
 
     def _packed(self, said: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
         names = persist.pack_names("classes", self._classes) | persist.pack_labels(self._classes, self._labels)
-        return {"label_codes": said} | names
+        # Only where there is one, so that files without can be read by versions that knew none.
+        order = {"ordered": np.ones(1, np.bool_)} if self._ordered else {}
+        return {"label_codes": said} | names | order
 
     @classmethod
     def _names_in(cls, content: persist.Content) -> tuple[Names, ...]:
@@ -425,18 +457,20 @@ class Annotations(Answers):
         said = content.array("label_codes", np.uint16, shape=task_codes.shape)
         sizes = (len(tasks), len(workers), len(labels))
         table = checks.made_table(task_codes, worker_codes, said, weights, *sizes, n_classes=len(classes))
-        return cls(table, tasks, workers, classes, unlabelled, labels)
+        ordered = "ordered" in content.arrays and bool(content.array("ordered", np.bool_, shape=(1,))[0])
+        return cls(table, tasks, workers, classes, unlabelled, labels, ordered=ordered)
 
     def __reduce__(self) -> tuple[Any, ...]:
         names = (self._tasks, self._workers, self._classes, self._unlabelled, self._labels)
-        return _unpickle, (type(self), self.codes(), self.weights, names)
+        return _unpickle, (type(self), self.codes(), self.weights, names, self._ordered)
 
 
 def _unpickle(
-    cls: type[Annotations], codes: tuple[Any, Any, Any], weights: Any, names: tuple[Names, ...]
+    cls: type[Annotations], codes: tuple[Any, Any, Any], weights: Any, names: tuple[Names, ...], ordered: bool = False
 ) -> Annotations:
     n_tasks, n_workers, n_classes = (len(part) for part in names[:3])
-    return cls(checks.made_table(*codes, weights, n_tasks, n_workers, len(names[4]), n_classes=n_classes), *names)
+    table = checks.made_table(*codes, weights, n_tasks, n_workers, len(names[4]), n_classes=n_classes)
+    return cls(table, *names, ordered=ordered)
 
 
 def as_annotations(votes: Any, *, abstentions: bool = False) -> Annotations:

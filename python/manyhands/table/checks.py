@@ -135,6 +135,21 @@ def fixed_classes(classes: Iterable[Any], what: str = "classes") -> Names:
     return fixed
 
 
+def checked_order(ordered: Any, classes: Names, *, given: bool = False) -> bool:
+    """Return whether classes have an order; refuse one that nobody can know: that of names as they happen to sort."""
+    if not isinstance(ordered, bool):
+        raise TypeError(f"ordered must be True or False, not {ordered!r}")
+    if ordered and not given and not has_numbers(classes):
+        shown = listed(classes.values.tolist(), 5)
+        raise ValueError(f"ordered=True needs the order of {shown}: name all classes, the lowest first, in classes=")
+    return ordered
+
+
+def has_numbers(names: Names) -> bool:
+    """Tell whether names are numbers, which have an order of their own."""
+    return names.values.dtype.kind in "biuf"
+
+
 def recoded(codes: Codes, names: Names, classes: Names) -> Codes:
     """Turn label codes from places in `names` into places in `classes`."""
     code_of = classes.match(names)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from manyhands.checks import check_choice, listed
 from manyhands.table.annotations import Annotations
 from manyhands.table.building import Missing, Repeats, build, build_soft
+from manyhands.table.checks import checked_order
 from manyhands.table.columns import spread
 from manyhands.table.formats import Export, opened
 from manyhands.table.frames import WELL_KNOWN, known_among
@@ -52,6 +53,7 @@ def read(
     missing: Missing = ...,
     classes: Iterable[Any] | None = ...,
     abstain: Any = ...,
+    ordered: bool = ...,
     labels_as_text: bool = ...,
     delimiter: str | None = ...,
     encoding: str | None = ...,
@@ -77,6 +79,7 @@ def read(
     missing: Missing = "drop",
     classes: Iterable[Any] | None = None,
     abstain: Any = None,
+    ordered: bool = False,
     labels_as_text: bool = False,
     delimiter: str | None = None,
     encoding: str | None = None,
@@ -106,7 +109,7 @@ def read(
         Which question of an export is meant, where it has several.
     predictions
         Whether predictions of models that an export holds count as answers of workers.
-    task, worker, label, weight, confidence, repeats, missing, classes, abstain
+    task, worker, label, weight, confidence, repeats, missing, classes, abstain, ordered
         As for :meth:`Annotations.from_frame`; other kinds take those that their own ``from_frame`` has. Several columns
         in a list are one id together: ``worker=["judge", "prompt"]``.
     probabilities
@@ -149,6 +152,7 @@ def read(
         "confidence": confidence,
         "classes": classes,
         "abstain": abstain,
+        "ordered": ordered or None,
         **others,
     }
     asked = {name: value for name, value in given.items() if value is not None}
@@ -199,20 +203,20 @@ def _read_rows(
 def _read_soft(sources: list[Source], names: list[str], asked: Mapping[str, Any]) -> Annotations:
     """Read a table of classes from columns of probabilities."""
     for name in asked:
-        if name not in ("task", "worker", "abstain"):
+        if name not in ("task", "worker", "abstain", "ordered"):
             raise ValueError(f"{name}= means nothing beside probabilities=, which give each class a column")
     wanted = spread({"task": asked.get("task"), "worker": asked.get("worker")})
     wanted |= {("probability", place): (f"probability of {name!r}", name) for place, name in enumerate(names)}
     read = read_roles(sources, wanted, numbers=("probability",))
     columns = [data for data, _ in read.others["probability"]]
     parts = build_soft([read.ids["task"], read.ids["worker"]], columns, names, asked.get("abstain"))
-    return Annotations(*parts)
+    return Annotations(*parts, ordered=checked_order(asked.get("ordered", False), parts[3], given=True))
 
 
 def _read_wide(sources: list[Source], asked: Mapping[str, Any]) -> Annotations:
     """Read a table of classes from a file with a task a row and a worker a column."""
     for name in asked:
-        if name not in ("task", "classes", "abstain"):
+        if name not in ("task", "classes", "abstain", "ordered"):
             raise ValueError(f"{name}= means nothing to a wide table, where each worker has a column")
     if len(sources) > 1 or sources[0].kind == "document":
         raise ValueError("a wide table is read from one CSV or Parquet file")
@@ -220,7 +224,7 @@ def _read_wide(sources: list[Source], asked: Mapping[str, Any]) -> Annotations:
     task = asked.get("task") or next(iter(known_among(names, (*WELL_KNOWN["task"], "id"))), None)
     if task is not None and task not in names:
         raise KeyError(f"no task column {task!r}; the columns are {listed(names)}")
-    settings = {name: asked[name] for name in ("classes", "abstain") if name in asked}
+    settings = {name: asked[name] for name in ("classes", "abstain", "ordered") if name in asked}
     return Annotations.from_dense(read_columns(sources[0], names), task=task, **settings)
 
 

@@ -86,6 +86,11 @@ class Records(persist.Saved, ABC):
         return self._kind
 
     @property
+    def _asks_for(self) -> str:
+        """Which of the default methods is for this table: its kind, or more narrowly what it is of its kind."""
+        return self._kind
+
+    @property
     def table(self) -> Rows:
         """The compiled table of codes: frozen, and what kernels take."""
         return self._table

@@ -120,8 +120,15 @@ class LargeCrowd(Crowd):
 
     @functools.cached_property
     def _table(self) -> Annotations:
-        sizes = {"n_tasks": len(self.tasks), "n_workers": len(self.workers), "n_classes": len(self.classes)}
-        return Annotations.from_codes(*self.rows.T, **sizes)
+        tasks, workers, labels = self.rows.T
+        return Annotations.from_codes(
+            tasks,
+            workers,
+            labels,
+            n_tasks=len(self.tasks),
+            n_workers=len(self.workers),
+            n_classes=len(self.classes),
+        )
 
     def votes(self, *, classes: Iterable[Any] | None = None) -> Annotations:
         """The log as a table."""
