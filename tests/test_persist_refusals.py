@@ -168,7 +168,7 @@ def test_names_that_are_a_part_of_a_column_are_packed_alone():
 
 
 #: Those that came after the first version, and cannot have written a file of it.
-YOUNGER = {"GroupDawidSkene", "GroupVote", "SpammerEliminatingDawidSkene"}
+YOUNGER = {"GroupDawidSkene", "GroupVote", "SpammerEliminatingDawidSkene", *mh.ordinal.__all__}
 
 
 def test_a_file_of_the_first_version_is_there_for_every_class_of_it():

@@ -10,6 +10,7 @@ import numpy as np
 
 import group_twins
 import manyhands as mh
+import ordinal_twins
 from manyhands.aggregators.base import Aggregator
 from manyhands.testing.compare import assert_close
 from oracles import audit, audit_groups, bayes, communities, competence, em, entropy, margin, online, skills, voting
@@ -461,6 +462,9 @@ TWINS: dict[type[Aggregator], Twin] = {
     mh.GroupVote: Twin(_fit_group_vote, group_twins.predict_group_vote),
     mh.HierarchicalDawidSkene: Twin(_fit_hierarchy, _predict_em),
     mh.HierarchicalMACE: Twin(_fit_hierarchy, _predict_em),
+    mh.ordinal.OrderedCrowd: Twin(ordinal_twins.fit_crowd, _predict_em),
+    mh.ordinal.CumulativeDawidSkene: Twin(ordinal_twins.fit_cumulative, ordinal_twins.predict_cumulative),
+    mh.ordinal.OrderedConsensus: Twin(ordinal_twins.fit_consensus, ordinal_twins.predict_consensus),
     mh.SpammerEliminatingDawidSkene: Twin(_fit_eliminating, _predict_em),
     **{
         kind: Twin(_fit_plainly, _predict_em)

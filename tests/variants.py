@@ -231,6 +231,21 @@ VARIANTS: dict[type[Aggregator], list[Variant]] = {
         _bayes(mh.HierarchicalMACE, "mace", strength=float("inf")),
         _bayes(mh.HierarchicalMACE, "strength and gold", strength=5.0, gold=_first_is_gold),
     ],
+    mh.ordinal.OrderedCrowd: [
+        _bayes(mh.ordinal.OrderedCrowd, "default", max_iter=5, tol=1e-6, protected=20),
+        _bayes(mh.ordinal.OrderedCrowd, "nothing but order", strength=float("inf"), decision="mean", max_iter=6),
+        _bayes(
+            mh.ordinal.OrderedCrowd, "strength and gold", strength=5.0, gold=_first_is_gold, decision="mode", max_iter=6
+        ),
+    ],
+    mh.ordinal.CumulativeDawidSkene: [
+        _bayes(mh.ordinal.CumulativeDawidSkene, "default", max_iter=5, tol=1e-6, protected=20),
+        _bayes(mh.ordinal.CumulativeDawidSkene, "gold", gold=_first_is_gold, decision="mean"),
+    ],
+    mh.ordinal.OrderedConsensus: [
+        _made(mh.ordinal.OrderedConsensus, "default", {}),
+        _made(mh.ordinal.OrderedConsensus, "gold", {"gold": _first_is_gold, "protected": 4, "decision": "mode"}),
+    ],
     mh.SpammerEliminatingDawidSkene: [
         _made(mh.SpammerEliminatingDawidSkene, "default", {}),
         _made(mh.SpammerEliminatingDawidSkene, "few passes", {"max_iter": 4, "tol": 0.0, "pseudo_count": 1.0}),

@@ -10,7 +10,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from manyhands import aggregators, agreement, audit, metrics, moments
+from manyhands import aggregators, agreement, audit, metrics, moments, ordinal
 from manyhands._core import get_num_threads, set_num_threads
 from manyhands.aggregators import *
 from manyhands.errors import (
@@ -54,6 +54,7 @@ __all__ = [
     "load",
     "metrics",
     "moments",
+    "ordinal",
     "read",
     "set_num_threads",
     "simulate",

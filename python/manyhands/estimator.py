@@ -138,7 +138,7 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
     _kind: ClassVar[str]
     #: The base of each kind; it enters itself when it is defined.
     _bases: ClassVar[dict[str, type[Estimator[Any, Any]]]] = {}
-    #: The method to use for each kind where nobody chose one.
+    #: The method to use for each kind, or a part of it that a table names, where nobody chose one.
     _defaults: ClassVar[dict[str, type[Estimator[Any, Any]]]] = {}
     #: What results are about, workers among it: the names of each are kept in an attribute, "tasks" in `_tasks`.
     _parts: ClassVar[tuple[str, ...]] = ("workers",)
@@ -160,12 +160,12 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
 
     _result: F | None = None
 
-    def __init_subclass__(cls, *, default: bool = False, **rest: Any) -> None:
+    def __init_subclass__(cls, *, default: bool | str = False, **rest: Any) -> None:
         super().__init_subclass__(**rest)
         if "_kind" in vars(cls):
             Estimator._bases[cls._kind] = cls
         if default:
-            Estimator._defaults[cls._kind] = cls
+            Estimator._defaults[cls._kind if default is True else default] = cls
 
     # --------------------------------------------------------------------------------------------------- fit
 

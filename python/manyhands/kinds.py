@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from manyhands.estimator import Estimator, Progress
 from manyhands.table.kinds import as_kind
+from manyhands.table.records import Records
 
 if TYPE_CHECKING:
     from manyhands.aggregators import Consensus
@@ -34,7 +35,8 @@ def aggregate(answers: Any, *, kind: str | None = None, gold: Any = None, progre
     -------
     Estimator
         The fitted model. For classes it is a :class:`~manyhands.Consensus`: `labels_`, `posterior_`, `disagreement_`,
-        `confusion_`, `to_frame()`, …; for other kinds see their pages.
+        `confusion_`, `to_frame()`, …; for ordered ones a :class:`~manyhands.ordinal.OrderedConsensus`; for other kinds
+        see their pages.
 
     Examples
     --------
@@ -44,9 +46,14 @@ def aggregate(answers: Any, *, kind: str | None = None, gold: Any = None, progre
     ['x', 'y']
     """
     table = as_kind(answers, kind)
-    best: Any = Estimator._defaults[table.kind]
+    best: Any = default_for(table)
     if gold is None:
         return best().fit(table, progress=progress)
     if "gold" not in best._parameter_names():
         raise ValueError(f"gold= means nothing to {table.kind}: {best.__name__} learns from the workers' answers alone")
     return best(gold=gold).fit(table, progress=progress)
+
+
+def default_for(table: Records) -> type[Estimator[Any, Any]]:
+    """The method for a table where nobody chose one."""
+    return Estimator._defaults[table._asks_for]

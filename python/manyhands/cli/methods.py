@@ -108,6 +108,8 @@ def _spelt_out(name: str) -> str:
 
 METHODS = methods_of("classes")
 DEFAULT = next(iter(METHODS))
+#: The default for classes with an order.
+ORDERED = "ordered-consensus"
 #: Methods for all kinds of answers, by kind.
 _BY_KIND = {kind: methods_of(kind) for kind in Estimator._bases}
 #: What a comparison runs unless told otherwise: what takes any log, in not much more than the time of EM.
@@ -140,7 +142,7 @@ def add_fit(parser: argparse.ArgumentParser, *, choose: bool = True) -> None:
         group.add_argument(
             "--method",
             choices=[name for methods in _BY_KIND.values() for name in methods],
-            help=f"how to aggregate (default: {DEFAULT} for classes)",
+            help=f"how to aggregate (default: {DEFAULT} for classes, {ORDERED} for ordered ones)",
             metavar="METHOD",
         )
     group.add_argument("--max-iter", type=count, metavar="N", help="most passes")
@@ -191,7 +193,8 @@ def chosen_method(args: argparse.Namespace) -> Callable[[Any], Any]:
     Where none was chosen, it is the default of the kind, and `args` keeps its name.
     """
     methods = _BY_KIND[args.kind]
-    args.method = args.method or next(iter(methods))
+    default = ORDERED if args.kind == "classes" and args.ordered else next(iter(methods))
+    args.method = args.method or default
     if args.method not in methods:
         raise ValueError(f"--method {args.method} is not for {args.kind}; those are {', '.join(methods)}")
     method = methods[args.method]
@@ -215,6 +218,7 @@ class Truth:
         except ValueError as error:
             raise ValueError(f"{source}: {error}") from None
         self.n_given = len(truth[0])
+        self.ordered = votes.ordered
         distinct = dict.fromkeys(self.classes.tolist())
         known = set(votes.classes.tolist())
         self.unnamed = [name for name in distinct if name not in known]
@@ -230,7 +234,10 @@ class Truth:
             )
 
     def measure(self, model: Aggregator) -> dict[str, Any]:
-        """Return accuracy, mean confidence, balanced accuracy, log-loss (nats) and calibration error of a fit."""
+        """Return accuracy, mean confidence, balanced accuracy, log-loss (nats) and calibration error of a fit.
+
+        Of ordered classes also the absolute error and quadratic kappa.
+        """
         import numpy as np
 
         from manyhands import metrics
@@ -241,7 +248,7 @@ class Truth:
             posterior = np.hstack([posterior, np.zeros((len(posterior), len(self.unnamed)))])
             classes = np.array([*classes.tolist(), *self.unnamed], object)
         labels = model.labels_[self.index]
-        return {
+        measures = {
             "n_tasks": len(self.index),
             "accuracy": metrics.accuracy(labels, self.classes),
             "confidence": float(posterior.max(axis=1).mean()),
@@ -249,3 +256,8 @@ class Truth:
             "log_loss": metrics.log_loss(posterior, self.classes, classes=classes),
             "calibration_error": metrics.calibration_error(posterior, self.classes, classes=classes),
         }
+        if self.ordered and not self.unnamed:
+            # A class that nobody named has no place in the order.
+            measures["absolute_error"] = metrics.absolute_error(labels, self.classes, classes=classes.tolist())
+            measures["quadratic_kappa"] = metrics.quadratic_kappa(labels, self.classes, classes=classes.tolist())
+        return measures

@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 import manyhands as mh
 from manyhands.checks import LEAST_COUNT, MOST_COUNT
+from manyhands.ordinal import decide
 from manyhands.testing.compare import (
     SAME,
     assert_close,
@@ -75,11 +77,15 @@ def check_probabilities(subject: ClassSubject) -> None:
     """Posteriors, confusion matrices and the prior are probabilities, shapes fit, and the objective never falls."""
     assert_sound(subject.fitted())
     model = subject.fitted()
-    winners = model.posterior_.argmax(axis=1)
-    clear = ~model.tied_
-    np.testing.assert_array_equal(
-        np.asarray(model.labels_)[clear], model.classes_[winners][clear], err_msg="labels_ are not the most probable"
-    )
+    winners, clear = _winners(model), ~model.tied_
+    decision = getattr(model, "decision", "mode")
+    told = "labels_ are not the most probable" if decision == "mode" else f"labels_ are not the {decision}"
+    np.testing.assert_array_equal(np.asarray(model.labels_)[clear], model.classes_[winners][clear], err_msg=told)
+
+
+def _winners(model: Any) -> npt.NDArray[np.uint16]:
+    """Codes of the classes that a model names; methods for ordered classes say by which loss they decide."""
+    return decide(model.posterior_, getattr(model, "decision", "mode"))
 
 
 def check_odd_tables(subject: ClassSubject) -> None:
@@ -208,7 +214,8 @@ def check_frames(subject: ClassSubject) -> None:
     require(frame.column_names == ["task", "label", "confidence", "tied"], f"to_frame has {frame.column_names}")
     require(frame.column("task").to_pylist() == votes.tasks.tolist(), "tasks of to_frame differ from the table's")
     require(frame.column("label").to_pylist() == model.labels_.tolist(), "labels of to_frame differ from labels_")
-    assert_close(frame.column("confidence").to_numpy(), model.posterior_.max(axis=1), 1e-12, "confidence")
+    sure = model.posterior_[np.arange(votes.n_tasks), _winners(model)]
+    assert_close(frame.column("confidence").to_numpy(), sure, 1e-12, "confidence")
     require(frame.column("tied").to_pylist() == model.tied_.tolist(), "ties of to_frame differ from tied_")
     workers = model.workers_frame()
     require(workers.column("worker").to_pylist() == votes.workers.tolist(), "workers differ from the table's")

@@ -1,0 +1,129 @@
+"""The default for ordered classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands import _core
+from manyhands.aggregators._priors import class_pseudo, gold_codes
+from manyhands.aggregators.base import ClassFit
+from manyhands.aggregators.hierarchical import check_passes
+from manyhands.aggregators.passes import posterior_under
+from manyhands.checks import check_choice
+from manyhands.estimator import Array
+from manyhands.ordinal.cumulative import ask, ask_again
+from manyhands.ordinal.decisions import DECISIONS, Ordinal, order_remarks
+from manyhands.progress import Callback
+from manyhands.table.annotations import Annotations
+
+#: Strengths with which rows keep to a worker's thresholds in two of the three models, None for one that is learnt.
+STRENGTHS = (None, float("inf"))
+
+
+class OrderedConsensus(Ordinal, default="ordered classes"):
+    """The method for ordered classes when no other is named: three ordered models, averaged, and a median decision.
+
+    In two of them workers have thresholds of their own, which resemble the crowd's (:class:`OrderedCrowd`): one learns
+    how far rows of a worker's confusion matrix depart from what thresholds say, the other lets nothing depart. The
+    third asks of each place between two classes whether the truth lies above it (:class:`CumulativeDawidSkene`), and
+    knows of no scale that they share. Which is best differs from log to log, no criterion that can be computed without
+    known classes tells, and their average is seldom far from the best one.
+
+    Parameters
+    ----------
+    decision
+        ``"median"``, ``"mean"`` or ``"mode"``, as for :func:`manyhands.ordinal.decide`.
+    gold
+        Known classes of some tasks, as in :class:`~manyhands.DawidSkene`: fixed in all members.
+    protected, max_iter, tol
+        Passes of each member, as in :class:`~manyhands.HierarchicalDawidSkene`.
+
+    Notes
+    -----
+    Time: two fits of :class:`OrderedCrowd`, which share their start, and one of :class:`CumulativeDawidSkene`. Memory
+    beside that of one: two arrays of (n_tasks, n_classes), and three of (n_workers, n_classes, n_classes).
+    ``confusion_`` and ``prior_`` are averages over members.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> log = {"task": [1, 1, 1, 2, 2, 2], "worker": ["a", "b", "c"] * 2, "label": [1, 2, 2, 5, 4, 5]}
+    >>> votes = mh.Annotations.from_frame(log, ordered=True)
+    >>> model = mh.aggregate(votes)
+    >>> type(model).__name__, model.labels_.tolist()
+    ('OrderedConsensus', [2, 5])
+    """
+
+    _learnt: ClassVar[tuple[str, ...]] = ("_confusions", "_priors", "_rates", "_above")
+    _learnt_shapes: ClassVar[Mapping[str, str]] = {
+        "_confusions": "2mkk",
+        "_priors": "2k",
+        "_rates": "qm22",
+        "_above": "q2",
+    }
+
+    #: Confusion matrices and shares of the classes: of those with thresholds, and of each question of the third.
+    _confusions: Array
+    _priors: Array
+    _rates: Array
+    _above: Array
+
+    def __init__(
+        self,
+        *,
+        decision: str = "median",
+        gold: Any = None,
+        protected: int = 20,
+        max_iter: int = 5,
+        tol: float = 1e-6,
+    ) -> None:
+        self.decision = decision
+        self.gold = gold
+        self.protected = protected
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def _iterations(self) -> int | None:
+        return None  # known when the classes are
+
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
+        check_choice("decision", self.decision, DECISIONS)
+        check_passes(self.protected, self.max_iter, self.tol)
+        gold = None if self.gold is None else gold_codes(votes, self.gold)
+        members = _core.hierarchy_fit(
+            votes.table,
+            [("ordered", strength) for strength in STRENGTHS],
+            class_pseudo=class_pseudo(1.0, votes.n_classes),
+            gold=gold,
+            protected=self.protected,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            progress=progress,
+        )
+        asked = ask(votes.table, gold, self.protected, self.max_iter, self.tol, progress)
+        self._confusions = np.stack([found["confusion"] for found in members])
+        self._priors = np.stack([found["prior"] for found in members])
+        self._rates, self._above = asked.rates, asked.shares
+        return ClassFit.of(
+            _average([*(found["posterior"] for found in members), asked.posterior]),
+            _average([*self._confusions, asked.confusion]),
+            _average([*self._priors, asked.prior]),
+            np.zeros(0),
+            n_iter=sum(found["n_iter"] for found in members) + asked.n_iter,
+            remarks=order_remarks(votes),
+        )
+
+    def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
+        members = zip(self._confusions, self._priors, strict=True)
+        posteriors = [posterior_under(table, prior, self._carried_over(rows, known)) for rows, prior in members]
+        rates = [self._carried_over(rates, known) for rates in self._rates]
+        return _average([*posteriors, ask_again(table, rates, self._above)])
+
+
+def _average(parts: list[Array]) -> Array:
+    mean: Array = sum(parts[1:], start=parts[0]) / len(parts)
+    return mean

@@ -1,0 +1,123 @@
+"""Workers with thresholds of their own between ordered classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands import _core
+from manyhands.aggregators.base import ClassFit
+from manyhands.aggregators.hierarchical import Hierarchical
+from manyhands.checks import check_choice, check_strength
+from manyhands.estimator import Array
+from manyhands.ordinal.decisions import DECISIONS, Ordinal, order_remarks
+from manyhands.progress import Callback
+from manyhands.table.annotations import Annotations
+
+
+class OrderedCrowd(Ordinal, Hierarchical):
+    """Ordered logits: each worker has a slope and thresholds between the classes, drawn around the crowd's.
+
+    Worker ``m`` names a class of at most ``l``, of a task of class ``k``, with probability ``F(thresholds_[m, l] -
+    slopes_[m] · (k - (n_classes - 1) / 2))``, F the logistic function: near mistakes are likelier than far ones, a
+    lenient worker has thresholds further down, and one with a slope of 0 does not look. These numbers are drawn from a
+    normal distribution, whose mean and covariance are learnt, so that a worker with few labels resembles the crowd.
+    Rows of a worker's confusion matrix scatter around these means with a strength that is learnt too: infinite, errors
+    follow the order and nothing else; near zero, each row is free as in Dawid–Skene.
+
+    Parameters
+    ----------
+    strength
+        How many imaginary labels the mean of a row counts for; None to learn it.
+    decision
+        ``"median"``, ``"mean"`` or ``"mode"``, as for :func:`manyhands.ordinal.decide`.
+    class_pseudo_count, gold, protected, max_iter, tol
+        As in :class:`~manyhands.HierarchicalDawidSkene`.
+
+    Notes
+    -----
+    Between passes each worker takes five steps of Newton's method (Fisher scoring, halved where they would not climb)
+    towards the most probable numbers given expected draws from the mean; mean and covariance of the crowd follow with
+    Laplace's approximation, with one imaginary worker and an inverse Wishart prior worth a worker more than there are
+    classes; strength by Minka's fixed point. One imaginary answer a class, as the crowd would give it, keeps thresholds
+    apart. Reversing the order of classes reverses the answer. There is no objective.
+
+    Time per pass as :class:`~manyhands.DawidSkene`, and O(workers · classes³); memory likewise. Of more than some
+    dozens of classes take numbers instead (:class:`~manyhands.Ratings`).
+
+    References
+    ----------
+    P. McCullagh, "Regression models for ordinal data", JRSS B 42 (1980). V. Raykar et al., "Learning from crowds", JMLR
+    11 (2010), for other models of ordered labels.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> votes = mh.Annotations.from_dense([[1, 1, 2], [3, 2, 3], [5, 4, 4], [2, 1, 2], [4, 5, 5]], ordered=True)
+    >>> model = mh.ordinal.OrderedCrowd().fit(votes)
+    >>> model.thresholds_.shape, model.slopes_.shape
+    ((3, 4), (3,))
+    """
+
+    _learnt: ClassVar[tuple[str, ...]] = ("_theta", "_mean", "_covariance", "_strength")
+    _learnt_shapes: ClassVar[Mapping[str, str]] = {"_theta": "mk", "_mean": "k", "_covariance": "kk", "_strength": ""}
+    _learnt_infinite: ClassVar[tuple[str, ...]] = ("_strength",)
+
+    def __init__(
+        self,
+        *,
+        strength: float | None = None,
+        decision: str = "median",
+        class_pseudo_count: float | npt.ArrayLike = 1.0,
+        gold: Any = None,
+        protected: int = 20,
+        max_iter: int = 5,
+        tol: float = 1e-6,
+    ) -> None:
+        super().__init__(
+            class_pseudo_count=class_pseudo_count, gold=gold, protected=protected, max_iter=max_iter, tol=tol
+        )
+        self.strength = strength
+        self.decision = decision
+
+    @property
+    def thresholds_(self) -> Array:
+        """Thresholds of each worker, (n_workers, n_classes - 1), ascending."""
+        self._fitted()
+        return self._theta[:, :-1]
+
+    @property
+    def slopes_(self) -> Array:
+        """Slope of each worker, (n_workers,): how far classes are apart in their eyes; 0 for one who does not look."""
+        self._fitted()
+        return self._theta[:, -1]
+
+    @property
+    def crowd_(self) -> tuple[Array, Array]:
+        """Mean and covariance of thresholds and slope in the crowd, (n_classes,) and (n_classes, n_classes)."""
+        self._fitted()
+        return self._mean, self._covariance
+
+    @property
+    def strength_(self) -> float:
+        """Imaginary labels that the mean of a row counts for."""
+        self._fitted()
+        return float(self._strength)
+
+    def _prior(self) -> tuple[str, float | None]:
+        return "ordered", check_strength(self.strength)
+
+    def _keep(self, found: _core._HierarchyFit) -> None:
+        self._theta: Array = found["thresholds"]
+        self._mean: Array = found["mean"]
+        self._covariance: Array = found["covariance"]
+        self._strength: Array = np.array(found["strength"])
+
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
+        check_choice("decision", self.decision, DECISIONS)
+        found = super()._fit(votes, progress)
+        return replace(found, remarks=(*found.remarks, *order_remarks(votes)))
