@@ -8,6 +8,7 @@ import pytest
 import manyhands as mh
 from manyhands import _core
 from manyhands.audit._clusters import upper
+from manyhands.audit.colluders import _Search
 
 
 def plot(share, n_tasks=800, n_workers=30, k=3, per_task=15, seed=0, wrong=0.9):
@@ -38,6 +39,28 @@ def test_a_minority_that_colludes_is_found(share):
     asked = np.bincount(votes.codes()[0][who[votes.codes()[1]]], minlength=votes.n_tasks) >= 2
     assert named[attacked & asked].mean() > 0.9
     assert named[~attacked].mean() < 0.05
+
+
+def test_pairs_who_agree_too_much_do_not_sway_what_is_expected_of_the_others():
+    votes, _, who, _ = plot(0.2, seed=2)
+    search = _Search.of(votes, "covariance", None, 0)
+    within = who[search.covariances.pairs].all(axis=1)
+    plain = search.covariances.factor(
+        search.covariances.start(search.rank, 0), 1.0, search.covariances.overlap, 300, 1e-6
+    )
+    swayed, not_swayed = (
+        np.average(np.abs(excess[~within]), weights=weight[~within])
+        for excess, weight in map(search._excess, (plain, search._robust()))
+    )
+    assert not_swayed < 0.05 < 0.08 < swayed
+
+
+def test_a_group_that_is_begun_wrong_comes_right():
+    votes, _, who, _ = plot(0.3)
+    search, begun = _Search.of(votes, "covariance", None, 0), who.copy()
+    begun[[np.flatnonzero(who)[0], *np.flatnonzero(~who)[:2]]] = [False, True, True]
+    assert search._explain(begun, refine=True).group.tolist() == who.tolist()
+    assert search._explain(begun, refine=False).group.tolist() == begun.tolist()
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.6])

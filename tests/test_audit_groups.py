@@ -135,6 +135,7 @@ def test_independent_crowds_have_neither_copies_nor_groups(crowds):
 def test_rates_are_those_of_benjamini_and_hochberg():
     p = np.array([0.04, 0.001, 0.03])
     np.testing.assert_allclose(q_values(p, 10), [0.4 / 3, 0.01, 0.4 / 3])
+    np.testing.assert_allclose(q_values(np.array([0.9, 0.2]), 10), 1.0)
     assert q_values(np.zeros(0), 0).shape == (0,)
 
 

@@ -8,7 +8,7 @@ import pytest
 import manyhands as mh
 from manyhands import _core
 from manyhands.aggregators.elimination import eliminate, log_gamma
-from manyhands.audit.spammers import Knowledge, _least_spammers, _mixture
+from manyhands.audit.spammers import Knowledge, _dependence, _least_spammers, _mixture
 from oracles import audit, em
 
 METHODS = ("score", "covariance")
@@ -344,3 +344,13 @@ def test_accuracy_without_spammers(shared_data, name, pruned, vote, em_):
     assert pruned[0] <= len(found) <= pruned[1]
     assert vote[0] <= right(mh.MajorityVote(), rest, gold) <= vote[1]
     assert em_[0] <= right(mh.DawidSkene(pseudo_count=1e-6), rest, gold) <= em_[1]
+
+
+def test_what_depends_on_the_class_is_measured_cell_by_cell():
+    """Differences of a 2 x 2 table from independence, by the hypergeometric variance with n for n - 1."""
+    cross = np.array([[[120.0, 40.0], [60.0, 80.0]]])
+    n, said, true = cross.sum(), cross.sum(axis=(0, 1)), cross.sum(axis=(0, 2))
+    wanted = (120 - said[0] * true[0] / n) / np.sqrt(true[0] * true[1] * said[0] * said[1] / n**3)
+    found, limit = _dependence(cross, squares=true[None])
+    np.testing.assert_allclose(found, [wanted])
+    assert wanted > limit > 1
