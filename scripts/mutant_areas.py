@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 #: Tests of one thing that are more than one file.
 TABLES = ("test_annotations", "test_building", "test_bad_columns", "test_contents")
 FILES = ("test_persist", "test_persist_refusals")
@@ -118,6 +120,14 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "report/*": ["test_report"],
         "testing/*": ["test_testing"],
     },
+}
+
+#: Packages that no line names are judged by the tests that bear their names.
+ROOT = Path(__file__).resolve().parents[1]
+AREAS["other packages"] = {
+    f"{package.name}/*": sorted(test.stem for test in (ROOT / "tests").glob(f"test_{package.name}*.py"))
+    for package in sorted(path.parent for path in (ROOT / "python" / "manyhands").glob("*/__init__.py"))
+    if not any(line.startswith(f"{package.name}/") for lines in AREAS.values() for line in lines)
 }
 
 #: What is in no area: it gives names and does no more.

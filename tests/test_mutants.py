@@ -73,6 +73,7 @@ def test_every_file_has_tests_that_exist(mutants):
         for pattern in patterns:
             assert list((ROOT / mutants.PACKAGE).glob(f"{pattern}.py")), f"there is no {pattern}.py in {area!r}"
         for path in mutants.modules(area):
+            assert mutants.tests_of(area, str(path.relative_to(ROOT))), f"{path} has no tests: name some in {area!r}"
             for test, *_ in mutants.tests_of(area, str(path.relative_to(ROOT))):
                 assert (ROOT / test).is_file(), test
 
