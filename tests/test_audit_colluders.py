@@ -94,6 +94,27 @@ def test_nobody_is_found_where_nobody_colludes(seed, size):
     assert not len(found.tasks)
 
 
+def test_workers_who_hardly_err_have_settled_nothing():
+    rng = np.random.default_rng(0)
+    skill = rng.uniform(0.985, 1.0, 30)
+    confusion = skill[:, None, None] * np.eye(2) + (1 - skill)[:, None, None] * (1 - np.eye(2))
+    sizes = {"prior": np.full(2, 0.5), "confusion": confusion, "per_task": (10, 10)}
+    _, tasks, workers, labels = _core.simulate(1500, 30, 2, seed=0, **sizes)
+    votes = mh.Annotations.from_codes(tasks, workers, labels, n_tasks=1500, n_workers=30, n_classes=2)
+    found = mh.audit.colluders(votes)
+    assert not found
+    assert not found.remarks
+
+
+def test_a_group_that_does_no_harm_is_not_accused_but_told():
+    """They share their errors, but err in three tasks of a hundred."""
+    votes, *_ = plot(0.3, wrong=0.03)
+    found = mh.audit.colluders(votes)
+    assert not found
+    assert not len(found.tasks)
+    assert any("hardly ever" in remark for remark in found.remarks)
+
+
 def test_more_than_half_is_not_found_but_told():
     votes, _, who, _ = plot(0.6)
     found = mh.audit.colluders(votes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,8 @@ _OUTSIDE = 10.0
 _FEWEST = 3
 #: And so large a share of them on average.
 _CONCERTED = 0.6
+#: They say what the others make improbable in so many of their common tasks at the least.
+_HARM = 0.05
 #: Beginnings beside the two sides of the leading direction: groups of pairs that agree nearly always.
 _BEGINNINGS = 4
 #: Expected agreements are kept so far from 0 and 1.
@@ -117,7 +119,8 @@ def colluders(
     a tenth) the largest. Honest workers look like a group too if the plotters are taken for honest, though a looser one
     unless they hardly ever err. The group holds no trusted worker, and without one nobody is found if it holds half of
     the workers or more. Where errors are correlated because tasks are hard, all workers agree a little too much; that
-    is no group. To find plotters it needs tasks that they share, three of them at least (two are
+    is no group; and nobody is found who says what the others make improbable in fewer than one in twenty of the tasks
+    that two of the group answered. To find plotters it needs tasks that they share, three of them at least (two are
     :func:`manyhands.audit.copies`), and tasks that each shares with others: 10 (K - 1) answers of them. Who acts alone,
     or hardly ever, is not noticed.
 
@@ -156,7 +159,27 @@ def colluders(
         found, evidence, remarks = _by_reputation(table, spared)
     else:
         found, evidence, remarks = _Search.of(table, method, max_partners, seed).run(spared)
-    return _collusion(table, found, {"n_labels": table.labels_per_worker, **evidence}, remarks, improbable)
+    plot = _collusion(table, found, {"n_labels": table.labels_per_worker, **evidence}, remarks, improbable)
+    return plot if method == "reputation" or _attacks(table, plot) else _harmless(plot)
+
+
+def _attacks(votes: Annotations, plot: Collusion) -> bool:
+    """Whether the workers found say what the others make improbable, in a share of their common tasks that shows."""
+    assert plot.attacked is not None
+    tasks, workers, _ = votes.codes()
+    common = np.bincount(tasks[plot.found[workers]], minlength=votes.n_tasks) >= 2
+    return bool(plot.attacked.sum() >= _HARM * common.sum())
+
+
+def _harmless(plot: Collusion) -> Collusion:
+    """Nobody, and a remark: who agrees with the others as well has not settled anything against them."""
+    remark = (
+        f"{counted(len(plot), 'worker')} agree with each other more than their skills explain, but hardly ever on what "
+        "the others make improbable: they saw tasks of another kind, or do no harm. Nobody is found."
+    )
+    assert plot.attacked is not None
+    nobody, none = np.zeros_like(plot.found), np.zeros_like(plot.attacked)
+    return replace(plot, found=nobody, attacked=none, remarks=(*plot.remarks, remark))
 
 
 def _trusted(votes: Annotations, trusted: Any) -> Mask:
@@ -311,8 +334,16 @@ class _Search:
 
     def _excess(self, factor: Array) -> tuple[Array, Array]:
         """Share of each pair's expected disagreements that are agreements, and the number of the former."""
-        expected = np.clip(self.rate - self._residuals(factor)[:, 0], _MARGIN, 1 - _MARGIN)
-        return (self.rate - expected) / (1 - expected), self.covariances.overlap * (1 - expected)
+        surplus, expected = self._surplus(factor)
+        return surplus / (1 - expected), self.covariances.overlap * (1 - expected)
+
+    def _surplus(self, factor: Array) -> tuple[Array, Array]:
+        """How much oftener than expected each pair agrees, and the rate that was expected, kept from 0 and 1.
+
+        Where all are expected to agree, and do, nothing is left over, whatever the rate is kept from.
+        """
+        expected = np.clip(self.rate - self._residuals(factor)[:, 0], 0.0, 1.0)
+        return self.rate - expected, np.clip(expected, _MARGIN, 1 - _MARGIN)
 
     def _leading(self, excess: Array, weight: Array) -> Array:
         """Leading direction of the excess agreement, by power iteration over the pairs."""
@@ -362,9 +393,9 @@ class _Search:
     def _membership(self, factor: Array, group: Mask) -> tuple[Array, Array]:
         """How much each worker agrees with a group beyond expectation: as a share of disagreements, and in errors."""
         covariances, m = self.covariances, self.covariances.n_workers
-        expected = np.clip(self.rate - self._residuals(factor)[:, 0], _MARGIN, 1 - _MARGIN)
+        surplus, expected = self._surplus(factor)
         sums, outside = np.zeros((3, m)), np.zeros(m)
-        terms = (self.rate - expected, 1 - expected, expected * (1 - expected))
+        terms = (surplus, 1 - expected, expected * (1 - expected))
         for own, other in (covariances.pairs.T, covariances.pairs.T[::-1]):
             theirs = np.where(group[other], covariances.overlap, 0.0)
             outside += np.bincount(own, covariances.overlap - theirs, minlength=m)
