@@ -111,6 +111,19 @@ class TestKernels:
             found = run(_core, "msr", 6, pairs, values, np.ones(15), max_iter=2000, tol=1e-10)
             np.testing.assert_allclose(np.abs(found["vector"][:5]), x[:5], atol=0.02)
 
+    @pytest.mark.parametrize("model", [*ONE_COIN, mh.SpectralMetaLearner()], ids=str)
+    @pytest.mark.parametrize("order", [(3, 1, 2, 0), (1, 0, 3, 2), (2, 3, 0, 1)], ids=str)
+    def test_no_order_of_workers_decides_what_is_balanced(self, model, order: tuple[int, ...]) -> None:
+        """Workers 0 and 2 against 1 and 3, as often right as wrong: rounding once chose who is skilled."""
+        tasks, workers, labels = np.array([(0, 0, 0), (0, 1, 1), (0, 2, 0), (0, 3, 1), (1, 2, 1), (1, 3, 1)]).T
+        answers = []
+        for places in (np.arange(4), np.array(order)):
+            with warnings.catch_warnings(action="ignore"):
+                fit = model.fit(table(tasks, places[workers], labels))
+            answers.append((fit.confusion_[places], fit.posterior_))
+        for usual, moved in zip(*answers, strict=True):
+            np.testing.assert_allclose(moved, usual, atol=PARITY)
+
     def test_refuse_what_cannot_be_used(self) -> None:
         pairs, one = np.array([[0, 1]], np.uint32), np.ones(1)
         for bad in (

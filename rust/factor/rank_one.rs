@@ -10,12 +10,16 @@
 //! * [`msr`]: means of what is left when each worker's most extreme neighbours are set aside (Ma and Olshevsky 2020).
 //!
 //! Each is O(pairs) time an iteration and 24 bytes a pair's end. One job a worker, which reads all others' numbers and writes its own: no answer depends on the threads.
+//!
+//! Where two ways to set signs explain the pairs alike, iterations stand on a fence, off which growing rounding would
+//! push them. Sums are such as do not depend on the order of workers ([`Sum`]): they stay there, whoever comes first.
 
 use rayon::prelude::*;
 
 use super::Adjacency;
 use crate::control::Control;
 use crate::memory::{collected, filled, par_tried, push, with_room, zeros};
+use crate::num::Sum;
 use crate::{Error, Result};
 
 /// Workers that one job handles at least.
@@ -104,18 +108,18 @@ impl Links {
         let mut degrees = with_room(n_workers)?;
         offsets.push(0);
         for worker in 0..n_workers {
-            let mut degree = 0.0;
+            let mut degree = Sum::default();
             for link in graph.of(worker) {
                 let pair = link.pair as usize;
                 if weights[pair] > 0.0 {
                     ends.push(End { partner: link.partner, value: values[pair], weight: weights[pair] });
-                    degree += weights[pair];
+                    degree.add(weights[pair]);
                 }
             }
             offsets.push(ends.len());
-            degrees.push(degree);
+            degrees.push(degree.value());
         }
-        let total = degrees.iter().sum();
+        let total = Sum::of(degrees.iter().copied());
         Ok(Self { offsets, ends, degrees, total })
     }
 
@@ -142,10 +146,7 @@ impl Links {
     /// The skill that all workers would have if they were alike; 0 for those without a pair.
     fn start(&self, magnitude_only: bool) -> Result<Vec<f64>> {
         let of = |value: f64| if magnitude_only { value.abs() } else { value };
-        // Worker by worker, so that the order of the pairs does not matter more than rounding.
-        let agreement: f64 = (0..self.len())
-            .map(|worker| self.of(worker).iter().map(|end| end.weight * of(end.value)).sum::<f64>())
-            .sum();
+        let agreement = Sum::of(self.ends.iter().map(|end| end.weight * of(end.value)));
         let mean = if self.total > 0.0 { agreement / self.total } else { 0.0 };
         let skill = mean.clamp(LEAST_START, 1.0).sqrt();
         collected(self.degrees.iter().map(|&degree| if degree > 0.0 { skill } else { 0.0 }))
@@ -167,18 +168,18 @@ struct Point {
 fn evaluate(links: &Links, x: &[f64], control: &Control) -> Result<Point> {
     let sums = links.each(control, |worker, ends| {
         let own = x[worker];
-        let mut sums = [0.0; 4];
+        let mut sums = [Sum::default(); 4];
         for end in ends {
             let other = x[end.partner as usize];
             let residual = end.value - own * other;
-            sums[0] += end.weight * residual * residual;
-            sums[1] += end.weight * residual * other;
-            sums[2] += end.weight * other * other;
-            sums[3] += end.weight * (other * other + (residual - own * other).abs());
+            sums[0].add(end.weight * residual * residual);
+            sums[1].add(end.weight * residual * other);
+            sums[2].add(end.weight * other * other);
+            sums[3].add(end.weight * (other * other + (residual - own * other).abs()));
         }
-        sums
+        sums.map(Sum::value)
     })?;
-    let squares: f64 = sums.iter().map(|s| s[0]).sum();
+    let squares = Sum::of(sums.iter().map(|s| s[0]));
     let part = |i: usize| collected(sums.iter().map(|s| s[i]));
     Ok(Point {
         objective: if links.total > 0.0 { squares / links.total } else { 0.0 },
@@ -299,7 +300,7 @@ fn leading(
     let n = links.len();
     let n_components = components.iter().max().map_or(0, |c| *c as usize + 1);
     let of = |worker: usize| components[worker] as usize;
-    let reach = links.each(control, |_, ends| ends.iter().map(|end| entry(end).abs()).sum::<f64>())?;
+    let reach = links.each(control, |_, ends| Sum::of(ends.iter().map(|end| entry(end).abs())))?;
     let mut shift = zeros::<f64>(n_components)?;
     (0..n).for_each(|i| shift[of(i)] = shift[of(i)].max(reach[i] / 2.0));
     let mut x: Vec<f64> = collected(reach.iter().map(|&r| f64::from(u8::from(r > 0.0))))?;
@@ -308,11 +309,11 @@ fn leading(
     let mut found = Leading { scaled: Vec::new(), n_iter: 0, converged: false };
     while found.n_iter < options.max_iter && !found.converged {
         let mut next = links.each(control, |i, ends| {
-            let seen: f64 = ends.iter().map(|end| entry(end) * x[end.partner as usize]).sum();
+            let seen = Sum::of(ends.iter().map(|end| entry(end) * x[end.partner as usize]));
             seen + (f64::max(values[of(i)], 0.0) * x[i] * x[i] + shift[of(i)]) * x[i]
         })?;
-        let before = std::mem::replace(&mut values, zeros(n_components)?);
-        (0..n).for_each(|i| values[of(i)] += x[i] * (next[i] - shift[of(i)] * x[i]));
+        let products = (0..n).map(|i| x[i] * (next[i] - shift[of(i)] * x[i]));
+        let before = std::mem::replace(&mut values, by_component(products, components, n_components)?);
         unit(&mut next, components, n_components)?;
         found.n_iter += 1;
         // The value feeds the diagonal, which can still be on its way when the vector stands.
@@ -325,10 +326,16 @@ fn leading(
     Ok(found)
 }
 
+/// Sums over each component's workers.
+fn by_component(terms: impl Iterator<Item = f64>, components: &[u32], n_components: usize) -> Result<Vec<f64>> {
+    let mut sums = filled(Sum::default(), n_components)?;
+    terms.zip(components).for_each(|(term, &c)| sums[c as usize].add(term));
+    collected(sums.into_iter().map(Sum::value))
+}
+
 /// Gives each component's part unit length; a part of zeros stays.
 fn unit(x: &mut [f64], components: &[u32], n_components: usize) -> Result<()> {
-    let mut squares = zeros::<f64>(n_components)?;
-    x.iter().zip(components).for_each(|(x, &c)| squares[c as usize] += x * x);
+    let squares = by_component(x.iter().map(|x| x * x), components, n_components)?;
     x.iter_mut().zip(components).for_each(|(x, &c)| *x = divide(*x, squares[c as usize].sqrt()));
     Ok(())
 }
@@ -411,8 +418,8 @@ fn reduced_mean(values: &mut [(f64, f64)], own: f64, trim: usize) -> Option<f64>
         left.select_nth_unstable_by(end, order);
         left = &mut left[..end];
     }
-    let weight: f64 = left.iter().map(|v| v.1).sum();
-    (weight > 0.0).then(|| left.iter().map(|v| v.0 * v.1).sum::<f64>() / weight)
+    let weight = Sum::of(left.iter().map(|v| v.1));
+    (weight > 0.0).then(|| Sum::of(left.iter().map(|v| v.0 * v.1)) / weight)
 }
 
 /// The Frobenius norm of `x xᵀ − y yᵀ`.
@@ -431,11 +438,11 @@ fn distance(x: &[f64], y: &[f64]) -> f64 {
 /// One of ±1 for each worker, such that the signs of `C` are explained best; up to one sign in each component.
 fn signs(links: &Links, x: &[f64], control: &Control) -> Result<Vec<f64>> {
     let pull = |end: &End| end.weight * end.value * x[end.partner as usize];
-    let reach = links.each(control, |_, ends| ends.iter().map(|end| pull(end).abs()).sum::<f64>())?;
+    let reach = links.each(control, |_, ends| Sum::of(ends.iter().map(|end| pull(end).abs())))?;
     let mut sides: Vec<f64> = filled(1.0, links.len())?;
     for _ in 0..SIGN_STEPS {
         let mut next = links.each(control, |worker, ends| {
-            let seen: f64 = ends.iter().map(|end| pull(end) * sides[end.partner as usize]).sum();
+            let seen = Sum::of(ends.iter().map(|end| pull(end) * sides[end.partner as usize]));
             let side = 0.5 * (sides[worker] + divide(seen, reach[worker]));
             if side.abs() < BALANCED { 0.0 } else { side }
         })?;

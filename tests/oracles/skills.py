@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -47,7 +48,7 @@ def pair_agreement(rows: Rows, pairs: np.ndarray) -> np.ndarray:
 
 def start(c: np.ndarray, w: np.ndarray) -> np.ndarray:
     """The same skill for everybody who has a partner."""
-    mean = (w * c).sum() / w.sum() if w.sum() > 0 else 0.0
+    mean = math.fsum((w * c).ravel()) / math.fsum(w.ravel()) if w.any() else 0.0
     return np.where(w.sum(axis=1) > 0, np.sqrt(np.clip(mean, 0.01, 1.0)), 0.0)
 
 
@@ -180,11 +181,15 @@ def rank_one_fit(n, pairs, values, weights, *, method: str, **options) -> RankOn
 
 
 def signs(c, w, x) -> np.ndarray:
-    """The sides that explain the signs of the agreements, from everybody on the same side."""
+    """The sides that explain the signs of the agreements, from everybody on the same side.
+
+    Sums are exact, since a balanced start stays balanced only without rounding.
+    """
     pull = w * c * x[None, :]
     sides = np.ones(len(x))
     for _ in range(200):
-        moved = 0.5 * (sides + over(pull @ sides, np.abs(pull).sum(axis=1)))
+        seen, reach = (np.array([math.fsum(row) for row in matrix]) for matrix in (pull * sides, np.abs(pull)))
+        moved = 0.5 * (sides + over(seen, reach))
         moved[np.abs(moved) < 1e-9] = 0.0
         if not moved.any():
             break

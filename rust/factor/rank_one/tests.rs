@@ -113,3 +113,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn no_order_of_workers_decides_what_is_balanced() {
+    // Two sides that mirror each other: which is the skilled one, nothing tells.
+    let (pairs, values) = ([0, 1, 0, 2, 0, 3, 1, 2, 1, 3, 2, 3], [-1.0, 1.0, -1.0, -1.0, 1.0, 0.1]);
+    let weights = [1.0, 1.0, 1.0, 1.0, 1.0, 2.0];
+    let options = Options { max_iter: 2000, tol: 0.0 };
+    let control = Control::default();
+    let fits = |pairs: &[u32]| {
+        let links = Links::new(4, pairs, &values, &weights).unwrap();
+        [
+            spectral(&links, &options, &control).unwrap().vector,
+            gradient(&links, &options, &control).unwrap().vector,
+            ratio(&links, &[0; 4], &options, &control).unwrap().vector,
+            msr(&links, &[0; 4], false, &options, &control).unwrap().vector,
+            msr(&links, &[0; 4], true, &options, &control).unwrap().vector,
+        ]
+    };
+    let usual = fits(&pairs);
+    for order in [[3, 1, 2, 0], [1, 0, 3, 2], [2, 3, 0, 1], [1, 2, 3, 0], [0, 2, 3, 1]] {
+        let moved = fits(&pairs.map(|worker: u32| order[worker as usize]));
+        for (usual, moved) in usual.iter().zip(&moved) {
+            let back: Vec<f64> = order.iter().map(|&to| moved[to as usize]).collect();
+            assert_eq!(*usual, back, "{order:?}");
+        }
+    }
+}
