@@ -287,6 +287,14 @@ impl Links {
 /// The rows of `width` items that are marked.
 pub(crate) fn marked<T: Copy>(items: &[T], mask: &[bool], width: usize) -> Result<Vec<T>> {
     let mut kept = with_room(width * mask.iter().filter(|&&keep| keep).count())?;
-    items.chunks_exact(width).zip(mask).filter(|(_, keep)| **keep).for_each(|(row, _)| kept.extend_from_slice(row));
+    // Runs of marked rows, copied at once.
+    let mut first = 0;
+    for run in mask.chunk_by(|a, b| a == b) {
+        let rows = first..first + run.len();
+        if run[0] {
+            kept.extend_from_slice(&items[rows.start * width..rows.end * width]);
+        }
+        first = rows.end;
+    }
     Ok(kept)
 }

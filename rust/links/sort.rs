@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::{Links, Log, ROWS_PER_CHECK, Repeats, marked};
 use crate::Result;
 use crate::control::Control;
-use crate::memory::{Zero, collected, filled, joined, reserve, with_room, zeros};
+use crate::memory::{Zero, collected, filled, joined, with_room, zeros};
 
 /// What a row carries, or one of the numbers it carries.
 pub(crate) trait Payload: Zero + Send + Sync + 'static {
@@ -62,19 +62,21 @@ impl Links {
         };
         let mut payload = zeros(given.len())?;
         let in_order = log.tasks.is_sorted();
-        let kept = links.each_group(&mut payload, width, |group, offsets| {
+        let kept = links.each_group(&mut payload, width, |group, offsets, width| {
             if in_order {
                 copy_group(log, given, group);
             } else {
-                scatter_group(log, given, offsets, group, control)?;
+                scatter_group(log, given, offsets, group, width, control)?;
             }
-            sort_group(repeats, offsets, group, control)
+            sort_group(repeats, offsets, group, width, control)
         })?;
-        if let Some(kept) = kept.into_iter().collect::<Option<Vec<_>>>() {
-            let kept = joined(&kept)?;
-            return Ok((links.keep(&kept)?, marked(&payload, &kept, width)?));
+        match kept.into_iter().collect::<Option<Vec<_>>>() {
+            Some(kept) if kept.iter().flatten().any(|keep| !keep) => {
+                let kept = joined(&kept)?;
+                Ok((links.keep(&kept)?, marked(&payload, &kept, width)?))
+            }
+            _ => Ok((links, payload)),
         }
-        Ok((links, payload))
     }
 
     /// Puts rows of one task and worker in order again after their payload has changed.
@@ -84,8 +86,10 @@ impl Links {
         width: usize,
         control: &Control,
     ) -> Result<()> {
-        let sort = |group: &mut Group<'_, P>, offsets: &[u32]| sort_group(Repeats::Keep, offsets, group, control);
-        self.each_group(payload, width, sort).map(drop)
+        self.each_group(payload, width, |group, offsets, width| {
+            sort_group(Repeats::Keep, offsets, group, width, control).map(drop)
+        })?;
+        Ok(())
     }
 
     /// The links in worker order: O(rows).
@@ -107,7 +111,7 @@ impl Links {
                 for row in self.rows_of(task) {
                     if let Some(to) = group.claim(&mut cursor, self.workers[row]) {
                         group.put(to, task as u32, self.weights.as_deref(), row);
-                        group.carry(to, payload, row, |item| item);
+                        group.carry(to, payload, row, width, |item| item);
                     }
                 }
             }
@@ -116,16 +120,18 @@ impl Links {
         Ok(order)
     }
 
-    /// Runs `job(group, offsets)` on every group of tasks; the results in their order.
+    /// Runs `job(group, offsets, width)` on every group of tasks; the results in their order.
     fn each_group<P: Payload, T: Send>(
         &mut self,
         payload: &mut [P],
         width: usize,
-        job: impl Fn(&mut Group<'_, P>, &[u32]) -> Result<T> + Sync,
+        job: impl Fn(&mut Group<'_, P>, &[u32], usize) -> Result<T> + Sync,
     ) -> Result<Vec<T>> {
         let columns = (&mut self.workers[..], payload, self.weights.as_deref_mut());
         let offsets = &self.offsets;
-        groups(offsets, columns, width).into_par_iter().map(|mut group| job(&mut group, offsets)).collect()
+        // Most often one label: compiled apart, without loops over what a row carries.
+        let job = |mut group| if width == 1 { job(&mut group, offsets, 1) } else { job(&mut group, offsets, width) };
+        groups(offsets, columns, width).into_par_iter().map(job).collect()
     }
 }
 
@@ -185,16 +191,11 @@ impl<P: Payload> Group<'_, P> {
         }
     }
 
-    /// Writes what an output row carries.
+    /// Writes what an output row carries, of the group's width.
     #[inline(always)]
-    fn carry<T: Copy>(&mut self, to: usize, items: &[T], from: usize, of: impl Fn(T) -> P) {
-        // Most often one label: no loop for it.
-        if self.width == 1 {
-            self.payload[to] = of(items[from]);
-            return;
-        }
-        let (to, from) = (to * self.width, from * self.width);
-        for (to, from) in self.payload[to..to + self.width].iter_mut().zip(&items[from..from + self.width]) {
+    fn carry<T: Copy>(&mut self, to: usize, items: &[T], from: usize, width: usize, of: impl Fn(T) -> P) {
+        let (to, from) = (to * width, from * width);
+        for (to, from) in self.payload[to..to + width].iter_mut().zip(&items[from..from + width]) {
             *to = of(*from);
         }
     }
@@ -239,11 +240,13 @@ fn copy_group<P: Payload>(log: &Log<'_>, given: &[P::Given], group: &mut Group<'
     }
 }
 
+#[inline(always)]
 fn scatter_group<P: Payload>(
     log: &Log<'_>,
     given: &[P::Given],
     offsets: &[u32],
     group: &mut Group<'_, P>,
+    width: usize,
     control: &Control,
 ) -> Result<()> {
     let mut cursor = group.cursors(offsets)?;
@@ -253,7 +256,7 @@ fn scatter_group<P: Payload>(
             if let Some(to) = group.claim(&mut cursor, task) {
                 let row = block * ROWS_PER_CHECK + i;
                 group.put(to, log.workers[row], log.weights, row);
-                group.carry(to, given, row, P::of);
+                group.carry(to, given, row, width, P::of);
             }
         }
     }
@@ -262,53 +265,69 @@ fn scatter_group<P: Payload>(
 
 /// Rows of a task, and the order they are to have.
 struct Scratch<P> {
-    /// Worker and place of each row.
-    order: Vec<(u32, u32)>,
+    /// Worker and place of each row in one number, the worker above, so that comparing two is one comparison.
+    order: Vec<u64>,
     payload: Vec<P>,
     weights: Vec<f64>,
 }
 
 impl<P: Payload> Scratch<P> {
-    fn take(&mut self, group: &Group<'_, P>, range: Range<usize>) -> Result<()> {
-        self.order.clear();
-        self.payload.clear();
-        self.weights.clear();
-        reserve(&mut self.order, range.len())?;
-        reserve(&mut self.payload, range.len() * group.width)?;
-        reserve(&mut self.weights, range.len())?;
-        self.order.extend(group.ids[range.clone()].iter().zip(0..).map(|(&worker, place)| (worker, place)));
-        self.payload.extend_from_slice(&group.payload[range.start * group.width..range.end * group.width]);
-        if let Some(weights) = group.weights.as_deref() {
-            self.weights.extend_from_slice(&weights[range]);
-        }
-        Ok(())
+    /// With room for the longest task of a group.
+    fn new(group: &Group<'_, P>, offsets: &[u32]) -> Result<Self> {
+        let bounds = &offsets[group.codes.start..=group.codes.end];
+        let most = bounds.windows(2).map(|pair| (pair[1] - pair[0]) as usize).max().unwrap_or(0);
+        let weighed = if group.weights.is_some() { most } else { 0 };
+        Ok(Self { order: with_room(most)?, payload: with_room(most * group.width)?, weights: with_room(weighed)? })
     }
 
-    /// Workers ascend; rows of one worker do by what they carry, then by weight.
-    fn sort(&mut self, width: usize) {
-        let carried = |place: u32| &self.payload[place as usize * width..(place as usize + 1) * width];
-        self.order.sort_unstable_by(|a, b| {
-            a.0.cmp(&b.0)
-                .then_with(|| {
-                    let pairs = carried(a.1).iter().zip(carried(b.1));
-                    pairs.map(|(x, y)| x.compare(y)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
-                })
-                .then_with(|| match &self.weights[..] {
-                    [] => Ordering::Equal,
-                    weights => weights[a.1 as usize].total_cmp(&weights[b.1 as usize]),
-                })
-        });
+    /// Takes the rows of a task, ordered by worker, then place.
+    #[inline(always)]
+    fn take(&mut self, group: &Group<'_, P>, range: Range<usize>, width: usize) {
+        self.order.clear();
+        self.payload.clear();
+        self.order
+            .extend(group.ids[range.clone()].iter().zip(0..).map(|(&worker, place)| u64::from(worker) << 32 | place));
+        self.order.sort_unstable();
+        self.payload.extend_from_slice(&group.payload[range.start * width..range.end * width]);
+        if let Some(weights) = group.weights.as_deref() {
+            self.weights.clear();
+            self.weights.extend_from_slice(&weights[range]);
+        }
+    }
+
+    /// Orders rows of one worker by what they carry, then by weight.
+    #[inline(always)]
+    fn sort_repeats(&mut self, width: usize) {
+        let carried = |row: u64| &self.payload[place_of(row) * width..(place_of(row) + 1) * width];
+        let weight = |row: u64| self.weights.get(place_of(row)).copied().unwrap_or_default();
+        for rows in self.order.chunk_by_mut(|a, b| worker_of(*a) == worker_of(*b)).filter(|rows| rows.len() > 1) {
+            rows.sort_unstable_by(|&a, &b| {
+                let pairs = carried(a).iter().zip(carried(b));
+                let order = pairs.map(|(x, y)| x.compare(y)).find(|order| order.is_ne());
+                order.unwrap_or_else(|| weight(a).total_cmp(&weight(b)))
+            });
+        }
     }
 }
 
+fn worker_of(row: u64) -> u32 {
+    (row >> 32) as u32
+}
+
+fn place_of(row: u64) -> usize {
+    row as u32 as usize
+}
+
 /// Sorts the rows of each task; returns which of them to keep if repeats are dropped.
+#[inline(always)]
 fn sort_group<P: Payload>(
     repeats: Repeats,
     offsets: &[u32],
     group: &mut Group<'_, P>,
+    width: usize,
     control: &Control,
 ) -> Result<Option<Vec<bool>>> {
-    let mut scratch = Scratch { order: vec![], payload: vec![], weights: vec![] };
+    let mut scratch = Scratch::new(group, offsets)?;
     let mut kept = (repeats != Repeats::Keep).then(|| filled(true, group.ids.len())).transpose()?;
     for task in group.codes.clone() {
         if task.is_multiple_of(ROWS_PER_CHECK) {
@@ -318,25 +337,24 @@ fn sort_group<P: Payload>(
         if group.ids[range.clone()].windows(2).all(|w| w[0] < w[1]) {
             continue;
         }
-        scratch.take(group, range.clone())?;
+        scratch.take(group, range.clone(), width);
         if let Some(kept) = kept.as_mut() {
-            scratch.order.sort_unstable();
             mark_repeats(repeats, &scratch.order, &mut kept[range.clone()]);
         } else {
-            scratch.sort(group.width);
+            scratch.sort_repeats(width);
         }
-        for (to, &(worker, place)) in range.zip(&scratch.order) {
-            group.put(to, worker, Some(&scratch.weights), place as usize);
-            group.carry(to, &scratch.payload, place as usize, |item| item);
+        for (to, &row) in range.zip(&scratch.order) {
+            group.put(to, worker_of(row), Some(&scratch.weights), place_of(row));
+            group.carry(to, &scratch.payload, place_of(row), width, |item| item);
         }
     }
     Ok(kept)
 }
 
 /// Of each run of equal workers keeps the first or the last.
-fn mark_repeats(repeats: Repeats, sorted: &[(u32, u32)], kept: &mut [bool]) {
+fn mark_repeats(repeats: Repeats, sorted: &[u64], kept: &mut [bool]) {
     for i in 1..sorted.len() {
-        if sorted[i].0 == sorted[i - 1].0 {
+        if worker_of(sorted[i]) == worker_of(sorted[i - 1]) {
             kept[if repeats == Repeats::First { i } else { i - 1 }] = false;
         }
     }
