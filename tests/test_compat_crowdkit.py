@@ -286,8 +286,8 @@ class TestAbsent:
         assert f"`{name}`" in listed
 
     def test_importing_it_says_what_to_do(self):
-        with pytest.raises(ImportError, match="keep crowd-kit's for comparisons of pairs"):
-            from manyhands.compat.crowdkit import BradleyTerry  # noqa: F401
+        with pytest.raises(ImportError, match="keep crowd-kit's for texts"):
+            from manyhands.compat.crowdkit import ROVER  # noqa: F401
 
     def test_other_names_are_just_not_there(self):
         assert not hasattr(twin, "Majority")

@@ -10,7 +10,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from manyhands import aggregators, agreement, audit, metrics, moments, ordinal
+from manyhands import aggregators, agreement, audit, metrics, moments, ordinal, pairwise
 from manyhands._core import get_num_threads, set_num_threads
 from manyhands.aggregators import *
 from manyhands.errors import (
@@ -22,10 +22,12 @@ from manyhands.errors import (
     OverlapWarning,
 )
 from manyhands.kinds import aggregate
-from manyhands.simulate import Simulation, crowds, simulate, synthetic
+from manyhands.simulate import Simulation, crowds, simulate, simulate_comparisons, synthetic
 from manyhands.table.annotations import Annotations
+from manyhands.table.comparisons import Comparisons
 from manyhands.table.io import read
 from manyhands.table.persist import load
+from manyhands.table.rankings import Rankings
 from manyhands.table.ratings import Ratings
 
 if TYPE_CHECKING:
@@ -38,12 +40,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Annotations",
+    "Comparisons",
     "ConvergenceWarning",
     "DataWarning",
     "FileFormatError",
     "IdentifiabilityWarning",
     "NotFittedError",
     "OverlapWarning",
+    "Rankings",
     "Ratings",
     "Simulation",
     "aggregate",
@@ -55,9 +59,11 @@ __all__ = [
     "metrics",
     "moments",
     "ordinal",
+    "pairwise",
     "read",
     "set_num_threads",
     "simulate",
+    "simulate_comparisons",
     "synthetic",
 ]
 __all__ += aggregators.__all__

@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "Comparisons",
+    "Rankings",
     "Ratings",
     "Table",
     "agreement_by_counts",
@@ -16,11 +18,14 @@ __all__ = [
     "assignment",
     "bayes_fit",
     "beta_quantile",
+    "bradley_terry_errors",
+    "bradley_terry_fit",
     "canonical_integers",
     "channel_capacity",
     "community_fit",
     "components",
     "cpd_fit",
+    "crowd_bt_fit",
     "crowd_svm_fit",
     "crowd_svm_posterior",
     "effective_votes",
@@ -55,12 +60,14 @@ __all__ = [
     "nmf_fit",
     "pair_agreement",
     "pair_excess",
+    "plackett_luce_fit",
     "pool_posteriors",
     "projection_apply",
     "projection_fit",
     "projection_reach",
     "projection_solve",
     "projection_sums",
+    "rank_centrality_fit",
     "rank_one_fit",
     "rank_one_graph",
     "set_num_threads",
@@ -327,6 +334,68 @@ class Ratings:
     def first_repeat(self) -> tuple[int, int] | None: ...
     def keep(self, mask: npt.NDArray[np.bool_]) -> Ratings: ...
     def compacted(self) -> Ratings: ...
+
+@final
+class Comparisons:
+    def __new__(
+        cls,
+        left: npt.NDArray[np.uint32],
+        right: npt.NDArray[np.uint32],
+        outcomes: npt.NDArray[np.uint8],
+        workers: npt.NDArray[np.uint32],
+        contexts: npt.NDArray[np.uint32] | None,
+        weights: _F64 | None,
+        n_items: int,
+        n_workers: int,
+        n_contexts: int,
+    ) -> Comparisons: ...
+    @property
+    def n_items(self) -> int: ...
+    @property
+    def n_workers(self) -> int: ...
+    @property
+    def n_contexts(self) -> int: ...
+    @property
+    def n_annotations(self) -> int: ...
+    def columns(
+        self,
+    ) -> tuple[
+        npt.NDArray[np.uint32],
+        npt.NDArray[np.uint32],
+        npt.NDArray[np.uint8],
+        npt.NDArray[np.uint32],
+        npt.NDArray[np.uint32] | None,
+    ]: ...
+    def weights(self) -> _F64 | None: ...
+    def worker_counts(self) -> npt.NDArray[np.uint64]: ...
+    def item_counts(self) -> _F64: ...
+    def components(self) -> npt.NDArray[np.uint32]: ...
+    def keep(self, mask: npt.NDArray[np.bool_]) -> Comparisons: ...
+    def counted(self, weights: _F64) -> Comparisons: ...
+
+@final
+class Rankings:
+    def __new__(
+        cls,
+        offsets: npt.NDArray[np.uint32],
+        items: npt.NDArray[np.uint32],
+        workers: npt.NDArray[np.uint32],
+        weights: _F64 | None,
+        n_items: int,
+        n_workers: int,
+    ) -> Rankings: ...
+    @property
+    def n_items(self) -> int: ...
+    @property
+    def n_workers(self) -> int: ...
+    @property
+    def n_annotations(self) -> int: ...
+    def columns(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]: ...
+    def weights(self) -> _F64 | None: ...
+    def worker_counts(self) -> npt.NDArray[np.uint64]: ...
+    def components(self) -> npt.NDArray[np.uint32]: ...
+    def keep(self, mask: npt.NDArray[np.bool_]) -> Rankings: ...
+    def counted(self, weights: _F64) -> Rankings: ...
 
 def set_num_threads(n_threads: int) -> None: ...
 def get_num_threads() -> int: ...
@@ -720,3 +789,97 @@ def crowd_svm_fit(
     progress: Callable[[int, float], object] | None = None,
 ) -> _CrowdSvmFit: ...
 def crowd_svm_posterior(table: Table, confusion: _F64, weights: _F64, *, cost: float, margin: float) -> _F64: ...
+
+class _BradleyTerryFit(TypedDict):
+    history: _F64
+    n_iter: int
+    converged: bool
+    point: _F64
+    slopes: _F64
+    biases: _F64
+    slope_errors: _F64
+    bias_errors: _F64
+    spread: _F64
+
+class _CrowdFit(TypedDict):
+    history: _F64
+    n_iter: int
+    converged: bool
+    scores: _F64
+    reliability: _F64
+
+class _CentralityFit(TypedDict):
+    history: _F64
+    n_iter: int
+    converged: bool
+    scores: _F64
+
+class _LuceFit(TypedDict):
+    history: _F64
+    n_iter: int
+    converged: bool
+    scores: _F64
+    slopes: _F64
+    slope_errors: _F64
+    model: _F64
+    sandwich: _F64
+    spread: float
+
+def bradley_terry_fit(
+    table: Comparisons,
+    *,
+    ties: str,
+    left_bias: str,
+    slopes: bool,
+    prior: float,
+    slope_spread: float | None = None,
+    bias_spread: float | None = None,
+    start: _F64 | None = None,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _BradleyTerryFit: ...
+def bradley_terry_errors(
+    table: Comparisons,
+    *,
+    point: _F64,
+    slopes: _F64,
+    biases: _F64,
+    ties: str,
+    left_bias: bool,
+    prior: float,
+    clusters: str,
+    n_probes: int,
+    seed: int,
+    progress: Callable[[int, float], object] | None = None,
+) -> tuple[_F64, _F64, list[float]]: ...
+def crowd_bt_fit(
+    table: Comparisons,
+    *,
+    link: float,
+    hits: float,
+    misses: float,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _CrowdFit: ...
+def rank_centrality_fit(
+    table: Comparisons,
+    *,
+    prior: float,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _CentralityFit: ...
+def plackett_luce_fit(
+    table: Rankings,
+    *,
+    slopes: bool,
+    prior: float,
+    spread: float | None = None,
+    errors: bool,
+    by_worker: bool,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _LuceFit: ...

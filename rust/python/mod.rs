@@ -26,6 +26,7 @@ mod margin;
 mod minimax;
 mod moments;
 mod num;
+mod pairwise;
 mod passes;
 mod rank_one;
 mod simulate;
@@ -344,6 +345,11 @@ mod _core {
     use super::moments::{components, moments_cross, moments_first, moments_groups, moments_pairs, moments_triples};
     #[pymodule_export]
     use super::num::winners;
+    #[pymodule_export]
+    use super::pairwise::{
+        Comparisons, Rankings, bradley_terry_errors, bradley_terry_fit, crowd_bt_fit, plackett_luce_fit,
+        rank_centrality_fit,
+    };
     #[pymodule_export]
     use super::passes::{em_answers, em_factors, em_gather, em_open};
     #[pymodule_export]

@@ -8,8 +8,6 @@ _ELSEWHERE = "manyhands aggregates labels, so keep crowd-kit's"
 #: Names of crowd-kit without a twin, and what to use.
 ABSENT = {
     "BinaryRelevance": "aggregate each label of its own, as a log of 'yes' and 'no', with any class of manyhands",
-    "BradleyTerry": f"{_ELSEWHERE} for comparisons of pairs",
-    "NoisyBradleyTerry": f"{_ELSEWHERE} for comparisons of pairs",
     "ClosestToAverage": f"{_ELSEWHERE} for embeddings",
     "RASA": f"{_ELSEWHERE} for embeddings",
     "HRRASA": f"{_ELSEWHERE} for embeddings",

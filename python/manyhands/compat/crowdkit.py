@@ -9,8 +9,8 @@ frames in (columns ``task``, ``worker``, ``label``), the same Series and frames 
 The classes here only translate: frames to tables and back, and one way of counting iterations to the other.
 Programs that are not bound to this interface find more options, and no need of pandas, in
 :class:`manyhands.MajorityVote`, :class:`manyhands.WeightedVote`, :class:`manyhands.DawidSkene`,
-:class:`manyhands.MMSR`, :class:`manyhands.KOS`, :class:`manyhands.MACE`, :class:`manyhands.GLAD` and
-:mod:`manyhands.agreement`.
+:class:`manyhands.MMSR`, :class:`manyhands.KOS`, :class:`manyhands.MACE`, :class:`manyhands.GLAD`,
+:mod:`manyhands.pairwise` and :mod:`manyhands.agreement`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from manyhands.compat._competence import GLAD, MACE
 from manyhands.compat._em import Em, beginning, errors, with_gold
 from manyhands.compat._log import Log, import_pandas, log_columns, no_series, series
 from manyhands.compat._metrics import alpha_krippendorff, consistency, uncertainty
+from manyhands.compat._pairwise import BradleyTerry, NoisyBradleyTerry
 from manyhands.compat._skills import KOS, MMSR
 from manyhands.compat._voting import GoldMajorityVote, MajorityVote, Wawa, ZeroBasedSkill
 from manyhands.estimator import Array, Parameters
@@ -37,9 +38,11 @@ __all__ = [
     "KOS",
     "MACE",
     "MMSR",
+    "BradleyTerry",
     "DawidSkene",
     "GoldMajorityVote",
     "MajorityVote",
+    "NoisyBradleyTerry",
     "OneCoinDawidSkene",
     "Wawa",
     "ZeroBasedSkill",

@@ -6,7 +6,8 @@ Labels are compared with :func:`accuracy` and :func:`balanced_accuracy`, those o
 :func:`skill_error` and :func:`skill_rank_correlation`. :func:`skill`, :func:`information`, :func:`capacity` and
 :func:`spammer_score` sum a confusion matrix up in one number a worker; :func:`worth` gives the first three with
 errors, and :func:`dominance` tells whether the crowd names each class by its name. :func:`match_gold` finds the
-tasks whose truth is known.
+tasks whose truth is known. Scores of items are compared with :func:`kendall` and :func:`spearman`, and what a model
+expects of comparisons with :func:`comparison_log_loss`.
 
 Shapes: N tasks, M workers, K classes. Confusion matrices are ``confusion[worker, true, observed]``.
 Nothing here changes its input.
@@ -16,6 +17,7 @@ from manyhands.metrics.labels import accuracy, balanced_accuracy
 from manyhands.metrics.matching import match_gold
 from manyhands.metrics.orders import absolute_error, quadratic_kappa
 from manyhands.metrics.probabilities import Reliability, brier, calibration_error, log_loss, reliability
+from manyhands.metrics.rankings import comparison_log_loss, kendall, spearman
 from manyhands.metrics.workers import (
     Worth,
     capacity,
@@ -38,9 +40,11 @@ __all__ = [
     "brier",
     "calibration_error",
     "capacity",
+    "comparison_log_loss",
     "confusion_error",
     "dominance",
     "information",
+    "kendall",
     "log_loss",
     "match_gold",
     "quadratic_kappa",
@@ -49,5 +53,6 @@ __all__ = [
     "skill_error",
     "skill_rank_correlation",
     "spammer_score",
+    "spearman",
     "worth",
 ]

@@ -75,14 +75,12 @@ def check_n_classes(n: int, what: str) -> None:
         )
 
 
-def refuse_missing_ids(*columns: Column) -> None:
-    """Refuse rows without a task or a worker."""
+def refuse_missing_ids(*columns: Column, needs: str = "a task and a worker") -> None:
+    """Refuse rows without a task or a worker, or what else they need."""
     for one in columns:
         absent = one.missing()
         if absent is not None:
-            raise ValueError(
-                f"{_missing_in(one.what, absent)}; every annotation needs a task and a worker: fill or drop them"
-            )
+            raise ValueError(f"{_missing_in(one.what, absent)}; every annotation needs {needs}: fill or drop them")
 
 
 def refuse_missing_answers(what: str, absent: npt.NDArray[np.bool_], missing: str) -> None:

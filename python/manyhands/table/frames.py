@@ -16,6 +16,13 @@ WELL_KNOWN = {
     # Ratings and values are classes too, where a table of classes is made: logs of stars have no other column.
     "label": ("label", "answer", "response", "annotation", "vote", "rating", "value"),
     "value": ("value", "score", "rating", "number"),
+    "left": ("left", "left_item", "item_a", "model_a"),
+    "right": ("right", "right_item", "item_b", "model_b"),
+    # Logs of comparisons call what was said a label, too.
+    "winner": ("winner", "preferred", "preference", "label", "answer"),
+    "context": ("context", "category"),
+    "item": ("item", "item_id", "option", "candidate"),
+    "rank": ("rank", "place"),
 }
 #: Exports have dozens of columns, and the one that is wanted is often among the last.
 _MOST_LISTED = 100
@@ -56,11 +63,22 @@ def names_of(frame: Any) -> list[str]:
     return [str(name) for name in _column_names(_readable(frame))]
 
 
+def if_there(frame: Any, role: str) -> str | None:
+    """Return the column of a role by its well-known name; None where there is none, or more than one."""
+    return one_known(names_of(frame), role)
+
+
+def one_known(names: Sequence[str], role: str) -> str | None:
+    """Return the only one of the names that is well known for a role, if it is the only one."""
+    known = known_among(names, WELL_KNOWN[role])
+    return known[0] if len(set(known)) == 1 else None
+
+
 def match_columns(names: Sequence[str], given: Mapping[str, str | None]) -> dict[str, str]:
     """Find the column of each role among `names`; see `take_columns`."""
     role_of: dict[str, str] = {}
     for role, choice in given.items():
-        name = _well_known(names, role) if choice is None else choice
+        name = _well_known(names, role, [other for other in given if other != role]) if choice is None else choice
         if name not in names:
             raise KeyError(f"no {role} column {name!r}{_nearest(name, names)}; the columns are {_listed(names)}")
         if names.count(name) > 1:
@@ -83,8 +101,11 @@ def known_among(names: Sequence[str], known: Sequence[str | None]) -> list[str]:
     return exact or [name for name in names if normalised(name) in wanted]
 
 
-def _well_known(names: Sequence[str], role: str) -> str:
+def _well_known(names: Sequence[str], role: str, others: Sequence[str] = ()) -> str:
     known = known_among(names, WELL_KNOWN[role])
+    # A column that bears the name of another role is that role's.
+    taken = {WELL_KNOWN[other][0] for other in others if other in WELL_KNOWN}
+    known = [name for name in known if name not in taken] or known
     if len(set(known)) == 1:
         return known[0]
     why, wanted = f"several columns could be the {role} ({_listed(known)})", ""

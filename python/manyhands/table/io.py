@@ -13,7 +13,7 @@ from manyhands.table.building import Missing, Repeats, build, build_soft
 from manyhands.table.checks import checked_order
 from manyhands.table.columns import spread
 from manyhands.table.formats import Export, opened
-from manyhands.table.frames import WELL_KNOWN, known_among
+from manyhands.table.frames import WELL_KNOWN, known_among, one_known
 from manyhands.table.kinds import kind_by_columns, table_of
 from manyhands.table.order import Array, as_numbers, ranks, without_ranks
 from manyhands.table.records import Records
@@ -195,6 +195,9 @@ def _read_rows(
 ) -> Any:
     """Read a table of any kind from files with an answer a row."""
     columns, settings = _sorted_out(table, asked, defaults)
+    for role in table._if_there:
+        there = one_known(column_names(sources[0]), role) if role not in columns else None
+        columns |= {} if there is None else {role: there}
     wanted = spread({role: columns.get(role) for role in table._roles} | columns)
     read = read_roles(sources, wanted, numbers=table._numbers, raw=table._raw, as_text=as_text)
     return table._of_columns(read, **settings)

@@ -57,6 +57,8 @@ class Records(persist.Saved, ABC):
     _roles: ClassVar[tuple[str, ...]]
     #: Those that there may be; they are looked for only where they are named.
     _options: ClassVar[tuple[str, ...]] = ("weight",)
+    #: Those of them that are taken where a column with a well-known name is there.
+    _if_there: ClassVar[tuple[str, ...]] = ()
     #: Which of all these hold no ids: numbers, and what the kind itself makes sense of.
     _numbers: ClassVar[frozenset[str]] = frozenset({"weight"})
     _raw: ClassVar[frozenset[str]] = frozenset()

@@ -1,0 +1,148 @@
+"""Orders of items against each other, and what is expected of comparisons against what was said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.metrics._checks import as_finite, check_same_length
+
+Floats = npt.NDArray[np.float64]
+
+
+def kendall(scores: npt.ArrayLike, truth: npt.ArrayLike) -> float:
+    """Kendall's rank correlation (tau-b) of two lists of scores: 1 for the same order, -1 for the opposite.
+
+    Pairs that are level in one of the lists count for neither order. NaN where one of the lists is level throughout.
+
+    Cost: O(n log n) time, O(n) memory.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n,)
+        A score for each item.
+    truth : array-like of shape (n,)
+        Another, of the same items in the same order.
+
+    Returns
+    -------
+    float
+        Between -1 and 1.
+
+    Examples
+    --------
+    >>> from manyhands import metrics
+    >>> metrics.kendall([1, 2, 3, 4], [10, 20, 40, 30])
+    0.6666666666666666
+    """
+    a, b = _two(scores, truth)
+    order = np.lexsort((b, a))
+    a, b = a[order], b[order]
+    n = len(a)
+    pairs = n * (n - 1) // 2
+    level_a, level_b = _level(a), _level(np.sort(b))
+    both = _level(a + 0.0, b)
+    against = _inversions(b)
+    # Pairs that are level in the first list stand in ascending order, and so are no inversions.
+    for_ = pairs - level_a - level_b + both - against
+    scale = np.sqrt(float(pairs - level_a)) * np.sqrt(float(pairs - level_b))
+    return float((for_ - against) / scale) if scale > 0 else float("nan")
+
+
+def spearman(scores: npt.ArrayLike, truth: npt.ArrayLike) -> float:
+    """Spearman's rank correlation of two lists of scores: that of their ranks, level ones at the middle of theirs.
+
+    NaN where one of the lists is level throughout. Cost: O(n log n) time, O(n) memory.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n,)
+        A score for each item.
+    truth : array-like of shape (n,)
+        Another, of the same items in the same order.
+
+    Returns
+    -------
+    float
+        Between -1 and 1.
+
+    Examples
+    --------
+    >>> from manyhands import metrics
+    >>> metrics.spearman([1, 2, 3, 4], [10, 20, 40, 30])
+    0.8
+    """
+    ranks = [_ranks(values) for values in _two(scores, truth)]
+    a, b = (values - values.mean() for values in ranks)
+    scale = np.sqrt(float(a @ a)) * np.sqrt(float(b @ b))
+    return float(round(float(a @ b) / scale, 15)) if scale > 0 else float("nan")
+
+
+def comparison_log_loss(model: Any, games: Any, *, by_worker: bool = False) -> float:
+    """Mean of minus the logarithm of the probability that a model gave to what was said in comparisons.
+
+    Best on comparisons that the model was not fitted to. Where a model predicts no ties, a tie counts as half a win for
+    either. Weights count. Cost: O(comparisons).
+
+    Parameters
+    ----------
+    model
+        A fitted model of comparisons.
+    games
+        The comparisons, of items that the model knows.
+    by_worker
+        Whether the model may use what it knows of the workers who compared.
+
+    Returns
+    -------
+    float
+        In nats: 0.69 for guesses between two.
+    """
+    left, right, outcomes, workers, _ = games.codes()
+    names = games.items
+    by = games.workers[workers] if by_worker else None
+    chances = model.predict_proba(names[left], names[right], workers=by)
+    rows = np.arange(len(outcomes))
+    tiny = np.finfo(np.float64).tiny
+    logs = np.log(np.maximum(chances, tiny))
+    said = logs[rows, outcomes]
+    if not (chances[:, 2] > 0).any():
+        said = np.where(outcomes == 2, 0.5 * (logs[:, 0] + logs[:, 1]), said)
+    return float(-np.average(said, weights=games.weights))
+
+
+def _two(scores: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floats, Floats]:
+    a, b = as_finite("scores", scores), as_finite("truth", truth)
+    check_same_length("scores", a, "truth", b)
+    return np.asarray(a, np.float64), np.asarray(b, np.float64)
+
+
+def _level(*sorted_columns: Floats) -> int:
+    """Pairs of rows that are alike, of columns that are sorted together."""
+    new = np.any([column[1:] != column[:-1] for column in sorted_columns], axis=0)
+    starts = np.flatnonzero(np.r_[True, new, True])
+    sizes = np.diff(starts)
+    return int((sizes * (sizes - 1) // 2).sum())
+
+
+def _inversions(values: Floats) -> int:
+    """Pairs that stand in descending order, by merging ever longer runs."""
+    values, n, count = values.copy(), len(values), 0
+    width = 1
+    while width < n:
+        for start in range(0, n, 2 * width):
+            low, high = values[start : start + width], values[start + width : start + 2 * width]
+            if len(high):
+                count += int((len(low) - np.searchsorted(low, high, side="right")).sum())
+                values[start : start + 2 * width] = np.sort(np.concatenate([low, high]), kind="stable")
+        width *= 2
+    return count
+
+
+def _ranks(values: Floats) -> Floats:
+    """Ranks from 1, level values at the middle of theirs."""
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(count)
+    return np.asarray((ends - 0.5 * (count - 1))[place])

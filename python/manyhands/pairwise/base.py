@@ -1,0 +1,225 @@
+"""What all models of items share: scores, ranks, intervals, workers, prediction, files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.checks import counted
+from manyhands.estimator import Array, Estimator, Fit
+from manyhands.pairwise._intervals import rank_intervals, ranks_of
+from manyhands.table import arrow, persist
+from manyhands.table.comparisons import Comparisons, as_comparisons
+from manyhands.table.items import codes_of
+from manyhands.table.names import Names
+from manyhands.table.rankings import Rankings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+A = TypeVar("A", Comparisons, Rankings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankFit(Fit):
+    """What is found of items, and of workers."""
+
+    scores: Array
+    #: Standard errors, NaN where none were asked for, and intervals, (n_items, 2).
+    errors: Array
+    intervals: Array
+    #: The group of each item within which items are linked by comparisons.
+    components: npt.NDArray[np.int64]
+    #: What was found of each worker, and of all answers, by name.
+    of_workers: Mapping[str, Array] = field(default_factory=dict)
+    of_all: Mapping[str, float] = field(default_factory=dict)
+
+
+class ItemEstimator(Estimator[A, RankFit]):
+    """Base of what scores items.
+
+    A method says in `_of_workers` and `_of_all` which numbers it finds beside scores, and gives ``_leads``, by which
+    :meth:`predict_proba` goes.
+    """
+
+    _parts: ClassVar[tuple[str, ...]] = ("items", "workers")
+    _items: Names
+    #: Numbers of each worker, and of all answers, by name.
+    _of_workers: ClassVar[tuple[str, ...]] = ()
+    _of_all: ClassVar[tuple[str, ...]] = ()
+
+    # ----------------------------------------------------------------------------------------------- results
+
+    @property
+    def items_(self) -> npt.NDArray[Any]:
+        """Names of the items, in the order of all results about them."""
+        self._fitted()
+        return self._items.values
+
+    @property
+    def scores_(self) -> Array:
+        """Score of each item, (n_items,); they average 0 within each of :attr:`components_`."""
+        return self._fitted().scores
+
+    @property
+    def errors_(self) -> Array:
+        """Standard error of each score, (n_items,); NaN where none were asked for."""
+        return self._fitted().errors
+
+    @property
+    def intervals_(self) -> Array:
+        """Interval of each score, (n_items, 2); NaN where none were asked for."""
+        return self._fitted().intervals
+
+    @property
+    def ranks_(self) -> npt.NDArray[np.int64]:
+        """Place of each item, (n_items,): 1 for the highest score; equal scores share the better place."""
+        return ranks_of(self.scores_)
+
+    @property
+    def rank_intervals_(self) -> npt.NDArray[np.int64]:
+        """The best and the worst place of each item, (n_items, 2): past all items whose intervals lie beyond its own.
+
+        Without intervals, every place is possible.
+        """
+        return rank_intervals(self.intervals_)
+
+    @property
+    def components_(self) -> npt.NDArray[np.int64]:
+        """The group of each item, (n_items,): no answers link items of two groups, however indirectly."""
+        return self._fitted().components
+
+    def to_frame(self) -> pa.Table:
+        """Return the items from the best to the worst, as an Arrow table.
+
+        Its columns are item, score, rank; with intervals, error, low, high, rank_low and rank_high; and component,
+        where there are several.
+        """
+        now = self._snapshot()
+        order = np.argsort(-now.scores_, kind="stable")
+        columns = {
+            "item": arrow.take(now._items.arrow(), order),
+            "score": now.scores_[order],
+            "rank": now.ranks_[order],
+        }
+        if not np.isnan(now.errors_).any():
+            (low, high), (best, worst) = now.intervals_[order].T, now.rank_intervals_[order].T
+            columns |= {"error": now.errors_[order], "low": low, "high": high, "rank_low": best, "rank_high": worst}
+        several = now.components_.max() > 0
+        return arrow.table(columns | ({"component": now.components_[order]} if several else {}))
+
+    def workers_frame(self) -> pa.Table:
+        """Return what was found of each worker, and the number of their answers, as an Arrow table."""
+        fit = self._fitted()
+        now = self._snapshot()
+        return arrow.table({"worker": now._workers.arrow(), **fit.of_workers, "n_labels": now._n_labels})
+
+    # -------------------------------------------------------------------------------------------- prediction
+
+    def _slopes(self, workers: Any) -> Array | float:
+        """How clearly workers see leads: 1 for the average one."""
+        return 1.0
+
+    def _chances(self, leads: Array, biases: Array | float) -> Array:
+        """Probabilities of left, right and tie, (n, 3), at leads of the left item."""
+        ahead = leads + biases
+        win = np.exp(-np.logaddexp(0.0, -ahead))
+        return np.stack([win, 1.0 - win, np.zeros_like(win)], axis=-1)
+
+    def _biases(self, workers: Any) -> Array | float:
+        """How far workers favour the left."""
+        return 0.0
+
+    def predict_proba(self, left: Any, right: Any, *, workers: Any = None) -> Array:
+        """Probabilities that the left item is better, the right one, and neither, (n, 3); rows sum to one.
+
+        Parameters
+        ----------
+        left, right
+            Names of items that were seen in ``fit``: two of them, or two lists of the same length.
+        workers
+            Names of the workers who would compare, one for all or one a row; by default the average worker of the
+            crowd, for whom one who was not seen in ``fit`` also counts.
+        """
+        self._fitted()
+        now = self._snapshot()
+        sides = [now.scores_[codes_of(now._items, side, "item")] for side in (left, right)]
+        if len(sides[0]) != len(sides[1]):
+            raise ValueError(f"there are {len(sides[0]):,} items on the left and {len(sides[1]):,} on the right")
+        return now._chances(now._slopes(workers) * (sides[0] - sides[1]), now._biases(workers))
+
+    def _of_named(self, workers: Any, name: str, else_: float) -> Array | float:
+        """A number of each of the workers that are named; that of an average one for those who are not known."""
+        if workers is None:
+            return else_
+        given = [workers] if isinstance(workers, str) or np.ndim(workers) == 0 else workers
+        codes = self._workers.find(given)
+        return np.where(codes >= 0, self._fitted().of_workers[name][codes], else_)
+
+    # ------------------------------------------------------------------------------------------- persistence
+
+    def _packed(self) -> dict[str, npt.NDArray[Any]]:
+        fit = self._fitted()
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "scores": fit.scores,
+            "errors": fit.errors,
+            "intervals": np.ascontiguousarray(fit.intervals),
+            "components": fit.components,
+            "of_all": np.array([fit.of_all[name] for name in self._of_all], np.float64),
+        }
+        return arrays | {f"worker.{name}": np.asarray(fit.of_workers[name]) for name in self._of_workers}
+
+    def _take_back(self, content: persist.Content, course: Mapping[str, Any]) -> None:
+        n, m = len(self._items), len(self._workers)
+        components = content.array("components", np.int64, shape=(n,))
+        if components.min() < 0 or components.max() >= n:
+            raise content.damaged("its groups of items are not groups")
+        shared = content.array("of_all", np.float64, shape=(len(self._of_all),), finite=False)
+        self._result = RankFit(
+            scores=content.array("scores", np.float64, shape=(n,)),
+            errors=content.array("errors", np.float64, shape=(n,), finite=False),
+            intervals=content.array("intervals", np.float64, shape=(n, 2), finite=False),
+            components=components,
+            of_workers={
+                name: content.array(f"worker.{name}", np.float64, shape=(m,), finite=False) for name in self._of_workers
+            },
+            of_all=dict(zip(self._of_all, shared.tolist(), strict=True)),
+            **course,
+        )
+
+
+class ComparisonEstimator(ItemEstimator[Comparisons]):
+    """Base of all models of comparisons."""
+
+    _kind: ClassVar[str] = "comparisons"
+    _file_kind: ClassVar[str] = "model of comparisons"
+
+    def _as_table(self, answers: Any) -> Comparisons:
+        return as_comparisons(answers)
+
+
+def said_of_groups(components: npt.NDArray[np.int64], items: Names, how: str) -> tuple[str, ...]:
+    """A remark, if items fall into groups that nothing links, that names some of them and says what scores rest on."""
+    n_groups = int(components.max()) + 1
+    if n_groups == 1:
+        return ()
+    firsts = np.unique(components, return_index=True)[1]
+    sizes = np.bincount(components)
+    order = np.argsort(-sizes, kind="stable")[:3]
+    shown = [
+        f"{counted(int(sizes[group]), 'item')} with {items.values[[firsts[group]]].tolist()[0]!r}" for group in order
+    ]
+    more = ", …" if n_groups > 3 else ""
+    return (
+        f"The items fall into {n_groups:,} groups that are never compared with each other ({'; '.join(shown)}{more}; "
+        f"see components_): {how}, and says nothing of one group beside another.",
+    )
+
+
+def no_intervals(n: int) -> tuple[Array, Array]:
+    """Errors and intervals that nobody asked for."""
+    return np.full(n, np.nan), np.stack([np.full(n, -np.inf), np.full(n, np.inf)], axis=1)

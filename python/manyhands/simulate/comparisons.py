@@ -1,0 +1,128 @@
+"""Simulated comparisons: a log whose scores and workers are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands import _core
+from manyhands.checks import check_number, counted
+from manyhands.table.comparisons import Comparisons
+from manyhands.table.names import Names
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ComparisonsSimulation:
+    """Simulated comparisons and everything that is hidden behind real ones.
+
+    Attributes
+    ----------
+    games : Comparisons
+        The log.
+    scores : ndarray of shape (n_items,)
+        The score of each item, aligned with ``games.items``; they average 0.
+    slopes : ndarray of shape (n_workers,)
+        How clearly each worker sees differences of scores: 0 for guesses, below 0 for the opposite.
+    biases : ndarray of shape (n_workers,)
+        How far each worker favours the left.
+    ties : float
+        Davidson's ν: how probable a tie is beside the geometric mean of the two wins.
+    seed : int
+        What all draws followed from.
+    """
+
+    games: Comparisons
+    scores: Floats
+    slopes: Floats
+    biases: Floats
+    ties: float
+    seed: int
+
+    def __repr__(self) -> str:
+        return f"ComparisonsSimulation({repr(self.games).strip('<>')})"
+
+
+def simulate_comparisons(
+    items: int | npt.ArrayLike,
+    workers: int | npt.ArrayLike,
+    n_comparisons: int,
+    *,
+    ties: float = 0.0,
+    left_bias: float | npt.ArrayLike = 0.0,
+    seed: int = 0,
+) -> ComparisonsSimulation:
+    """Draw comparisons of random pairs by random workers: Davidson's model, with a slope and a bias for each worker.
+
+    Parameters
+    ----------
+    items
+        Scores of items, or how many there are: their scores are then drawn from the standard normal distribution.
+    workers
+        Slopes of workers, or how many there are, all of slope 1.
+    n_comparisons
+        How many comparisons.
+    ties
+        Davidson's ν; 0 for no ties, 1 for as many ties as wins between equals.
+    left_bias
+        By how much the item on the left seems ahead, to all or to each worker.
+    seed
+        What all draws follow from.
+
+    Returns
+    -------
+    ComparisonsSimulation
+        The comparisons and the truth behind them.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> mh.simulate_comparisons(5, [1.0, 1.0, 0.0], 100, ties=0.5).games.n_annotations
+    100
+    """
+    check_number("n_comparisons", n_comparisons, least=1, whole=True)
+    check_number("ties", ties, least=0)
+    check_number("seed", seed, least=0, whole=True)
+    rng = np.random.default_rng(seed)
+    scores = _numbers("items", items, lambda n: rng.standard_normal(n), least=2)
+    scores = scores - scores.mean()
+    slopes = _numbers("workers", workers, np.ones, least=1)
+    biases = np.array(np.broadcast_to(np.asarray(left_bias, np.float64), slopes.shape))
+    if not np.isfinite(biases).all():
+        raise ValueError("left_bias must be finite, one number or one a worker")
+    left = rng.integers(0, len(scores), n_comparisons)
+    right = (left + rng.integers(1, len(scores), n_comparisons)) % len(scores)
+    by = rng.integers(0, len(slopes), n_comparisons)
+    ahead = slopes[by] * (scores[left] - scores[right]) + biases[by]
+    logs = np.stack([0.5 * ahead, -0.5 * ahead, np.full(n_comparisons, np.log(ties) if ties else -np.inf)])
+    shares = np.exp(logs - logs.max(axis=0))
+    bounds = np.cumsum(shares, axis=0) / shares.sum(axis=0)
+    outcomes = (rng.random(n_comparisons) >= bounds[:2]).sum(axis=0)
+    table = _core.Comparisons(
+        left.astype(np.uint32),
+        right.astype(np.uint32),
+        outcomes.astype(np.uint8),
+        by.astype(np.uint32),
+        None,
+        None,
+        len(scores),
+        len(slopes),
+        0,
+    )
+    games = Comparisons(table, Names(np.arange(len(scores))), Names(np.arange(len(slopes))))
+    return ComparisonsSimulation(games, scores, slopes, biases, float(ties), int(seed))
+
+
+def _numbers(name: str, given: Any, draw: Any, *, least: int) -> Floats:
+    """Numbers as given, or as many as asked for."""
+    if np.ndim(given) == 0:
+        check_number(name, given, least=least, whole=True)
+        return np.asarray(draw(int(given)), np.float64)
+    values = np.array(given, np.float64)
+    if values.ndim != 1 or len(values) < least or not np.isfinite(values).all():
+        raise ValueError(f"{name} must be {counted(least, 'finite number')} or more in a list, or how many there are")
+    return values

@@ -1,0 +1,139 @@
+//! `CrowdBT` (Chen, Bennett, Collins-Thompson and Horvitz 2013): workers who say the opposite of what they see, now and then.
+//!
+//! Worker m reports the better item with probability `ω_m`, whatever the lead, and the worse one else. By EM: how probably
+//! each comparison was reported as it was seen; then reliabilities by their shares, and scores by Newton's method on
+//! comparisons that count for either side in part.
+
+use rayon::prelude::*;
+
+use super::graph::{EDGES, Fold, Graph};
+use super::newton::{Climb, EXTRA, Prior};
+use super::outcome::{Counts, Ties};
+use super::table::Comparisons;
+use super::workers::alone;
+use crate::control::Control;
+use crate::course::{Course, Tolerance};
+use crate::memory::{copied, filled, zeros};
+use crate::{Error, Result};
+
+/// What to fit, and how long.
+#[derive(Debug, Clone, Copy)]
+pub struct CrowdOptions {
+    /// Wins, and as many losses, of each item against a virtual one of score 0.
+    pub link: f64,
+    /// Imaginary true and false reports of each worker, the pseudo-counts of a Beta prior.
+    pub reports: [f64; 2],
+    /// Most iterations.
+    pub max_iter: usize,
+    /// The change of the objective, as a share of itself, at which to stop.
+    pub tol: f64,
+}
+
+/// A fit.
+#[derive(Debug, Clone)]
+pub struct CrowdFit {
+    /// Score of each item.
+    pub scores: Vec<f64>,
+    /// Probability of each worker to report what they see.
+    pub reliability: Vec<f64>,
+    /// The log-likelihood and the log-density of the priors, after each iteration.
+    pub history: Vec<f64>,
+    /// Iterations made.
+    pub n_iter: usize,
+    /// Whether the tolerance was met.
+    pub converged: bool,
+}
+
+/// Reliabilities stay this far from 0 and 1, where comparisons would be impossible.
+const LEAST: f64 = 1e-9;
+
+/// Fits the model: O(comparisons) time and memory for each iteration.
+pub fn crowd_bt_fit(table: &Comparisons, options: &CrowdOptions, control: &Control) -> Result<CrowdFit> {
+    let [hits, misses] = options.reports;
+    if ![options.link, hits, misses].iter().all(|x| x.is_finite() && *x > 0.0) {
+        return Err(Error::invalid("the link and the imaginary reports must be finite and above 0"));
+    }
+    let mut graph = Graph::new(table, Ties::Half, Fold::Workers, control)?;
+    if graph.ends.is_empty() {
+        return Err(Error::invalid("all comparisons weigh 0: there is nothing to learn from"));
+    }
+    let said = copied(&graph.counts)?;
+    let workers = graph.worker_of_edges()?;
+    let mut climb = Climb::new(&mut graph, Ties::Half, Prior::Virtual(options.link), false, None)?;
+    let mut reliability = filled(hits / (hits + misses), table.n_workers())?;
+    let mut course = Course::default();
+    // From the scores of a crowd that means what it says, or no comparison tells who does.
+    let objective = climb.look(control)?;
+    alone(&mut climb, objective, 20, 1e-2, &mut Course::default(), control)?;
+    while course.n_iter < options.max_iter && !course.converged {
+        let objective = expect(&mut climb, &said, &workers, &mut reliability, options, control)?;
+        course.advance(objective, Tolerance::Share(options.tol), control);
+        let here = climb.look(control)?;
+        climb.step(here, 0.03, control)?;
+    }
+    let mut scores = std::mem::take(&mut climb.point);
+    scores.truncate(scores.len() - EXTRA);
+    Ok(CrowdFit { scores, reliability, history: course.history, n_iter: course.n_iter, converged: course.converged })
+}
+
+/// Counts comparisons for the side they were probably seen for, and workers' reliabilities by that; returns the objective
+/// at the point given.
+fn expect(
+    climb: &mut Climb<'_>,
+    said: &[Counts],
+    workers: &[u32],
+    reliability: &mut [f64],
+    options: &CrowdOptions,
+    control: &Control,
+) -> Result<f64> {
+    let mut counts = std::mem::take(&mut climb.graph.counts);
+    // How many comparisons of each edge were reported as they were seen.
+    let mut hits: Vec<f64> = zeros(counts.len())?;
+    let this = &*climb;
+    let known = &*reliability;
+    let parts: Vec<Result<f64>> = counts
+        .par_chunks_mut(EDGES)
+        .zip(hits.par_chunks_mut(EDGES))
+        .enumerate()
+        .map(|(block, (counts, hits))| {
+            control.check()?;
+            let mut log = 0.0;
+            for (i, (counts, hits)) in counts.iter_mut().zip(hits).enumerate() {
+                let edge = block * EDGES + i;
+                let Counts { left, right, .. } = said[edge];
+                let (true_share, ahead) = (known[workers[edge] as usize], share(this.difference(edge)));
+                // Probabilities that "left" was said as seen, and turned round; then the same of "right".
+                let (seen, turned) = (true_share * ahead, (1.0 - true_share) * (1.0 - ahead));
+                let (seen_right, turned_right) = (true_share * (1.0 - ahead), (1.0 - true_share) * ahead);
+                let (kept, kept_right) =
+                    (left * seen / (seen + turned), right * seen_right / (seen_right + turned_right));
+                *hits = kept + kept_right;
+                *counts = Counts { left: kept + right - kept_right, right: kept_right + left - kept, tie: 0.0 };
+                log += if left > 0.0 { left * (seen + turned).ln() } else { 0.0 };
+                log += if right > 0.0 { right * (seen_right + turned_right).ln() } else { 0.0 };
+            }
+            Ok(log)
+        })
+        .collect();
+    climb.graph.counts = counts;
+    let mut objective = climb.prior_of_scores();
+    for part in parts {
+        objective += part?;
+    }
+    let [right, wrong] = options.reports;
+    objective += reliability.iter().map(|x| right * x.ln() + wrong * (1.0 - x).ln()).sum::<f64>();
+    let mut sums = filled([right, right + wrong], reliability.len())?;
+    for ((said, hits), &worker) in said.iter().zip(hits).zip(workers) {
+        sums[worker as usize][0] += hits;
+        sums[worker as usize][1] += said.left + said.right;
+    }
+    for (to, [hits, all]) in reliability.iter_mut().zip(sums) {
+        *to = (hits / all).clamp(LEAST, 1.0 - LEAST);
+    }
+    Ok(objective)
+}
+
+/// The logistic function, nowhere 0 or 1.
+fn share(lead: f64) -> f64 {
+    (1.0 / (1.0 + (-lead).exp())).clamp(LEAST, 1.0 - LEAST)
+}
