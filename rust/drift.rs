@@ -37,12 +37,15 @@ pub struct Drift {
 
 /// Looks for one change of each worker, along the order that `when` gives the annotations.
 ///
-/// `when` is aligned with the table's annotations; of equals the earlier task comes first. Everybody must have answered a task
-/// once at most. Time, for a task with n answers, O(n² · classes) and up to n more; memory, on each thread, 32 bytes for each
+/// `when` is aligned with the table's annotations; of equals the earlier task comes first. P-values are those of a change by
+/// more than `share` of the answers. Everybody must have answered a task once at most. Time, for a task with n answers, O(n² · classes) and up to n more; memory, on each thread, 32 bytes for each
 /// annotation of one worker and label of its task.
-pub fn answer_drift(table: &Table, beliefs: Beliefs<'_>, when: &[f64], control: &Control) -> Result<Drift> {
+pub fn answer_drift(table: &Table, beliefs: Beliefs<'_>, when: &[f64], share: f64, control: &Control) -> Result<Drift> {
     if when.len() != table.len() || when.iter().any(|t| t.is_nan()) {
         return Err(Error::invalid("the order must have one number for each annotation"));
+    }
+    if !(0.0..1.0).contains(&share) {
+        return Err(Error::invalid("share must lie in [0, 1)"));
     }
     let habits = beliefs.habits(table, control)?;
     let order = table.by_worker(control)?;
@@ -60,7 +63,7 @@ pub fn answer_drift(table: &Table, beliefs: Beliefs<'_>, when: &[f64], control: 
                 scratch.note(table, &habits, when, worker, order.tasks[at] as usize)?;
             }
             control.check()?;
-            let found = scratch.judge(table.n_labels() + 1)?;
+            let found = scratch.judge(table.n_labels() + 1, share)?;
             control.report(done.fetch_add(1, Relaxed) + 1, 0.0);
             Ok(found)
         },
@@ -131,7 +134,7 @@ impl Scratch {
         push(&mut self.answers, (when[row], first, self.residuals.len()))
     }
 
-    fn judge(&mut self, n_whats: usize) -> Result<Change> {
+    fn judge(&mut self, n_whats: usize, share: f64) -> Result<Change> {
         room_to_sort(&self.answers)?;
         // Stable: answers of one time stay in the order of tasks.
         self.answers.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -154,10 +157,12 @@ impl Scratch {
             if self.answers.get(i + 1).is_none_or(|next| next.0 <= time) {
                 continue;
             }
+            let (here, after) = (i as f64 + 1.0, (self.answers.len() - i - 1) as f64);
+            // So far the sum strays by a change of that share here, and by less where it changes elsewhere.
+            let excused = share * here * after / (here + after);
             for (what, sums) in self.sums.chunks_exact(4).enumerate().filter(|(_, sums)| sums[1] > LEAST) {
-                let distance = (sums[2] - sums[3] / sums[1] * sums[0]).abs() / sums[1].sqrt();
+                let distance = ((sums[2] - sums[3] / sums[1] * sums[0]).abs() - excused) / sums[1].sqrt();
                 if distance > best {
-                    let (here, after) = (i as f64 + 1.0, (self.answers.len() - i - 1) as f64);
                     let shares = [sums[2] / here, (sums[0] - sums[2]) / after];
                     best = distance;
                     change = Change { at: i as u32 + 1, what: what as u32, shares, ..change };
@@ -200,12 +205,19 @@ mod tests {
         let (posterior, confusion) = ([0.9, 0.1].repeat(200), [0.8, 0.2, 0.2, 0.8].repeat(8));
         let beliefs = Beliefs { posterior: &posterior, confusion: &confusion, strata: &[0; 200] };
         let when: Vec<f64> = (0..1600).map(f64::from).collect();
-        let found = answer_drift(&table, beliefs, &when, &Control::default()).unwrap();
+        let found = answer_drift(&table, beliefs, &when, 0.0, &Control::default()).unwrap();
         assert!(found.p[0] < 1e-6 && found.at[0].abs_diff(120) <= 3, "{found:?}");
         assert!(found.p[1..].iter().all(|p| *p > found.p[0]), "{found:?}");
+        // Four answers in five change: hardly any fewer may, and no more may at all.
+        let [some, most] =
+            [0.1, 0.9].map(|share| answer_drift(&table, beliefs, &when, share, &Control::default()).unwrap());
+        assert!(some.p[0] > found.p[0] && some.p[0] < 1e-4 && most.p[0] == 1.0, "{some:?}");
         // Without an order nothing is seen.
-        let flat = answer_drift(&table, beliefs, &[0.0; 1600], &Control::default()).unwrap();
+        let flat = answer_drift(&table, beliefs, &[0.0; 1600], 0.0, &Control::default()).unwrap();
         assert!(flat.p.iter().all(|p| *p == 1.0));
-        assert!(answer_drift(&table, beliefs, &when[1..], &Control::default()).is_err());
+        assert!(answer_drift(&table, beliefs, &when[1..], 0.0, &Control::default()).is_err());
+        for share in [-0.1, 1.0, f64::NAN] {
+            assert!(answer_drift(&table, beliefs, &when, share, &Control::default()).is_err());
+        }
     }
 }

@@ -615,6 +615,7 @@ def answer_drift(
     strata: npt.NDArray[np.uint8],
     when: _F64,
     *,
+    share: float = 0.0,
     progress: Callable[[int, float], object] | None = None,
 ) -> _AnswerDrift: ...
 def subtypes_fit(

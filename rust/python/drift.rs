@@ -13,7 +13,7 @@ use crate::drift;
 ///
 /// A dictionary, by worker: p, at (answers before the change), what (label or their number), shares (before, after), told.
 #[pyfunction]
-#[pyo3(signature = (table, posterior, confusion, strata, when, *, progress=None))]
+#[pyo3(signature = (table, posterior, confusion, strata, when, *, share=0.0, progress=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
 pub fn answer_drift<'py>(
     py: Python<'py>,
@@ -22,6 +22,7 @@ pub fn answer_drift<'py>(
     confusion: PyReadonlyArrayDyn<'py, f64>,
     strata: PyReadonlyArrayDyn<'py, u8>,
     when: PyReadonlyArrayDyn<'py, f64>,
+    share: f64,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let beliefs = Beliefs {
@@ -30,7 +31,7 @@ pub fn answer_drift<'py>(
         strata: slice("strata", &strata)?,
     };
     let when = slice("when", &when)?;
-    let drift = work(py, progress.as_ref(), |control| drift::answer_drift(&table.0, beliefs, when, control))?;
+    let drift = work(py, progress.as_ref(), |control| drift::answer_drift(&table.0, beliefs, when, share, control))?;
     let result = PyDict::new(py);
     result.set_item("shares", array(py, [drift.p.len(), 2], drift.shares)?)?;
     result.set_item("p", PyArray1::from_vec(py, drift.p))?;

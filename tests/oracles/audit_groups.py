@@ -69,7 +69,7 @@ def pair_excess(rows: Rows, posterior, confusion, strata, min_overlap, share):
     return found
 
 
-def answer_drift(rows: Rows, posterior, confusion, strata, when):
+def answer_drift(rows: Rows, posterior, confusion, strata, when, share=0.0):
     """By worker: (p-value, answers before the change, what changed)."""
     m, k = rows.n_workers, rows.n_classes
     steps: list[list[tuple[float, np.ndarray, np.ndarray]]] = [[] for _ in range(m)]
@@ -97,7 +97,9 @@ def answer_drift(rows: Rows, posterior, confusion, strata, when):
             if times[i + 1] > times[i]:
                 bridge = np.zeros(k + 1)
                 walked, clock = off[: i + 1].sum(axis=0), variance[: i + 1].sum(axis=0)
-                bridge[some] = np.abs(walked - clock / np.where(some, total, 1) * whole)[some] / np.sqrt(total[some])
+                strayed = np.abs(walked - clock / np.where(some, total, 1) * whole)
+                strayed -= share * (i + 1) * (len(times) - i - 1) / len(times)
+                bridge[some] = strayed[some] / np.sqrt(total[some])
                 if bridge.max() > best[0] + 1e-12:
                     best = (bridge.max(), i + 1, int(bridge.argmax()))
         found.append((min(1.0, some.sum() * kolmogorov(best[0])), *best[1:]))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+
+from manyhands.checks import check_number
 
 Array = npt.NDArray[np.float64]
 
@@ -19,3 +23,10 @@ def q_values(p: Array, n_tests: int) -> Array:
     q = np.empty(len(p))
     q[order] = np.minimum(np.minimum.accumulate(raised[::-1])[::-1], 1.0)
     return q
+
+
+def check_least(least: Any) -> None:
+    """Refuse a share of answers, to be excused, that is not in [0, 1)."""
+    check_number("least", least, least=0)
+    if least >= 1:
+        raise ValueError(f"least must be below 1, not {least}")

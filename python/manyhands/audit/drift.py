@@ -10,7 +10,7 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands.aggregators._excess import Beliefs
 from manyhands.audit._crowd import Crowd
-from manyhands.audit._rates import Array, q_values
+from manyhands.audit._rates import Array, check_least, q_values
 from manyhands.audit.result import Finding
 from manyhands.checks import check_between, check_number
 from manyhands.estimator import Progress
@@ -22,7 +22,13 @@ from manyhands.table.order import as_numbers, ranks, without_ranks
 
 
 def drift(
-    votes: Any, order: Any = None, *, rate: float = 0.05, min_labels: int = 20, progress: Progress = False
+    votes: Any,
+    order: Any = None,
+    *,
+    rate: float = 0.05,
+    least: float = 0.05,
+    min_labels: int = 20,
+    progress: Progress = False,
 ) -> Finding:
     """Find workers whose answers change along the way: tired, in a hurry, or replaced by a script.
 
@@ -40,6 +46,9 @@ def drift(
         of its rows. Of `Annotations`, which have no order, numbers aligned with ``votes.to_frame()``.
     rate
         The false-discovery rate: the share of the workers found that may be found by chance (Benjamini & Hochberg).
+    least
+        The share of answers by which a worker may change for other reasons, such as tasks that come late and are hard
+        in another way: p-values are those of at most this share. 0 for any change at all.
     min_labels
         Workers with fewer answers that tell something are not judged.
     progress
@@ -74,16 +83,19 @@ def drift(
     [3]
     """
     check_between("rate", rate, such_as=0.05)
+    check_least(least)
     check_number("min_labels", min_labels, least=2, whole=True)
     shared = isinstance(votes, Crowd)
     given, when = _in_order(votes.votes if shared else votes, order)
     known = (votes if shared else Crowd(given)).beliefs
     with reporting(progress, given.n_workers, "drift") as callback:
-        found = _judged(known, when[known.kept], rate=float(rate), min_labels=int(min_labels), progress=callback)
+        found = _judged(known, when[known.kept], float(rate), float(least), int(min_labels), callback)
     p, q = found["p"], found["q"]
-    judged = ~np.isnan(p)
     remarks = known.remarks
-    if not judged.any():
+    if given.n_workers == 2:
+        p, q = np.full((2, 2), np.nan)
+        remarks += ("Two workers can only be held against each other: which of them changed cannot be told.",)
+    elif np.isnan(p).all():
         remarks += (
             f"No worker has {min_labels} answers to tasks on which others differ: whether anybody changed cannot be "
             "told.",
@@ -101,7 +113,7 @@ def drift(
 
 
 def _judged(
-    known: Beliefs, when: Array, *, rate: float, min_labels: int, progress: Callback | None
+    known: Beliefs, when: Array, rate: float, least: float, min_labels: int, progress: Callback | None
 ) -> dict[str, npt.NDArray[Any]]:
     """How each worker changed, beside others who did not.
 
@@ -110,9 +122,10 @@ def _judged(
     """
     found: dict[str, npt.NDArray[Any]] = {}
     table, m = known.table, known.table.n_workers
+    believed = (known.posterior, known.confusion, known.strata)
     settled = np.zeros(m, np.bool_)
     while True:
-        now = _core.answer_drift(table, known.posterior, known.confusion, known.strata, when, progress=progress)
+        now = _core.answer_drift(table, *believed, when, share=least, progress=progress)
         p = np.where(now["told"] >= min_labels, now["p"], np.nan)
         latest = {"p": p, **{name: now[name] for name in ("at", "what", "shares")}}
         for name, column in latest.items():
