@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use crate::chance::{Beliefs, Chance, Habits};
 use crate::control::Control;
-use crate::memory::{clear, grow, par_tried, push, ready, room_to_sort, with_room};
+use crate::memory::{clear, grow, par_tried, push, ready, room_to_sort, with_room, zeros};
 use crate::special::normal_below;
 use crate::table::Table;
 use crate::{Error, Result};
@@ -48,9 +48,9 @@ pub struct PairExcess {
 
 /// Finds pairs of workers who agree more often than chance.
 ///
-/// Everybody must have answered a task once at most. Time, for a task with n answers, O(n² · classes) and up to n more, and
-/// for a pair the square of their common tasks where these are few. Memory: 44 bytes a pair that is found, and on each thread
-/// 16 bytes for each annotation on the tasks of one worker.
+/// Everybody must have answered a task once at most. Time O(n²) for a task with n answers, and where workers on it share
+/// enough tasks up to n² · classes · n; for a pair the square of their common tasks where these are few. Memory: 44 bytes a
+/// pair that is found, and on each thread 16 bytes for each meeting of one worker with a partner and 4 bytes a worker.
 pub fn pair_excess(table: &Table, options: &Excess<'_>, control: &Control) -> Result<PairExcess> {
     check(options)?;
     let habits = options.beliefs.habits(table, control)?;
@@ -61,11 +61,13 @@ pub fn pair_excess(table: &Table, options: &Excess<'_>, control: &Control) -> Re
         |scratch: &mut Result<Scratch>, worker| {
             let scratch = ready(scratch)?;
             scratch.meetings.clear();
-            for at in order.offsets[worker] as usize..order.offsets[worker + 1] as usize {
-                if at.is_multiple_of(ROWS_PER_CHECK) {
+            let tasks = &order.tasks[order.offsets[worker] as usize..order.offsets[worker + 1] as usize];
+            scratch.partners.count(table, worker, tasks, options.min_overlap)?;
+            for (i, &task) in tasks.iter().enumerate() {
+                if i.is_multiple_of(ROWS_PER_CHECK) {
                     control.check()?;
                 }
-                scratch.meet(table, &habits, worker, order.tasks[at] as usize)?;
+                scratch.meet(table, &habits, worker, task as usize)?;
             }
             control.check()?;
             let found = scratch.judge(worker, options)?;
@@ -105,9 +107,46 @@ struct Meeting {
     chance: f64,
 }
 
+/// Who shares enough tasks with one worker to be compared, of those who come later.
+#[derive(Debug, Default)]
+struct Partners {
+    /// Common tasks, by worker, and who has any.
+    common: Vec<u32>,
+    met: Vec<u32>,
+    least: u32,
+}
+
+impl Partners {
+    fn count(&mut self, table: &Table, worker: usize, tasks: &[u32], least: usize) -> Result<()> {
+        if self.common.is_empty() {
+            self.common = zeros(table.n_workers())?;
+        }
+        self.met.drain(..).for_each(|other| self.common[other as usize] = 0);
+        self.least = u32::try_from(least).unwrap_or(u32::MAX);
+        for &task in tasks {
+            for &other in table.workers()[table.rows_of(task as usize)].iter().rev() {
+                if other as usize <= worker {
+                    break;
+                }
+                let common = &mut self.common[other as usize];
+                if *common == 0 {
+                    push(&mut self.met, other)?;
+                }
+                *common += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn holds(&self, other: u32) -> bool {
+        self.common[other as usize] >= self.least
+    }
+}
+
 /// What one thread works with.
 #[derive(Debug, Default)]
 struct Scratch {
+    partners: Partners,
     meetings: Vec<Meeting>,
     chance: Chance,
     /// The probability of agreement with each worker on the task.
@@ -118,13 +157,15 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// Notes whom a worker meets on a task, of those who come later.
+    /// Notes which partners a worker meets on a task.
     fn meet(&mut self, table: &Table, habits: &Habits<'_>, worker: usize, task: usize) -> Result<()> {
-        let Some(own) = self.chance.read(table, task, worker)? else { return Ok(()) };
-        let n = self.chance.labels.len();
-        if own + 1 == n {
+        let workers = &table.workers()[table.rows_of(task)];
+        let later = workers.iter().rev().take_while(|other| **other as usize > worker);
+        if !later.into_iter().any(|other| self.partners.holds(*other)) {
             return Ok(());
         }
+        let Some(own) = self.chance.read(table, task, worker)? else { return Ok(()) };
+        let n = self.chance.labels.len();
         clear(&mut self.chances, n)?;
         for i in 0..n {
             match self.chance.first_of(i) {
@@ -136,9 +177,8 @@ impl Scratch {
                 _ => {}
             }
         }
-        let workers = &table.workers()[table.rows_of(task)];
         grow(&mut self.meetings, n - own)?;
-        for (i, &other) in workers.iter().enumerate().skip(own + 1) {
+        for (i, &other) in workers.iter().enumerate().skip(own + 1).filter(|(_, other)| self.partners.holds(**other)) {
             let agree = self.chance.labels[i] == self.chance.labels[own];
             self.meetings.push(Meeting { other, agree, chance: self.chances[i].clamp(0.0, 1.0) });
         }
@@ -153,9 +193,6 @@ impl Scratch {
         self.meetings.sort_by_key(|meeting| meeting.other);
         let (open, distribution) = (&mut self.open, &mut self.distribution);
         for meetings in self.meetings.chunk_by(|a, b| a.other == b.other) {
-            if meetings.len() < options.min_overlap {
-                continue;
-            }
             let (mut agreements, mut run, mut longest, mut told) = (0_u32, 0_u32, 0_u32, 0_usize);
             let (mut expected, mut variance) = (0.0, 0.0);
             open.clear();

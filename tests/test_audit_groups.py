@@ -59,11 +59,12 @@ def test_pairs_match_their_twin(small):
     np.testing.assert_allclose(got, [wanted[pair] for pair in sorted(wanted)], rtol=1e-9, atol=1e-12)
 
 
-def test_drift_matches_its_twin(small):
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_drift_matches_its_twin(small, share):
     votes, known, when = small
-    arguments = (known.posterior, known.confusion, known.strata)
-    found = _core.answer_drift(votes.table, *arguments, when)
-    wanted = oracle.answer_drift(Rows.of(votes), *arguments, when)
+    arguments = (known.posterior, known.confusion, known.strata, when)
+    found = _core.answer_drift(votes.table, *arguments, share=share)
+    wanted = oracle.answer_drift(Rows.of(votes), *arguments, share)
     np.testing.assert_allclose(found["p"], [p for p, _, _ in wanted], rtol=1e-8)
     # With two classes to choose between on a task, two labels may be off by the same: then either is told.
     assert found["at"].tolist() == [at for _, at, _ in wanted]
@@ -207,6 +208,8 @@ def test_groups_of_one_are_plain_dawid_and_skene():
         ([[0, 0]], ValueError, "more than once"),
         ([0, 1], TypeError, "list of workers"),
         ("ab", TypeError, "lists of workers"),
+        (iter([[0, 1]]), TypeError, "lists of workers"),
+        ([iter([0, 1])], TypeError, "list of workers"),
     ],
 )
 def test_bad_groups_are_named(groups, error, message):
@@ -347,6 +350,8 @@ def test_bad_settings_are_refused(audit, settings):
 def test_a_share_of_all_answers_is_refused():
     with pytest.raises(ValueError, match="least"):
         mh.audit.copies(crowd(), least=1.0)
+    with pytest.raises(ValueError, match="least"):
+        mh.audit.drift(tiring(1), least=1.0)
 
 
 def test_progress_is_reported_by_worker():

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators._excess import Beliefs, pair_excess
+from manyhands.aggregators._excess import Beliefs, Excess
 from manyhands.aggregators._matrices import with_diagonal
 from manyhands.aggregators._priors import row_pseudo
 from manyhands.estimator import Array
@@ -43,8 +43,10 @@ class Grouping:
     n_pairs: int
 
 
-def find_groups(known: Beliefs, *, rate: float, min_overlap: int, progress: Callback | None = None) -> Grouping:
+def find_groups(known: Beliefs, compared: Excess, *, rate: float) -> Grouping:
     """Find groups whose members agree beyond chance, with at most this probability of any where none depend.
+
+    `compared` are all pairs of workers who share enough tasks.
 
     For each of some thresholds, workers are moved between groups as long as the sum over pairs within groups of
     agreement less the threshold rises (Louvain's way). A group of size s is kept if it would be surprising as the most
@@ -54,7 +56,7 @@ def find_groups(known: Beliefs, *, rate: float, min_overlap: int, progress: Call
     in :class:`GroupDawidSkene`, by more than its parameters are worth (BIC), or it falls apart.
     """
     m = known.table.n_workers
-    pairs = _Pairs.of(known, min_overlap, progress)
+    pairs = _Pairs.of(compared, m)
     best, codes = 0.0, np.arange(m)
     for threshold in _THRESHOLDS:
         tried = _moved(pairs.a, pairs.b, pairs.z - threshold, m)
@@ -133,11 +135,10 @@ class _Pairs:
     z: Array
 
     @classmethod
-    def of(cls, known: Beliefs, min_overlap: int, progress: Callback | None) -> _Pairs:
-        found = pair_excess(known, min_overlap=min_overlap, share=0.0, most=1.0, progress=progress)
+    def of(cls, found: Excess, m: int) -> _Pairs:
         a, b = found.pairs.T.astype(np.int64)
         z = (found.agreements - found.expected) / np.sqrt(np.maximum(found.variance, 1e-12))
-        return cls(a, b, _without_effects(a, b, z, known.table.n_workers))
+        return cls(a, b, _without_effects(a, b, z, m))
 
     def log_p(self, codes: Codes) -> tuple[Array, Array]:
         """How far each group agrees, and a bound on the logarithm of its probability, over all groups of its size."""

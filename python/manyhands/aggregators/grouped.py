@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators._excess import beliefs, one_answer
+from manyhands.aggregators._excess import beliefs, one_answer, pair_excess
 from manyhands.aggregators._groups import PSEUDO_COUNT, Grouping, find_groups, fit_layers
 from manyhands.aggregators._priors import class_pseudo, row_pseudo
 from manyhands.aggregators.base import Aggregator, ClassFit, fit_of
 from manyhands.aggregators.confusion import JudgedByPosterior
 from manyhands.aggregators.hierarchical import HierarchicalDawidSkene
-from manyhands.checks import check_between, check_number, check_stopping, listed, warn_unless_converged
+from manyhands.checks import check_between, check_number, check_stopping, counted, listed, warn_unless_converged
 from manyhands.estimator import Array
 from manyhands.progress import Callback
 from manyhands.table.annotations import Annotations
 from manyhands.table.checks import made_table
+from manyhands.table.overlap import Doubts
 
 Codes = npt.NDArray[np.int64]
 
@@ -48,8 +49,16 @@ class _Grouped(Aggregator):
             nothing = "No worker has one answer to a task that counts: whether workers depend on others cannot be told."
             return np.arange(votes.n_workers), (nothing,)
         known = beliefs(votes)
-        found = find_groups(known, rate=float(self.rate), min_overlap=int(self.min_overlap))
+        pairs = pair_excess(known, min_overlap=int(self.min_overlap), share=0.0, most=1.0)
+        found = find_groups(known, pairs, rate=float(self.rate))
         return found.codes, (*known.remarks, *none_found(found, votes))
+
+    def _doubts(self, votes: Annotations) -> Doubts:
+        alone = 0 if self.groups is None else votes.n_workers - sum(len(group) for group in self.groups)
+        said = (
+            f"{alone:,} of {counted(votes.n_workers, 'worker')} {'is' if alone == 1 else 'are'} in none of the groups"
+        )
+        return super()._doubts(votes) + Doubts(quiet=(f"{said} given: each answers alone.",) if alone else ())
 
     @property
     def groups_(self) -> list[list[Any]]:
@@ -83,11 +92,11 @@ def named_groups(codes: Codes, workers: npt.NDArray[Any]) -> list[list[Any]]:
 
 def given_groups(votes: Annotations, groups: Any) -> Codes:
     """Group of each worker from lists of names; a worker in none is a group of one."""
-    if isinstance(groups, str | bytes | Mapping) or not isinstance(groups, Iterable):
+    if isinstance(groups, str | bytes | Mapping) or not isinstance(groups, Collection):
         raise TypeError(f"groups must be lists of workers, such as [['ann', 'bob'], ['eve', 'kim']], not {groups!r}")
     codes = np.full(votes.n_workers, -1, np.int64)
     for number, group in enumerate(groups):
-        if isinstance(group, str | bytes) or not isinstance(group, Iterable):
+        if isinstance(group, str | bytes) or not isinstance(group, Collection):
             raise TypeError(f"each of the groups must be a list of workers, not {group!r}")
         names = list(group)
         found = votes._workers.find(names)
@@ -115,7 +124,8 @@ class GroupDawidSkene(_Grouped):
     Parameters
     ----------
     groups
-        Lists of workers by name; who is in none is alone. None to find them, as :func:`manyhands.audit.groups` does.
+        Lists of workers by name; who is in none is alone, and `remarks_` says how many. None to find them, as
+        :func:`manyhands.audit.groups` does.
     rate, min_overlap
         How groups are found, see :func:`manyhands.audit.groups`.
     pseudo_count, class_pseudo_count
@@ -154,7 +164,7 @@ class GroupDawidSkene(_Grouped):
 
     def __init__(
         self,
-        groups: Iterable[Iterable[Any]] | None = None,
+        groups: Collection[Collection[Any]] | None = None,
         *,
         rate: float = 0.01,
         min_overlap: int = 10,
@@ -250,7 +260,8 @@ class GroupVote(_Grouped):
     Parameters
     ----------
     groups
-        Lists of workers by name; who is in none is alone. None to find them, as :func:`manyhands.audit.groups` does.
+        Lists of workers by name; who is in none is alone, and `remarks_` says how many. None to find them, as
+        :func:`manyhands.audit.groups` does.
     rate, min_overlap
         How groups are found, see :func:`manyhands.audit.groups`.
 
@@ -269,7 +280,7 @@ class GroupVote(_Grouped):
     """
 
     def __init__(
-        self, groups: Iterable[Iterable[Any]] | None = None, *, rate: float = 0.01, min_overlap: int = 10
+        self, groups: Collection[Collection[Any]] | None = None, *, rate: float = 0.01, min_overlap: int = 10
     ) -> None:
         self.groups = groups
         self.rate = rate

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from manyhands.aggregators._excess import Beliefs, beliefs
+from manyhands.aggregators._excess import Beliefs, Excess, beliefs, pair_excess
 from manyhands.aggregators.base import ClassFit
 from manyhands.aggregators.hierarchical import HierarchicalDawidSkene
+from manyhands.progress import Callback
 from manyhands.table.annotations import Annotations, as_annotations
 
 
@@ -18,6 +19,9 @@ class Crowd:
 
     votes: Annotations
     model: HierarchicalDawidSkene = field(default_factory=HierarchicalDawidSkene)
+    #: Whether several audits will ask: pairs of workers are then compared once, and all of them kept.
+    shared: bool = False
+    _compared: dict[tuple[int, float], Excess] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def fit(self) -> ClassFit:
@@ -28,6 +32,25 @@ class Crowd:
     def beliefs(self) -> Beliefs:
         """What pairs of workers are compared with; a second fit only where some annotations do not count for it."""
         return beliefs(self.votes, fitted=lambda: self.fit)
+
+    def pairs(
+        self, *, min_overlap: int, share: float | None = None, most: float = 1.0, progress: Callback | None = None
+    ) -> Excess:
+        """Compare pairs of workers, see `pair_excess`; p-values are of any share where it is None."""
+        for (overlap, excused), found in self._compared.items():
+            if overlap == min_overlap and share in (None, excused):
+                return found
+        excused = share or 0.0
+        found = pair_excess(
+            self.beliefs,
+            min_overlap=min_overlap,
+            share=excused,
+            most=1.0 if self.shared else most,
+            progress=progress,
+        )
+        if self.shared:
+            self._compared[min_overlap, excused] = found
+        return found
 
 
 def as_crowd(votes: Any) -> Crowd:

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators._excess import Excess, pair_excess
+from manyhands.aggregators._excess import Excess
 from manyhands.audit._crowd import as_crowd
-from manyhands.audit._rates import Array, q_values
+from manyhands.audit._rates import Array, check_least, q_values
 from manyhands.audit.result import Finding
 from manyhands.checks import check_between, check_number, counted
 from manyhands.estimator import Progress
@@ -137,16 +137,12 @@ def copies(
     (1, [0, 1], [0])
     """
     check_between("rate", rate, such_as=0.05)
-    check_number("least", least, least=0)
-    if least >= 1:
-        raise ValueError(f"least must be below 1, not {least}")
+    check_least(least)
     check_number("min_overlap", min_overlap, least=1, whole=True)
     crowd = as_crowd(votes)
     given, known = crowd.votes, crowd.beliefs
     with reporting(progress, given.n_workers, "copies") as callback:
-        tried = pair_excess(
-            known, min_overlap=int(min_overlap), share=float(least), most=float(rate), progress=callback
-        )
+        tried = crowd.pairs(min_overlap=int(min_overlap), share=float(least), most=float(rate), progress=callback)
     q = q_values(tried.p, tried.n_tested)
     sure = q <= rate
     pairs = tried.some(sure)

@@ -82,7 +82,7 @@ def groups(votes: Any, *, rate: float = 0.01, min_overlap: int = 10, progress: P
     crowd = as_crowd(votes)
     given, known = crowd.votes, crowd.beliefs
     with reporting(progress, given.n_workers, "groups") as callback:
-        found = find_groups(known, rate=float(rate), min_overlap=int(min_overlap), progress=callback)
+        found = find_groups(known, crowd.pairs(min_overlap=int(min_overlap), progress=callback), rate=float(rate))
     size = np.bincount(found.codes)[found.codes]
     evidence = {
         "group": found.codes,

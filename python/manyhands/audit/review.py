@@ -112,8 +112,8 @@ def review(votes: Any, *, order: Any = None, stages: Stages | None = None) -> Re
     :func:`colluders`, :func:`copies`, :func:`groups`, :func:`drift`.
 
     Cost: one fit of :class:`~manyhands.HierarchicalDawidSkene`, which all parts share (two where annotations have
-    weights or were given again), the passes over pairs of workers that the parts state, and one fit without the workers
-    that were found.
+    weights or were given again), the passes over pairs of workers that the parts state, of which copies and groups
+    share one, and one fit without the workers that were found.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def review(votes: Any, *, order: Any = None, stages: Stages | None = None) -> Re
     with at("worth") as progress:
         model = HierarchicalDawidSkene().fit(votes, progress=progress or False)
         value = worth(votes, model=model)
-    crowd = Crowd(votes, model)
+    crowd = Crowd(votes, model, shared=True)
     with at("dependence"):
         depends = dependence(crowd)
     with at("spammers"):

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from manyhands import metrics
 from manyhands.aggregators.hierarchical import HierarchicalDawidSkene
-from manyhands.checks import listed
+from manyhands.checks import counted, listed
 from manyhands.estimator import Array, Progress
 from manyhands.table import arrow
 from manyhands.table.annotations import as_annotations
@@ -59,7 +59,7 @@ class Worth:
 
     def __repr__(self) -> str:
         told = f"{self.bits_per_task:.2f} bits a task of {self.entropy:.2f} needed"
-        return "\n".join((f"<Worth of {len(self.names):,} workers: {told}>", *self.remarks))
+        return "\n".join((f"<Worth of {counted(len(self.names), 'worker')}: {told}>", *self.remarks))
 
 
 def worth(votes: Any, *, model: Aggregator | None = None, progress: Progress = False) -> Worth:
@@ -93,10 +93,10 @@ def worth(votes: Any, *, model: Aggregator | None = None, progress: Progress = F
         fitted._workers,
         fitted._n_labels,
         errors.worth(prior, fitted._n_labels),
-        entropy=float(-(prior * np.log2(np.maximum(prior, 1e-300))).sum()),
+        entropy=abs(float((prior * np.log2(np.maximum(prior, 1e-300))).sum())),
         n_tasks=len(fitted.tasks_),
         dominance=margins,
-        remarks=_remarks(margins, fitted.classes_),
+        remarks=(*fitted.remarks_, *_remarks(margins, fitted.classes_)),
     )
 
 
