@@ -26,10 +26,8 @@ from default import LOGS
 from shuffled import read, shuffled
 
 SEEDS = 20
-#: Of each real log.
-SHUFFLES = 5
-
-
+#: Of each real log, of either kind.
+SHUFFLES = 3
 #: Crowds with nothing planted: sizes, and how they are drawn.
 CLEAN = {
     "uneven skills, 5 a task": ((400, 40, 3), {"crowd": "one-coin", "accuracy": (0.4, 0.95), "labels_per_task": 5}),
@@ -51,32 +49,38 @@ def alarms(votes: mh.Annotations) -> dict[str, int]:
     }
 
 
-def far(votes: mh.Annotations) -> int:
-    """Whether errors seem to be correlated, by more than two standard errors."""
-    found = mh.audit.dependence(votes)
-    return int(found.correlation > 2 * found.error)
+def claimed(votes: mh.Annotations) -> int:
+    """Whether errors are said to be correlated, with a probability of 95 % or more."""
+    return int(mh.audit.dependence(votes).probability >= 0.95)
+
+
+def redrawn(votes: mh.Annotations, seed: int) -> mh.Annotations:
+    """The same workers on the same tasks, who err independently, as their matrices say."""
+    model = mh.HierarchicalDawidSkene().fit(votes)
+    tasks, workers, _ = votes.codes()
+    truth = model.posterior_.argmax(axis=1)
+    return mh.simulate(confusion=model.confusion_, truth=truth, pairs=(tasks, workers), seed=seed).votes
 
 
 def null(data: Path) -> None:
-    print("\nnothing planted: crowds in which anything is found, in all how much; correlated: by two standard errors")
+    print("\nnothing planted: share of crowds in which anything is found (how much in all)")
     rows = []
     for name, (sizes, settings) in CLEAN.items():
         crowds = [mh.simulate(*sizes, seed=seed, **settings).votes for seed in range(SEEDS)]
-        rows += [{"crowd": name} | alarms(votes) | {"correlated": far(votes)} for votes in crowds]
+        rows += [{"crowd": name} | alarms(votes) | {"dependence": claimed(votes)} for votes in crowds]
     print(summary(pd.DataFrame(rows)), flush=True)
-    print("\nreal logs: as they are, and shuffled; correlated: shuffled within class only, difficulty gone")
-    rows, parts = [], []
+    print("\nreal logs: as they are; shuffled, by the class of gold or of the default; dependence: drawn anew")
+    rows = []
     for name in [name for name in LOGS if (data / name).exists()]:
         votes, truth = read(data / name)
-        rows.append({"crowd": name} | alarms(votes) | {"correlated": far(votes)})
+        rows.append({"log": name, "crowd": "as it is"} | alarms(votes) | {"dependence": claimed(votes)})
         for seed in range(SHUFFLES):
-            rng = np.random.default_rng(seed)
-            found = alarms(shuffled(votes, truth, rng))
-            parts.append({"crowd": name} | found | {"correlated": far(shuffled(votes, truth, rng, parts=1))})
-        print(pd.DataFrame(rows[-1:] + parts[-SHUFFLES:]).to_string(header=len(rows) == 1), flush=True)
-    print(summary(pd.DataFrame(rows).assign(crowd="as they are")))
-    print(summary(pd.DataFrame(parts)))
-    print(summary(pd.DataFrame(parts).assign(crowd="shuffled")))
+            for by, classes in (("gold", truth), ("the default", np.full_like(truth, -1))):
+                found = alarms(shuffled(votes, classes, np.random.default_rng(seed)))
+                rows.append({"log": name, "crowd": by} | found | {"dependence": claimed(redrawn(votes, seed))})
+        mine = pd.DataFrame(rows).query("log == @name").drop(columns="log")
+        print(f"{name}\n{summary(mine)}", flush=True)
+    print(f"all\n{summary(pd.DataFrame(rows).drop(columns='log'))}")
 
 
 def summary(found: pd.DataFrame) -> str:
