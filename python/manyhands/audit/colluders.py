@@ -280,8 +280,8 @@ class _Search:
 
     def run(self, spared: Mask) -> tuple[Mask, dict[str, npt.NDArray[Any]], tuple[str, ...]]:
         known = self.covariances.partnered
-        nobody = self._explain(np.zeros(len(known), np.bool_), None)
-        tried = [self._explain(group, nobody) for group in self._beginnings()]
+        nobody = self._explain(np.zeros(len(known), np.bool_), refine=False)
+        tried = [self._explain(group, refine=True, nobody=nobody) for group in self._beginnings()]
         tried = [one for one in tried if one.concert > _CONCERTED and not (one.group & spared).any()]
         best = max(tried, key=lambda one: (round(one.concert, 1), one.group.sum()), default=nobody)
         remarks = []
@@ -372,22 +372,25 @@ class _Search:
 
     # -------------------------------------------------------------------------------------------------- refinement
 
-    def _explain(self, group: Mask, nobody: _Explained | None) -> _Explained:
+    def _explain(self, group: Mask, *, refine: bool, nobody: _Explained | None = None) -> _Explained:
         """Fit all pairs but those within a group, which changes until it holds who agrees too much with it.
 
-        Once only where it is not known yet how much workers agree with nobody.
+        Where nobody is left, the answer is that for `nobody`, which is not fitted again if it is known.
         """
         covariances, start = self.covariances, self.covariances.start(self.rank, self.seed)
         first, second = covariances.pairs.T
-        for turn in range(_REFINEMENTS if nobody else 1):
+        for turn in range(_REFINEMENTS if refine else 1):
             within = group[first] & group[second]
-            if nobody and (not group.any() or within.all()):
+            if within.all():
+                group = np.zeros_like(group)
+                within = group[first]
+            if nobody is not None and not group.any():
                 return nobody
             weights = np.where(within, 0.0, covariances.overlap)
             factor = covariances.factor(start, _RIDGE, weights, 2 * _SWEEPS, _ROUGH)
             agreed, errors = self._membership(factor, group)
             joined = (agreed > _AGREED) & (errors > self.beyond_chance)
-            if not nobody or (joined == group).all() or turn == _REFINEMENTS - 1:
+            if not refine or (joined == group).all() or turn == _REFINEMENTS - 1:
                 break
             group = joined
         return _Explained(group, agreed, errors)

@@ -123,9 +123,10 @@ def copies(
     the tasks are in league, it is the others who stand out as expected; see :func:`groups` and :func:`colluders`.
     Weights are not counted, and who gave two different answers to a task is left out of it.
 
-    Time: one fit of `HierarchicalDawidSkene`, then for a task with n answers O(n³) (n² from 65 on) times the number of
-    classes; memory: 44 bytes a pair with a p-value below `rate`, 24 bytes an annotation of a task of the busiest
-    worker, and three times the confusion matrices. Nothing is workers × workers.
+    Time: one fit of `HierarchicalDawidSkene`, O(n²) for a task with n answers, and where workers on it share
+    `min_overlap` tasks O(n³) (n² from 65 on) times the number of classes; memory: 44 bytes a pair with a p-value below
+    `rate`, 24 bytes for each meeting of the busiest worker with others who share so many, 4 bytes a worker on each
+    thread, and three times the confusion matrices. Nothing is workers × workers.
 
     Examples
     --------
