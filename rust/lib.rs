@@ -29,6 +29,7 @@ pub mod margin;
 pub mod minimax;
 pub mod moments;
 pub mod num;
+pub mod numeric;
 pub mod pairwise;
 pub mod ratings;
 pub mod simulate;

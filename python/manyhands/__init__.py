@@ -10,7 +10,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from manyhands import aggregators, agreement, audit, metrics, moments, ordinal, pairwise
+from manyhands import aggregators, agreement, audit, metrics, moments, numeric, ordinal, pairwise
 from manyhands._core import get_num_threads, set_num_threads
 from manyhands.aggregators import *
 from manyhands.errors import (
@@ -22,7 +22,15 @@ from manyhands.errors import (
     OverlapWarning,
 )
 from manyhands.kinds import aggregate
-from manyhands.simulate import Simulation, crowds, simulate, simulate_comparisons, synthetic
+from manyhands.simulate import (
+    RatingSimulation,
+    Simulation,
+    crowds,
+    simulate,
+    simulate_comparisons,
+    simulate_ratings,
+    synthetic,
+)
 from manyhands.table.annotations import Annotations
 from manyhands.table.comparisons import Comparisons
 from manyhands.table.io import read
@@ -48,6 +56,7 @@ __all__ = [
     "NotFittedError",
     "OverlapWarning",
     "Rankings",
+    "RatingSimulation",
     "Ratings",
     "Simulation",
     "aggregate",
@@ -58,12 +67,14 @@ __all__ = [
     "load",
     "metrics",
     "moments",
+    "numeric",
     "ordinal",
     "pairwise",
     "read",
     "set_num_threads",
     "simulate",
     "simulate_comparisons",
+    "simulate_ratings",
     "synthetic",
 ]
 __all__ += aggregators.__all__

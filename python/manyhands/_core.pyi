@@ -397,6 +397,36 @@ class Rankings:
     def keep(self, mask: npt.NDArray[np.bool_]) -> Rankings: ...
     def counted(self, weights: _F64) -> Rankings: ...
 
+def gaussian_pass(
+    table: Ratings,
+    dim: int,
+    unit: float,
+    centre: float,
+    workers: _F64,
+    prior: tuple[float, float],
+    *,
+    freedom: float | None = None,
+    last: _F64 | None = None,
+    shapes: _F64 | None = None,
+    residuals: _F64 | None = None,
+) -> tuple[_F64, _F64, _F64]: ...
+def rating_spread(
+    table: Ratings, dim: int, unit: float, centre: float, worker_weights: _F64 | None = None
+) -> tuple[_F64, _F64]: ...
+def rating_trimmed(table: Ratings, dim: int, unit: float, centre: float, trim: float) -> _F64: ...
+def covariance_sums(
+    table: Ratings, dim: int, unit: float, centre: float, means: _F64, factors: _F64, rank: int
+) -> _F64: ...
+def factor_scores(
+    table: Ratings,
+    dim: int,
+    unit: float,
+    centre: float,
+    means: _F64,
+    precisions: _F64,
+    factors: _F64,
+    target: _F64,
+) -> _F64: ...
 def set_num_threads(n_threads: int) -> None: ...
 def get_num_threads() -> int: ...
 def encode_integers(

@@ -26,6 +26,7 @@ mod margin;
 mod minimax;
 mod moments;
 mod num;
+mod numeric;
 mod pairwise;
 mod passes;
 mod rank_one;
@@ -345,6 +346,8 @@ mod _core {
     use super::moments::{components, moments_cross, moments_first, moments_groups, moments_pairs, moments_triples};
     #[pymodule_export]
     use super::num::winners;
+    #[pymodule_export]
+    use super::numeric::{covariance_sums, factor_scores, gaussian_pass, rating_spread, rating_trimmed};
     #[pymodule_export]
     use super::pairwise::{
         Comparisons, Rankings, bradley_terry_errors, bradley_terry_fit, crowd_bt_fit, plackett_luce_fit,

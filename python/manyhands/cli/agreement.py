@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import math
 from argparse import Namespace
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from manyhands.agreement.counts import LEVELS
 from manyhands.cli.aggregate import summary_of_log
 from manyhands.cli.console import Stages, print_facts, print_json, print_table
-from manyhands.cli.options import Commands, add_command, add_log, check_inputs, natural, read_log, use_threads
+from manyhands.cli.kinds import CLASSES, add_kind, read_any, settle_kind
+from manyhands.cli.options import Commands, add_command, add_log, check_inputs, natural, use_threads
 
 if TYPE_CHECKING:
-    from manyhands import Annotations
+    from manyhands import Annotations, Ratings
     from manyhands.agreement import Agreement
 
 
@@ -23,13 +25,15 @@ def add(commands: Commands) -> None:
         commands,
         "agreement",
         run,
-        about="Measure how far the labels of a log agree beyond chance: Krippendorff, Fleiss, Gwet, Cohen, Scott.",
+        about="Measure how far the labels of a log agree beyond chance: Krippendorff, Fleiss, Gwet, Cohen, Scott; "
+        "of numbers, intraclass correlations and Pearson's.",
         examples="""
             log.csv
             ratings.parquet --level ordinal --resamples 1000 --json
         """,
     )
     add_log(parser)
+    add_kind(parser)
     group = parser.add_argument_group("the measures")
     group.add_argument(
         "--level",
@@ -62,12 +66,14 @@ def _share(text: str) -> float:
 def run(args: Namespace) -> None:
     """Read the log, measure, and show."""
     check_inputs(args)
+    if settle_kind(args) not in _MEASURES:
+        raise ValueError(f"there are no measures of agreement for {args.kind}; there are for {', '.join(_MEASURES)}")
     use_threads(args)
     with Stages(args) as stages:
         with stages.stage("reading"):
-            votes = read_log(args)
+            votes: Any = read_any(args)
         with stages.stage("measuring"):
-            found = _measure(votes, args)
+            found = _MEASURES[args.kind](votes, args)
     if args.json:
         measures = {name: measure.to_dict() for name, measure in found.items()}
         content = {"command": args.command, "log": args.log, "level": args.level, "agreement": measures}
@@ -98,6 +104,27 @@ def _measure(votes: Annotations, args: Namespace) -> dict[str, Agreement]:
         "cohen-kappa": agreement.cohen_kappa(votes, weights=weights, **interval),
         "scott-pi": agreement.scott_pi(votes, weights=weights, **interval),
     }
+
+
+def _measure_numbers(ratings: Ratings, args: Namespace) -> dict[str, Agreement]:
+    from manyhands import agreement
+
+    interval = {"resamples": args.resamples, "confidence": args.confidence, "seed": args.seed}
+    single, average = (
+        {
+            f"icc-{name}{k}": agreement.icc(ratings, model, average=bool(k), **interval)
+            for name, model in (("1", "one-way"), ("2", "two-way"), ("3", "consistency"))
+        }
+        for k in ("", "k")
+    )
+    return {**single, **average, "pearson": agreement.pearson(ratings, **interval)}
+
+
+#: How each kind of answers is measured.
+_MEASURES: dict[str, Callable[[Any, Namespace], dict[str, Agreement]]] = {
+    CLASSES: _measure,
+    "numbers": _measure_numbers,
+}
 
 
 def _rows(found: dict[str, Agreement], args: Namespace) -> list[tuple[Any, ...]]:

@@ -7,7 +7,8 @@ Labels are compared with :func:`accuracy` and :func:`balanced_accuracy`, those o
 :func:`spammer_score` sum a confusion matrix up in one number a worker; :func:`worth` gives the first three with
 errors, and :func:`dominance` tells whether the crowd names each class by its name. :func:`match_gold` finds the
 tasks whose truth is known. Scores of items are compared with :func:`kendall` and :func:`spearman`, and what a model
-expects of comparisons with :func:`comparison_log_loss`.
+expects of comparisons with :func:`comparison_log_loss`. Numbers are
+compared by :func:`rmse`, :func:`mae` and :func:`correlation`, their intervals by :func:`coverage`.
 
 Shapes: N tasks, M workers, K classes. Confusion matrices are ``confusion[worker, true, observed]``.
 Nothing here changes its input.
@@ -15,6 +16,7 @@ Nothing here changes its input.
 
 from manyhands.metrics.labels import accuracy, balanced_accuracy
 from manyhands.metrics.matching import match_gold
+from manyhands.metrics.numbers import correlation, coverage, mae, rmse
 from manyhands.metrics.orders import absolute_error, quadratic_kappa
 from manyhands.metrics.probabilities import Reliability, brier, calibration_error, log_loss, reliability
 from manyhands.metrics.rankings import comparison_log_loss, kendall, spearman
@@ -42,13 +44,17 @@ __all__ = [
     "capacity",
     "comparison_log_loss",
     "confusion_error",
+    "correlation",
+    "coverage",
     "dominance",
     "information",
     "kendall",
     "log_loss",
+    "mae",
     "match_gold",
     "quadratic_kappa",
     "reliability",
+    "rmse",
     "skill",
     "skill_error",
     "skill_rank_correlation",

@@ -2,6 +2,16 @@
 
 from manyhands.simulate import crowds, synthetic
 from manyhands.simulate.comparisons import ComparisonsSimulation, simulate_comparisons
+from manyhands.simulate.ratings import RatingSimulation, simulate_ratings
 from manyhands.simulate.simulation import Simulation, simulate
 
-__all__ = ["ComparisonsSimulation", "Simulation", "crowds", "simulate", "simulate_comparisons", "synthetic"]
+__all__ = [
+    "ComparisonsSimulation",
+    "RatingSimulation",
+    "Simulation",
+    "crowds",
+    "simulate",
+    "simulate_comparisons",
+    "simulate_ratings",
+    "synthetic",
+]

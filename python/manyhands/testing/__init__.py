@@ -22,30 +22,36 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from manyhands.aggregators.base import Aggregator
-from manyhands.testing import classes, common
+from manyhands.numeric.base import NumericAggregator
+from manyhands.testing import classes, common, numbers
 from manyhands.testing.classes import ClassSubject
 from manyhands.testing.common import clone
 from manyhands.testing.crowds import Crowd
+from manyhands.testing.numbers import NumberSubject, RatingLog
 from manyhands.testing.subject import Subject, checks_of, run_checks
 
 __all__ = [
     "ClassSubject",
     "Crowd",
+    "NumberSubject",
+    "RatingLog",
     "Subject",
     "aggregator_checks",
     "check_aggregator",
     "checks_of",
     "classes",
     "common",
+    "number_checks",
+    "numbers",
     "run_checks",
     "subject_of",
 ]
 
 
 def aggregator_checks(
-    estimator: Aggregator | Callable[[Crowd], Aggregator], *, skip: Mapping[str, str] | None = None
+    estimator: Aggregator | NumericAggregator | Callable[[Crowd], Aggregator], *, skip: Mapping[str, str] | None = None
 ) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield every check of an aggregator of classes: its name, and a function without arguments.
+    """Yield every check of an aggregator of classes or numbers: its name, and a function without arguments.
 
     The function raises an AssertionError that names the check and what is wrong, and `unittest.SkipTest`, which pytest
     understands, where the check cannot be asked of the estimator.
@@ -59,13 +65,30 @@ def aggregator_checks(
         Names of checks that its settings rule out, each with the reason. What no setting of a class can keep belongs
         into its attribute ``_skipped_checks``, which is the same; ``_most_classes`` says how many classes it takes.
     """
+    if isinstance(estimator, NumericAggregator):
+        return number_checks(estimator, skip=skip)
     return checks_of(subject_of(estimator, skip or {}), (*common.CHECKS, *classes.CHECKS))
 
 
+def number_checks(
+    estimator: NumericAggregator | Callable[[RatingLog], NumericAggregator], *, skip: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield every check of an aggregator of numbers, as :func:`aggregator_checks` does.
+
+    Parameters
+    ----------
+    estimator
+        The aggregator, or a function that makes it for a :class:`RatingLog`.
+    skip
+        As for :func:`aggregator_checks`.
+    """
+    return checks_of(numbers.subject_of(estimator, skip or {}), (*common.CHECKS, *numbers.CHECKS))
+
+
 def check_aggregator(
-    estimator: Aggregator | Callable[[Crowd], Aggregator], *, skip: Mapping[str, str] | None = None
+    estimator: Aggregator | NumericAggregator | Callable[[Crowd], Aggregator], *, skip: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Run every check of an aggregator of classes; returns those that were skipped, each with the reason.
+    """Run every check of an aggregator of classes or numbers; returns those that were skipped, each with the reason.
 
     The first check that fails raises an AssertionError that names it and says what is wrong. Takes a few seconds: one
     of the crowds has 200,000 annotations.

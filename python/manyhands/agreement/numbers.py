@@ -1,0 +1,373 @@
+"""Agreement of numbers: intraclass correlations, correlations of pairs of workers, and limits of agreement.
+
+Variance components are told by pairs of ratings, whatever the design: two ratings of one task by different workers
+differ by what workers and noise do, two by one worker of different tasks by what tasks and noise do, and two that share
+neither by all three. Each mean of half the squared differences is unbiased for its sum of components, for complete
+tables and for sparse ones; for complete ones they are those of the analysis of variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.agreement.result import Agreement, Jackknife
+from manyhands.checks import check_between, check_choice, check_flag, check_number, warn_of_data
+from manyhands.estimator import Array
+from manyhands.table.names import sequence
+from manyhands.table.ratings import Ratings, as_ratings
+
+_MODELS = ("one-way", "two-way", "consistency")
+#: A coefficient lies above -1, so that disagreement, one minus it, is at most this.
+_WORST = 2.0
+
+
+class _Log(NamedTuple):
+    """Columns of a log of one number, in standard units."""
+
+    tasks: npt.NDArray[np.int64]
+    workers: npt.NDArray[np.int64]
+    values: Array
+    deviation: float
+    n_tasks: int
+    n_workers: int
+
+    @classmethod
+    def of(cls, ratings: Any) -> _Log:
+        table: Ratings = as_ratings(ratings)
+        if table.n_dims > 1:
+            raise ValueError(
+                f"agreement is of one number, and answers have {table.n_dims}; make a table of one of them"
+            )
+        if table.weights is not None:
+            warn_of_data("agreement counts ratings: their weights are left aside")
+        tasks, workers, values = table.codes()
+        largest = float(np.abs(values).max()) or 1.0
+        values = values / largest
+        values = values - values.mean()
+        deviation = float(values.std())
+        values = values / (deviation or 1.0)
+        size = largest * deviation
+        return cls(tasks.astype(np.int64), workers.astype(np.int64), values, size, table.n_tasks, table.n_workers)
+
+    def rows(self, keep: npt.NDArray[np.bool_]) -> _Log:
+        return self._replace(tasks=self.tasks[keep], workers=self.workers[keep], values=self.values[keep])
+
+
+class _Components(NamedTuple):
+    """Means of half the squared differences of pairs of ratings; NaN where there are no such pairs."""
+
+    same_task: float
+    same_worker: float
+    other_task: float
+    apart: float
+    n_pairs: int
+    n_tasks: int
+    #: Ratings a task, as a harmonic mean.
+    raters: float
+
+
+def _components(log: _Log) -> _Components:
+    def pairs(codes: npt.NDArray[np.int64], n: int) -> tuple[float, float]:
+        """Sum of half the squared differences within groups, and number of pairs."""
+        counts = np.bincount(codes, minlength=n)
+        sums = np.bincount(codes, log.values, n)
+        means = np.divide(sums, counts, out=np.zeros(n), where=counts > 0)
+        squares = np.bincount(codes, (log.values - means[codes]) ** 2, n)
+        return float((counts * squares).sum()) / 2, float((counts * (counts - 1.0)).sum()) / 2
+
+    both = np.unique(log.tasks * log.n_workers + log.workers, return_inverse=True)[1].ravel()
+    everyone = np.zeros(len(log.values), np.int64)
+    total, task, worker, same = (
+        np.array(pairs(codes, n))
+        for codes, n in (
+            (everyone, 1),
+            (log.tasks, log.n_tasks),
+            (log.workers, log.n_workers),
+            (both, int(both.max(initial=0)) + 1),
+        )
+    )
+
+    def mean(sums: npt.NDArray[np.float64]) -> float:
+        return float(sums[0] / sums[1]) if sums[1] > 0 else float("nan")
+
+    counts = np.bincount(log.tasks, minlength=log.n_tasks)
+    several = counts[counts > 1]
+    raters = len(several) / float((1.0 / several).sum()) if len(several) else float("nan")
+    return _Components(
+        mean(task - same),
+        mean(worker - same),
+        mean(total - task),
+        mean(total - task - worker + same),
+        int((task - same)[1]),
+        len(several),
+        raters,
+    )
+
+
+def _coefficient(found: _Components, model: str, average: bool) -> float:
+    """An intraclass correlation; NaN where it is undefined."""
+    if model == "one-way":
+        signal, rest = found.other_task - found.same_task, found.same_task
+    elif model == "two-way":
+        signal, rest = found.apart - found.same_task, found.same_task
+    else:
+        signal = found.apart - found.same_task
+        rest = found.same_task + found.same_worker - found.apart
+    rest = max(rest, 0.0) if not np.isnan(rest) else rest
+    total = signal + (rest / found.raters if average else rest)
+    if not total > 1e-12 * (abs(signal) + rest):
+        return float("nan")
+    # A negative component is an estimate of one near zero.
+    return max(float(signal / total), -1.0)
+
+
+def icc(
+    ratings: Any,
+    model: str = "two-way",
+    *,
+    average: bool = False,
+    resamples: int = 100,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Agreement:
+    """Intraclass correlation: the share of the ratings' variance that is the tasks'.
+
+    Parameters
+    ----------
+    ratings
+        A :class:`~manyhands.Ratings` table of one number, or a frame with well-known column names.
+    model
+        ``"one-way"``, ICC(1): workers are not told apart. ``"two-way"``, ICC(2): workers are a sample of all who might
+        rate, and their biases are disagreement (absolute agreement). ``"consistency"``, ICC(3): biases are left aside.
+    average
+        For the mean of as many ratings as tasks have, rather than for one: ICC(1, k) and so on. Where tasks have
+        different numbers of ratings, k is the harmonic mean of those with at least two.
+    resamples, confidence, seed
+        The interval is a jackknife's: tasks are left out in so many groups; 0 for none. As in
+        :func:`krippendorff_alpha`.
+
+    Returns
+    -------
+    Agreement
+        1 if all ratings of a task are the same, 0 if tasks do not differ; below 0 where ratings of one task differ more
+        than those of different ones. NaN where there is nothing to compare. ``n_pairs`` counts pairs of ratings on the
+        same task.
+
+    Notes
+    -----
+    Variance components come from pairs of ratings (see the module), for complete tables and for sparse ones; for
+    complete ones they are those of Shrout and Fleiss (1979). Two-way models need workers who rated several tasks.
+    Repeated ratings of a task by the same worker are not compared with each other. O(ratings) time and memory, times
+    `resamples`.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> judged = [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]]
+    >>> rows = [(task, worker, value) for task, row in enumerate(judged) for worker, value in enumerate(row)]
+    >>> ratings = mh.Ratings.from_arrays(*zip(*rows))
+    >>> [round(float(mh.agreement.icc(ratings, model)), 2) for model in ("one-way", "two-way", "consistency")]
+    [0.17, 0.29, 0.71]
+    """
+    check_choice("model", model, _MODELS)
+    check_flag("average", average)
+    jackknife = Jackknife(resamples, confidence, seed)
+    jackknife.check()
+
+    def measure(log: _Log) -> _Measured:
+        found = _components(log)
+        return _Measured(_coefficient(found, model, average), found.n_pairs, found.n_tasks)
+
+    return _judged(_Log.of(ratings), jackknife, measure, "no task has ratings by two workers, or none of them vary")
+
+
+class _Measured(NamedTuple):
+    """A coefficient, how many pairs were compared, and how many tasks have something to compare."""
+
+    value: float
+    n_pairs: int
+    n_tasks: int
+
+
+def _judged(log: _Log, jackknife: Jackknife, measure: Callable[[_Log], _Measured], reason: str) -> Agreement:
+    """A coefficient with its interval."""
+    whole = measure(log)
+    left_out, sizes = _left_out(log, jackknife, lambda rest: measure(rest).value)
+    found: Any = {**whole._asdict(), "left_out": left_out, "sizes": sizes, "worst": _WORST}
+    return jackknife.agreement(found, reason)
+
+
+def _left_out(
+    log: _Log, jackknife: Jackknife, measure: Callable[[_Log], float]
+) -> tuple[Array, npt.NDArray[np.uint32]]:
+    """A measure without each of some groups of tasks, and the groups' sizes."""
+    groups = min(jackknife.resamples, log.n_tasks)
+    if groups < 2:
+        return np.zeros(0), np.zeros(0, np.uint32)
+    group = np.random.default_rng(jackknife.seed).permutation(log.n_tasks) % groups
+    found = np.array([measure(log.rows(group[log.tasks] != g)) for g in range(groups)])
+    return found, np.bincount(group, minlength=groups).astype(np.uint32)
+
+
+def pearson(
+    ratings: Any,
+    *,
+    min_overlap: int = 3,
+    resamples: int = 0,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Agreement:
+    """Pearson's correlation of pairs of workers on the tasks they both rated, averaged by the numbers of those tasks.
+
+    Parameters
+    ----------
+    ratings
+        A :class:`~manyhands.Ratings` table of one number, or a frame with well-known column names.
+    min_overlap
+        Pairs with fewer common tasks are left out; three at the least, since two points always lie on a line.
+    resamples, confidence, seed
+        As in :func:`icc`.
+
+    Returns
+    -------
+    Agreement
+        Between -1 and 1, whatever the workers' biases and scales. ``n_pairs`` counts pairs of workers compared; pairs
+        of whom one always said the same are left out. NaN where none are left.
+
+    Notes
+    -----
+    O(pairs of ratings on the same task) time and memory. Of a worker's repeated ratings of a task the mean counts.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> ratings = mh.Ratings.from_arrays([1, 1, 2, 2, 3, 3], ["u", "v"] * 3, [1.0, 2.0, 2.0, 4.0, 3.0, 6.5])
+    >>> round(float(mh.agreement.pearson(ratings)), 3)
+    0.998
+    """
+    check_number("min_overlap", min_overlap, least=3, whole=True)
+    jackknife = Jackknife(resamples, confidence, seed)
+    jackknife.check()
+    reason = f"no two workers share {min_overlap} tasks on which both vary"
+    return _judged(_once(_Log.of(ratings)), jackknife, lambda log: _mean_correlation(log, min_overlap), reason)
+
+
+def _once(log: _Log) -> _Log:
+    """The log with the mean of each worker's ratings of a task."""
+    keys, place = np.unique(log.tasks * log.n_workers + log.workers, return_inverse=True)
+    place = place.ravel()
+    values = np.bincount(place, log.values) / np.bincount(place)
+    return log._replace(tasks=keys // log.n_workers, workers=keys % log.n_workers, values=values)
+
+
+def _pairs_on_tasks(log: _Log) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Rows of all pairs of ratings of the same task; the log is in task order."""
+    ends = np.searchsorted(log.tasks, log.tasks, side="right")
+    later = ends - np.arange(len(ends)) - 1
+    first = np.repeat(np.arange(len(ends)), later)
+    place = np.arange(len(first)) - np.repeat(np.cumsum(later) - later, later)
+    return first, first + place + 1
+
+
+def _mean_correlation(log: _Log, min_overlap: int) -> _Measured:
+    """The average correlation of pairs."""
+    first, second = _pairs_on_tasks(log)
+    if not len(first):
+        return _Measured(float("nan"), 0, 0)
+    key = log.workers[first] * log.n_workers + log.workers[second]
+    pair = np.unique(key, return_inverse=True)[1].ravel()
+    x, y = log.values[first], log.values[second]
+    n = np.bincount(pair)
+    x, y = (z - (np.bincount(pair, z) / n)[pair] for z in (x, y))
+    xx, yy, xy = (np.bincount(pair, product) for product in (x * x, y * y, x * y))
+    used = (n >= min_overlap) & (xx > 1e-18 * n) & (yy > 1e-18 * n)
+    if not used.any():
+        return _Measured(float("nan"), 0, 0)
+    r = np.clip(xy[used] / np.sqrt(xx[used] * yy[used]), -1.0, 1.0)
+    compared = len(np.unique(log.tasks[first][used[pair]]))
+    return _Measured(float(np.average(r, weights=n[used])), int(used.sum()), compared)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of agreement: where differences between two ratings of a task lie.
+
+    ``bias`` is the mean difference, first worker less second; ``lower`` and ``upper`` hold the share ``confidence`` of
+    differences if they are normal; ``deviation`` is their standard deviation, and ``n_pairs`` their number.
+    """
+
+    bias: float
+    lower: float
+    upper: float
+    deviation: float
+    n_pairs: int
+    confidence: float
+
+
+def bland_altman(ratings: Any, workers: tuple[Any, Any] | None = None, *, confidence: float = 0.95) -> Limits:
+    """Limits of agreement of two workers, or of any two who rated the same task (Bland and Altman, 1986).
+
+    Parameters
+    ----------
+    ratings
+        A :class:`~manyhands.Ratings` table of one number, or a frame with well-known column names.
+    workers
+        Two workers by name: differences of the first from the second. None for all pairs of different workers on all
+        tasks, in either order: their mean difference is then zero.
+    confidence
+        The share of differences that the limits are to hold.
+
+    Notes
+    -----
+    NaN where there are no differences to measure, or, for two workers, only one. O(ratings) time and memory.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> ratings = mh.Ratings.from_arrays([1, 1, 2, 2, 3, 3], ["u", "v"] * 3, [1.0, 2.0, 2.0, 4.0, 3.0, 6.0])
+    >>> limits = mh.agreement.bland_altman(ratings, ("u", "v"))
+    >>> round(limits.bias, 2), round(limits.lower, 2), round(limits.upper, 2)
+    (-2.0, -3.96, -0.04)
+    """
+    # Not worth a place in every import of the library.
+    from statistics import NormalDist
+
+    check_between("confidence", confidence, such_as=0.95)
+    table: Ratings = as_ratings(ratings)
+    log = _Log.of(table)
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    if workers is None:
+        found = _components(log)
+        bias, deviation, n = 0.0, float(np.sqrt(2 * found.same_task)), found.n_pairs
+    else:
+        differences = _differences(_once(log), *_named(table, workers))
+        n = len(differences)
+        bias = float(differences.mean()) if n else float("nan")
+        deviation = float(differences.std(ddof=1)) if n > 1 else float("nan")
+    bias, deviation = bias * log.deviation, deviation * log.deviation
+    return Limits(bias, bias - z * deviation, bias + z * deviation, deviation, n, float(confidence))
+
+
+def _named(table: Ratings, workers: tuple[Any, Any]) -> tuple[int, int]:
+    """Codes of two workers."""
+    if not isinstance(workers, tuple | list) or len(workers) != 2:
+        raise ValueError(f"workers must be two names, not {workers!r}")
+    place = table._workers.match(sequence(list(workers)))
+    for name, code in zip(workers, place.tolist(), strict=True):
+        if code < 0:
+            raise ValueError(f"there is no worker {name!r} in the table")
+    if place[0] == place[1]:
+        raise ValueError(f"workers must be two, not {workers[0]!r} twice")
+    return int(place[0]), int(place[1])
+
+
+def _differences(log: _Log, first: int, second: int) -> Array:
+    mine, theirs = (np.flatnonzero(log.workers == worker) for worker in (first, second))
+    _, i, j = np.intersect1d(log.tasks[mine], log.tasks[theirs], assume_unique=True, return_indices=True)
+    away: Array = log.values[mine[i]] - log.values[theirs[j]]
+    return away

@@ -1,0 +1,195 @@
+"""What all aggregators of numbers share: values with errors, workers by how they rate, prediction, files."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.checks import check_between, counted
+from manyhands.estimator import Array, Fit, Progress, TaskEstimator
+from manyhands.table import arrow, persist
+from manyhands.table.limits import check_memory
+from manyhands.table.names import Names
+from manyhands.table.ratings import Ratings, as_ratings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: The level of `intervals_`.
+LEVEL = 0.9
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueFit(Fit):
+    """What an aggregator learns from a table of numbers, of shapes (tasks, numbers) and (workers, numbers)."""
+
+    values: Array
+    #: Standard errors of the values.
+    spread: Array
+    #: What a worker adds to a value of average size.
+    bias: Array
+    #: By how much a worker's ratings change where the value changes by one.
+    scale: Array
+    #: Standard deviation of what is left.
+    noise: Array
+
+
+class NumericAggregator(TaskEstimator[Ratings, ValueFit]):
+    """Base of all aggregators of numbers: a subclass gives ``_fit`` and ``_predict``."""
+
+    _kind: ClassVar[str] = "numbers"
+    _file_kind: ClassVar[str] = "numeric"
+    _dimensions: Names
+
+    # --------------------------------------------------------------------------------------------------- fit
+
+    def _as_table(self, answers: Any) -> Ratings:
+        return as_ratings(answers)
+
+    def _check_room(self, votes: Ratings) -> None:
+        # Values, errors and scratch of a pass, and what is known of workers.
+        needed = 8 * votes.n_dims * (6 * votes.n_tasks + 24 * votes.n_workers)
+        tasks, workers = counted(votes.n_tasks, "task"), counted(votes.n_workers, "worker")
+        check_memory(needed, f"{type(self).__name__} of {tasks} and {workers}", "fit the tasks in parts")
+
+    def _settle(self, result: ValueFit, votes: Ratings) -> None:
+        super()._settle(result, votes)
+        self._dimensions = votes._dimensions
+
+    def fit_predict(self, votes: Any, *, progress: Progress = False) -> Array:
+        """Fit and return the value of each task."""
+        return self._fit_apart(votes, progress).values_
+
+    # ----------------------------------------------------------------------------------------------- results
+
+    def _flat(self, array: Array) -> Array:
+        """One column as a list of numbers."""
+        return array[:, 0] if array.shape[1] == 1 else array
+
+    @property
+    def values_(self) -> Array:
+        """The value of each task, (n_tasks,), or (n_tasks, n_dims) for points."""
+        return self._flat(self._fitted().values)
+
+    @property
+    def spread_(self) -> Array:
+        """The standard error of each value, of the same shape."""
+        return self._flat(self._fitted().spread)
+
+    @property
+    def intervals_(self) -> Array:
+        """Intervals that hold nine values in ten, (n_tasks, 2), or (n_tasks, n_dims, 2); see :meth:`intervals`."""
+        return self.intervals()
+
+    def intervals(self, level: float = LEVEL) -> Array:
+        """Lower and upper ends of intervals about the values, (n_tasks, 2), or (n_tasks, n_dims, 2) for points.
+
+        Parameters
+        ----------
+        level
+            The share of values that they are to hold; by normal errors of the size :attr:`spread_`.
+        """
+        self._fitted()
+        return self._snapshot()._ends(level)
+
+    def _ends(self, level: float) -> Array:
+        # Not worth a place in every import of the library.
+        from statistics import NormalDist
+
+        check_between("level", level, such_as=LEVEL)
+        away = NormalDist().inv_cdf(0.5 + level / 2) * self.spread_
+        return np.stack([self.values_ - away, self.values_ + away], axis=-1)
+
+    @property
+    def bias_(self) -> Array:
+        """What each worker adds to a value of average size, (n_workers,), or (n_workers, n_dims) for points."""
+        return self._flat(self._fitted().bias)
+
+    @property
+    def scale_(self) -> Array:
+        """By how much each worker's ratings rise where the value rises by one, of the shape of :attr:`bias_`."""
+        return self._flat(self._fitted().scale)
+
+    @property
+    def noise_(self) -> Array:
+        """Standard deviation of what bias and scale leave of each worker's ratings, of the shape of :attr:`bias_`."""
+        return self._flat(self._fitted().noise)
+
+    def _columns(self, **arrays: Array) -> dict[str, Array]:
+        """Columns of a frame, named after the numbers where there are several: ``x_bias``, ``y_bias``."""
+        names = self._dimensions.values.tolist()
+        if len(names) == 1:
+            return {what: array[:, 0] for what, array in arrays.items()}
+        columns = {(name, what): array[:, i] for i, name in enumerate(names) for what, array in arrays.items()}
+        return {name if what == "value" else f"{name}_{what}": column for (name, what), column in columns.items()}
+
+    def to_frame(self) -> pa.Table:
+        """Return task, value, standard error and the ends of its 90 % interval, as an Arrow table (``.to_pandas()``).
+
+        With several numbers they go by their names: ``x``, ``x_spread``, ``x_lower``, ``x_upper``, ``y``, ….
+        """
+        self._fitted()
+        now = self._snapshot()
+        ends = now._ends(LEVEL).reshape(*now._fitted().values.shape, 2)
+        values, spread = now._fitted().values, now._fitted().spread
+        columns = now._columns(value=values, spread=spread, lower=ends[..., 0], upper=ends[..., 1])
+        return arrow.table({"task": now._tasks.arrow(), **columns})
+
+    def workers_frame(self) -> pa.Table:
+        """Return one row a worker, as an Arrow table: ``n_labels``, ``bias``, ``scale`` and ``noise``.
+
+        Bias is what the worker adds to a value of average size, scale by how much the worker's ratings rise where the
+        value rises by one, noise the standard deviation of the rest. With several numbers: ``x_bias``, ``y_bias``, ….
+        """
+        self._fitted()
+        now = self._snapshot()
+        fit = now._fitted()
+        columns = now._columns(bias=fit.bias, scale=fit.scale, noise=fit.noise)
+        return arrow.table({"worker": now._workers.arrow(), "n_labels": now._n_labels, **columns})
+
+    # -------------------------------------------------------------------------------------------- prediction
+
+    def predict(self, votes: Any) -> Array:
+        """Values of tasks, old or new, from ratings by known workers: (votes.n_tasks,), or (votes.n_tasks, n_dims).
+
+        Workers are as they were learnt; one who was not seen in ``fit`` counts as the crowd's average worker.
+        """
+        self._fitted()
+        now = self._snapshot()
+        ratings = as_ratings(votes)
+        if ratings.n_dims != len(now._dimensions):
+            raise ValueError(
+                f"ratings of {counted(ratings.n_dims, 'number')} each, for a model of {len(now._dimensions)}: "
+                f"{', '.join(map(str, now._dimensions.values.tolist()))}"
+            )
+        return self._flat(now._predict(ratings, now._workers.match(ratings._workers)))
+
+    @abstractmethod
+    def _predict(self, ratings: Ratings, known: npt.NDArray[np.int64]) -> Array:
+        """Values of ratings whose worker m was worker known[m] in fit, or nobody where that is -1: (tasks, numbers)."""
+
+    # ------------------------------------------------------------------------------------------- persistence
+
+    def _packed(self) -> dict[str, npt.NDArray[Any]]:
+        fit = self._fitted()
+        arrays = {name: getattr(fit, name) for name in ("values", "spread", "bias", "scale", "noise")}
+        arrays |= {f"learnt.{name}": getattr(self, name) for name in self._learnt_arrays()}
+        return arrays | persist.pack_names("dimensions", self._dimensions)
+
+    def _take_back(self, content: persist.Content, course: Mapping[str, Any]) -> None:
+        self._dimensions = content.names("dimensions")
+        n, m, d = len(self._tasks), len(self._workers), len(self._dimensions)
+        if not d:
+            raise content.damaged("it has no numbers")
+        self._take_learnt(content, {"n": n, "m": m, "d": d, "k": 0})
+        of_tasks = {name: content.array(name, np.float64, shape=(n, d)) for name in ("values", "spread")}
+        of_workers = {name: content.array(name, np.float64, shape=(m, d)) for name in ("bias", "scale", "noise")}
+        if any((array < 0).any() for array in (of_tasks["spread"], of_workers["noise"])):
+            raise content.damaged("it holds negative errors")
+        found: Mapping[str, Any] = {**of_tasks, **of_workers, **course}
+        self._result = ValueFit(**found)

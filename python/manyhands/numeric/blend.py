@@ -1,0 +1,313 @@
+"""The default for numbers: models of the crowd and the mean, blended by how well they foretell unseen workers."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands import _core
+from manyhands.checks import check_number, check_stopping
+from manyhands.estimator import Array
+from manyhands.numeric._hierarchy import Crowd, Structure, fit
+from manyhands.numeric._units import Units
+from manyhands.numeric.base import NumericAggregator, ValueFit
+from manyhands.numeric.gaussian import predicted, read_off, workers_of
+from manyhands.numeric.simple import ALONE, pooled_variance
+from manyhands.progress import Callback
+from manyhands.table.ratings import Ratings
+
+#: The models that are blended with the mean, from the simplest to the richest.
+MEMBERS: dict[str, Structure] = {
+    "bias": Structure(bias=True, scale=False, noise=False),
+    "noise": Structure(bias=False, scale=False, noise=True),
+    "bias+noise": Structure(bias=True, scale=False, noise=True),
+    "bias+scale": Structure(bias=True, scale=True, noise=False),
+    "bias+scale+noise": Structure(bias=True, scale=True, noise=True),
+}
+#: Where blends start from, among the mean and the models.
+_START = 1
+#: Tables with more ratings are judged on some of their tasks.
+_MOST = 1 << 20
+
+
+class _Member(NamedTuple):
+    """A model in the units of the mean: values·gain + shift."""
+
+    values: Array
+    errors: Array
+    gain: Array
+    shift: Array
+
+
+class Blend(NumericAggregator, default=True):
+    """The method to use when no other is named: the mean and five models of workers, blended by what they foretell.
+
+    No single model of workers is right everywhere, and on some data most of them are worse than the mean. The one to
+    start from is the mean of ratings less their workers' biases, as far as biases are seen at all. To go beyond it,
+    workers are split into `folds`; each part is left out in turn, and the mean and the models learnt from the others
+    foretell its ratings. The blend of least squared error on unseen workers (weights are not negative and sum to one)
+    is drawn back to the start by as much as its gain is uncertain: with d other members and a gain of t standard
+    errors, to a share of d/t².
+
+    The models are :class:`GaussianCrowd` with and without bias, scale and noise. What crowds leave open, the origin and
+    unit of the truth, is settled in the same way for all: each model's values are given the average and the standard
+    deviation of the means of the tasks.
+
+    Parameters
+    ----------
+    folds
+        How many parts workers are split into.
+    max_iter, tol
+        Stopping rule of each model; see :class:`GaussianCrowd`.
+
+    Notes
+    -----
+    O(ratings) time a pass; some dozens of passes for each of five models, once and for each fold. Tables of more than a
+    million ratings are judged on a million of them, by task. Memory O(ratings + 5·(tasks + workers)). Nothing is drawn
+    at random. Standard errors take the covariance of two members' errors for the variance of the better one.
+
+    Points: all numbers of an answer are blended by the same weights.
+
+    Workers' bias, scale and noise are those of the richest model.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> crowd = mh.simulate_ratings(100, 15, ratings_per_task=6, seed=0)
+    >>> model = mh.aggregate(crowd.ratings)
+    >>> type(model).__name__, model.values_.shape
+    ('Blend', (100,))
+    >>> round(sum(model.weights_.values()), 9)
+    1.0
+    """
+
+    _learnt: ClassVar[tuple[str, ...]] = ("_shares", "_moments", "_priors", "_gains", "_shifts", "_unit", "_centre")
+    _learnt_shapes: ClassVar[dict[str, str]] = {
+        "_shares": "s",
+        "_moments": "bdm6",
+        "_priors": "bd2",
+        "_gains": "bd",
+        "_shifts": "bd",
+        "_unit": "d",
+        "_centre": "d",
+    }
+
+    def __init__(self, *, folds: int = 5, max_iter: int = 300, tol: float = 1e-5) -> None:
+        self.folds = folds
+        self.max_iter = max_iter
+        self.tol = tol
+
+    @property
+    def weights_(self) -> dict[str, float]:
+        """What the mean and each model count in the blend, by name."""
+        self._fitted()
+        return dict(zip(("mean", *MEMBERS), self._shares.tolist(), strict=True))
+
+    def _iterations(self) -> int | None:
+        return len(MEMBERS) * (int(self.folds) + 1)
+
+    def _fit(self, votes: Ratings, progress: Callback | None) -> ValueFit:
+        check_number("folds", self.folds, least=2, most=100, whole=True)
+        check_stopping(self.max_iter, self.tol)
+        table, units = votes.table, Units.of(votes.table)
+        done = _Steps(progress)
+        plain = _mean(table, units)
+        crowds = [self._learn(table, units, structure, done) for structure in MEMBERS.values()]
+        members = [_like_mean(plain, *read_off(table, units, crowd, None, shrink=True)) for crowd in crowds]
+        self._shares = self._judge(table, units, crowds, members, plain, done)
+        self._moments = np.stack([crowd.moments for crowd in crowds])
+        self._priors = np.stack([crowd.prior for crowd in crowds])
+        self._gains = np.stack([member.gain for member in members])
+        self._shifts = np.stack([member.shift for member in members])
+        self._unit, self._centre = units
+        values = self._blended(plain.values, [member.values for member in members])
+        errors = _blended_errors(self._shares, [plain.errors, *(member.errors for member in members)])
+        return ValueFit(
+            values=units.back(values),
+            spread=units.sizes(errors),
+            history=np.zeros(0),
+            n_iter=done.step,
+            converged=all(crowd.converged for crowd in crowds),
+            remarks=() if crowds[-1].told else (ALONE,),
+            **workers_of(crowds[-1], units),
+        )
+
+    def _learn(self, table: _core.Ratings, units: Units, structure: Structure, done: _Steps) -> Crowd:
+        found = fit(table, units, structure, max_iter=self.max_iter, tol=self.tol)
+        done()
+        return found
+
+    def _blended(self, mean: Array, models: list[Array]) -> Array:
+        every = [
+            mean,
+            *(model * gain + shift for model, gain, shift in zip(models, self._gains, self._shifts, strict=True)),
+        ]
+        blended: Array = np.tensordot(self._shares, np.stack(every), 1)
+        return blended
+
+    def _predict(self, ratings: Ratings, known: npt.NDArray[np.int64]) -> Array:
+        units = Units(self._unit, self._centre)
+        models = []
+        for moments, prior in zip(self._moments, self._priors, strict=True):
+            carried = np.stack([self._carried_over(of, known) for of in moments])
+            models.append(predicted(ratings.table, units, carried, prior))
+        return units.back(self._blended(_mean(ratings.table, units).values, models))
+
+    # ------------------------------------------------------------------------------------------------- judging
+
+    def _judge(
+        self,
+        table: _core.Ratings,
+        units: Units,
+        crowds: list[Crowd],
+        members: list[_Member],
+        plain: _Member,
+        done: _Steps,
+    ) -> Array:
+        """Weights of the mean and of the models."""
+        alone: Array = np.eye(1 + len(members))[_START]
+        table = _some_tasks(table)
+        folds = _folds(table, units, int(self.folds))
+        if not crowds[-1].told or folds.max(initial=0) == 0:
+            done(len(MEMBERS) * int(self.folds))
+            return alone
+        tasks, workers, said = table.columns()
+        weights = table.weights()
+        counts = np.ones(len(tasks)) if weights is None else weights
+        losses = _Losses(table, len(alone))
+        for fold in range(int(self.folds)):
+            out = folds[workers] == fold
+            if not out.any() or out.all():
+                done(len(MEMBERS))
+                continue
+            rest = table.keep(~out)
+            foretold = [_mean(rest, units).values]
+            for structure, member in zip(MEMBERS.values(), members, strict=True):
+                crowd = self._learn(rest, units, structure, done)
+                foretold.append(crowd.tasks[..., 0].T * member.gain + member.shift)
+            known = np.diff(rest.offsets())[tasks[out]] > 0
+            rows = np.flatnonzero(out)[known]
+            actual = said[rows] * units.unit - units.centre
+            losses.add(rows, np.stack([actual - values[tasks[rows]] for values in foretold]), counts[rows])
+        return losses.weights()
+
+
+class _Steps:
+    """Counts fits, and reports them."""
+
+    def __init__(self, progress: Callback | None) -> None:
+        self.step, self._progress = 0, progress
+
+    def __call__(self, n: int = 1) -> None:
+        self.step += n
+        if self._progress is not None:
+            self._progress(self.step, math.nan)
+
+
+class _Losses:
+    """Squared errors of blends on unseen workers, as sums over ratings."""
+
+    def __init__(self, table: _core.Ratings, n: int) -> None:
+        self._tasks, self._workers, _ = table.columns()
+        self._products = np.zeros((n, n))
+        self._parts: list[tuple[npt.NDArray[np.int64], Array, Array]] = []
+
+    def add(self, rows: npt.NDArray[np.int64], errors: Array, counts: Array) -> None:
+        """Errors of the mean and each model on some ratings, (1 + models, ratings, numbers)."""
+        self._products += np.einsum("ird,jrd,r->ij", errors, errors, counts)
+        self._parts.append((rows, errors, counts))
+
+    def weights(self) -> Array:
+        """Weights of least squared error, drawn back to where they start by as much as the gain is uncertain."""
+        alone: Array = np.eye(len(self._products))[_START]
+        scale = float(self._products[_START, _START])
+        if not scale > 0:
+            return alone
+        best = least_squares_on_simplex(self._products / scale)
+        by_task, by_worker = (np.zeros(int(codes.max(initial=0)) + 1) for codes in (self._tasks, self._workers))
+        for rows, errors, counts in self._parts:
+            blended = np.tensordot(best, errors, 1)
+            gain = (counts[:, None] * (errors[_START] ** 2 - blended**2)).sum(axis=1)
+            by_task += np.bincount(self._tasks[rows], gain, len(by_task))
+            by_worker += np.bincount(self._workers[rows], gain, len(by_worker))
+        total = float(by_task.sum())
+        # Errors on a task, and those of a worker, go together: whichever varies more.
+        uncertain = max(float((by_task**2).sum()), float((by_worker**2).sum()))
+        # By chance alone, each other member gains about as much as one standard error squared.
+        uncertain *= float((np.delete(best, _START) > 0).sum())
+        if total <= 0 or uncertain >= total**2:
+            return alone
+        share = 1.0 - uncertain / total**2
+        blended_weights: Array = share * best + (1.0 - share) * alone
+        return blended_weights
+
+
+def least_squares_on_simplex(products: Array) -> Array:
+    """The weights, not negative and of sum one, of least w·products·w: by trying every set of those above zero."""
+    n = len(products)
+    best: Array = np.eye(n)[int(np.argmin(np.diag(products)))]
+    least = float(np.diag(products).min())
+    ridge = 1e-9 * np.trace(products) / n * np.eye(n)
+    for size in range(2, n + 1):
+        for chosen in map(list, combinations(range(n), size)):
+            ones = np.linalg.solve((products + ridge)[np.ix_(chosen, chosen)], np.ones(size))
+            if ones.sum() <= 0 or (ones < 0).any():
+                continue
+            weights = np.zeros(n)
+            weights[chosen] = ones / ones.sum()
+            loss = float(weights @ products @ weights)
+            if loss < least * (1.0 - 1e-12):
+                best, least = weights, loss
+    return best
+
+
+def _blended_errors(shares: Array, errors: list[Array]) -> Array:
+    """Standard errors of a blend: the covariance of two estimates is the variance of the better, were it the best."""
+    variance = np.zeros_like(errors[0])
+    for one, a in zip(shares, errors, strict=True):
+        for other, b in zip(shares, errors, strict=True):
+            variance += one * other * np.minimum(a, b) ** 2
+    return np.sqrt(variance)
+
+
+def _mean(table: _core.Ratings, units: Units) -> _Member:
+    """Means of the tasks and their standard errors."""
+    values, errors = [], []
+    for dim in range(table.dims):
+        tasks, _ = _core.rating_spread(table, *units.view(dim))
+        variance = pooled_variance(tasks)
+        values.append(tasks[:, 1])
+        errors.append(np.sqrt((1.0 if variance is None else variance) * tasks[:, 3]))
+    d = table.dims
+    return _Member(np.stack(values, axis=1), np.stack(errors, axis=1), np.ones(d), np.zeros(d))
+
+
+def _like_mean(plain: _Member, values: Array, errors: Array) -> _Member:
+    """A model whose values have the average and the standard deviation of the means."""
+    wanted, own = plain.values.std(axis=0), values.std(axis=0)
+    gain = np.divide(wanted, own, out=np.ones_like(own), where=own > 1e-9)
+    return _Member(values, errors * gain, gain, plain.values.mean(axis=0) - values.mean(axis=0) * gain)
+
+
+def _folds(table: _core.Ratings, units: Units, folds: int) -> npt.NDArray[np.int64]:
+    """The part that each worker belongs to: dealt out by how much and how they rated, whatever their names."""
+    workers = np.stack([_core.rating_spread(table, *units.view(dim))[1] for dim in range(table.dims)])
+    counts, squares = workers[0, :, 0], workers[..., 2].sum(axis=0)
+    # Rounded, so that workers alike but for the order of sums are alike.
+    order = np.lexsort((np.round(squares, 6), counts))
+    order = order[counts[order] > 0]
+    dealt = np.full(table.n_workers, -1)
+    dealt[order] = np.arange(len(order)) % min(folds, max(len(order), 1))
+    return dealt
+
+
+def _some_tasks(table: _core.Ratings) -> _core.Ratings:
+    """The table, or the ratings of some of its tasks, evenly spread, where it is large."""
+    if table.n_annotations <= _MOST:
+        return table
+    keep = np.arange(table.n_tasks) % math.ceil(table.n_annotations / _MOST) == 0
+    return table.keep(keep[table.columns()[0]])

@@ -1,0 +1,199 @@
+"""The covariance of workers as low rank plus diagonal, and the best linear predictor it gives."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands import _core
+from manyhands.checks import check_number, check_stopping, warn_unless_converged
+from manyhands.estimator import Array
+from manyhands.numeric._units import Units
+from manyhands.numeric.base import NumericAggregator, ValueFit
+from manyhands.numeric.simple import ALONE, pooled_variance
+from manyhands.progress import Callback
+from manyhands.table.ratings import Ratings
+
+#: Workers' means, factors and noise are shrunk to the crowd's by as much as so many ratings tell.
+_IMAGINARY = 5.0
+#: The least share of the crowd's variance of noise that a worker has: the diagonal must stay positive.
+_LEAST = 0.05
+
+
+class CovarianceCrowd(NumericAggregator):
+    """Workers' ratings of a task covary as low rank plus diagonal; values are the best linear predictor.
+
+    Ratings less their workers' means have covariance A·Aᵀ + D: what workers share, and the noise of each. A is fitted
+    to the covariances of pairs, over the tasks they both rated; variances are not used for it, since noise is part of
+    them, and then give D. The value of a task is the expectation, given its ratings, of the average worker's share in
+    the common factors.
+
+    Parameters
+    ----------
+    rank
+        Number of common factors: one, the truth, or more where groups of workers share errors.
+    max_iter, tol
+        Stop after so many iterations, or when no worker's factors move by more than `tol` of the ratings' standard
+        deviation.
+    seed
+        Where factors beyond the first start.
+
+    Notes
+    -----
+    Means, factors and noise are shrunk to the crowd's by as much as five ratings tell, so that the few ratings of a
+    rare worker do no harm. Least squares over pairs never form the matrix of workers: O(ratings · rank²) time a pass
+    and memory O(tasks + workers · rank²). Tasks should be given to workers regardless of their values: a worker's mean
+    is told by differences from the means of tasks. Values are on the scale of the crowd's average worker, and pulled
+    towards their average by as much as they are uncertain.
+
+    Points: each number of an answer for itself.
+
+    References
+    ----------
+    .. [1] Y. Tenzer, O. Dror, B. Nadler, E. Bilal, Y. Kluger, "Crowdsourcing regression: a spectral approach", AISTATS
+    2022.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> crowd = mh.simulate_ratings(300, 10, ratings_per_task=5, seed=2)
+    >>> model = mh.numeric.CovarianceCrowd().fit(crowd.ratings)
+    >>> mean = mh.numeric.Mean().fit(crowd.ratings)
+    >>> mh.metrics.rmse(model.values_, crowd.truth) < mh.metrics.rmse(mean.values_, crowd.truth)
+    True
+    """
+
+    _learnt: ClassVar[tuple[str, ...]] = ("_means", "_factors", "_precision", "_unit", "_centre")
+    _learnt_shapes: ClassVar[dict[str, str]] = {
+        "_means": "dm",
+        "_factors": "dmr",
+        "_precision": "dm",
+        "_unit": "d",
+        "_centre": "d",
+    }
+
+    def __init__(self, rank: int = 1, *, max_iter: int = 200, tol: float = 1e-6, seed: int = 0) -> None:
+        self.rank = rank
+        self.max_iter = max_iter
+        self.tol = tol
+        self.seed = seed
+
+    def _fit(self, votes: Ratings, progress: Callback | None) -> ValueFit:
+        check_number("rank", self.rank, least=1, most=20, whole=True)
+        check_number("seed", self.seed, least=0, whole=True)
+        check_stopping(self.max_iter, self.tol)
+        table, units = votes.table, Units.of(votes.table)
+        self._unit, self._centre = units
+        d, m = table.dims, table.n_workers
+        self._means, self._precision, self._factors = (
+            np.zeros((d, m)),
+            np.ones((d, m)),
+            np.zeros((d, m, int(self.rank))),
+        )
+        columns, told, steps, converged = [], True, 1, True
+        for dim in range(d):
+            tasks, workers = _core.rating_spread(table, *units.view(dim))
+            variance = pooled_variance(tasks)
+            told = told and variance is not None
+            if variance is None or variance == 0:
+                # Nothing varies within tasks, or there is nothing to compare: means are all there is.
+                self._factors[dim, :, 0] = 1.0
+                self._precision[dim] = 1e12
+                columns.append(_means_of(tasks, variance))
+                continue
+            steps, settled = self._learn(table, units, dim, tasks, workers, variance, progress)
+            converged = converged and settled
+            columns.append(self._scores(table, units, dim, self._means[dim], self._factors[dim], self._precision[dim]))
+        warn_unless_converged(converged, self)
+        values, errors = (np.stack(found, axis=1) for found in zip(*columns, strict=True))
+        target = self._targets()
+        scale = np.einsum("dmr,dr->md", self._factors, target) / np.maximum((target**2).sum(axis=1), 1e-300)
+        return ValueFit(
+            values=units.back(values),
+            spread=units.sizes(errors),
+            bias=units.sizes((self._means - self._average()[:, None]).T),
+            scale=scale,
+            noise=units.sizes(1.0 / np.sqrt(self._precision.T)),
+            history=np.zeros(0),
+            n_iter=steps,
+            converged=converged,
+            remarks=() if told else (ALONE,),
+        )
+
+    def _learn(
+        self,
+        table: _core.Ratings,
+        units: Units,
+        dim: int,
+        tasks: Array,
+        workers: Array,
+        variance: float,
+        progress: Callback | None,
+    ) -> tuple[int, bool]:
+        """Means, factors and noise of the workers for one number of the answers."""
+        rank, view = int(self.rank), units.view(dim)
+        counts, away, _ = workers.T
+        rated = tasks[:, 0] > 0
+        average = float(tasks[rated, 1].mean())
+        means = average + away / (counts + _IMAGINARY)
+        signal = max(float(tasks[rated, 1].var()) - variance * float(tasks[rated, 3].mean()), 1e-3)
+        factors = np.zeros((table.n_workers, rank))
+        factors[:, 0] = np.sqrt(signal)
+        factors[:, 1:] = (
+            0.1 * np.sqrt(signal) * np.random.default_rng(self.seed).standard_normal((len(factors), rank - 1))
+        )
+        settled, step = False, 0
+        for step in range(1, self.max_iter + 1):
+            sums = _core.covariance_sums(table, *view, means, factors, rank)
+            right, left = sums[:, :rank], sums[:, rank:].reshape(-1, rank, rank)
+            common = np.average(factors, axis=0, weights=counts)
+            crowd = np.einsum("mi,mj,m->ij", factors, factors, counts) / counts.sum() + 1e-9 * signal * np.eye(rank)
+            new = np.linalg.solve(left + _IMAGINARY * crowd, (right + _IMAGINARY * crowd @ common)[..., None])[..., 0]
+            # Halfway: factors that are too large make the next ones too small.
+            moved, factors = float(np.abs(new - factors).max()) / 2, (factors + new) / 2
+            if progress is not None:
+                progress(step, -moved)
+            if moved < self.tol:
+                settled = True
+                break
+        total, x, xx = _core.gaussian_pass(table, *view, np.zeros((table.n_workers, 6)), (0.0, 1.0))[1][:, :3].T
+        squares = xx - 2.0 * means * x + total * means**2
+        rest = np.maximum(squares - counts * (factors**2).sum(axis=1), 0.0)
+        crowd_noise = max(float(rest.sum() / counts.sum()), _LEAST * variance)
+        noise = (rest + _IMAGINARY * crowd_noise) / (counts + _IMAGINARY)
+        self._means[dim], self._factors[dim] = means, factors
+        self._precision[dim] = 1.0 / np.maximum(noise, _LEAST * crowd_noise)
+        return step, settled
+
+    def _targets(self) -> Array:
+        """What values are in terms of the factors, (numbers, rank): the average worker's."""
+        targets: Array = self._factors.mean(axis=1)
+        return targets
+
+    def _average(self) -> Array:
+        """The values' average, (numbers,)."""
+        average: Array = self._means.mean(axis=1)
+        return average
+
+    def _scores(
+        self, table: _core.Ratings, units: Units, dim: int, means: Array, factors: Array, precision: Array
+    ) -> tuple[Array, Array]:
+        target = np.ascontiguousarray(self._targets()[dim])
+        found = _core.factor_scores(table, *units.view(dim), means, precision, np.ascontiguousarray(factors), target)
+        return self._average()[dim] + found[:, 0], np.sqrt(np.maximum(found[:, 1], 0.0))
+
+    def _predict(self, ratings: Ratings, known: npt.NDArray[np.int64]) -> Array:
+        units = Units(self._unit, self._centre)
+        columns = []
+        for dim, (means, factors, precision) in enumerate(
+            zip(self._means, self._factors, self._precision, strict=True)
+        ):
+            carried = [self._carried_over(of, known) for of in (means, factors, precision)]
+            columns.append(self._scores(ratings.table, units, dim, carried[0], carried[1], carried[2])[0])
+        return units.back(np.stack(columns, axis=1))
+
+
+def _means_of(tasks: Array, variance: float | None) -> tuple[Array, Array]:
+    return tasks[:, 1], np.sqrt((1.0 if variance is None else variance) * tasks[:, 3])
