@@ -187,5 +187,19 @@ def _other_json(node: Any, rng: random.Random) -> Any:
     return rng.choice([None, True, False, [], {}, [1, 2], *_ODD_NUMBERS, *_ODD_TEXT])
 
 
+def shard(data: bytes, most: int, rng: random.Random, change: Change) -> bytes:
+    """Change a shard, and often make its checksums fit again, those of its columns and of its header."""
+    out = bytearray(data)
+    if rng.random() < 0.5:
+        out = bytearray(change(data, most))
+    else:
+        out[rng.randrange(len(out))] ^= 1 << rng.randrange(8)
+    if len(out) >= 128 and rng.random() < 0.8:
+        struct.pack_into("<Q", out, 96, len(out))
+        struct.pack_into("<Q", out, 104, zlib.crc32(out[128:]))
+        struct.pack_into("<Q", out, 120, zlib.crc32(out[:120]))
+    return bytes(out)
+
+
 #: How the corpus of each target is changed.
-MUTATORS = {"load": file, "read": log}
+MUTATORS = {"load": file, "read": log, "shard": shard}

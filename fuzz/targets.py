@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 import manyhands as mh
+from manyhands import _core
 
 CORPUS = Path(__file__).parent / "corpus"
 
@@ -94,8 +95,30 @@ def read(data: bytes) -> None:
         same_table(votes, mh.load(scratch(".mh")))
 
 
+def shard(data: bytes) -> None:
+    """A shard is refused in our own words, or is one whose table and passes work, and that comes back as it was."""
+    try:
+        found = _core.Shard(np.frombuffer(data, np.uint8))
+    except ValueError:
+        return
+    assert found.to_bytes() == data, "a shard changes when it is read"
+    table, who = found.table(), found.who()
+    assert (table.n_tasks, table.n_annotations) == (found.n_tasks, found.n_annotations)
+    assert len(who) == found.n_workers
+    assert not len(who) or int(who.max()) < found.crowd
+    if found.crowd * found.n_classes * found.n_labels > MOST_ROWS:
+        return
+    uniform = np.full((found.crowd, found.n_classes, found.n_labels), 1 / found.n_labels)
+    factors, prior = _core.em_factors(uniform, np.full(found.n_classes, 1 / found.n_classes))
+    counts, classes = np.zeros((found.crowd, found.n_classes * found.n_labels)), np.zeros(found.n_classes)
+    log_evidence = _core.em_gather(found, factors, prior, counts=counts, classes=classes)
+    assert np.isfinite(log_evidence)
+    assert np.isfinite(counts).all()
+    assert found.without_abstentions().n_labels == found.n_classes
+
+
 #: Every target, by the name of its corpus.
-TARGETS: dict[str, Callable[[bytes], None]] = {"load": load, "read": read}
+TARGETS: dict[str, Callable[[bytes], None]] = {"load": load, "read": read, "shard": shard}
 
 
 @contextmanager

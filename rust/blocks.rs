@@ -9,7 +9,6 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::Result;
-use crate::links::Links;
 
 /// Runs `job(first row, rows)` on blocks of `n` rows of `width` numbers.
 pub(crate) fn each_block(values: &mut [f64], width: usize, n: usize, job: &(dyn Fn(usize, &mut [f64]) + Sync)) {
@@ -36,22 +35,22 @@ pub(crate) fn sum_blocks(len: usize, n: usize, job: &(dyn Fn(Range<usize>) -> f6
 const SMALL: usize = 1 << 25;
 
 /// How many chunks of tasks keep all cores busy, without looking at their tables.
-pub(crate) fn wanted_chunks(links: &Links) -> usize {
+pub(crate) fn wanted_chunks(n_annotations: usize) -> usize {
     const ROWS_PER_CHUNK: usize = 1 << 15;
     const MOST_CHUNKS: usize = 32;
-    links.len().div_ceil(ROWS_PER_CHUNK).clamp(1, MOST_CHUNKS)
+    n_annotations.div_ceil(ROWS_PER_CHUNK).clamp(1, MOST_CHUNKS)
 }
 
 /// How many tables of so many numbers there is room for.
-pub(crate) fn room_for(links: &Links, numbers: usize) -> usize {
-    SMALL.max(8 * links.len()) / (numbers * size_of::<f64>()).max(1)
+pub(crate) fn room_for(n_annotations: usize, numbers: usize) -> usize {
+    SMALL.max(8 * n_annotations) / (numbers * size_of::<f64>()).max(1)
 }
 
 /// How many chunks there are if each has a table of so many numbers.
 ///
 /// Two tables at least, whatever room they take: one would leave the other cores idle.
-pub(crate) fn chunks_with_tables(links: &Links, numbers: usize) -> usize {
-    wanted_chunks(links).min(room_for(links, numbers).max(2))
+pub(crate) fn chunks_with_tables(n_annotations: usize, numbers: usize) -> usize {
+    wanted_chunks(n_annotations).min(room_for(n_annotations, numbers).max(2))
 }
 
 /// Deals out rows of `width` numbers to chunks, as many to each as it has tasks.

@@ -15,6 +15,7 @@
 use rayon::prelude::*;
 
 use crate::control::Control;
+use crate::memory::with_room;
 use crate::num::{scramble, softmax};
 use crate::special::{log_normal_below, normal_below};
 use crate::table::Table;
@@ -80,13 +81,14 @@ const LEAST: f64 = 1e-12;
 ///
 /// `posterior` is that of a fit that takes workers to err independently, (tasks × classes), `counts` the pseudo-counts and
 /// expected counts that its confusion matrices are the shares of, (workers × true × observed), and `prior` its classes'.
-/// Time O(annotations · classes) for each of four to fourteen evaluations, on a part of logs above 262,144 annotations;
-/// memory O((tasks + workers) · classes).
+/// Time O(annotations · classes) for each of four to fourteen evaluations, on a part of logs above 262,144 annotations,
+/// unless the table is `sampled` from one already; memory O((tasks + workers) · classes).
 pub fn error_correlation(
     table: &Table,
     posterior: &[f64],
     counts: &[f64],
     prior: &[f64],
+    sampled: bool,
     control: &Control,
 ) -> Result<(f64, f64)> {
     let (n, m, k) = (table.n_tasks(), table.n_workers(), table.n_labels());
@@ -96,7 +98,8 @@ pub fn error_correlation(
     if k < 2 {
         return Ok((0.0, NOTHING));
     }
-    let found = Crowd::new(table, posterior, counts, prior, control)?.search(control)?;
+    let tasks = looked_at(0, n, if sampled { 0 } else { table.len() as u64 })?;
+    let found = Crowd::new(table, tasks, posterior, counts, prior, control)?.search(control)?;
     Ok(if found.0.is_finite() && found.1.is_finite() { found } else { (0.0, NOTHING) })
 }
 
@@ -113,7 +116,14 @@ struct Crowd<'a> {
 }
 
 impl<'a> Crowd<'a> {
-    fn new(table: &'a Table, posterior: &'a [f64], counts: &[f64], prior: &[f64], control: &Control) -> Result<Self> {
+    fn new(
+        table: &'a Table,
+        tasks: Vec<u32>,
+        posterior: &'a [f64],
+        counts: &[f64],
+        prior: &[f64],
+        control: &Control,
+    ) -> Result<Self> {
         let k = prior.len();
         let accuracies: Vec<f64> = (0..=CELLS).map(|i| normal_below(knot(i))).collect();
         let mut places = vec![(0.0, 0.0); table.n_workers() * k];
@@ -123,7 +133,6 @@ impl<'a> Crowd<'a> {
                 *to = (place(&accuracies, row[class] / total), total);
             }
         });
-        let tasks = chosen(table.n_tasks(), table.len());
         let mut evidence = vec![0.0; tasks.len() * k];
         evidence.par_chunks_mut(TASKS * k).zip(tasks.par_chunks(TASKS)).try_for_each(|(evidence, tasks)| {
             control.check()?;
@@ -374,9 +383,13 @@ fn row_of(rows: &[f64], task: u32, k: usize) -> &[f64] {
 }
 
 /// All tasks, or of a large log a part: as if drawn at random, but the same for logs of the same size.
-fn chosen(n_tasks: usize, n_annotations: usize) -> Vec<u32> {
-    let limit = ((MOST as u128) << 64) / n_annotations.max(MOST) as u128;
-    (0..n_tasks as u32).filter(|&task| u128::from(scramble(u64::from(task) + 1)) < limit).collect()
+///
+/// Of a shard, `first` is the number of its first task among all, and `n_annotations` are those of the log.
+pub fn looked_at(first: u64, n_tasks: usize, n_annotations: u64) -> Result<Vec<u32>> {
+    let limit = ((MOST as u128) << 64) / u128::from(n_annotations.max(MOST as u64));
+    let mut found = with_room(n_tasks)?;
+    found.extend((0..n_tasks as u32).filter(|&task| u128::from(scramble(first + u64::from(task) + 1)) < limit));
+    Ok(found)
 }
 
 fn knot(i: usize) -> f64 {
@@ -461,8 +474,8 @@ mod tests {
 
     #[test]
     fn large_logs_are_sampled() {
-        assert_eq!(chosen(1000, MOST), (0..1000).collect::<Vec<_>>());
-        let (some, n) = (chosen(100_000, 4 * MOST), 100_000_f64);
+        assert_eq!(looked_at(0, 1000, MOST as u64).unwrap(), (0..1000).collect::<Vec<_>>());
+        let (some, n) = (looked_at(0, 100_000, 4 * MOST as u64).unwrap(), 100_000_f64);
         let spread = (n * 0.25 * 0.75).sqrt();
         assert!((some.len() as f64 - n / 4.0).abs() < 5.0 * spread);
         // Any stretch of tasks is in it, and no rhythm.

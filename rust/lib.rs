@@ -32,6 +32,7 @@ pub mod num;
 pub mod numeric;
 pub mod pairwise;
 pub mod ratings;
+pub mod shards;
 pub mod simulate;
 pub mod special;
 pub mod table;
@@ -58,6 +59,9 @@ pub enum Error {
     /// The system has no room for so many more bytes.
     #[error("no memory for another {:.1} MB; free some, or give the process more", *.0 as f64 / 1e6)]
     OutOfMemory(usize),
+    /// The system would not read a file; the message names it.
+    #[error("{0}")]
+    File(String),
     /// The caller asked for the work to stop (Ctrl-C).
     #[error("interrupted")]
     Cancelled,

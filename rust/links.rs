@@ -167,17 +167,12 @@ impl Links {
 
     /// Cuts the tasks into at most `n_chunks` runs of about equally many annotations: a function of the data alone.
     pub fn chunks(&self, n_chunks: usize) -> Vec<Range<usize>> {
-        let (n, total) = (self.n_tasks(), self.len());
-        let mut bounds = vec![0];
-        for c in 1..n_chunks {
-            let goal = (total as u128 * c as u128 / n_chunks as u128) as u32;
-            let cut = self.offsets.partition_point(|&o| o < goal).min(n);
-            if cut > bounds[bounds.len() - 1] && cut < n {
-                bounds.push(cut);
-            }
-        }
-        bounds.push(n);
-        bounds.windows(2).map(|w| w[0]..w[1]).collect()
+        runs(&self.offsets, n_chunks)
+    }
+
+    /// Links that are in order already.
+    pub(crate) fn of_sorted(n_workers: usize, offsets: Vec<u32>, workers: Vec<u32>, weights: Option<Vec<f64>>) -> Self {
+        Self { n_workers, offsets, workers, weights }
     }
 
     /// The same links once more.
@@ -259,8 +254,8 @@ impl Links {
         Ok(counts)
     }
 
-    /// How many annotations each group of workers gave that shares no task with the others, by their first workers.
-    pub fn group_counts(&self) -> Result<Vec<u64>> {
+    /// The first worker of the group of each, whose workers share tasks with one another and with nobody else.
+    pub fn worker_groups(&self) -> Result<Vec<u32>> {
         let counts = self.worker_counts()?;
         let mut found = Components::new(self.n_workers)?;
         let mut left = counts.iter().filter(|&&n| n > 0).count();
@@ -272,8 +267,14 @@ impl Links {
             let pairs = self.workers[self.rows_of(task)].windows(2);
             left -= pairs.filter(|pair| found.join(pair[0], pair[1])).count();
         }
+        collected((0..self.n_workers as u32).map(|worker| found.root(worker)))
+    }
+
+    /// How many annotations each group of workers gave that shares no task with the others, by their first workers.
+    pub fn group_counts(&self) -> Result<Vec<u64>> {
+        let (counts, firsts) = (self.worker_counts()?, self.worker_groups()?);
         let mut groups = zeros(self.n_workers)?;
-        (0..self.n_workers).for_each(|m| groups[found.root(m as u32) as usize] += counts[m]);
+        firsts.iter().zip(&counts).for_each(|(&first, &n)| groups[first as usize] += n);
         groups.retain(|&n| n > 0);
         Ok(groups)
     }
@@ -282,6 +283,21 @@ impl Links {
     pub fn n_components(&self) -> Result<usize> {
         Ok(self.group_counts()?.len())
     }
+}
+
+/// Cuts tasks with these offsets into at most `n_chunks` runs of about equally many annotations.
+pub(crate) fn runs(offsets: &[u32], n_chunks: usize) -> Vec<Range<usize>> {
+    let (n, total) = (offsets.len() - 1, offsets[offsets.len() - 1]);
+    let mut bounds = vec![0];
+    for c in 1..n_chunks {
+        let goal = (u128::from(total) * c as u128 / n_chunks as u128) as u32;
+        let cut = offsets.partition_point(|&o| o < goal).min(n);
+        if cut > bounds[bounds.len() - 1] && cut < n {
+            bounds.push(cut);
+        }
+    }
+    bounds.push(n);
+    bounds.windows(2).map(|w| w[0]..w[1]).collect()
 }
 
 /// The rows of `width` items that are marked.

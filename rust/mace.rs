@@ -150,7 +150,11 @@ impl<'a> Crowd<'a> {
             weights,
             counts: zeros(m * (k + 2))?,
             factors: zeros(m * k)?,
-            chunks: table.chunks(chunks_with_tables(table, m * k)).into_iter().map(chunk).collect::<Result<_>>()?,
+            chunks: table
+                .chunks(chunks_with_tables(table.len(), m * k))
+                .into_iter()
+                .map(chunk)
+                .collect::<Result<_>>()?,
             given: moments_first(table, control)?,
             prior,
             log_prior: 0.0,

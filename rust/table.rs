@@ -169,7 +169,8 @@ impl Table {
         Ok(Self::of(links, labels, rows.n_labels, rows.n_labels))
     }
 
-    fn of(links: Links, labels: Labels, n_labels: usize, n_classes: usize) -> Self {
+    /// A table of links and labels that are in order.
+    pub(crate) fn of(links: Links, labels: Labels, n_labels: usize, n_classes: usize) -> Self {
         Self { links, n_labels, n_classes, labels, by_worker: OnceLock::new() }
     }
 

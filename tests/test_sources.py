@@ -297,8 +297,8 @@ def test_a_file_that_does_not_fit_is_not_called_damaged(name, tmp_path, monkeypa
 
     put(tmp_path / "log.csv", CSV)
     put(tmp_path / "log.parquet", parquet_bytes())
-    monkeypatch.setattr(pyarrow.csv, "read_csv", full)
-    monkeypatch.setattr(pq.ParquetFile, "read", full)
+    monkeypatch.setattr(pyarrow.csv, "open_csv", full)
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", full)
     message = rf"needed columns of '.*{name}' do not fit in memory \(malloc of size 17179869184 failed\); read fewer"
     with pytest.raises(MemoryError, match=message):
         mh.read(tmp_path / name)

@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::coincidences::middle_ranks;
 use super::jackknife::{Kept, LeftOut};
 use super::{Estimate, Scale, Shape, TASKS_PER_CHECK, beyond_chance};
 use crate::Result;
@@ -26,6 +27,11 @@ impl Coefficient {
     /// Every coefficient by name.
     pub const NAMES: [(&str, Self); 4] =
         [("alpha", Self::Alpha), ("ordinal-alpha", Self::OrdinalAlpha), ("fleiss", Self::Fleiss), ("gwet", Self::Gwet)];
+
+    /// Whether a task weighs as much as it has labels, two at least; otherwise tasks weigh alike.
+    pub(super) fn weighs_labels(self) -> bool {
+        matches!(self, Self::Alpha | Self::OrdinalAlpha)
+    }
 }
 
 /// What [`agreement_by_counts`] found.
@@ -71,7 +77,7 @@ pub fn agreement_by_counts(
 }
 
 /// How often each task was given each label: the labels that occur, ascending, and their counts.
-struct Tallies {
+pub(super) struct Tallies {
     offsets: Vec<u32>,
     labels: Vec<u16>,
     counts: Vec<u32>,
@@ -79,7 +85,7 @@ struct Tallies {
 }
 
 impl Tallies {
-    fn new(table: &Table, control: &Control) -> Result<Self> {
+    pub fn new(table: &Table, control: &Control) -> Result<Self> {
         const ROWS_PER_CHUNK: usize = 1 << 16;
         let chunks = table.chunks(table.len().div_ceil(ROWS_PER_CHUNK));
         let parts: Vec<Self> = chunks
@@ -122,7 +128,7 @@ impl Tallies {
 
     /// Labels of a task and how often each was given.
     #[inline(always)]
-    fn of(&self, task: usize) -> impl Iterator<Item = (usize, f64)> + Clone {
+    pub fn of(&self, task: usize) -> impl Iterator<Item = (usize, f64)> + Clone {
         let at = self.offsets[task] as usize..self.offsets[task + 1] as usize;
         self.labels[at.clone()].iter().zip(&self.counts[at]).map(|(&label, &n)| (usize::from(label), f64::from(n)))
     }
@@ -159,7 +165,7 @@ impl<'a> Measure<'a> {
     }
 
     fn evaluate(&self, kept: Kept<'_>, control: &Control) -> Result<Estimate> {
-        let alpha = matches!(self.coefficient, Coefficient::Alpha | Coefficient::OrdinalAlpha);
+        let alpha = self.coefficient.weighs_labels();
         let mut classes = vec![0.0; self.tallies.n_classes];
         let (mut n, mut n_paired, mut observed) = (0.0, 0.0, 0.0);
         for task in 0..self.tallies.n_tasks() {
@@ -189,38 +195,18 @@ impl<'a> Measure<'a> {
             Coefficient::OrdinalAlpha => self.ordinal_alpha(&classes, kept, control),
             Coefficient::Fleiss => {
                 classes.iter_mut().for_each(|p| *p /= n);
-                let used = used(&classes);
-                let expected = self.scale.expected(&used, &classes, &classes);
-                Ok(beyond_chance(observed / n_paired, expected, self.scale.widest(&used)))
+                Ok(fleiss_of(observed / n_paired, &classes, self.scale))
             }
             Coefficient::Gwet => {
                 classes.iter_mut().for_each(|p| *p /= n);
-                Ok(self.gwet(observed / n_paired, &classes))
+                Ok(gwet_of(observed / n_paired, &classes, self.extent))
             }
         }
-    }
-
-    /// Chance agreement as Gwet sees it: labels at random, with the probability that a label is given at random.
-    fn gwet(&self, observed: f64, classes: &[f64]) -> Estimate {
-        let (k, (largest, sum)) = (classes.len() as f64, self.extent);
-        if classes.len() < 2 || largest == 0.0 {
-            return Estimate::UNDEFINED;
-        }
-        let spread: f64 = classes.iter().map(|p| p * (1.0 - p)).sum();
-        let chance = (k * k - sum / largest) / (k * (k - 1.0)) * spread;
-        beyond_chance(observed / largest, 1.0 - chance, 1.0)
     }
 
     /// Alpha with classes at the middle of the ranks that their labels take up.
     fn ordinal_alpha(&self, classes: &[f64], kept: Kept<'_>, control: &Control) -> Result<Estimate> {
-        let mut below = 0.0;
-        let positions: Vec<f64> = classes
-            .iter()
-            .map(|n| {
-                below += n;
-                below - n / 2.0
-            })
-            .collect();
+        let positions = middle_ranks(classes);
         let scale = Scale { shape: Shape::Quadratic, positions: &positions };
         let mut observed = 0.0;
         for task in 0..self.tallies.n_tasks() {
@@ -236,8 +222,25 @@ impl<'a> Measure<'a> {
     }
 }
 
+/// Kappa from the mean disagreement within tasks and the shares of the classes.
+pub(super) fn fleiss_of(observed: f64, classes: &[f64], scale: Scale<'_>) -> Estimate {
+    let used = used(classes);
+    beyond_chance(observed, scale.expected(&used, classes, classes), scale.widest(&used))
+}
+
+/// Chance agreement as Gwet sees it: labels at random, with the probability that a label is given at random.
+pub(super) fn gwet_of(observed: f64, classes: &[f64], (largest, sum): (f64, f64)) -> Estimate {
+    let k = classes.len() as f64;
+    if classes.len() < 2 || largest == 0.0 {
+        return Estimate::UNDEFINED;
+    }
+    let spread: f64 = classes.iter().map(|p| p * (1.0 - p)).sum();
+    let chance = (k * k - sum / largest) / (k * (k - 1.0)) * spread;
+    beyond_chance(observed / largest, 1.0 - chance, 1.0)
+}
+
 /// Alpha from the disagreement of coincident labels and the number of labels of each class.
-fn alpha_of(observed: f64, classes: &[f64], scale: Scale<'_>) -> Estimate {
+pub(super) fn alpha_of(observed: f64, classes: &[f64], scale: Scale<'_>) -> Estimate {
     let (total, used) = (classes.iter().sum::<f64>(), used(classes));
     let most = total * scale.widest(&used);
     beyond_chance(observed * (total - 1.0), scale.expected(&used, classes, classes), most * (total - 1.0))

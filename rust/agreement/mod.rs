@@ -4,10 +4,12 @@
 //! at which labels meet on a task, whoever gave them; those of [`pairs`] compare workers two by two. Both can be had
 //! without a group of the tasks, which is what their intervals are made from.
 
+mod coincidences;
 mod counts;
 mod jackknife;
 mod pairs;
 
+pub use coincidences::{Coincidences, agreement_by_coincidences, coincidences};
 pub use counts::{Coefficient, Counted, agreement_by_counts};
 pub use jackknife::LeftOut;
 pub use pairs::{Chance, Paired, Summary, agreement_by_pairs};

@@ -34,6 +34,8 @@ mod subtypes;
 mod sums;
 
 pub use bayes::{BayesFit, fit_bayes, solve_bayes};
+pub use cells::Held;
+pub(crate) use cells::{Cells, Tasks};
 pub use community::{CommunityFit, CommunityOptions, fit_community};
 pub use gibbs::{GibbsFit, Sampling, fit_gibbs};
 pub use grouped::{GroupedFit, GroupedOptions, Layers, fit_grouped, posterior_grouped};
@@ -198,8 +200,12 @@ fn validate(table: &Table, options: &Options<'_>) -> Result<()> {
 }
 
 fn validate_gold(table: &Table, gold: Option<&[i32]>) -> Result<()> {
-    let (Some(gold), k) = (gold, table.n_classes()) else { return Ok(()) };
-    expect_len("gold", gold.len(), table.n_tasks())?;
+    validate_known(Held::Table(table).rows(), gold)
+}
+
+fn validate_known(tasks: Tasks<'_>, gold: Option<&[i32]>) -> Result<()> {
+    let (Some(gold), k) = (gold, tasks.shape.classes) else { return Ok(()) };
+    expect_len("gold", gold.len(), tasks.n_tasks())?;
     match gold.iter().find(|g| **g >= k as i32) {
         None => Ok(()),
         Some(bad) => Err(Error::invalid(format!("gold class code {bad} is not below the number of classes, {k}"))),

@@ -1,37 +1,38 @@
 //! One pass over a part of the annotations, for whoever drives a loop over several parts: shards in files or on other
 //! machines, batches of a stream.
 //!
-//! A part is a table of whole tasks. Its sums are its own, begun at zero: added up in a fixed order they give the same bits
+//! A part is a table of whole tasks, or a shard of them. Its sums are its own, begun at zero: added up in a fixed order they give the same bits
 //! whoever adds them.
 
+use super::cells::Held;
 use super::estimate::{Estimate, Maximum, Variational};
 use super::model::{Grouped, Model, with_model};
 use super::pass::Opening;
 use super::shard::{InMemory, table_of};
 use super::solver::{Sizes, tied, write_factors};
 use super::sums::{Factors, Mode, Passes, Sums};
-use super::{expect_len, finite, sizes, validate_gold, validate_model};
+use super::{expect_len, finite, validate_known, validate_model};
 use crate::control::Control;
 use crate::memory::{copied, with_room};
 use crate::num::{FLOOR, winner_of};
-use crate::table::Table;
 use crate::{Error, Result};
 
 /// How far the sum of a row of given posteriors may be from one.
 const SLACK: f64 = 1e-6;
 
 /// The expected counts of a start that has no parameters.
-pub fn open(
-    table: &Table,
+pub fn open<'a>(
+    part: impl Into<Held<'a>>,
     model: Model,
     opening: Opening<'_>,
     gold: Option<&[i32]>,
     control: &Control,
 ) -> Result<Sums> {
-    let (mut sums, mut passes) = prepared(table, model, gold, control)?;
+    let part = part.into();
+    let (mut sums, mut passes) = prepared(part, model, gold, control)?;
     if let Opening::Given(posterior) = opening {
-        let k = table.n_classes();
-        expect_len("the posterior", posterior.len(), table.n_tasks() * k)?;
+        let k = part.rows().shape.classes;
+        expect_len("the posterior", posterior.len(), part.rows().n_tasks() * k)?;
         finite("the posterior", posterior)?;
         // Rescaled in silence, rows would count as what they are not.
         if let Some((task, row)) =
@@ -46,16 +47,17 @@ pub fn open(
 }
 
 /// The expected counts under the factors, and the log-evidence.
-pub fn gather(
-    table: &Table,
+pub fn gather<'a>(
+    part: impl Into<Held<'a>>,
     model: Model,
     factors: Factors<'_>,
     mode: Mode,
     gold: Option<&[i32]>,
     control: &Control,
 ) -> Result<Sums> {
-    let (mut sums, mut passes) = prepared(table, model, gold, control)?;
-    validate_factors(table, model, factors)?;
+    let part = part.into();
+    let (mut sums, mut passes) = prepared(part, model, gold, control)?;
+    validate_factors(part, model, factors)?;
     passes.gather(model, factors, mode, &mut sums)?;
     Ok(sums)
 }
@@ -94,18 +96,19 @@ impl Answers {
 /// The answers under the factors, the posteriors (tasks × classes) if they are asked for, and the log-evidence.
 ///
 /// Memory beside the results: 4 bytes an annotation for its cell.
-pub fn answers(
-    table: &Table,
+pub fn answers<'a>(
+    part: impl Into<Held<'a>>,
     model: Model,
     factors: Factors<'_>,
     gold: Option<&[i32]>,
     posterior: bool,
     control: &Control,
 ) -> Result<(Answers, Vec<f64>, f64)> {
-    validate_model(model, sizes(table).shape)?;
-    validate_gold(table, gold)?;
-    validate_factors(table, model, factors)?;
-    let mut passes = InMemory::new(table, gold, control)?;
+    let part = part.into();
+    validate_model(model, part.rows().shape)?;
+    validate_known(part.rows(), gold)?;
+    validate_factors(part, model, factors)?;
+    let mut passes = InMemory::over(part, gold, control)?;
     let (answers, log_evidence) = passes.answers(model, factors, posterior)?;
     Ok((answers, passes.take_posterior(), log_evidence))
 }
@@ -164,22 +167,22 @@ fn read<W: Grouped, P: Estimate<W>>(sizes: Sizes, prior: &[f64], confusion: &[f6
 
 /// Empty sums, and passes over the table.
 fn prepared<'a>(
-    table: &'a Table,
+    part: Held<'a>,
     model: Model,
     gold: Option<&'a [i32]>,
     control: &'a Control,
 ) -> Result<(Sums, InMemory<'a>)> {
-    let Sizes { n_workers, shape } = sizes(table);
+    let Sizes { n_workers, shape } = part.rows().sizes();
     validate_model(model, shape)?;
-    validate_gold(table, gold)?;
-    Ok((Sums::new(model, n_workers, shape)?, InMemory::new(table, gold, control)?))
+    validate_known(part.rows(), gold)?;
+    Ok((Sums::new(model, n_workers, shape)?, InMemory::over(part, gold, control)?))
 }
 
-fn validate_factors(table: &Table, model: Model, factors: Factors<'_>) -> Result<()> {
-    let Sizes { n_workers, shape } = sizes(table);
+fn validate_factors(part: Held<'_>, model: Model, factors: Factors<'_>) -> Result<()> {
+    let Sizes { n_workers, shape } = part.rows().sizes();
     expect_len("factors", factors.workers.len(), n_workers * model.n_counts(shape))?;
     if factors.classes.len() != shape.classes {
-        expect_len("the given prior", factors.classes.len(), table.n_tasks() * shape.classes)?;
+        expect_len("the given prior", factors.classes.len(), part.rows().n_tasks() * shape.classes)?;
     }
     // Within these bounds products neither vanish nor overflow before they are rescaled.
     let good = |x: &&f64| !(0.5 * FLOOR..=2.0 / FLOOR).contains(*x);

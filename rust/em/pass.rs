@@ -12,7 +12,6 @@ use crate::Result;
 use crate::control::Control;
 use crate::memory::{prefetch, worthwhile};
 use crate::num::{BLOCK, GOLDEN, LogProduct, normalise, pick, rescale, scramble, to_unit};
-use crate::table::Table;
 
 /// How many annotations ahead the worker tables are asked for: far enough to cover a trip to memory, near enough for
 /// the lines still to be there when they are used.
@@ -407,7 +406,7 @@ impl Sink for Rows<'_> {
 
 /// Runs a source into a sink over a range of tasks; returns the log-evidence of those tasks.
 pub(super) fn run<const PLAIN: bool>(
-    table: &Table,
+    offsets: &[u32],
     tasks: Range<usize>,
     width: impl Width,
     source: &impl Source,
@@ -421,7 +420,7 @@ pub(super) fn run<const PLAIN: bool>(
     while at < tasks.end {
         control.check()?;
         let end = tasks.end.min(at + TASKS_PER_BLOCK);
-        log = arch.dispatch(Block::<_, _, _, PLAIN> { table, tasks: at..end, width, source, sink, settle, log });
+        log = arch.dispatch(Block::<_, _, _, PLAIN> { offsets, tasks: at..end, width, source, sink, settle, log });
         at = end;
     }
     Ok(log.ln())
@@ -431,7 +430,7 @@ pub(super) fn run<const PLAIN: bool>(
 ///
 /// The arithmetic is the same to the bit on all of them: nothing is reordered and no product is fused with a sum.
 struct Block<'a, N, S, T, const PLAIN: bool> {
-    table: &'a Table,
+    offsets: &'a [u32],
     tasks: Range<usize>,
     width: N,
     source: &'a S,
@@ -445,8 +444,8 @@ impl<N: Width, S: Source, T: Sink, const PLAIN: bool> pulp::NullaryFnOnce for Bl
 
     #[inline(always)]
     fn call(self) -> LogProduct {
-        let Self { table, tasks, width, source, sink, settle, mut log } = self;
-        let offsets = &table.offsets()[tasks.start..=tasks.end];
+        let Self { offsets, tasks, width, source, sink, settle, mut log } = self;
+        let offsets = &offsets[tasks.start..=tasks.end];
         let (source_is_far, sink_is_far) = (source.far(), sink.far());
         let mut scratch = width.row();
         let weights = scratch.as_mut();

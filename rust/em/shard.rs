@@ -1,8 +1,9 @@
-//! Passes in parallel over a table in memory.
+//! Passes in parallel over annotations in memory: those of a table, or of a shard, as it lies in its file.
 //!
 //! Memory beside the table: 4 bytes an annotation for its cell (8 where workers × labels passes 2³²), and a table of counts
 //! per chunk in the fused plan, at most 8 bytes an annotation in all (or 32 MB, if that is more); in the two-pass plan the
-//! table in worker order (5 to 6 bytes an annotation) and the posteriors.
+//! table in worker order (5 to 6 bytes an annotation) and the posteriors. A shard has its cells, and is never read in two
+//! passes; its tables of counts are those of the workers who are in it.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -10,17 +11,18 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::cells::{Cell, Cells, Columns, with_cells};
+use super::cells::{Cell, Cells, Columns, Held, Tasks, with_cells};
 use super::count::count_workers;
 use super::model::{Model, Shape, WorkerModel, with_model};
 use super::parts::Answers;
 use super::pass::{Counts, Free, Likelihood, Open, Opening, PLAIN, Rows, Settle, Source, Width, run, with_width};
 use super::sums::{Factors, Mode, Passes, Sums};
-use crate::Result;
 use crate::blocks::{chunks_with_tables, each_block, room_for, wanted_chunks, with_rows};
 use crate::control::Control;
+use crate::links::runs;
 use crate::memory::{collected, large_pages, zeros};
 use crate::table::Table;
+use crate::{Error, Result};
 
 /// How expected counts are gathered. Chosen by the sizes of the data, so that the sums are the same on any machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,13 +38,19 @@ enum Plan {
 /// Tasks whose posteriors are kept until their answers are taken down.
 const ROWS: usize = 1 << 12;
 
-fn plan(table: &Table, n_counts: usize) -> (Plan, usize) {
-    let wanted = wanted_chunks(table);
+fn plan(rows: Tasks<'_>, n_counts: usize) -> (Plan, usize) {
+    let wanted = wanted_chunks(rows.len());
     // Zeroing and adding up the tables must stay small beside the pass, which touches a row of counts per annotation.
-    let visits = table.len() / (table.n_workers() * n_counts).max(1);
-    let room = room_for(table, table.n_workers() * n_counts);
+    let visits = rows.len() / (rows.n_workers * n_counts).max(1);
+    let room = room_for(rows.len(), rows.n_workers * n_counts);
     let n_chunks = wanted.min(room).min(visits.min(4).max(visits / 4)).max(1);
     if n_chunks >= wanted.min(4) { (Plan::Fused, n_chunks) } else { (Plan::TwoPass, wanted) }
+}
+
+/// The same for a shard, which is in no worker order: as many tables as fit, and two if they are not much larger than it.
+fn chunks_of_shard(rows: Tasks<'_>, n_counts: usize) -> usize {
+    let visits = 4 * rows.len() / (rows.n_workers * n_counts).max(1);
+    wanted_chunks(rows.len()).min(visits.clamp(1, 4).max(visits / 16))
 }
 
 /// A run of tasks and the sums over it.
@@ -71,15 +79,16 @@ struct Bench {
 /// What becomes of a task's row of posteriors, and of a row of sums.
 pub(super) type Change<'a> = dyn Fn(usize, &mut [f64], &mut [f64]) + Sync + 'a;
 
-/// A table in memory, with what its passes need.
+/// Annotations in memory, with what their passes need.
 pub(super) struct InMemory<'a> {
-    table: &'a Table,
+    held: Held<'a>,
+    rows: Tasks<'a>,
     gold: Option<&'a [i32]>,
     control: &'a Control,
     shape: Shape,
     /// Kinds of each class, which passes take for so many classes.
     n_kinds: usize,
-    cells: Arc<Cells>,
+    cells: Arc<Cells<'a>>,
     benches: Vec<Bench>,
     /// Posteriors between the two halves of a two-pass step, or the last ones.
     posterior: Vec<f64>,
@@ -91,14 +100,23 @@ pub(super) struct InMemory<'a> {
 
 impl<'a> InMemory<'a> {
     pub fn new(table: &'a Table, gold: Option<&'a [i32]>, control: &'a Control) -> Result<Self> {
-        let shape = Shape { classes: table.n_classes(), labels: table.n_labels() };
+        Self::over(Held::Table(table), gold, control)
+    }
+
+    pub fn over(held: Held<'a>, gold: Option<&'a [i32]>, control: &'a Control) -> Result<Self> {
+        let rows = held.rows();
+        let cells = match held {
+            Held::Table(table) => Cells::new(table)?,
+            Held::Shard(shard) => shard.cells(),
+        };
         Ok(Self {
-            table,
+            held,
+            rows,
             gold,
             control,
-            shape,
+            shape: rows.shape,
             n_kinds: 1,
-            cells: Arc::new(Cells::new(table)?),
+            cells: Arc::new(cells),
             benches: vec![],
             posterior: vec![],
             logs: vec![],
@@ -117,7 +135,7 @@ impl<'a> InMemory<'a> {
         new.shape.classes *= n_kinds;
         new.n_kinds = n_kinds;
         let numbers = table.n_workers() * new.shape.cells();
-        let n_chunks = chunks_with_tables(table, numbers);
+        let n_chunks = chunks_with_tables(table.len(), numbers);
         let bench = new.bench_of(Model::Full, Plan::Fused, n_chunks);
         new.benches.push(bench);
         Ok(new)
@@ -136,7 +154,7 @@ impl<'a> InMemory<'a> {
             log_evidence: 0.0,
             answers: Answers::default(),
         };
-        Bench { model, plan, chunks: self.table.chunks(n_chunks).into_iter().map(chunk).collect() }
+        Bench { model, plan, chunks: runs(self.rows.offsets, n_chunks).into_iter().map(chunk).collect() }
     }
 
     /// What a model's passes need, made on first use. Whoever takes it out puts it back.
@@ -144,11 +162,23 @@ impl<'a> InMemory<'a> {
         if let Some(at) = self.benches.iter().position(|bench| bench.model == model) {
             return Ok(self.benches.swap_remove(at));
         }
-        let (plan, n_chunks) = plan(self.table, model.n_counts(self.shape));
+        let n_counts = model.n_counts(self.shape);
+        let (plan, n_chunks) = match self.held {
+            Held::Table(_) => plan(self.rows, n_counts),
+            Held::Shard(_) => (Plan::Fused, chunks_of_shard(self.rows, n_counts)),
+        };
         if plan == Plan::TwoPass {
-            self.table.by_worker(self.control)?;
+            self.table()?.by_worker(self.control)?;
         }
         Ok(self.bench_of(model, plan, n_chunks))
+    }
+
+    /// The table, which goes by worker too.
+    fn table(&self) -> Result<&'a Table> {
+        match self.held {
+            Held::Table(table) => Ok(table),
+            Held::Shard(_) => Err(Error::invalid("a shard is in no worker order")),
+        }
     }
 
     /// Stores posteriors between the two halves of every step from now on.
@@ -156,7 +186,7 @@ impl<'a> InMemory<'a> {
         let mut bench = self.take_bench(model)?;
         bench.store_posteriors();
         self.benches.push(bench);
-        self.table.by_worker(self.control).map(|_| ())
+        self.table()?.by_worker(self.control).map(|_| ())
     }
 
     /// The posteriors of the last pass that stored them, (tasks × classes).
@@ -201,7 +231,7 @@ impl<'a> InMemory<'a> {
 
     /// The E-step, into counts or posteriors as the plan says.
     fn expect(&mut self, bench: &mut Bench, factors: Factors<'_>, mode: Mode) -> Result<()> {
-        if self.table.weights().is_none() {
+        if self.rows.weights.is_none() {
             return self.expect_by(bench, factors, mode);
         }
         let mut logs = std::mem::take(&mut self.logs);
@@ -219,7 +249,7 @@ impl<'a> InMemory<'a> {
 
     /// The same with factors as the passes read them: logarithms where annotations have weights.
     fn expect_by(&mut self, bench: &mut Bench, factors: Factors<'_>, mode: Mode) -> Result<()> {
-        let weighted = self.table.weights().is_some();
+        let weighted = self.rows.weights.is_some();
         let (k, cells, model) = (self.shape.classes, Arc::clone(&self.cells), bench.model);
         with_model!(model, |W| match &*cells {
             Cells::Narrow(cells) if !weighted && !mode.hard && self.gold.is_none() => {
@@ -259,7 +289,7 @@ impl<'a> InMemory<'a> {
     where
         'a: 'c,
     {
-        Columns { cells, weights: self.table.weights().unwrap_or(&[]), n_labels: self.shape.labels }
+        Columns { cells, weights: self.rows.weights.unwrap_or(&[]), n_labels: self.shape.labels }
     }
 
     /// Runs a source over all tasks into the sink of the plan.
@@ -271,9 +301,10 @@ impl<'a> InMemory<'a> {
         columns: Columns<'_, C>,
         hard: bool,
     ) -> Result<()> {
-        let (table, control, k, n_kinds) = (self.table, self.control, self.shape.classes, self.n_kinds);
+        let (rows, control, k, n_kinds) = (self.rows, self.control, self.shape.classes, self.n_kinds);
+        let offsets = rows.offsets;
         let settle = Settle { gold: self.gold, hard };
-        let n_counts = table.n_workers() * W::n_counts(self.shape);
+        let n_counts = rows.n_workers * W::n_counts(self.shape);
         match bench.plan {
             Plan::Fused => each_chunk(&mut bench.chunks, &mut [], 0, &|chunk, _| {
                 if chunk.workers.is_empty() {
@@ -283,19 +314,19 @@ impl<'a> InMemory<'a> {
                 }
                 let Chunk { tasks, workers, classes, log_evidence, .. } = chunk;
                 let mut sink = Counts::<W, C, WEIGHTED> { columns, workers, classes, model: PhantomData };
-                *log_evidence = run::<PLAIN>(table, tasks.clone(), width, source, &mut sink, settle, control)?;
+                *log_evidence = run::<PLAIN>(offsets, tasks.clone(), width, source, &mut sink, settle, control)?;
                 Ok(())
             }),
             Plan::TwoPass => {
                 let width_of_row = k / n_kinds;
                 if self.posterior.is_empty() {
                     // Untouched zero pages: each thread maps the ones it writes.
-                    self.posterior = table_of(table.n_tasks() * width_of_row)?;
+                    self.posterior = table_of(rows.n_tasks() * width_of_row)?;
                 }
                 each_chunk(&mut bench.chunks, &mut self.posterior, width_of_row, &|chunk, out| {
                     let Chunk { tasks, classes, log_evidence, .. } = chunk;
                     let mut sink = Rows { out: out.chunks_exact_mut(width_of_row), classes, n_kinds };
-                    *log_evidence = run::<PLAIN>(table, tasks.clone(), width, source, &mut sink, settle, control)?;
+                    *log_evidence = run::<PLAIN>(offsets, tasks.clone(), width, source, &mut sink, settle, control)?;
                     Ok(())
                 })
             }
@@ -311,7 +342,7 @@ impl<'a> InMemory<'a> {
                         let rows = if stored == 0 { &mut scratch[..(end - at) * k] } else { &mut out[at * k..end * k] };
                         let block = tasks.start + at..tasks.start + end;
                         let mut sink = Rows { out: rows.chunks_exact_mut(k), classes, n_kinds: 1 };
-                        *log_evidence += run::<PLAIN>(table, block, width, source, &mut sink, settle, control)?;
+                        *log_evidence += run::<PLAIN>(offsets, block, width, source, &mut sink, settle, control)?;
                         rows.chunks_exact(k).for_each(|row| answers.take(row));
                     }
                     Ok(())
@@ -322,10 +353,10 @@ impl<'a> InMemory<'a> {
 
     /// The answer of each task under the factors, and the log-evidence; the posteriors too, if they are to be stored.
     pub fn answers(&mut self, model: Model, factors: Factors<'_>, store: bool) -> Result<(Answers, f64)> {
-        let mut bench = self.bench_of(model, Plan::Answers, wanted_chunks(self.table));
-        self.posterior = if store { table_of(self.table.n_tasks() * self.shape.classes)? } else { vec![] };
+        let mut bench = self.bench_of(model, Plan::Answers, wanted_chunks(self.rows.len()));
+        self.posterior = if store { table_of(self.rows.n_tasks() * self.shape.classes)? } else { vec![] };
         self.expect(&mut bench, factors, Mode::default())?;
-        let mut all = Answers::with_room(self.table.n_tasks())?;
+        let mut all = Answers::with_room(self.rows.n_tasks())?;
         bench.chunks.iter().for_each(|chunk| all.append(&chunk.answers));
         Ok((all, bench.chunks.iter().map(|chunk| chunk.log_evidence).sum()))
     }
@@ -344,7 +375,7 @@ impl<'a> InMemory<'a> {
             Plan::TwoPass | Plan::Answers => {
                 let (counts, posterior) = (&mut sums.workers, &self.posterior);
                 with_model!(bench.model, |W| count_workers::<W>(
-                    self.table,
+                    self.table()?,
                     self.shape,
                     posterior,
                     counts,
@@ -358,7 +389,7 @@ impl<'a> InMemory<'a> {
 impl Passes for InMemory<'_> {
     fn open(&mut self, model: Model, opening: Opening<'_>, sums: &mut Sums) -> Result<()> {
         let mut bench = self.take_bench(model)?;
-        let (k, cells, weighted) = (self.shape.classes, Arc::clone(&self.cells), self.table.weights().is_some());
+        let (k, cells, weighted) = (self.shape.classes, Arc::clone(&self.cells), self.rows.weights.is_some());
         with_model!(model, |W| with_cells!(&*cells, |cells| {
             let columns = self.columns(cells);
             let source = Open { columns, opening };

@@ -86,7 +86,7 @@ fn each_chunk(
     let size = table.n_workers() * depth;
     let mut rest = out;
     let mut chunks: Vec<Chunk<'_>> = vec![];
-    for tasks in table.chunks(chunks_with_tables(table, size)) {
+    for tasks in table.chunks(chunks_with_tables(table.len(), size)) {
         let (own, tail) = std::mem::take(&mut rest).split_at_mut(tasks.len() * width);
         rest = tail;
         chunks.push((tasks, own));

@@ -5,8 +5,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::table::Table;
-use super::{array, choose, slice, work};
-use crate::agreement::{self, Chance, Coefficient, Scale, Shape, Summary};
+use super::{Found, array, choose, slice, work};
+use crate::agreement::{self, Chance, Coefficient, Coincidences, Scale, Shape, Summary};
+use crate::memory::copied;
 
 /// A coefficient of the labels that meet on a task, and the same without each of some groups of the tasks.
 #[pyfunction]
@@ -33,6 +34,39 @@ pub fn agreement_by_counts<'py>(
     result.set_item("n_tasks", found.n_tasks)?;
     result.set_item("n_pairs", found.n_pairs)?;
     Ok(result)
+}
+
+/// Sums over the tasks of a part, which may be added up: `pairs` of labels that meet, `classes`, `n`, `n_paired` and
+/// `n_pairs`.
+#[pyfunction]
+#[pyo3(signature = (table, *, coefficient))]
+pub fn coincidences<'py>(py: Python<'py>, table: &Table, coefficient: &str) -> PyResult<Bound<'py, PyDict>> {
+    let coefficient = choose("coefficient", coefficient, &Coefficient::NAMES)?;
+    let found = work(py, None, |control| agreement::coincidences(&table.0, coefficient, control))?;
+    let k = found.classes.len();
+    let sums = Found::new(py).array("pairs", [k, k], found.pairs)?.list("classes", found.classes)?;
+    Ok(sums.with("n", found.n)?.with("n_paired", found.n_paired)?.with("n_pairs", found.n_pairs)?.dict())
+}
+
+/// A coefficient from the sums of `coincidences`, and one minus it if all labels that meet were as far apart as can be.
+#[pyfunction]
+#[pyo3(signature = (pairs, classes, n, n_paired, *, coefficient, shape, positions))]
+#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
+pub fn agreement_by_coincidences<'py>(
+    py: Python<'py>,
+    pairs: PyReadonlyArrayDyn<'py, f64>,
+    classes: PyReadonlyArrayDyn<'py, f64>,
+    n: f64,
+    n_paired: f64,
+    coefficient: &str,
+    shape: &str,
+    positions: PyReadonlyArrayDyn<'py, f64>,
+) -> PyResult<(f64, f64)> {
+    let coefficient = choose("coefficient", coefficient, &Coefficient::NAMES)?;
+    let scale = Scale { shape: choose("shape", shape, &Shape::NAMES)?, positions: slice("positions", &positions)? };
+    let (pairs, classes) = (copied(slice("pairs", &pairs)?)?, copied(slice("classes", &classes)?)?);
+    let sums = Coincidences { pairs, classes, n, n_paired, n_pairs: 0 };
+    work(py, None, |_| agreement::agreement_by_coincidences(&sums, coefficient, scale))
 }
 
 /// Agreement of every pair of workers beyond chance ("own" or "shared" labels), and a summary of it ("alone" for a single

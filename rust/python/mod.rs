@@ -30,6 +30,7 @@ mod numeric;
 mod pairwise;
 mod passes;
 mod rank_one;
+mod shards;
 mod simulate;
 mod sparse;
 mod special;
@@ -45,7 +46,7 @@ use std::time::{Duration, Instant};
 
 use numpy::ndarray::{Array, IntoDimension};
 use numpy::{Element, PyArray, PyArray1, PyReadonlyArrayDyn, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -61,6 +62,7 @@ impl From<Error> for PyErr {
         match error {
             Error::Invalid(message) => PyValueError::new_err(message),
             Error::OutOfMemory(_) => PyMemoryError::new_err(error.to_string()),
+            Error::File(message) => PyOSError::new_err(message),
             Error::Cancelled => PyKeyboardInterrupt::new_err("interrupted"),
         }
     }
@@ -301,7 +303,7 @@ fn get_num_threads() -> PyResult<usize> {
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use super::agreement::{agreement_by_counts, agreement_by_pairs};
+    use super::agreement::{agreement_by_coincidences, agreement_by_counts, agreement_by_pairs, coincidences};
     #[pymodule_export]
     use super::audit::{left_out_sums, low_rank_fit, low_rank_residuals};
     #[pymodule_export]
@@ -317,7 +319,7 @@ mod _core {
     #[pymodule_export]
     use super::defer::{assign, projection_apply, projection_fit, projection_reach, projection_solve, projection_sums};
     #[pymodule_export]
-    use super::dependence::error_correlation;
+    use super::dependence::{correlation_sample, error_correlation};
     #[pymodule_export]
     use super::drift::answer_drift;
     #[pymodule_export]
@@ -357,6 +359,8 @@ mod _core {
     use super::passes::{em_answers, em_factors, em_gather, em_open};
     #[pymodule_export]
     use super::rank_one::{rank_one_fit, rank_one_graph};
+    #[pymodule_export]
+    use super::shards::Shard;
     #[pymodule_export]
     use super::simulate::simulate;
     #[pymodule_export]

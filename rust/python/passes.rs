@@ -5,15 +5,51 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 
+use super::shards::Shard;
 use super::table::Table;
 use super::{Found, Line, array, choose, shape, slice, work, work_asking};
 use crate::blocks::each_block;
 use crate::control::Control;
-use crate::em::{self, Factors, Mode, Model, Opening, Parameters, Passes, Shape, Sizes, Sums};
+use crate::em::{self, Factors, Held, Mode, Model, Opening, Parameters, Passes, Shape, Sizes, Sums};
 use crate::memory::{copied, with_room};
 use crate::{Error, Result};
 
 type Floats<'py> = PyReadonlyArrayDyn<'py, f64>;
+
+/// A part of the annotations.
+#[derive(FromPyObject)]
+pub enum Part<'py> {
+    /// A table, whose workers are the crowd unless it is said who they are.
+    Table(Bound<'py, Table>),
+    /// A shard, which knows where its workers stand in the crowd.
+    Shard(Bound<'py, Shard>),
+}
+
+impl Part<'_> {
+    fn held(&self) -> Held<'_> {
+        match self {
+            Self::Table(table) => Held::Table(&table.get().0),
+            Self::Shard(shard) => Held::Shard(&shard.get().0),
+        }
+    }
+
+    /// Places of its workers, if they are numbered in a way of their own.
+    fn who<'a>(&'a self, given: Option<&'a PyReadonlyArrayDyn<'_, u32>>) -> PyResult<Option<&'a [u32]>> {
+        match (self, given) {
+            (Self::Table(_), given) => given.map(|who| slice("who", who)).transpose(),
+            (Self::Shard(shard), None) => Ok(shard.get().0.who()),
+            (Self::Shard(_), Some(_)) => Err(PyTypeError::new_err("a shard knows who its workers are: leave out who")),
+        }
+    }
+
+    /// Workers of the log, where the part knows how many there are.
+    fn crowd(&self) -> Option<usize> {
+        match self {
+            Self::Table(_) => None,
+            Self::Shard(shard) => Some(shard.get().0.crowd()),
+        }
+    }
+}
 
 /// Where sums are added, and how workers of a part are numbered there.
 struct Crowd<'a> {
@@ -26,9 +62,13 @@ struct Crowd<'a> {
 }
 
 impl<'a> Crowd<'a> {
-    fn new(table: &Table, model: Model, len: usize, who: Option<&'a [u32]>) -> PyResult<Self> {
-        let Sizes { n_workers, shape } = table.sizes();
+    fn new(part: &Part<'_>, model: Model, len: usize, who: Option<&'a [u32]>) -> PyResult<Self> {
+        let Sizes { n_workers, shape } = part.held().sizes();
         let width = model.n_counts(shape);
+        if let Some(crowd) = part.crowd().filter(|crowd| crowd * width != len) {
+            let m = len / width;
+            return Err(Error::invalid(format!("the shard is of a crowd of {crowd} workers, not of {m}")).into());
+        }
         if let Some(who) = who {
             if who.len() != n_workers {
                 return Err(Error::invalid(format!("who names {} workers, not {n_workers}", who.len())).into());
@@ -86,13 +126,13 @@ fn writable<'a>(name: &str, array: &'a mut PyReadwriteArrayDyn<'_, f64>, len: us
 
 /// What `counts` and `classes` must be for sums of the table; told before any work.
 fn check_sums(
-    table: &Table,
+    part: &Part<'_>,
     model: Model,
     counts: &mut PyReadwriteArrayDyn<'_, f64>,
     classes: &mut PyReadwriteArrayDyn<'_, f64>,
     who: Option<&[u32]>,
 ) -> PyResult<usize> {
-    let Sizes { n_workers, shape } = table.sizes();
+    let Sizes { n_workers, shape } = part.held().sizes();
     let width = model.n_counts(shape);
     let crowd = if who.is_some() { counts.shape().first().copied().unwrap_or(0) } else { n_workers };
     writable("counts", counts, crowd.saturating_mul(width))?;
@@ -102,14 +142,15 @@ fn check_sums(
 
 /// Adds the expected counts of a start to `counts` and `classes`: "shares", "majority" or "random"; or of a `posterior`.
 ///
-/// `first` is the number of the first task among those of all parts, and `who` the places of the workers in the crowd.
+/// A part is a table or a shard; `first` is the number of its first task among those of all parts, and `who` the places of
+/// a table's workers in the crowd, which a shard knows. Sums of a part are made apart and then added.
 #[pyfunction]
-#[pyo3(signature = (table, *, counts, classes, model="full", start="shares", seed=0, first=0, posterior=None, gold=None,
+#[pyo3(signature = (part, *, counts, classes, model="full", start="shares", seed=0, first=0, posterior=None, gold=None,
                     who=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
 pub fn em_open<'py>(
     py: Python<'py>,
-    table: &Table,
+    part: Part<'py>,
     mut counts: PyReadwriteArrayDyn<'py, f64>,
     mut classes: PyReadwriteArrayDyn<'py, f64>,
     model: &str,
@@ -126,22 +167,23 @@ pub fn em_open<'py>(
     let given = posterior.as_ref().map(|posterior| slice("posterior", posterior).map(Opening::Given));
     let opening = given.unwrap_or_else(|| choose("start", start, &named))?;
     let gold = gold.as_ref().map(|g| slice("gold", g)).transpose()?;
-    let who = who.as_ref().map(|w| slice("who", w)).transpose()?;
-    let crowd = Crowd::new(table, model, check_sums(table, model, &mut counts, &mut classes, who)?, who)?;
-    let part = work(py, None, |control| em::open(&table.0, model, opening, gold, control))?;
-    crowd.add(&part, &mut counts, &mut classes).map(|_| ())
+    let who = part.who(who.as_ref())?;
+    let crowd = Crowd::new(&part, model, check_sums(&part, model, &mut counts, &mut classes, who)?, who)?;
+    let held = part.held();
+    let sums = work(py, None, |control| em::open(held, model, opening, gold, control))?;
+    crowd.add(&sums, &mut counts, &mut classes).map(|_| ())
 }
 
 /// Adds the expected counts under the factors to `counts` and `classes`; returns the log-evidence.
 ///
 /// `factors` and `prior` are what a loop tells, or `em_factors`; `who` are places in them and in `counts`.
 #[pyfunction]
-#[pyo3(signature = (table, factors, prior, *, counts, classes, model="full", hard=false, voted_only=false, gold=None,
+#[pyo3(signature = (part, factors, prior, *, counts, classes, model="full", hard=false, voted_only=false, gold=None,
                     who=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
 pub fn em_gather<'py>(
     py: Python<'py>,
-    table: &Table,
+    part: Part<'py>,
     factors: Floats<'py>,
     prior: Floats<'py>,
     mut counts: PyReadwriteArrayDyn<'py, f64>,
@@ -155,25 +197,25 @@ pub fn em_gather<'py>(
     let model = choose("model", model, &Model::NAMES)?;
     let (factors, prior) = (slice("factors", &factors)?, slice("prior", &prior)?);
     let gold = gold.as_ref().map(|g| slice("gold", g)).transpose()?;
-    let who = who.as_ref().map(|w| slice("who", w)).transpose()?;
-    let crowd = Crowd::new(table, model, check_sums(table, model, &mut counts, &mut classes, who)?, who)?;
-    let mode = Mode { hard, voted_only };
-    let part = work(py, None, |control| {
+    let who = part.who(who.as_ref())?;
+    let crowd = Crowd::new(&part, model, check_sums(&part, model, &mut counts, &mut classes, who)?, who)?;
+    let (held, mode) = (part.held(), Mode { hard, voted_only });
+    let sums = work(py, None, |control| {
         let own = crowd.rows_of(factors)?;
         let factors = Factors { workers: own.as_deref().unwrap_or(factors), classes: prior };
-        em::gather(&table.0, model, factors, mode, gold, control)
+        em::gather(held, model, factors, mode, gold, control)
     })?;
-    crowd.add(&part, &mut counts, &mut classes)
+    crowd.add(&sums, &mut counts, &mut classes)
 }
 
 /// The answer of each task under the factors: `winner`, `confidence` and whether it is `tied`; the `log_evidence`; and
 /// the `posterior`, where it is asked for.
 #[pyfunction]
-#[pyo3(signature = (table, factors, prior, *, model="full", posterior=false, gold=None, who=None))]
+#[pyo3(signature = (part, factors, prior, *, model="full", posterior=false, gold=None, who=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
 pub fn em_answers<'py>(
     py: Python<'py>,
-    table: &Table,
+    part: Part<'py>,
     factors: Floats<'py>,
     prior: Floats<'py>,
     model: &str,
@@ -184,19 +226,20 @@ pub fn em_answers<'py>(
     let model = choose("model", model, &Model::NAMES)?;
     let (factors, prior) = (slice("factors", &factors)?, slice("prior", &prior)?);
     let gold = gold.as_ref().map(|g| slice("gold", g)).transpose()?;
-    let who = who.as_ref().map(|w| slice("who", w)).transpose()?;
-    let crowd = Crowd::new(table, model, factors.len(), who)?;
+    let who = part.who(who.as_ref())?;
+    let crowd = Crowd::new(&part, model, factors.len(), who)?;
+    let held = part.held();
     let (answers, rows, log_evidence) = work(py, None, |control| {
         let own = crowd.rows_of(factors)?;
         let factors = Factors { workers: own.as_deref().unwrap_or(factors), classes: prior };
-        em::answers(&table.0, model, factors, gold, posterior, control)
+        em::answers(held, model, factors, gold, posterior, control)
     })?;
     let found = Found::new(py)
         .list("winner", answers.winner)?
         .list("confidence", answers.confidence)?
         .list("tied", answers.tied)?
         .with("log_evidence", log_evidence)?;
-    Ok(if posterior { found.array("posterior", table.rows(), rows)? } else { found }.dict())
+    Ok(if posterior { found.array("posterior", held.n_rows(), rows)? } else { found }.dict())
 }
 
 /// What passes read of parameters: factors of the workers, from matrices (workers × true × observed), and of the classes,

@@ -62,6 +62,11 @@ macro_rules! table_methods {
                 work(py, None, |_| self.0.n_components())
             }
 
+            /// The first worker of the group of each, whose workers share no task with others.
+            fn worker_groups<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u32>>> {
+                Ok(PyArray1::from_vec(py, work(py, None, |_| self.0.worker_groups())?))
+            }
+
             /// Annotations of each group of workers that shares no task with the others.
             fn group_counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u64>>> {
                 Ok(PyArray1::from_vec(py, work(py, None, |_| self.0.group_counts())?))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from math import erfc, exp, hypot, pi, sqrt
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core, metrics
 from manyhands.aggregators.passes import expected_counts
+from manyhands.aggregators.streamed import StreamedPosterior
 from manyhands.estimator import Array
-from manyhands.table.annotations import Annotations
+from manyhands.table.checks import made_table
+from manyhands.table.shards.passes import Sharded
 
 #: What confidences of a crowd are discounted with whose errors are correlated. Chosen on 24 real logs for the smallest
 #: log-loss (benches/default.py).
@@ -32,10 +35,53 @@ _SLACK = 0.02
 _GRID = np.concatenate([[0.01], np.geomspace(0.02, 1.0, 24)])
 
 
-def error_correlation(votes: Annotations, posterior: Array, prior: Array, crowd_prior: Array) -> tuple[float, float]:
+def error_correlation(
+    held: Any, posterior: Array | StreamedPosterior, prior: Array, crowd_prior: Array
+) -> tuple[float, float]:
     """Correlation of the errors on one task, and its standard error, given what a `HierarchicalDawidSkene` found."""
-    counts = expected_counts(votes.table, posterior) + crowd_prior
-    return _core.error_correlation(votes.table, posterior, counts, prior)
+    counts = expected_counts(held, posterior) + crowd_prior
+    if not isinstance(posterior, StreamedPosterior):
+        return _core.error_correlation(held, posterior, counts, prior)
+    table, rows = _sample(posterior)
+    return _core.error_correlation(table, rows, counts, prior, sampled=True)
+
+
+def _sample(posterior: StreamedPosterior) -> tuple[_core.Table, Array]:
+    """The tasks of a log in shards that the estimate looks at, those it would in memory, and their posteriors."""
+    held = posterior.shards
+    columns, rows, n = [], [], 0
+    for part in held.parts():
+        chosen = _core.correlation_sample(part.first, part.shard.n_tasks, held.n_annotations)
+        if not len(chosen):
+            continue
+        table = part.shard.table()
+        place = np.full(table.n_tasks, -1, np.int64)
+        place[chosen] = np.arange(n, n + len(chosen))
+        tasks, workers, labels = table.columns()
+        keep = place[tasks] >= 0
+        weights = table.weights()
+        weights = np.ones(len(tasks)) if weights is None else weights
+        columns.append((place[tasks[keep]], part.shard.who()[workers[keep]], labels[keep], weights[keep]))
+        rows.append(posterior.of_part(part)[chosen])
+        n += len(chosen)
+    tasks, workers, labels, weights = (np.concatenate(column) for column in zip(*columns, strict=True))
+    weights = weights if held.directory.sizes.weighted else None
+    return made_table(
+        tasks.astype(np.uint32), workers, labels, weights, n, held.n_workers, held.n_classes
+    ), np.concatenate(rows)
+
+
+def effective_votes(held: Any, informs: Array, tasks: npt.NDArray[np.int64]) -> Array:
+    """How many votes on some tasks count, by their codes."""
+    if not isinstance(held, Sharded):
+        return _core.effective_votes(held, informs)[tasks]
+    found = np.zeros(len(tasks))
+    for part in held.parts():
+        mine = (tasks >= part.first) & (tasks < part.first + part.shard.n_tasks)
+        if mine.any():
+            votes = _core.effective_votes(part.shard.table(), informs[part.shard.who()])
+            found[mine] = votes[tasks[mine] - part.first]
+    return found
 
 
 def probability_of_correlation(correlation: float, error: float) -> float:

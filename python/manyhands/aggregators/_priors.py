@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ import numpy.typing as npt
 from manyhands import metrics
 from manyhands.checks import COUNTS, countable
 from manyhands.estimator import Array
+from manyhands.metrics.matching import match_gold_in_parts
 from manyhands.table.annotations import Annotations
+from manyhands.table.shards.votes import ShardedAnnotations
 
 
 def counts(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
@@ -63,17 +66,59 @@ def probabilities(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Ar
     return given
 
 
+@dataclass(frozen=True)
+class Told:
+    """Annotations with what is known of their tasks."""
+
+    #: What loops go through: a table, or shards that know their gold.
+    held: Any
+    #: Class code of each task, -1 where it is not known, for whoever goes through a table; None if nothing is known.
+    gold: npt.NDArray[np.int32] | None = None
+    #: The tasks that are known, by their codes, and the codes of their classes.
+    tasks: npt.NDArray[np.int64] | None = None
+    classes: npt.NDArray[np.int32] | None = None
+
+
+def told(votes: Annotations, gold: Any) -> Told:
+    """Annotations with the known classes of some tasks, if there are any."""
+    if gold is None:
+        return Told(votes.passes)
+    if not isinstance(votes, ShardedAnnotations):
+        codes = gold_codes(votes, gold)
+        known = np.flatnonzero(codes >= 0)
+        return Told(votes.passes, codes, known, codes[known])
+    directory = votes.passes.directory
+    names = (directory.tasks(index).values for index in range(len(directory.entries)))
+    by_shard, tasks, classes = {}, [], []
+    for index, (places, truth) in enumerate(match_gold_in_parts(names, gold)):
+        if not len(places):
+            continue
+        known = np.full(directory.entries[index].n_tasks, -1, np.int32)
+        known[places] = _class_codes(votes, directory.tasks(index).values, places, truth)
+        by_shard[index] = known
+        tasks.append(places + directory.first(index))
+        classes.append(known[places])
+    return Told(votes.passes.but(known=by_shard), None, np.concatenate(tasks), np.concatenate(classes))
+
+
 def gold_codes(votes: Annotations, gold: Any) -> npt.NDArray[np.int32]:
     """Class code of each task, -1 where it is not known. Unknown tasks and classes are errors that name them."""
     index, truth = metrics.match_gold(votes.tasks, gold)
+    out = np.full(votes.n_tasks, -1, np.int32)
+    out[index] = _class_codes(votes, votes.tasks, index, truth)
+    return out
+
+
+def _class_codes(
+    votes: Annotations, tasks: npt.NDArray[Any], index: npt.NDArray[Any], truth: npt.NDArray[Any]
+) -> npt.NDArray[np.int64]:
+    """Codes of the classes of some tasks."""
     codes = votes._classes.find(truth)
     if (codes < 0).any():
         at = [int(np.argmax(codes < 0))]
-        (task,), (name,) = votes.tasks[index[at]].tolist(), truth[at].tolist()
+        (task,), (name,) = tasks[index[at]].tolist(), truth[at].tolist()
         raise ValueError(
             f"gold gives task {task!r} the class {name!r}, which no worker named; the classes are "
             f"{', '.join(map(repr, votes.classes[:10].tolist()))} (pass classes= when the table is made to add more)"
         )
-    out = np.full(votes.n_tasks, -1, np.int32)
-    out[index] = codes
-    return out
+    return codes

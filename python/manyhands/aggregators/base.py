@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, overload
 
@@ -14,12 +15,15 @@ from manyhands.aggregators.confusion import Confusion, Matrices, OneCoin, as_con
 from manyhands.aggregators.insight import Insight
 from manyhands.aggregators.passes import posterior_under
 from manyhands.aggregators.posterior import DensePosterior, Posterior, Winners, as_posterior, distributions
+from manyhands.aggregators.streamed import StreamedPosterior
 from manyhands.checks import check_choice, counted
 from manyhands.estimator import Array, Estimator, Fit, Progress, TaskEstimator, concrete
 from manyhands.table import arrow, persist
 from manyhands.table.annotations import Annotations, as_annotations
+from manyhands.table.io import write_frames
 from manyhands.table.limits import check_memory
 from manyhands.table.names import Names
+from manyhands.table.shards.votes import STREAMED, ShardedAnnotations
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,7 +98,7 @@ class Aggregator(TaskEstimator[Annotations, ClassFit], Insight):
     #: The most classes it takes; None for any number.
     _most_classes: ClassVar[int | None] = None
 
-    _won: Winners
+    _winners: Winners | None
 
     def _hears_abstentions(self) -> bool:
         """Whether abstentions tell it something; if not, they are missing answers."""
@@ -114,7 +118,19 @@ class Aggregator(TaskEstimator[Annotations, ClassFit], Insight):
         return 8 * votes.n_labels * (votes.n_tasks + votes.n_workers * votes.n_classes)
 
     def _check_room(self, votes: Annotations) -> None:
+        if isinstance(votes, ShardedAnnotations):
+            why = self._needs_memory()
+            if why is not None:
+                raise TypeError(
+                    f"{why}, and this log is in shards on disk: votes.in_memory() reads it, where it fits. Those that "
+                    f"go through shards are {STREAMED}"
+                )
+            return
         check_memory(self._bytes(votes), f"{type(self).__name__} of {_sizes(votes)}", MANY_CLASSES)
+
+    def _needs_memory(self) -> str | None:
+        """Why it cannot go through a log in shards; None if it can."""
+        return f"{type(self).__name__} needs all annotations in memory"
 
     def _settle(self, result: ClassFit, votes: Annotations) -> None:
         self._adopt(result, votes._tasks, votes._workers, votes._classes, votes.labels_per_worker)
@@ -128,7 +144,15 @@ class Aggregator(TaskEstimator[Annotations, ClassFit], Insight):
         self._tasks, self._workers, self._classes = tasks, workers, classes
         self._all_labels = None
         self._n_labels = n_labels
-        self._won = self._decide(result.posterior)
+        # Of a log on disk, when somebody asks.
+        self._winners = None if isinstance(result.posterior, StreamedPosterior) else self._decide(result.posterior)
+
+    @property
+    def _won(self) -> Winners:
+        """The winning class of each task."""
+        if self._winners is None:
+            self._winners = self._decide(self._fitted().posterior)
+        return self._winners
 
     def _decide(self, posterior: Posterior) -> Winners:
         """The winning class of each task."""
@@ -190,14 +214,37 @@ class Aggregator(TaskEstimator[Annotations, ClassFit], Insight):
         """Return task, label, confidence and whether it was a tie, as an Arrow table (``.to_pandas()``)."""
         self._fitted()
         now = self._snapshot()
+        return now._frame(now._tasks, now._won)
+
+    def _frame(self, tasks: Names, won: Winners) -> pa.Table:
+        """What `to_frame` says of some tasks."""
         return arrow.table(
             {
-                "task": now._tasks.arrow(),
-                "label": now._classes.take(now._won.codes.astype(np.int64)).arrow(),
-                "confidence": now._won.confidence,
-                "tied": now._won.tied,
+                "task": tasks.arrow(),
+                "label": self._classes.take(won.codes.astype(np.int64)).arrow(),
+                "confidence": won.confidence,
+                "tied": won.tied,
             }
         )
+
+    def _frames(self) -> Iterator[pa.Table]:
+        """What `to_frame` says, a part of the tasks at a time."""
+        posterior = self._fitted().posterior
+        if not isinstance(posterior, StreamedPosterior):
+            yield self.to_frame()
+            return
+        for part, rows in posterior.parts():
+            tasks = posterior.shards.directory.tasks(part.place)
+            yield self._frame(tasks, self._decide(DensePosterior(rows)))
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Write what :meth:`to_frame` returns to a file: Parquet, or CSV by the ending of its name.
+
+        Of a log in shards, answers are made and written shard by shard, in memory for one of them. The file appears
+        when it is whole.
+        """
+        self._fitted()
+        write_frames(self._snapshot()._frames(), path)
 
     # -------------------------------------------------------------------------------------------- prediction
 

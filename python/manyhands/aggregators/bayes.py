@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands.aggregators._chains import diagnose
-from manyhands.aggregators._priors import class_pseudo, gold_codes, probabilities, row_pseudo
+from manyhands.aggregators._priors import class_pseudo, probabilities, row_pseudo, told
 from manyhands.aggregators.base import Aggregator, ClassFit, fit_of
 from manyhands.aggregators.em import FASTER, MODELS
 from manyhands.aggregators.posterior import Posterior
+from manyhands.aggregators.streamed import solved
 from manyhands.checks import (
     check_between,
     check_choice,
@@ -272,19 +273,19 @@ class BayesianDawidSkene(Aggregator):
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         self._check()
-        k = votes.n_classes
+        k, known = votes.n_classes, told(votes, self.gold)
         pseudo = row_pseudo(self.pseudo_count, k)
         model: dict[str, Any] = {
             "model": self.model,
             "pseudo": positive(pseudo / k if self.model == "one-coin" else pseudo, "pseudo_count"),
             "class_pseudo": positive(class_pseudo(self.class_pseudo_count, k), "class_pseudo_count"),
-            "gold": None if self.gold is None else gold_codes(votes, self.gold),
+            "gold": known.gold,
         }
         start = self._start(votes)
         if self.method == "gibbs":
             return self._sample(votes, model, start, progress)
         found = _core.bayes_fit(
-            votes.table,
+            known.held,
             **model,
             **start,
             protected=self.protected,
@@ -293,11 +294,17 @@ class BayesianDawidSkene(Aggregator):
             tol=self.tol,
             progress=progress,
         )
+        (found,) = solved(known.held, [found])
         self._kept = ()
         self._concentration = found["concentration"]
         self._class_concentration = found["class_concentration"]
         warn_unless_converged(found["converged"], self, FASTER)
         return fit_of(found)
+
+    def _needs_memory(self) -> str | None:
+        if self.method == "vb" and isinstance(self.init, str):
+            return None
+        return "sampling, and a start from posteriors or another model, need all annotations in memory"
 
     def _check(self) -> None:
         check_choice("method", self.method, ("vb", "gibbs"))

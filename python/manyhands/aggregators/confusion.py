@@ -13,6 +13,7 @@ import numpy.typing as npt
 from manyhands import _core, metrics
 from manyhands.aggregators.passes import judged_by
 from manyhands.aggregators.posterior import distributions, shares
+from manyhands.aggregators.streamed import StreamedPosterior
 from manyhands.checks import counted
 from manyhands.estimator import Array, KnowsWorkers
 from manyhands.table import arrow
@@ -90,13 +91,13 @@ class LazyConfusion(Confusion):
 class JudgedByPosterior(LazyConfusion):
     """Workers judged by posteriors of the tasks that they labelled; a class they never met gives an even row."""
 
-    def __init__(self, table: _core.Table, posterior: Array) -> None:
-        super().__init__(table.n_workers, posterior.shape[1])
-        self._table, self._posterior = table, posterior
+    def __init__(self, held: Any, posterior: Array | StreamedPosterior) -> None:
+        super().__init__(held.n_workers, held.n_classes)
+        self._held, self._posterior = held, posterior
 
     def _make(self) -> Array:
         none = np.zeros((self._n_classes, self._n_classes))
-        return judged_by(self._table, self._posterior, none)
+        return judged_by(self._held, self._posterior, none)
 
 
 @dataclass(frozen=True)

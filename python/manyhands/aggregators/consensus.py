@@ -13,17 +13,21 @@ from manyhands.aggregators._calibration import (
     EVEN,
     best_correlation,
     discount,
+    effective_votes,
     error_correlation,
     information,
 )
-from manyhands.aggregators._priors import class_pseudo, gold_codes
+from manyhands.aggregators._priors import Told, class_pseudo, told
 from manyhands.aggregators.base import Aggregator, ClassFit
 from manyhands.aggregators.hierarchical import check_passes
 from manyhands.aggregators.passes import posterior_under
+from manyhands.aggregators.posterior import as_posterior
+from manyhands.aggregators.streamed import StreamedPosterior, solved
 from manyhands.checks import check_number
 from manyhands.estimator import Array
 from manyhands.progress import Callback
 from manyhands.table.annotations import Annotations
+from manyhands.table.shards.passes import Part
 
 #: The models that are averaged, by name: the prior that each learns of the crowd, and its strength where that is given.
 MEMBERS: dict[str, tuple[str, float | None]] = {
@@ -181,13 +185,13 @@ class Consensus(Aggregator, default=True):
         0 where all give the same posterior; a task on which it is large is one that a person should look at.
         """
         self._fitted()
-        return self._disagreement
+        return self._of_tasks()[1]
 
     @property
     def member_labels_(self) -> npt.NDArray[Any]:
         """The winning class of each task according to each member, by name, (n_members, n_tasks)."""
         self._fitted()
-        return self._classes.values[self._said]
+        return self._classes.values[self._of_tasks()[0]]
 
     def _averaged(self) -> list[tuple[float, Array, Array]]:
         return list(zip(self._weights.tolist(), self._priors, self._confusions, strict=True))
@@ -204,61 +208,79 @@ class Consensus(Aggregator, default=True):
         if self.correlation is not None:
             check_number("correlation", self.correlation, least=0, most=1)
         check_passes(self.protected, self.max_iter, self.tol)
-        gold = None if self.gold is None else gold_codes(votes, self.gold)
+        known = told(votes, self.gold)
         counter = _Counter(progress)
         weights = np.full(len(MEMBERS), 1 / len(MEMBERS))
         estimate = None if self.correlation is None else (float(self.correlation), 0.0)
-        if gold is not None:
-            known = gold >= 0
-            judged = self._members(votes, None, counter)
-            rows = np.stack([found["posterior"][known] for found in judged])
-            weights = mixture_weights(rows[:, np.arange(known.sum()), gold[known]])
+        if known.tasks is not None and known.classes is not None:
+            judged = self._members(Told(votes.passes), counter)
+            rows = np.stack([as_posterior(found["posterior"]).rows(known.tasks) for found in judged])
+            weights = mixture_weights(rows[:, np.arange(len(known.tasks)), known.classes])
             if estimate is None:
                 informs = information(_mixed(weights, [found["confusion"] for found in judged]))
-                effective = _core.effective_votes(votes.table, informs)
-                estimate = best_correlation(_mixed(weights, rows), effective[known], gold[known])
-        return self._average(votes, self._members(votes, gold, counter), weights, estimate, gold)
+                effective = effective_votes(votes.passes, informs, known.tasks)
+                estimate = best_correlation(_mixed(weights, rows), effective, known.classes)
+        return self._average(votes, known, self._members(known, counter), weights, estimate)
 
-    def _members(
-        self, votes: Annotations, gold: npt.NDArray[np.int32] | None, counter: _Counter
-    ) -> list[_core._HierarchyFit]:
+    def _needs_memory(self) -> str | None:
+        return None
+
+    def _members(self, known: Told, counter: _Counter) -> list[_core._HierarchyFit]:
         """Fits of all members, which share their start."""
-        return _core.hierarchy_fit(
-            votes.table,
+        fits = _core.hierarchy_fit(
+            known.held,
             list(MEMBERS.values()),
-            class_pseudo=class_pseudo(1.0, votes.n_classes),
-            gold=gold,
+            class_pseudo=class_pseudo(1.0, known.held.n_classes),
+            gold=known.gold,
             protected=self.protected,
             max_iter=self.max_iter,
             tol=self.tol,
             progress=counter.next(),
         )
+        return solved(known.held, fits)
 
     def _average(
         self,
         votes: Annotations,
+        known: Told,
         members: list[_core._HierarchyFit],
         weights: Array,
         estimate: tuple[float, float] | None,
-        gold: npt.NDArray[np.int32] | None,
     ) -> ClassFit:
         used = None if estimate is None else estimate[0]
         if estimate is None:
             crowd = members[0]
-            estimate = error_correlation(votes, crowd["posterior"], crowd["prior"], crowd["alpha"])
+            estimate = error_correlation(votes.passes, crowd["posterior"], crowd["prior"], crowd["alpha"])
             used = discount(*estimate)
         posteriors = [found["posterior"] for found in members]
-        self._said = np.stack([_core.winners(rows)[0] for rows in posteriors])
         self._confusions = np.stack([found["confusion"] for found in members])
         self._priors = np.stack([found["prior"] for found in members])
         confusion, prior = _mixed(weights, self._confusions), _mixed(weights, self._priors)
         self._weights, self._estimate = weights, np.array(estimate)
         self._correlation, self._even, self._information = np.array(used), np.array(EVEN), information(confusion)
-        pooled, self._disagreement = self._pool(posteriors, votes.table, self._information)
-        if gold is not None:
-            # Known is known, whatever the crowd says.
-            pooled[gold >= 0] = np.eye(pooled.shape[1])[gold[gold >= 0]]
+        pooled: Array | Pooled
+        if isinstance(posteriors[0], StreamedPosterior):
+            pooled = Pooled(posteriors, weights, self._information, float(used or 0.0))  # type: ignore[arg-type]
+            self._said = self._disagreement = None
+        else:
+            self._said = np.stack([_core.winners(rows)[0] for rows in posteriors])
+            pooled, self._disagreement = self._pool(posteriors, votes.table, self._information)
+            if known.tasks is not None:
+                # Known is known, whatever the crowd says.
+                pooled[known.tasks] = np.eye(pooled.shape[1])[known.classes]
         return ClassFit.of(pooled, confusion, prior, np.zeros(0), n_iter=sum(found["n_iter"] for found in members))
+
+    def _of_tasks(self) -> tuple[npt.NDArray[np.uint16], Array]:
+        """What each member says of each task, and how far they are from their average; streamed where they must be."""
+        pooled = self._fitted().posterior
+        if self._said is None or self._disagreement is None:
+            assert isinstance(pooled, Pooled)
+            self._said, self._disagreement = pooled.members_of_tasks()
+        return self._said, self._disagreement
+
+    def _packed(self) -> dict[str, npt.NDArray[Any]]:
+        self._of_tasks()
+        return super()._packed()
 
     def _pool(self, posteriors: list[Array], table: _core.Table, informs: Array) -> tuple[Array, Array]:
         effective = _core.effective_votes(table, informs)
@@ -270,6 +292,41 @@ class Consensus(Aggregator, default=True):
             for rows, prior in zip(self._confusions, self._priors, strict=True)
         ]
         return self._pool(posteriors, table, self._carried_over(self._information, known))[0]
+
+
+class Pooled(StreamedPosterior):
+    """The calibrated average of members, a shard at a time."""
+
+    def __init__(
+        self, members: list[StreamedPosterior], weights: Array, informs: Array, correlation: float, even: float = EVEN
+    ) -> None:
+        super().__init__(members[0].shards)
+        self._members, self._weights, self._informs = members, weights, informs
+        self._correlation, self._even = correlation, even
+
+    def _pool(self, part: Part) -> tuple[list[Array], Array, Array]:
+        """Posteriors of the members, their calibrated average, and how far they are from the average."""
+        rows = [member.of_part(part) for member in self._members]
+        effective = _core.effective_votes(part.shard.table(), self._informs[part.shard.who()])
+        pooled, distance = _core.pool_posteriors(rows, self._weights, effective, self._correlation, self._even)
+        if part.gold is not None:
+            known = part.gold >= 0
+            pooled[known] = np.eye(pooled.shape[1])[part.gold[known]]
+        return rows, pooled, distance
+
+    def of_part(self, part: Part) -> Array:
+        """Posteriors of the tasks of a shard, (n_tasks, n_classes)."""
+        return self._pool(part)[1]
+
+    def members_of_tasks(self) -> tuple[npt.NDArray[np.uint16], Array]:
+        """The winner of each member, (n_members, n_tasks), and the mean distance from the average, (n_tasks,)."""
+        self._check(2 * len(self._members) + 8, "answers of all members")
+        said, distances = [], []
+        for part in self.shards.parts():
+            rows, _, distance = self._pool(part)
+            said.append(np.stack([_core.winners(one)[0] for one in rows]))
+            distances.append(distance)
+        return np.concatenate(said, axis=1), np.concatenate(distances)
 
 
 class _Counter:

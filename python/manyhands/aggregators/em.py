@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators._priors import class_pseudo, counts, gold_codes, probabilities, row_pseudo
+from manyhands.aggregators._priors import class_pseudo, counts, probabilities, row_pseudo, told
 from manyhands.aggregators.base import Aggregator, ClassFit, best_of, fit_of
 from manyhands.aggregators.moments import MultiSPA
 from manyhands.aggregators.spectral import SpectralDS
+from manyhands.aggregators.streamed import solved
 from manyhands.checks import check_choice, check_number, warn_unless_converged
 from manyhands.estimator import Array
 from manyhands.progress import Callback
@@ -132,6 +133,7 @@ class DawidSkene(Aggregator):
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         self._check()
+        known = told(votes, self.gold)
         common: dict[str, Any] = {
             "model": self.model,
             "assignment": self.assignment,
@@ -140,14 +142,22 @@ class DawidSkene(Aggregator):
             "max_iter": self.max_iter,
             "tol": self.tol,
             "accelerate": bool(self.accelerate),
-            "gold": None if self.gold is None else gold_codes(votes, self.gold),
+            "gold": known.gold,
             "progress": progress,
         }
         start, remarks = self._start(votes)
         starts = [start, *({"start": "random", "seed": self.seed + i} for i in range(self.restarts))]
-        best = best_of(_core.em_fit(votes.table, **common, **start) for start in starts)
+        best = best_of(solved(known.held, [_core.em_fit(known.held, **common, **start)])[0] for start in starts)
         warn_unless_converged(best["converged"], self, FASTER)
         return fit_of(best, remarks)
+
+    def _needs_memory(self) -> str | None:
+        init = self if self.warm_start and self._result is not None else self.init
+        if isinstance(init, str) and init in _STARTS:
+            return None
+        if (isinstance(init, Aggregator) and init._result and not init._knows_abstentions()) or isinstance(init, tuple):
+            return None
+        return "a start from moments, posteriors or a model that is not fitted yet needs all annotations in memory"
 
     def _hears_abstentions(self) -> bool:
         return isinstance(self.model, str) and self.model == "full"

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators._priors import class_pseudo, gold_codes
+from manyhands.aggregators._priors import class_pseudo, told
 from manyhands.aggregators.base import Aggregator, ClassFit, fit_of
+from manyhands.aggregators.streamed import solved
 from manyhands.checks import check_number, check_stopping, check_strength
 from manyhands.estimator import Array
 from manyhands.progress import Callback
@@ -53,18 +54,23 @@ class Hierarchical(Aggregator):
     def _iterations(self) -> int | None:
         return self.protected + self.max_iter
 
+    def _needs_memory(self) -> str | None:
+        return None
+
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         check_passes(self.protected, self.max_iter, self.tol)
-        (found,) = _core.hierarchy_fit(
-            votes.table,
+        known = told(votes, self.gold)
+        fits = _core.hierarchy_fit(
+            known.held,
             [self._prior()],
             class_pseudo=class_pseudo(self.class_pseudo_count, votes.n_classes),
-            gold=None if self.gold is None else gold_codes(votes, self.gold),
+            gold=known.gold,
             protected=self.protected,
             max_iter=self.max_iter,
             tol=self.tol,
             progress=progress,
         )
+        (found,) = solved(known.held, fits)
         self._keep(found)
         return fit_of(found)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from manyhands import _core
+from manyhands.aggregators.streamed import StreamedPosterior
 from manyhands.estimator import Array
 
 
@@ -16,17 +19,21 @@ def posterior_under(table: _core.Table, prior: Array, confusion: Array) -> Array
     return _core.em_answers(table, *_core.em_factors(confusion, prior), posterior=True)["posterior"]
 
 
-def expected_counts(table: _core.Table, posterior: Array) -> Array:
+def expected_counts(held: Any, posterior: Array | StreamedPosterior) -> Array:
     """How often each worker is expected to have given each label to each class, (n_workers, n_classes, n_labels)."""
-    k = posterior.shape[1]
-    counts = np.zeros((table.n_workers, table.n_labels, k))
-    _core.em_open(table, posterior=posterior, counts=counts, classes=np.zeros(k))
+    k = held.n_classes
+    counts = np.zeros((held.n_workers, held.n_labels, k))
+    if isinstance(posterior, StreamedPosterior):
+        for part, rows in posterior.parts():
+            _core.em_open(part.shard, posterior=rows, counts=counts, classes=np.zeros(k))
+    else:
+        _core.em_open(held, posterior=posterior, counts=counts, classes=np.zeros(k))
     return np.ascontiguousarray(counts.swapaxes(1, 2))
 
 
-def judged_by(table: _core.Table, posterior: Array, pseudo: Array) -> Array:
+def judged_by(held: Any, posterior: Array | StreamedPosterior, pseudo: Array) -> Array:
     """Confusion matrices, (n_workers, n_classes, n_labels), of workers judged by posteriors, beside pseudo-counts."""
-    counts = expected_counts(table, posterior) + pseudo
+    counts = expected_counts(held, posterior) + pseudo
     m, k, said = counts.shape
     factors, _ = _core.em_factors(counts, np.ones(k))
     return np.ascontiguousarray(factors.reshape(m, said, k).swapaxes(1, 2))

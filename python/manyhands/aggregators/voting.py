@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,16 @@ from manyhands import _core
 from manyhands.aggregators.base import Aggregator, ClassFit
 from manyhands.aggregators.confusion import JudgedByPosterior
 from manyhands.aggregators.posterior import Posterior, Winners
+from manyhands.aggregators.streamed import StreamedPosterior, VotePosterior
 from manyhands.checks import COUNTS, MOST_COUNT, check_choice, check_number, countable
 from manyhands.estimator import Array
 from manyhands.progress import Callback
 from manyhands.table.annotations import Annotations
-from manyhands.table.names import sequence
+from manyhands.table.names import Names, sequence
+from manyhands.table.shards.votes import ShardedAnnotations
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _TIES = ("lowest", "random", "abstain")
 _RULES = ("agreement", "zero-based")
@@ -28,14 +33,22 @@ class _Voting(Aggregator):
     def _bytes(self, votes: Annotations) -> int:
         return 8 * votes.n_tasks * votes.n_classes  # workers are judged when somebody asks
 
+    def _needs_memory(self) -> str | None:
+        return None
+
     def _result_of(
         self, votes: Annotations, weights: Array | None = None, n_iter: int = 1, converged: bool = True
     ) -> ClassFit:
         """Workers are judged by the shares themselves."""
-        shares, totals = _core.vote_shares(votes.table, weights)
+        shares: Array | StreamedPosterior
+        if isinstance(votes, ShardedAnnotations):
+            shares = VotePosterior(votes.passes, weights)
+            totals = sum((rows.sum(axis=0) for _, rows in shares.parts()), np.zeros(votes.n_classes))
+        else:
+            shares, totals = _core.vote_shares(votes.table, weights)
         return ClassFit.of(
             posterior=shares,
-            confusion=JudgedByPosterior(votes.table, shares),
+            confusion=JudgedByPosterior(votes.passes, shares),
             prior=totals / votes.n_tasks,
             history=np.zeros(0),
             n_iter=n_iter,
@@ -97,17 +110,20 @@ class MajorityVote(_Voting):
             labels[won.tied] = None
         return labels
 
-    def to_frame(self) -> Any:
+    def _frame(self, tasks: Names, won: Winners) -> pa.Table:
         """Return task, label, confidence and whether it was a tie; the label of an abstention is null."""
-        now = self._snapshot()
-        frame = Aggregator.to_frame(now)
-        if now._ties != "abstain":
+        frame = super()._frame(tasks, won)
+        if self._ties != "abstain":
             return frame
         import pyarrow as pa
         import pyarrow.compute as pc
 
         column = frame.column("label")
-        return frame.set_column(1, "label", pc.if_else(pa.array(now._won.tied), pa.scalar(None, column.type), column))
+        return frame.set_column(1, "label", pc.if_else(pa.array(won.tied), pa.scalar(None, column.type), column))
+
+    def _frames(self) -> Iterator[pa.Table]:
+        # Ties are broken by one stream of random numbers, in the order of all tasks.
+        return iter([self.to_frame()]) if self._ties == "random" else super()._frames()
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         return _core.vote_shares(table)[0]
@@ -224,8 +240,16 @@ class WeightedVote(_Voting):
 
 def _agreement(votes: Annotations, weights: Array | None = None) -> Array:
     """Share of each worker's labels that name the winner of the (weighted) vote."""
-    winners, _ = _core.winners(_core.vote_shares(votes.table, weights)[0])
-    agree, total = _core.worker_agreement(votes.table, winners.astype(np.int32))
+    if isinstance(votes, ShardedAnnotations):
+        agree, total = np.zeros(votes.n_workers), np.zeros(votes.n_workers)
+        for part, rows in VotePosterior(votes.passes, weights).parts():
+            winners = _core.winners(rows)[0].astype(np.int32)
+            mine, who = _core.worker_agreement(part.shard.table(), winners), part.shard.who()
+            agree[who] += mine[0]
+            total[who] += mine[1]
+    else:
+        winners = _core.winners(_core.vote_shares(votes.table, weights)[0])[0].astype(np.int32)
+        agree, total = _core.worker_agreement(votes.table, winners)
     return np.divide(agree, total, out=np.zeros_like(agree), where=total > 0)
 
 

@@ -11,6 +11,8 @@ from manyhands.agreement.result import Agreement, Jackknife, check_weights, labe
 from manyhands.checks import check_choice
 from manyhands.estimator import Array
 from manyhands.table.annotations import Annotations
+from manyhands.table.shards.passes import Sharded
+from manyhands.table.shards.votes import ShardedAnnotations
 
 #: Levels of measurement.
 LEVELS = ("nominal", "ordinal", "interval", "ratio")
@@ -211,11 +213,39 @@ def _by_rank(votes: Any, coefficient: str, weights: str | None, jackknife: Jackk
 
 
 def _of_counts(votes: Annotations, coefficient: str, scale: dict[str, Any], jackknife: Jackknife) -> Agreement:
-    found = _core.agreement_by_counts(votes.table, coefficient=coefficient, **scale, **jackknife.arguments())
+    if isinstance(votes, ShardedAnnotations):
+        found = _of_shards(votes.passes, coefficient, scale, jackknife)
+    else:
+        found = _core.agreement_by_counts(votes.table, coefficient=coefficient, **scale, **jackknife.arguments())
     reason = (
         "no task has two labels" if found["n_tasks"] == 0 else "all labels are equal: nothing could disagree by chance"
     )
     return jackknife.agreement(found, reason)
+
+
+def _of_shards(shards: Sharded, coefficient: str, scale: dict[str, Any], jackknife: Jackknife) -> _core._Counted:
+    """The coefficient of a log in shards, from sums over each of them."""
+    if jackknife.resamples:
+        raise TypeError(
+            "an interval needs all annotations in memory, and this log is in shards on disk: leave resamples at 0, or "
+            "take votes.in_memory(), where it fits"
+        )
+    k = shards.n_classes
+    pairs, classes, n, n_paired, n_pairs = np.zeros((k, k)), np.zeros(k), 0.0, 0.0, 0
+    for part in shards.parts():
+        sums = _core.coincidences(part.shard.table(), coefficient=coefficient)
+        pairs += sums["pairs"]
+        classes += sums["classes"]
+        n, n_paired, n_pairs = n + sums["n"], n_paired + sums["n_paired"], n_pairs + sums["n_pairs"]
+    value, worst = _core.agreement_by_coincidences(pairs, classes, n, n_paired, coefficient=coefficient, **scale)
+    return {
+        "value": value,
+        "worst": worst,
+        "left_out": np.zeros(0),
+        "sizes": np.zeros(0, np.uint32),
+        "n_tasks": int(n_paired),
+        "n_pairs": n_pairs,
+    }
 
 
 def _numbers(votes: Annotations, level: str) -> Array:

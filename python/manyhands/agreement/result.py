@@ -14,6 +14,7 @@ from manyhands.checks import check_between, check_choice, check_number, warn_of_
 from manyhands.estimator import Array
 from manyhands.table.annotations import Annotations, as_annotations
 from manyhands.table.checks import made_table
+from manyhands.table.shards.votes import ShardedAnnotations
 
 _WEIGHTS = ("linear", "quadratic")
 
@@ -136,8 +137,11 @@ def labels_of(votes: Any) -> Annotations:
     said of a task is then the label of greatest weight.
     """
     table: Annotations = as_annotations(votes)
-    if table.weights is None:
+    if not table._weighted():
         return table
+    if isinstance(table, ShardedAnnotations):
+        table = table.in_memory()
+    assert table.weights is not None
     warn_of_data(
         "agreement counts labels: weights and confidences are left aside, and of each worker's answer to a task the "
         "label of greatest weight counts"

@@ -30,6 +30,7 @@ from manyhands.cli import (
     explain,
     import_,
     report,
+    shards,
     simulate,
     workers,
 )
@@ -38,7 +39,7 @@ from manyhands.cli.options import Parser
 
 __all__ = ["main"]
 
-COMMANDS = (aggregate, workers, audit, explain, report, describe, agreement, compare, import_, simulate, bench)
+COMMANDS = (aggregate, workers, audit, explain, report, describe, agreement, compare, import_, simulate, shards, bench)
 
 #: What bad input raises. A KeyError or TypeError may still be a bug, and then --traceback tells where.
 BAD_INPUT = (ValueError, KeyError, TypeError, OSError, MemoryError, OverflowError)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from manyhands.cli.console import Stages, number, print_facts, print_json, write
+from manyhands.cli.console import Stages, number, print_facts, print_json, write, write_parts
 from manyhands.cli.kinds import CLASSES, add_kind, read_any, settle_kind
 from manyhands.cli.methods import Truth, add_fit, chosen_method
 from manyhands.cli.options import (
@@ -13,6 +13,7 @@ from manyhands.cli.options import (
     Commands,
     add_command,
     add_log,
+    add_out_of_core,
     add_truth,
     check_inputs,
     check_outputs,
@@ -38,10 +39,12 @@ def add(commands: Commands) -> None:
             log.csv > labels.csv
             log.parquet --method dawid-skene -o labels.parquet --workers workers.csv
             'logs/*.csv.gz' --task item --worker rater --label answer --evaluate truth.csv -o labels.csv
+            huge.parquet --out-of-core --memory 4GB -o labels.parquet
         """,
     )
     add_log(parser)
     add_kind(parser)
+    add_out_of_core(parser)
     add_fit(parser)
     add_truth(parser)
     out = parser.add_argument_group("output", "CSV or Parquet, by the ending of the name")
@@ -66,17 +69,23 @@ def run(args: Namespace) -> None:
     with Stages(args) as stages:
         votes, model, truth = read_and_fit(args, stages, args.evaluate)
         with stages.stage("writing"):
-            labels = model.to_frame()
-            if args.output not in (None, STDOUT):
-                write(labels, args.output)
+            seen = Seen()
+            piped = args.output in (None, STDOUT)
+            if piped:
+                labels = model.to_frame()
+                seen.look(labels)
+            elif hasattr(votes, "forget"):  # it is on disk
+                write_parts(map(seen.look, model._frames()), args.output)
+            else:
+                write(seen.look(model.to_frame()), args.output)
             if args.workers is not None:
                 write(model.workers_frame(), args.workers)
             if args.save is not None:
                 model.save(args.save)
         scores = None if truth is None else truth.measure(model)
-    piped = args.output in (None, STDOUT)
+        forget(votes)
     if args.json:
-        content = report(args, votes, model, stages)
+        content = report(args, votes, model, stages) | ({"n_tied": seen.n_tied} if args.kind == CLASSES else {})
         content["evaluation"] = scores
         content["files"] = [path for path in (args.output, args.workers, args.save) if path is not None]
         print_json(args, content | ({"labels": labels.to_pylist()} if piped else {}))
@@ -90,7 +99,7 @@ def run(args: Namespace) -> None:
             "log": summary_of_log(votes),
             "fit": summary_of_fit(args, model),
             "errors": summary_of_errors(model),
-            "labels": summary_of_labels(labels) if args.kind == CLASSES else "",
+            "labels": str(seen),
         }
         facts |= {"truth": summary_of_scores(truth, scores), "wrote": files, "time": str(stages)}
         print_facts(facts, stderr=piped)
@@ -123,7 +132,6 @@ def report(args: Namespace, votes: Any, model: Any, stages: Stages) -> dict[str,
         "n_iter": model.n_iter_,
         "converged": model.converged_,
         "objective": model.objective_,
-        **({"n_tied": int(model.tied_.sum())} if args.kind == CLASSES else {}),
         "remarks": list(model.remarks_),
         **correlation_of(model),
         "seconds": stages.seconds,
@@ -165,14 +173,38 @@ def summary_of_errors(model: Any) -> str:
     return f"correlated {found['correlation']:.2f}{error} on a task; confidences discounted for {found['discount']:.2f}"
 
 
-def summary_of_labels(labels: pa.Table) -> str:
-    """Say how sure the labels are."""
-    from manyhands.table.arrow import to_numpy
+class Seen:
+    """How sure labels are, counted as they are written."""
 
-    tied = int(to_numpy(labels.column("tied")).sum())
-    sure = to_numpy(labels.column("confidence"))
-    ties = f", {number(tied, 'tie')}" if tied else ""
-    return f"mean confidence {sure.mean():.3f}, {(sure < 0.9).mean():.1%} of tasks below 0.9{ties}"
+    def __init__(self) -> None:
+        self.n = self.n_tied = self._n_doubtful = 0
+        self._sum = 0.0
+
+    def look(self, labels: pa.Table) -> pa.Table:
+        """Count some, and hand them on; answers of other kinds are only handed on."""
+        if "tied" not in labels.column_names:
+            return labels
+        from manyhands.table.arrow import to_numpy
+
+        sure = to_numpy(labels.column("confidence"))
+        self.n += len(sure)
+        self.n_tied += int(to_numpy(labels.column("tied")).sum())
+        self._n_doubtful += int((sure < 0.9).sum())
+        self._sum += float(sure.sum())
+        return labels
+
+    def __str__(self) -> str:
+        if not self.n:
+            return ""
+        ties = f", {number(self.n_tied, 'tie')}" if self.n_tied else ""
+        mean, doubtful = self._sum / self.n, self._n_doubtful / self.n
+        return f"mean confidence {mean:.3f}, {doubtful:.1%} of tasks below 0.9{ties}"
+
+
+def forget(votes: Annotations) -> None:
+    """Delete what was kept in case the run was killed: it has ended."""
+    if hasattr(votes, "forget"):
+        votes.forget()
 
 
 def summary_of_scores(truth: Truth | None, scores: dict[str, Any] | None) -> str:

@@ -13,7 +13,7 @@ import textwrap
 import time
 import warnings
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TextIO
@@ -240,6 +240,13 @@ def write(table: pa.Table, path: str) -> None:
         write_table(table, part)
 
 
+def write_parts(tables: Iterable[pa.Table], path: str) -> None:
+    """Write Arrow tables of the same columns one after the other, to a file that appears only when it is complete."""
+    from manyhands.table.io import write_frames
+
+    write_frames(tables, path)
+
+
 def _write_stdout(table: pa.Table) -> None:
     import pyarrow.csv
 
@@ -293,12 +300,13 @@ class Stages:
 
 
 def _bar() -> Progress:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
         TextColumn("{task.description:<10}"),
         BarColumn(),
         TimeElapsedColumn(),
+        TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
     return Progress(*columns, console=console(stderr=True), redirect_stdout=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 from manyhands.cli.console import Stages, print_json, printable
 from manyhands.cli.kinds import add_kind, read_any, settle_kind
-from manyhands.cli.options import Commands, add_command, add_log, check_inputs, use_threads
+from manyhands.cli.options import Commands, add_command, add_log, add_out_of_core, check_inputs, use_threads
 
 
 def add(commands: Commands) -> None:
@@ -24,6 +24,7 @@ def add(commands: Commands) -> None:
     )
     add_log(parser)
     add_kind(parser)
+    add_out_of_core(parser)
 
 
 def run(args: Namespace) -> None:

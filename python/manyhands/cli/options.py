@@ -159,6 +159,38 @@ def add_files(parser: argparse.ArgumentParser) -> Any:
     return group
 
 
+def add_out_of_core(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments for a log that does not fit in memory."""
+    group = parser.add_argument_group(
+        "large logs",
+        "one that will not fit in memory is encoded on disk first, and a run that is killed goes on from there",
+    )
+    group.add_argument(
+        "--out-of-core", action="store_true", help="encode the log on disk even if it would fit in memory"
+    )
+    group.add_argument(
+        "--shards",
+        metavar="DIR",
+        help="directory for the encoded log (default: that of the log, with .shards after its name)",
+    )
+    group.add_argument(
+        "--memory",
+        type=memory,
+        metavar="SIZE",
+        help="memory to use, such as 4GB (default: what is free, 4GB out of core)",
+    )
+
+
+def memory(text: str) -> int:
+    """Return an amount of memory in bytes."""
+    from manyhands.table.shards.encoder import memory_of
+
+    try:
+        return memory_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 #: How CSV files are written, the log and known labels alike.
 LAYOUT = ("delimiter", "encoding", "header")
 
@@ -174,8 +206,37 @@ def read_log(args: argparse.Namespace) -> Annotations:
     columns = ("task", "worker", "label", "weight", "probabilities")
     options = ("repeats", "missing", "abstain", "classes", "ordered", "labels_as_text", *EXPORT, *LAYOUT)
     given = {name: getattr(args, name) for name in (*columns, *options)}
-    votes: Annotations = mh.read(args.log, confidence=args.confidences, **given)
-    return votes
+    directory = _directory(args)
+    if directory is None:
+        votes: Annotations = mh.read(args.log, confidence=args.confidences, **given)
+        return votes
+    from manyhands.table.shards.votes import ShardedAnnotations
+
+    given |= {"out_of_core": directory, "memory": args.memory or "4GB"}
+    votes = mh.read(args.log, confidence=args.confidences, **given)
+    return votes.resumable() if isinstance(votes, ShardedAnnotations) else votes
+
+
+def _directory(args: argparse.Namespace) -> str | None:
+    """Where the log is encoded, if it does not stay in memory; says so where that was not asked for."""
+    if not hasattr(args, "out_of_core"):
+        return None
+    wanted = args.out_of_core or args.shards is not None
+    if not wanted:
+        from manyhands.cli.console import complain
+        from manyhands.table.limits import free_memory
+        from manyhands.table.sources import expand, needed_memory
+
+        needed, free = needed_memory(expand(args.log)), args.memory or free_memory()
+        if needed is None or free is None or needed <= free:
+            return None
+        complain(
+            f"the log takes about {needed / 2**30:.1f} GB in memory and {free / 2**30:.1f} GB may be used: it is "
+            "encoded on disk (--out-of-core)"
+        )
+    if args.shards is None and str(args.log[0]) in _STDIN:
+        raise ValueError("name a directory for the log from stdin with --shards")
+    return args.shards or f"{str(args.log[0]).replace('*', '_')}.shards"
 
 
 _HOLD_FIXED = "labels to hold fixed in the fit (methods that learn by EM)"

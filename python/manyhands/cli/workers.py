@@ -69,7 +69,9 @@ def run(args: Namespace) -> None:
             with stages.stage("writing"):
                 write(table, args.output)
     if args.json:
-        print_json(args, report(args, votes, model, stages) | {"workers": table.to_pylist()})
+        print_json(
+            args, report(args, votes, model, stages) | {"n_tied": int(model.tied_.sum()), "workers": table.to_pylist()}
+        )
         return
     if args.output is None:
         rows = _shown(table.slice(0, args.worst or args.best or _SHOWN))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -66,15 +66,43 @@ def match_gold(
     """
     check_choice("unknown", unknown, ("raise", "ignore"))
     names = as_values("tasks", tasks)
-    ids, labels = _gold_columns(gold)
-    check_same_length("gold's tasks", ids, "gold's labels", labels)
-    _refuse_missing_ids(missing(ids))
-    ids, labels = _drop_unlabelled(ids, labels)
+    ids, labels = _gold_of(gold)
     place = lookup(names, ids, what="tasks")
     known = place >= 0
     if not known.all() and (unknown == "raise" or not known.any()):
         raise ValueError(_unknown_tasks(names, ids, known))
-    place, labels = place[known], labels[known]
+    return _in_order(names, place[known], labels[known])
+
+
+def match_gold_in_parts(parts: Iterable[npt.ArrayLike], gold: object) -> list[tuple[Ints, Values]]:
+    """Find the tasks whose truth is known among tasks that come in parts; as `match_gold` of each part.
+
+    Only one part is held at a time; gold on ids that are in none of them is refused.
+    """
+    ids, labels = _gold_of(gold)
+    seen, found = np.zeros(len(ids), np.bool_), []
+    names: Values = np.zeros(0)
+    for tasks in parts:
+        names = as_values("tasks", tasks)
+        place = lookup(names, ids, what="tasks")
+        known = place >= 0
+        seen |= known
+        found.append(_in_order(names, place[known], labels[known]))
+    if not seen.all():
+        raise ValueError(_unknown_tasks(names, ids, seen))
+    return found
+
+
+def _gold_of(gold: object) -> tuple[Values, Values]:
+    """Task ids and labels, without tasks that have none."""
+    ids, labels = _gold_columns(gold)
+    check_same_length("gold's tasks", ids, "gold's labels", labels)
+    _refuse_missing_ids(missing(ids))
+    return _drop_unlabelled(ids, labels)
+
+
+def _in_order(names: Values, place: Ints, labels: Values) -> tuple[Ints, Values]:
+    """Places in ascending order, each once, and their labels."""
     order = np.argsort(place, kind="stable")
     place = place[order]
     twice = np.flatnonzero(place[1:] == place[:-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -15,6 +16,10 @@ from manyhands.simulate.crowds import CROWDS
 from manyhands.table.annotations import Annotations
 from manyhands.table.checks import made_table
 from manyhands.table.names import Codes, Names, sequence
+from manyhands.table.shards.directory import Writer
+from manyhands.table.shards.encoder import rows_of_shard
+from manyhands.table.shards.passes import Sharded
+from manyhands.table.shards.votes import ShardedAnnotations
 
 __all__ = ["Simulation", "simulate"]
 
@@ -94,6 +99,7 @@ def simulate(
     copying: float = 1.0,
     ids: Literal["int", "str"] = "int",
     seed: int = 0,
+    out_of_core: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Simulation:
     """Simulate an annotation log, in compiled code, up to hundreds of millions of annotations.
@@ -142,6 +148,10 @@ def simulate(
         Classes that ``truth`` names keep their names.
     seed
         What all draws follow from, from 0 to 2⁶⁴ - 1.
+    out_of_core
+        A directory, new or empty, for a log that does not fit in memory: it is drawn shard by shard, and ``votes``
+        stays on disk. With ``labels_per_task`` or ``density`` and numbers as ids; the draws are others than without.
+        ``truth`` then takes 2 bytes a task.
     **options
         Parameters of the crowd's maker, such as ``skill=0.3``; only with a single crowd.
 
@@ -191,23 +201,29 @@ def simulate(
         matrices, kinds = given, np.full(n_workers, "given")
     league = _as_groups(groups, kinds)
 
-    drawn, tasks, workers, labels = _core.simulate(
-        n_tasks,
-        n_workers,
-        n_classes,
-        prior=chances,
-        confusion=matrices,
-        truth=codes,
+    sizes = (n_tasks, n_workers, n_classes)
+    common: dict[str, Any] = {
+        "prior": chances,
+        "confusion": matrices,
         **_pattern(labels_per_task, density, pairs, n_tasks, n_workers),
-        activity=_as_activity(activity, n_workers, seed),
-        groups=_core_groups(league),
-        copying=copying,
-        seed=seed,
-    )
-    votes, labelled = _table(tasks, workers, labels, (n_tasks, n_workers, n_classes), names, ids)
+        "activity": _as_activity(activity, n_workers, seed),
+        "groups": _core_groups(league),
+        "copying": copying,
+    }
+    votes: Annotations
+    if out_of_core is not None:
+        if "pairs" in common or ids != "int" or names is not None:
+            raise ValueError(
+                "out_of_core takes labels_per_task or density, and numbers as ids: leave out pairs and names"
+            )
+        votes, found = _in_shards(out_of_core, sizes, common, codes, seed)
+    else:
+        drawn, tasks, workers, labels = _core.simulate(*sizes, **common, truth=codes, seed=seed)
+        votes, labelled = _table(tasks, workers, labels, sizes, names, ids)
+        found = votes.classes[drawn[labelled]]
     return Simulation(
         votes=votes,
-        truth=votes.classes[drawn[labelled]],
+        truth=found,
         confusion=_with_copying(matrices, league, copying),
         prior=chances,
         crowd=kinds,
@@ -241,6 +257,37 @@ def _table(
         task_names.take(np.flatnonzero(~labelled)),
     )
     return votes, labelled
+
+
+def _in_shards(
+    directory: str | os.PathLike[str],
+    sizes: tuple[int, int, int],
+    common: Mapping[str, Any],
+    truth: npt.NDArray[np.uint16] | None,
+    seed: int,
+) -> tuple[Annotations, npt.NDArray[np.uint16]]:
+    """Draw the log a shard of tasks at a time; also returns the class of each task that has a label."""
+    n_tasks, n_workers, n_classes = sizes
+    per_task = max(common["per_task"]) if "per_task" in common else float(common["density"].sum())
+    step = max(int(rows_of_shard(n_workers, n_classes) / max(per_task, 1e-9)), 1)
+    # A task may get no label; the others keep their numbers.
+    numbered = "per_task" in common and min(common["per_task"]) > 0
+    names = (Names(np.arange(n_workers)), Names(np.arange(n_classes)), Names(np.arange(n_classes)))
+    writer = Writer(directory, *names, numbered=numbered)
+    found, unlabelled = [], [np.zeros(0, np.int64)]
+    for index, first in enumerate(range(0, n_tasks, step)):
+        n = min(step, n_tasks - first)
+        part = None if truth is None else truth[first : first + n]
+        own = int(np.random.SeedSequence([seed, index]).generate_state(1, np.uint64)[0])
+        drawn, tasks, workers, labels = _core.simulate(n, n_workers, n_classes, **common, truth=part, seed=own)
+        if not len(tasks):
+            unlabelled.append(np.arange(first, first + n))
+            continue
+        votes, labelled = _table(tasks, workers, labels, (n, n_workers, n_classes), None, "int")
+        writer.add(votes.table, Names(first + np.flatnonzero(labelled)))
+        found.append(drawn[labelled])
+        unlabelled.append(first + np.flatnonzero(~labelled))
+    return ShardedAnnotations(Sharded(writer.finish(Names(np.concatenate(unlabelled))))), np.concatenate(found)
 
 
 def _number(letter: str, n: int, ids: str) -> Names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
@@ -15,7 +16,7 @@ from manyhands.table.answers import Answers
 from manyhands.table.building import Missing, Repeats
 from manyhands.table.columns import Chosen, Columns, columns_of
 from manyhands.table.dense import build_dense
-from manyhands.table.description import Description, Spread, class_texts
+from manyhands.table.description import Description, Spread, described
 from manyhands.table.frames import take_columns
 from manyhands.table.names import Codes, Column, Names
 
@@ -198,6 +199,27 @@ class Annotations(Answers):
         return cls(*parts, ordered=checks.checked_order(ordered, parts[3], given=classes is not None))
 
     @classmethod
+    def from_batches(
+        cls, batches: Iterable[Any], *, out_of_core: str | os.PathLike[str], memory: str | int = "4GB", **settings: Any
+    ) -> Annotations:
+        """Encode a log that comes in frames into a directory of shards, with one frame in memory at a time.
+
+        The table that comes back stays on disk, as that of ``mh.read(path, out_of_core=directory)``.
+
+        Parameters
+        ----------
+        batches
+            An iterator of anything that :meth:`from_frame` takes, such as the record batches of an Arrow dataset.
+        out_of_core, memory
+            A directory, new or empty, and what encoding may take, as for :func:`manyhands.read`.
+        **settings
+            Columns and rules, as for :meth:`from_frame`.
+        """
+        from manyhands.table.shards.reading import encode_batches
+
+        return encode_batches(batches, settings, out_of_core, memory=memory)
+
+    @classmethod
     def from_soft(
         cls,
         frame: Any,
@@ -332,6 +354,14 @@ class Annotations(Answers):
         return self._table
 
     @property
+    def passes(self) -> Any:
+        """What loops over annotations go through: the compiled table, or shards on disk."""
+        return self._table
+
+    def _weighted(self) -> bool:
+        return self._table.weights() is not None
+
+    @property
     def n_classes(self) -> int:
         """Number of classes."""
         return self._table.n_classes
@@ -371,7 +401,7 @@ class Annotations(Answers):
         classes = counted(self.n_classes, f"{order}class", f"{order}classes")
         never = self.n_labels - self.n_classes
         abstain = f" and {counted(never, 'abstention')}" if never else ""
-        weighted = ", weighted" if self.weights is not None else ""
+        weighted = ", weighted" if self._weighted() else ""
         return f"<Annotations: {annotations} of {tasks} by {workers}, {classes}{abstain}{weighted}>"
 
     def __eq__(self, other: object) -> bool:
@@ -415,23 +445,11 @@ class Annotations(Answers):
 
     def describe(self) -> Description:
         """Summarise the table: sizes, labels per task and worker, overlap, agreement. O(annotations)."""
-        per_task, per_worker = self.labels_per_task, self.labels_per_worker
-        agreeing, pairs = self.without_abstentions().table.agreeing_pairs()
-        shares = self._table.label_counts() / self.n_annotations
-        return Description(
-            n_annotations=self.n_annotations,
-            n_tasks=self.n_tasks,
-            n_workers=self.n_workers,
-            n_classes=self.n_classes,
-            n_unlabelled=len(self._unlabelled),
-            n_repeats=self._table.n_repeats(),
-            labels_per_task=Spread.of(per_task),
-            labels_per_worker=Spread.of(per_worker),
-            overlap=float(np.mean(per_task > 1)),
-            agreement=agreeing / pairs if pairs else float("nan"),
-            n_components=self._table.n_components(),
-            class_shares=dict(zip(class_texts(self.labels), shares.tolist(), strict=True)),
-        )
+        return described(self)
+
+    def _task_spread(self) -> tuple[Spread, float]:
+        """How many annotations tasks have, and the share of them that have two or more."""
+        return Spread.of(per_task := self.labels_per_task), float(np.mean(per_task > 1))
 
     # ------------------------------------------------------------------------------------------- persistence
 
@@ -462,15 +480,7 @@ class Annotations(Answers):
 
     def __reduce__(self) -> tuple[Any, ...]:
         names = (self._tasks, self._workers, self._classes, self._unlabelled, self._labels)
-        return _unpickle, (type(self), self.codes(), self.weights, names, self._ordered)
-
-
-def _unpickle(
-    cls: type[Annotations], codes: tuple[Any, Any, Any], weights: Any, names: tuple[Names, ...], ordered: bool = False
-) -> Annotations:
-    n_tasks, n_workers, n_classes = (len(part) for part in names[:3])
-    table = checks.made_table(*codes, weights, n_tasks, n_workers, len(names[4]), n_classes=n_classes)
-    return cls(table, *names, ordered=ordered)
+        return building.unpickled, (type(self), self.codes(), self.weights, names, self._ordered)
 
 
 def as_annotations(votes: Any, *, abstentions: bool = False) -> Annotations:

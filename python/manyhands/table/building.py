@@ -45,7 +45,7 @@ def build(
     if absent is not None:
         checks.refuse_missing_answers(labels.what, absent, missing)
         labels.filter(~absent)
-    label_codes, class_names, label_names = _encode_labels(labels, fixed, never)
+    label_codes, class_names, label_names = encoded_labels(labels, fixed, never)
     ids = encode_ids(tasks, workers, absent)
     table = checks.made_table(
         ids.task_codes,
@@ -107,8 +107,13 @@ def _numbers(weights: tuple[Any, str] | None, confidence: tuple[Any, str] | None
     return None if weights is None else checks.checked_weights(*weights)
 
 
-def _encode_labels(labels: Column, fixed: Names | None, never: Names | None) -> tuple[Codes, Names, Names]:
-    """Codes of the labels, the classes, which are the fixed ones if there are any, and all that codes stand for."""
+def encoded_labels(
+    labels: Column, fixed: Names | None, never: Names | None, counts: npt.NDArray[np.int64] | None = None
+) -> tuple[Codes, Names, Names]:
+    """Codes of the labels, the classes, which are the fixed ones if there are any, and all that codes stand for.
+
+    A row stands for as many answers as `counts` says, by default for one.
+    """
     if fixed is not None and fixed.values.dtype == object:
         labels.parse_integers = False  # classes given as text are compared with labels as text
     codes, names = labels.encode()
@@ -119,6 +124,17 @@ def _encode_labels(labels: Column, fixed: Names | None, never: Names | None) -> 
         codes, names = checks.recoded(codes, names, fixed), fixed
     classes = names if never is None else classes
     if fixed is None:
-        check_classes(classes, int((codes < len(classes)).sum()), labels.what, spelt=labels.parse_integers)
+        true = codes < len(classes)
+        n_answers = int(true.sum() if counts is None else counts[true].sum())
+        check_classes(classes, n_answers, labels.what, spelt=labels.parse_integers)
     checks.check_n_classes(len(names), labels.what)
     return codes, classes, names
+
+
+def unpickled(
+    cls: Any, codes: tuple[Any, Any, Any], weights: Any, names: tuple[Names, ...], ordered: bool = False
+) -> Any:
+    """Make a table of what was pickled of one."""
+    n_tasks, n_workers, n_classes = (len(part) for part in names[:3])
+    table = checks.made_table(*codes, weights, n_tasks, n_workers, len(names[4]), n_classes=n_classes)
+    return cls(table, *names, ordered=ordered)

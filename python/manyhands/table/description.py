@@ -29,6 +29,22 @@ class Spread:
         q25, median, q75 = (float(q) for q in np.quantile(counts, (0.25, 0.5, 0.75)))
         return cls(int(counts.min()), q25, median, q75, int(counts.max()), float(counts.mean()))
 
+    @classmethod
+    def of_tally(cls, tally: npt.NDArray[np.int64]) -> Spread:
+        """Summarise counts of which `tally[i]` are i; the same as of all of them."""
+        ends, values = np.cumsum(tally), np.flatnonzero(tally)
+        last = int(ends[-1]) - 1
+
+        def quantile(q: float) -> float:
+            low, high = (
+                int(np.searchsorted(ends, at, side="right")) for at in (int(q * last), min(int(q * last) + 1, last))
+            )
+            return low + (q * last - int(q * last)) * (high - low)
+
+        q25, median, q75 = (quantile(q) for q in (0.25, 0.5, 0.75))
+        mean = float((np.arange(len(tally)) * tally).sum() / (last + 1))
+        return cls(int(values[0]), q25, median, q75, int(values[-1]), mean)
+
     def __str__(self) -> str:
         return (
             f"mean {self.mean:.2f}, median {self.median:g} "
@@ -93,3 +109,24 @@ def class_texts(classes: npt.NDArray[Any]) -> list[str]:
     texts = [name if isinstance(name, str) else repr(name) for name in classes.tolist()]
     # The number 1 and the text "1" may both be classes.
     return texts if len(set(texts)) == len(texts) else [repr(name) for name in classes.tolist()]
+
+
+def described(votes: Any) -> Description:
+    """Summarise a table of classes, in memory or on disk."""
+    (per_task, overlap), table = votes._task_spread(), votes._table
+    agreeing, pairs = votes.without_abstentions()._table.agreeing_pairs()
+    shares = table.label_counts() / votes.n_annotations
+    return Description(
+        n_annotations=votes.n_annotations,
+        n_tasks=votes.n_tasks,
+        n_workers=votes.n_workers,
+        n_classes=votes.n_classes,
+        n_unlabelled=len(votes._unlabelled),
+        n_repeats=table.n_repeats(),
+        labels_per_task=per_task,
+        labels_per_worker=Spread.of(votes.labels_per_worker),
+        overlap=overlap,
+        agreement=agreeing / pairs if pairs else float("nan"),
+        n_components=table.n_components(),
+        class_shares=dict(zip(class_texts(votes.labels), shares.tolist(), strict=True)),
+    )

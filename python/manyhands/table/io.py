@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -16,6 +18,7 @@ from manyhands.table.formats import Export, opened
 from manyhands.table.frames import WELL_KNOWN, known_among, one_known
 from manyhands.table.kinds import kind_by_columns, table_of
 from manyhands.table.order import Array, as_numbers, ranks, without_ranks
+from manyhands.table.persist import atomic_write
 from manyhands.table.records import Records
 from manyhands.table.sources import (
     COMPRESSED,
@@ -84,6 +87,8 @@ def read(
     delimiter: str | None = None,
     encoding: str | None = None,
     header: bool = True,
+    out_of_core: PathLike | None = None,
+    memory: str | int = "4GB",
     **others: Any,
 ) -> Any:
     """Read a log of annotations from files: a table, or the export of a labelling platform.
@@ -124,6 +129,14 @@ def read(
         The encoding of CSV files, such as ``"latin-1"``. By default UTF-8, or UTF-16 if its byte order mark is there.
     header
         Whether the first line of a CSV file names the columns. Otherwise they are called ``"1"``, ``"2"`` and so on.
+    out_of_core
+        A directory for a log of classes that does not fit in memory: it is encoded there in shards, about 5 bytes an
+        annotation beside the names of the tasks, and the table that comes back stays on disk. What goes through
+        annotations shard by shard takes it as any other (the default, votes, Dawid–Skene and its Bayesian and
+        hierarchical kin, agreement); all else says so before it starts. A directory that holds these files already,
+        read with the same settings, is opened. Needs DuckDB: ``pip install 'manyhands[scale]'``.
+    memory
+        What encoding out of core may take, beside the names of workers and labels, such as ``"4GB"``.
     **others
         What the ``from_frame`` of another kind takes besides, such as ``value=`` for numbers.
 
@@ -139,8 +152,9 @@ def read(
 
     Where a column is text in one file and numbers in another, all of it is treated like the text of a CSV file.
 
-    Only the needed columns are read. Time and memory are linear in the size of the file; the peak is about the text of
-    three columns, and beside it all of what comes from a pipe.
+    Only the needed columns are read, a batch of rows at a time. Time and memory are linear in the size of the file. A
+    column of text of which most rows repeat others is held as a code of 4 bytes a row and its distinct values, others
+    as their text, until the table is made: docs/scale.md has figures. What comes from a pipe is held whole beside it.
     """
     written = Layout(delimiter, encoding, header)
     check_choice("layout", layout, ("long", "wide"))
@@ -158,6 +172,12 @@ def read(
     asked = {name: value for name, value in given.items() if value is not None}
     defaults = {"repeats": repeats, "missing": missing}
     sources = [Source(path, written) for path in expand(source)]
+    if out_of_core is not None:
+        if layout == "wide" or probabilities is not None or kind not in (None, "classes") or question or predictions:
+            raise ValueError("out of core, a log of classes has a row for each label: a table in CSV or Parquet files")
+        from manyhands.table.shards.reading import encode_files
+
+        return encode_files(sources, asked | defaults, out_of_core, memory=memory, labels_as_text=labels_as_text)
     with enough_memory(listed([str(one.path) for one in sources])):
         if layout == "wide":
             return _read_wide(sources, asked)
@@ -294,16 +314,35 @@ def read_table(path: PathLike, columns: Iterable[str] | None = None, delimiter: 
 
 def write_table(table: pa.Table, path: PathLike) -> None:
     """Write an Arrow table as CSV or Parquet, by the ending of the path."""
+    with _writer(Path(path), table.schema) as writer:
+        writer.write_table(table)
+
+
+def write_frames(frames: Iterable[pa.Table], path: PathLike) -> None:
+    """Write tables of the same columns, one after the other, to a CSV or Parquet file that appears when it is whole."""
+    frames = iter(frames)
+    first = next(frames)
+    with atomic_write(path) as part, _writer(part, first.schema) as writer:
+        for frame in chain([first], frames):
+            writer.write_table(frame)
+
+
+@contextmanager
+def _writer(target: Path, schema: pa.Schema) -> Iterator[Any]:
+    """Something with ``write_table`` for a CSV or Parquet file, by the ending of its path."""
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
-    target = Path(path)
     if kind_of(target) == "parquet":
-        pyarrow.parquet.write_table(table, target)
+        with pyarrow.parquet.ParquetWriter(target, schema) as writer:
+            yield writer
         return
     options = pyarrow.csv.WriteOptions(delimiter=CSV[bare_suffix(target)], quoting_style="needed")
     codec = COMPRESSED.get(target.suffix.lower())
     name = os.fspath(target)
-    with pa.CompressedOutputStream(name, codec) if codec else pa.OSFile(name, "wb") as sink:
-        pyarrow.csv.write_csv(table, sink, options)
+    with (
+        pa.CompressedOutputStream(name, codec) if codec else pa.OSFile(name, "wb") as sink,
+        pyarrow.csv.CSVWriter(sink, schema, write_options=options) as writer,
+    ):
+        yield writer

@@ -28,7 +28,7 @@ def doubts(votes: Answers) -> Doubts:
 
 
 def _groups(votes: Answers) -> Doubts:
-    groups = votes.table.group_counts()
+    groups = votes._table.group_counts()
     if len(groups) == (votes.labels_per_worker > 0).sum():
         apart = "No task has labels of two workers: they cannot be told apart, and confidences rest on prior beliefs."
         return Doubts(loud=(apart,))
@@ -43,7 +43,7 @@ def _groups(votes: Answers) -> Doubts:
 
 
 def _repeats(votes: Answers) -> Doubts:
-    n = votes.table.n_repeats()
+    n = votes._table.n_repeats()
     if not n:
         return Doubts()
     times = "once" if n == 1 else f"{n:,} times"

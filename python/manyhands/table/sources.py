@@ -39,6 +39,8 @@ _MAGIC = {
 }
 _BYTE_ORDER_MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _DELIMITERS = ",;\t|"
+#: How many times its size a compressed file of text may be.
+_INFLATED = 6
 _HEAD = 1 << 16
 #: Once so much was read, so much memory must stay free for what Arrow parses at the same time.
 _WATCH_FROM = _RESERVE = 1 << 28
@@ -82,6 +84,29 @@ def is_document(path: Path) -> bool:
         return False
     with path.open("rb") as stream:
         return stream.read(len(WEBANNO)) == WEBANNO.encode()
+
+
+def needed_memory(paths: Sequence[Path]) -> int | None:
+    """Bytes that reading files into memory takes, roughly; None where that cannot be told beforehand."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    if any(is_stream(path) for path in paths):
+        return None
+    total = 0
+    for path in paths:
+        if kind_of(path) == "csv":
+            total += path.stat().st_size * (_INFLATED if path.suffix.lower() in COMPRESSED else 1)
+            continue
+        try:
+            content = pyarrow.parquet.read_metadata(path)
+        except (pa.ArrowException, OSError):
+            return None  # for whoever reads it to tell
+        total += 16 * content.num_rows + sum(
+            content.row_group(group).total_byte_size for group in range(content.num_row_groups)
+        )
+    # Text, codes and the table.
+    return 2 * total
 
 
 def bare_suffix(path: Path) -> str:

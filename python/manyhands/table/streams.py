@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from manyhands.errors import FileFormatError
@@ -15,6 +15,13 @@ from manyhands.table.sources import Source, reading
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: Rows of a Parquet file that are read at a time, where they are.
+_ROWS = 1 << 18
+#: Roles of ids, which are encoded anyway.
+_CODED = ("task", "worker", "label")
+#: Rows that tell whether a column repeats itself.
+_LOOKED_AT = 1 << 16
+
 
 def read_roles(
     sources: list[Source], wanted: Wanted, *, numbers: Collection[str], raw: Collection[str] = (), as_text: bool = False
@@ -23,7 +30,7 @@ def read_roles(
 
     With `as_text`, labels are names whatever they look like.
     """
-    found = [_find_columns(one, dict(wanted.values())) for one in sources]
+    found = [find_columns(one, dict(wanted.values())) for one in sources]
     of_numbers = [what for (role, _), (what, _) in wanted.items() if role in numbers]
     files = [
         _read_roles(one, names, [names[what] for what in of_numbers]) for one, names in zip(sources, found, strict=True)
@@ -44,7 +51,8 @@ def read_roles(
     return columns
 
 
-def _find_columns(source: Source, given: Mapping[str, str | None]) -> dict[str, str]:
+def find_columns(source: Source, given: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the name of each role's column in a file, given or well known."""
     names = column_names(source)
     try:
         return match_columns(names, given)
@@ -77,15 +85,34 @@ def _parse_options(source: Source) -> Any:
 
 
 def _read_roles(source: Source, names: Mapping[str, str], numbers: Iterable[str]) -> dict[str, pa.ChunkedArray]:
-    """Read the column of each role."""
-    table = read_columns(source, list(names.values()), numbers)
-    return {role: table.column(name) for role, name in names.items()}
+    """Read the column of each role, a batch of rows at a time; text that repeats itself is kept as codes."""
+    import pyarrow as pa
+
+    parts: dict[str, list[Any]] = {role: [] for role in names}
+    repetitive: dict[str, bool] = {}
+    for batch in batches(source, list(names.values()), numbers, watched=True):
+        for role, name in names.items():
+            column = batch.column(name)
+            if repetitive.setdefault(role, role in _CODED and _repeats_itself(column)):
+                column = column.dictionary_encode()
+            parts[role].append(column)
+    if not repetitive:  # no rows, but types all the same
+        table = read_columns(source, list(names.values()), numbers)
+        return {role: table.column(name) for role, name in names.items()}
+    return {role: pa.chunked_array(columns) for role, columns in parts.items()}
+
+
+def _repeats_itself(column: pa.Array) -> bool:
+    """Whether a column is text of which most rows repeat others."""
+    import pyarrow as pa
+
+    text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    some = column.slice(0, _LOOKED_AT)
+    return text and 2 * len(some.unique()) <= len(some)
 
 
 def read_columns(source: Source, columns: list[str], numbers: Iterable[str] = ()) -> pa.Table:
     """Read columns of a file; those of a CSV file are text, except `numbers`. All text is valid."""
-    import pyarrow as pa
-
     if source.kind == "parquet":
         import pyarrow.parquet
 
@@ -95,20 +122,51 @@ def read_columns(source: Source, columns: list[str], numbers: Iterable[str] = ()
         return table
     import pyarrow.csv
 
+    options = _csv_options(source, columns, numbers)
+    with reading(source), source.open_watched() as stream:
+        return pyarrow.csv.read_csv(stream, **options)
+
+
+def batches(
+    source: Source, columns: list[str], numbers: Iterable[str] = (), *, watched: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Yield what `read_columns` reads, a batch of rows at a time; `watched` by whoever keeps them, for memory."""
+    if source.kind == "parquet":
+        import pyarrow.parquet
+
+        with reading(source), source.open() as stream:
+            for batch in pyarrow.parquet.ParquetFile(stream).iter_batches(batch_size=_ROWS, columns=columns):
+                _check_text(source, batch, columns)
+                yield batch
+        return
+    import pyarrow.csv
+
+    options = _csv_options(source, columns, numbers)
+    with (
+        reading(source),
+        source.open_watched() if watched else source.open() as stream,
+        pyarrow.csv.open_csv(stream, **options) as reader,
+    ):
+        yield from reader
+
+
+def _csv_options(source: Source, columns: list[str], numbers: Iterable[str]) -> dict[str, Any]:
+    """What Arrow is told of a CSV file of which it is to read some columns."""
+    import pyarrow as pa
+    import pyarrow.csv
+
     names = None if source.layout.header else column_names(source)
     types = {name: pa.float64() if name in numbers else pa.large_string() for name in columns}
-    with reading(source), source.open_watched() as stream:
-        return pyarrow.csv.read_csv(
-            stream,
-            read_options=pyarrow.csv.ReadOptions(block_size=1 << 22, encoding=source.encoding, column_names=names),
-            parse_options=_parse_options(source),
-            convert_options=pyarrow.csv.ConvertOptions(
-                include_columns=columns, column_types=types, null_values=[""], strings_can_be_null=True
-            ),
-        )
+    return {
+        "read_options": pyarrow.csv.ReadOptions(block_size=1 << 22, encoding=source.encoding, column_names=names),
+        "parse_options": _parse_options(source),
+        "convert_options": pyarrow.csv.ConvertOptions(
+            include_columns=columns, column_types=types, null_values=[""], strings_can_be_null=True
+        ),
+    }
 
 
-def _check_text(source: Source, table: pa.Table, columns: list[str]) -> None:
+def _check_text(source: Source, table: pa.Table | pa.RecordBatch, columns: list[str]) -> None:
     for name in columns:
         try:
             arrow.check_sound(table.column(name), f"column {name!r}")

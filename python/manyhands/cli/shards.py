@@ -1,0 +1,60 @@
+"""``manyhands shards``: what a directory of shards holds, and whether it is whole."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from manyhands.cli.console import complain, number, print_facts, print_json
+from manyhands.cli.options import Commands, add_command
+
+
+def add(commands: Commands) -> None:
+    """Declare the command."""
+    parser = add_command(
+        commands,
+        "shards",
+        run,
+        about="Tell what a directory of shards holds, and whether all its files are whole.",
+        examples="describe log.parquet.shards",
+    )
+    parser.add_argument(
+        "what", choices=("describe",), help="what to do: describe it, which reads and checks every file"
+    )
+    parser.add_argument("directory", metavar="DIR", help="the directory")
+
+
+def run(args: Namespace) -> None:
+    """Open the directory, read all of it, and report."""
+    from manyhands.table.shards.directory import open_directory
+
+    found = open_directory(args.directory)
+    wrong = found.check()
+    sizes, n_bytes = found.sizes, sum(entry.n_bytes for entry in found.entries)
+    per_annotation = n_bytes / sizes.n_annotations
+    if args.json:
+        content = {
+            "directory": str(found.path),
+            "n_shards": len(found.entries),
+            "bytes": n_bytes,
+            "bytes_per_annotation": per_annotation,
+            "digest": found.digest,
+            "whole": not wrong,
+            "damages": wrong,
+        }
+        print_json(args, {"command": args.command, **content, **vars(sizes)})
+    else:
+        weighted = ", weighted" if sizes.weighted else ""
+        abstentions = sizes.n_labels - sizes.n_classes
+        never = f" and {number(abstentions, 'abstention')}" if abstentions else ""
+        facts = {
+            "log": f"{number(sizes.n_annotations, 'annotation')} of {number(sizes.n_tasks, 'task')} by "
+            f"{number(sizes.n_workers, 'worker')}, {number(sizes.n_classes, 'class', 'classes')}{never}{weighted}",
+            "shards": f"{len(found.entries):,}, {n_bytes / 1e6:,.1f} MB, {per_annotation:.2f} bytes an annotation",
+            "digest": found.digest,
+            "files": "all whole" if not wrong else f"{number(len(wrong), 'file')} damaged",
+        }
+        print_facts(facts)
+    for damage in wrong:
+        complain(damage)
+    if wrong:
+        raise ValueError(f"{number(len(wrong), 'file')} of {args.directory} cannot be used; encode the log again")

@@ -1,0 +1,295 @@
+"""Logs in shards: plain words for what is damaged or does not fit, and runs that go on after they were killed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import manyhands as mh
+from manyhands import _core
+from manyhands.table import persist
+from manyhands.table.shards import encoder
+from manyhands.table.shards.directory import open_directory
+from manyhands.table.shards.encoder import Encoder, memory_of
+from manyhands.table.shards.journal import Journal
+from manyhands.table.shards.votes import ShardedAnnotations, open_shards, write_shards
+from shard_logs import METHODS, close
+
+pytestmark = pytest.mark.filterwarnings("ignore::manyhands.OverlapWarning", "ignore::manyhands.ConvergenceWarning")
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> tuple[mh.Annotations, ShardedAnnotations]:
+    votes = mh.simulate(3000, 40, 3, labels_per_task=(1, 6), seed=2).votes
+    return votes, write_shards(votes, tmp_path_factory.mktemp("crowd"), n_shards=5)
+
+
+# ------------------------------------------------------------------------------------------------ what it refuses
+
+
+def test_others_say_so_before_they_start(crowd: tuple[mh.Annotations, ShardedAnnotations]) -> None:
+    shards = crowd[1]
+    refused = [
+        mh.GLAD(),
+        mh.MACE(),
+        mh.DawidSkene(init="spectral"),
+        mh.DawidSkene(init=np.zeros((3000, 3))),
+        mh.BayesianDawidSkene(method="gibbs"),
+        mh.BayesianDawidSkene(init=mh.MajorityVote()),
+    ]
+    for model in refused:
+        with pytest.raises(TypeError, match=r"in_memory.*DawidSkene"):
+            model.fit(shards)
+    for call in (mh.agreement.cohen_kappa, mh.audit.spammers, mh.DawidSkene().fit(crowd[0]).predict):
+        with pytest.raises(TypeError, match="in_memory"):
+            call(shards)
+
+
+def test_a_fitted_start_goes_through_shards(crowd: tuple[mh.Annotations, ShardedAnnotations]) -> None:
+    start = mh.DawidSkene(max_iter=3, tol=0).fit(crowd[0])
+    model, found = (mh.DawidSkene(init=start, max_iter=3, tol=0).fit(votes) for votes in crowd)
+    close(model, found)
+
+
+def test_missing_and_mistyped_ids(tmp_path: Path) -> None:
+    good = {"task": ["a"], "worker": ["x"], "label": [1]}
+    with pytest.raises(ValueError, match=r"worker column 'worker' is missing.*row 0"):
+        mh.Annotations.from_batches([good, {**good, "worker": [None]}], out_of_core=tmp_path / "a")
+    with pytest.raises(TypeError, match="large_string first and int64 later"):
+        mh.Annotations.from_batches([good, {**good, "task": [7]}], out_of_core=tmp_path / "b")
+    with pytest.raises(TypeError, match="integers, text"):
+        mh.Annotations.from_batches([{**good, "task": [b"\xff"]}], out_of_core=tmp_path / "c")
+    with pytest.raises(ValueError, match="no annotations"):
+        mh.Annotations.from_batches([], out_of_core=tmp_path / "d")
+    with pytest.raises(ValueError, match="labelled task 'a' more than once"):
+        mh.Annotations.from_batches([good, good], out_of_core=tmp_path / "e", repeats="error")
+    with pytest.raises(ValueError, match=r"missing.*missing='drop'"):
+        mh.Annotations.from_batches([good, {**good, "label": [None]}], out_of_core=tmp_path / "f", missing="error")
+    with pytest.raises(ValueError, match="not both"):
+        mh.Annotations.from_batches([good], out_of_core=tmp_path / "g", weight="w", confidence="c")
+    # None of them left anything that looks like a log.
+    assert not list(tmp_path.glob("*/manifest.json"))
+    with pytest.raises(FileNotFoundError, match="no directory of shards"):
+        open_shards(tmp_path / "a")
+
+
+def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(FileExistsError, match=r"thesis\.tex"):
+        mh.Annotations.from_batches([{"task": [1], "worker": [1], "label": [1]}], out_of_core=tmp_path)
+    assert (tmp_path / "thesis.tex").read_text() == "precious"
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    write_shards(mh.simulate(300, 10, 3, seed=1, ids="str").votes, tmp_path / "shards", n_shards=3)
+    return tmp_path / "shards"
+
+
+@pytest.mark.parametrize("name", ["00001.shard", "00001.tasks", "names.mh", "manifest.json"])
+def test_every_damage_is_told(directory: Path, name: str) -> None:
+    def used() -> None:
+        votes = open_shards(directory)
+        mh.MajorityVote().fit(votes).to_parquet(directory.parent / "labels.parquet")
+
+    path, rng = directory / name, np.random.default_rng(3)
+    content = path.read_bytes()
+    for at in rng.integers(0, len(content), 12).tolist():
+        changed = bytearray(content)
+        changed[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(changed)
+        if name == "manifest.json":  # it has no checksum: what it says must be that of the files, or not be used
+            continue
+        with pytest.raises(mh.FileFormatError, match=name.replace(".", r"\.")):
+            used()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(mh.FileFormatError):
+        used()
+    path.unlink()
+    with pytest.raises(OSError, match=r"manifest|No such file"):
+        used()
+    path.write_bytes(content)
+    used()
+
+
+def test_shards_of_another_log_are_noticed(directory: Path, tmp_path: Path) -> None:
+    write_shards(mh.simulate(3000, 10, 3, seed=2, ids="str").votes, tmp_path / "other", n_shards=3)
+    for name in ("00000.shard", "00002.tasks", "names.mh"):
+        shutil.copy(directory / name, tmp_path / "kept")
+        shutil.copy(tmp_path / "other" / name, directory / name)
+        if name != "names.mh":
+            assert len(open_directory(directory).check()) == 1
+        with pytest.raises(mh.FileFormatError, match="another log"):
+            mh.MajorityVote().fit(open_shards(directory)).to_frame()
+        shutil.copy(tmp_path / "kept", directory / name)
+    manifest = (directory / "manifest.json").read_text()
+    for old, new in (('"version": 1', '"version": 7'), ("manyhands shards", "something else"), ('"names"', '"manes"')):
+        (directory / "manifest.json").write_text(manifest.replace(old, new))
+        with pytest.raises(mh.FileFormatError):
+            open_shards(directory)
+
+
+def test_memory_is_an_amount() -> None:
+    assert memory_of("1.5 GiB") == 3 << 29
+    assert memory_of(7) == 7
+    for wrong in ("", "GB", "many", "4XB"):
+        with pytest.raises(ValueError, match="no amount of memory"):
+            memory_of(wrong)
+
+
+def test_a_pass_wants_what_fits_the_shard(crowd: tuple[mh.Annotations, ShardedAnnotations]) -> None:
+    shard = crowd[1].passes.part(0).shard
+    factors, prior = _core.em_factors(np.full((39, 3, 3), 1 / 3), np.full(3, 1 / 3))
+    with pytest.raises(ValueError, match="crowd of 40 workers, not of 39"):
+        _core.em_answers(shard, factors, prior)
+    with pytest.raises(TypeError, match="leave out who"):
+        _core.em_answers(shard, factors, prior, who=np.zeros(3, np.uint32))
+    with pytest.raises(ValueError, match="no shard of manyhands"):
+        _core.Shard(np.zeros(256, np.uint8))
+
+
+# ---------------------------------------------------------------------------------------- killed, and begun again
+
+
+class Stopped(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("method", ["full", "bayes", "default", "leaps"])
+def test_a_stopped_fit_goes_on_with_the_same_bits(tmp_path: Path, method: str) -> None:
+    votes = mh.simulate(400, 12, 3, seed=5).votes
+    gold = dict(zip(votes.tasks[:20].tolist(), [0] * 20, strict=True))
+    shards = write_shards(votes, tmp_path / "shards", n_shards=3)
+    wanted = METHODS[method](gold).fit(shards)
+    passes = wanted.n_iter_
+    made: list[int] = []
+
+    class Counted(Journal):
+        def keep(self, *given: Any) -> None:
+            super().keep(*given)
+            made.append(1)
+            if len(made) == stop:
+                raise Stopped
+
+    for stop in (1, passes // 2, passes):
+        table = shards.passes.but(journal=Counted(tmp_path / f"journal-{stop}"))
+        made.clear()
+        with pytest.raises(Stopped):
+            METHODS[method](gold).fit(ShardedAnnotations(table))
+        n_before = len(list((tmp_path / f"journal-{stop}").iterdir()))
+        assert n_before == stop
+        stop = 0
+        made.clear()
+        found = METHODS[method](gold).fit(ShardedAnnotations(table))
+        for name in ("posterior_", "confusion_", "prior_", "history_"):
+            assert (getattr(found, name) == getattr(wanted, name)).all()
+        # What was made was not made again.
+        assert n_before + len(made) == len(list(table.journal.path.iterdir()))
+
+
+KILLED = """
+import os, signal, sys
+from manyhands.table.shards import directory, journal
+def dying(original, left):
+    def call(self, *given, **how):
+        found = original(self, *given, **how)
+        left.append(1)
+        if len(left) == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+    return call
+what = {"add": directory.Writer, "keep": journal.Journal}[sys.argv[1]]
+setattr(what, sys.argv[1], dying(getattr(what, sys.argv[1]), []))
+from manyhands.cli import main
+sys.exit(main(sys.argv[3:]))
+"""
+
+
+def test_a_killed_command_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+    log = tmp_path / "log.parquet"
+    pq.write_table(mh.simulate(300, 12, 3, seed=6).votes.to_frame(), log)
+    command = ["aggregate", str(log), "--out-of-core", "--memory", "1GB", "--json", "-q"]
+    runs = [("none", 0, "a"), ("add", 1, "b"), ("keep", 2, "b"), ("keep", 12, "b"), ("none", 0, "b")]
+    for what, after, name in runs:
+        options = [*command, "--shards", str(tmp_path / name), "-o", str(tmp_path / f"{name}.parquet")]
+        start = [sys.executable, "-c", KILLED, what, str(after)] if after else [sys.executable, "-m", "manyhands"]
+        done = subprocess.run([*start, *options], capture_output=True, text=True, check=False)
+        assert done.returncode == (-9 if after else 0), done.stderr
+        assert (tmp_path / f"{name}.parquet").exists() is (after == 0)
+    a, b = (pq.read_table(tmp_path / f"{name}.parquet") for name in "ab")
+    assert a.equals(b)
+    assert not (tmp_path / "b" / "journal").exists()
+
+
+# ----------------------------------------------------------------------------------------------- a disk that fills
+
+
+def full(after: int) -> Callable[..., Any]:
+    original, left = persist.atomic_write, [after]
+
+    def write(path: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return original(path)
+
+    return write
+
+
+def test_a_full_disk_while_encoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = {"task": list(range(50)) * 2, "worker": ["a"] * 50 + ["b"] * 50, "label": [0, 1] * 50}
+    monkeypatch.setattr(Encoder, "_target", lambda *_: 20)
+    for after in (0, 3, 11):
+        with monkeypatch.context() as patch:
+            patch.setattr(persist, "atomic_write", full(after))
+            with pytest.raises(OSError, match="No space left"):
+                mh.Annotations.from_batches([log], out_of_core=tmp_path / "shards")
+        assert not (tmp_path / "shards" / "manifest.json").exists()
+    found: Any = mh.Annotations.from_batches([log], out_of_core=tmp_path / "shards")
+    assert found.in_memory() == mh.Annotations.from_frame(log)
+
+
+def test_a_full_disk_for_the_journal_costs_only_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shards = write_shards(mh.simulate(100, 8, 3, seed=7).votes, tmp_path / "shards", n_shards=2)
+    wanted = mh.DawidSkene(max_iter=5, tol=0).fit(shards)
+    monkeypatch.setattr(persist, "atomic_write", full(2))
+    with pytest.warns(mh.DataWarning, match="no longer written down"):
+        found = mh.DawidSkene(max_iter=5, tol=0).fit(shards.resumable())
+    assert (found.posterior_ == wanted.posterior_).all()
+
+
+def test_a_full_disk_while_sorting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    duckdb = pytest.importorskip("duckdb")
+
+    class Full(duckdb.IOException):  # type: ignore[misc, name-defined]
+        pass
+
+    class Connection:
+        def register(self, *_: Any) -> None:
+            raise duckdb.IOException("Could not write file: No space left on device")
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(duckdb, "connect", lambda *_, **__: Connection())
+    with pytest.raises(OSError, match=r"No space left on device.*free some space"):
+        mh.Annotations.from_batches([{"task": [1], "worker": [1], "label": [1]}], out_of_core=tmp_path)
+
+
+def test_duckdb_is_imported_where_it_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    code = "import sys, manyhands; sys.exit('duckdb' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(ImportError, match=r"manyhands\[scale\]"):
+        mh.Annotations.from_batches([{"task": [1], "worker": [1], "label": [1]}], out_of_core=tmp_path)
+    assert encoder.ROWS == 1 << 22
