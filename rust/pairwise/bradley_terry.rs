@@ -153,8 +153,8 @@ impl Scores for Climb<'_> {
         Self::look(self, control)
     }
 
-    fn step(&mut self, objective: f64, exactness: f64, control: &Control) -> Result<(f64, f64)> {
-        Self::step(self, objective, exactness, control)
+    fn step(&mut self, objective: f64, goal: f64, control: &Control) -> Result<(f64, f64)> {
+        Self::step(self, objective, goal, control)
     }
 
     fn crowd(&mut self) -> &mut Crowd {

@@ -69,7 +69,7 @@ pub fn crowd_bt_fit(table: &Comparisons, options: &CrowdOptions, control: &Contr
         let objective = expect(&mut climb, &said, &workers, &mut reliability, options, control)?;
         course.advance(objective, Tolerance::Share(options.tol), control);
         let here = climb.look(control)?;
-        climb.step(here, 0.03, control)?;
+        climb.step(here, 1e-4, control)?;
     }
     let mut scores = std::mem::take(&mut climb.point);
     scores.truncate(scores.len() - EXTRA);

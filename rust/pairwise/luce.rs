@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::newton::Crowd;
 use super::rankings::Rankings;
 use super::solve::{Matrix, solve};
-use super::workers::{Evidence, Scores, Spread, Workers, alone};
+use super::workers::{Evidence, Scores, Spread, Workers, alone, exactness};
 use crate::control::Control;
 use crate::course::Course;
 use crate::memory::{collected, copied, filled, zeros};
@@ -265,9 +265,11 @@ impl Scores for Climb<'_> {
         Ok(logs.iter().sum::<f64>() - 0.5 * self.precision * scores)
     }
 
-    fn step(&mut self, objective: f64, exactness: f64, control: &Control) -> Result<(f64, f64)> {
+    fn step(&mut self, objective: f64, goal: f64, control: &Control) -> Result<(f64, f64)> {
         let gradient = self.gradient()?;
-        let way = solve::<1>(&self.curvature()?, &gradient, exactness, control)?;
+        let curvature = self.curvature()?;
+        let distance = curvature.distance(&gradient);
+        let way = solve::<1>(&curvature, &gradient, exactness(distance, goal), control)?;
         let gain: f64 = gradient.iter().zip(&way).map(|(a, b)| a * b).sum();
         let before = copied(&self.scores)?;
         let mut length = 1.0;

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use super::graph::{EDGES, Graph, for_items};
 use super::outcome::{Counts, Outcomes, Ties};
 use super::solve::{Matrix, solve};
+use super::workers::exactness;
 use crate::control::Control;
 use crate::memory::{copied, zeros};
 use crate::num::{LEVEL, LogProduct};
@@ -245,9 +246,11 @@ impl<'g> Climb<'g> {
 
     /// Makes a step of Newton's method from where it was last looked, and looks again; returns the objective there and
     /// how far the point was from the summit: the mean square of its error, in standard errors.
-    pub fn step(&mut self, objective: f64, exactness: f64, control: &Control) -> Result<(f64, f64)> {
+    pub fn step(&mut self, objective: f64, goal: f64, control: &Control) -> Result<(f64, f64)> {
         let gradient = self.gradient(control)?;
-        let way = solve::<1>(&self.curvature(control)?, &gradient, exactness, control)?;
+        let curvature = self.curvature(control)?;
+        let distance = curvature.distance(&gradient);
+        let way = solve::<1>(&curvature, &gradient, exactness(distance, goal), control)?;
         let gain: f64 = gradient.iter().zip(&way).map(|(a, b)| a * b).sum();
         let before = copied(&self.point)?;
         let mut length = 1.0;

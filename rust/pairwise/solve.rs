@@ -15,6 +15,11 @@ const MOST_STEPS: usize = 1000;
 pub(super) trait Matrix {
     /// Its diagonal.
     fn diagonal(&self) -> &[f64];
+    /// How far a point with this gradient is from the summit, about: the mean square of its error in standard errors.
+    fn distance(&self, gradient: &[f64]) -> f64 {
+        let sum: f64 = gradient.iter().zip(self.diagonal()).map(|(slope, bend)| slope * slope / bend).sum();
+        sum / gradient.len() as f64
+    }
     /// The product with vectors, `B` of them side by side.
     fn times<const B: usize>(&self, vectors: &[f64], product: &mut [f64], control: &Control) -> Result<()>;
 }

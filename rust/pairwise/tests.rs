@@ -117,7 +117,8 @@ proptest! {
         let mut climb = Climb::new(&mut graph, TIES[which], Prior::Normal(0.25), bias, Some(&point)).unwrap();
         climb.look(&control).unwrap();
         prop_assert!(climb.gradient(&control).unwrap().iter().all(|x| x.abs() < 1e-5));
-        prop_assert!((fit.found.point[..ITEMS].iter().sum::<f64>()).abs() < 1e-5);
+        // The prior, of precision 1/4, is all that holds the sum: six slopes of at most 1e-5 leave it that free.
+        prop_assert!((fit.found.point[..ITEMS].iter().sum::<f64>()).abs() < 3e-4);
     }
 
     #[test]

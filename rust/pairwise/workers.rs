@@ -26,9 +26,9 @@ const LEARNT: f64 = 1e-2;
 pub(super) trait Scores {
     /// Looks around at the point; returns the objective without the workers' own prior.
     fn look(&mut self, control: &Control) -> Result<f64>;
-    /// A step from where it was last looked, given the objective there; returns the objective after it, and how far the
+    /// A step from where it was last looked, given the objective there and the distance to come to at the last; returns the objective after it, and how far the
     /// point was from the summit: the mean square of its error, in standard errors.
-    fn step(&mut self, objective: f64, exactness: f64, control: &Control) -> Result<(f64, f64)>;
+    fn step(&mut self, objective: f64, goal: f64, control: &Control) -> Result<(f64, f64)>;
     /// What is known of workers.
     fn crowd(&mut self) -> &mut Crowd;
     /// What the answers of each worker say of their slope and bias.
@@ -45,21 +45,20 @@ pub(super) fn alone(
     control: &Control,
 ) -> Result<f64> {
     course.converged = false;
-    let mut last = f64::INFINITY;
     while course.n_iter < max_iter && !course.converged {
-        let (found, gain) = climb.step(objective, exactness(last, goal), control)?;
+        let (found, gain) = climb.step(objective, goal, control)?;
         objective = found;
         course.record(objective, control);
         // A step from that near leads nearer still, by as much again.
         course.converged = gain <= goal.sqrt();
-        last = gain;
     }
     Ok(objective)
 }
 
-/// How exactly the equations of a step need be solved: coarsely far from the summit.
-fn exactness(gain: f64, goal: f64) -> f64 {
-    (0.3 * gain.max(0.0).sqrt()).clamp((0.3 * goal.sqrt()).clamp(1e-8, 0.1), 0.1)
+/// How exactly the equations of a step need be solved from such a distance, the mean square of errors in standard errors,
+/// to come within the goal at the last: coarsely far from the summit.
+pub(super) fn exactness(distance: f64, goal: f64) -> f64 {
+    (0.3 * distance.max(0.0).sqrt()).clamp((0.3 * goal.sqrt()).clamp(1e-8, 0.1), 0.1)
 }
 
 /// What the comparisons of a worker say of slope and bias: the log-likelihood and its derivatives, the signs of the second
@@ -109,16 +108,15 @@ impl Workers {
         }
         let mut evidence = climb.evidence(n_workers, control)?;
         self.learn_spread(climb.crowd(), &evidence)?;
-        let (mut learning, mut last) = (0, f64::INFINITY);
+        let mut learning = 0;
         course.history.clear();
         let mut objective = climb.look(control)? + self.density(climb.crowd());
         course.converged = false;
         while course.n_iter < max_iter && !course.converged {
             let (found, worker_gain) = self.step(climb, &evidence, objective, control)?;
             let prior = self.density(climb.crowd());
-            let (found, gain) = climb.step(found - prior, exactness(last, goal), control)?;
+            let (found, gain) = climb.step(found - prior, goal, control)?;
             objective = found + prior;
-            last = gain;
             evidence = climb.evidence(n_workers, control)?;
             let still =
                 self.learn.contains(&true) && learning < LEARNING && self.learn_spread(climb.crowd(), &evidence)?;
@@ -154,8 +152,11 @@ impl Workers {
                 seen.push([value - mean + one.slope[i] / one.bend[i], 1.0 / one.bend[i]]);
             }
             let spread = likeliest_spread(&seen);
-            changed |= self.spread[i].is_nan() || (spread - self.spread[i]).abs() > LEARNT * self.spread[i];
-            self.spread[i] = spread;
+            // A spread that is near enough stays, and so does the objective it is part of.
+            if self.spread[i].is_nan() || (spread - self.spread[i]).abs() > LEARNT * self.spread[i] {
+                self.spread[i] = spread;
+                changed = true;
+            }
         }
         Ok(changed)
     }
