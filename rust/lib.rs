@@ -32,6 +32,7 @@ pub mod num;
 pub mod numeric;
 pub mod pairwise;
 pub mod ratings;
+pub mod relevance;
 pub mod shards;
 pub mod simulate;
 pub mod special;

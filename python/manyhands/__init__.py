@@ -10,7 +10,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from manyhands import aggregators, agreement, audit, metrics, moments, numeric, ordinal, pairwise
+from manyhands import aggregators, agreement, audit, metrics, moments, multilabel, numeric, ordinal, pairwise
 from manyhands._core import get_num_threads, set_num_threads
 from manyhands.aggregators import *
 from manyhands.errors import (
@@ -28,6 +28,7 @@ from manyhands.simulate import (
     crowds,
     simulate,
     simulate_comparisons,
+    simulate_multilabels,
     simulate_ratings,
     synthetic,
 )
@@ -37,6 +38,7 @@ from manyhands.table.io import read
 from manyhands.table.persist import load
 from manyhands.table.rankings import Rankings
 from manyhands.table.ratings import Ratings
+from manyhands.table.sets import MultiLabels
 
 if TYPE_CHECKING:
     # For editors and type checkers; at run time `__getattr__` finds them.
@@ -53,6 +55,7 @@ __all__ = [
     "DataWarning",
     "FileFormatError",
     "IdentifiabilityWarning",
+    "MultiLabels",
     "NotFittedError",
     "OverlapWarning",
     "Rankings",
@@ -67,6 +70,7 @@ __all__ = [
     "load",
     "metrics",
     "moments",
+    "multilabel",
     "numeric",
     "ordinal",
     "pairwise",
@@ -74,6 +78,7 @@ __all__ = [
     "set_num_threads",
     "simulate",
     "simulate_comparisons",
+    "simulate_multilabels",
     "simulate_ratings",
     "synthetic",
 ]

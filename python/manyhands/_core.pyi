@@ -79,6 +79,8 @@ __all__ = [
     "rank_one_graph",
     "rating_spread",
     "rating_trimmed",
+    "relevance_fit",
+    "relevance_posterior",
     "set_num_threads",
     "simplex_lstsq",
     "simplex_projection",
@@ -94,6 +96,7 @@ __all__ = [
 ]
 
 _F64 = npt.NDArray[np.float64]
+_U32 = npt.NDArray[np.uint32]
 
 class _Passes(Protocol):
     """Whoever holds annotations and goes through them when a loop asks; each method may hand its arguments on.
@@ -157,6 +160,43 @@ class _HierarchyFit(_EmFit, total=False):
     mean: _F64
     covariance: _F64
     strength: float
+
+class _Sets(Protocol):
+    @property
+    def starts(self) -> _U32: ...
+    @property
+    def rows(self) -> _U32: ...
+    @property
+    def pair_starts(self) -> _U32: ...
+    @property
+    def pair_rows(self) -> _U32: ...
+    @property
+    def labels(self) -> _U32: ...
+    @property
+    def pair_workers(self) -> _U32: ...
+    @property
+    def pair_labels(self) -> _U32: ...
+    @property
+    def spare(self) -> _F64: ...
+    @property
+    def sizes(self) -> tuple[int, int, int]: ...
+
+class _Rates(TypedDict):
+    rates: _F64
+    workers: _F64
+    labels: _F64
+    variances: _F64
+    centre: float
+    strength: float
+
+class _RelevanceFit(TypedDict):
+    posterior: _F64
+    prior: _F64
+    hits: _Rates
+    alarms: _Rates
+    history: _F64
+    n_iter: int
+    converged: bool
 
 class _GibbsFit(TypedDict):
     posterior: _F64
@@ -638,6 +678,14 @@ def hierarchy_fit(
     gold: npt.NDArray[np.int32] | None = None,
     progress: Callable[[int, float], object] | None = None,
 ) -> list[_HierarchyFit]: ...
+def relevance_fit(
+    sets: _Sets,
+    *,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _RelevanceFit: ...
+def relevance_posterior(sets: _Sets, hits: _F64, alarms: _F64, prior: _F64) -> _F64: ...
 def gibbs_fit(
     table: Table,
     *,

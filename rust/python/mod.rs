@@ -30,6 +30,7 @@ mod numeric;
 mod pairwise;
 mod passes;
 mod rank_one;
+mod relevance;
 mod shards;
 mod simulate;
 mod sparse;
@@ -359,6 +360,8 @@ mod _core {
     use super::passes::{em_answers, em_factors, em_gather, em_open};
     #[pymodule_export]
     use super::rank_one::{rank_one_fit, rank_one_graph};
+    #[pymodule_export]
+    use super::relevance::{relevance_fit, relevance_posterior};
     #[pymodule_export]
     use super::shards::Shard;
     #[pymodule_export]

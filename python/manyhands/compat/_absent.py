@@ -7,7 +7,6 @@ _ELSEWHERE = "manyhands aggregates labels, so keep crowd-kit's"
 
 #: Names of crowd-kit without a twin, and what to use.
 ABSENT = {
-    "BinaryRelevance": "aggregate each label of its own, as a log of 'yes' and 'no', with any class of manyhands",
     "ClosestToAverage": f"{_ELSEWHERE} for embeddings",
     "RASA": f"{_ELSEWHERE} for embeddings",
     "HRRASA": f"{_ELSEWHERE} for embeddings",

@@ -26,6 +26,7 @@ from manyhands.compat._em import Em, beginning, errors, with_gold
 from manyhands.compat._log import Log, import_pandas, log_columns, no_series, series
 from manyhands.compat._metrics import alpha_krippendorff, consistency, uncertainty
 from manyhands.compat._pairwise import BradleyTerry, NoisyBradleyTerry
+from manyhands.compat._sets import BinaryRelevance
 from manyhands.compat._skills import KOS, MMSR
 from manyhands.compat._voting import GoldMajorityVote, MajorityVote, Wawa, ZeroBasedSkill
 from manyhands.estimator import Array, Parameters
@@ -38,6 +39,7 @@ __all__ = [
     "KOS",
     "MACE",
     "MMSR",
+    "BinaryRelevance",
     "BradleyTerry",
     "DawidSkene",
     "GoldMajorityVote",

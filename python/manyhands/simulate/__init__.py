@@ -3,15 +3,18 @@
 from manyhands.simulate import crowds, synthetic
 from manyhands.simulate.comparisons import ComparisonsSimulation, simulate_comparisons
 from manyhands.simulate.ratings import RatingSimulation, simulate_ratings
+from manyhands.simulate.sets import SimulatedSets, simulate_multilabels
 from manyhands.simulate.simulation import Simulation, simulate
 
 __all__ = [
     "ComparisonsSimulation",
     "RatingSimulation",
+    "SimulatedSets",
     "Simulation",
     "crowds",
     "simulate",
     "simulate_comparisons",
+    "simulate_multilabels",
     "simulate_ratings",
     "synthetic",
 ]

@@ -77,6 +77,14 @@ def to_numpy(column: Any) -> npt.NDArray[Any]:
     return np.frombuffer(data, dtype, n, start * dtype.itemsize) if n else np.zeros(0, dtype)
 
 
+def lists(n: int, rows: npt.NDArray[np.int64], values: Any) -> Any:
+    """Return a column of `n` lists, of values with the row of each, which must not fall."""
+    import pyarrow as pa
+
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))]).astype(np.int64)
+    return pa.LargeListArray.from_arrays(from_numpy(offsets), one_chunk(values))
+
+
 def take(column: Any, index: npt.NDArray[Any]) -> Any:
     """Return the rows of an Arrow array at some places."""
     return column.take(from_numpy(index))

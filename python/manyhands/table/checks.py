@@ -148,13 +148,13 @@ def has_numbers(names: Names) -> bool:
     return names.values.dtype.kind in "biuf"
 
 
-def recoded(codes: Codes, names: Names, classes: Names) -> Codes:
+def recoded(codes: Codes, names: Names, classes: Names, what: str = "the given classes") -> Codes:
     """Turn label codes from places in `names` into places in `classes`."""
     code_of = classes.match(names)
     if (code_of < 0).any():
         unknown = names.values[code_of < 0].tolist()
         which = f"label {unknown[0]!r} is" if len(unknown) == 1 else f"labels {listed(unknown)} are"
-        raise ValueError(f"{which} not among the given classes ({listed(classes.values.tolist(), 5)})")
+        raise ValueError(f"{which} not among {what} ({listed(classes.values.tolist(), 5)})")
     return code_of.astype(np.uint32)[codes]
 
 

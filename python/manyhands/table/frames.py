@@ -16,6 +16,7 @@ WELL_KNOWN = {
     # Ratings and values are classes too, where a table of classes is made: logs of stars have no other column.
     "label": ("label", "answer", "response", "annotation", "vote", "rating", "value"),
     "value": ("value", "score", "rating", "number"),
+    "labels": ("labels", "label_set", "tags"),
     "left": ("left", "left_item", "item_a", "model_a"),
     "right": ("right", "right_item", "item_b", "model_b"),
     # Logs of comparisons call what was said a label, too.

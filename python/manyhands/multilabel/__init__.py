@@ -1,0 +1,5 @@
+"""Methods for sets of labels: a binary question for each label and task, with workers judged over all labels."""
+
+from manyhands.multilabel.relevance import PooledRelevance
+
+__all__ = ["PooledRelevance"]

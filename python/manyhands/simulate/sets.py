@@ -1,0 +1,101 @@
+"""Simulated answers that are sets of labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.checks import check_number
+from manyhands.table.sets import MultiLabels
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SimulatedSets:
+    """Answers of a crowd that was drawn, and what they were drawn from.
+
+    Rates of a worker with a label are logistic functions of the worker's number and the label's, summed: of saying a
+    label that is true (``sensitivity``), and one that is not (``alarms``), each as (workers, labels) pairs of arrays.
+    """
+
+    answers: MultiLabels
+    truth: tuple[tuple[int, ...], ...]
+    sensitivity: tuple[Array, Array]
+    alarms: tuple[Array, Array]
+
+
+def simulate_multilabels(
+    n_tasks: int = 200,
+    n_workers: int = 20,
+    n_labels: int = 8,
+    *,
+    answers_per_task: int = 5,
+    labels_per_task: float = 1.5,
+    sensitivity: float = 0.75,
+    specificity: float = 0.95,
+    spread: float = 0.5,
+    seed: int = 0,
+) -> SimulatedSets:
+    """Draw sets of labels, from the model of :class:`~manyhands.multilabel.PooledRelevance`.
+
+    Time and memory O(answers + labels said), and a number for each worker and each label.
+
+    Parameters
+    ----------
+    n_tasks, n_workers, n_labels
+        Sizes; names are numbers from 0.
+    answers_per_task
+        Workers who answer a task, all different.
+    labels_per_task
+        True labels of a task on average; each is as likely as any other.
+    sensitivity, specificity
+        Of an ordinary worker with an ordinary label.
+    spread
+        Standard deviation of workers and of labels, in logits.
+    seed
+        Seed of all draws.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> drawn = mh.simulate_multilabels(50, 6, 4, answers_per_task=3, seed=1)
+    >>> drawn.answers.n_annotations, len(drawn.truth)
+    (150, 50)
+    """
+    for name, value in (("n_tasks", n_tasks), ("n_workers", n_workers), ("n_labels", n_labels)):
+        check_number(name, value, least=1, whole=True)
+    check_number("answers_per_task", answers_per_task, least=1, most=n_workers, whole=True)
+    check_number("labels_per_task", labels_per_task, least=0, most=n_labels)
+    for name, share in (("sensitivity", sensitivity), ("specificity", specificity)):
+        check_number(name, share, least=0.001, most=0.999)
+    check_number("spread", spread, least=0)
+    rng = np.random.default_rng(seed)
+    rates = []
+    for rate in (sensitivity, 1 - specificity):
+        centre = float(np.log(rate / (1 - rate)))
+        rates.append((rng.normal(0, spread, n_workers), centre + rng.normal(0, spread, n_labels)))
+    counts = rng.binomial(n_labels, labels_per_task / n_labels, n_tasks)
+    truth = tuple(tuple(sorted(rng.choice(n_labels, count, replace=False).tolist())) for count in counts)
+    tasks = np.repeat(np.arange(n_tasks), answers_per_task)
+    workers = np.concatenate([rng.choice(n_workers, answers_per_task, replace=False) for _ in range(n_tasks)])
+    said: list[set[int]] = [set() for _ in range(len(tasks))]
+    for answer, (task, worker) in enumerate(zip(tasks.tolist(), workers.tolist(), strict=True)):
+        for label in truth[task]:
+            if rng.random() < _rate(rates[0], worker, label):
+                said[answer].add(label)
+    for label in range(n_labels):
+        # Alarms at the highest rate of any worker, of which each keeps as many as their own rate leaves.
+        most = _rate(rates[1], int(np.argmax(rates[1][0])), label)
+        for answer in rng.choice(len(tasks), rng.binomial(len(tasks), most), replace=False).tolist():
+            kept = rng.random() < _rate(rates[1], int(workers[answer]), label) / most
+            if kept and label not in truth[tasks[answer]]:
+                said[answer].add(label)
+    answers = MultiLabels.from_arrays(tasks, workers, [sorted(one) for one in said], inventory=range(n_labels))
+    return SimulatedSets(answers, truth, rates[0], rates[1])
+
+
+def _rate(of: tuple[Array, Array], worker: int, label: int) -> float:
+    return float(1 / (1 + np.exp(-(of[0][worker] + of[1][label]))))

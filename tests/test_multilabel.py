@@ -1,0 +1,218 @@
+"""Sets of labels: tables, pooled relevance against its twin, recovery, real data."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import manyhands as mh
+from draws import SEEDS
+from manyhands.multilabel.base import Candidates
+from manyhands.multilabel.relevance import best_thresholds
+from manyhands.testing import checks_of, common
+from manyhands.testing.compare import assert_close
+from manyhands.testing.sets import SetSubject
+from oracles import relevance
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+LOG = {"task": [1, 1, 2, 3], "worker": ["a", "b", "a", "b"], "labels": ["x|y", "x", "", " z | x"]}
+SETS = [["x", "y"], ["x"], [], ["x", "z"]]
+
+
+# ------------------------------------------------------------------------------------------------------- tables
+
+
+def test_all_forms_give_the_same_table(tmp_path: Path) -> None:
+    pd, pl, pa = pytest.importorskip("pandas"), pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    answers = mh.MultiLabels.from_frame(LOG)
+    assert answers.to_frame().column("labels").to_pylist() == SETS
+    lists = LOG | {"labels": SETS}
+    long = {"task": [1, 1, 1, 2, 3, 3, 3], "worker": ["a", "a", "b", "a", "b", "b", "b"]}
+    long["label"] = ["x", "y", "x", None, "z", "x", "z"]
+    path = tmp_path / "log.csv"
+    pd.DataFrame(LOG).to_csv(path, index=False)
+    same = [
+        mh.MultiLabels.from_frame(lists),
+        mh.MultiLabels.from_frame(LOG | {"labels": [set(one) for one in SETS]}),
+        mh.MultiLabels.from_frame(pd.DataFrame(lists)),
+        mh.MultiLabels.from_frame(pl.DataFrame(lists)),
+        mh.MultiLabels.from_frame(pa.table(lists)),
+        mh.MultiLabels.from_frame(long, label="label"),
+        mh.MultiLabels.from_frame(pd.DataFrame(long), label="label"),
+        mh.MultiLabels.from_arrays(LOG["task"], LOG["worker"], LOG["labels"]),
+        mh.read(path, kind="sets"),
+        pickle.loads(pickle.dumps(answers)),
+    ]
+    answers.save(tmp_path / "sets.mh")
+    for other in (*same, mh.load(tmp_path / "sets.mh")):
+        assert other == answers
+    assert answers.kind == "sets"
+    assert mh.aggregate(LOG).tasks_.tolist() == [1, 2, 3]
+
+
+def test_parts_keep_the_inventory() -> None:
+    answers = mh.MultiLabels.from_frame(LOG, inventory=["z", "y", "x", "w"])
+    part = answers.select(workers=["a"])
+    assert part.labels.tolist() == ["z", "y", "x", "w"]
+    assert part.to_frame().column("labels").to_pylist() == [["y", "x"], []]
+    assert part.unlabelled.tolist() == [3]
+    assert answers != mh.MultiLabels.from_frame(LOG)
+    assert len(answers.sample(per_task=1)) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "settings_", "error", "told"),
+    [
+        ({"labels": [3, "x", "", "y"]}, {}, TypeError, "holds 3, a int at row 0"),
+        ({"labels": [["x"], [None], [], []]}, {}, TypeError, "a label that is missing at row 1"),
+        ({"labels": ["", "", None, []]}, {}, ValueError, "no label at all: name those that could have been said"),
+        ({}, {"inventory": ["x", "y"]}, ValueError, "label 'z' is not among the inventory"),
+        ({}, {"inventory": ["x", "y", "x"]}, ValueError, "inventory names 'x' more than once"),
+        ({}, {"sep": ""}, ValueError, "sep must be text"),
+        ({}, {"label": "worker", "labels": "labels"}, ValueError, "label= is for the long form"),
+        (
+            {"worker": ["a", "a", "a", "b"]},
+            {"repeats": "error"},
+            ValueError,
+            "worker 'a' labelled task 1 more than once",
+        ),
+        ({"task": [1, None, 2, 3]}, {}, ValueError, "task column 'task' is missing"),
+        ({"labels": ["x"]}, {}, ValueError, "columns differ in length"),
+    ],
+)
+def test_bad_sets_are_named(change: dict, settings_: dict, error: type[Exception], told: str) -> None:
+    with pytest.raises(error, match=told):
+        mh.MultiLabels.from_frame(LOG | change, **settings_)
+
+
+def test_bad_settings_are_named() -> None:
+    answers = mh.MultiLabels.from_frame(LOG)
+    for model, told in (
+        (mh.multilabel.PooledRelevance(threshold=1.5), "threshold must"),
+        (mh.multilabel.PooledRelevance(max_iter=0), "max_iter must be at least 1"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            model.fit(answers)
+    with pytest.raises(TypeError, match="expected MultiLabels or a frame"):
+        mh.multilabel.PooledRelevance().fit([1, 2])
+    model = mh.multilabel.PooledRelevance().fit(answers)
+    with pytest.raises(ValueError, match="label 'new' was not in the inventory"):
+        model.predict({"task": [1], "worker": ["a"], "labels": ["new"]})
+
+
+# -------------------------------------------------------------------------------------------------------- model
+
+
+@given(seed=SEEDS, n_workers=st.integers(2, 6), n_labels=st.integers(1, 5))
+@settings(deadline=None, max_examples=10)
+def test_matches_its_twin(seed: int, n_workers: int, n_labels: int) -> None:
+    answers = mh.simulate_multilabels(
+        15, n_workers, n_labels, answers_per_task=2, labels_per_task=0.8 * n_labels, specificity=0.8, seed=seed
+    ).answers
+    model = mh.multilabel.PooledRelevance(max_iter=4, tol=0.0, threshold=0.5)
+    model.fit(answers)
+    wanted, rates, prior = relevance.fit(answers, 4)
+    found = model._fitted().candidates
+    assert list(zip(found.tasks.tolist(), found.labels.tolist(), strict=True)) == list(wanted)
+    assert_close(found.probabilities, np.array(list(wanted.values())), 1e-8, "probabilities")
+    assert_close(model._rates, np.array(rates), 1e-8, "rates")
+    assert_close(model.prior_, prior, 1e-8, "prior")
+    again = model._expected(answers)
+    assert_close(again.probabilities, found.probabilities, 1e-9, "prediction")
+
+
+def test_recovers_skills_of_workers_and_labels() -> None:
+    errors = []
+    for n_tasks in (150, 2400):
+        drawn = mh.simulate_multilabels(n_tasks, 30, 6, answers_per_task=7, spread=0.6, seed=3)
+        # Strengths settle slowly, and what workers are said to add to them.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", mh.ConvergenceWarning)
+            model = mh.multilabel.PooledRelevance(tol=1e-5, max_iter=1000).fit(drawn.answers)
+        labels = model.labels_frame()
+        # What all workers have in common may be the labels' as well.
+        found, wanted = (of - of.mean() for of in (model._of_workers[0], drawn.sensitivity[0]))
+        errors.append(np.sqrt(((found - wanted) ** 2).mean()))
+        right = np.mean([one == true for one, true in zip(model.sets_.tolist(), drawn.truth, strict=True)])
+        share = np.mean([[label in true for label in range(6)] for true in drawn.truth], axis=0)
+        assert right > 0.85, right
+    assert np.abs(labels.column("share").to_numpy() - share).max() < 0.03
+    assert errors[1] < 0.6 * errors[0], errors
+    assert errors[1] < 0.12, errors
+
+
+def test_pooling_beats_the_vote_where_workers_differ() -> None:
+    drawn = mh.simulate_multilabels(600, 40, 8, answers_per_task=5, spread=1.2, seed=5)
+    model = mh.multilabel.PooledRelevance().fit(drawn.answers)
+    found = model._fitted().candidates
+    truth = np.array([label in drawn.truth[task] for task, label in zip(found.tasks, found.labels, strict=True)])
+    tasks, (answer, label) = drawn.answers.codes()[0].astype(int), drawn.answers.said()
+    keys = found.tasks * 8 + found.labels
+    shares = np.bincount(np.searchsorted(keys, tasks[answer] * 8 + label), minlength=len(keys)) / 5
+    assert np.mean((found.probabilities > 0.5) == truth) > np.mean((shares > 0.5) == truth) + 0.01
+
+
+def test_order_of_rows_and_names_of_workers_do_not_matter() -> None:
+    drawn = mh.simulate_multilabels(40, 6, 4, seed=2).answers
+    frame = drawn.to_frame().to_pydict()
+    order = np.random.default_rng(0).permutation(len(drawn))
+    moved = {name: [column[i] for i in order] for name, column in frame.items()}
+    moved["worker"] = [5 - worker for worker in moved["worker"]]
+    one, other = (mh.multilabel.PooledRelevance().fit(mh.MultiLabels.from_frame(log)) for log in (frame, moved))
+    assert one.sets_.tolist() == other.sets_.tolist()
+    assert_close(
+        one._fitted().candidates.probabilities, other._fitted().candidates.probabilities, 1e-9, "probabilities"
+    )
+
+
+def test_thresholds_have_the_greatest_expected_f1() -> None:
+    rng = np.random.default_rng(0)
+    q = rng.random(30)
+    found = Candidates(np.arange(30), np.zeros(30, np.int64), q)
+    (best,) = best_thresholds(found, 1)
+    f1 = [2 * q[q >= t].sum() / ((q >= t).sum() + q.sum()) for t in q]
+    assert best == q[int(np.argmax(f1))]
+    assert best_thresholds(found, 2)[1] == 1.0
+
+
+def test_edge_tables() -> None:
+    alone = mh.MultiLabels.from_arrays([1], ["a"], [["x"]])
+    assert mh.aggregate(alone).sets_.tolist() in ([("x",)], [()])
+    silent = mh.MultiLabels.from_arrays([1, 2], ["a", "a"], [[], []], inventory=["x"])
+    model = mh.aggregate(silent)
+    assert model.sets_.tolist() == [(), ()]
+    assert model.to_frame().column("confidence").to_pylist() == [1.0, 1.0]
+    assert model.predict({"task": [7], "worker": ["new"], "labels": ["x"]}).shape == (1,)
+
+
+CHECKS = checks_of(SetSubject("PooledRelevance()", lambda _: mh.multilabel.PooledRelevance()), common.CHECKS)
+
+
+@pytest.mark.parametrize("check", [pytest.param(check, id=name) for name, check in CHECKS])
+def test_check(check: Callable[[], Any]) -> None:
+    check()
+
+
+# ----------------------------------------------------------------------------------------------------- real data
+
+
+def test_relations_in_medical_sentences_beat_the_vote_share() -> None:
+    pd = pytest.importorskip("pandas")
+    metrics = pytest.importorskip("sklearn.metrics")
+    if not SHARED.exists():
+        pytest.skip(f"real logs are not at {SHARED}")
+    answers = mh.read(SHARED / "medical_re" / "labels.csv.gz", kind="sets", labels="label")
+    found = mh.aggregate(answers).probabilities().to_pandas()
+    gold = pd.read_csv(SHARED / "medical_re" / "gold_binary.csv")
+    for label, share in (("CAUSES", 0.6755), ("TREATS", 0.9055)):
+        known = gold[gold["class"] == label]
+        probability = known.task.map(found[found.label == label].set_index("task").probability).fillna(0.0)
+        assert metrics.roc_auc_score(known.label, probability) > share + 0.01
