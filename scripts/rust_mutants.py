@@ -47,6 +47,7 @@ AREAS: dict[str, tuple[list[str], list[str]]] = {
         ["test_moments", "test_factor", "test_moment_methods"],
     ),
     "audit": (["capacity.rs", "left_out.rs"], ["test_worth", "test_audit_worth", "test_audit_spammers"]),
+    "same or different, any kind": (["similarity/*", "distance/*"], ["test_similarity_kernels", "test_distance"]),
     "agreement": (["agreement/*"], ["test_agreement"]),
     "deferral": (["defer/*"], ["test_defer_kernels", "test_defer_decisions"]),
     "simulation": (["simulate.rs", "simulate/*", "gamma.rs"], ["test_simulate", "test_synthetic"]),

@@ -24,6 +24,8 @@ __all__ = [
     "bradley_terry_fit",
     "canonical_integers",
     "channel_capacity",
+    "cluster_search",
+    "cluster_shares",
     "coincidences",
     "community_fit",
     "components",
@@ -57,6 +59,7 @@ __all__ = [
     "low_rank_residuals",
     "mace_fit",
     "margin_fit",
+    "membership_fit",
     "minimax_fit",
     "minimax_posterior",
     "moments_cross",
@@ -66,6 +69,8 @@ __all__ = [
     "moments_triples",
     "nmf_fit",
     "pair_agreement",
+    "pair_counts",
+    "pair_evidence",
     "pair_excess",
     "plackett_luce_fit",
     "pool_posteriors",
@@ -81,6 +86,7 @@ __all__ = [
     "rating_trimmed",
     "relevance_fit",
     "relevance_posterior",
+    "scheme_fit",
     "set_num_threads",
     "simplex_lstsq",
     "simplex_projection",
@@ -89,9 +95,11 @@ __all__ = [
     "sparse_fit",
     "subtypes_fit",
     "subtypes_posterior",
+    "value_distances",
     "vote_shares",
     "vote_softmax",
     "winners",
+    "word_distances",
     "worker_agreement",
 ]
 
@@ -1019,3 +1027,67 @@ def plackett_luce_fit(
     tol: float,
     progress: Callable[[int, float], object] | None = None,
 ) -> _LuceFit: ...
+
+class _Partition(TypedDict):
+    clusters: _U32
+    n_clusters: int
+    objective: float
+
+class _ClusterShares(TypedDict):
+    offsets: _U32
+    clusters: _U32
+    shares: _F64
+
+class _MembershipFit(TypedDict):
+    memberships: _F64
+    counts: _F64
+    history: _F64
+    n_iter: int
+    converged: bool
+
+def pair_evidence(table: Table, log_odds: _F64) -> _F64: ...
+def pair_counts(table: Table, same: _F64) -> _F64: ...
+def cluster_search(
+    left: _U32, right: _U32, evidence: _F64, start: _U32, *, concentration: float | None, seed: int
+) -> _Partition: ...
+def cluster_shares(left: _U32, right: _U32, evidence: _F64, clusters: _U32) -> _ClusterShares: ...
+def membership_fit(
+    table: Table,
+    left: _U32,
+    right: _U32,
+    start: _F64,
+    prior: _F64,
+    *,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _MembershipFit: ...
+
+class _SchemeFit(TypedDict):
+    rows: _U32
+    means: _F64
+    tied: npt.NDArray[np.bool_]
+    spread: _F64
+    weights: _F64
+    losses: _F64
+    history: _F64
+    n_iter: int
+    converged: bool
+
+def value_distances(offsets: _U32, values: _F64, measure: str) -> _F64: ...
+def word_distances(offsets: _U32, starts: _U32, codes: _U32, measure: str) -> _F64: ...
+def scheme_fit(
+    offsets: _U32,
+    workers: _U32,
+    counts: _F64 | None,
+    n_workers: int,
+    *,
+    distances: _F64 | None = None,
+    rank: _U32 | None = None,
+    values: _F64 | None = None,
+    power: float | None,
+    strength: float,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _SchemeFit: ...

@@ -16,7 +16,10 @@ use crate::left_out::left_out_sums;
 use crate::links::Log;
 use crate::ratings::Ratings;
 use crate::table::{Repeats, Rows, Table, tests::of_rows};
-use crate::{consensus, copies, defer, drift, encode, glad, kos, mace, margin, minimax, moments, num, simulate, votes};
+use crate::{
+    consensus, copies, defer, distance, drift, encode, glad, kos, mace, margin, minimax, moments, num, similarity,
+    simulate, votes,
+};
 
 thread_local! {
     /// How many more allocations this thread is granted.
@@ -402,4 +405,56 @@ fn zeros_are_zeros_of_any_length() {
     let mut scratch = vec![1.0; 9];
     clear(&mut scratch, 4).unwrap();
     assert_eq!(scratch, [0.0; 4]);
+}
+
+#[test]
+fn pairs_survive_a_refused_allocation() {
+    let labels: Vec<(u32, u32, u16)> =
+        log().into_iter().map(|(pair, worker, label)| (pair, worker, label % 2)).collect();
+    let table = of_rows(&labels, None, [12, 7, 2]);
+    let left: Vec<u32> = (0..12).map(|i| i % 5).collect();
+    let right: Vec<u32> = (0..12).map(|i| 5 + i % 3).collect();
+    let pairs = similarity::Pairs { left: &left, right: &right, n_items: 8 };
+    let evidence: Vec<f64> = (0..12).map(|i| f64::from(i % 4) - 1.2).collect();
+    let start: Vec<u32> = (0..8).collect();
+    assert_refused("evidence of pairs", |control| similarity::pair_evidence(&table, &[0.5; 14], control));
+    assert_refused("counts of pairs", |control| similarity::pair_counts(&table, &[0.5; 12], control));
+    assert_refused("a search of clusters", |control| {
+        similarity::cluster_search(&pairs, &evidence, &start, Some(1.0), 0, control)
+    });
+    assert_refused("shares of clusters", |control| similarity::cluster_shares(&pairs, &evidence, &start, control));
+    let options =
+        similarity::MembershipOptions { start: &[0.5; 16], n_clusters: 2, prior: [1.0; 4], max_iter: 2, tol: 0.0 };
+    assert_refused("memberships", |control| similarity::membership_fit(&table, &pairs, &options, control));
+}
+
+#[test]
+fn distances_survive_a_refused_allocation() {
+    let tasks = distance::Tasks(&[0, 3, 5]);
+    let values = [0.0, 1.0, 2.0, 5.0, 4.0];
+    let squared = distance::Measure::Squared;
+    assert_refused("values", |control| distance::value_distances(tasks, &values, 1, squared, control));
+    for measure in [distance::Measure::Kendall, distance::Measure::Levenshtein, distance::Measure::Jaccard] {
+        assert_refused("words", |control| {
+            distance::word_distances(tasks, &[0, 2, 4, 6, 8, 9], &[0, 1, 1, 0, 1, 2, 2, 1, 0], measure, control)
+        });
+    }
+    let distances = distance::value_distances(tasks, &values, 1, squared, &Control::default()).unwrap();
+    for answering in [
+        distance::Answering::Medoid { distances: &distances, rank: &[0, 1, 2, 3, 4] },
+        distance::Answering::Mean { values: &values, dims: 1 },
+    ] {
+        let scheme = distance::Scheme {
+            tasks,
+            workers: &[0, 1, 2, 0, 1],
+            n_workers: 3,
+            counts: None,
+            answering,
+            norm: distance::Norm::Log,
+            strength: 1.0,
+            max_iter: 3,
+            tol: 0.0,
+        };
+        assert_refused("a scheme", |control| distance::scheme_fit(&scheme, control));
+    }
 }

@@ -12,6 +12,7 @@ mod consensus;
 mod copies;
 mod defer;
 mod dependence;
+mod distance;
 mod drift;
 mod em;
 mod encode;
@@ -32,6 +33,7 @@ mod passes;
 mod rank_one;
 mod relevance;
 mod shards;
+mod similarity;
 mod simulate;
 mod sparse;
 mod special;
@@ -322,6 +324,8 @@ mod _core {
     #[pymodule_export]
     use super::dependence::{correlation_sample, error_correlation};
     #[pymodule_export]
+    use super::distance::{scheme_fit, value_distances, word_distances};
+    #[pymodule_export]
     use super::drift::answer_drift;
     #[pymodule_export]
     use super::em::em_fit;
@@ -364,6 +368,7 @@ mod _core {
     use super::relevance::{relevance_fit, relevance_posterior};
     #[pymodule_export]
     use super::shards::Shard;
+    use super::similarity::{cluster_search, cluster_shares, membership_fit, pair_counts, pair_evidence};
     #[pymodule_export]
     use super::simulate::simulate;
     #[pymodule_export]

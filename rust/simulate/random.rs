@@ -57,7 +57,7 @@ fn split(rng: &mut impl Rng, n: usize) -> (usize, f64) {
 
 /// An index drawn uniformly below `n`.
 #[inline]
-pub(super) fn below(rng: &mut impl Rng, n: usize) -> usize {
+pub(crate) fn below(rng: &mut impl Rng, n: usize) -> usize {
     split(rng, n).0
 }
 
