@@ -97,6 +97,12 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "simulate/*": ["test_simulate", "test_synthetic"],
         "kinds": ["test_kinds", "test_ratings_table"],
     },
+    "same or different": {
+        "similarity/*": ["test_similarity_kernels", "test_similarity", "test_similarity_checks"],
+        "table/similarities": ["test_similarities_table"],
+        "simulate/similarities": ["test_similarity"],
+        "testing/similarities": ["test_similarity_checks"],
+    },
     "audit": {
         "audit/colluders": ["test_audit_colluders"],
         "audit/worth": ["test_audit_worth", "test_worth"],

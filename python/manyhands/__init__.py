@@ -11,6 +11,7 @@
 from typing import TYPE_CHECKING, Any
 
 from manyhands import aggregators, agreement, audit, metrics, moments, multilabel, numeric, ordinal, pairwise
+from manyhands import aggregators, agreement, audit, metrics, moments, numeric, ordinal, pairwise, similarity
 from manyhands._core import get_num_threads, set_num_threads
 from manyhands.aggregators import *
 from manyhands.errors import (
@@ -24,12 +25,14 @@ from manyhands.errors import (
 from manyhands.kinds import aggregate
 from manyhands.simulate import (
     RatingSimulation,
+    SimilaritySimulation,
     Simulation,
     crowds,
     simulate,
     simulate_comparisons,
     simulate_multilabels,
     simulate_ratings,
+    simulate_similarities,
     synthetic,
 )
 from manyhands.table.annotations import Annotations
@@ -39,6 +42,7 @@ from manyhands.table.persist import load
 from manyhands.table.rankings import Rankings
 from manyhands.table.ratings import Ratings
 from manyhands.table.sets import MultiLabels
+from manyhands.table.similarities import Similarities
 
 if TYPE_CHECKING:
     # For editors and type checkers; at run time `__getattr__` finds them.
@@ -61,6 +65,8 @@ __all__ = [
     "Rankings",
     "RatingSimulation",
     "Ratings",
+    "Similarities",
+    "SimilaritySimulation",
     "Simulation",
     "aggregate",
     "agreement",
@@ -76,10 +82,12 @@ __all__ = [
     "pairwise",
     "read",
     "set_num_threads",
+    "similarity",
     "simulate",
     "simulate_comparisons",
     "simulate_multilabels",
     "simulate_ratings",
+    "simulate_similarities",
     "synthetic",
 ]
 __all__ += aggregators.__all__

@@ -4,17 +4,20 @@ from manyhands.simulate import crowds, synthetic
 from manyhands.simulate.comparisons import ComparisonsSimulation, simulate_comparisons
 from manyhands.simulate.ratings import RatingSimulation, simulate_ratings
 from manyhands.simulate.sets import SimulatedSets, simulate_multilabels
+from manyhands.simulate.similarities import SimilaritySimulation, simulate_similarities
 from manyhands.simulate.simulation import Simulation, simulate
 
 __all__ = [
     "ComparisonsSimulation",
     "RatingSimulation",
     "SimulatedSets",
+    "SimilaritySimulation",
     "Simulation",
     "crowds",
     "simulate",
     "simulate_comparisons",
     "simulate_multilabels",
     "simulate_ratings",
+    "simulate_similarities",
     "synthetic",
 ]

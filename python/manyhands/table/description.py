@@ -53,6 +53,73 @@ class Spread:
 
 
 @dataclass(frozen=True)
+class PairsDescription:
+    """What :meth:`Similarities.describe` returns; prints as a short report.
+
+    ``asked`` is the share of all pairs of items that somebody was asked about, ``same`` that of answers that say same,
+    ``agreement`` the share of equal answers among all two about the same pair (NaN where no pair has two), and
+    ``n_components`` the number of groups of items that no pair connects.
+    """
+
+    n_annotations: int
+    n_items: int
+    n_pairs: int
+    n_workers: int
+    n_repeats: int
+    labels_per_pair: Spread
+    labels_per_worker: Spread
+    asked: float
+    same: float
+    agreement: float
+    n_components: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain numbers and dictionaries, for JSON, which has no NaN: an undefined agreement is None."""
+        return asdict(self) | {"agreement": None if math.isnan(self.agreement) else self.agreement}
+
+    def __str__(self) -> str:
+        agreement = "no pair has two answers" if math.isnan(self.agreement) else f"{self.agreement:.1%}"
+        return (
+            f"answers            {self.n_annotations:,}, {self.same:.1%} of them same\n"
+            f"items              {self.n_items:,}\n"
+            f"pairs              {self.n_pairs:,}, {self.asked:.2%} of all\n"
+            f"workers            {self.n_workers:,}\n"
+            f"answers per pair   {self.labels_per_pair}\n"
+            f"answers per worker {self.labels_per_worker}\n"
+            f"agreement          {agreement}\n"
+            f"components         {self.n_components:,}\n"
+            f"repeats            {self.n_repeats:,}"
+        )
+
+
+@dataclass(frozen=True)
+class ObjectsDescription:
+    """What :meth:`Objects.describe` returns; prints as a short report."""
+
+    n_annotations: int
+    n_distinct: int
+    n_tasks: int
+    n_workers: int
+    n_repeats: int
+    labels_per_task: Spread
+    labels_per_worker: Spread
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain numbers and dictionaries, for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return (
+            f"answers            {self.n_annotations:,}, {self.n_distinct:,} of them different\n"
+            f"tasks              {self.n_tasks:,}\n"
+            f"workers            {self.n_workers:,}\n"
+            f"answers per task   {self.labels_per_task}\n"
+            f"answers per worker {self.labels_per_worker}\n"
+            f"repeats            {self.n_repeats:,}"
+        )
+
+
+@dataclass(frozen=True)
 class Description:
     """What :meth:`Annotations.describe` returns; prints as a short report.
 

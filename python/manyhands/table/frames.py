@@ -19,6 +19,9 @@ WELL_KNOWN = {
     "labels": ("labels", "label_set", "tags"),
     "left": ("left", "left_item", "item_a", "model_a"),
     "right": ("right", "right_item", "item_b", "model_b"),
+    "left": ("left", "left_id", "left_item", "item_a", "item_1", "model_a"),
+    "right": ("right", "right_id", "right_item", "item_b", "item_2", "model_b"),
+    "same": ("same", "is_same", "same_class", "similar", "match"),
     # Logs of comparisons call what was said a label, too.
     "winner": ("winner", "preferred", "preference", "label", "answer"),
     "context": ("context", "category"),
