@@ -97,11 +97,13 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "simulate/*": ["test_simulate", "test_synthetic"],
         "kinds": ["test_kinds", "test_ratings_table"],
     },
-    "same or different": {
+    "same or different, any kind": {
         "similarity/*": ["test_similarity_kernels", "test_similarity", "test_similarity_checks"],
         "table/similarities": ["test_similarities_table"],
         "simulate/similarities": ["test_similarity"],
         "testing/similarities": ["test_similarity_checks"],
+        "distance": ["test_distance"],
+        "table/objects": ["test_distance"],
     },
     "audit": {
         "audit/colluders": ["test_audit_colluders"],

@@ -10,10 +10,21 @@
 
 from typing import TYPE_CHECKING, Any
 
-from manyhands import aggregators, agreement, audit, metrics, moments, multilabel, numeric, ordinal, pairwise
-from manyhands import aggregators, agreement, audit, metrics, moments, numeric, ordinal, pairwise, similarity
+from manyhands import (
+    aggregators,
+    agreement,
+    audit,
+    metrics,
+    moments,
+    multilabel,
+    numeric,
+    ordinal,
+    pairwise,
+    similarity,
+)
 from manyhands._core import get_num_threads, set_num_threads
 from manyhands.aggregators import *
+from manyhands.distance import DistanceAggregator
 from manyhands.errors import (
     ConvergenceWarning,
     DataWarning,
@@ -38,6 +49,7 @@ from manyhands.simulate import (
 from manyhands.table.annotations import Annotations
 from manyhands.table.comparisons import Comparisons
 from manyhands.table.io import read
+from manyhands.table.objects import Objects
 from manyhands.table.persist import load
 from manyhands.table.rankings import Rankings
 from manyhands.table.ratings import Ratings
@@ -57,10 +69,12 @@ __all__ = [
     "Comparisons",
     "ConvergenceWarning",
     "DataWarning",
+    "DistanceAggregator",
     "FileFormatError",
     "IdentifiabilityWarning",
     "MultiLabels",
     "NotFittedError",
+    "Objects",
     "OverlapWarning",
     "Rankings",
     "RatingSimulation",

@@ -368,6 +368,7 @@ mod _core {
     use super::relevance::{relevance_fit, relevance_posterior};
     #[pymodule_export]
     use super::shards::Shard;
+    #[pymodule_export]
     use super::similarity::{cluster_search, cluster_shares, membership_fit, pair_counts, pair_evidence};
     #[pymodule_export]
     use super::simulate::simulate;

@@ -49,7 +49,7 @@ pub fn pair_counts(table: &Table, same: &[f64], control: &Control) -> Result<Vec
     check_labels(table)?;
     finite("same", same, table.n_tasks())?;
     let n = 4 * table.n_workers();
-    let chunks = table.chunks(chunks_with_tables(table, n));
+    let chunks = table.chunks(chunks_with_tables(table.len(), n));
     let (workers, labels, weights) = (table.workers(), table.labels(), table.weights());
     let parts = par_tried(chunks.into_par_iter().map(|pairs| {
         let mut counts = zeros::<f64>(n)?;

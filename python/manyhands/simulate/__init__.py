@@ -10,8 +10,8 @@ from manyhands.simulate.simulation import Simulation, simulate
 __all__ = [
     "ComparisonsSimulation",
     "RatingSimulation",
-    "SimulatedSets",
     "SimilaritySimulation",
+    "SimulatedSets",
     "Simulation",
     "crowds",
     "simulate",
