@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import manyhands as mh
+from manyhands.cli import main
 from manyhands.table.kinds import kind_by_columns
 
 LOG = {"task": ["b", "a", "a", "b"], "worker": [1, 1, 2, 2], "value": [2.5, 1.0, -3.0, 0.0]}
@@ -113,3 +114,13 @@ def test_aggregate_says_what_it_cannot_do() -> None:
     with pytest.raises(ValueError, match="the table holds classes, not numbers"):
         mh.aggregate(votes, kind="numbers")
     assert np.array_equal(mh.aggregate(votes).labels_, mh.Consensus().fit(votes).labels_)
+
+
+def test_ratings_are_described(tmp_path, capsys) -> None:
+    ratings = mh.Ratings.from_frame(LOG)
+    found = ratings.describe()
+    assert (found.n_tasks, found.values["value"].mean, found.values["value"].max) == (2, 0.125, 2.5)
+    path = tmp_path / "log.csv"
+    path.write_text("task,worker,value\n1,a,0.5\n1,b,1.5\n")
+    assert main(["describe", str(path)]) == 0
+    assert "mean 1, median 1" in capsys.readouterr().out

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import NormalDist
-
 import numpy as np
 import numpy.typing as npt
 
@@ -44,6 +42,8 @@ def width(level: float, n_clusters: int | None) -> float:
     """How many standard errors an interval reaches to either side: Student's t by the number of clusters."""
     tail = 1.0 - level
     if n_clusters is None:
+        from statistics import NormalDist  # slow to import, and seldom needed
+
         return NormalDist().inv_cdf(1.0 - tail / 2)
     freedom = max(n_clusters - 1, 1)
     below = float(_core.beta_quantile(np.array([freedom / 2]), np.array([0.5]), tail)[0])

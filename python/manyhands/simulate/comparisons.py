@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core
 from manyhands.checks import check_number, counted
 from manyhands.table.comparisons import Comparisons
-from manyhands.table.names import Names
 
 Floats = npt.NDArray[np.float64]
 
@@ -102,18 +100,14 @@ def simulate_comparisons(
     shares = np.exp(logs - logs.max(axis=0))
     bounds = np.cumsum(shares, axis=0) / shares.sum(axis=0)
     outcomes = (rng.random(n_comparisons) >= bounds[:2]).sum(axis=0)
-    table = _core.Comparisons(
+    games = Comparisons.from_codes(
         left.astype(np.uint32),
         right.astype(np.uint32),
         outcomes.astype(np.uint8),
         by.astype(np.uint32),
-        None,
-        None,
-        len(scores),
-        len(slopes),
-        0,
+        n_items=len(scores),
+        n_workers=len(slopes),
     )
-    games = Comparisons(table, Names(np.arange(len(scores))), Names(np.arange(len(slopes))))
     return ComparisonsSimulation(games, scores, slopes, biases, float(ties), int(seed))
 
 

@@ -193,6 +193,17 @@ class Comparisons(Records):
         table = _core.Comparisons(left, right, outcomes, workers, contexts, numbers, *sizes)
         return cls(table, items, worker_names, context_names)
 
+    @classmethod
+    def from_codes(
+        cls, left: Codes, right: Codes, outcomes: npt.NDArray[np.uint8], workers: Codes, *, n_items: int, n_workers: int
+    ) -> Self:
+        """Build a table from columns that are codes already: whole numbers from 0, which are also the names.
+
+        Outcomes are 0 where the left item won, 1 where the right one did, and 2 for a tie.
+        """
+        table = _core.Comparisons(left, right, outcomes, workers, None, None, n_items, n_workers, 0)
+        return cls(table, Names(np.arange(n_items)), Names(np.arange(n_workers)))
+
     # ---------------------------------------------------------------------------------------------- contents
 
     @property

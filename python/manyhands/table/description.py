@@ -171,6 +171,60 @@ class Description:
         )
 
 
+@dataclass(frozen=True)
+class Values:
+    """How the values of a column are spread."""
+
+    min: float
+    median: float
+    mean: float
+    max: float
+    deviation: float
+
+    def __str__(self) -> str:
+        return (
+            f"mean {self.mean:g}, median {self.median:g}, deviation {self.deviation:g} ({self.min:g} to {self.max:g})"
+        )
+
+
+@dataclass(frozen=True)
+class RatingsDescription:
+    """What :meth:`Ratings.describe` returns; prints as a short report."""
+
+    n_annotations: int
+    n_tasks: int
+    n_workers: int
+    n_unlabelled: int
+    n_repeats: int
+    labels_per_task: Spread
+    labels_per_worker: Spread
+    overlap: float
+    n_components: int
+    values: dict[str, Values]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain numbers and dictionaries, for JSON."""
+        return asdict(self)
+
+    def _repr_html_(self) -> str:
+        return block(str(self))
+
+    def __str__(self) -> str:
+        groups = "in one group" if self.n_components == 1 else f"in {self.n_components:,} groups that share no task"
+        return "\n".join(
+            (
+                f"ratings            {self.n_annotations:,}",
+                f"tasks              {self.n_tasks:,}  (and {self.n_unlabelled:,} without a value)",
+                f"workers            {self.n_workers:,}  ({groups})",
+                *(f"{name:<19}{spread}" for name, spread in self.values.items()),
+                f"ratings per task   {self.labels_per_task}",
+                f"ratings per worker {self.labels_per_worker}",
+                f"overlap            {self.overlap:.1%} of tasks have two or more ratings",
+                f"repeats            {self.n_repeats:,} further answers by a worker to the same task",
+            )
+        )
+
+
 def class_texts(classes: npt.NDArray[Any]) -> list[str]:
     """Print the names of classes, all different."""
     texts = [name if isinstance(name, str) else repr(name) for name in classes.tolist()]

@@ -14,6 +14,7 @@ from manyhands.table import checks, persist
 from manyhands.table.answers import Answers
 from manyhands.table.building import Missing, Repeats
 from manyhands.table.columns import Columns, columns_of
+from manyhands.table.description import RatingsDescription, Spread, Values
 from manyhands.table.ids import encode_ids
 from manyhands.table.names import Codes, Column, Names
 
@@ -181,6 +182,25 @@ class Ratings(Answers):
         """Task and worker code and value of every answer, in task order: fresh arrays."""
         tasks, workers, values = self._table.columns()
         return tasks, workers, values[:, 0] if self.n_dims == 1 else values
+
+    def describe(self) -> RatingsDescription:
+        """Summarise the table: sizes, answers of a task and of a worker, how values are spread. O(answers)."""
+        values = self._table.columns()[2]
+        return RatingsDescription(
+            n_annotations=self.n_annotations,
+            n_tasks=self.n_tasks,
+            n_workers=self.n_workers,
+            n_unlabelled=len(self._unlabelled),
+            n_repeats=self._table.n_repeats(),
+            labels_per_task=Spread.of(self.labels_per_task),
+            labels_per_worker=Spread.of(self.labels_per_worker),
+            overlap=float(np.mean(self.labels_per_task > 1)),
+            n_components=self._table.n_components(),
+            values={
+                str(name): Values(*(float(f(column)) for f in (np.min, np.median, np.mean, np.max, np.std)))
+                for name, column in zip(self.dimensions.tolist(), values.T, strict=True)
+            },
+        )
 
     def __repr__(self) -> str:
         ratings = counted(self.n_annotations, "rating")
