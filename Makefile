@@ -147,7 +147,7 @@ check-ruff: $(LINT)
 check-house: $(LINT)
 	$(PY) scripts/house.py
 	PYTHONPATH=python $(BIN)/lint-imports --no-cache
-	$(BIN)/numpydoc lint $(wildcard python/manyhands/*.py python/manyhands/*/*.py)
+	$(BIN)/numpydoc lint $(wildcard python/manyhands/*.py python/manyhands/*/*.py python/manyhands/*/*/*.py)
 
 check-types: $(EXTENSION) $(DEV)
 	$(PY) -m mypy
