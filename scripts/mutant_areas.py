@@ -93,6 +93,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "table/streams": ["test_sources", "test_io"],
         "table/*": [*TABLES, "test_kinds", "test_ratings_table", "test_io"],
         "table/formats/*": ["test_formats"],
+        "table/shards/*": ["test_shards", "test_shard_faults"],
         "simulate/synthetic": ["test_synthetic"],
         "simulate/*": ["test_simulate", "test_synthetic"],
         "kinds": ["test_kinds", "test_ratings_table"],

@@ -281,5 +281,5 @@ def test_what_members_said_is_kept_as_codes(tmp_path: Path) -> None:
             np.testing.assert_array_equal(loaded.member_labels_, model.member_labels_)
             assert loaded._said.dtype == np.uint16
         else:
-            with pytest.raises(mh.FileFormatError, match="names classes that there are not"):
+            with pytest.raises(mh.FileFormatError, match="holds codes that are not below 3"):
                 mh.load(tmp_path / "other.mh")

@@ -34,6 +34,9 @@ MANY_CLASSES = (
     "given determine"
 )
 
+#: Objectives that differ by less, as a share of their size, are the same.
+_SAME = 1e-11
+
 Run = TypeVar("Run", bound=Mapping[str, Any])
 
 
@@ -82,8 +85,18 @@ def fit_of(found: _core._EmFit, remarks: tuple[str, ...] = ()) -> ClassFit:
 
 
 def best_of(runs: Iterable[Run]) -> Run:
-    """Return the run of the core with the highest objective, the first of equals; only two are kept at a time."""
-    return max(runs, key=lambda run: float(run["history"][-1]))
+    """Return the run of the core with the highest objective; only two are kept at a time.
+
+    The first of equals, and equal are those that rounding alone tells apart: runs that come to the same summit.
+    """
+    best, highest = None, -np.inf
+    for run in runs:
+        objective = float(run["history"][-1])
+        if best is None or objective > highest + _SAME * max(1.0, abs(highest)):
+            best, highest = run, objective
+    if best is None:
+        raise ValueError("there are no runs to choose from")
+    return best
 
 
 class Aggregator(TaskEstimator[Annotations, ClassFit], Insight):

@@ -34,8 +34,8 @@ def kendall(scores: npt.ArrayLike, truth: npt.ArrayLike) -> float:
     Examples
     --------
     >>> from manyhands import metrics
-    >>> metrics.kendall([1, 2, 3, 4], [10, 20, 40, 30])
-    0.6666666666666666
+    >>> round(metrics.kendall([1, 2, 3, 4], [10, 20, 40, 30]), 6)
+    0.666667
     """
     a, b = _two(scores, truth)
     order = np.lexsort((b, a))

@@ -133,7 +133,7 @@ class Median(_Simple):
     --------
     >>> import manyhands as mh
     >>> ratings = mh.Ratings.from_arrays(["a", "a", "a"], ["u", "v", "w"], [1.0, 2.0, 60.0])
-    >>> mh.numeric.Median().fit(ratings).values_.tolist()
+    >>> mh.numeric.Median().fit(ratings).values_.round(9).tolist()
     [2.0]
     """
 
@@ -162,7 +162,7 @@ class TrimmedMean(_Simple):
     --------
     >>> import manyhands as mh
     >>> ratings = mh.Ratings.from_arrays(["a"] * 4, ["u", "v", "w", "x"], [0.0, 2.0, 3.0, 90.0])
-    >>> mh.numeric.TrimmedMean(0.25).fit(ratings).values_.tolist()
+    >>> mh.numeric.TrimmedMean(0.25).fit(ratings).values_.round(9).tolist()
     [2.5]
     """
 

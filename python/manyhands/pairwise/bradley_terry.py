@@ -227,10 +227,10 @@ class BradleyTerry(_Fitter):
     >>> import manyhands as mh
     >>> games = mh.Comparisons.from_arrays(["a", "a", "b", "b"], ["b", "b", "c", "c"], ["a", "b", "b", "tie"])
     >>> model = mh.pairwise.BradleyTerry().fit(games)
-    >>> model.ranks_.tolist()
-    [1, 2, 3]
+    >>> model.ranks_.tolist()  # b is level with a, and did well against c
+    [2, 1, 3]
     >>> model.predict_proba("a", "c").round(2).tolist()
-    [[0.58, 0.09, 0.33]]
+    [[0.57, 0.19, 0.25]]
     """
 
     def __init__(

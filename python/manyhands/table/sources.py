@@ -91,7 +91,7 @@ def needed_memory(paths: Sequence[Path]) -> int | None:
     import pyarrow as pa
     import pyarrow.parquet
 
-    if any(is_stream(path) for path in paths):
+    if any(is_stream(path) or is_document(path) for path in paths):
         return None
     total = 0
     for path in paths:
