@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -129,7 +129,7 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
     """Base of what is fitted to a table of answers of kind `A`, and finds a fit of kind `F`.
 
     A base for one kind of answers names it in `_kind`, the kind of its files in `_file_kind`, and in `_parts` what its
-    results are about; it gives `_as_table`, `_packed` and `_take_back`. A method gives ``_fit``, and the one that
+    results are about; it gives `_packed` and `_take_back`. A method gives ``_fit``, and the one that
     :func:`manyhands.aggregate` shall use for its kind says so: ``class Best(Base, default=True)``. ``fit`` validates
     and stores, results are read-only properties with a trailing underscore, and refitting forgets.
     """
@@ -169,9 +169,10 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
 
     # --------------------------------------------------------------------------------------------------- fit
 
-    @abstractmethod
     def _as_table(self, answers: Any) -> A:
         """The table itself, or one made of a frame."""
+        made: Any = Records._kinds[self._kind]._as_table(answers)
+        return cast(A, made)
 
     @abstractmethod
     def _fit(self, votes: A, progress: Callback | None) -> F:

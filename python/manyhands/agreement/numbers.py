@@ -19,7 +19,7 @@ from manyhands.agreement.result import Agreement, Jackknife
 from manyhands.checks import check_between, check_choice, check_flag, check_number, warn_of_data
 from manyhands.estimator import Array
 from manyhands.table.names import sequence
-from manyhands.table.ratings import Ratings, as_ratings
+from manyhands.table.ratings import Ratings
 
 _MODELS = ("one-way", "two-way", "consistency")
 #: A coefficient lies above -1, so that disagreement, one minus it, is at most this.
@@ -38,7 +38,7 @@ class _Log(NamedTuple):
 
     @classmethod
     def of(cls, ratings: Any) -> _Log:
-        table: Ratings = as_ratings(ratings)
+        table: Ratings = Ratings._as_table(ratings)
         if table.n_dims > 1:
             raise ValueError(
                 f"agreement is of one number, and answers have {table.n_dims}; make a table of one of them"
@@ -338,7 +338,7 @@ def bland_altman(ratings: Any, workers: tuple[Any, Any] | None = None, *, confid
     from statistics import NormalDist
 
     check_between("confidence", confidence, such_as=0.95)
-    table: Ratings = as_ratings(ratings)
+    table: Ratings = Ratings._as_table(ratings)
     log = _Log.of(table)
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
     if workers is None:

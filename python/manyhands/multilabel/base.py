@@ -12,7 +12,7 @@ import numpy.typing as npt
 from manyhands.estimator import Array, Fit, TaskEstimator
 from manyhands.table import arrow, persist
 from manyhands.table.names import Names
-from manyhands.table.sets import MultiLabels, as_multilabels
+from manyhands.table.sets import MultiLabels
 from manyhands.table.values import as_objects
 
 if TYPE_CHECKING:
@@ -58,9 +58,6 @@ class SetAggregator(TaskEstimator[MultiLabels, SetFit]):
     _file_kind: ClassVar[str] = "multilabel"
     _parts: ClassVar[tuple[str, ...]] = ("tasks", "workers", "labels")
     _labels: Names
-
-    def _as_table(self, answers: Any) -> MultiLabels:
-        return as_multilabels(answers)
 
     # ----------------------------------------------------------------------------------------------- results
 

@@ -16,7 +16,7 @@ from manyhands.multilabel.base import Candidates, SetAggregator, SetFit
 from manyhands.multilabel.design import Design
 from manyhands.progress import Callback
 from manyhands.table import arrow
-from manyhands.table.sets import MultiLabels, as_multilabels
+from manyhands.table.sets import MultiLabels
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -153,7 +153,7 @@ class PooledRelevance(SetAggregator, default=True):
         """
         self._fitted()
         now = self._snapshot()
-        table = as_multilabels(answers)
+        table = MultiLabels._as_table(answers)
         return now._expected(table).above(now.thresholds_).named(table.n_tasks, now._labels)
 
     def _expected(self, table: MultiLabels) -> Candidates:

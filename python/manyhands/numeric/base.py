@@ -15,7 +15,7 @@ from manyhands.estimator import Array, Fit, Progress, TaskEstimator
 from manyhands.table import arrow, persist
 from manyhands.table.limits import check_memory
 from manyhands.table.names import Names
-from manyhands.table.ratings import Ratings, as_ratings
+from manyhands.table.ratings import Ratings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,9 +47,6 @@ class NumericAggregator(TaskEstimator[Ratings, ValueFit]):
     _dimensions: Names
 
     # --------------------------------------------------------------------------------------------------- fit
-
-    def _as_table(self, answers: Any) -> Ratings:
-        return as_ratings(answers)
 
     def _check_room(self, votes: Ratings) -> None:
         # Values, errors and scratch of a pass, and what is known of workers.
@@ -161,7 +158,7 @@ class NumericAggregator(TaskEstimator[Ratings, ValueFit]):
         """
         self._fitted()
         now = self._snapshot()
-        ratings = as_ratings(votes)
+        ratings = Ratings._as_table(votes)
         if ratings.n_dims != len(now._dimensions):
             raise ValueError(
                 f"ratings of {counted(ratings.n_dims, 'number')} each, for a model of {len(now._dimensions)}: "

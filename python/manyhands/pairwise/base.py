@@ -13,7 +13,7 @@ from manyhands.checks import counted
 from manyhands.estimator import Array, Estimator, Fit
 from manyhands.pairwise._intervals import rank_intervals, ranks_of
 from manyhands.table import arrow, persist
-from manyhands.table.comparisons import Comparisons, as_comparisons
+from manyhands.table.comparisons import Comparisons
 from manyhands.table.items import codes_of
 from manyhands.table.names import Names
 from manyhands.table.rankings import Rankings
@@ -197,9 +197,6 @@ class ComparisonEstimator(ItemEstimator[Comparisons]):
 
     _kind: ClassVar[str] = "comparisons"
     _file_kind: ClassVar[str] = "model of comparisons"
-
-    def _as_table(self, answers: Any) -> Comparisons:
-        return as_comparisons(answers)
 
 
 def said_of_groups(components: npt.NDArray[np.int64], items: Names, how: str) -> tuple[str, ...]:

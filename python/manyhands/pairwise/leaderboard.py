@@ -14,7 +14,7 @@ from manyhands.estimator import Progress
 from manyhands.pairwise.base import ComparisonEstimator
 from manyhands.pairwise.bradley_terry import WorkerBradleyTerry
 from manyhands.table import arrow
-from manyhands.table.comparisons import Comparisons, as_comparisons
+from manyhands.table.comparisons import Comparisons
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +62,7 @@ def leaderboard(
     >>> table.column("rank").to_pylist()
     [1, 2, 3, 4]
     """
-    table = as_comparisons(games)
+    table = Comparisons._as_table(games)
     check_flag("by_context", by_context)
     check_positive("scale", scale)
     check_number("base", base, least=-1e15)

@@ -22,7 +22,7 @@ from manyhands.pairwise.base import ItemEstimator, RankFit, no_intervals, said_o
 from manyhands.pairwise.bradley_terry import BY_PRIOR
 from manyhands.progress import Callback
 from manyhands.table.overlap import Doubts
-from manyhands.table.rankings import Rankings, as_rankings
+from manyhands.table.rankings import Rankings
 
 #: Standard errors take the square of the items in memory and their cube in time.
 MOST_ITEMS = 2000
@@ -33,9 +33,6 @@ class RankingEstimator(ItemEstimator[Rankings]):
 
     _kind: ClassVar[str] = "rankings"
     _file_kind: ClassVar[str] = "model of rankings"
-
-    def _as_table(self, answers: Any) -> Rankings:
-        return as_rankings(answers)
 
 
 class PlackettLuce(RankingEstimator, default=True):

@@ -17,7 +17,7 @@ from manyhands.similarity.memberships import Codes, Memberships
 from manyhands.table import arrow, persist
 from manyhands.table.names import Names, sequence
 from manyhands.table.overlap import Doubts
-from manyhands.table.similarities import Similarities, as_similarities
+from manyhands.table.similarities import Similarities
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,9 +70,6 @@ class Clustering(Estimator[Similarities, ClusterFit]):
     _file_kind: ClassVar[str] = "clustering"
     _parts: ClassVar[tuple[str, ...]] = ("items", "workers")
     _items: Names
-
-    def _as_table(self, answers: Any) -> Similarities:
-        return as_similarities(answers)
 
     def _doubts(self, votes: Similarities) -> Doubts:
         """Which items no chain of pairs connects."""

@@ -14,7 +14,7 @@ from manyhands.checks import counted
 from manyhands.table import arrow, building, checks, persist
 from manyhands.table.answers import Answers
 from manyhands.table.building import Missing, Repeats
-from manyhands.table.columns import Chosen, Columns, columns_of
+from manyhands.table.columns import Columns
 from manyhands.table.dense import build_dense
 from manyhands.table.description import Description, Spread, described
 from manyhands.table.frames import take_columns
@@ -135,11 +135,15 @@ class Annotations(Answers):
         >>> mh.Annotations.from_frame(log, task="item", worker="rater", label="answer").n_tasks
         2
         """
-        given: dict[str, Chosen] = {"task": task, "worker": worker, "label": label}
-        numbers = {role: name for role, name in (("weight", weight), ("confidence", confidence)) if name is not None}
-        columns = columns_of(frame, {**given, **numbers}, cls._numbers)
-        return cls._of_columns(
-            columns, repeats=repeats, missing=missing, classes=classes, abstain=abstain, ordered=ordered
+        return cls._of_frame(
+            frame,
+            {"task": task, "worker": worker, "label": label},
+            {"weight": weight, "confidence": confidence},
+            repeats=repeats,
+            missing=missing,
+            classes=classes,
+            abstain=abstain,
+            ordered=ordered,
         )
 
     @classmethod
@@ -404,17 +408,11 @@ class Annotations(Answers):
         weighted = ", weighted" if self._weighted() else ""
         return f"<Annotations: {annotations} of {tasks} by {workers}, {classes}{abstain}{weighted}>"
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Annotations):
-            return NotImplemented
-        mine = (self._tasks, self._workers, self._classes, self._labels, self._ordered)
-        theirs = (other._tasks, other._workers, other._classes, other._labels, other._ordered)
-        if mine != theirs or self.n_annotations != other.n_annotations:
-            return False
-        columns: list[tuple[Any, Any]] = list(zip(self.codes(), other.codes(), strict=True))
-        return all(np.array_equal(a, b) for a, b in [*columns, (self.weights, other.weights)])
+    def _identity(self) -> tuple[Any, ...]:
+        return (*super()._identity(), self._classes, self._labels, self._ordered)
 
-    __hash__ = None  # type: ignore[assignment]
+    def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
+        return (*self.codes(), self.weights)
 
     def without_abstentions(self) -> Self:
         """Return the table as if abstentions were missing answers; itself where there are none. O(annotations).

@@ -59,6 +59,12 @@ class Answers(Records):
 
     # ---------------------------------------------------------------------------------------------- contents
 
+    def _identity(self) -> tuple[Any, ...]:
+        return (self._tasks, *super()._identity())
+
+    def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
+        return (*self._table.columns(), self.weights)
+
     @property
     def table(self) -> Links:
         """The compiled table of codes: frozen, and what kernels take."""

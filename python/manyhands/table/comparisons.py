@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -14,8 +14,8 @@ from manyhands import _core
 from manyhands.checks import check_choice, counted, listed, warn_of_data
 from manyhands.table import arrow, checks, persist
 from manyhands.table.building import Missing
-from manyhands.table.columns import Columns, columns_of
-from manyhands.table.frames import if_there
+from manyhands.table.columns import Columns
+from manyhands.table.description import Described
 from manyhands.table.items import checked_count, compacted, encode_workers
 from manyhands.table.names import Codes, Column, Names
 from manyhands.table.records import Records
@@ -38,7 +38,7 @@ WORDS = {
 
 
 @dataclass(frozen=True)
-class ComparisonsDescription:
+class ComparisonsDescription(Described):
     """What is in a table of comparisons."""
 
     n_annotations: int
@@ -51,11 +51,7 @@ class ComparisonsDescription:
     fewest_per_item: int
     median_per_item: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all of it by name."""
-        return asdict(self)
-
-    def __str__(self) -> str:
+    def _rows(self) -> Iterable[tuple[str, str]]:
         rows = {
             "comparisons": f"{self.n_annotations:,}",
             "items": f"{self.n_items:,}, in {counted(self.n_components, 'group')} of items compared with each other",
@@ -64,7 +60,7 @@ class ComparisonsDescription:
             "left wins": f"{self.left_wins:.1%} of the others",
             "per item": f"{self.fewest_per_item:,} at the least, {self.median_per_item:,.0f} in the middle",
         }
-        return "\n".join(f"{name:<19}{value}" for name, value in rows.items())
+        return rows.items()
 
 
 class Comparisons(Records):
@@ -140,12 +136,9 @@ class Comparisons(Records):
         >>> mh.Comparisons.from_frame(log)
         <Comparisons: 2 comparisons of 3 items by 2 workers, 1 tie>
         """
-        given: dict[str, Any] = {"left": left, "right": right, "winner": winner}
-        given |= {role: name for role, name in (("context", context), ("weight", weight)) if name is not None}
-        worker = if_there(frame, "worker") if worker is None else worker
-        if worker is not None:
-            given["worker"] = worker
-        return cls._of_columns(columns_of(frame, given, cls._numbers), missing=missing)
+        given = {"left": left, "right": right, "winner": winner}
+        options = {"worker": worker, "context": context, "weight": weight}
+        return cls._of_frame(frame, given, options, missing=missing)
 
     @classmethod
     def from_arrays(
@@ -243,16 +236,11 @@ class Comparisons(Records):
         weighted = ", weighted" if self.weights is not None else ""
         return f"<Comparisons: {games} of {items} by {counted(self.n_workers, 'worker')}{tied}{kinds}{weighted}>"
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Comparisons):
-            return NotImplemented
-        mine, theirs = (self._items, self._workers, self._contexts), (other._items, other._workers, other._contexts)
-        if mine != theirs or self.n_annotations != other.n_annotations:
-            return False
-        columns: list[tuple[Any, Any]] = list(zip(self.codes(), other.codes(), strict=True))
-        return all(np.array_equal(a, b) for a, b in [*columns, (self.weights, other.weights)])
+    def _identity(self) -> tuple[Any, ...]:
+        return (*super()._identity(), self._items, self._contexts)
 
-    __hash__ = None  # type: ignore[assignment]
+    def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
+        return (*self.codes(), self.weights)
 
     def describe(self) -> ComparisonsDescription:
         """Summarise the table: sizes, ties, how often the left item wins, comparisons of an item. O(comparisons)."""
@@ -449,15 +437,3 @@ def _winners(items: pa.Array, better: npt.NDArray[Any], tied: npt.NDArray[np.boo
     is_text = pa.types.is_string(won.type) or pa.types.is_large_string(won.type)
     free = is_text and not pc.any(pc.equal(items, "tie")).as_py()
     return pc.if_else(pa.array(tied), pa.scalar("tie" if free else None, won.type), won)
-
-
-def as_comparisons(answers: Any) -> Comparisons:
-    """Return a table, or make one of a frame whose columns have well-known names."""
-    if isinstance(answers, Comparisons):
-        return answers
-    if hasattr(answers, "columns") or hasattr(answers, "keys") or hasattr(answers, "__arrow_c_stream__"):
-        return Comparisons.from_frame(answers)
-    raise TypeError(
-        f"expected Comparisons or a frame, not {type(answers).__name__}; make a table with Comparisons.from_frame or "
-        "Comparisons.from_arrays"
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -52,8 +53,29 @@ class Spread:
         )
 
 
+class Described:
+    """What descriptions of all kinds share: a dataclass that gives the rows of its report."""
+
+    def _rows(self) -> Iterable[tuple[str, str]]:
+        """What the report says, line by line: what it is about, and what there is to say."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain numbers and dictionaries, for JSON, which has no NaN: what is not defined is None."""
+        found: Any = asdict(self)  # type: ignore[call-overload]
+        return {
+            name: None if isinstance(value, float) and math.isnan(value) else value for name, value in found.items()
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<19}{said}" for name, said in self._rows())
+
+    def _repr_html_(self) -> str:
+        return block(str(self))
+
+
 @dataclass(frozen=True)
-class PairsDescription:
+class PairsDescription(Described):
     """What :meth:`Similarities.describe` returns; prints as a short report.
 
     ``asked`` is the share of all pairs of items that somebody was asked about, ``same`` that of answers that say same,
@@ -73,27 +95,23 @@ class PairsDescription:
     agreement: float
     n_components: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain numbers and dictionaries, for JSON, which has no NaN: an undefined agreement is None."""
-        return asdict(self) | {"agreement": None if math.isnan(self.agreement) else self.agreement}
-
-    def __str__(self) -> str:
+    def _rows(self) -> Iterable[tuple[str, str]]:
         agreement = "no pair has two answers" if math.isnan(self.agreement) else f"{self.agreement:.1%}"
         return (
-            f"answers            {self.n_annotations:,}, {self.same:.1%} of them same\n"
-            f"items              {self.n_items:,}\n"
-            f"pairs              {self.n_pairs:,}, {self.asked:.2%} of all\n"
-            f"workers            {self.n_workers:,}\n"
-            f"answers per pair   {self.labels_per_pair}\n"
-            f"answers per worker {self.labels_per_worker}\n"
-            f"agreement          {agreement}\n"
-            f"components         {self.n_components:,}\n"
-            f"repeats            {self.n_repeats:,}"
+            ("answers", f"{self.n_annotations:,}, {self.same:.1%} of them same"),
+            ("items", f"{self.n_items:,}"),
+            ("pairs", f"{self.n_pairs:,}, {self.asked:.2%} of all"),
+            ("workers", f"{self.n_workers:,}"),
+            ("answers per pair", str(self.labels_per_pair)),
+            ("answers per worker", str(self.labels_per_worker)),
+            ("agreement", agreement),
+            ("components", f"{self.n_components:,}"),
+            ("repeats", f"{self.n_repeats:,}"),
         )
 
 
 @dataclass(frozen=True)
-class ObjectsDescription:
+class ObjectsDescription(Described):
     """What :meth:`Objects.describe` returns; prints as a short report."""
 
     n_annotations: int
@@ -104,23 +122,19 @@ class ObjectsDescription:
     labels_per_task: Spread
     labels_per_worker: Spread
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain numbers and dictionaries, for JSON."""
-        return asdict(self)
-
-    def __str__(self) -> str:
+    def _rows(self) -> Iterable[tuple[str, str]]:
         return (
-            f"answers            {self.n_annotations:,}, {self.n_distinct:,} of them different\n"
-            f"tasks              {self.n_tasks:,}\n"
-            f"workers            {self.n_workers:,}\n"
-            f"answers per task   {self.labels_per_task}\n"
-            f"answers per worker {self.labels_per_worker}\n"
-            f"repeats            {self.n_repeats:,}"
+            ("answers", f"{self.n_annotations:,}, {self.n_distinct:,} of them different"),
+            ("tasks", f"{self.n_tasks:,}"),
+            ("workers", f"{self.n_workers:,}"),
+            ("answers per task", str(self.labels_per_task)),
+            ("answers per worker", str(self.labels_per_worker)),
+            ("repeats", f"{self.n_repeats:,}"),
         )
 
 
 @dataclass(frozen=True)
-class Description:
+class Description(Described):
     """What :meth:`Annotations.describe` returns; prints as a short report.
 
     ``overlap`` is the share of tasks with two or more labels, ``agreement`` the share of equal labels among
@@ -141,33 +155,23 @@ class Description:
     n_components: int
     class_shares: dict[str, float]
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain numbers and dictionaries, for JSON, which has no NaN: an undefined agreement is None."""
-        return asdict(self) | {"agreement": None if math.isnan(self.agreement) else self.agreement}
-
-    def _repr_html_(self) -> str:
-        return block(str(self))
-
-    def __str__(self) -> str:
+    def _rows(self) -> Iterable[tuple[str, str]]:
         shown = sorted(self.class_shares.items(), key=lambda item: -item[1])[:10]
         shares = ", ".join(f"{name} {share:.1%}" for name, share in shown)
         more = "" if len(self.class_shares) <= 10 else f", and {len(self.class_shares) - 10} more"
         agreement = f"{self.agreement:.1%} of pairs of labels on a task are equal"
         if math.isnan(self.agreement):
             agreement = "not known: no task has two labels"
-        groups = "in one group" if self.n_components == 1 else f"in {self.n_components:,} groups that share no task"
-        return "\n".join(
-            (
-                f"annotations        {self.n_annotations:,}",
-                f"tasks              {self.n_tasks:,}  (and {self.n_unlabelled:,} without a label)",
-                f"workers            {self.n_workers:,}  ({groups})",
-                f"classes            {self.n_classes:,}  ({shares}{more})",
-                f"labels per task    {self.labels_per_task}",
-                f"labels per worker  {self.labels_per_worker}",
-                f"overlap            {self.overlap:.1%} of tasks have two or more labels",
-                f"agreement          {agreement}",
-                f"repeats            {self.n_repeats:,} further answers by a worker to the same task",
-            )
+        return (
+            ("annotations", f"{self.n_annotations:,}"),
+            ("tasks", f"{self.n_tasks:,}  (and {self.n_unlabelled:,} without a label)"),
+            ("workers", f"{self.n_workers:,}  ({_in_groups(self.n_components)})"),
+            ("classes", f"{self.n_classes:,}  ({shares}{more})"),
+            ("labels per task", str(self.labels_per_task)),
+            ("labels per worker", str(self.labels_per_worker)),
+            ("overlap", f"{self.overlap:.1%} of tasks have two or more labels"),
+            ("agreement", agreement),
+            ("repeats", f"{self.n_repeats:,} further answers by a worker to the same task"),
         )
 
 
@@ -188,7 +192,7 @@ class Values:
 
 
 @dataclass(frozen=True)
-class RatingsDescription:
+class RatingsDescription(Described):
     """What :meth:`Ratings.describe` returns; prints as a short report."""
 
     n_annotations: int
@@ -202,27 +206,21 @@ class RatingsDescription:
     n_components: int
     values: dict[str, Values]
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain numbers and dictionaries, for JSON."""
-        return asdict(self)
-
-    def _repr_html_(self) -> str:
-        return block(str(self))
-
-    def __str__(self) -> str:
-        groups = "in one group" if self.n_components == 1 else f"in {self.n_components:,} groups that share no task"
-        return "\n".join(
-            (
-                f"ratings            {self.n_annotations:,}",
-                f"tasks              {self.n_tasks:,}  (and {self.n_unlabelled:,} without a value)",
-                f"workers            {self.n_workers:,}  ({groups})",
-                *(f"{name:<19}{spread}" for name, spread in self.values.items()),
-                f"ratings per task   {self.labels_per_task}",
-                f"ratings per worker {self.labels_per_worker}",
-                f"overlap            {self.overlap:.1%} of tasks have two or more ratings",
-                f"repeats            {self.n_repeats:,} further answers by a worker to the same task",
-            )
+    def _rows(self) -> Iterable[tuple[str, str]]:
+        return (
+            ("ratings", f"{self.n_annotations:,}"),
+            ("tasks", f"{self.n_tasks:,}  (and {self.n_unlabelled:,} without a value)"),
+            ("workers", f"{self.n_workers:,}  ({_in_groups(self.n_components)})"),
+            *((name, str(spread)) for name, spread in self.values.items()),
+            ("ratings per task", str(self.labels_per_task)),
+            ("ratings per worker", str(self.labels_per_worker)),
+            ("overlap", f"{self.overlap:.1%} of tasks have two or more ratings"),
+            ("repeats", f"{self.n_repeats:,} further answers by a worker to the same task"),
         )
+
+
+def _in_groups(n: int) -> str:
+    return "in one group" if n == 1 else f"in {n:,} groups that share no task"
 
 
 def class_texts(classes: npt.NDArray[Any]) -> list[str]:

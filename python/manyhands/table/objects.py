@@ -13,7 +13,7 @@ from manyhands.checks import check_choice, counted
 from manyhands.table import checks, persist
 from manyhands.table.answers import Answers
 from manyhands.table.building import Missing, Repeats
-from manyhands.table.columns import Columns, columns_of
+from manyhands.table.columns import Columns
 from manyhands.table.description import ObjectsDescription, Spread
 from manyhands.table.ids import encode_ids
 from manyhands.table.names import Codes, Column, Names
@@ -82,8 +82,7 @@ class Objects(Answers):
             Column name of the answers; well known are ``answer``, ``text`` and ``response``.
         """
         given = {"task": task, "worker": worker, "answer": answer}
-        columns = columns_of(frame, given if weight is None else given | {"weight": weight}, {"answer", "weight"})
-        return cls._of_columns(columns, repeats=repeats, missing=missing)
+        return cls._of_frame(frame, given, {"weight": weight}, repeats=repeats, missing=missing)
 
     @classmethod
     def from_arrays(
@@ -162,17 +161,8 @@ class Objects(Answers):
         different = f"{len(self._distinct):,} of them different"
         return f"<Objects: {answers}, {different}, to {tasks} by {counted(self.n_workers, 'worker')}{weighted}>"
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Objects):
-            return NotImplemented
-        if (self._tasks, self._workers) != (other._tasks, other._workers) or len(self) != len(other):
-            return False
-        same = [_key(a) == _key(b) for a, b in zip(self._distinct, other._distinct, strict=False)]
-        mine, theirs = ((*table.codes(), table.weights) for table in (self, other))
-        equal = all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))  # type: ignore[arg-type]
-        return equal and len(self._distinct) == len(other._distinct) and all(same)
-
-    __hash__ = None  # type: ignore[assignment]
+    def _identity(self) -> tuple[Any, ...]:
+        return (*super()._identity(), [_key(answer) for answer in self._distinct])
 
     def _part(self, table: _core.Ratings, tasks: Names, workers: Names, unlabelled: Names) -> Self:
         return type(self)(table, tasks, workers, self._distinct, unlabelled)

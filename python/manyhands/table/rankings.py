@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -14,9 +14,9 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands.checks import counted
 from manyhands.table import arrow, checks, persist
-from manyhands.table.columns import Columns, columns_of
+from manyhands.table.columns import Columns
 from manyhands.table.comparisons import Comparisons
-from manyhands.table.frames import if_there
+from manyhands.table.description import Described
 from manyhands.table.items import checked_count, compacted, encode_workers
 from manyhands.table.names import Codes, Column, Names
 from manyhands.table.records import Records
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RankingsDescription:
+class RankingsDescription(Described):
     """What is in a table of rankings."""
 
     n_annotations: int
@@ -36,17 +36,13 @@ class RankingsDescription:
     shortest: int
     longest: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all of it by name."""
-        return asdict(self)
-
-    def __str__(self) -> str:
+    def _rows(self) -> Iterable[tuple[str, str]]:
         rows = {
             "rankings": f"{self.n_annotations:,}, of {self.shortest:,} to {self.longest:,} items",
             "items": f"{self.n_items:,}, in {counted(self.n_components, 'group')} of items ranked with each other",
             "workers": f"{self.n_workers:,}",
         }
-        return "\n".join(f"{name:<19}{value}" for name, value in rows.items())
+        return rows.items()
 
 
 class Rankings(Records):
@@ -72,6 +68,7 @@ class Rankings(Records):
     _numbers: ClassVar[frozenset[str]] = frozenset({"rank", "weight"})
     _telling: ClassVar[tuple[str, ...]] = ("item", "rank")
     _file_kind: ClassVar[str] = "rankings"
+    _makers: ClassVar[tuple[str, ...]] = ("from_frame", "from_lists")
     _table: _core.Rankings
 
     def __init__(self, table: _core.Rankings, items: Names, workers: Names) -> None:
@@ -113,10 +110,8 @@ class Rankings(Records):
         >>> mh.Rankings.from_frame(log).lists()
         [['b', 'a', 'c']]
         """
-        given: dict[str, Any] = {"task": task, "item": item, "rank": rank}
-        worker = if_there(frame, "worker") if worker is None else worker
-        given |= {role: name for role, name in (("worker", worker), ("weight", weight)) if name is not None}
-        return cls._of_columns(columns_of(frame, given, cls._numbers))
+        given = {"task": task, "item": item, "rank": rank}
+        return cls._of_frame(frame, given, {"worker": worker, "weight": weight})
 
     @classmethod
     def from_lists(cls, lists: Iterable[Sequence[Any]], workers: Any = None, weights: Any = None) -> Self:
@@ -231,15 +226,11 @@ class Rankings(Records):
         rankings, items = counted(self.n_annotations, "ranking"), counted(self.n_items, "item")
         return f"<Rankings: {rankings} of {items} by {counted(self.n_workers, 'worker')}{weighted}>"
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Rankings):
-            return NotImplemented
-        if (self._items, self._workers) != (other._items, other._workers):
-            return False
-        columns: list[tuple[Any, Any]] = list(zip(self.codes(), other.codes(), strict=True))
-        return all(np.array_equal(a, b) for a, b in [*columns, (self.weights, other.weights)])
+    def _identity(self) -> tuple[Any, ...]:
+        return (*super()._identity(), self._items)
 
-    __hash__ = None  # type: ignore[assignment]
+    def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
+        return (*self.codes(), self.weights)
 
     def describe(self) -> RankingsDescription:
         """Summarise the table."""
@@ -352,15 +343,3 @@ def _refuse_twice(lists: npt.NDArray[Any], items: Codes, names: Names) -> None:
             f"item {names.values[[items[at]]].tolist()[0]!r} is ranked twice in one ranking (the {lists[at] + 1:,}.); "
             "drop one, or name the tasks apart"
         )
-
-
-def as_rankings(answers: Any) -> Rankings:
-    """Return a table, or make one of a frame whose columns have well-known names."""
-    if isinstance(answers, Rankings):
-        return answers
-    if hasattr(answers, "columns") or hasattr(answers, "keys") or hasattr(answers, "__arrow_c_stream__"):
-        return Rankings.from_frame(answers)
-    raise TypeError(
-        f"expected Rankings or a frame, not {type(answers).__name__}; make a table with Rankings.from_frame or "
-        "Rankings.from_lists"
-    )

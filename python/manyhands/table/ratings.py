@@ -13,7 +13,7 @@ from manyhands.checks import check_choice, counted
 from manyhands.table import checks, persist
 from manyhands.table.answers import Answers
 from manyhands.table.building import Missing, Repeats
-from manyhands.table.columns import Columns, columns_of
+from manyhands.table.columns import Columns
 from manyhands.table.description import RatingsDescription, Spread, Values
 from manyhands.table.ids import encode_ids
 from manyhands.table.names import Codes, Column, Names
@@ -94,8 +94,7 @@ class Ratings(Answers):
         <Ratings: 3 ratings of 2 tasks by 2 workers, 2 numbers each>
         """
         given = {"task": task, "worker": worker, "value": value}
-        columns = columns_of(frame, given if weight is None else given | {"weight": weight}, cls._numbers)
-        return cls._of_columns(columns, repeats=repeats, missing=missing)
+        return cls._of_frame(frame, given, {"weight": weight}, repeats=repeats, missing=missing)
 
     @classmethod
     def from_arrays(
@@ -209,16 +208,8 @@ class Ratings(Answers):
         weighted = ", weighted" if self.weights is not None else ""
         return f"<Ratings: {ratings} of {tasks} by {workers}{each}{weighted}>"
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Ratings):
-            return NotImplemented
-        mine, theirs = (self._tasks, self._workers), (other._tasks, other._workers)
-        if mine != theirs or self.n_annotations != other.n_annotations or self.n_dims != other.n_dims:
-            return False
-        columns: list[tuple[Any, Any]] = list(zip(self.codes(), other.codes(), strict=True))
-        return all(np.array_equal(a, b) for a, b in [*columns, (self.weights, other.weights)])
-
-    __hash__ = None  # type: ignore[assignment]
+    def _identity(self) -> tuple[Any, ...]:
+        return (*super()._identity(), self.n_dims)
 
     def _part(self, table: _core.Ratings, tasks: Names, workers: Names, unlabelled: Names) -> Self:
         return type(self)(table, tasks, workers, self._dimensions, unlabelled)
@@ -254,15 +245,3 @@ def _dimensions(given: list[tuple[Any, str]]) -> Names:
     if len(given) == 1:
         return Names(np.array(["value"], object))
     return Names(np.array([what.partition("column ")[2].strip("'\"") or what for _, what in given], object))
-
-
-def as_ratings(answers: Any) -> Ratings:
-    """Return a table, or make one of a frame whose columns have well-known names."""
-    if isinstance(answers, Ratings):
-        return answers
-    if hasattr(answers, "columns") or hasattr(answers, "keys") or hasattr(answers, "__arrow_c_stream__"):
-        return Ratings.from_frame(answers)
-    raise TypeError(
-        f"expected Ratings or a frame, not {type(answers).__name__}; make a table with Ratings.from_frame or "
-        "Ratings.from_arrays"
-    )

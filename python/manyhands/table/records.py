@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands.table import checks, html, persist
+from manyhands.table.columns import Chosen, columns_of
+from manyhands.table.frames import if_there
 from manyhands.table.names import Names
 
 if TYPE_CHECKING:
@@ -66,6 +68,8 @@ class Records(persist.Saved, ABC):
     _settings: ClassVar[tuple[str, ...]] = ()
     #: Roles whose well-known columns, all of them, tell that a log is of this kind; none where columns cannot tell.
     _telling: ClassVar[tuple[str, ...]] = ()
+    #: Constructors that a message can point to.
+    _makers: ClassVar[tuple[str, ...]] = ("from_frame", "from_arrays")
     #: The maker behind all of a kind: from columns by role, and its settings as keywords.
     _of_columns: ClassVar[Callable[..., Any]]
     #: The table of each kind; it enters itself when it is defined.
@@ -79,6 +83,27 @@ class Records(persist.Saved, ABC):
     def __init__(self, table: Rows, workers: Names) -> None:
         self._table = table
         self._workers = workers
+
+    @classmethod
+    def _of_frame(cls, frame: Any, given: Mapping[str, Chosen], options: Mapping[str, Chosen], **settings: Any) -> Self:
+        """Build a table from the columns of a frame by role; options where they are named, or there to be found."""
+        found = {role: if_there(frame, role) for role in cls._if_there if options.get(role) is None}
+        named = {role: name for role, name in {**options, **found}.items() if name is not None}
+        made: Self = cls._of_columns(columns_of(frame, {**given, **named}, cls._numbers | cls._raw), **settings)
+        return made
+
+    @classmethod
+    def _as_table(cls, answers: Any) -> Self:
+        """Return a table of this kind, or make one of a frame whose columns have well-known names."""
+        if isinstance(answers, cls):
+            return answers
+        if hasattr(answers, "columns") or hasattr(answers, "keys") or hasattr(answers, "__arrow_c_stream__"):
+            maker: Any = cls
+            made: Self = maker.from_frame(answers)
+            return made
+        name = cls.__name__
+        makers = " or ".join(f"{name}.{maker}" for maker in cls._makers)
+        raise TypeError(f"expected {name} or a frame, not {type(answers).__name__}; make a table with {makers}")
 
     # ---------------------------------------------------------------------------------------------- contents
 
@@ -106,6 +131,24 @@ class Records(persist.Saved, ABC):
     def n_annotations(self) -> int:
         """Number of annotations."""
         return self._table.n_annotations
+
+    def _identity(self) -> tuple[Any, ...]:
+        """What two equal tables must have alike before their columns are looked at: names and sizes."""
+        return (self._workers, self.n_annotations)
+
+    @abstractmethod
+    def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
+        """All columns, by codes; two tables with the same names and columns are equal."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Records._kinds[self._kind]):
+            return NotImplemented
+        if self._identity() != other._identity():
+            return False
+        columns: Any = zip(self._columns(), other._columns(), strict=True)
+        return all(np.array_equal(a, b) for a, b in columns)
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __len__(self) -> int:
         return self.n_annotations

@@ -216,18 +216,11 @@ class MultiLabels(Answers):
         workers, labels = counted(self.n_workers, "worker"), counted(self.n_labels, "label")
         return f"<MultiLabels: {answers} to {tasks} by {workers}, {labels}>"
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, MultiLabels):
-            return NotImplemented
-        mine, theirs = (self._tasks, self._workers, self._labels), (other._tasks, other._workers, other._labels)
-        if mine != theirs or self.n_annotations != other.n_annotations:
-            return False
-        parts: list[tuple[Any, Any]] = list(
-            zip((*self.codes()[:2], *self.said()), (*other.codes()[:2], *other.said()), strict=True)
-        )
-        return all(np.array_equal(a, b) for a, b in parts)
+    def _identity(self) -> tuple[Any, ...]:
+        return (*super()._identity(), self._labels)
 
-    __hash__ = None  # type: ignore[assignment]
+    def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
+        return (*self.codes()[:2], *self.said())
 
     def _part(self, table: _core.Ratings, tasks: Names, workers: Names, unlabelled: Names) -> Self:
         return type(self)(table, tasks, workers, self._labels, self._starts, self._members, unlabelled)
@@ -337,15 +330,3 @@ def _members_of(numbers: Ints, starts: Ints, members: Ints) -> tuple[Ints, Ints]
     rows = np.repeat(np.arange(len(numbers)), lengths)
     places = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     return rows, members[starts[numbers][rows] + places]
-
-
-def as_multilabels(answers: Any) -> MultiLabels:
-    """Return a table, or make one of a frame whose columns have well-known names."""
-    if isinstance(answers, MultiLabels):
-        return answers
-    if hasattr(answers, "columns") or hasattr(answers, "keys") or hasattr(answers, "__arrow_c_stream__"):
-        return MultiLabels.from_frame(answers)
-    raise TypeError(
-        f"expected MultiLabels or a frame, not {type(answers).__name__}; make a table with MultiLabels.from_frame or "
-        "MultiLabels.from_arrays"
-    )

@@ -13,7 +13,7 @@ from manyhands import _core
 from manyhands.checks import check_choice, counted, warn_of_data
 from manyhands.table import arrow, checks, persist
 from manyhands.table.building import Missing, Repeats
-from manyhands.table.columns import Columns, columns_of
+from manyhands.table.columns import Columns
 from manyhands.table.description import PairsDescription, Spread
 from manyhands.table.ids import compact
 from manyhands.table.names import Codes, Column, Names
@@ -93,8 +93,7 @@ class Similarities(Records):
             As for :meth:`Annotations.from_frame`; a repeat is a worker's second answer about the same two items.
         """
         given = {"left": left, "right": right, "worker": worker, "same": same}
-        columns = columns_of(frame, given if weight is None else given | {"weight": weight}, cls._numbers)
-        return cls._of_columns(columns, repeats=repeats, missing=missing)
+        return cls._of_frame(frame, given, {"weight": weight}, repeats=repeats, missing=missing)
 
     @classmethod
     def from_arrays(
@@ -233,15 +232,11 @@ class Similarities(Records):
         weighted = ", weighted" if self.weights is not None else ""
         return f"<Similarities: {answers} on {pairs} of {items} by {workers}{weighted}>"
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Similarities):
-            return NotImplemented
-        if (self._items, self._workers) != (other._items, other._workers):
-            return False
-        mine, theirs = ((*table.pairs(), *table.codes(), table.weights) for table in (self, other))
-        return all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))  # type: ignore[arg-type]
+    def _identity(self) -> tuple[Any, ...]:
+        return (*super()._identity(), self._items)
 
-    __hash__ = None  # type: ignore[assignment]
+    def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
+        return (*self.pairs(), *self.codes(), self.weights)
 
     # ----------------------------------------------------------------------------------------------- subsets
 
@@ -364,15 +359,3 @@ def _pairs_of(low: Codes, high: Codes, n_items: int) -> tuple[Codes, Codes, Code
     keys, codes = np.unique(low.astype(np.uint64) * np.uint64(n_items) + high, return_inverse=True)
     low_ends, high_ends = np.divmod(keys, np.uint64(n_items))
     return codes.astype(np.uint32), low_ends.astype(np.uint32), high_ends.astype(np.uint32)
-
-
-def as_similarities(answers: Any) -> Similarities:
-    """Return a table, or make one of a frame whose columns have well-known names."""
-    if isinstance(answers, Similarities):
-        return answers
-    if hasattr(answers, "columns") or hasattr(answers, "keys") or hasattr(answers, "__arrow_c_stream__"):
-        return Similarities.from_frame(answers)
-    raise TypeError(
-        f"expected Similarities or a frame, not {type(answers).__name__}; make a table with Similarities.from_frame or "
-        "Similarities.from_arrays"
-    )
