@@ -99,3 +99,19 @@ def test_the_command_line_explains(tmp_path: Path, capsys: pytest.CaptureFixture
     assert json.loads(capsys.readouterr().out)["explanation"]["answer"] == "x"
     assert main(["explain", str(log), "--task", "19"]) == 2
     assert "no task is called '19'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("decision", ["mode", "median", "mean"])
+def test_answers_are_those_that_were_decided(decision: str) -> None:
+    votes = mh.simulate(80, 9, 4, labels_per_task=3, seed=5).votes
+    ordered = mh.Annotations.from_arrays(*votes.to_frame().to_pydict().values(), ordered=True)
+    for model in (mh.ordinal.OrderedConsensus(decision=decision), mh.MajorityVote(ties="random", seed=1)):
+        model.fit(ordered)
+        frame = model.tasks_frame()
+        for name in ("label", "confidence", "tied"):
+            assert frame.column(name).to_pylist() == model.to_frame().column(name).to_pylist()
+        told = [model.explain(task) for task in ordered.tasks]
+        assert [why.answer for why in told] == model.labels_.tolist()
+        assert [why.runner_up for why in told] == frame.column("runner_up").to_pylist()
+        margins = [why.confidence - why.runner_up_confidence for why in told]
+        np.testing.assert_allclose(margins, frame.column("margin").to_numpy(), atol=1e-12)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 #: What probabilities count as at the least, as in the core.
-_LEAST = 1e-30
+LEAST = 1e-30
 #: A share of their face value that votes may be said to have counted for; beyond it something else decided.
 _MOST_SHARE = 1.5
 
@@ -109,16 +109,18 @@ def face_value(
 ) -> tuple[Array, Array]:
     """Log-prior of each class, (n_classes,), and what each vote adds to its log-probability, (n_votes, n_classes)."""
     said = confusion[workers.astype(np.int64), :, labels.astype(np.int64)]
-    return np.log(np.maximum(prior, _LEAST)), weights[:, None] * np.log(np.maximum(said, _LEAST))
+    return np.log(np.maximum(prior, LEAST)), weights[:, None] * np.log(np.maximum(said, LEAST))
 
 
-def divided(posterior: Array, prior: Array, votes: Array) -> tuple[int, int | None, float, Array, float, float]:
-    """Divide the log-odds of a posterior among its votes.
+def divided(posterior: Array, answer: int, prior: Array, votes: Array) -> tuple[int | None, float, Array, float, float]:
+    """Divide the log-odds of an answer against the runner-up among the votes.
 
     Parameters
     ----------
     posterior : ndarray of shape (n_classes,)
         Of one task.
+    answer
+        The code of what was decided.
     prior : ndarray of shape (n_classes,)
         Log-prior.
     votes : ndarray of shape (n_votes, n_classes)
@@ -127,18 +129,16 @@ def divided(posterior: Array, prior: Array, votes: Array) -> tuple[int, int | No
     Returns
     -------
     tuple
-        Codes of the answer and of the runner-up, the part of the prior, those of the votes, the share of their face
-        value that these are, and the rest.
+        The code of the runner-up, the most probable other class, the part of the prior, those of the votes, the share
+        of their face value that these are, and the rest.
     """
-    order = np.argsort(-posterior, kind="stable")
-    first = int(order[0])
-    if len(order) < 2:
-        return first, None, 0.0, np.zeros(len(votes)), 1.0, 0.0
-    second = int(order[1])
-    total = float(np.log(max(posterior[first], _LEAST)) - np.log(max(posterior[second], _LEAST)))
-    of_prior, of_votes = prior[first] - prior[second], votes[:, first] - votes[:, second]
+    if len(posterior) < 2:
+        return None, 0.0, np.zeros(len(votes)), 1.0, 0.0
+    second = int(np.argmax(np.where(np.arange(len(posterior)) == answer, -1.0, posterior)))
+    total = float(np.log(max(posterior[answer], LEAST)) - np.log(max(posterior[second], LEAST)))
+    of_prior, of_votes = prior[answer] - prior[second], votes[:, answer] - votes[:, second]
     face = float(of_prior + of_votes.sum())
     share = total / face if face else 1.0
     if not 0 < share <= _MOST_SHARE:
-        return first, second, float(of_prior), of_votes, 1.0, total - face
-    return first, second, float(share * of_prior), share * of_votes, share, 0.0
+        return second, float(of_prior), of_votes, 1.0, total - face
+    return second, float(share * of_prior), share * of_votes, share, 0.0

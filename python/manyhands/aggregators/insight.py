@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.aggregators.confusion import KnowsConfusion
-from manyhands.aggregators.explanation import Explanation, Vote, divided, face_value
+from manyhands.aggregators.explanation import LEAST, Explanation, Vote, divided, face_value
+from manyhands.aggregators.posterior import Winners
 from manyhands.estimator import Array
 from manyhands.table import arrow
 from manyhands.table.annotations import Annotations, as_annotations
@@ -31,6 +32,15 @@ class Insight(KnowsConfusion):
     #: The table of the fit, as long as the model stays in memory; files do not keep it.
     _votes: Annotations | None = None
 
+    @property
+    @abstractmethod
+    def _won(self) -> Winners:
+        """The answer to each task."""
+
+    @abstractmethod
+    def _frame(self, tasks: Names, won: Winners) -> pa.Table:
+        """Answers as an Arrow table."""
+
     @abstractmethod
     def _rows_of_tasks(self, tasks: npt.NDArray[np.int64]) -> Array:
         """Class posteriors of some tasks, by their codes."""
@@ -48,10 +58,11 @@ class Insight(KnowsConfusion):
     def tasks_frame(self) -> pa.Table:
         """Return one row a task, as an Arrow table: what to look at first.
 
-        ``label`` and its ``confidence``; ``runner_up``, the next best class (null where there is one class only);
-        ``margin``, by how much it is less probable; ``entropy`` of the posterior in bits; ``n_labels``, the answers
-        that it rests on, where the fit was made in this process; ``tied``. The default adds ``disagreement`` between
-        its members. Time O(n_tasks · n_classes), memory O(n_tasks).
+        ``label``, ``confidence`` and ``tied`` as in ``to_frame``; ``runner_up``, the most probable of the other classes
+        (null where there is one class only); ``margin``, by how much it is less probable than the answer, which may be
+        less than 0 where answers are not decided by probability alone; ``entropy`` of the posterior in bits;
+        ``n_labels``, the answers that it rests on, where the fit was made in this process. The default adds
+        ``disagreement`` between its members. Time O(n_tasks · n_classes), memory O(n_tasks).
 
         Examples
         --------
@@ -62,19 +73,15 @@ class Insight(KnowsConfusion):
         """
         self._fitted()
         now = self._snapshot()
-        n = len(now._tasks)
+        n, won = len(now._tasks), now._won
         spans = (np.arange(start, min(start + _AT_ONCE, n)) for start in range(0, n, _AT_ONCE))
-        parts = [_summary(now._rows_of_tasks(span)) for span in spans]
-        first, second, confidence, margin, entropy = (np.concatenate(part) for part in zip(*parts, strict=True))
-        alone = len(now._classes) < 2
-        columns: dict[str, Any] = {
-            "task": now._tasks.arrow(),
-            "label": now._classes.take(first).arrow(),
-            "confidence": confidence,
-            "runner_up": [None] * n if alone else now._classes.take(second).arrow(),
+        parts = [_beside(now._rows_of_tasks(span), won.codes[span].astype(np.int64)) for span in spans]
+        second, margin, entropy = (np.concatenate(part) for part in zip(*parts, strict=True))
+        answers = now._frame(now._tasks, won)
+        columns: dict[str, Any] = {name: answers.column(name) for name in answers.column_names} | {
+            "runner_up": [None] * n if len(now._classes) < 2 else now._classes.take(second).arrow(),
             "margin": margin,
             "entropy": entropy,
-            "tied": np.zeros(n, np.bool_) if alone else margin == 0,
         }
         if now._votes is not None:
             columns["n_labels"] = now._votes.labels_per_task
@@ -170,7 +177,8 @@ class Insight(KnowsConfusion):
         ]
         prior = sum(weight * of_prior for weight, of_prior, _ in parts)
         terms = sum(weight * of_votes for weight, _, of_votes in parts)
-        first, second, of_prior, of_votes, share, rest = divided(posterior, np.asarray(prior), np.asarray(terms))
+        first = int(now._won.codes[place])
+        second, of_prior, of_votes, share, rest = divided(posterior, first, np.asarray(prior), np.asarray(terms))
         worth = now._errors().worth(now.prior_, now._n_labels)
         known = tuple(
             Vote(
@@ -217,7 +225,7 @@ class Insight(KnowsConfusion):
         many = self._n_labels >= np.median(self._n_labels)
         best = int(np.argmax(np.where(many, accuracy, -1.0)))
         _, terms = face_value(self.prior_, self.confusion_, np.array([best]), np.array([runner_up]), np.ones(1))
-        scores = np.log(np.maximum(posterior, 1e-30)) + terms[0]
+        scores = np.log(np.maximum(posterior, LEAST)) + terms[0]
         after = np.exp(scores - scores.max())
         after /= after.sum()
         winner = int(np.argmax(after))
@@ -228,17 +236,15 @@ class Insight(KnowsConfusion):
         )
 
 
-def _summary(rows: Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Array, Array, Array]:
-    """Winner, runner-up, confidence, margin and entropy in bits of posteriors; the lowest code wins a tie."""
+def _beside(rows: Array, answers: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Array, Array]:
+    """Runner-up, margin and entropy in bits of posteriors beside the answers; the lowest code wins a tie."""
     each = np.arange(len(rows))
-    first = rows.argmax(axis=1)
-    confidence = rows[each, first]
     others = rows.copy()
-    others[each, first] = -1.0
+    others[each, answers] = -1.0
     second = others.argmax(axis=1)
-    margin = confidence - np.maximum(others[each, second], 0.0)
+    margin = rows[each, answers] - np.maximum(others[each, second], 0.0)
     logs = np.log2(np.where(rows > 0, rows, 1.0))
-    return first, second, confidence, margin, -(rows * logs).sum(axis=1)
+    return second, margin, -(rows * logs).sum(axis=1)
 
 
 def _code(names: Names, wanted: Any, what: str) -> int:
