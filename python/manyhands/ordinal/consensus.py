@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators._priors import class_pseudo, gold_codes
+from manyhands.aggregators._priors import class_pseudo
 from manyhands.aggregators.base import ClassFit
-from manyhands.aggregators.hierarchical import check_passes
 from manyhands.aggregators.passes import posterior_under
-from manyhands.checks import check_choice
 from manyhands.estimator import Array
-from manyhands.ordinal.cumulative import ask, ask_again
-from manyhands.ordinal.decisions import DECISIONS, Ordinal, order_remarks
+from manyhands.ordinal.cumulative import AsksInTurn, ask, ask_again
+from manyhands.ordinal.decisions import order_remarks
 from manyhands.progress import Callback
 from manyhands.table.annotations import Annotations
 
@@ -24,7 +22,7 @@ from manyhands.table.annotations import Annotations
 STRENGTHS = (None, float("inf"))
 
 
-class OrderedConsensus(Ordinal, default="ordered classes"):
+class OrderedConsensus(AsksInTurn, default="ordered classes"):
     """The method for ordered classes when no other is named: three ordered models, averaged, and a median decision.
 
     In two of them workers have thresholds of their own, which resemble the crowd's (:class:`OrderedCrowd`): one learns
@@ -72,28 +70,8 @@ class OrderedConsensus(Ordinal, default="ordered classes"):
     _rates: Array
     _above: Array
 
-    def __init__(
-        self,
-        *,
-        decision: str = "median",
-        gold: Any = None,
-        protected: int = 20,
-        max_iter: int = 5,
-        tol: float = 1e-6,
-    ) -> None:
-        self.decision = decision
-        self.gold = gold
-        self.protected = protected
-        self.max_iter = max_iter
-        self.tol = tol
-
-    def _iterations(self) -> int | None:
-        return None  # known when the classes are
-
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
-        check_choice("decision", self.decision, DECISIONS)
-        check_passes(self.protected, self.max_iter, self.tol)
-        gold = None if self.gold is None else gold_codes(votes, self.gold)
+        gold = self._checked(votes)
         members = _core.hierarchy_fit(
             votes.table,
             [("ordered", strength) for strength in STRENGTHS],

@@ -21,7 +21,35 @@ from manyhands.progress import Callback
 from manyhands.table.annotations import Annotations
 
 
-class CumulativeDawidSkene(Ordinal):
+class AsksInTurn(Ordinal):
+    """Base of methods that ask in turn whether a class is above each of the others."""
+
+    def __init__(
+        self,
+        *,
+        decision: str = "median",
+        gold: Any = None,
+        protected: int = 20,
+        max_iter: int = 5,
+        tol: float = 1e-6,
+    ) -> None:
+        self.decision = decision
+        self.gold = gold
+        self.protected = protected
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def _iterations(self) -> int | None:
+        return None  # known when the classes are
+
+    def _checked(self, votes: Annotations) -> npt.NDArray[np.int32] | None:
+        """Check parameters, and return the known classes by their codes."""
+        check_choice("decision", self.decision, DECISIONS)
+        check_passes(self.protected, self.max_iter, self.tol)
+        return None if self.gold is None else gold_codes(votes, self.gold)
+
+
+class CumulativeDawidSkene(AsksInTurn):
     """Cumulative binary labels: one Dawid–Skene for each question "is the class above this one?".
 
     An ordered label answers n_classes - 1 binary questions. Each is a model of its own, in which a worker has a rate of
@@ -65,28 +93,8 @@ class CumulativeDawidSkene(Ordinal):
     _rates: Array
     _above: Array
 
-    def __init__(
-        self,
-        *,
-        decision: str = "median",
-        gold: Any = None,
-        protected: int = 20,
-        max_iter: int = 5,
-        tol: float = 1e-6,
-    ) -> None:
-        self.decision = decision
-        self.gold = gold
-        self.protected = protected
-        self.max_iter = max_iter
-        self.tol = tol
-
-    def _iterations(self) -> int | None:
-        return None  # known when the classes are
-
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
-        check_choice("decision", self.decision, DECISIONS)
-        check_passes(self.protected, self.max_iter, self.tol)
-        gold = None if self.gold is None else gold_codes(votes, self.gold)
+        gold = self._checked(votes)
         found = ask(votes.table, gold, self.protected, self.max_iter, self.tol, progress)
         self._rates, self._above = found.rates, found.shares
         return ClassFit.of(
