@@ -81,6 +81,7 @@ def _told_by_columns(args: Namespace) -> str:
     sources = [Source(path, Layout(*(getattr(args, name) for name in LAYOUT))) for path in paths]
     found = opened(sources, args.format, args.worker)
     if isinstance(found, Export):
+        args.export = found  # a large one takes long to read
         return found.questions[found.question(args.question)]
     return kind_by_columns(column_names(sources[0]) if found is None else found.column_names, named)
 
@@ -88,7 +89,20 @@ def _told_by_columns(args: Namespace) -> str:
 def read_any(args: Namespace) -> Records:
     """Read the log that the arguments describe, of the kind that `settle_kind` found."""
     import manyhands as mh
+    from manyhands.table.io import of_export
 
+    if getattr(args, "export", None) is not None:
+        named = ("task", "worker", "label", "weight", "abstain")
+        asked = {name: value for name in named if (value := getattr(args, name)) is not None}
+        made: Records = of_export(
+            args.export,
+            None,
+            args.question,
+            args.predictions,
+            asked,
+            {"repeats": args.repeats, "missing": args.missing},
+        )
+        return made
     if args.kind == CLASSES:
         return read_log(args)
     table = Records._kinds[args.kind]

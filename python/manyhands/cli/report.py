@@ -8,7 +8,7 @@ from manyhands.cli.aggregate import read_and_fit, report, summary_of_fit, summar
 from manyhands.cli.console import Stages, print_facts, print_json
 from manyhands.cli.kinds import CLASSES, add_kind, settle_kind
 from manyhands.cli.methods import add_fit
-from manyhands.cli.options import Commands, add_command, add_log, add_truth, check_inputs, check_outputs, read_truth
+from manyhands.cli.options import Commands, add_command, add_log, add_truth, check_inputs, check_outputs
 
 
 def add(commands: Commands) -> None:
@@ -40,10 +40,10 @@ def run(args: Namespace) -> None:
     if settle_kind(args) != CLASSES:
         raise ValueError(f"reports are about answers that are classes; the log holds {args.kind}")
     with Stages(args) as stages:
-        votes, model, _ = read_and_fit(args, stages, args.evaluate)
+        votes, model, truth = read_and_fit(args, stages, args.evaluate)
         with stages.stage("writing"):
-            truth = read_truth(args, args.evaluate, votes)
-            files = model.report(args.output, gold=truth, audit=args.audit, title=args.title)
+            gold = None if truth is None else (votes.tasks[truth.index], truth.classes)
+            files = model.report(args.output, gold=gold, audit=args.audit, title=args.title)
     if args.json:
         print_json(args, report(args, votes, model, stages) | {"files": [str(path) for path in files]})
     elif not args.quiet:

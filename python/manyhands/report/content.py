@@ -74,6 +74,8 @@ class Content:
     remarks: list[str]
     method: str
     truth: list[tuple[str, str, str]] = field(default_factory=list)
+    #: All rows of the tables, for files beside the page.
+    frames: dict[str, pa.Table] = field(default_factory=dict)
 
 
 _NAMES = ("task", "worker", "label", "runner_up")
@@ -105,7 +107,7 @@ def content_of(model: Aggregator, votes: Annotations, gold: tuple[Any, Any] | No
         warnings.simplefilter("ignore")
         found = review(votes) if audit and votes.n_annotations <= AUDITED else None
         agreed = _agreement(votes)
-    tasks = model.tasks_frame()
+    tasks, workers = model.tasks_frame(), model.workers_frame()
     confidence = tasks.column("confidence").to_numpy()
     described = votes.describe()
     figures = [
@@ -126,13 +128,14 @@ def content_of(model: Aggregator, votes: Annotations, gold: tuple[Any, Any] | No
         title=f"{votes.n_tasks:,} tasks answered by {votes.n_workers:,} workers",
         figures=figures,
         agreement=agreed,
-        tables={"tasks": _tasks(model, votes, tasks), "workers": _workers(model, found)},
-        charts=_charts(model, votes, confidence, gold),
+        tables={"tasks": _tasks(model, votes, tasks), "workers": _workers(workers, found)},
+        charts=_charts(model, votes, confidence, workers, gold),
         matrices=_matrices(model),
         findings=[] if found is None else _findings(found),
         remarks=list(dict.fromkeys([*model.remarks_, *(() if found is None else found.remarks)])),
         method=repr(model),
         truth=truth,
+        frames={"tasks": tasks, "workers": workers},
     )
 
 
@@ -206,11 +209,10 @@ def _votes_of(votes: Annotations, tasks: Any) -> list[str]:
     ]
 
 
-def _workers(model: Aggregator, found: Review | None) -> Table:
+def _workers(frame: pa.Table, found: Review | None) -> Table:
     """Workers, those with most answers first; all in the file beside the page where they are too many."""
     import pyarrow as pa
 
-    frame = model.workers_frame()
     if found is not None:
         flags = {"spammer": found.spammers.found, "colluder": found.colluders.found, "copy": found.copies.found}
         said = [", ".join(name for name, marks in flags.items() if marks[row]) for row in range(frame.num_rows)]
@@ -257,7 +259,7 @@ def _matrices(model: Aggregator) -> dict[str, Any]:
 
 
 def _charts(
-    model: Aggregator, votes: Annotations, confidence: Any, gold: tuple[Any, Any] | None
+    model: Aggregator, votes: Annotations, confidence: Any, frame: pa.Table, gold: tuple[Any, Any] | None
 ) -> dict[str, dict[str, Any]]:
     """Charts, as Vega-Lite takes them."""
     counts, edges = np.histogram(confidence, bins=20, range=(0, 1))
@@ -265,7 +267,6 @@ def _charts(
         {"from": round(float(a), 2), "to": round(float(b), 2), "tasks": int(n)}
         for a, b, n in zip(edges[:-1], edges[1:], counts, strict=True)
     ]
-    frame = model.workers_frame()
     order = np.argsort(-frame.column("n_labels").to_numpy(), kind="stable")[:MOST_WORKERS]
     dots = [
         {

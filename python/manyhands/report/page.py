@@ -58,7 +58,7 @@ def write_report(
     if table is None:
         raise ValueError("a model that was loaded from a file does not know the votes; give them: votes=")
     content = content_of(model, table, gold, audit)
-    beside = _beside(model, content, target)
+    beside = _beside(content, target)
     page = _rendered(jinja2, convert, content, title)
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
@@ -78,14 +78,14 @@ def _libraries() -> tuple[Any, Any]:
     return jinja2, vl_convert
 
 
-def _beside(model: Aggregator, content: Content, target: Path) -> list[Path]:
+def _beside(content: Content, target: Path) -> list[Path]:
     """Write tables that the page does not hold whole to files beside it."""
     written = []
-    for name, frame in (("tasks", model.tasks_frame), ("workers", model.workers_frame)):
+    for name, frame in content.frames.items():
         shown = content.tables[name]
         if shown.n_rows > len(shown.rows):
             path = target.with_name(f"{target.stem}-{name}.csv")
-            write_table(frame(), path)
+            write_table(frame, path)
             shown.file = path.name
             written.append(path)
     return written

@@ -185,7 +185,7 @@ def read(
             return _read_soft(sources, [*probabilities], asked)
         found = opened(sources, format, named=worker)
         if isinstance(found, Export):
-            return _of_export(found, kind, question, predictions, asked, defaults)
+            return of_export(found, kind, question, predictions, asked, defaults)
         if question is not None or predictions:
             raise ValueError("question= and predictions= are for exports of platforms; this is a table")
         if found is not None:
@@ -251,7 +251,7 @@ def _read_wide(sources: list[Source], asked: Mapping[str, Any]) -> Annotations:
     return Annotations.from_dense(read_columns(sources[0], names), task=task, **settings)
 
 
-def _of_export(
+def of_export(
     found: Export,
     kind: str | None,
     question: str | None,

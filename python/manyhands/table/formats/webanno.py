@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from manyhands.errors import FileFormatError
@@ -81,7 +81,7 @@ def _plain(label: str) -> str:
     return "" if label == "*" else _ESCAPED.sub(r"\1", label)
 
 
-def _characters(text: str):  # type: ignore[no-untyped-def]
+def _characters(text: str) -> Callable[[int], int]:
     """A function from places in UTF-16 units to places in characters."""
     if text.isascii() or max(map(ord, text), default=0) < 0x10000:
         return lambda place: place
