@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -146,3 +148,13 @@ def test_labels_survive_where_their_width_changes(n_classes):
     labels = np.arange(n_classes)[::-1]
     votes = mh.Annotations.from_arrays(np.zeros(n_classes, int), np.arange(n_classes), labels, classes=labels[::-1])
     assert votes.codes()[2].tolist() == labels.tolist()
+
+
+def test_sets_taken_for_classes_are_warned_of() -> None:
+    letters = "abcdef"
+    sets = ["|".join(pair) for pair in itertools.combinations(letters, 2)] + [
+        "|".join(t) for t in itertools.combinations(letters, 3)
+    ]
+    tasks = [task for task in range(len(sets)) for _ in range(3)]
+    with pytest.warns(mh.DataWarning, match=r"looks like sets of labels, such as 'a\|b': 35 combinations of 6 labels"):
+        mh.Annotations.from_arrays(tasks, [0, 1, 2] * len(sets), [sets[task] for task in tasks])

@@ -17,6 +17,8 @@ from manyhands.table.names import Names
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 #: Of more names than this, some tell enough.
 _LOOKED_AT = 10_000
+#: What stands between the labels of a set that is written as text.
+_BETWEEN = "|"
 #: So few classes may well occur once each.
 _FEW = 20
 
@@ -42,10 +44,12 @@ def check_classes(names: Names, n_answers: int, what: str, *, spelt: bool) -> No
         raise ValueError(
             f"{what} holds numbers with fractions, such as {listed(found)} ({len(names):,} distinct values in "
             f"{counted(n_answers, 'answer')}): scores or measurements, not classes. Take their mean or median "
-            f"on each task, or round them to grades; if they are the names of classes after all, {meant}"
+            f"on each task (kind='numbers', mh.Ratings), or round them to grades; if they are the names of classes "
+            f"after all, {meant}"
         )
     checks.check_n_classes(len(names), what)
     warn_of_many(len(names), n_answers, what)
+    _warn_of_sets(names, what)
 
 
 def warn_of_many(n_classes: int, n_answers: int, what: str) -> None:
@@ -54,6 +58,20 @@ def warn_of_many(n_classes: int, n_answers: int, what: str) -> None:
         warn_of_data(
             f"{what} holds {n_classes:,} distinct values in {n_answers:,} answers: ids, numbers or free text rather "
             "than classes? Hardly any two answers can agree"
+        )
+
+
+def _warn_of_sets(names: Names, what: str) -> None:
+    """Warn of classes that look like several labels each: every combination would be a class of its own."""
+    if len(names) <= _FEW:
+        return
+    texts = [name for name in names.values.tolist()[:_LOOKED_AT] if isinstance(name, str)]
+    joined = [text for text in texts if _BETWEEN in text]
+    single = {part for text in texts for part in text.split(_BETWEEN)}
+    if 2 * len(joined) > len(texts) and 2 * len(single) < len(texts):
+        warn_of_data(
+            f"{what} looks like sets of labels, such as {joined[0]!r}: {len(names):,} combinations of "
+            f"{len(single):,} labels. Read them with kind='sets' (mh.MultiLabels), or each combination is a class"
         )
 
 
