@@ -30,10 +30,31 @@ use format::{Header, damaged, padded};
 /// A part of a log: whole tasks, as they lie in a file.
 #[derive(Debug)]
 pub struct Shard {
-    /// The file; a double word at a time, so that its columns are aligned.
-    words: Vec<u64>,
+    file: Aligned,
     header: Header,
     offsets: Vec<u32>,
+}
+
+/// Bytes that begin at a multiple of a double word, so that columns are aligned; never set to zero first, which would
+/// cost as much as reading them.
+#[derive(Debug)]
+struct Aligned {
+    held: Vec<u8>,
+    start: usize,
+}
+
+impl Aligned {
+    /// No bytes yet, and room for so many.
+    fn with_room(len: usize) -> Result<Self> {
+        let mut held: Vec<u8> = with_room(len.saturating_add(size_of::<u64>()))?;
+        let start = held.as_ptr().align_offset(size_of::<u64>());
+        held.resize(start, 0);
+        Ok(Self { held, start })
+    }
+
+    fn get(&self) -> &[u8] {
+        &self.held[self.start..]
+    }
 }
 
 /// What becomes of each annotation on its way into a shard.
@@ -49,29 +70,23 @@ impl Shard {
     /// Reads a file. `check` says whether the columns must be looked at; if not, their checksum alone is.
     pub fn read(path: &Path, check: bool) -> Result<Self> {
         let failed = |error: std::io::Error| Error::File(format!("cannot read {}: {error}", path.display()));
-        let mut file = File::open(path).map_err(failed)?;
+        let file = File::open(path).map_err(failed)?;
         let len = file.metadata().map_err(failed)?.len() as usize;
-        if !len.is_multiple_of(size_of::<u64>()) {
-            return Err(damaged(format!("it is {len} bytes long")));
-        }
-        let mut words = zeros(len / size_of::<u64>())?;
-        file.read_exact(bytemuck::cast_slice_mut(&mut words)).map_err(failed)?;
-        Self::of_words(words, check)
+        let mut bytes = Aligned::with_room(len)?;
+        file.take(len as u64).read_to_end(&mut bytes.held).map_err(failed)?;
+        Self::of_file(bytes, check)
     }
 
     /// Takes the bytes of a file.
     pub fn from_bytes(bytes: &[u8], check: bool) -> Result<Self> {
-        if !bytes.len().is_multiple_of(size_of::<u64>()) {
-            return Err(damaged(format!("it is {} bytes long", bytes.len())));
-        }
-        let mut words = zeros(bytes.len() / size_of::<u64>())?;
-        bytemuck::cast_slice_mut::<u64, u8>(&mut words).copy_from_slice(bytes);
-        Self::of_words(words, check)
+        let mut file = Aligned::with_room(bytes.len())?;
+        file.held.extend_from_slice(bytes);
+        Self::of_file(file, check)
     }
 
-    fn of_words(words: Vec<u64>, check: bool) -> Result<Self> {
-        let header = Header::read(bytemuck::cast_slice(&words))?;
-        let mut shard = Self { words, header, offsets: vec![] };
+    fn of_file(file: Aligned, check: bool) -> Result<Self> {
+        let header = Header::read(file.get())?;
+        let mut shard = Self { file, header, offsets: vec![] };
         shard.offsets = shard.sum_lengths()?;
         if check {
             shard.check_columns()?;
@@ -119,8 +134,10 @@ impl Shard {
             checksum: 0,
         };
         let places = header.places()?;
-        let mut words: Vec<u64> = zeros(padded(places.weights.end) / size_of::<u64>())?;
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+        let len = padded(places.weights.end);
+        let mut file = Aligned::with_room(len)?;
+        file.held.resize(file.start + len, 0);
+        let bytes = &mut file.held[file.start..];
         bytemuck::cast_slice_mut(&mut bytes[places.ids]).copy_from_slice(who);
         let lengths = offsets.windows(2).map(|pair| pair[1] - pair[0]);
         bytes[places.lengths].chunks_exact_mut(header.length_width).zip(lengths).for_each(|(to, length)| {
@@ -134,12 +151,12 @@ impl Shard {
         }
         header.checksum = crc32fast::hash(&bytes[Header::BYTES..]);
         header.write(&mut bytes[..Header::BYTES]);
-        Ok(Self { words, header, offsets: collected(offsets.iter().copied())? })
+        Ok(Self { file, header, offsets: collected(offsets.iter().copied())? })
     }
 
     /// The file.
     pub fn bytes(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.words)
+        self.file.get()
     }
 
     /// Number of tasks.

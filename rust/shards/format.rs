@@ -64,8 +64,11 @@ impl Header {
         if cfg!(target_endian = "big") {
             return Err(Error::invalid("shards can be read on little-endian machines only"));
         }
-        if bytes.len() < Self::BYTES || bytes[..8] != MAGIC {
+        if !bytes.starts_with(&MAGIC) {
             return Err(Error::invalid("this is no shard of manyhands"));
+        }
+        if bytes.len() < Self::BYTES {
+            return Err(damaged(format!("it is {} bytes long", bytes.len())));
         }
         let words: Vec<u64> = bytes[..Self::BYTES]
             .chunks_exact(8)
