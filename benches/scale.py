@@ -3,6 +3,7 @@
     python benches/scale.py passes --sizes 1e7 1e8 --workers 1e3 1e5   # shards made by mh.simulate
     python benches/scale.py file --size 1e7 --memory 1GB               # Parquet of text ids to labels
     python benches/scale.py read --size 1e7                            # memory of mh.read into memory
+    python benches/scale.py traffic                                    # sums that would cross a network, on paper
 
 Every line is measured in a fresh process whose address space is limited (RLIMIT_AS, ``--limit``), by the clock and by
 the time of the processors. Anonymous memory is ``RssAnon`` of /proc/self/status, sampled ten times a second.
@@ -158,6 +159,46 @@ def read(args: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
+def traffic(args: argparse.Namespace) -> dict[str, Any]:
+    """Bytes of sums that a pass would move each way on a cluster: the formula beside draws, then far beyond them."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    drawn = []
+    for n, m, parts, uneven in (
+        (10**6, 10**3, 8, 0),
+        (10**6, 10**5, 8, 0),
+        (10**6, 10**5, 64, 0),
+        (10**6, 10**5, 64, 1),
+    ):
+        shares = _shares(m, uneven)
+        workers = rng.choice(m, n, p=shares)
+        seen = len(np.unique(workers * parts + rng.integers(parts, size=n)))
+        drawn.append({"case": [n, m, parts, uneven], "seen": seen, "formula": round(_seen(n, m, parts, uneven))})
+    wide = (
+        {"case": [n, m, parts, uneven], "GB": round(_seen(n, m, parts, uneven) * k * k * 8 / 1e9, 1), "classes": k}
+        for n, m, k in ((10**9, 10**5, 5), (10**10, 10**6, 5), (10**11, 10**7, 5))
+        for parts in (16, 128, 1024)
+        for uneven in (0, 1)
+    )
+    return {"drawn": drawn, "on_paper": list(wide)}
+
+
+def _shares(m: int, uneven: int) -> Any:
+    """Each worker's share of the work: even, or as one over the rank."""
+    import numpy as np
+
+    shares = 1.0 / np.arange(1, m + 1) ** uneven
+    return shares / shares.sum()
+
+
+def _seen(n: int, m: int, parts: int, uneven: int) -> float:
+    """Expected pairs of a worker and a part that holds an answer of theirs, tasks being dealt at random."""
+    import numpy as np
+
+    return float(-parts * np.expm1(-n * _shares(m, uneven) / parts).sum())
+
+
 def _write_log(path: Path, n: int, m: int) -> None:
     """A log of text ids, in random order within blocks of a million tasks."""
     import numpy as np
@@ -192,7 +233,7 @@ def _write_log(path: Path, n: int, m: int) -> None:
 def main() -> None:
     """Measure each line in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("passes", "file", "read"))
+    parser.add_argument("what", choices=("passes", "file", "read", "traffic"))
     parser.add_argument("--sizes", type=float, nargs="+", default=[1e7])
     parser.add_argument("--size", type=float, default=1e7)
     parser.add_argument("--workers", type=float, nargs="+", default=[1e3, 1e5])

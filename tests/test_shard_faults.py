@@ -17,13 +17,15 @@ import pytest
 
 import manyhands as mh
 from manyhands import _core
-from manyhands.table import persist
+from manyhands.cli import main
+from manyhands.table import limits, persist
+from manyhands.table.io import write_table
 from manyhands.table.shards import encoder
 from manyhands.table.shards.directory import open_directory
 from manyhands.table.shards.encoder import Encoder, memory_of
 from manyhands.table.shards.journal import Journal
 from manyhands.table.shards.votes import ShardedAnnotations, open_shards, write_shards
-from shard_logs import METHODS, close
+from shard_logs import METHODS, ORDER, close
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.OverlapWarning", "ignore::manyhands.ConvergenceWarning")
 
@@ -229,6 +231,23 @@ def test_a_killed_command_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     a, b = (pq.read_table(tmp_path / f"{name}.parquet") for name in "ab")
     assert a.equals(b)
     assert not (tmp_path / "b" / "journal").exists()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_log_that_would_not_fit_is_encoded_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ending: str
+) -> None:
+    log = tmp_path / f"log.{ending}"
+    write_table(mh.simulate(300, 12, 3, seed=6).votes.to_frame(), log)
+    found = []
+    for free in (10**9, 1000):
+        monkeypatch.setattr(limits, "free_memory", lambda free=free: free)
+        assert main(["aggregate", str(log), "-o", str(tmp_path / f"{free}.parquet")]) == 0
+        assert ("encoded on disk (--out-of-core)" in capsys.readouterr().err) is (free == 1000)
+        assert (tmp_path / f"log.{ending}.shards").exists() is (free == 1000)
+        found.append(pq.read_table(tmp_path / f"{free}.parquet"))
+    assert found[0].drop_columns("confidence").equals(found[1].drop_columns("confidence"))
+    np.testing.assert_allclose(*(table["confidence"].to_numpy() for table in found), rtol=0, atol=ORDER)
 
 
 # ----------------------------------------------------------------------------------------------- a disk that fills
