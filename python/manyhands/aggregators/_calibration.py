@@ -13,7 +13,7 @@ from manyhands.aggregators.passes import expected_counts
 from manyhands.aggregators.streamed import StreamedPosterior
 from manyhands.estimator import Array
 from manyhands.table.checks import made_table
-from manyhands.table.shards.passes import Sharded
+from manyhands.table.shards.passes import Part, Sharded
 
 #: What confidences of a crowd are discounted with whose errors are correlated. Chosen on 24 real logs for the smallest
 #: log-loss (benches/default.py).
@@ -48,24 +48,34 @@ def error_correlation(
 
 def _sample(posterior: StreamedPosterior) -> tuple[_core.Table, Array]:
     """The tasks of a log in shards that the estimate looks at, those it would in memory, and their posteriors."""
-    held = posterior.shards
-    columns, rows, n = [], [], 0
-    for part in held.parts():
-        chosen = _core.correlation_sample(part.first, part.shard.n_tasks, held.n_annotations)
+    held, expect = posterior.shards, posterior.of_part
+    n_annotations = held.n_annotations
+
+    def look(part: Part) -> tuple[tuple[npt.NDArray[Any], ...], Array] | None:
+        chosen = _core.correlation_sample(part.first, part.shard.n_tasks, n_annotations)
         if not len(chosen):
-            continue
+            return None
         table = part.shard.table()
         place = np.full(table.n_tasks, -1, np.int64)
-        place[chosen] = np.arange(n, n + len(chosen))
+        place[chosen] = np.arange(len(chosen))
         tasks, workers, labels = table.columns()
         keep = place[tasks] >= 0
         weights = table.weights()
         weights = np.ones(len(tasks)) if weights is None else weights
-        columns.append((place[tasks[keep]], part.shard.who()[workers[keep]], labels[keep], weights[keep]))
-        rows.append(posterior.of_part(part)[chosen])
-        n += len(chosen)
-    tasks, workers, labels, weights = (np.concatenate(column) for column in zip(*columns, strict=True))
-    weights = weights if held.directory.sizes.weighted else None
+        columns = (place[tasks[keep]], part.shard.who()[workers[keep]], labels[keep], weights[keep])
+        return columns, expect(part)[chosen]
+
+    columns: list[tuple[npt.NDArray[Any], ...]] = []
+    rows: list[Array] = []
+    n = 0
+    for found in held.each(look):
+        if found is not None:
+            (tasks, *others), mine = found
+            columns.append((tasks + n, *others))
+            rows.append(mine)
+            n += len(mine)
+    tasks, workers, labels, *more = (np.concatenate(column) for column in zip(*columns, strict=True))
+    weights = more[0] if held.directory.sizes.weighted else None
     return made_table(
         tasks.astype(np.uint32), workers, labels, weights, n, held.n_workers, held.n_classes
     ), np.concatenate(rows)
@@ -75,12 +85,17 @@ def effective_votes(held: Any, informs: Array, tasks: npt.NDArray[np.int64]) -> 
     """How many votes on some tasks count, by their codes."""
     if not isinstance(held, Sharded):
         return _core.effective_votes(held, informs)[tasks]
+
+    def look(part: Part) -> tuple[npt.NDArray[np.intp], Array]:
+        mine = np.flatnonzero((tasks >= part.first) & (tasks < part.first + part.shard.n_tasks))
+        if not len(mine):
+            return mine, np.zeros(0)
+        votes = _core.effective_votes(part.shard.table(), informs[part.shard.who()])
+        return mine, votes[tasks[mine] - part.first]
+
     found = np.zeros(len(tasks))
-    for part in held.parts():
-        mine = (tasks >= part.first) & (tasks < part.first + part.shard.n_tasks)
-        if mine.any():
-            votes = _core.effective_votes(part.shard.table(), informs[part.shard.who()])
-            found[mine] = votes[tasks[mine] - part.first]
+    for mine, votes in held.each(look):
+        found[mine] = votes
     return found
 
 

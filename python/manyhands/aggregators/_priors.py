@@ -88,16 +88,17 @@ def told(votes: Annotations, gold: Any) -> Told:
         known = np.flatnonzero(codes >= 0)
         return Told(votes.passes, codes, known, codes[known])
     directory = votes.passes.directory
-    names = (directory.tasks(index).values for index in range(len(directory.entries)))
     by_shard, tasks, classes = {}, [], []
-    for index, (places, truth) in enumerate(match_gold_in_parts(names, gold)):
-        if not len(places):
+    parts, ids = match_gold_in_parts(
+        lambda look: votes.passes.each_names(lambda names: look(names.values)),
+        gold,
+    )
+    for index, part in enumerate(parts):
+        if not len(part.places):
             continue
-        known = np.full(directory.entries[index].n_tasks, -1, np.int32)
-        known[places] = _class_codes(votes, directory.tasks(index).values, places, truth)
-        by_shard[index] = known
-        tasks.append(places + directory.first(index))
-        classes.append(known[places])
+        classes.append(_class_codes(votes, ids, part.rows, part.truth).astype(np.int32))
+        tasks.append(part.places + directory.first(index))
+        by_shard[index] = (part.places, classes[-1])
     return Told(votes.passes.but(known=by_shard), None, np.concatenate(tasks), np.concatenate(classes))
 
 

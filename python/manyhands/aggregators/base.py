@@ -246,8 +246,8 @@ class Aggregator(TaskEstimator[Annotations, ClassFit], Insight):
         if not isinstance(posterior, StreamedPosterior):
             yield self.to_frame()
             return
-        for part, rows in posterior.parts():
-            tasks = posterior.shards.directory.tasks(part.place)
+        for place, rows in enumerate(posterior.shards.each(posterior.of_part)):
+            tasks = posterior.shards.directory.tasks(place)
             yield self._frame(tasks, self._decide(DensePosterior(rows)))
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:

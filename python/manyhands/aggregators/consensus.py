@@ -321,11 +321,12 @@ class Pooled(StreamedPosterior):
     def members_of_tasks(self) -> tuple[npt.NDArray[np.uint16], Array]:
         """The winner of each member, (n_members, n_tasks), and the mean distance from the average, (n_tasks,)."""
         self._check(2 * len(self._members) + 8, "answers of all members")
-        said, distances = [], []
-        for part in self.shards.parts():
+
+        def look(part: Part) -> tuple[npt.NDArray[np.uint16], Array]:
             rows, _, distance = self._pool(part)
-            said.append(np.stack([_core.winners(one)[0] for one in rows]))
-            distances.append(distance)
+            return np.stack([_core.winners(one)[0] for one in rows]), distance
+
+        said, distances = zip(*self.shards.each(look), strict=True)
         return np.concatenate(said, axis=1), np.concatenate(distances)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from manyhands import _core
 from manyhands.aggregators.streamed import StreamedPosterior
 from manyhands.estimator import Array
+from manyhands.table.shards.passes import Part
 
 
 def posterior_under(table: _core.Table, prior: Array, confusion: Array) -> Array:
@@ -24,8 +25,13 @@ def expected_counts(held: Any, posterior: Array | StreamedPosterior) -> Array:
     k = held.n_classes
     counts = np.zeros((held.n_workers, held.n_labels, k))
     if isinstance(posterior, StreamedPosterior):
-        for part, rows in posterior.parts():
-            _core.em_open(part.shard, posterior=rows, counts=counts, classes=np.zeros(k))
+        expect = posterior.of_part
+
+        def count(part: Part, **sums: Any) -> float:
+            _core.em_open(part.shard, posterior=expect(part), **sums)
+            return 0.0
+
+        posterior.shards.add(count, counts, np.zeros(k))
     else:
         _core.em_open(held, posterior=posterior, counts=counts, classes=np.zeros(k))
     return np.ascontiguousarray(counts.swapaxes(1, 2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -32,31 +32,31 @@ class StreamedPosterior(Posterior):
     def of_part(self, part: Part) -> Array:
         """Posteriors of the tasks of a shard, (n_tasks, n_classes)."""
 
-    def parts(self) -> Iterator[tuple[Part, Array]]:
-        """Yield one shard after the other with its posteriors. O(annotations · classes)."""
-        for part in self.shards.parts():
-            yield part, self.of_part(part)
-
     def rows(self, tasks: npt.NDArray[np.int64]) -> Array:
         """Posteriors of some tasks, by their codes, (len(tasks), n_classes); only shards that have some are read."""
         found = np.empty((len(tasks), self.shards.n_classes))
         firsts = np.cumsum([0, *(entry.n_tasks for entry in self.shards.directory.entries)])
         within = np.searchsorted(firsts, tasks, side="right") - 1
-        for index in np.unique(within).tolist():
-            mine = within == index
-            found[mine] = self.of_part(self.shards.part(index))[tasks[mine] - firsts[index]]
+        places = np.unique(within).tolist()
+
+        def look(part: Part) -> Array:
+            rows: Array = self.of_part(part)[tasks[within == part.place] - part.first]
+            return rows
+
+        for place, rows in zip(places, self.shards.each(look, places), strict=True):
+            found[within == place] = rows
         return found
 
     def winners(self) -> Winners:
         """The most probable class of each task; the lowest code wins a tie."""
         self._check(11, "answers")
-        found = [DensePosterior(rows).winners() for _, rows in self.parts()]
+        found = self.shards.each(lambda part: DensePosterior(self.of_part(part)).winners())
         return Winners(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
     def dense(self) -> Array:
         """All posteriors, (n_tasks, n_classes); `MemoryError` where they cannot fit."""
         self._check(8 * self.shards.n_classes, "posteriors")
-        return np.concatenate([rows for _, rows in self.parts()])
+        return np.concatenate(list(self.shards.each(self.of_part)))
 
     def _check(self, n_bytes: int, what: str) -> None:
         n = self.shards.n_tasks

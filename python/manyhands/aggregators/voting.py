@@ -18,6 +18,7 @@ from manyhands.estimator import Array
 from manyhands.progress import Callback
 from manyhands.table.annotations import Annotations
 from manyhands.table.names import Names, sequence
+from manyhands.table.shards.passes import Part
 from manyhands.table.shards.votes import ShardedAnnotations
 
 if TYPE_CHECKING:
@@ -43,7 +44,14 @@ class _Voting(Aggregator):
         shares: Array | StreamedPosterior
         if isinstance(votes, ShardedAnnotations):
             shares = VotePosterior(votes.passes, weights)
-            totals = sum((rows.sum(axis=0) for _, rows in shares.parts()), np.zeros(votes.n_classes))
+            totals = np.zeros(votes.n_classes)
+            vote = shares.of_part
+
+            def count(part: Part, *, counts: Array, classes: Array) -> float:
+                classes += vote(part).sum(axis=0)
+                return 0.0
+
+            votes.passes.add(count, np.zeros(0), totals)
         else:
             shares, totals = _core.vote_shares(votes.table, weights)
         return ClassFit.of(
@@ -241,12 +249,16 @@ class WeightedVote(_Voting):
 def _agreement(votes: Annotations, weights: Array | None = None) -> Array:
     """Share of each worker's labels that name the winner of the (weighted) vote."""
     if isinstance(votes, ShardedAnnotations):
-        agree, total = np.zeros(votes.n_workers), np.zeros(votes.n_workers)
-        for part, rows in VotePosterior(votes.passes, weights).parts():
-            winners = _core.winners(rows)[0].astype(np.int32)
-            mine, who = _core.worker_agreement(part.shard.table(), winners), part.shard.who()
-            agree[who] += mine[0]
-            total[who] += mine[1]
+        sums = np.zeros((votes.n_workers, 2))
+        vote = VotePosterior(votes.passes, weights).of_part
+
+        def count(part: Part, *, counts: Array, classes: Array) -> float:
+            winners = _core.winners(vote(part))[0].astype(np.int32)
+            counts[part.shard.who()] += np.stack(_core.worker_agreement(part.shard.table(), winners), axis=1)
+            return 0.0
+
+        votes.passes.add(count, sums, np.zeros(0))
+        agree, total = sums.T
     else:
         winners = _core.winners(_core.vote_shares(votes.table, weights)[0])[0].astype(np.int32)
         agree, total = _core.worker_agreement(votes.table, winners)

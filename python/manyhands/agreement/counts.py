@@ -232,8 +232,7 @@ def _of_shards(shards: Sharded, coefficient: str, scale: dict[str, Any], jackkni
         )
     k = shards.n_classes
     pairs, classes, n, n_paired, n_pairs = np.zeros((k, k)), np.zeros(k), 0.0, 0.0, 0
-    for part in shards.parts():
-        sums = _core.coincidences(part.shard.table(), coefficient=coefficient)
+    for sums in shards.each(lambda part: _core.coincidences(part.shard.table(), coefficient=coefficient)):
         pairs += sums["pairs"]
         classes += sums["classes"]
         n, n_paired, n_pairs = n + sums["n"], n_paired + sums["n_paired"], n_pairs + sums["n_pairs"]

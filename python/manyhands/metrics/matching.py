@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -74,23 +74,40 @@ def match_gold(
     return _in_order(names, place[known], labels[known])
 
 
-def match_gold_in_parts(parts: Iterable[npt.ArrayLike], gold: object) -> list[tuple[Ints, Values]]:
+class InPart(NamedTuple):
+    """Tasks of a part whose truth is known."""
+
+    #: Ascending places in the part, the gold label of each, and where it stands in gold.
+    places: Ints
+    truth: Values
+    rows: Ints
+    #: A task of the part.
+    example: Values
+
+
+def match_gold_in_parts(
+    each: Callable[[Callable[[npt.ArrayLike], InPart]], Iterable[InPart]], gold: object
+) -> tuple[list[InPart], Values]:
     """Find the tasks whose truth is known among tasks that come in parts; as `match_gold` of each part.
 
-    Only one part is held at a time; gold on ids that are in none of them is refused.
+    `each` gives what a function makes of the tasks of each part. Gold on ids that are in none of them is refused. Also
+    returns the ids of gold.
     """
     ids, labels = _gold_of(gold)
-    seen, found = np.zeros(len(ids), np.bool_), []
-    names: Values = np.zeros(0)
-    for tasks in parts:
+
+    def look(tasks: npt.ArrayLike) -> InPart:
         names = as_values("tasks", tasks)
         place = lookup(names, ids, what="tasks")
-        known = place >= 0
-        seen |= known
-        found.append(_in_order(names, place[known], labels[known]))
+        rows = np.flatnonzero(place >= 0)
+        places, ordered = _in_order(names, place[rows], rows)
+        return InPart(places, labels[ordered], ordered, names[:1])
+
+    found, seen = list(each(look)), np.zeros(len(ids), np.bool_)
+    for part in found:
+        seen[part.rows] = True
     if not seen.all():
-        raise ValueError(_unknown_tasks(names, ids, seen))
-    return found
+        raise ValueError(_unknown_tasks(found[-1].example, ids, seen))
+    return found, ids
 
 
 def _gold_of(gold: object) -> tuple[Values, Values]:

@@ -168,9 +168,9 @@ class Writer:
             name = _digest(arrays)
         self._entries.append(Entry(table.n_tasks, table.n_annotations, shard.n_bytes, shard.checksum, name))
         self._weighted |= shard.weighted
-        self._summary.add(table)
+        self._summary.add(Summary.of(table))
         if len(labels) > len(classes):
-            self._of_classes.add(shard.without_abstentions().table(), shard.who())
+            self._of_classes.add(Summary.of(shard.without_abstentions().table()), shard.who())
 
     def finish(self, unlabelled: Names | None = None, source: str | None = None) -> Directory:
         """Write what all shards have in common, and then the manifest."""

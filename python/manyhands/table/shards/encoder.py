@@ -31,7 +31,7 @@ _BATCH = 1 << 18
 #: Bytes that a row takes while its shard is made, at the most.
 _ROW_BYTES = 160
 #: Stands for a row without a label.
-_NO_LABEL = np.iinfo(np.uint16).max
+NO_LABEL = np.iinfo(np.uint16).max
 #: What batches may take of the memory; the rest is for DuckDB.
 _SHARE = 0.5
 _LEAST_MEMORY = 1 << 28
@@ -231,7 +231,7 @@ class Encoder:
         self._counts = counts + np.bincount(codes, minlength=len(counts))
         if absent is None:
             return codes.astype(np.uint16)
-        found = np.full(n, _NO_LABEL, np.uint16)
+        found = np.full(n, NO_LABEL, np.uint16)
         found[~absent] = codes
         return found
 
@@ -269,7 +269,7 @@ class Encoder:
 
     def _used_workers(self, connection: Any) -> npt.NDArray[Any]:
         """Workers who gave a label at all."""
-        found = connection.execute(f"SELECT DISTINCT worker FROM log WHERE label <> {_NO_LABEL}").fetchnumpy()
+        found = connection.execute(f"SELECT DISTINCT worker FROM log WHERE label <> {NO_LABEL}").fetchnumpy()
         return np.asarray(found["worker"])
 
     def _spells_numbers(self, tasks: Column) -> bool:
@@ -320,35 +320,54 @@ class Encoder:
         """The table of a shard, names of its tasks, and of those without a label."""
         workers, classes, labels = names
         assert self._like is not None
-        task_codes, tasks = Column(rows.column("task"), self._like.tasks.what).encode()
+        tasks = Column(rows.column("task"), self._like.tasks.what)
         who, said = (arrow.to_numpy(arrow.one_chunk(rows.column(name))) for name in ("worker", "label"))
         weights = arrow.to_numpy(arrow.one_chunk(rows.column("weight"))) if "weight" in rows.column_names else None
-        none = tasks.take(np.zeros(0, np.int64))
-        keep = said != _NO_LABEL
-        if not keep.all():
-            labelled = np.zeros(len(tasks), np.bool_)
-            labelled[task_codes[keep]] = True
-            none = tasks.take(np.flatnonzero(~labelled))
-            tasks = tasks.take(np.flatnonzero(labelled))
-            task_codes = (np.cumsum(labelled, dtype=np.uint32) - np.uint32(1))[task_codes[keep]]
-            who, said, weights = who[keep], said[keep], None if weights is None else weights[keep]
-        if not len(said):
-            return None, tasks, none
-        repeats = self._rules.repeats
-        table = checks.made_table(
-            task_codes,
-            worker_codes[who],
-            label_codes[said].astype(np.uint16),
-            None if weights is None else np.ascontiguousarray(weights, np.float64),
-            len(tasks),
-            len(workers),
-            len(labels),
-            "keep" if repeats == "error" else repeats,
-            len(classes),
-        )
-        if repeats == "error":
-            checks.refuse_repeats(table, tasks, workers)
-        return soft.weights_of_confidence(table) if self._rules.confidence else table, tasks, none
+        final = np.full(NO_LABEL + 1, NO_LABEL, np.uint16)
+        final[: len(label_codes)] = label_codes
+        sizes = (len(workers), len(labels), len(classes))
+        table, found, none = table_of(tasks, worker_codes[who], final[said], weights, sizes, self._rules)
+        if table is not None and self._rules.repeats == "error":
+            checks.refuse_repeats(table, found, workers)
+        return table, found, none
+
+
+def table_of(
+    tasks: Column,
+    workers: Codes,
+    labels: npt.NDArray[np.uint16],
+    weights: npt.NDArray[np.float64] | None,
+    sizes: tuple[int, int, int],
+    rules: Rules,
+) -> tuple[_core.Table | None, Names, Names]:
+    """The table of rows of whole tasks, names of its tasks, and of those without a label.
+
+    Workers and labels are codes, `NO_LABEL` where there is none; sizes are the numbers of workers, labels and classes.
+    There is no table where no row has a label. What `rules` say of repeats is done, but for refusing them.
+    """
+    task_codes, names = tasks.encode()
+    none = names.take(np.zeros(0, np.int64))
+    keep = labels != NO_LABEL
+    if not keep.all():
+        labelled = np.zeros(len(names), np.bool_)
+        labelled[task_codes[keep]] = True
+        none = names.take(np.flatnonzero(~labelled))
+        names = names.take(np.flatnonzero(labelled))
+        task_codes = (np.cumsum(labelled, dtype=np.uint32) - np.uint32(1))[task_codes[keep]]
+        workers, labels, weights = workers[keep], labels[keep], None if weights is None else weights[keep]
+    if not len(labels):
+        return None, names, none
+    table = checks.made_table(
+        task_codes,
+        workers,
+        labels,
+        None if weights is None else np.ascontiguousarray(weights, np.float64),
+        len(names),
+        *sizes[:2],
+        "keep" if rules.repeats == "error" else rules.repeats,
+        sizes[2],
+    )
+    return soft.weights_of_confidence(table) if rules.confidence else table, names, none
 
 
 def rows_of_shard(n_workers: int, n_labels: int) -> int:

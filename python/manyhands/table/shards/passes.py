@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from copy import copy
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
+from manyhands.table.names import Names
 from manyhands.table.shards.directory import Directory
 from manyhands.table.shards.journal import Journal
 from manyhands.table.shards.summary import Summary
 
 Array = npt.NDArray[np.float64]
-#: Known classes of the tasks of some shards, by the number of the shard; -1 where they are not known.
-Known = Mapping[int, npt.NDArray[np.int32]]
+Codes = npt.NDArray[np.int32]
+#: Known classes of some shards, by the number of the shard: where the tasks stand in it, and their classes.
+Known = Mapping[int, tuple[npt.NDArray[np.int64], Codes]]
+T = TypeVar("T")
 
 
 class Part(NamedTuple):
@@ -27,8 +31,17 @@ class Part(NamedTuple):
     #: Number of its first task among all.
     first: int
     shard: _core.Shard
-    #: Known classes of its tasks.
-    gold: npt.NDArray[np.int32] | None
+    #: Known classes of its tasks, -1 where they are not known.
+    gold: Codes | None
+
+
+def spread(known: tuple[npt.NDArray[np.int64], Codes] | None, n_tasks: int) -> Codes | None:
+    """Known classes of some tasks as one number for each task, -1 where they are not known."""
+    if known is None:
+        return None
+    found = np.full(n_tasks, -1, np.int32)
+    found[known[0]] = known[1]
+    return found
 
 
 class Factors(NamedTuple):
@@ -37,6 +50,13 @@ class Factors(NamedTuple):
     model: str
     workers: Array
     classes: Array
+
+
+class Counting(Protocol):
+    """A pass over one shard: adds what it counts to sums over workers and over classes, and returns a number."""
+
+    def __call__(self, part: Part, /, *, counts: Array, classes: Array) -> float:
+        """Count one shard."""
 
 
 class Sharded:
@@ -73,15 +93,10 @@ class Sharded:
         self.concluded: list[Factors] = []
         self._checked: set[int] = set()
 
-    def but(self, **changed: Any) -> Sharded:
+    def but(self, **changed: Any) -> Self:
         """The same with something changed."""
-        given: dict[str, Any] = {
-            "abstentions": self.abstentions,
-            "known": self.known,
-            "journal": self.journal,
-        } | changed
-        found = Sharded(self.directory, **given)
-        found._checked = self._checked
+        found = copy(self)
+        vars(found).update(changed, concluded=[])
         return found
 
     # -------------------------------------------------------------------------------------------------- sizes
@@ -127,7 +142,7 @@ class Sharded:
         self._checked.add(index)
         if not self.abstentions and shard.n_labels > shard.n_classes:
             shard = shard.without_abstentions()
-        return Part(index, self.directory.first(index), shard, self.known.get(index))
+        return Part(index, self.directory.first(index), shard, spread(self.known.get(index), shard.n_tasks))
 
     def parts(self) -> Iterator[Part]:
         """Read one shard after the other, and the next while one is worked on."""
@@ -139,45 +154,52 @@ class Sharded:
                     coming = reader.submit(self.part, index + 1)
                 yield part
 
+    def each(self, function: Callable[[Part], T], places: Iterable[int] | None = None) -> Iterator[T]:
+        """What a function makes of each shard, or of those at some places, in their order."""
+        return map(function, self.parts() if places is None else map(self.part, places))
+
+    def each_names(self, function: Callable[[Names], T]) -> Iterator[T]:
+        """What a function makes of the names of the tasks of each shard, in their order."""
+        return map(function, map(self.directory.tasks, range(len(self))))
+
+    def add(self, count: Counting, counts: Array, classes: Array) -> float:
+        """Add what a pass over each shard counts, in their order; return the sum of what it gives."""
+        given = 0.0
+        for part in self.parts():
+            given += count(part, counts=counts, classes=classes)
+        return given
+
     # ------------------------------------------------------------------------------------------------- passes
 
     def open(self, *, counts: Array, classes: Array, **how: Any) -> None:
         """Add the expected counts of a start that has no parameters."""
 
-        def run(**sums: Any) -> float:
-            for part in self.parts():
-                _core.em_open(part.shard, first=part.first, gold=part.gold, **sums, **how)
+        def count(part: Part, **sums: Any) -> float:
+            _core.em_open(part.shard, first=part.first, gold=part.gold, **sums, **how)
             return 0.0
 
-        self._noted(run, counts, classes, "open", how)
+        self._noted(count, counts, classes, "open", how)
 
     def gather(self, factors: Array, prior: Array, /, *, counts: Array, classes: Array, **how: Any) -> float:
         """Add the expected counts under the factors; return the log-evidence."""
 
-        def run(**sums: Any) -> float:
-            log_evidence = 0.0
-            for part in self.parts():
-                log_evidence += _core.em_gather(part.shard, factors, prior, gold=part.gold, **sums, **how)
-            return log_evidence
+        def count(part: Part, **sums: Any) -> float:
+            return _core.em_gather(part.shard, factors, prior, gold=part.gold, **sums, **how)
 
-        return self._noted(run, counts, classes, "gather", how, factors, prior)
+        return self._noted(count, counts, classes, "gather", how, factors, prior)
 
     def conclude(self, factors: Array, prior: Array, /, *, model: str) -> float:
         """Return the log-evidence under the last factors, which are kept."""
 
-        def run(**_: Any) -> float:
-            log_evidence = 0.0
-            for part in self.parts():
-                found = _core.em_answers(part.shard, factors, prior, model=model, gold=part.gold)
-                log_evidence += found["log_evidence"]
-            return log_evidence
+        def count(part: Part, **_: Any) -> float:
+            return _core.em_answers(part.shard, factors, prior, model=model, gold=part.gold)["log_evidence"]
 
         self.concluded.append(Factors(model, factors, prior))
-        return self._noted(run, np.zeros(0), np.zeros(0), "conclude", {"model": model}, factors, prior)
+        return self._noted(count, np.zeros(0), np.zeros(0), "conclude", {"model": model}, factors, prior)
 
     def _noted(
         self,
-        run: Callable[..., float],
+        count: Counting,
         counts: Array,
         classes: Array,
         name: str,
@@ -186,12 +208,12 @@ class Sharded:
     ) -> float:
         """Make a pass, or take what it gave in an earlier run."""
         if self.journal is None:
-            return run(counts=counts, classes=classes)
+            return self.add(count, counts, classes)
         key = self._key(name, how, *told)
         found = self.journal.find(key, (counts.shape, classes.shape))
         if found is None:
             own, seen = np.zeros_like(counts), np.zeros_like(classes)
-            found = (own, seen, run(counts=own, classes=seen))
+            found = (own, seen, self.add(count, own, seen))
             self.journal.keep(key, *found)
         counts += found[0]
         classes += found[1]
@@ -203,9 +225,10 @@ class Sharded:
 
         key = hashlib.blake2b(digest_size=16)
         key.update(repr((self.directory.digest, self.abstentions, name, sorted(how.items()))).encode())
-        for index, codes in sorted(self.known.items()):
+        for index in sorted(self.known):
             key.update(f"{index}".encode())
-            key.update(codes.tobytes())
+            for codes in self.known[index]:
+                key.update(codes.tobytes())
         for array in told:
             key.update(repr(array.shape).encode())
             key.update(np.ascontiguousarray(array).data)

@@ -37,22 +37,27 @@ class Summary:
         workers, labels, lengths = (np.zeros(n, np.uint64) for n in (n_workers, n_labels, 1))
         return cls(workers, labels, lengths, np.arange(n_workers, dtype=np.uint32))
 
-    def add(self, table: _core.Table, who: npt.NDArray[np.uint32] | None = None) -> None:
-        """Add a table, whose workers are the crowd or stand in it at `who`."""
-        who = np.arange(table.n_workers, dtype=np.uint32) if who is None else who
-        self.per_worker[who] += table.worker_counts()
-        self.per_label += table.label_counts()
+    @classmethod
+    def of(cls, table: _core.Table) -> Summary:
+        """What is known of a table."""
         lengths = np.bincount(np.diff(table.offsets())).astype(np.uint64)
-        longest = np.zeros(max(len(lengths), len(self.lengths)), np.uint64)
+        counts, groups = (table.worker_counts(), table.label_counts(), lengths), table.worker_groups()
+        return cls(*counts, groups, table.n_repeats(), *table.agreeing_pairs())
+
+    def add(self, part: Summary, who: npt.NDArray[np.uint32] | None = None) -> None:
+        """Add a part of the log, whose workers are the crowd or stand in it at `who`."""
+        who = np.arange(len(part.per_worker), dtype=np.uint32) if who is None else who
+        self.per_worker[who] += part.per_worker
+        self.per_label += part.per_label
+        longest = np.zeros(max(len(part.lengths), len(self.lengths)), np.uint64)
         longest[: len(self.lengths)] = self.lengths
-        longest[: len(lengths)] += lengths
+        longest[: len(part.lengths)] += part.lengths
         self.lengths = longest
-        self.n_repeats += table.n_repeats()
-        agreeing, pairs = table.agreeing_pairs()
-        self.n_agreeing += agreeing
-        self.n_pairs += pairs
+        self.n_repeats += part.n_repeats
+        self.n_agreeing += part.n_agreeing
+        self.n_pairs += part.n_pairs
         if self.groups.any():  # in one piece, nothing joins any more
-            self._join(who, who[table.worker_groups()])
+            self._join(who, who[part.groups])
 
     def _join(self, one: npt.NDArray[np.uint32], other: npt.NDArray[np.uint32]) -> None:
         """Make one group of the groups of `one[i]` and `other[i]`."""
