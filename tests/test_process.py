@@ -27,6 +27,20 @@ def test_importing_stays_light():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize("command", ["describe", "aggregate"])
+def test_a_small_table_is_read_without_other_libraries(command, tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text("task,worker,label\n1,a,x\n1,b,x\n2,a,y\n2,b,x\n")
+    heavy = ["pandas", "polars", "scipy", "torch", "matplotlib", "duckdb", "pyarrow.parquet", "pyarrow.dataset"]
+    code = (
+        "import sys; from manyhands.cli import main\n"
+        f"assert main([{command!r}, {str(log)!r}, '-q']) == 0\n"
+        f"print([m for m in {heavy} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 # Each line prints "ready" when its long work is about to begin, and works far longer than the test waits.
 LONG_WORK = {
     "fit": """

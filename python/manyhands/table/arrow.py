@@ -148,20 +148,20 @@ def text_buffers(column: pa.LargeStringArray) -> tuple[npt.NDArray[np.int64], np
 def missing(column: pa.Array) -> npt.NDArray[np.bool_] | None:
     """Which rows are null, NaN or empty text; None where Arrow shows at once that no row is."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     if pa.types.is_dictionary(column.type):
         bad = missing(column.dictionary)
         if column.indices.null_count == 0 and bad is None:
             return None
         nulls = to_numpy(column.indices.is_null())
-        codes = to_numpy(column.indices.fill_null(0))
+        # In NumPy: a scalar of Arrow's, to fill nulls with, would import pandas where it is installed.
+        codes = np.where(nulls, 0, to_numpy(column.indices))
         return nulls if bad is None or not len(bad) else nulls | bad[codes]
     masks = []
     if column.null_count:
         masks.append(to_numpy(column.is_null()))
     if pa.types.is_floating(column.type):
-        masks.append(to_numpy(pc.is_nan(column).fill_null(True)))
+        masks.append(np.isnan(to_numpy(column)))
     elif pa.types.is_large_string(column.type):
         offsets = offsets_of(column)
         masks.append(offsets[1:] == offsets[:-1])

@@ -88,25 +88,32 @@ def is_document(path: Path) -> bool:
 
 def needed_memory(paths: Sequence[Path]) -> int | None:
     """Bytes that reading files into memory takes, roughly; None where that cannot be told beforehand."""
-    import pyarrow as pa
-    import pyarrow.parquet
-
     if any(is_stream(path) or is_document(path) for path in paths):
         return None
     total = 0
     for path in paths:
-        if kind_of(path) == "csv":
-            total += path.stat().st_size * (_INFLATED if path.suffix.lower() in COMPRESSED else 1)
-            continue
-        try:
-            content = pyarrow.parquet.read_metadata(path)
-        except (pa.ArrowException, OSError):
-            return None  # for whoever reads it to tell
-        total += 16 * content.num_rows + sum(
-            content.row_group(group).total_byte_size for group in range(content.num_row_groups)
-        )
+        needed = _csv_memory(path) if kind_of(path) == "csv" else _parquet_memory(path)
+        if needed is None:
+            return None
+        total += needed
     # Text, codes and the table.
     return 2 * total
+
+
+def _csv_memory(path: Path) -> int:
+    return path.stat().st_size * (_INFLATED if path.suffix.lower() in COMPRESSED else 1)
+
+
+def _parquet_memory(path: Path) -> int | None:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    try:
+        content = pyarrow.parquet.read_metadata(path)
+    except (pa.ArrowException, OSError):
+        return None  # for whoever reads it to tell
+    groups = (content.row_group(group).total_byte_size for group in range(content.num_row_groups))
+    return int(16 * content.num_rows + sum(groups))
 
 
 def bare_suffix(path: Path) -> str:

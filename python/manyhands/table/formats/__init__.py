@@ -94,11 +94,11 @@ def opened(sources: list[Source], asked: str, named: Chosen = None) -> Export | 
 
 def _lists(sources: list[Source], named: Chosen) -> pa.Table | None:
     """A table whose workers come in lists, several in a row, as one with a row for each; None for another table."""
+    if sources[0].kind != "parquet":
+        return None
     import pyarrow as pa
     import pyarrow.parquet
 
-    if sources[0].kind != "parquet":
-        return None
     with sources[0].open() as stream:
         schema = pyarrow.parquet.read_schema(stream)
     known = [named] if isinstance(named, str) else [*(named or known_among(schema.names, WELL_KNOWN["worker"]))]
