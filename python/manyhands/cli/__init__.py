@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 import sys
+import textwrap
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -26,6 +28,7 @@ from manyhands.cli import (
     audit,
     bench,
     compare,
+    completion,
     describe,
     explain,
     import_,
@@ -39,7 +42,15 @@ from manyhands.cli.options import Parser
 
 __all__ = ["main"]
 
-COMMANDS = (aggregate, workers, audit, explain, report, describe, agreement, compare, import_, simulate, shards, bench)
+#: All commands, as help lists them.
+GROUPS = {
+    "answers": (aggregate, explain, report),
+    "the crowd": (describe, agreement, workers, audit),
+    "methods": (compare, bench),
+    "logs": (import_, simulate, shards),
+    "the shell": (completion,),
+}
+COMMANDS = tuple(command for group in GROUPS.values() for command in group)
 
 #: What bad input raises. A KeyError or TypeError may still be a bug, and then --traceback tells where.
 BAD_INPUT = (ValueError, KeyError, TypeError, OSError, MemoryError, OverflowError)
@@ -63,6 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _tolerate_ascii()
         args = _parser().parse_args(argv)
         wanted = args.traceback
+        args.json = args.shown == "json"
         with _terminable(), printed_warnings() as args.warnings:
             args.run(args)
         sys.stdout.flush()
@@ -86,6 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> Parser:
     parser = Parser(
         prog="manyhands",
+        usage="manyhands COMMAND [--help] …",
         description="Turn many imperfect opinions into one trustworthy answer.",
         epilog="example:\n  manyhands aggregate log.csv -o labels.csv --workers workers.csv",
     )
@@ -95,10 +108,21 @@ def _parser() -> Parser:
         action="store_true",
         help="on bad input, show where the error was raised, for bug reports",
     )
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        command.add(commands)
+    # Listed by group, which argparse cannot do by itself.
+    commands = parser.add_subparsers(metavar="COMMAND", prog="manyhands", required=True, help=argparse.SUPPRESS)
+    for title, group in GROUPS.items():
+        before = len(commands._choices_actions)
+        for command in group:
+            command.add(commands)
+        added = commands._choices_actions[before:]
+        parser.add_argument_group(title, "\n".join(_listed(each.dest, str(each.help)) for each in added))
     return parser
+
+
+def _listed(name: str, about: str) -> str:
+    """A command and what it does, as a line of help or several."""
+    width = max(40, shutil.get_terminal_size().columns - 4)
+    return textwrap.fill(about, width, initial_indent=f"{name:<12}", subsequent_indent=" " * 12)
 
 
 class _Version(argparse.Action):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from manyhands.cli.console import Stages, number, print_facts, print_json, write, write_parts
+from manyhands.cli.console import Stages, number, print_frame, print_json, print_summary, write, write_parts
 from manyhands.cli.kinds import CLASSES, add_kind, read_any, settle_kind
 from manyhands.cli.methods import Truth, add_fit, chosen_method
 from manyhands.cli.options import (
@@ -17,6 +17,7 @@ from manyhands.cli.options import (
     add_truth,
     check_inputs,
     check_outputs,
+    check_printed,
     read_truth,
     use_threads,
 )
@@ -64,8 +65,7 @@ def run(args: Namespace) -> None:
     check_outputs([args.output, args.workers], others=[args.save], inputs=inputs)
     if settle_kind(args) != CLASSES and (args.gold or args.evaluate):
         raise ValueError(f"--gold and --evaluate are for classes; the log holds {args.kind}")
-    if args.json and args.output == STDOUT:
-        raise ValueError("labels as CSV and --json cannot both go to stdout; name a file with -o")
+    check_printed(args, "labels")
     with Stages(args) as stages:
         votes, model, truth = read_and_fit(args, stages, args.evaluate)
         with stages.stage("writing"):
@@ -92,7 +92,7 @@ def run(args: Namespace) -> None:
         return
     if piped:
         with stages.stage("writing"):
-            write(labels, STDOUT)
+            print_frame(args, labels)
     if not args.quiet:
         files = ", ".join(path for path in (args.output, args.workers, args.save) if path not in (None, STDOUT))
         facts = {
@@ -102,7 +102,7 @@ def run(args: Namespace) -> None:
             "labels": str(seen),
         }
         facts |= {"truth": summary_of_scores(truth, scores), "wrote": files, "time": str(stages)}
-        print_facts(facts, stderr=piped)
+        print_summary(args, facts, stderr=piped and args.shown != "table")
 
 
 def read_and_fit(args: Namespace, stages: Stages, evaluate: str | None = None) -> tuple[Any, Any, Truth | None]:

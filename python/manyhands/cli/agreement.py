@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyhands.agreement.counts import LEVELS
 from manyhands.cli.aggregate import summary_of_log
-from manyhands.cli.console import Stages, print_facts, print_json, print_table
+from manyhands.cli.console import Stages, print_json, print_rows, print_summary
 from manyhands.cli.kinds import CLASSES, add_kind, read_any, settle_kind
 from manyhands.cli.options import Commands, add_command, add_log, check_inputs, natural, use_threads
 
@@ -79,10 +79,10 @@ def run(args: Namespace) -> None:
         content = {"command": args.command, "log": args.log, "level": args.level, "agreement": measures}
         print_json(args, content | {"seconds": stages.seconds})
         return
-    print_table(("measure", "value", *(("from", "to") if args.resamples else ()), "tasks", "pairs"), _rows(found, args))
-    if not args.quiet:
-        undefined = "; ".join(dict.fromkeys(measure.reason for measure in found.values() if measure.reason))
-        print_facts({"log": summary_of_log(votes), "undefined": undefined, "time": str(stages)})
+    ends = ("from", "to") if args.resamples else ()
+    print_rows(args, ("measure", "value", *ends, "tasks", "pairs"), _rows(found, args))
+    undefined = "; ".join(dict.fromkeys(measure.reason for measure in found.values() if measure.reason))
+    print_summary(args, {"log": summary_of_log(votes), "undefined": undefined, "time": str(stages)})
 
 
 def _measure(votes: Annotations, args: Namespace) -> dict[str, Agreement]:

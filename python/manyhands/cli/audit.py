@@ -14,6 +14,7 @@ from manyhands.cli.options import (
     add_log,
     check_inputs,
     check_outputs,
+    check_printed,
     read_log,
     use_threads,
 )
@@ -55,8 +56,7 @@ def run(args: Namespace) -> None:
     """Read the log, audit it, and show one page."""
     inputs = check_inputs(args)
     check_outputs([args.output], inputs=inputs)
-    if args.json and args.output == STDOUT:
-        raise ValueError("workers as CSV and --json cannot both go to stdout; name a file with -o")
+    check_printed(args, "workers")
     use_threads(args)
     with Stages(args) as stages:
         with stages.stage("reading"):
@@ -70,16 +70,19 @@ def run(args: Namespace) -> None:
     if args.json:
         print_json(args, _content(args, found) | {"seconds": stages.seconds})
         return
-    if args.output == STDOUT:
+    piped = args.output == STDOUT or args.shown == "csv"
+    if piped:
         write(found.frame(), STDOUT)
-    page = {"log": summary_of_log(votes)} | _page(found)
-    wrote = "" if args.output in (None, STDOUT) else args.output
-    print_facts(page | {"wrote": wrote, "time": str(stages)}, stderr=args.output == STDOUT)
-    if len(found.copies) and args.output != STDOUT:
+        if args.quiet:
+            return
+    page = {"log": summary_of_log(votes)} | _page(found)  # the page is the result: quiet leaves out only the rest
+    wrote = "" if args.quiet or args.output in (None, STDOUT) else args.output
+    print_facts(page | {"wrote": wrote, "time": "" if args.quiet else str(stages)}, stderr=piped)
+    if len(found.copies) and not piped:
         rows = found.copies.frame().slice(0, _SHOWN).to_pydict()
         print_table(list(rows), list(zip(*rows.values(), strict=True)), title="copies, the surest first")
     for remark in found.remarks:
-        print_facts({"uncertain": remark}, stderr=args.output == STDOUT)
+        print_facts({"uncertain": remark}, stderr=piped)
 
 
 def _read(args: Namespace) -> tuple[Annotations, Any]:

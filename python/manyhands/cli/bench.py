@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from manyhands.cli.console import Stages, duration, print_facts, print_json, print_table
+from manyhands.cli.console import Stages, duration, print_json, print_rows, print_summary, print_table
 from manyhands.cli.options import Commands, add_command, count, natural, use_threads
 
 if TYPE_CHECKING:
@@ -62,15 +62,18 @@ def run(args: Namespace) -> None:
     if args.json:
         print_json(args, {"command": args.command, **sizes, **machine, "passes": args.passes, "steps": results})
         return
-    rows = [(r["step"], duration(r["seconds"]), f"{r['nanoseconds']:,.1f} ns") for r in results]
-    print_table(("step", "time", "an annotation"), rows)
+    if args.shown == "csv":
+        print_rows(args, tuple(results[0]), [tuple(step.values()) for step in results])
+    else:
+        rows = [(r["step"], duration(r["seconds"]), f"{r['nanoseconds']:,.1f} ns") for r in results]
+        print_table(("step", "time", "an annotation"), rows)
     if not args.quiet:
         size = (
             f"{votes.n_annotations:,} annotations of {votes.n_tasks:,} tasks by {votes.n_workers:,} workers, "
             f"{votes.n_classes:,} classes; rows in random order"
         )
         where = f"{machine['threads']} threads of {machine['cores']} cores, {machine['platform']}"
-        print_facts({"log": size, "machine": where, "runs": f"best of {args.repeats}"})
+        print_summary(args, {"log": size, "machine": where, "runs": f"best of {args.repeats}"})
 
 
 def _steps(votes: Annotations, passes: int, seed: int) -> dict[str, tuple[Callable[[], Any], int]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Collection
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from manyhands.cli.aggregate import summary_of_log
-from manyhands.cli.console import Stages, duration, print_facts, print_json, print_table
-from manyhands.cli.methods import COMPARED, METHODS, Truth, add_fit, given_options
+from manyhands.cli.console import Growing, Stages, duration, print_json, print_rows, print_summary
+from manyhands.cli.methods import COMPARED, COMPARED_LARGE, METHODS, Truth, add_fit, given_options
 from manyhands.cli.options import (
     Commands,
     add_command,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Asks for every method.
 ALL = "all"
+#: Annotations from which on fewer methods are compared by default.
+LARGE = 1_000_000
 _SCORES = ("accuracy", "balanced_accuracy", "log_loss", "calibration_error")
 
 
@@ -53,9 +56,9 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--methods",
         type=names_of((ALL, *METHODS)),
-        default=list(COMPARED),
         metavar="A,B,…",
-        help=f"what to run (default: {','.join(COMPARED)}; also {others}; {ALL} runs every one that takes the log); "
+        help=f"what to run (default: {','.join(COMPARED)}; with more than {LARGE:.0e} annotations only "
+        f"{','.join(COMPARED_LARGE)}; also {others}; {ALL} runs every one that takes the log); "
         "options of a fit go to those that have them",
     )
     parser.add_argument(
@@ -74,8 +77,8 @@ def run(args: Namespace) -> None:
     check_inputs(args, args.gold, args.evaluate)
     if args.held_out >= 1:
         raise ValueError(f"--held-out must be below 1, not {args.held_out:g}")
-    everything = ALL in args.methods
-    chosen = {name: METHODS[name] for name in (METHODS if everything else args.methods)}
+    everything = args.methods is not None and ALL in args.methods
+    chosen = {name: METHODS[name] for name in (METHODS if everything else args.methods or COMPARED)}
     # Answers to tasks whose label is held fixed would all be right: that takes other labels to measure by.
     fixed = args.gold if args.evaluate is not None else None
     measure_by = args.evaluate or args.gold
@@ -84,7 +87,7 @@ def run(args: Namespace) -> None:
     results: list[dict[str, Any]] = []
     left_out: dict[str, str] = {}
     labels = []
-    with Stages(args) as stages:
+    with Stages(args, transient=True) as stages:
         with stages.stage("reading"):
             votes = read_log(args)
             if fixed is not None:
@@ -92,6 +95,10 @@ def run(args: Namespace) -> None:
             known = read_truth(args, measure_by, votes)
             truth = None if known is None else Truth(votes, known, measure_by)
             split = held_out(votes, args.held_out)
+        large = args.methods is None and votes.n_annotations > LARGE
+        if large:
+            chosen = {name: METHODS[name] for name in COMPARED_LARGE}
+        shown = _Shown(args, chosen, scores=truth is not None, foretold=split is not None)
         for name, method in chosen.items():
             model = method.build(given)
             try:
@@ -109,26 +116,50 @@ def run(args: Namespace) -> None:
                     scores["held_out_loss"] = split.loss(method.build(given | {"gold": None}))
             fit = {"method": name, "n_iter": model.n_iter_, "converged": model.converged_}
             results.append(fit | {"seconds": stages.seconds[name]} | scores)
+            stages.aside(partial(shown.row, results[-1], float(np.mean(labels[0] == labels[-1]))))
     agreement = [[float(np.mean(one == other)) for other in labels] for one in labels]
     if args.json:
         content = {"command": args.command, "log": args.log, "n_tasks": votes.n_tasks, "methods": results}
         content["left_out"] = left_out
         print_json(args, content | {"agreement": agreement, "seconds": stages.seconds})
         return
-    shown = (*(_SCORES if truth is not None else ()), *(("held_out_loss",) if split is not None else ()))
-    first = results[0]["method"]
-    print_table(
-        ("method", "passes", "time", *(score.replace("_", " ") for score in shown), f"same label as {first}"),
-        [
-            (r["method"], r["n_iter"], duration(r["seconds"]), *(r[score] for score in shown), same)
-            for r, same in zip(results, agreement[0], strict=True)
-        ],
-    )
-    if not args.quiet:
-        over = "" if truth is None else f"{len(truth.index):,} tasks"
-        unseen = "" if split is None else f"{split.n_held:,} labels, log-loss in nats each"
-        facts = {"log": summary_of_log(votes), "truth": over, "held out": unseen, "time": _times(stages, chosen)}
-        print_facts(facts | {f"no {name}": reason for name, reason in left_out.items()})
+    shown.finish()
+    over = "" if truth is None else f"{len(truth.index):,} tasks"
+    unseen = "" if split is None else f"{split.n_held:,} labels, log-loss in nats each"
+    facts = {"log": summary_of_log(votes), "truth": over, "held out": unseen, "time": _times(stages, chosen)}
+    facts["methods"] = f"fewer than usual, as the log is large; --methods {','.join(COMPARED)}" if large else ""
+    print_summary(args, facts | {f"no {name}": reason for name, reason in left_out.items()})
+
+
+class _Shown:
+    """The results on stdout, a row as soon as a method has finished; nothing where they are asked for as JSON."""
+
+    def __init__(self, args: Namespace, methods: Collection[str], *, scores: bool, foretold: bool) -> None:
+        self._args = args
+        self._scores = (*(_SCORES if scores else ()), *(("held_out_loss",) if foretold else ()))
+        names = (score.replace("_", " ") for score in self._scores)
+        self._columns = ("method", "passes", "time", *names, f"same label as {next(iter(methods))}")
+        likes: list[list[Any]] = [[*methods], ["9,999"], ["99.9 ms"]]
+        likes += [[9.999] for _ in (*self._scores, "same")]
+        self._table = Growing(self._columns, likes) if args.shown != "csv" else None
+        self._rows = 0
+
+    def row(self, result: dict[str, Any], same: float) -> None:
+        """Show a row."""
+        if self._args.json:
+            return
+        scores = [result[score] for score in self._scores]
+        if self._table is not None:
+            self._table.row((result["method"], result["n_iter"], duration(result["seconds"]), *scores, same))
+            return
+        row = (result["method"], result["n_iter"], result["seconds"], *scores, same)
+        print_rows(self._args, ("method", "passes", "seconds", *self._scores, "same") if not self._rows else (), [row])
+        self._rows += 1
+
+    def finish(self) -> None:
+        """Show what did not fit beside the rest."""
+        if self._table is not None:
+            self._table.finish()
 
 
 def _times(stages: Stages, methods: Collection[str]) -> str:

@@ -15,6 +15,7 @@ import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TextIO
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 #: Wide enough for any table, where there is neither a terminal to fit into nor the variable COLUMNS.
 _PIPE_WIDTH = 200
+
+#: Rows of a long table that are shown on a screen.
+SHOWN = 30
 
 #: What a column of a table takes beside its text; the table takes one more.
 _PADDING = 3
@@ -143,6 +147,49 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def print_rows(args: Namespace, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print rows as a table, or as CSV with all digits where that was asked for."""
+    if args.shown != "csv":
+        print_table(columns, rows)
+        return
+    import csv
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    if columns:  # further rows have no head
+        writer.writerow(columns)
+    writer.writerows([_plain(value) for value in row] for row in rows)
+    sys.stdout.flush()
+
+
+def print_content(args: Namespace, content: dict[str, Any]) -> None:
+    """Print named facts as rows of CSV; the parts of a fact have its name before theirs."""
+    print_rows(args, ("name", "value"), list(_flat("", content)))
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _flat(f"{name}.{key}" if name else str(key), item)
+    else:
+        yield name, "; ".join(map(str, value)) if isinstance(value, list | tuple) else value
+
+
+def print_frame(args: Namespace, table: pa.Table) -> int:
+    """Print an Arrow table: as CSV, or its first rows where a table for people was asked for; returns how many."""
+    if args.shown != "table":
+        write(table, STDOUT)
+        return int(table.num_rows)
+    shown = table.slice(0, SHOWN)
+    print_table(shown.column_names, list(zip(*shown.to_pydict().values(), strict=True)))
+    return int(shown.num_rows)
+
+
+def print_summary(args: Namespace, facts: dict[str, str], *, stderr: bool = False) -> None:
+    """Print facts about a run, unless it is to be quiet; rows of CSV on stdout stay alone there."""
+    if not args.quiet:
+        print_facts(facts, stderr=stderr or args.shown == "csv")
+
+
 def console(*, stderr: bool = False) -> Console:
     """Return a rich console that takes text as it is, and does not break lines in a pipe."""
     from rich.console import Console
@@ -189,6 +236,55 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, title:
         for row in zip(*(cells[at] for at in part), strict=True):
             table.add_row(*row)
         out.print(table)
+
+
+class Growing:
+    """A table whose rows are printed as they come, with as many columns as fit; `finish` prints the others below.
+
+    Parameters
+    ----------
+    columns
+        The headings.
+    likes
+        For each column what the widest of its cells may look like: rows that are not there yet must fit below it.
+    """
+
+    def __init__(self, columns: Sequence[str], likes: Sequence[Sequence[Any]]) -> None:
+        self._columns = columns
+        self._rows: list[Sequence[Any]] = []
+        below = [[_cell(value) for value in column] for column in likes]
+        self._heads = [_heading(name, cells) for name, cells in zip(columns, below, strict=True)]
+        widths = [_width(head, cells) for head, cells in zip(self._heads, below, strict=True)]
+        self._parts = _parts(widths, console().width - 1)
+        self._widths = [width - _PADDING for width in widths]
+
+    def row(self, row: Sequence[Any]) -> None:
+        """Print a row, the first one with the headings above it."""
+        if not self._rows:
+            heads = [self._heads[at].split("\n") for at in self._parts[0]]
+            print()
+            for line in zip_longest(*heads, fillvalue=""):
+                self._line(line)
+            print(" " + "─" * sum(self._widths[at] + _PADDING for at in self._parts[0]))
+        self._rows.append(row)
+        self._line([_cell(row[at]) for at in self._parts[0]])
+
+    def _line(self, cells: Sequence[str]) -> None:
+        placed = zip(cells, self._parts[0], strict=True)
+        texts = (_padded(cell, self._widths[at], to_the_right=at > 0) for cell, at in placed)
+        print(("  " + (" " * _PADDING).join(texts)).rstrip(), flush=True)
+
+    def finish(self) -> None:
+        """Print the columns that did not fit."""
+        for part in self._parts[1:]:
+            print_table([self._columns[at] for at in part], [[row[at] for at in part] for row in self._rows])
+
+
+def _padded(cell: str, width: int, *, to_the_right: bool) -> str:
+    from rich.cells import cell_len
+
+    room = " " * max(0, width - cell_len(cell))
+    return room + cell if to_the_right else cell + room
 
 
 def _heading(name: str, below: Sequence[str]) -> str:
@@ -267,9 +363,9 @@ class Stages:
         Time spent in each stage, in the order in which they began.
     """
 
-    def __init__(self, args: Namespace) -> None:
+    def __init__(self, args: Namespace, *, transient: bool = False) -> None:
         self.seconds: dict[str, float] = {}
-        self._bar: Progress | None = _bar() if sys.stderr.isatty() and not args.quiet else None
+        self._bar: Progress | None = _bar(transient=transient) if sys.stderr.isatty() and not args.quiet else None
 
     def __enter__(self) -> Self:
         if self._bar is not None:
@@ -295,11 +391,20 @@ class Stages:
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
+    def aside(self, work: Callable[[], None]) -> None:
+        """Do something that prints while a transient bar is taken away; a new one follows, of later stages."""
+        if self._bar is not None:
+            self._bar.stop()
+        work()
+        if self._bar is not None:
+            self._bar = _bar(transient=True)  # the old one would go up and erase what was printed
+            self._bar.start()
+
     def __str__(self) -> str:
         return ", ".join(f"{name} {duration(seconds)}" for name, seconds in self.seconds.items())
 
 
-def _bar() -> Progress:
+def _bar(*, transient: bool) -> Progress:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
@@ -309,7 +414,7 @@ def _bar() -> Progress:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    return Progress(*columns, console=console(stderr=True), redirect_stdout=False)
+    return Progress(*columns, console=console(stderr=True), redirect_stdout=False, transient=transient)
 
 
 def _shown(bar: Progress, name: str, total: int | None) -> Iterator[Callable[[int, float], None]]:

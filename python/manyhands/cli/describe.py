@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from manyhands.cli.console import Stages, print_json, printable
+from manyhands.cli.console import Stages, print_content, print_json, printable
 from manyhands.cli.kinds import add_kind, read_any, settle_kind
 from manyhands.cli.options import Commands, add_command, add_log, add_out_of_core, check_inputs, use_threads
 
@@ -39,6 +39,9 @@ def run(args: Namespace) -> None:
             found = votes.describe()
     if args.json:
         print_json(args, {"command": args.command, "log": args.log, **found.to_dict(), "seconds": stages.seconds})
+        return
+    if args.shown == "csv":
+        print_content(args, found.to_dict())
         return
     for line in str(found).splitlines():
         print(printable(line))

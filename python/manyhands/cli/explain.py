@@ -6,10 +6,10 @@ from argparse import Namespace
 from typing import Any
 
 from manyhands.cli.aggregate import read_and_fit, report, summary_of_fit, summary_of_log
-from manyhands.cli.console import Stages, print_facts, print_json, printable
+from manyhands.cli.console import Stages, print_facts, print_json, printable, write
 from manyhands.cli.kinds import CLASSES, add_kind, settle_kind
 from manyhands.cli.methods import add_fit
-from manyhands.cli.options import Commands, add_command, add_log, add_truth, check_inputs
+from manyhands.cli.options import STDOUT, Commands, add_command, add_log, add_truth, check_inputs
 
 
 def add(commands: Commands) -> None:
@@ -41,6 +41,9 @@ def run(args: Namespace) -> None:
         found = model.explain(_named(votes, args.asked))
     if args.json:
         print_json(args, report(args, votes, model, stages) | {"explanation": found.to_dict()})
+        return
+    if args.shown == "csv":
+        write(found.to_frame(), STDOUT)
         return
     for line in str(found).splitlines():
         print(printable(line))

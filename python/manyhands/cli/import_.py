@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from manyhands.cli.console import Stages, number, print_facts, print_json, write
+from manyhands.cli.console import Stages, number, print_frame, print_json, print_summary, write
 from manyhands.cli.options import (
     LAYOUT,
     STDOUT,
@@ -13,6 +13,7 @@ from manyhands.cli.options import (
     add_files,
     check_inputs,
     check_outputs,
+    check_printed,
 )
 
 
@@ -26,7 +27,7 @@ def add(commands: Commands) -> None:
         examples="""
             project-1.json > answers.csv
             project-1.json --question mood -o mood.parquet --gold gold.csv
-            'ann.jsonl' 'bob.jsonl' --format doccano -o answers.csv
+            'ann.jsonl' 'bob.jsonl' --from doccano -o answers.csv
         """,
     )
     add_files(parser)
@@ -43,6 +44,7 @@ def run(args: Namespace) -> None:
 
     inputs = check_inputs(args)
     check_outputs([args.output, args.gold], inputs=inputs)
+    check_printed(args, "answers")
     with Stages(args) as stages:
         with stages.stage("reading"):
             layout = Layout(*(getattr(args, name) for name in LAYOUT))
@@ -56,7 +58,7 @@ def run(args: Namespace) -> None:
                 raise ValueError("the export knows nothing of the truth: --gold has nothing to write")
             write(arrow.table({"task": gold[0], "label": gold[1]}), args.gold)
         if not args.json or args.output not in (None, STDOUT):
-            write(table, args.output or STDOUT)
+            print_frame(args, table) if args.output in (None, STDOUT) else write(table, args.output)
     questions = found.questions if isinstance(found, Export) else {}
     facts = {
         "questions": ", ".join(f"{question} ({kind})" for question, kind in questions.items()),
@@ -68,5 +70,5 @@ def run(args: Namespace) -> None:
     if args.json:
         content = {"command": args.command, "log": args.log, "questions": questions, "n_rows": table.num_rows}
         print_json(args, content | {"seconds": stages.seconds})
-    elif not args.quiet:
-        print_facts(facts, stderr=args.output in (None, STDOUT))
+        return
+    print_summary(args, facts, stderr=args.output in (None, STDOUT) and args.shown != "table")

@@ -134,6 +134,9 @@ COMPARED = (
     "kos",
 )
 
+#: The same for large logs: the default, what it is made of, and the votes.
+COMPARED_LARGE = ("consensus", "hierarchical", "dawid-skene", "one-coin", "majority", "agreement")
+
 
 def add_fit(parser: argparse.ArgumentParser, *, choose: bool = True) -> None:
     """Add the arguments of a fit. Defaults are the library's own: None means that an option was not given."""

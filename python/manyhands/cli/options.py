@@ -21,6 +21,9 @@ STDOUT = "-"
 #: What the process's own input is called.
 _STDIN = ("-", "/dev/stdin", "/dev/fd/0")
 
+#: How results may be printed.
+SHAPES = ("table", "csv", "json")
+
 #: More would only be a slip of the keyboard, and starting them takes long.
 MAX_THREADS = 1024
 
@@ -46,10 +49,46 @@ def add_command(
     many = "examples" if "\n" in lines else "example"
     parser = commands.add_parser(name, help=about, description=about, epilog=f"{many}:\n{lines}")
     parser.set_defaults(run=run, command=name)
-    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument(
+        "--format",
+        dest="shown",
+        type=_shape,
+        metavar="table|csv|json",
+        help="how results are printed: tables for people, rows of CSV, or one JSON object and nothing else",
+    )
+    shown.add_argument("--json", dest="shown", action="store_const", const="json", help="short for --format json")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no summary")
     parser.add_argument("--threads", type=threads, metavar="N", help="threads to use; by default one for each core")
     return parser
+
+
+def _shape(text: str) -> str:
+    """Return how results are printed."""
+    if text in SHAPES:
+        return text
+    from manyhands.table.formats import FORMATS
+
+    hint = f"; what the log is, is said with --from {text}" if text in FORMATS else ""
+    raise argparse.ArgumentTypeError(f"must be table, csv or json, not {text!r}{hint}")
+
+
+def check_printed(args: argparse.Namespace, what: str, *, printed: bool = False) -> None:
+    """Raise where rows would go to stdout beside JSON, or both to stdout and to a file.
+
+    Parameters
+    ----------
+    args
+        The arguments, ``-o`` among them.
+    what
+        What the rows are.
+    printed
+        Whether they go to stdout where no file is named, also beside JSON.
+    """
+    if args.json and args.output in ((None, STDOUT) if printed else (STDOUT,)):
+        raise ValueError(f"{what} as CSV and --json cannot both go to stdout; name a file with -o")
+    if args.shown == "csv" and args.output not in (None, STDOUT):
+        raise ValueError(f"--format csv prints the {what}, and -o writes them to a file; choose one of them")
 
 
 def use_threads(args: argparse.Namespace) -> None:
@@ -140,7 +179,12 @@ def add_files(parser: argparse.ArgumentParser) -> Any:
         help="CSV (also .gz, .bz2, .zst, .lz4), Parquet, JSON, a platform's export; several, a glob, - for stdin",
     )
     group.add_argument(
-        "--format", choices=FORMATS, default="auto", metavar="NAME", help=f"what it is: {', '.join(FORMATS)}"
+        "--from",
+        dest="format",
+        choices=FORMATS,
+        default="auto",
+        metavar="NAME",
+        help=f"what it is: {', '.join(FORMATS)}",
     )
     group.add_argument("--question", metavar="NAME", help="which question of an export, where it has several")
     group.add_argument(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from manyhands.cli.aggregate import read_and_fit, report, summary_of_fit, summary_of_log
-from manyhands.cli.console import Stages, print_facts, print_json
+from manyhands.cli.console import Stages, print_content, print_json, print_summary
 from manyhands.cli.kinds import CLASSES, add_kind, settle_kind
 from manyhands.cli.methods import add_fit
 from manyhands.cli.options import Commands, add_command, add_log, add_truth, check_inputs, check_outputs
@@ -44,10 +44,12 @@ def run(args: Namespace) -> None:
         with stages.stage("writing"):
             gold = None if truth is None else (votes.tasks[truth.index], truth.classes)
             files = model.report(args.output, gold=gold, audit=args.audit, title=args.title)
+    content = report(args, votes, model, stages) | {"files": [str(path) for path in files]}
     if args.json:
-        print_json(args, report(args, votes, model, stages) | {"files": [str(path) for path in files]})
-    elif not args.quiet:
+        print_json(args, content)
+    elif args.shown == "csv":
+        print_content(args, content)
+    else:
         wrote = ", ".join(map(str, files))
-        print_facts(
-            {"log": summary_of_log(votes), "fit": summary_of_fit(args, model), "wrote": wrote, "time": str(stages)}
-        )
+        facts = {"log": summary_of_log(votes), "fit": summary_of_fit(args, model), "wrote": wrote, "time": str(stages)}
+        print_summary(args, facts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from manyhands.cli.console import complain, number, print_facts, print_json
+from manyhands.cli.console import complain, number, print_content, print_facts, print_json
 from manyhands.cli.options import Commands, add_command
 
 
@@ -31,17 +31,20 @@ def run(args: Namespace) -> None:
     wrong = found.check()
     sizes, n_bytes = found.sizes, sum(entry.n_bytes for entry in found.entries)
     per_annotation = n_bytes / sizes.n_annotations
+    content = {
+        "directory": str(found.path),
+        "n_shards": len(found.entries),
+        "bytes": n_bytes,
+        "bytes_per_annotation": per_annotation,
+        "digest": found.digest,
+        "whole": not wrong,
+        "damages": wrong,
+        **vars(sizes),
+    }
     if args.json:
-        content = {
-            "directory": str(found.path),
-            "n_shards": len(found.entries),
-            "bytes": n_bytes,
-            "bytes_per_annotation": per_annotation,
-            "digest": found.digest,
-            "whole": not wrong,
-            "damages": wrong,
-        }
-        print_json(args, {"command": args.command, **content, **vars(sizes)})
+        print_json(args, {"command": args.command, **content})
+    elif args.shown == "csv":
+        print_content(args, content)
     else:
         weighted = ", weighted" if sizes.weighted else ""
         abstentions = sizes.n_labels - sizes.n_classes

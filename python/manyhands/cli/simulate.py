@@ -7,13 +7,14 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from manyhands.cli.aggregate import summary_of_log
-from manyhands.cli.console import Stages, print_facts, print_json, write
+from manyhands.cli.console import Stages, print_frame, print_json, print_summary, write
 from manyhands.cli.options import (
     STDOUT,
     Commands,
     add_command,
     amount,
     check_outputs,
+    check_printed,
     count,
     natural,
     use_threads,
@@ -90,8 +91,7 @@ def add(commands: Commands) -> None:
 def run(args: Namespace) -> None:
     """Draw the log and write it with its truth."""
     check_outputs([args.output, args.truth, args.confusion])
-    if args.json and args.output in (None, STDOUT):
-        raise ValueError("the log as CSV and --json cannot both go to stdout; name a file with -o")
+    check_printed(args, "answers", printed=True)
     use_threads(args)
     from manyhands.simulate import simulate
 
@@ -125,13 +125,13 @@ def run(args: Namespace) -> None:
         return
     if piped:
         with stages.stage("writing"):
-            write(drawn.votes.to_frame(), STDOUT)
+            print_frame(args, drawn.votes.to_frame())
     if not args.quiet:
         files = ", ".join(path for path in (args.output, args.truth, args.confusion) if path not in (None, STDOUT))
         skill = drawn.accuracy
         crowd = f"mean accuracy {skill.mean():.3f}, from {skill.min():.3f} to {skill.max():.3f}"
         facts = {"log": summary_of_log(drawn.votes), "crowd": crowd, "wrote": files, "time": str(stages)}
-        print_facts(facts, stderr=piped)
+        print_summary(args, facts, stderr=piped and args.shown != "table")
 
 
 def _report(args: Namespace, drawn: Simulation) -> dict[str, Any]:

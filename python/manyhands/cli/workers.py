@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import Any
 
 from manyhands.cli.aggregate import read_and_fit, report, summary_of_fit, summary_of_log
-from manyhands.cli.console import Stages, print_facts, print_json, print_table, write
+from manyhands.cli.console import SHOWN, Stages, print_json, print_summary, print_table, write
 from manyhands.cli.kinds import CLASSES, add_kind, settle_kind
 from manyhands.cli.methods import add_fit
 from manyhands.cli.options import (
@@ -17,13 +17,11 @@ from manyhands.cli.options import (
     add_truth,
     check_inputs,
     check_outputs,
+    check_printed,
     count,
 )
 
 _KEYS = ("accuracy", "information", "capacity", "spammer_score", "n_labels")
-
-#: Rows shown where nobody said how many.
-_SHOWN = 30
 
 
 def add(commands: Commands) -> None:
@@ -60,8 +58,7 @@ def run(args: Namespace) -> None:
     check_outputs([args.output], inputs=inputs)
     if settle_kind(args) != CLASSES and args.gold:
         raise ValueError(f"--gold is for classes; the log holds {args.kind}")
-    if args.json and args.output == STDOUT:
-        raise ValueError("workers as CSV and --json cannot both go to stdout; name a file with -o")
+    check_printed(args, "workers")
     with Stages(args) as stages:
         votes, model, _ = read_and_fit(args, stages)
         table = _ordered(model.workers_frame(), args)
@@ -73,17 +70,18 @@ def run(args: Namespace) -> None:
             args, report(args, votes, model, stages) | {"n_tied": int(model.tied_.sum()), "workers": table.to_pylist()}
         )
         return
-    if args.output is None:
-        rows = _shown(table.slice(0, args.worst or args.best or _SHOWN))
-        print_table(list(rows), list(zip(*rows.values(), strict=True)))
-    elif args.output == STDOUT:
+    piped = args.output == STDOUT or args.shown == "csv"
+    if piped:
         write(table, STDOUT)
-    if not args.quiet:
-        left = table.num_rows - (args.worst or args.best or _SHOWN)
-        more = f"{left:,} more workers are not shown; -o FILE writes all" if args.output is None and left > 0 else ""
-        facts = {"log": summary_of_log(votes), "fit": summary_of_fit(args, model), "more": more}
-        wrote = "" if args.output in (None, STDOUT) else args.output
-        print_facts(facts | {"wrote": wrote, "time": str(stages)}, stderr=args.output == STDOUT)
+    elif args.output is None:
+        rows = _shown(table.slice(0, args.worst or args.best or SHOWN))
+        print_table(list(rows), list(zip(*rows.values(), strict=True)))
+    left = table.num_rows - (args.worst or args.best or SHOWN)
+    cut = left > 0 and args.output is None and not piped
+    more = f"{left:,} more workers are not shown; -o FILE writes all" if cut else ""
+    facts = {"log": summary_of_log(votes), "fit": summary_of_fit(args, model), "more": more}
+    wrote = "" if args.output in (None, STDOUT) else args.output
+    print_summary(args, facts | {"wrote": wrote, "time": str(stages)}, stderr=piped)
 
 
 def _shown(table: Any) -> dict[str, list[Any]]:
