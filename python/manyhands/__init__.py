@@ -20,6 +20,7 @@ from manyhands import (
     numeric,
     ordinal,
     pairwise,
+    sequences,
     similarity,
 )
 from manyhands._core import get_num_threads, set_num_threads
@@ -53,6 +54,7 @@ from manyhands.table.objects import Objects
 from manyhands.table.persist import load
 from manyhands.table.rankings import Rankings
 from manyhands.table.ratings import Ratings
+from manyhands.table.sequences import Sequences
 from manyhands.table.sets import MultiLabels
 from manyhands.table.similarities import Similarities
 
@@ -79,6 +81,7 @@ __all__ = [
     "Rankings",
     "RatingSimulation",
     "Ratings",
+    "Sequences",
     "Similarities",
     "SimilaritySimulation",
     "Simulation",
@@ -95,6 +98,7 @@ __all__ = [
     "ordinal",
     "pairwise",
     "read",
+    "sequences",
     "set_num_threads",
     "similarity",
     "simulate",

@@ -249,3 +249,39 @@ def described(votes: Any) -> Description:
         n_components=table.n_components(),
         class_shares=dict(zip(class_texts(votes.labels), shares.tolist(), strict=True)),
     )
+
+
+@dataclass(frozen=True)
+class SequencesDescription(Described):
+    """What :meth:`Sequences.describe` returns; prints as a short report.
+
+    ``n_tags`` counts tags of all readings, ``n_unsaid`` tokens of them without one, ``spans`` what was marked by type,
+    and ``span_length`` is the mean number of tokens of a span (NaN where nobody marked any).
+    """
+
+    n_annotations: int
+    n_tasks: int
+    n_tokens: int
+    n_workers: int
+    n_tags: int
+    n_unsaid: int
+    lengths: Spread
+    labels_per_task: Spread
+    labels_per_worker: Spread
+    spans: dict[str, int]
+    span_length: float
+
+    def _rows(self) -> Iterable[tuple[str, str]]:
+        marked = ", ".join(f"{name or 'of no type'} {n:,}" for name, n in self.spans.items())
+        length = "" if math.isnan(self.span_length) else f", {self.span_length:.2f} tokens long on average"
+        return (
+            ("readings", f"{self.n_annotations:,}"),
+            ("sequences", f"{self.n_tasks:,}"),
+            ("tokens", f"{self.n_tokens:,}"),
+            ("workers", f"{self.n_workers:,}"),
+            ("tags", f"{self.n_tags:,} ({self.n_unsaid:,} tokens of readings have none)"),
+            ("sequence length", str(self.lengths)),
+            ("per sequence", str(self.labels_per_task)),
+            ("per worker", str(self.labels_per_worker)),
+            ("spans", f"{sum(self.spans.values()):,}{length} ({marked})"),
+        )

@@ -26,6 +26,12 @@ WELL_KNOWN = {
     "context": ("context", "category"),
     "item": ("item", "item_id", "option", "candidate"),
     "rank": ("rank", "place"),
+    "sequence": ("sequence", "sequence_id", "document", "document_id", "doc", "doc_id", "sentence", "sentence_id"),
+    "position": ("position", "pos", "token", "token_id"),
+    "start": ("start", "start_offset", "begin", "from"),
+    "end": ("end", "end_offset", "stop", "to"),
+    "tag": ("tag", "label", "type", "entity"),
+    "layer": ("layer",),
 }
 #: Exports have dozens of columns, and the one that is wanted is often among the last.
 _MOST_LISTED = 100

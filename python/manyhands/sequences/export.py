@@ -1,0 +1,64 @@
+"""Answers about sequences in the forms of others: CoNLL, JSON, spaCy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from manyhands.table.persist import atomic_write
+from manyhands.table.tags import written
+
+
+def write_conll(model: Any, path: str | os.PathLike[str], words: Mapping[Any, Any] | None, scheme: str) -> None:
+    """Write a token a line; see `SequenceAggregator.to_conll`."""
+    fit, grid = model._fitted(), model._grid
+    tags = written(model._tags, fit.codes, grid.firsts(), scheme)
+    names = model._tasks.values.tolist()
+    with atomic_write(path) as part, open(part, "w", encoding="utf-8", newline="\n") as file:
+        for name, (first, last) in zip(names, pairwise(grid.starts.tolist()), strict=True):
+            shown = grid.begins[first:last].tolist() if words is None else list(_of(words, name, "words"))
+            if len(shown) != last - first:
+                raise ValueError(f"sequence {name!r} has {last - first} tokens, and {len(shown)} words are given")
+            for word, tag in zip(shown, tags[first:last].tolist(), strict=True):
+                text = str(word)
+                if not text or any(mark.isspace() for mark in text):
+                    raise ValueError(f"the word {text!r} of sequence {name!r} has a space in it, or nothing at all")
+                file.write(f"{text}\t{tag}\n")
+            file.write("\n")
+
+
+def as_json(model: Any) -> list[dict[str, Any]]:
+    """One dictionary a sequence; see `SequenceAggregator.to_json`."""
+    frame = model.segments_.to_pydict()
+    names = model._tasks.values.tolist()
+    spans: dict[Any, list[dict[str, Any]]] = {name: [] for name in names}
+    columns = [name for name in frame if name != "sequence"]
+    for row, name in enumerate(frame["sequence"]):
+        spans[name].append({column: frame[column][row] for column in columns})
+    return [{"sequence": name, "spans": spans[name]} for name in names]
+
+
+def as_spacy(model: Any, texts: Mapping[Any, str]) -> list[dict[str, Any]]:
+    """One dictionary a sequence, with its text; see `SequenceAggregator.to_spacy`."""
+    ends = model._grid.ends[model._grid.starts[1:] - 1]
+    made = []
+    for one, end in zip(as_json(model), ends.tolist(), strict=True):
+        text = _of(texts, one["sequence"], "texts")
+        if len(text) < end:
+            raise ValueError(
+                f"the text of sequence {one['sequence']!r} has {len(text)} characters, and tokens to {end}"
+            )
+        spans = [
+            {"start": span["start"], "end": span["end"], "label": str(span["tag"]), "score": span["probability"]}
+            for span in one["spans"]
+        ]
+        made.append({"text": text, "spans": spans, "meta": {"sequence": one["sequence"]}})
+    return made
+
+
+def _of(given: Mapping[Any, Any], name: Any, what: str) -> Any:
+    if name not in given:
+        raise KeyError(f"{what} has nothing for sequence {name!r}")
+    return given[name]
