@@ -318,8 +318,8 @@ def test_a_full_disk_leaves_the_last_whole_checkpoint_and_nothing_else(begun, mo
     log, path = begun
     before = path.read_bytes()
 
-    def full(content, path):
-        path.write_bytes(b"PK")
+    def full(content, file):
+        file.write(b"PK")
         raise RuntimeError("[enforce fail at inline_container.cc:671] . unexpected pos 704 vs 598")
 
     monkeypatch.setattr(torch, "save", full)

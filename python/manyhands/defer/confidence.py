@@ -43,6 +43,8 @@ class SelectivePrediction(Deferral):
 
     _defaults: ClassVar[dict[str, Any]] = Deferral._defaults | {"validation": 0.1}
 
+    _kept: ClassVar[dict[str, bool]] = Deferral._kept | {"_threshold": False}
+
     def __init__(self, classifier: nn.Module, **settings: Any) -> None:
         super().__init__(classifier, None, **settings)
 

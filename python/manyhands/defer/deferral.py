@@ -95,6 +95,8 @@ class Deferral(CrowdNetworkEstimator):
     _networks: ClassVar[tuple[str, ...]] = ("network", "gate", "experts")
     _call: ClassVar[str] = "fit(X, y, votes)"
 
+    _kept: ClassVar[dict[str, bool]] = CrowdNetworkEstimator._kept | {"_expert_accuracy": True, "_calibration": False}
+
     worker_lr = None
     coverage: Coverage
     workload: Workload
@@ -116,6 +118,9 @@ class Deferral(CrowdNetworkEstimator):
 
     def _make_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         self._judge_experts(data)
+        return self._blank_parts(data)
+
+    def _blank_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         return {"network": copy.deepcopy(self.classifier), **self._gate_parts(data), **self._extra_parts(data)}
 
     def _judge_experts(self, data: CrowdData) -> None:

@@ -169,7 +169,7 @@ class ImputedDeferral(EMDeferral):
         if self.impute_epochs is not None:
             check_number("impute_epochs", self.impute_epochs, least=1, whole=True)
 
-    def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
+    def _prepare(self, data: CrowdData) -> None:
         imputer = Imputer(
             self._expert_models(data, self.experts, self.groups),
             self.method,
@@ -181,7 +181,6 @@ class ImputedDeferral(EMDeferral):
         imputer._adopt(data)
         imputer._train(data)
         self._made_up = imputer.answers(data)
-        return super()._extra_parts(data)
 
     def _after_training(self, data: CrowdData) -> None:
         del self._made_up

@@ -91,6 +91,8 @@ class Learn2Agree(Learner):
 
     _defaults: ClassVar[dict[str, Any]] = {"reduction": "worker", "worker_lr": None}
 
+    _training_parts: ClassVar[tuple[str, ...]] = ("kappa",)
+
     def __init__(
         self,
         backbone: nn.Module,

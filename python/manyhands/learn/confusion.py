@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from manyhands.learn.heads import (
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import log_det, log_mixture
 from manyhands.train.batch import Batch, CrowdData
+from manyhands.train.files import Outer
 from manyhands.train.settings import TrainingOptions
 
 __all__ = ["CCEM", "CrowdLayer", "GeoCrowdNet", "SingleConfusion", "TraceRegularized"]
@@ -198,12 +199,21 @@ class CrowdLayer(_WorkerLearner):
         return self._log_probs_of(X)[:, 0]
 
 
-class _Affine(nn.Module):
+class _Affine(Outer):
     """A number, scaled and moved."""
+
+    scale: Tensor
+    bias: Tensor
 
     def __init__(self, scale: float, bias: float) -> None:
         super().__init__()
-        self.scale, self.bias = scale, bias
+        self.register_buffer("scale", torch.tensor(scale, dtype=torch.float64))
+        self.register_buffer("bias", torch.tensor(bias, dtype=torch.float64))
+
+    @classmethod
+    def blank(cls, n_classes: int) -> Self:
+        """One that changes nothing."""
+        return cls(1.0, 0.0)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.scale * x + self.bias

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from manyhands.learn.targets import vote_shares
 from manyhands.simulate._makers import as_prior
 from manyhands.table.annotations import Annotations
 from manyhands.train.batch import Batch, CrowdData, rows_of
+from manyhands.train.files import Outer
 from manyhands.train.lazy import WorkerTable
 from manyhands.train.probabilities import estimated_confusion, normalised
 from manyhands.train.settings import TrainingOptions
@@ -62,7 +63,7 @@ class CrowdAggregator(nn.Module):
             self.prior_logits.copy_(self.prior_logits[order])
 
 
-class _Reordered(nn.Module):
+class _Reordered(Outer):
     """Logits with the classes in another order."""
 
     order: Tensor
@@ -70,6 +71,11 @@ class _Reordered(nn.Module):
     def __init__(self, order: Tensor) -> None:
         super().__init__()
         self.register_buffer("order", order)
+
+    @classmethod
+    def blank(cls, n_classes: int) -> Self:
+        """One that changes nothing."""
+        return cls(torch.arange(n_classes))
 
     def forward(self, logits: Tensor) -> Tensor:
         return logits[:, self.order]

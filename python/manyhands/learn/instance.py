@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import torch
@@ -79,6 +79,9 @@ class COINNet(GeoCrowdNet):
             check_number(name, getattr(self, name), least=0)
             if not getattr(self, name):
                 raise ValueError(f"{name} must be above 0")
+
+    _kept: ClassVar[dict[str, bool]] = GeoCrowdNet._kept | {"_outlier_scores": False}
+    _training_parts: ClassVar[tuple[str, ...]] = ("shifts",)
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         #: Where the annotations of each sample begin, among those that have a vector.

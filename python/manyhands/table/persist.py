@@ -133,11 +133,11 @@ class Saved:
 
 
 @overload
-def load(path: str | os.PathLike[str]) -> Any: ...
+def load(path: str | os.PathLike[str], **networks: Any) -> Any: ...
 @overload
-def load(path: str | os.PathLike[str], kind: type[T]) -> T: ...
-def load(path: str | os.PathLike[str], kind: type[Any] = object) -> Any:
-    """Read back what ``save`` wrote: an :class:`~manyhands.Annotations` table or a fitted model.
+def load(path: str | os.PathLike[str], kind: type[T], **networks: Any) -> T: ...
+def load(path: str | os.PathLike[str], kind: type[Any] = object, **networks: Any) -> Any:
+    """Read back what ``save`` wrote: a table, a fitted model, or a trained network.
 
     The file holds only arrays and plain settings: reading one from a stranger cannot run code. Anything that is not
     such a file, whole and consistent, raises :class:`~manyhands.errors.FileFormatError`.
@@ -149,11 +149,28 @@ def load(path: str | os.PathLike[str], kind: type[Any] = object) -> Any:
     kind
         The class that it must hold, such as ``mh.DawidSkene`` or ``mh.Annotations``: type checkers then know what comes
         back, and a file that holds something else is refused with a `TypeError`.
+    **networks
+        Networks of a learner or a team, by the names of the arguments they were: ``mh.load(path, backbone=network)``,
+        ``mh.load(path, classifier=network)``. Their weights come from the file, and the ones given stay as they are.
+        Without them, the weights and names alone are returned.
     """
-    found = _loaded(read(path))
+    if _is_archive(path):
+        from importlib import import_module
+
+        found = import_module("manyhands.train.files").load(path, networks)
+    elif networks:
+        raise TypeError(f"{os.fspath(path)} holds no networks; leave {', '.join(networks)} out")
+    else:
+        found = _loaded(read(path))
     if not isinstance(found, kind):
         raise TypeError(f"{os.fspath(path)} holds {type(found).__name__}, not {kind.__name__}")
     return found
+
+
+def _is_archive(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is what torch writes, an archive of tensors."""
+    with Path(path).open("rb") as file:
+        return file.read(4) == b"PK\3\4"
 
 
 def _loaded(content: Content) -> Any:

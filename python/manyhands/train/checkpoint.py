@@ -9,23 +9,22 @@ from __future__ import annotations
 import hashlib
 import numbers
 import os
-import zipfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from manyhands.errors import FileFormatError
 from manyhands.table import persist
 from manyhands.table.names import Names
+from manyhands.train import archive
 from manyhands.train.batch import CrowdData
 
 #: Of what a file holds; files without are of manyhands 0.1, and do not tell which crowd they know.
 _FORMAT = 2
+_WHAT = "checkpoint"
 
 
 def prepare(path: str | os.PathLike[str] | None, *, resume: bool, overwrite: bool) -> None:
@@ -49,40 +48,19 @@ def prepare(path: str | os.PathLike[str] | None, *, resume: bool, overwrite: boo
             f"the checkpoint {target} is there already: fit(..., resume=True) goes on from it, fit(..., "
             "overwrite=True) begins anew and writes over it"
         )
-    with _writing(target):
+    with archive.writing(target, _WHAT):
         persist.check_writable(target)
 
 
 def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     """Write a checkpoint; the file that was there stays until the new one is whole and on the disk."""
-    with _writing(path), persist.atomic_write(path) as part:
-        torch.save({"format": _FORMAT} | content, part)
-
-
-@contextmanager
-def _writing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Say of a failure which file it concerns."""
-    try:
-        yield
-    except (OSError, RuntimeError) as error:  # torch has a RuntimeError for a disk that is full
-        raise OSError(f"the checkpoint {path} cannot be written: {error}") from error
+    archive.write(path, {"format": _FORMAT} | content, _WHAT)
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a checkpoint; raises `FileFormatError` for anything else, and for one that is damaged."""
-    with Path(path).open("rb") as file:
-        try:
-            # torch does not look at the check sums that it writes.
-            damaged = zipfile.ZipFile(file).testzip()
-            file.seek(0)
-            content = torch.load(file, map_location="cpu", weights_only=True) if damaged is None else None
-        except MemoryError:
-            raise
-        except Exception as error:  # whatever strangers' bytes make of the two readers
-            raise FileFormatError(f"{path} is no checkpoint, or is damaged ({error}); begin anew") from error
-    if damaged is not None:
-        raise FileFormatError(f"the checkpoint {path} is damaged, in {damaged}; begin anew")
-    if not isinstance(content, dict) or not content.keys() & {"format", "learner"}:
+    content = archive.read(path, _WHAT)
+    if not content.keys() & {"format", "learner"}:
         raise FileFormatError(f"{path} is a file of torch, but no checkpoint of manyhands")
     if content.get("format") != _FORMAT:
         raise FileFormatError(

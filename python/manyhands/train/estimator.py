@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from manyhands.errors import FileFormatError, NotFittedError
 from manyhands.estimator import Array, Parameters, Progress
 from manyhands.progress import reporting
 from manyhands.table.names import Names
-from manyhands.train import checkpoint
+from manyhands.train import checkpoint, files
 from manyhands.train.batch import Batch, CrowdData, Features
 from manyhands.train.checkpoint import Owner
 from manyhands.train.lazy import LazyAdam, WorkerTable
@@ -110,6 +111,10 @@ class NetworkEstimator(Parameters, Training, ABC):
     _settings: ClassVar[Sequence[inspect.Parameter]] = TRAINING
     #: Parts that are whole networks: they learn at the rate `lr` and their weights decay, the rest at `worker_lr`.
     _networks: ClassVar[tuple[str, ...]] = ("network",)
+    #: What predictions need beside the parts and the names: attributes, and whether they are tensors of the device.
+    _kept: ClassVar[dict[str, bool]] = {"_n_labels": False}
+    #: Parts that only training needs.
+    _training_parts: ClassVar[tuple[str, ...]] = ()
     #: How ``fit`` is called, for messages.
     _call: ClassVar[str] = "fit(X, votes)"
 
@@ -161,6 +166,13 @@ class NetworkEstimator(Parameters, Training, ABC):
     def _make_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         """All that is trained, by name, as it is at the start; ``"network"`` is what predicts classes."""
 
+    def _blank_parts(self, data: CrowdData) -> dict[str, nn.Module]:
+        """The same parts, for weights that come from a file: the data have the same sizes and tell nothing else."""
+        return self._make_parts(data)
+
+    def _prepare(self, data: CrowdData) -> None:
+        """Called once before the first epoch, when all parts are made."""
+
     @abstractmethod
     def _forward(self, x: Any) -> Any:
         """What the parts make of some samples."""
@@ -208,6 +220,8 @@ class NetworkEstimator(Parameters, Training, ABC):
         votes = data.votes
         self._workers, self._classes = votes._workers, votes._classes
         self._n_labels = votes.labels_per_worker
+        x = data.batch(data.samples[:1], torch.device("cpu")).x
+        self._example = (x.shape[1:], x.dtype)
 
     @property
     def _n_epochs(self) -> int:
@@ -233,6 +247,7 @@ class NetworkEstimator(Parameters, Training, ABC):
         known = self._to_learn_from(data)
         with seeded(self.seed, self._on), reporting(progress, self._n_epochs, type(self).__name__) as report:
             self._parts = nn.ModuleDict(self._make_parts(known)).to(self._on)
+            self._prepare(known)
             run = self._begun(shuffle, owner)
             if found is not None:
                 self._restore(run, found)
@@ -418,6 +433,15 @@ class NetworkEstimator(Parameters, Training, ABC):
                 found.append(make(x).cpu().double())
         return torch.cat(found).numpy()
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write what was learnt to a file: weights and names, settings that are numbers or text, and no code.
+
+        ``mh.load(path, ...)`` reads it back. Networks that were arguments are given again there, built alike
+        (``mh.load(path, backbone=network)``); settings that are objects, such as `start_from`, matter to training alone
+        and are not kept. Predictions are the same to the bit on the same machine.
+        """
+        files.save(self, path)
+
     @property
     def network_(self) -> nn.Module:
         """The trained network that predicts classes, in evaluation mode."""
@@ -434,6 +458,7 @@ class NetworkEstimator(Parameters, Training, ABC):
 class CrowdNetworkEstimator(NetworkEstimator, KnowsConfusion):
     """One who also gets to know the workers: a subclass keeps `_confusion` and `_prior`."""
 
+    _kept: ClassVar[dict[str, bool]] = NetworkEstimator._kept | {"_confusion": False, "_prior": False}
     _confusion: Array
     _prior: Array
 

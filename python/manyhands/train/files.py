@@ -1,0 +1,239 @@
+"""Trained networks in files: weights, names and plain settings, and nothing that could be executed.
+
+A file is what ``torch.save`` writes, of tensors, numbers and text alone. It does not say how a user's own networks are
+built: whoever loads it gives them again, and their weights are taken from the file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from manyhands.errors import FileFormatError
+from manyhands.estimator import concrete
+from manyhands.table.annotations import Annotations
+from manyhands.table.checks import made_table
+from manyhands.table.names import Names, sequence
+from manyhands.train import archive
+from manyhands.train.batch import CrowdData
+from manyhands.train.settings import find_device, seeded
+
+if TYPE_CHECKING:
+    from manyhands.train.estimator import NetworkEstimator
+
+#: Of what a file holds.
+_FORMAT = 1
+_WHAT = "file of a trained network"
+_PLAIN = (bool, int, float, str)
+
+
+class Outer(nn.Module):
+    """A last layer that is put on a trained network and not learnt by gradients; all that it knows are buffers."""
+
+    @classmethod
+    def blank(cls, n_classes: int) -> Self:
+        """One of the same shape, for buffers that come from a file."""
+        raise NotImplementedError
+
+
+def outer_layers(network: nn.Module) -> Iterator[Outer]:
+    """The layers that were put on a network, the last one first."""
+    while isinstance(network, nn.Sequential) and len(network) == 2 and isinstance(network[1], Outer):
+        yield network[1]
+        network = network[0]
+
+
+class SavedNetwork:
+    """What a file holds, for those who want the weights or the names alone.
+
+    Attributes
+    ----------
+    kind : str
+        The class of what was saved.
+    settings : dict
+        How it was made, so far as settings are numbers and text.
+    networks : list of str
+        The arguments that are networks, which are to be given again.
+    workers_, classes_ : array
+        Names.
+    confusion_, prior_ : array
+        What was learnt of the workers and the classes.
+    """
+
+    def __init__(self, path: str, content: dict[str, Any]) -> None:
+        self._path, self._content = path, content
+        self.kind: str = content["kind"]
+        self.settings: dict[str, Any] = content["settings"]
+        self.networks: list[str] = content["networks"]
+
+    @property
+    def workers_(self) -> Any:
+        """Names of the workers."""
+        return sequence(self._content["workers"]).values
+
+    @property
+    def classes_(self) -> Any:
+        """Names of the classes."""
+        return sequence(self._content["classes"]).values
+
+    @property
+    def confusion_(self) -> Any:
+        """Confusion matrix of each worker, (n_workers, n_classes true, n_classes observed)."""
+        return self._content["kept"]["_confusion"].numpy()
+
+    @property
+    def prior_(self) -> Any:
+        """Class prior, (n_classes,)."""
+        return self._content["kept"]["_prior"].numpy()
+
+    def state_dict(self, part: str = "network") -> dict[str, Tensor]:
+        """Weights of a part, as ``load_state_dict`` of the same network takes them."""
+        begin = f"{part}." + "0." * len(self._content["outer"] if part == "network" else ())
+        found = {name.removeprefix(begin): value for name, value in self._content["parts"].items()}
+        return {name: value for name, value in found.items() if f"{begin}{name}" in self._content["parts"]}
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}=…" for name in self.networks)
+        return f"<weights and names of a {self.kind}; mh.load({self._path!r}, {given}) makes it whole>"
+
+
+def save(model: NetworkEstimator, path: str | os.PathLike[str]) -> None:
+    """Write what prediction needs."""
+    given = model.get_params()
+    parts = model._fitted()
+    left_out = tuple(f"{name}." for name in model._training_parts)
+    content = {
+        "trained": _FORMAT,
+        "kind": type(model).__name__,
+        "settings": {name: value for name, value in given.items() if _is_plain(value)},
+        "networks": [name for name, value in given.items() if isinstance(value, nn.Module)],
+        "workers": _listed(model._workers, "workers"),
+        "classes": _listed(model._classes, "classes"),
+        "example": [list(model._example[0]), str(model._example[1]).removeprefix("torch.")],
+        "history": model._history,
+        "outer": [type(layer).__name__ for layer in outer_layers(parts["network"])],
+        "parts": {name: value.cpu() for name, value in parts.state_dict().items() if not name.startswith(left_out)},
+        "kept": {name: _packed(getattr(model, name)) for name in model._kept if hasattr(model, name)},
+    }
+    archive.write(path, content, _WHAT)
+
+
+def load(path: str | os.PathLike[str], networks: Mapping[str, nn.Module]) -> Any:
+    """Read a file; a trained model if its networks are given, and what it holds if none are."""
+    content = archive.read(path, _WHAT)
+    if content.get("trained") != _FORMAT:
+        told = "a checkpoint: fit(..., resume=True) goes on from it" if "owner" in content else "of another version"
+        raise FileFormatError(f"{os.fspath(path)} holds no trained network; it is {told}")
+    try:
+        if not networks:
+            return SavedNetwork(os.fspath(path), content)
+        return _whole(os.fspath(path), content, networks)
+    except (LookupError, AttributeError) as error:
+        raise FileFormatError(f"{os.fspath(path)} lacks something: {error!r}") from error
+
+
+def _whole(path: str, content: dict[str, Any], networks: Mapping[str, nn.Module]) -> NetworkEstimator:
+    wanted = content["networks"]
+    if sorted(networks) != sorted(wanted):
+        raise TypeError(
+            f"{path} holds a {content['kind']}, which needs {', '.join(f'{name}=…' for name in wanted)}; given "
+            f"{', '.join(networks)}"
+        )
+    model = _class_of(path, content["kind"])(**networks, **content["settings"])
+    model._check()
+    model._on = find_device(model.device)
+    data = _skeleton(content)
+    model._adopt(data)
+    with seeded(0, model._on):
+        _take_kept(model, content["kept"])
+        parts = nn.ModuleDict(model._blank_parts(data))
+    for name in model._training_parts:
+        if name in parts:
+            del parts[name]
+    for name in reversed(content["outer"]):
+        parts["network"] = nn.Sequential(parts["network"], _outer(path, name, len(content["classes"])))
+    try:
+        parts.load_state_dict(content["parts"])
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"the networks given are not built as those in {path}: {error}") from error
+    model._parts = parts.to(model._on).eval()
+    _take_kept(model, content["kept"])
+    model._history = content["history"]
+    return model
+
+
+def _class_of(path: str, name: str) -> type[Any]:
+    """The class of a name: one of the library, or any that derives from them and is imported."""
+    from importlib import import_module
+
+    from manyhands.train.estimator import NetworkEstimator
+
+    # Which import all that they have.
+    import_module("manyhands.learn")
+    import_module("manyhands.defer").all_deferrals()
+    known = {cls.__name__: cls for cls in concrete(NetworkEstimator, "")}  # type: ignore[type-abstract]
+    if name not in known:
+        raise FileFormatError(f"{path} holds a {name}, which nobody has defined; import what defines it first")
+    return known[name]
+
+
+def _outer(path: str, name: str, n_classes: int) -> Outer:
+    known = {cls.__name__: cls for cls in concrete(Outer, "")}
+    if name not in known:
+        raise FileFormatError(f"{path} holds a layer {name}, which nobody has defined")
+    return known[name].blank(n_classes)
+
+
+def _skeleton(content: Mapping[str, Any]) -> CrowdData:
+    """Data of the same sizes: one sample, of which every worker said something."""
+    shape, dtype = content["example"]
+    workers, classes = sequence(content["workers"]), sequence(content["classes"])
+    m, k = len(workers), len(classes)
+    labels = (np.arange(m) % k).astype(np.uint16)
+    table = made_table(np.zeros(m, np.uint32), np.arange(m, dtype=np.uint32), labels, None, 1, m, k)
+    votes = Annotations(table, Names(np.zeros(1, np.int64)), workers, classes)
+    data = CrowdData(torch.zeros(1, *shape, dtype=getattr(torch, dtype)), votes)
+    data.truth = torch.zeros(1, dtype=torch.int64)
+    return data
+
+
+def _listed(names: Names, what: str) -> list[Any]:
+    found: list[Any] = names.values.tolist()
+    odd = next((name for name in found if not isinstance(name, _PLAIN)), None)
+    if odd is not None:
+        raise TypeError(f"cannot save {what} of type {type(odd).__name__} ({odd!r}); use integers or text as ids")
+    return found
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a setting can be read back as it is; others, such as aggregators, are left at their defaults."""
+    if isinstance(value, list | tuple):
+        return bool(value) and all(map(_is_plain, value))
+    if isinstance(value, Mapping):
+        return all(isinstance(name, _PLAIN) and _is_plain(each) for name, each in value.items())
+    return value is None or type(value) in _PLAIN
+
+
+def _packed(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(np.ascontiguousarray(value))
+    if isinstance(value, Mapping):
+        return {name: _packed(each) for name, each in value.items()}
+    return value.cpu() if isinstance(value, Tensor) else value
+
+
+def _take_kept(model: NetworkEstimator, kept: Mapping[str, Any]) -> None:
+    for name, as_tensor in model._kept.items():
+        if name in kept:
+            setattr(model, name, kept[name].to(model._on) if as_tensor else _unpacked(kept[name]))
+
+
+def _unpacked(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _unpacked(each) for name, each in value.items()}
+    return value.numpy() if isinstance(value, Tensor) else value

@@ -1,0 +1,169 @@
+"""Trained learners and teams in files: the same predictions, and plain words for what does not fit."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import deferrals
+import learners
+import manyhands as mh
+from manyhands.learn.information import _Reordered
+from manyhands.train.files import SavedNetwork
+
+pytestmark = pytest.mark.filterwarnings("ignore::manyhands.OverlapWarning")
+
+
+@pytest.fixture(scope="module")
+def crowd() -> learners.Crowd:
+    return learners.crowd(n=60, n_workers=5)
+
+
+@pytest.mark.parametrize("variant", learners.VARIANTS, ids=lambda variant: variant.name)
+def test_a_learner_comes_back_as_it_was(tmp_path: Path, crowd: learners.Crowd, variant: learners.Variant) -> None:
+    learner = variant.learner(max_epochs=2).fit(crowd.X, crowd.votes)
+    learner.save(tmp_path / "learner.pt")
+    again = mh.load(tmp_path / "learner.pt", type(learner), backbone=learners.backbone(seed=1))
+    for given in ((crowd.X,), (crowd.X, crowd.votes)):
+        assert (again.predict_proba(*given) == learner.predict_proba(*given)).all()
+    assert (again.confusion_ == learner.confusion_).all()
+    assert (again.prior_ == learner.prior_).all()
+    assert again.workers_frame().equals(learner.workers_frame())
+    assert [*again.history_["loss"]] == [*learner.history_["loss"]]
+    for name in ("weights_", "outlier_scores_"):
+        if hasattr(learner, name):
+            assert (getattr(again, name) == getattr(learner, name)).all()
+    # What came back can be trained anew, and kept again.
+    again.fit(crowd.X, crowd.votes).save(tmp_path / "learner.pt")
+
+
+@pytest.mark.parametrize("variant", deferrals.VARIANTS, ids=lambda variant: variant.name)
+def test_a_team_comes_back_as_it_was(tmp_path: Path, crowd: learners.Crowd, variant: deferrals.Variant) -> None:
+    team = variant.model(max_epochs=2, validation=0.2).fit(crowd.X, crowd.truth, crowd.votes)
+    team.save(tmp_path / "team.pt")
+    again = mh.load(tmp_path / "team.pt", classifier=learners.backbone(seed=1))
+    for name in ("predict_proba", "defer_proba", "expected_accuracy"):
+        assert (getattr(again, name)(crowd.X) == getattr(team, name)(crowd.X)).all()
+    for how in ({}, {"coverage": 0.5}, {"coverage": 0.5, "how": "threshold"}):
+        assert (again.decide(crowd.X, **how).who == team.decide(crowd.X, **how).who).all()
+    assert (again.confusion_ == team.confusion_).all()
+
+
+def test_names_of_any_kind_and_a_network_put_on_top(tmp_path: Path) -> None:
+    crowd = learners.crowd(n=60, n_workers=4, seed=1)
+    log = crowd.votes.to_frame().to_pydict()
+    named = {
+        "task": log["task"],
+        "worker": [f"wörker {one}" for one in log["worker"]],
+        "label": [f"klass {one}" for one in log["label"]],
+    }
+    learner = mh.learn.MaxMIG(learners.backbone(), max_epochs=1).fit(crowd.X, named)
+    order = torch.tensor([2, 0, 1])
+    learner._parts["network"] = torch.nn.Sequential(learner._parts["network"], _Reordered(order))
+    learner.save(tmp_path / "a")
+    again = mh.load(tmp_path / "a", backbone=learners.backbone())
+    assert again.predict(crowd.X).tolist() == learner.predict(crowd.X).tolist()
+    weights = mh.load(tmp_path / "a").state_dict()
+    assert weights.keys() == learners.backbone().state_dict().keys()
+    inner = learner.network_
+    while isinstance(inner[-1], _Reordered):  # there may be another, if the classes had to be named anew
+        inner = inner[0]
+    assert (weights["0.weight"] == inner[0].weight).all()
+
+
+def test_regression_comes_back(tmp_path: Path, crowd: learners.Crowd) -> None:
+    backbone = torch.nn.Linear(6, 1)
+    learner = mh.learn.CrowdLayer(backbone, kind="S+B", max_epochs=2).fit(crowd.X, crowd.votes)
+    learner.save(tmp_path / "a")
+    again = mh.load(tmp_path / "a", backbone=torch.nn.Linear(6, 1))
+    assert (again.predict(crowd.X) == learner.predict(crowd.X)).all()
+    assert (again.scale_and_bias_ == learner.scale_and_bias_).all()
+
+
+@pytest.fixture
+def saved(tmp_path: Path, crowd: learners.Crowd) -> tuple[Path, Any]:
+    learner = mh.learn.CCEM(learners.backbone(), max_epochs=1, start_from=mh.MajorityVote()).fit(crowd.X, crowd.votes)
+    learner.save(tmp_path / "learner.pt")
+    return tmp_path / "learner.pt", learner
+
+
+def test_weights_and_names_without_a_network(saved: tuple[Path, Any]) -> None:
+    path, learner = saved
+    found = mh.load(path)
+    assert isinstance(found, SavedNetwork)
+    assert found.kind == "CCEM"
+    assert found.networks == ["backbone"]
+    assert found.settings["max_epochs"] == 1
+    assert "start_from" not in found.settings
+    assert found.workers_.tolist() == learner.workers_.tolist()
+    assert found.classes_.tolist() == learner.classes_.tolist()
+    assert (found.confusion_ == learner.confusion_).all()
+    assert (found.prior_ == learner.prior_).all()
+    assert "backbone=…" in repr(found)
+    network = learners.backbone(seed=5)
+    network.load_state_dict(found.state_dict())
+    assert (network[0].weight == learner.network_[0].weight).all()
+
+
+def test_what_does_not_fit_is_refused(saved: tuple[Path, Any], tmp_path: Path, crowd: learners.Crowd) -> None:
+    path, _ = saved
+    with pytest.raises(ValueError, match="not built as those"):
+        mh.load(path, backbone=torch.nn.Linear(6, 3))
+    with pytest.raises(TypeError, match=r"needs backbone=…; given classifier"):
+        mh.load(path, classifier=learners.backbone())
+    with pytest.raises(TypeError, match="holds CCEM, not DeepEM"):
+        mh.load(path, mh.learn.DeepEM, backbone=learners.backbone())
+    crowd.votes.save(tmp_path / "votes.mh")
+    with pytest.raises(TypeError, match="holds no networks"):
+        mh.load(tmp_path / "votes.mh", backbone=learners.backbone())
+    with pytest.raises(mh.NotFittedError):
+        mh.learn.CCEM(learners.backbone()).save(tmp_path / "b")
+    with pytest.raises(OSError, match="cannot be written"):
+        saved[1].save(tmp_path / "nowhere" / "b")
+    mh.learn.CCEM(learners.backbone(), max_epochs=1, checkpoint=tmp_path / "c").fit(crowd.X, crowd.votes)
+    with pytest.raises(mh.FileFormatError, match=r"a checkpoint: fit\(..., resume=True\)"):
+        mh.load(tmp_path / "c")
+
+
+class Harm:
+    def __reduce__(self) -> Any:
+        return (Path.touch, (Path("harm"),))
+
+
+def test_damage_and_malice_are_refused(saved: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    path, _ = saved
+    monkeypatch.chdir(path.parent)
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for place in rng.integers(4, len(whole), 40):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(bytes(damaged))
+        try:
+            found = mh.load(path, backbone=learners.backbone())
+        except mh.FileFormatError:
+            continue
+        # Bits that say nothing: times and padding of the archive.
+        path.write_bytes(whole)
+        assert (found.confusion_ == mh.load(path, backbone=learners.backbone()).confusion_).all()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(mh.FileFormatError, match="damaged"):
+        mh.load(path)
+    torch.save({"trained": 1, "kind": Harm()}, path)
+    with pytest.raises(mh.FileFormatError):
+        mh.load(path)
+    torch.save({"trained": 1, "kind": "CCEM"}, path)
+    with pytest.raises(mh.FileFormatError, match="lacks something"):
+        mh.load(path)
+    torch.save([1], path)
+    with pytest.raises(mh.FileFormatError, match="no file of a trained network"):
+        mh.load(path)
+    path.write_bytes(pickle.dumps(Harm()))
+    with pytest.raises(mh.FileFormatError):
+        mh.load(path)
+    assert not (path.parent / "harm").exists()
