@@ -22,6 +22,7 @@ BENCH := $(VENV)/stamp-bench
 FUZZ := $(VENV)/stamp-fuzz
 MUTANTS := $(VENV)/stamp-mutants
 AUDIT := $(VENV)/stamp-audit
+DOCS := $(VENV)/stamp-docs
 
 # Programs of cargo that only some targets need are kept out of the user's own. They are waited for once and run for
 # seconds, so that nobody optimises them.
@@ -60,7 +61,7 @@ endif
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo test bench fuzz mutants audit wheel lint format clean
+.PHONY: help build demo test docs notebooks bench fuzz mutants audit wheel lint format clean
 .PHONY: check-rustfmt check-clippy check-ruff check-house check-types test-rust test-python
 
 help: ## list the targets
@@ -79,6 +80,13 @@ demo: build ## simulate a million annotations, aggregate them, show accuracy bes
 # The quick checks come first, so that a slip in formatting is told before anything is compiled.
 test: lint test-rust test-python ## all Rust and Python tests, lint and types
 	@$(call warn_missing,fmt,rustfmt) $(call warn_missing,clippy,clippy) echo "make test: all passed"
+
+# Once the packages are there, neither needs a network.
+docs: $(EXTENSION) $(DEV) $(DOCS) ## build the documentation as a site, target/docs/html
+	$(PY) scripts/docs.py
+
+notebooks: $(EXTENSION) $(DEV) $(DOCS) ## run the tutorials again, and save what they print and draw
+	$(PY) scripts/notebooks.py
 
 bench: $(EXTENSION) $(BENCH) ## time whole fits against other libraries, then the kernels (BENCH_ARGS=... goes to the former)
 	$(PY) benches/aggregate.py $(BENCH_ARGS)
@@ -192,6 +200,10 @@ $(DEV): pyproject.toml | $(TOOLS)
 
 $(BENCH): pyproject.toml | $(TOOLS)
 	$(PIP) install --quiet --group bench
+	@touch $@
+
+$(DOCS): pyproject.toml | $(TOOLS)
+	$(PIP) install --quiet --group docs
 	@touch $@
 
 $(FUZZ): pyproject.toml fuzz/Cargo.toml | $(TOOLS)

@@ -1,4 +1,4 @@
-"""How workers turn a class into an answer: models of workers behind one interface, as ``nn.Module``s.
+"""How workers turn a class into an answer: modules of PyTorch behind one interface.
 
 All keep what they know of each worker in a `WorkerTable`, of which a batch touches only the rows of the workers in it.
 """

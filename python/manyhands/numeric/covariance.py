@@ -52,8 +52,7 @@ class CovarianceCrowd(NumericAggregator):
 
     References
     ----------
-    .. [1] Y. Tenzer, O. Dror, B. Nadler, E. Bilal, Y. Kluger, "Crowdsourcing regression: a spectral approach", AISTATS
-    2022.
+    Y. Tenzer, O. Dror, B. Nadler, E. Bilal, Y. Kluger, "Crowdsourcing regression: a spectral approach", AISTATS 2022.
 
     Examples
     --------

@@ -61,9 +61,8 @@ class GaussianCrowd(NumericAggregator):
 
     References
     ----------
-    .. [1] J. Ok, S. Oh, Y. Jang, J. Shin, Y. Yi, "Iterative Bayesian learning for crowdsourced regression", AISTATS
-    2019.
-    .. [2] V. C. Raykar et al., "Learning from crowds", JMLR 11 (2010): noise a worker, without the hierarchy.
+    J. Ok, S. Oh, Y. Jang, J. Shin, Y. Yi, "Iterative Bayesian learning for crowdsourced regression", AISTATS
+    2019. V. C. Raykar et al., "Learning from crowds", JMLR 11 (2010): noise a worker, without the hierarchy.
 
     Examples
     --------
