@@ -165,9 +165,11 @@ check-types: $(EXTENSION) $(DEV)
 test-rust:
 	cargo test --lib $(LOCKED)
 
-# Several at a time, but not so many that each one's threads get in the way of the others'.
+# Several at a time, but not so many that each one's threads get in the way of the others'. Those on Spark share a session,
+# and come after.
 test-python: $(EXTENSION) $(DEV)
-	$(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+	$(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal -m "not spark"
+	$(PY) -m pytest -m spark tests
 
 # --- the environment ------------------------------------------------------------------------------------------------
 

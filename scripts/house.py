@@ -72,7 +72,7 @@ def open_merges(root: Path = ROOT) -> Iterator[str]:
 
 
 #: Packages that may do as users do: nothing in the library imports them.
-AT_THE_TOP = ("__main__", "cli", "compat", "plots", "testing")
+AT_THE_TOP = ("__main__", "cli", "compat", "plots", "spark", "testing")
 
 
 def whole_imports(root: Path = ROOT) -> Iterator[str]:

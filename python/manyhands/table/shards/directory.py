@@ -105,7 +105,7 @@ class Directory:
             return Names(np.arange(first, first + entry.n_tasks))
         path = self.path / f"{index:05d}.tasks"
         content = _read(path)
-        names = _unpacked(content, "tasks")
+        names = unpacked_names(content, "tasks")
         if len(names) != entry.n_tasks or _digest(content.arrays) != entry.names:
             raise FileFormatError(f"{path} names tasks of another log than its directory is of; write it again")
         return names
@@ -163,7 +163,7 @@ class Writer:
         with persist.atomic_write(self.path / f"{index:05d}.shard") as part:
             part.write_bytes(shard.to_bytes())
         if tasks is not None and not self._numbered:
-            arrays = _packed("tasks", tasks)
+            arrays = packed_names("tasks", tasks)
             persist.write(self.path / f"{index:05d}.tasks", _KIND, {}, arrays)
             name = _digest(arrays)
         self._entries.append(Entry(table.n_tasks, table.n_annotations, shard.n_bytes, shard.checksum, name))
@@ -179,10 +179,10 @@ class Writer:
             raise ValueError("there are no annotations: the table needs at least one (task, worker, label) row")
         summaries = {"all": self._summary, "classes": self._of_classes}
         none = workers.take(np.zeros(0, np.int64))
-        arrays = _packed("workers", workers) | _packed("classes", classes)
+        arrays = packed_names("workers", workers) | packed_names("classes", classes)
         if len(labels) > len(classes):
-            arrays |= _packed("abstentions", sequence(labels.values[len(classes) :].tolist()))
-        arrays |= _packed("unlabelled", none if unlabelled is None else unlabelled)
+            arrays |= packed_names("abstentions", sequence(labels.values[len(classes) :].tolist()))
+        arrays |= packed_names("unlabelled", none if unlabelled is None else unlabelled)
         for name, one in summaries.items():
             arrays |= one.packed(name)
         persist.write(self.path / _NAMES, _KIND, {}, arrays)
@@ -243,9 +243,9 @@ def open_directory(path: str | os.PathLike[str]) -> Directory:
         entries = tuple(Entry(**entry) for entry in manifest["shards"])
     except (TypeError, KeyError) as error:
         raise FileFormatError(f"{where / MANIFEST} is damaged: {error}; write the directory again") from None
-    classes, workers, labels = _unpacked(content, "classes"), _unpacked(content, "workers"), None
+    classes, workers, labels = unpacked_names(content, "classes"), unpacked_names(content, "workers"), None
     if content.arrays.keys() & {"abstentions", "abstentions.text", "abstentions.arrow"}:
-        labels = classes.followed_by(_unpacked(content, "abstentions"))
+        labels = classes.followed_by(unpacked_names(content, "abstentions"))
     labels = labels or classes
     summary = Summary.unpacked(content, "all", len(workers), len(labels))
     of_classes = (
@@ -261,7 +261,7 @@ def open_directory(path: str | os.PathLike[str]) -> Directory:
         workers=workers,
         classes=classes,
         labels=labels,
-        unlabelled=_unpacked(content, "unlabelled"),
+        unlabelled=unpacked_names(content, "unlabelled"),
         summaries=(summary, of_classes or summary),
     )
     wanted = (len(workers), len(labels), len(classes), sum(e.n_tasks for e in entries))
@@ -290,7 +290,7 @@ def _manifest(where: Path) -> dict[str, Any]:
     return found
 
 
-def _packed(name: str, names: Names) -> dict[str, npt.NDArray[Any]]:
+def packed_names(name: str, names: Names) -> dict[str, npt.NDArray[Any]]:
     """Names as plain arrays, or as a stream of Arrow where there is no such form: dates, times, decimals."""
     import pyarrow as pa
 
@@ -303,8 +303,8 @@ def _packed(name: str, names: Names) -> dict[str, npt.NDArray[Any]]:
         return {f"{name}.arrow": np.frombuffer(sink.getvalue(), np.uint8)}
 
 
-def _unpacked(content: persist.Content, name: str) -> Names:
-    """Names that `_packed` gave away."""
+def unpacked_names(content: persist.Content, name: str) -> Names:
+    """Names that `packed_names` gave away."""
     import pyarrow as pa
 
     if f"{name}.arrow" not in content.arrays:

@@ -1,0 +1,211 @@
+"""What a fit on Spark gives: answers, workers and answers to other tasks, as DataFrames."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyspark.ml import Model
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_type
+
+from manyhands.aggregators.base import Aggregator
+from manyhands.aggregators.posterior import DensePosterior, Posterior
+from manyhands.aggregators.streamed import StreamedPosterior
+from manyhands.checks import listed
+from manyhands.spark.columns import Log
+from manyhands.spark.encoding import extras, joined_to_labels, joined_to_workers, table_of_rows
+from manyhands.spark.jobs import Opener, names_of
+from manyhands.spark.shards import SparkAnnotations, SparkShards
+from manyhands.table import arrow
+from manyhands.table.names import Column as Ids
+from manyhands.table.names import Names
+from manyhands.table.shards.encoder import Rules
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Rows of a group of tasks that are answered together.
+_ROWS = 1 << 20
+
+
+class SparkModel(Model):
+    """What a fit on Spark learnt; frames are made by the executors when somebody asks for their rows.
+
+    Parameters
+    ----------
+    aggregator
+        The library's own, fitted: ``n_iter_``, ``prior_``, ``confusion_``, ``history_`` and all else about workers and
+        the course of the fit. What it says of every task (``labels_``, ``posterior_``) comes to the driver, if it fits.
+    log
+        The columns it was fitted to.
+    """
+
+    def __init__(self, aggregator: Aggregator, log: Log) -> None:
+        super().__init__()
+        self.aggregator = aggregator
+        self._log = log
+
+    @property
+    def _shards(self) -> SparkShards:
+        votes = self.aggregator._votes
+        assert votes is not None
+        assert isinstance(votes, SparkAnnotations)
+        return votes.passes
+
+    def __repr__(self) -> str:
+        return f"SparkModel({self.aggregator!r})"
+
+    def answers(self, *, probabilities: bool = False) -> DataFrame:
+        """One row a task: task, label, confidence, and whether it is tied; nothing of it comes to the driver.
+
+        Parameters
+        ----------
+        probabilities
+            Whether to add the posterior of every class, an array in the order of ``aggregator.classes_``.
+        """
+        posterior = self.aggregator._fitted().posterior
+        assert isinstance(posterior, StreamedPosterior)
+        held = posterior.shards
+        assert isinstance(held, SparkShards)
+        frames = held.directory.frames
+        work = Answer(_light(self.aggregator), posterior, held.opener(), self._kinds(), probabilities)
+        return frames.sender.by_row(
+            frames.shards.select("shard", "blob", "tasks"), work, self._schema(probabilities), keep=True
+        )
+
+    def workers(self) -> DataFrame:
+        """One row a worker, as ``workers_frame`` of the library has it: worker, n_labels, accuracy, …."""
+        frames = self._shards.directory.frames
+        light = self.aggregator._snapshot()
+        light._workers = Names(np.arange(len(self.aggregator._workers)))
+        table = light.workers_frame()
+        spark = frames.workers.sparkSession
+        found = spark.createDataFrame(table.rename_columns(["code", *table.column_names[1:]]))
+        return frames.workers.join(found, "code").orderBy("code").drop("code")
+
+    def transform(self, dataset: DataFrame, params: Any = None) -> DataFrame:
+        """Answers to the tasks of another frame, old or new, with the workers as they were learnt: as `answers` has it.
+
+        The frame has the columns that the model was fitted to. A worker who was not seen then counts as the crowd's
+        average worker; a label that was not is an error. Rows without a label are left out.
+        """
+        return super().transform(dataset, params)
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        votes, model = self._shards, self.aggregator
+        log = Log.of(dataset, self._log.roles, self._log.rules)
+        measured = log.measured()
+        labels = model._labels if model._knows_abstentions() else votes.directory.labels
+        known = joined_to_labels(log.frame, log, labels.arrow(), np.arange(len(labels)))
+        known = known.where(~log.lacks("label"))
+        self._refuse_unknown(known.where("said is null").select("label").distinct().limit(4).toArrow())
+        known = known.where(F.col("said") < len(model._labels))
+        frames = votes.directory.frames
+        rows = joined_to_workers(known, frames.workers, votes.n_workers)
+        n_groups = -(-measured.n_rows // _ROWS)
+        grouped = rows.select(
+            F.pmod(F.xxhash64("task"), F.lit(n_groups)).alias("group"),
+            "task",
+            "worker",
+            "code",
+            F.col("said").alias("label"),
+            *extras(log),
+        )
+        work = Predict(_light(model, learnt=True), log.rules, self._kinds())
+        return frames.sender.by_group(grouped, "group", work, self._schema(False))
+
+    def _refuse_unknown(self, found: pa.Table) -> None:
+        if len(found):
+            unknown = found.column("label").to_pylist()
+            raise ValueError(
+                f"labels {listed(unknown)} were not among the classes seen in fit "
+                f"({listed(self.aggregator.classes_.tolist(), 5)}); pass classes= when the model is fitted"
+            )
+
+    def _kinds(self) -> tuple[pa.DataType, pa.DataType]:
+        """Types of tasks and labels in Arrow."""
+        return to_arrow_type(self._log.type_of("task")), to_arrow_type(self._log.type_of("label"))
+
+    def _schema(self, probabilities: bool) -> str:
+        task, label = (self._log.type_of(role).simpleString() for role in ("task", "label"))
+        more = ", probabilities array<double>" if probabilities else ""
+        return f"task {task}, label {label}, confidence double, tied boolean{more}"
+
+    def forget(self) -> None:
+        """Delete the sums of passes from the checkpoint; the shards and what the model knows stay."""
+        journal = self._shards.journal
+        if journal is not None:
+            journal.forget()
+
+
+def _light(model: Aggregator, *, learnt: bool = False) -> Aggregator:
+    """The model without what executors do not need: names, the log, and what was learnt, unless they predict."""
+    taken = model._snapshot()
+    result = model._fitted()
+    taken._votes = None
+    taken._tasks = taken._workers = model._classes.take(np.zeros(0, np.int64))
+    posterior: Posterior = DensePosterior(np.zeros((0, len(model._classes))))
+    taken._result = replace(result, posterior=posterior)
+    if not learnt:
+        taken._result = None
+        for name in model._learnt_arrays():
+            vars(taken).pop(name, None)
+    return taken
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Answers to the tasks of a shard."""
+
+    model: Aggregator
+    posterior: StreamedPosterior
+    opener: Opener
+    kinds: tuple[pa.DataType, pa.DataType]
+    probabilities: bool
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        """One row a task."""
+        return _frame(
+            self.model, names_of(rows), self.posterior.of_part(self.opener(rows)), self.kinds, self.probabilities
+        )
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Answers to a group of tasks of another log."""
+
+    model: Aggregator
+    rules: Rules
+    kinds: tuple[pa.DataType, pa.DataType]
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        """One row a task."""
+        model, k = self.model, len(self.model._classes)
+        workers, names = Ids(rows.column("worker"), "worker").encode()
+        known = np.full(len(names), -1, np.int64)
+        known[workers] = arrow.to_numpy(arrow.one_chunk(rows.column("code").fill_null(-1)))
+        sizes = (len(names), len(model._labels), k)
+        table, tasks, _ = table_of_rows(rows, Ids(rows.column("task"), "task"), workers, sizes, self.rules)
+        assert table is not None
+        found: Any = model._posterior(table, known)
+        posterior = found.dense() if isinstance(found, Posterior) else np.ascontiguousarray(found[:, :k])
+        return _frame(model, tasks, posterior, self.kinds, False)
+
+
+def _frame(
+    model: Aggregator, tasks: Names, posterior: Any, kinds: tuple[pa.DataType, pa.DataType], probabilities: bool
+) -> pa.Table:
+    import pyarrow as pa
+
+    found = model._frame(tasks, model._decide(DensePosterior(posterior)))
+    columns = [found.column(name) for name in ("task", "label", "confidence", "tied")]
+    columns[:2] = (column.cast(kind) for column, kind in zip(columns[:2], kinds, strict=True))
+    names = ["task", "label", "confidence", "tied"]
+    if probabilities:
+        ends = np.arange(0, posterior.size + 1, posterior.shape[1], dtype=np.int32)
+        columns.append(pa.chunked_array([pa.ListArray.from_arrays(ends, posterior.ravel())]))
+        names.append("probabilities")
+    return pa.table(columns, names=names)
