@@ -32,6 +32,7 @@ from manyhands.cli import (
     describe,
     explain,
     import_,
+    next_,
     report,
     shards,
     simulate,
@@ -45,6 +46,7 @@ __all__ = ["main"]
 #: All commands, as help lists them.
 GROUPS = {
     "answers": (aggregate, explain, report),
+    "collecting": (next_,),
     "the crowd": (describe, agreement, workers, audit),
     "methods": (compare, bench),
     "logs": (import_, simulate, shards),

@@ -80,7 +80,7 @@ def read_gold(
     if (missing := tasks.missing()) is not None:
         row = np.flatnonzero(np.ones(len(missing), np.bool_) if absent is None else ~absent)[int(np.argmax(missing))]
         raise ValueError(f"{source.path}: there is a label without a task in row {int(row)}")
-    known, truth = _in_types_of(votes._tasks, tasks), _in_types_of(votes._classes, labels)
+    known, truth = in_types_of(votes._tasks, tasks), in_types_of(votes._classes, labels)
     first = _first_rows(tasks, labels, known, truth, source)
     return known[first], truth[first]
 
@@ -126,7 +126,7 @@ def _column(table: Any, name: str, known: Names, text: bool) -> Column:
     return Column(table.column(name), f"column {name!r}", parse_integers=integers, sound=True)
 
 
-def _in_types_of(known: Names, column: Column) -> npt.NDArray[Any]:
+def in_types_of(known: Names, column: Column) -> npt.NDArray[Any]:
     """Return the rows, those equal to a known name when written out as that name."""
     codes, found = column.encode()
     if _kind_of(known) == _kind_of(found):

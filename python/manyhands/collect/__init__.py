@@ -1,0 +1,25 @@
+"""Which label to buy next, from whom, and when to stop.
+
+:func:`next_labels` chooses a batch of tasks, and workers where they may be chosen; :func:`stopping` finds those that
+need no more; :func:`labels_needed` says how many labels an accuracy would take; a :class:`Campaign` asks and is told,
+label by label; :func:`replay` shows what a policy would have cost on a log that is there.
+"""
+
+from manyhands.collect.batch import next_labels
+from manyhands.collect.campaign import Campaign
+from manyhands.collect.decisions import Request
+from manyhands.collect.needed import LabelsNeeded, labels_needed
+from manyhands.collect.replay import Replay, replay
+from manyhands.collect.stop import Stopping, stopping
+
+__all__ = [
+    "Campaign",
+    "LabelsNeeded",
+    "Replay",
+    "Request",
+    "Stopping",
+    "labels_needed",
+    "next_labels",
+    "replay",
+    "stopping",
+]

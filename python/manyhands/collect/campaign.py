@@ -1,0 +1,486 @@
+"""Labels bought one after the other: ask, be told, learn, stop."""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.aggregators.base import Aggregator
+from manyhands.aggregators.consensus import Consensus
+from manyhands.checks import check_choice, check_number, counted
+from manyhands.collect.crowd import EXPLORE, Pool, check_epsilon, epsilon_at, pool_of, supposed
+from manyhands.collect.decisions import NOBODY, Decisions, Request
+from manyhands.collect.gains import STRATEGIES, Ints, error_gain, information, uncertainty
+from manyhands.collect.state import State
+from manyhands.collect.stop import finished
+from manyhands.estimator import Array
+from manyhands.table import arrow, persist
+from manyhands.table.annotations import Annotations, as_annotations
+from manyhands.table.names import Names, sequence
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+UPDATES = ("batch", "online")
+#: Workers who are compared on a task: those who tell most in general.
+_BEST = 64
+
+
+class Campaign(persist.Saved):
+    """A campaign to label tasks: :meth:`ask` says what to ask next, :meth:`tell` takes the answer, until all is done.
+
+    Nobody is asked what they have answered, and a task that was asked about is left alone until the answer is told or
+    the request is given up (:meth:`release`). Answers that nobody asked for are welcome.
+
+    Parameters
+    ----------
+    tasks
+        Names of the tasks.
+    classes
+        Names of the classes that may be answered.
+    workers
+        Who may be asked, as for :func:`next_labels`: names, or a frame with capacities. None where whoever comes is
+        given a task; those who answer are known from then on.
+    strategy
+        What tasks are chosen by, as for :func:`next_labels`.
+    explore, epsilon
+        How workers who are little known get a chance, as for :func:`next_labels`.
+    update
+        ``"batch"`` fits `model` to all answers whenever there are 15 % more of them; between fits only posteriors of
+        answered tasks move. ``"online"`` is stepwise EM with step t to the power of -`kappa` after every answer.
+    model
+        The aggregator to fit; None for the default. ``DawidSkene(warm_start=True)`` goes on from its last fit.
+    kappa
+        How fast the past fades in stepwise EM, above 0.5 and at most 1.
+    error
+        Stop a task at this probability of error, as :func:`stopping` does; None to go on.
+    labels_per_task
+        Stop a task after so many labels; None for no limit.
+    budget
+        Labels to buy in all; None for no limit.
+    votes
+        Answers that are there already.
+    seed
+        Of all that is drawn: the same seed and the same answers make the same choices.
+
+    Notes
+    -----
+    Time of a step O(log n_tasks + n_classes² · labels of the task) and, where workers are chosen, O(n_workers); of a
+    fit that of the model, O(log labels) times in all. Memory O(n_tasks · n_classes + n_workers · n_classes²).
+
+    References
+    ----------
+    P. A. Traganitis and G. B. Giannakis, "Unsupervised ensemble classification with sequential and networked data",
+    IEEE Transactions on Knowledge and Data Engineering (2020), for online EM; P. Liang and D. Klein, "Online EM for
+    unsupervised models", NAACL-HLT (2009).
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> campaign = mh.collect.Campaign(range(50), classes=["cat", "dog"], workers=["ann", "bob", "eve"], budget=80)
+    >>> while not campaign.done:
+    ...     (request,) = campaign.ask()
+    ...     campaign.tell(request.task, request.worker, "cat" if request.task < 25 else "dog")
+    >>> campaign.n_labels
+    80
+    """
+
+    _file_kind: ClassVar[str] = "campaign"
+
+    def __init__(
+        self,
+        tasks: Iterable[Any],
+        classes: Iterable[Any],
+        *,
+        workers: Any = None,
+        strategy: str = "entropy",
+        explore: str = "epsilon-greedy",
+        epsilon: float | None = None,
+        update: str = "batch",
+        model: Aggregator | None = None,
+        kappa: float = 0.6,
+        error: float | None = None,
+        labels_per_task: int | None = None,
+        budget: int | None = None,
+        votes: Any = None,
+        seed: int = 0,
+    ) -> None:
+        check_choice("strategy", strategy, STRATEGIES)
+        check_choice("explore", explore, EXPLORE)
+        check_epsilon(epsilon)
+        check_choice("update", update, UPDATES)
+        check_number("kappa", kappa, least=0.5, most=1)
+        for name, limit in (("labels_per_task", labels_per_task), ("budget", budget)):
+            if limit is not None:
+                check_number(name, limit, least=1 if name == "labels_per_task" else 0, whole=True)
+        check_number("seed", seed, least=0, whole=True)
+        if model is not None and not isinstance(model, Aggregator):
+            raise TypeError(f"model must be an aggregator of classes, not {type(model).__name__}")
+        self._tasks, self._classes = _names(tasks, "tasks"), _names(classes, "classes")
+        if not len(self._tasks):
+            raise ValueError("no task is open: tasks is empty")
+        if not len(self._classes):
+            raise ValueError("classes is empty; name what may be answered")
+        if error is not None:
+            finished(np.ones((1, 1)), np.ones(1), error)
+        self._settings: dict[str, Any] = {
+            "strategy": strategy,
+            "explore": explore,
+            "epsilon": epsilon,
+            "update": update,
+            "error": error,
+            "labels_per_task": labels_per_task,
+            "budget": budget,
+        }
+        pool = None if workers is None else pool_of(workers, Names(np.zeros(0, np.int64)))
+        if pool is not None and pool.cost is not None:
+            raise ValueError("a campaign counts labels, and knows no costs; leave the column out, or use next_labels")
+        self._start(pool, np.random.default_rng(seed))
+        fitted = (model or Consensus()) if update == "batch" else None
+        self._state = State(len(self._tasks), len(self._worker_names), len(self._classes), fitted, kappa)
+        self._score_all()
+        if votes is not None:
+            self._take(as_annotations(votes))
+
+    def _start(self, pool: Pool | None, rng: np.random.Generator) -> None:
+        n = len(self._tasks)
+        self._task_of = {name: code for code, name in enumerate(self._tasks.values.tolist())}
+        self._class_of = {name: code for code, name in enumerate(self._classes.values.tolist())}
+        self._worker_names: list[Any] = [] if pool is None else pool.names.values.tolist()
+        self._worker_of = {name: code for code, name in enumerate(self._worker_names)}
+        self._chosen = pool is not None
+        #: Labels that each can still give; beyond any number where nothing limits it.
+        limit = None if pool is None else pool.capacity
+        self._left = np.full(len(self._worker_names), 2**62) if limit is None else limit.copy()
+        self._rng = rng
+        self._tie = rng.random(n)
+        self._scores = np.zeros(n)
+        self._closed = np.zeros(n, np.bool_)
+        self._pending: dict[int, int] = {}
+        self._heap: list[tuple[float, float, int]] = []
+        self._events = Decisions()
+        self._n_asked = 0
+
+    # --------------------------------------------------------------------------------------------------- asking
+
+    @property
+    def n_labels(self) -> int:
+        """Answers told so far."""
+        return len(self._state.tasks)
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing more to ask for: all tasks are done, or the budget is used up."""
+        return self._spent() or not (~self._closed).any()
+
+    def _spent(self) -> bool:
+        budget = self._settings["budget"]
+        return budget is not None and self.n_labels + len(self._pending) >= budget
+
+    def ask(self, n: int = 1, *, worker: Any = None) -> list[Request]:
+        """Say what to ask next.
+
+        Parameters
+        ----------
+        n
+            How many labels.
+        worker
+            Somebody who is free now: tasks are chosen for them.
+
+        Returns
+        -------
+        list of Request
+            Fewer than `n` where there is no more to ask.
+        """
+        check_number("n", n, least=1, whole=True)
+        came = None if worker is None else self._known(worker)
+        found: list[Request] = []
+        while len(found) < n and not self._spent():
+            request = self._next(came)
+            if request is None:
+                break
+            found.append(request)
+        return found
+
+    def _most_uncertain(self, may: Callable[[int], bool]) -> int:
+        """The first open task in the queue that may be asked about, which leaves the queue; others are closed."""
+        while True:
+            score, _, task = heapq.heappop(self._heap)
+            if self._closed[task] or -score != self._scores[task]:
+                continue
+            if may(task):
+                return task
+            self._closed[task] = True
+
+    def _next(self, came: int | None) -> Request | None:
+        """The next request; None where nobody can be asked anything."""
+        put_back, found = [], None
+        while self._heap and found is None:
+            entry = heapq.heappop(self._heap)
+            task = entry[2]
+            if self._closed[task] or task in self._pending or -entry[0] != self._scores[task]:
+                continue
+            put_back.append(entry)
+            chosen = self._whom(task, came)
+            if chosen is not None:
+                found = self._asked(task, *chosen)
+        for entry in put_back:
+            if entry[2] not in self._pending:
+                heapq.heappush(self._heap, entry)
+        return found
+
+    def _whom(self, task: int, came: int | None) -> tuple[int, str] | None:
+        """Who is asked about a task, and why; None where nobody can be."""
+        if came is not None:
+            free = self._left[came] > 0 and came not in self._answered(task)
+            return (came, "came") if free else None
+        if not self._chosen:
+            return NOBODY, "anybody"
+        free = self._left > 0
+        free[self._answered(task)] = False
+        candidates = np.flatnonzero(free)
+        return None if not len(candidates) else self._choose(task, candidates)
+
+    def _choose(self, task: int, candidates: Ints) -> tuple[int, str]:
+        """One of those who may answer a task, and why."""
+        explore = self._settings["explore"]
+        if explore == "epsilon-greedy" and self._rng.random() < epsilon_at(self._settings["epsilon"], self._n_asked):
+            return int(self._rng.choice(candidates)), "tried"
+        state = self._state
+        if len(candidates) > _BEST:
+            candidates = candidates[np.argpartition(-state.skill[candidates], _BEST)[:_BEST]]
+        matrices = supposed(explore, state.confusion[candidates], state.strength[candidates], self._rng)
+        told = information(matrices, state.posterior[task])
+        return int(candidates[int(told.argmax())]), "best"
+
+    def _answered(self, task: int) -> list[int]:
+        state = self._state
+        return [state.workers[at] for at in state.of_task.get(task, ())]
+
+    def _asked(self, task: int, worker: int, why: str) -> Request:
+        self._pending[task] = worker
+        self._n_asked += 1
+        if worker != NOBODY:
+            self._left[worker] -= 1
+        matrix = self._state.crowd() if worker == NOBODY else self._state.confusion[worker]
+        fall = float(error_gain(self._state.posterior[task : task + 1], matrix, np.array([self._state.share(task)]))[0])
+        self._events.note("ask", task, worker, value=fall, why=why)
+        name = None if worker == NOBODY else self._worker_names[worker]
+        return Request(self._name(task), name, fall, why)
+
+    def release(self, task: Any) -> None:
+        """Give up a request that nobody answered, so that the task can be asked about again."""
+        code = self._code(task)
+        if code not in self._pending:
+            raise ValueError(f"task {task!r} was not asked about")
+        worker = self._pending.pop(code)
+        if worker != NOBODY:
+            self._left[worker] += 1
+        self._events.note("release", code, worker)
+        self._push(code)
+
+    # --------------------------------------------------------------------------------------------------- telling
+
+    def tell(self, task: Any, worker: Any, label: Any) -> None:
+        """Take in an answer, asked for or not.
+
+        Parameters
+        ----------
+        task, worker, label
+            Who said what about which task; a worker who was not known becomes known.
+        """
+        code = self._code(task)
+        said = self._class_of.get(_plain(label))
+        if said is None:
+            raise ValueError(f"{label!r} is not among the classes {list(self._class_of)[:5]}")
+        who = self._known(worker)
+        asked = self._pending.pop(code, None)
+        if asked is not None and asked not in (who, NOBODY):
+            self._left[asked] += 1
+        if asked != who:
+            self._left[who] = max(self._left[who] - 1, 0)
+        self._state.tell(code, who, said)
+        self._events.note("answer", code, who, said, value=float(self._state.posterior[code].max()))
+        if self._state.due():
+            self._refit()
+        else:
+            self._score(code)
+            self._close(code)
+            self._push(code)
+
+    def _take(self, votes: Annotations) -> None:
+        tasks, workers, labels = votes.codes()
+        named = votes.tasks.tolist(), votes.workers.tolist(), votes.labels.tolist()
+        for t, w, said in zip(tasks.tolist(), workers.tolist(), labels.tolist(), strict=True):
+            label = self._class_of.get(named[2][said])
+            if label is None:
+                raise ValueError(f"votes hold the label {named[2][said]!r}, which is not among the classes")
+            self._state.tell(self._code(named[0][t]), self._known(named[1][w]), label)
+        self._refit()
+
+    def _refit(self) -> None:
+        self._state.refit()
+        self._events.note("fit", NOBODY, NOBODY, value=float(self.n_labels))
+        self._score_all()
+
+    # --------------------------------------------------------------------------------------------------- scores
+
+    def _score(self, task: int) -> None:
+        state = self._state
+        share = np.array([state.share(task)])
+        row = state.posterior[task : task + 1]
+        self._scores[task] = uncertainty(self._settings["strategy"], row, state.crowd(), share)[0]
+
+    def _score_all(self) -> None:
+        """Score all tasks anew, close those that are done, and queue the rest."""
+        state = self._state
+        counts = np.zeros(len(self._tasks))
+        for task, answers in state.of_task.items():
+            counts[task] = len(answers)
+        share = 1.0 / (1.0 + state.settings[1] * counts)
+        self._scores = uncertainty(self._settings["strategy"], state.posterior, state.crowd(), share)
+        for task in state.of_task:
+            self._close(task)
+        self._queue()
+
+    def _queue(self) -> None:
+        open_ = [t for t in np.flatnonzero(~self._closed).tolist() if t not in self._pending]
+        self._heap = [(-float(self._scores[t]), float(self._tie[t]), t) for t in open_]
+        heapq.heapify(self._heap)
+
+    def _push(self, task: int) -> None:
+        if not self._closed[task] and task not in self._pending:
+            heapq.heappush(self._heap, (-float(self._scores[task]), float(self._tie[task]), task))
+
+    def _close(self, task: int) -> None:
+        """Close a task that needs no more labels."""
+        if self._closed[task]:
+            return
+        n, most, error = (
+            len(self._state.of_task.get(task, ())),
+            self._settings["labels_per_task"],
+            self._settings["error"],
+        )
+        why = ""
+        if most is not None and n >= most:
+            why = "labels"
+        elif error is not None and finished(self._state.posterior[task : task + 1], self._state.prior, error)[0]:
+            why = "error"
+        elif self._chosen and n and len(set(self._answered(task))) >= len(self._worker_names):
+            why = "exhausted"
+        if why:
+            self._closed[task] = True
+            self._events.note("stop", task, NOBODY, value=float(self._state.posterior[task].max()), why=why)
+
+    # -------------------------------------------------------------------------------------------------- results
+
+    @property
+    def votes(self) -> Annotations:
+        """All answers so far, by name."""
+        state = self._state
+        if not state.tasks:
+            raise ValueError("nothing was answered yet")
+        return Annotations.from_arrays(
+            self._tasks.take(np.array(state.tasks)).values,
+            sequence(self._worker_names).take(np.array(state.workers)).values,
+            self._classes.take(np.array(state.labels)).values,
+            classes=self._classes.values.tolist(),
+        )
+
+    @property
+    def posterior(self) -> Array:
+        """Class posterior of each task, (n_tasks, n_classes), in the order in which they were given."""
+        return self._state.posterior.copy()
+
+    @property
+    def labels(self) -> npt.NDArray[Any]:
+        """The most probable class of each task, by name, (n_tasks,)."""
+        named: npt.NDArray[Any] = self._classes.values[self._state.posterior.argmax(axis=1)]
+        return named
+
+    def to_frame(self) -> pa.Table:
+        """Return task, label, confidence, n_labels and whether it is done, as an Arrow table."""
+        counts = np.array([len(self._state.of_task.get(t, ())) for t in range(len(self._tasks))])
+        return arrow.table(
+            {
+                "task": self._tasks.arrow(),
+                "label": self._classes.take(self._state.posterior.argmax(axis=1)).arrow(),
+                "confidence": self._state.posterior.max(axis=1),
+                "n_labels": counts,
+                "done": self._closed.copy(),
+            }
+        )
+
+    @property
+    def log(self) -> pa.Table:
+        """Every decision in order: event, task, worker, label, value and why.
+
+        The value of ``"ask"`` is the expected fall of error, of ``"answer"`` and ``"stop"`` the confidence then, of
+        ``"fit"`` the number of labels.
+        """
+        return self._events.frame(self._tasks.values.tolist(), self._worker_names, self._classes.values.tolist())
+
+    def __repr__(self) -> str:
+        return (
+            f"<Campaign: {counted(self.n_labels, 'label')} of {counted(len(self._tasks), 'task')}, "
+            f"{int(self._closed.sum()):,} done, {len(self._pending):,} asked>"
+        )
+
+    # ---------------------------------------------------------------------------------------------------- names
+
+    def _name(self, task: int) -> Any:
+        return self._tasks.values[[task]].tolist()[0]
+
+    def _code(self, task: Any) -> int:
+        found = self._task_of.get(_plain(task))
+        if found is None:
+            raise KeyError(f"no task is called {task!r}")
+        return found
+
+    def _known(self, worker: Any) -> int:
+        """The code of a worker; somebody new becomes known, unless it was said who may be asked."""
+        name = _plain(worker)
+        if name is None:
+            raise ValueError("an answer needs the worker who gave it")
+        found = self._worker_of.get(name)
+        if found is None:
+            found = self._worker_of[name] = len(self._worker_names)
+            self._worker_names.append(name)
+            # Where it was said who may be asked, others may answer but are not asked.
+            self._left = np.append(self._left, 0 if self._chosen else 2**62)
+            self._state.meet(1)
+        return found
+
+    # ---------------------------------------------------------------------------------------------- persistence
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the campaign to a versioned file that holds data only; :func:`manyhands.load` goes on from it."""
+        from manyhands.collect.files import write
+
+        write(self, path)
+
+    @classmethod
+    def _load(cls, content: persist.Content) -> Self:
+        from manyhands.collect.files import restored
+
+        return restored(cls, content)
+
+
+def _names(given: Iterable[Any], what: str) -> Names:
+    if isinstance(given, str | bytes):
+        raise TypeError(f"{what} must be several names, not the text {given!r}")
+    listed: Any = given if isinstance(given, np.ndarray) else list(given)
+    names = sequence(listed, what) if len(listed) else Names(np.zeros(0, np.int64))
+    if len(set(names.values.tolist())) < len(listed):
+        raise ValueError(f"{what} names something twice")
+    return names
+
+
+def _plain(name: Any) -> Any:
+    """A NumPy number as a plain one, as names are."""
+    return name.item() if isinstance(name, np.generic) else name

@@ -1,0 +1,254 @@
+"""Labels bought one after the other: campaigns, and policies replayed on logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import manyhands as mh
+from manyhands.collect import Campaign, replay
+from manyhands.collect.state import State
+from manyhands.table import persist
+
+
+@pytest.fixture(scope="module")
+def crowd() -> mh.Simulation:
+    return mh.simulate(120, 10, 3, labels_per_task=8, seed=3)
+
+
+@pytest.fixture(scope="module")
+def gold(crowd: mh.Simulation) -> tuple[np.ndarray, np.ndarray]:
+    return crowd.votes.tasks, crowd.truth
+
+
+def answers(crowd: mh.Simulation, seed: int = 0) -> np.ndarray:
+    """What everybody would say of everything, (n_tasks, n_workers)."""
+    rng = np.random.default_rng(seed)
+    rows = crowd.confusion[:, crowd.truth]
+    return (rng.random((*rows.shape[:2], 1)) > rows.cumsum(axis=2)).sum(axis=2).clip(max=2).T
+
+
+def go_on(campaign: Campaign, said: np.ndarray, n: int) -> list[tuple[object, ...]]:
+    """Ask and tell so many times; returns the requests."""
+    asked = []
+    for _ in range(n):
+        found = campaign.ask()
+        if not found:
+            break
+        asked.append(tuple(found[0]))
+        campaign.tell(found[0].task, found[0].worker, said[found[0].task, found[0].worker])
+    return asked
+
+
+# ------------------------------------------------------------------------------------------------------- campaigns
+
+
+@pytest.mark.parametrize("update", ["batch", "online"])
+@pytest.mark.parametrize("explore", ["epsilon-greedy", "thompson", "upper", "none"])
+def test_a_campaign_finds_the_classes(crowd: mh.Simulation, update: str, explore: str) -> None:
+    campaign = Campaign(range(120), range(3), workers=range(10), update=update, explore=explore, seed=1)
+    asked = go_on(campaign, answers(crowd), 600)
+    assert len(asked) == campaign.n_labels == 600
+    assert len({(task, worker) for task, worker, *_ in asked}) == 600
+    assert (campaign.labels == crowd.truth).mean() > 0.85
+    np.testing.assert_allclose(campaign.posterior.sum(axis=1), 1)
+    assert campaign.votes.n_annotations == 600
+
+
+@pytest.mark.parametrize("update", ["batch", "online"])
+def test_a_saved_campaign_goes_on_as_if_nothing_had_been(crowd: mh.Simulation, update: str, tmp_path: Path) -> None:
+    said = answers(crowd)
+    whole = Campaign(range(120), range(3), workers=range(10), update=update, error=0.02, seed=4)
+    first = go_on(whole, said, 150)
+    whole.save(tmp_path / "campaign")
+    resumed = mh.load(tmp_path / "campaign")
+    assert repr(resumed) == repr(whole)
+    rest = go_on(whole, said, 150)
+    assert go_on(resumed, said, 150) == rest
+    assert resumed.log.equals(whole.log)
+    np.testing.assert_array_equal(resumed.posterior, whole.posterior)
+    again = Campaign(range(120), range(3), workers=range(10), update=update, error=0.02, seed=4)
+    assert go_on(again, said, 300) == first + rest
+
+
+def test_damaged_files_are_refused(crowd: mh.Simulation, tmp_path: Path) -> None:
+    campaign = Campaign(range(20), range(3), workers=range(10), seed=4)
+    go_on(campaign, answers(crowd), 60)
+    campaign.ask()
+    campaign.save(tmp_path / "campaign")
+    content = persist.read(tmp_path / "campaign")
+    wrong_meta = [
+        {"settings": content.meta["settings"] | {"strategy": "best"}},
+        {"settings": content.meta["settings"] | {"error": 2.0}},
+        {"settings": {}},
+        {"kappa": 7.0},
+        {"rng": {}},
+        {"model": "os.system"},
+        {"params": {"nothing": 1}},
+        {"asked": "many"},
+    ]
+    wrong_arrays = [
+        {"answers": content.arrays["answers"] + 100},
+        {"answers": content.arrays["answers"][:2]},
+        {"left": content.arrays["left"][1:]},
+        {"scores": content.arrays["scores"][1:]},
+        {"scores": content.arrays["scores"] * np.nan},
+        {"pending": content.arrays["pending"] + 50},
+        {"events": content.arrays["events"] + 50},
+        {"state.prior": content.arrays["state.prior"][1:]},
+    ]
+    for meta, arrays in [*((wrong, {}) for wrong in wrong_meta), *(({}, wrong) for wrong in wrong_arrays)]:
+        persist.write(tmp_path / "wrong", "campaign", content.meta | meta, content.arrays | arrays)
+        with pytest.raises(mh.FileFormatError):
+            mh.load(tmp_path / "wrong")
+
+
+def test_whoever_comes_is_given_what_they_have_not_answered() -> None:
+    campaign = Campaign(["a", "b"], ["x", "y"], labels_per_task=2)
+    (first,) = campaign.ask(worker="ann")
+    (second,) = campaign.ask(worker="ann")
+    assert {first.task, second.task} == {"a", "b"}
+    assert first.why == "came"
+    assert campaign.ask(worker="bob") == []  # both are being asked about
+    campaign.tell(first.task, "ann", "x")
+    assert campaign.ask(worker="ann") == []
+    assert campaign.ask(worker="bob")[0].task == first.task
+    campaign.release(second.task)
+    assert campaign.ask()[0] == (second.task, None, pytest.approx(campaign.log["value"].to_pylist()[-1]), "anybody")
+    campaign.tell("a", "eve", "x")
+    campaign.tell("b", "eve", "y")
+    campaign.tell("a", "bob", "x")
+    campaign.tell("b", "bob", "y")
+    assert campaign.done
+    assert campaign.to_frame()["done"].to_pylist() == [True, True]
+    events = campaign.log["event"].to_pylist()
+    assert events.count("answer") == 5
+    assert events.count("stop") == 2
+    assert "labels" in campaign.log["why"].to_pylist()
+
+
+def test_tasks_stop_at_the_error_and_campaigns_at_the_budget(crowd: mh.Simulation) -> None:
+    campaign = Campaign(range(120), range(3), workers=range(10), error=0.05, update="online", seed=0)
+    go_on(campaign, answers(crowd), 1200)
+    assert campaign.done
+    frame = campaign.to_frame()
+    stopped = [task for task, event, why in zip(*(campaign.log[c].to_pylist() for c in ("task", "event", "why")),
+                                                strict=True) if event == "stop" and why == "error"]  # fmt: skip
+    assert len(stopped) > 60
+    assert (campaign.labels[stopped] != crowd.truth[stopped]).mean() <= 0.08  # stated 0.05, of some 100 tasks
+    assert frame["n_labels"].to_numpy().sum() == campaign.n_labels < 1200
+    capped = Campaign(range(120), range(3), workers=range(10), budget=30)
+    assert len(capped.ask(50)) == 30
+    assert capped.done
+
+
+def test_capacities_are_kept() -> None:
+    campaign = Campaign(range(9), ["x", "y"], workers={"worker": ["ann", "bob"], "capacity": [3, 2]})
+    asked = [request.worker for request in campaign.ask(9)]
+    assert sorted(asked) == ["ann"] * 3 + ["bob"] * 2
+    assert campaign.ask() == []
+
+
+def test_stepwise_em_is_its_twin(crowd: mh.Simulation) -> None:
+    """Averages of workers, told label by label, are those of their definition: every answer with its faded weight."""
+    state = State(20, 4, 3, None, 0.6)
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        state.tell(int(rng.integers(20)), int(rng.integers(4)), int(rng.integers(3)))
+    for worker in range(4):
+        mine = [i for i, who in enumerate(state.workers) if who == worker]
+        steps = np.arange(1, len(mine) + 1) ** -0.6
+        weights = steps * np.append(np.cumprod((1 - steps)[::-1])[::-1][1:], 1.0)
+        expected = np.zeros((3, 3))
+        for weight, at in zip(weights, mine, strict=True):
+            expected[:, state.labels[at]] += weight * state.posterior[state.tasks[at]]
+        np.testing.assert_allclose(state.average[worker], expected, atol=1e-12)
+        assert state.squares[worker] == pytest.approx((weights**2).sum())
+        assert weights.sum() == pytest.approx(1)
+    np.testing.assert_allclose(state.confusion.sum(axis=2), 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"tasks": []}, "no task is open"), ({"classes": []}, "classes is empty"),
+     ({"workers": []}, "nobody is available"),
+     ({"strategy": "best"}, "strategy"), ({"update": "never"}, "update"), ({"kappa": 0.3}, "kappa"),
+     ({"error": 1.5}, "error"), ({"budget": -1}, "budget"), ({"tasks": [1, 1]}, "twice"),
+     ({"workers": {"worker": [1], "cost": [2.0]}}, "costs")],
+)  # fmt: skip
+def test_settings_that_cannot_be_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Campaign(**({"tasks": range(5), "classes": range(2)} | settings))
+
+
+def test_answers_that_cannot_be_are_refused() -> None:
+    campaign = Campaign(range(5), ["x", "y"])
+    with pytest.raises(KeyError, match="no task"):
+        campaign.tell(9, "ann", "x")
+    with pytest.raises(ValueError, match="not among the classes"):
+        campaign.tell(1, "ann", "z")
+    with pytest.raises(ValueError, match="needs the worker"):
+        campaign.tell(1, None, "x")
+    with pytest.raises(ValueError, match="not asked"):
+        campaign.release(1)
+    with pytest.raises(TypeError, match="aggregator"):
+        Campaign(range(5), range(2), model="dawid-skene")
+
+
+def test_answers_that_are_there_already_count(crowd: mh.Simulation) -> None:
+    campaign = Campaign(range(120), range(3), votes=crowd.votes, model=mh.DawidSkene(warm_start=True))
+    assert campaign.n_labels == crowd.votes.n_annotations
+    np.testing.assert_allclose(campaign.posterior, mh.DawidSkene().fit(crowd.votes).posterior_, atol=1e-12)
+
+
+# ---------------------------------------------------------------------------------------------------------- replays
+
+
+@pytest.mark.parametrize("policy", ["random", "fewest", "entropy", "margin", "error", "information"])
+def test_all_of_a_log_is_all_of_it_whatever_the_policy(crowd: mh.Simulation, gold: object, policy: str) -> None:
+    run = replay(crowd.votes, gold, policy=policy, points=2)
+    assert run.labels[-1] == crowd.votes.n_annotations
+    assert run.accuracy == run.whole == mh.metrics.accuracy(mh.aggregate(crowd.votes).labels_, crowd.truth)
+
+
+def test_seeds_repeat_and_curves_tell_their_deviation(crowd: mh.Simulation, gold: object) -> None:
+    one = replay(crowd.votes, gold, policy="entropy", budget=300, seed=0)
+    np.testing.assert_array_equal(one.accuracies, replay(crowd.votes, gold, "entropy", budget=300, seed=0).accuracies)
+    both = replay(crowd.votes, gold, policy="entropy", budget=300, seed=[0, 1])
+    np.testing.assert_array_equal(both.accuracies[:1], one.accuracies)
+    assert both.curve["labels"].to_pylist()[-1] == 300
+    assert max(both.curve["deviation"].to_pylist()) > 0
+    assert "entropy" in repr(one)
+
+
+def test_choosing_beats_chance() -> None:
+    crowd = mh.simulate(300, 30, 2, labels_per_task=12, crowd={"one-coin": 0.6, "spammers": 0.4}, seed=1)
+    truth = (crowd.votes.tasks, crowd.truth)
+    runs = {p: replay(crowd.votes, truth, p, budget=1500, seed=range(3), points=5) for p in ("random", "information")}
+    assert (runs["information"].accuracies.mean(axis=0)[1:] > runs["random"].accuracies.mean(axis=0)[1:]).all()
+
+
+def test_thin_logs_are_filled_with_simulated_answers(crowd: mh.Simulation, gold: object) -> None:
+    run = replay(crowd.votes, gold, "entropy", budget=1100, simulated=True, points=2)
+    assert run.labels[-1] == 1100 > crowd.votes.n_annotations
+    assert run.accuracy > 0.85
+
+
+def test_slips_in_replays_are_named(crowd: mh.Simulation, gold: object) -> None:
+    with pytest.raises(ValueError, match="policy"):
+        replay(crowd.votes, gold, policy="best")
+    with pytest.raises(ValueError, match="no seeds"):
+        replay(crowd.votes, gold, seed=[])
+    with pytest.warns(mh.DataWarning, match="960 answers to buy"):
+        assert replay(crowd.votes, gold, "random", budget=5000, points=1).labels[-1] == 960
+    with pytest.raises(ValueError, match="gold"):
+        replay(crowd.votes, {})
+
+
+def test_labels_within_a_point_are_counted() -> None:
+    curve = mh.collect.Replay("random", np.array([10, 20, 30, 40]), np.array([[0.5, 0.9, 0.7, 0.9]]), 0.905)
+    assert curve.labels_within() == 40
+    assert curve.labels_within(0.3) == 20
+    assert curve.labels_within(0.001) is None
