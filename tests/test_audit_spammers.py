@@ -283,6 +283,26 @@ def test_what_cannot_be_told_is_said(method, votes, remark):
     assert votes.without(found) == votes
 
 
+def test_nothing_is_remarked_where_all_is_told():
+    votes, _, spam = planted(1500, 12, 3, 8)
+    found = mh.audit.spammers(votes)
+    assert found.found.tolist() == spam.tolist()
+    assert found.remarks == ()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_who_said_nothing_has_no_evidence(method):
+    votes, _, _ = planted(600, 15, 3, 6)
+    silent = mh.Annotations.from_codes(*votes.codes(), n_tasks=600, n_workers=16, n_classes=3)
+    found = mh.audit.spammers(silent, method=method)
+    assert not found.found[15]
+    measured = {name for name, values in found.evidence.items() if values.dtype == np.float64} - {"dependence"}
+    assert all(np.isnan(found.evidence[name][15]) for name in measured)
+    # Two who answered are two, whoever else is named.
+    two = mh.Annotations.from_codes([0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 1, 1], n_tasks=2, n_workers=3, n_classes=2)
+    assert "Two workers" in mh.audit.spammers(two, method=method).remarks[0]
+
+
 def test_few_answers_tell_nothing():
     votes, _, _ = planted(40, 40, 2, 4)
     found = mh.audit.spammers(votes)
