@@ -40,7 +40,9 @@ def planted(n_tasks=2000, n_workers=20, k=4, per_task=10, share=0.3, seed=0):
 # -------------------------------------------------------------------------------------------------------------- kernels
 
 
-@pytest.mark.parametrize(("width", "rank", "n_workers"), [(1, 2, 5), (3, 3, 8), (2, 1, 70)])
+@pytest.mark.parametrize(
+    ("width", "rank", "n_workers"), [(1, 2, 5), (3, 3, 8), (2, 1, 70), (3, 2, 9), (4, 3, 9), (5, 4, 9)]
+)
 def test_low_rank_matches_its_twin(width, rank, n_workers):
     rng = np.random.default_rng(0)
     pairs = np.array([(a, b) for a in range(n_workers) for b in range(a + 1, n_workers) if rng.random() < 0.5])

@@ -7,9 +7,9 @@
 
 use rayon::prelude::*;
 
-use super::{Adjacency, check_pairs, finite, not_negative, sized};
+use super::{Adjacency, Link, check_pairs, finite, not_negative, sized};
 use crate::control::Control;
-use crate::memory::{copied, ready, zeros};
+use crate::memory::{copied, prefetch, ready, zeros};
 use crate::num::{cholesky, cholesky_solve};
 use crate::{Error, Result};
 
@@ -49,6 +49,8 @@ pub struct LowRank {
 const TURNS: usize = 32;
 /// Multiplications between two looks at the control.
 const WORK_PER_CHECK: usize = 1 << 18;
+/// The blocks of a worker's pairs lie apart, and are asked for so many pairs ahead.
+const AHEAD: usize = 16;
 
 /// Fits factors to the blocks of pairs, from `start` (workers × width × rank).
 ///
@@ -184,33 +186,20 @@ impl<'a> Problem<'a> {
         control: &Control,
     ) -> Result<()> {
         let (b, r) = (self.width, self.rank);
-        let Scratch { gram, right, done } = scratch;
-        gram.fill(0.0);
-        right.fill(0.0);
-        for link in self.adjacency.of(worker) {
-            let weight = self.weights[link.pair as usize];
-            if weight == 0.0 {
-                continue;
-            }
-            let at = link.pair as usize * b * b;
-            let block = &self.blocks[at..at + b * b];
-            let other = &factor[link.partner as usize * b * r..][..b * r];
-            for (label, v) in other.chunks_exact(r).enumerate() {
-                for (i, x) in v.iter().enumerate() {
-                    let scaled = weight * x;
-                    gram[i * r..=i * r + i].iter_mut().zip(v).for_each(|(sum, y)| *sum += scaled * y);
-                    for (own, sum) in right[i * b..(i + 1) * b].iter_mut().enumerate() {
-                        let entry = if link.first { own * b + label } else { label * b + own };
-                        *sum += scaled * block[entry];
-                    }
-                }
-            }
-            *done += b * r * (b + r);
-            if *done > WORK_PER_CHECK {
-                *done = 0;
-                control.check()?;
+        // Covariances of few classes have one factor fewer than classes.
+        match (b, r) {
+            (2, 1) => self.sum_fixed::<2, 1>(worker, factor, scratch, control)?,
+            (3, 2) => self.sum_fixed::<3, 2>(worker, factor, scratch, control)?,
+            (4, 3) => self.sum_fixed::<4, 3>(worker, factor, scratch, control)?,
+            (5, 4) => self.sum_fixed::<5, 4>(worker, factor, scratch, control)?,
+            shape => {
+                let Scratch { gram, right, done } = scratch;
+                gram.fill(0.0);
+                right.fill(0.0);
+                self.sum(worker, factor, shape, (gram, right), done, control)?;
             }
         }
+        let Scratch { gram, right, .. } = scratch;
         // With a positive ridge it fails only where sums have overflowed, which the caller looks for.
         if cholesky(gram, self.ridge, r) {
             cholesky_solve(gram, right, r, b);
@@ -219,6 +208,79 @@ impl<'a> Problem<'a> {
             column.iter().enumerate().for_each(|(own, x)| rows[own * r + i] = *x);
         }
         Ok(())
+    }
+
+    /// The sums of [`Self::sum`] held in registers.
+    fn sum_fixed<const B: usize, const R: usize>(
+        &self,
+        worker: usize,
+        factor: &[f64],
+        scratch: &mut Scratch,
+        control: &Control,
+    ) -> Result<()> {
+        let (mut gram, mut right) = ([[0.0; R]; R], [[0.0; B]; R]);
+        let sums = (gram.as_flattened_mut(), right.as_flattened_mut());
+        self.sum(worker, factor, (B, R), sums, &mut scratch.done, control)?;
+        scratch.gram.copy_from_slice(gram.as_flattened());
+        scratch.right.copy_from_slice(right.as_flattened());
+        Ok(())
+    }
+
+    /// Adds up the squares and the right-hand sides of one worker's regression, over its pairs.
+    #[inline(always)]
+    fn sum(
+        &self,
+        worker: usize,
+        factor: &[f64],
+        (b, r): (usize, usize),
+        (gram, right): (&mut [f64], &mut [f64]),
+        done: &mut usize,
+        control: &Control,
+    ) -> Result<()> {
+        let links = self.adjacency.of(worker);
+        let block_of = |link: &Link| link.pair as usize * b * b..(link.pair as usize + 1) * b * b;
+        for (i, link) in links.iter().enumerate() {
+            if let Some(later) = links.get(i + AHEAD) {
+                prefetch(self.blocks, block_of(later));
+            }
+            let weight = self.weights[link.pair as usize];
+            if weight == 0.0 {
+                continue;
+            }
+            let block = &self.blocks[block_of(link)];
+            let other = &factor[link.partner as usize * b * r..][..b * r];
+            if link.first {
+                add(weight, other, (b, r), gram, right, |own, label| block[own * b + label]);
+            } else {
+                add(weight, other, (b, r), gram, right, |own, label| block[label * b + own]);
+            }
+            *done += b * r * (b + r);
+            if *done > WORK_PER_CHECK {
+                *done = 0;
+                control.check()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds one pair to the sums of a regression: the factor of the other worker, and the pair's block, own label first.
+#[inline(always)]
+fn add(
+    weight: f64,
+    other: &[f64],
+    (b, r): (usize, usize),
+    gram: &mut [f64],
+    right: &mut [f64],
+    block: impl Fn(usize, usize) -> f64,
+) {
+    for label in 0..b {
+        let v = &other[label * r..(label + 1) * r];
+        for i in 0..r {
+            let scaled = weight * v[i];
+            (0..=i).for_each(|j| gram[i * r + j] += scaled * v[j]);
+            (0..b).for_each(|own| right[i * b + own] += scaled * block(own, label));
+        }
     }
 }
 

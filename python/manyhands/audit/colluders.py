@@ -28,6 +28,8 @@ _RIDGE = 1.0
 _ROUNDS, _SWEEPS, _ODD = 10, 30, 3.0
 #: Change, as a share of the largest factor, at which a fit is good enough for a search.
 _ROUGH = 1e-3
+#: Share of what pairs have in common that a group's own pairs may hold for factors of all pairs to be a start.
+_FEW = 0.01
 #: Rounds in which those who agree too much with a group join it and the others leave.
 _REFINEMENTS = 6
 #: Colluders turn at least this share of the disagreements that their skills would lead to into agreements.
@@ -242,6 +244,8 @@ class _Explained:
     """A group of workers whose pairs are left aside, and how much each worker agrees with it beyond expectation."""
 
     group: Mask
+    #: The factors that fit all other pairs.
+    factor: Array
     agreed: Array
     errors: Array
 
@@ -280,8 +284,8 @@ class _Search:
 
     def run(self, spared: Mask) -> tuple[Mask, dict[str, npt.NDArray[Any]], tuple[str, ...]]:
         known = self.covariances.partnered
-        nobody = self._explain(np.zeros(len(known), np.bool_), refine=False)
-        tried = [self._explain(group, refine=True, nobody=nobody) for group in self._beginnings()]
+        nobody = self._nobody()
+        tried = [self._explain(group, nobody) for group in self._beginnings(nobody.factor)]
         tried = [one for one in tried if one.concert > _CONCERTED and not (one.group & spared).any()]
         best = max(tried, key=lambda one: (round(one.concert, 1), one.group.sum()), default=nobody)
         remarks = []
@@ -307,9 +311,9 @@ class _Search:
 
     # ------------------------------------------------------------------------------------------------- beginnings
 
-    def _beginnings(self) -> list[Mask]:
-        """Groups to begin from."""
-        factor = self._robust()
+    def _beginnings(self, plain: Array) -> list[Mask]:
+        """Groups to begin from, given the factors that fit all pairs."""
+        factor = self._robust(plain)
         excess, weight = self._excess(factor)
         side = upper(self._leading(excess, weight))
         sure = (excess > 0.5) & (excess * np.sqrt(weight) > self.beyond_chance)
@@ -319,14 +323,13 @@ class _Search:
         alike = (self.rate > 1 - _MARGIN) & (overlap * (1 - usual) > _ERRORS)
         return [side, ~side, *self._cliques(sure), *self._cliques(alike)]
 
-    def _robust(self) -> Array:
-        """Factors that large residuals do not sway."""
-        weights, factor = self.covariances.overlap, self.covariances.start(self.rank, self.seed)
-        for _ in range(_ROUNDS):
-            factor = self.covariances.factor(factor, _RIDGE, weights, _SWEEPS, _ROUGH)
+    def _robust(self, factor: Array) -> Array:
+        """Factors that large residuals do not sway, from those that fit all pairs alike."""
+        for _ in range(_ROUNDS - 1):
             norm = self._residuals(factor)[:, 1]
             odd = norm * self.covariances.overlap / self.variance
             weights = self.covariances.overlap / (1 + odd / max(_ODD**2, 4 * float(np.median(odd))))
+            factor = self.covariances.factor(factor, _RIDGE, weights, _SWEEPS, _ROUGH)
         return factor
 
     def _residuals(self, factor: Array) -> Array:
@@ -372,28 +375,34 @@ class _Search:
 
     # -------------------------------------------------------------------------------------------------- refinement
 
-    def _explain(self, group: Mask, *, refine: bool, nobody: _Explained | None = None) -> _Explained:
+    def _nobody(self) -> _Explained:
+        """What is left where no pair is left aside."""
+        group = np.zeros(self.covariances.n_workers, np.bool_)
+        start = self.covariances.start(self.rank, self.seed)
+        factor = self.covariances.factor(start, _RIDGE, None, 2 * _SWEEPS, _ROUGH)
+        return _Explained(group, factor, *self._membership(factor, group))
+
+    def _explain(self, group: Mask, nobody: _Explained) -> _Explained:
         """Fit all pairs but those within a group, which changes until it holds who agrees too much with it.
 
-        Where nobody is left, the answer is that for `nobody`, which is not fitted again if it is known.
+        Where nobody is left, the answer is that for `nobody`.
         """
         covariances, start = self.covariances, self.covariances.start(self.rank, self.seed)
         first, second = covariances.pairs.T
-        for turn in range(_REFINEMENTS if refine else 1):
+        for turn in range(_REFINEMENTS):
             within = group[first] & group[second]
-            if within.all():
-                group = np.zeros_like(group)
-                within = group[first]
-            if nobody is not None and not group.any():
+            if within.all() or not group.any():
                 return nobody
             weights = np.where(within, 0.0, covariances.overlap)
-            factor = covariances.factor(start, _RIDGE, weights, 2 * _SWEEPS, _ROUGH)
+            # Without few of the pairs the factors are nearly those of all; without many they may be others altogether.
+            few = covariances.overlap[within].sum() <= _FEW * covariances.overlap.sum()
+            factor = covariances.factor(nobody.factor if few else start, _RIDGE, weights, 2 * _SWEEPS, _ROUGH)
             agreed, errors = self._membership(factor, group)
             joined = (agreed > _AGREED) & (errors > self.beyond_chance)
-            if not refine or (joined == group).all() or turn == _REFINEMENTS - 1:
+            if (joined == group).all() or turn == _REFINEMENTS - 1:
                 break
             group = joined
-        return _Explained(group, agreed, errors)
+        return _Explained(group, factor, agreed, errors)
 
     def _membership(self, factor: Array, group: Mask) -> tuple[Array, Array]:
         """How much each worker agrees with a group beyond expectation: as a share of disagreements, and in errors."""
