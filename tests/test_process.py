@@ -296,7 +296,12 @@ LIMITED = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only 
 
 def run_limited(code: str, gigabytes: float, *command: str) -> subprocess.CompletedProcess:
     """Run code, or a command, in a process that may take so much memory, thread stacks and all."""
-    limit = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({int(gigabytes * 2**30)},) * 2)\n"
+    import resource
+
+    # A limit that is in force already cannot be raised.
+    most, hard = int(gigabytes * 2**30), resource.getrlimit(resource.RLIMIT_AS)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({most},) * 2)\n"
     return subprocess.run(
         [sys.executable, "-c", limit + code, *command], capture_output=True, text=True, timeout=120, check=False
     )
