@@ -39,6 +39,7 @@ pub mod similarity;
 pub mod simulate;
 pub mod special;
 pub mod table;
+pub mod texts;
 pub mod threads;
 pub mod votes;
 

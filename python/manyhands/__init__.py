@@ -23,6 +23,7 @@ from manyhands import (
     pairwise,
     sequences,
     similarity,
+    texts,
 )
 from manyhands._core import get_num_threads, set_num_threads
 from manyhands.aggregators import *
@@ -40,12 +41,14 @@ from manyhands.simulate import (
     RatingSimulation,
     SimilaritySimulation,
     Simulation,
+    TextSimulation,
     crowds,
     simulate,
     simulate_comparisons,
     simulate_multilabels,
     simulate_ratings,
     simulate_similarities,
+    simulate_texts,
     synthetic,
 )
 from manyhands.table.annotations import Annotations
@@ -58,6 +61,7 @@ from manyhands.table.ratings import Ratings
 from manyhands.table.sequences import Sequences
 from manyhands.table.sets import MultiLabels
 from manyhands.table.similarities import Similarities
+from manyhands.table.texts import Texts
 
 if TYPE_CHECKING:
     # For editors and type checkers; at run time `__getattr__` finds them.
@@ -86,6 +90,8 @@ __all__ = [
     "Similarities",
     "SimilaritySimulation",
     "Simulation",
+    "TextSimulation",
+    "Texts",
     "aggregate",
     "agreement",
     "audit",
@@ -108,7 +114,9 @@ __all__ = [
     "simulate_multilabels",
     "simulate_ratings",
     "simulate_similarities",
+    "simulate_texts",
     "synthetic",
+    "texts",
 ]
 __all__ += aggregators.__all__
 

@@ -1074,6 +1074,13 @@ class _SchemeFit(TypedDict):
     n_iter: int
     converged: bool
 
+class _Alignment(TypedDict):
+    slots: _U32
+    n_slots: _U32
+    costs: _F64
+
+def align_texts(offsets: _U32, starts: _U32, tokens: _U32, counts: _U32) -> _Alignment: ...
+def edit_counts(starts: _U32, tokens: _U32, other_starts: _U32, other_tokens: _U32) -> _U32: ...
 def value_distances(offsets: _U32, values: _F64, measure: str) -> _F64: ...
 def word_distances(offsets: _U32, starts: _U32, codes: _U32, measure: str) -> _F64: ...
 def scheme_fit(

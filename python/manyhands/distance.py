@@ -241,7 +241,7 @@ class DistanceAggregator(ByDistance, default=True):
 
     def _fit(self, votes: Answers, progress: Callback | None) -> DistanceFit:
         self._check()
-        said = _Said.of(votes)
+        said = Said.of(votes)
         distance = said.usual() if self.distance is None else self.distance
         by_mean = self._by_mean(said, distance)
         offsets, (_, workers, _) = votes.table.offsets(), votes.table.columns()
@@ -279,7 +279,7 @@ class DistanceAggregator(ByDistance, default=True):
             converged=found["converged"],
         )
 
-    def _by_mean(self, said: _Said, distance: Any) -> bool:
+    def _by_mean(self, said: Said, distance: Any) -> bool:
         can = said.points is not None and isinstance(distance, str) and distance == "squared"
         if self.answer == "mean" and not can:
             raise ValueError("answer='mean' needs numbers and distance='squared'; other answers have a medoid")
@@ -290,7 +290,7 @@ class DistanceAggregator(ByDistance, default=True):
 
 
 @dataclass(frozen=True)
-class _Said:
+class Said:
     """What was said, whatever the kind: the distinct answers in their order, and which of them each row is."""
 
     distinct: npt.NDArray[Any]
@@ -299,7 +299,8 @@ class _Said:
     points: Array | None
 
     @classmethod
-    def of(cls, votes: Answers) -> _Said:
+    def of(cls, votes: Answers) -> Said:
+        """What a table says."""
         if isinstance(votes, Ratings):
             points = votes.table.columns()[2]
             distinct, codes = np.unique(points, axis=0, return_inverse=True)
@@ -321,6 +322,7 @@ class _Said:
         return "levenshtein" if isinstance(self.distinct[0], str) else "jaccard"
 
     def ranks(self) -> npt.NDArray[np.uint32]:
+        """Place of each row's answer in the order of answers."""
         return self.codes.astype(np.uint32)
 
     def given(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -329,6 +331,7 @@ class _Said:
         return chosen[:, 0] if chosen.ndim == 2 and chosen.shape[1] == 1 else chosen
 
     def means(self, means: Array) -> Array:
+        """Means as answers: plain numbers where an answer is one."""
         return means[:, 0] if means.shape[1] == 1 else means
 
     def distances(self, distance: Any, offsets: Offsets) -> Array:

@@ -149,9 +149,11 @@ fn kendall(a: &[u32], b: &[u32], places: &mut Vec<(u32, u32)>, control: &Control
 
 fn levenshtein(a: &[u32], b: &[u32], row: &mut [u32], control: &Control) -> Result<f64> {
     let longer = a.len().max(b.len());
-    if longer == 0 {
-        return Ok(0.0);
-    }
+    Ok(if longer == 0 { 0.0 } else { f64::from(edits(a, b, row, control)?) / longer as f64 })
+}
+
+/// Least number of insertions, deletions and replacements between two words; `row` has room for one more than `b` has.
+pub(crate) fn edits(a: &[u32], b: &[u32], row: &mut [u32], control: &Control) -> Result<u32> {
     row[..=b.len()].iter_mut().zip(0..).for_each(|(cell, edits)| *cell = edits);
     for (i, x) in a.iter().enumerate() {
         if i % 1024 == 1023 {
@@ -165,5 +167,5 @@ fn levenshtein(a: &[u32], b: &[u32], row: &mut [u32], control: &Control) -> Resu
             row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
         }
     }
-    Ok(f64::from(row[b.len()]) / longer as f64)
+    Ok(row[b.len()])
 }

@@ -6,6 +6,7 @@
 mod between;
 mod scheme;
 
+pub(crate) use between::edits;
 pub use between::{Measure, value_distances, word_distances};
 pub use scheme::{Answering, Norm, Scheme, SchemeFit, scheme_fit};
 

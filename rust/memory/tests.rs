@@ -18,7 +18,7 @@ use crate::ratings::Ratings;
 use crate::table::{Repeats, Rows, Table, tests::of_rows};
 use crate::{
     consensus, copies, defer, distance, drift, encode, glad, kos, mace, margin, minimax, moments, num, similarity,
-    simulate, votes,
+    simulate, texts, votes,
 };
 
 thread_local! {
@@ -457,4 +457,13 @@ fn distances_survive_a_refused_allocation() {
         };
         assert_refused("a scheme", |control| distance::scheme_fit(&scheme, control));
     }
+}
+
+#[test]
+fn texts_survive_a_refused_allocation() {
+    let (tasks, starts) = (distance::Tasks(&[0, 3, 4]), distance::Tasks(&[0, 2, 5, 7, 8]));
+    let tokens = [1, 2, 1, 3, 2, 3, 2, 1];
+    let given = texts::Texts { tasks, starts, tokens: &tokens, counts: &[2, 1, 1, 3] };
+    assert_refused("an alignment", |control| texts::align_texts(&given, control));
+    assert_refused("edits", |control| texts::edit_counts((starts, &tokens), (starts, &tokens), control));
 }

@@ -39,6 +39,7 @@ mod sparse;
 mod special;
 mod subtypes;
 mod table;
+mod texts;
 mod votes;
 
 use std::any::Any;
@@ -380,6 +381,8 @@ mod _core {
     use super::subtypes::{subtypes_fit, subtypes_posterior};
     #[pymodule_export]
     use super::table::{Ratings, Table};
+    #[pymodule_export]
+    use super::texts::{align_texts, edit_counts};
     #[pymodule_export]
     use super::votes::{vote_shares, vote_softmax, worker_agreement};
     #[pymodule_export]

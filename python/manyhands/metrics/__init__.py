@@ -8,7 +8,8 @@ Labels are compared with :func:`accuracy` and :func:`balanced_accuracy`, those o
 errors, and :func:`dominance` tells whether the crowd names each class by its name. :func:`match_gold` finds the
 tasks whose truth is known. Scores of items are compared with :func:`kendall` and :func:`spearman`, and what a model
 expects of comparisons with :func:`comparison_log_loss`. Numbers are
-compared by :func:`rmse`, :func:`mae` and :func:`correlation`, their intervals by :func:`coverage`.
+compared by :func:`rmse`, :func:`mae` and :func:`correlation`, their intervals by :func:`coverage`. Texts are
+compared by :func:`word_error_rate` and :func:`character_error_rate`.
 
 Shapes: N tasks, M workers, K classes. Confusion matrices are ``confusion[worker, true, observed]``.
 Nothing here changes its input.
@@ -20,6 +21,7 @@ from manyhands.metrics.numbers import correlation, coverage, mae, rmse
 from manyhands.metrics.orders import absolute_error, quadratic_kappa
 from manyhands.metrics.probabilities import Reliability, brier, calibration_error, log_loss, reliability
 from manyhands.metrics.rankings import comparison_log_loss, kendall, spearman
+from manyhands.metrics.texts import character_error_rate, word_error_rate
 from manyhands.metrics.workers import (
     Worth,
     capacity,
@@ -42,6 +44,7 @@ __all__ = [
     "brier",
     "calibration_error",
     "capacity",
+    "character_error_rate",
     "comparison_log_loss",
     "confusion_error",
     "correlation",
@@ -60,5 +63,6 @@ __all__ = [
     "skill_rank_correlation",
     "spammer_score",
     "spearman",
+    "word_error_rate",
     "worth",
 ]

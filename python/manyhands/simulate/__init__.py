@@ -6,6 +6,7 @@ from manyhands.simulate.ratings import RatingSimulation, simulate_ratings
 from manyhands.simulate.sets import SimulatedSets, simulate_multilabels
 from manyhands.simulate.similarities import SimilaritySimulation, simulate_similarities
 from manyhands.simulate.simulation import Simulation, simulate
+from manyhands.simulate.texts import TextSimulation, simulate_texts
 
 __all__ = [
     "ComparisonsSimulation",
@@ -13,11 +14,13 @@ __all__ = [
     "SimilaritySimulation",
     "SimulatedSets",
     "Simulation",
+    "TextSimulation",
     "crowds",
     "simulate",
     "simulate_comparisons",
     "simulate_multilabels",
     "simulate_ratings",
     "simulate_similarities",
+    "simulate_texts",
     "synthetic",
 ]

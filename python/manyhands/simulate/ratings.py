@@ -104,7 +104,7 @@ def simulate_ratings(
     scales[: round(spammers * n_workers)] = 0.0
     deviations = noise * np.exp(noise_spread * rng.standard_normal((n_workers, 1))) * np.ones((1, n_dims))
     tasks = np.repeat(np.arange(n_tasks), ratings_per_task)
-    workers = _raters(rng, n_tasks, n_workers, ratings_per_task)
+    workers = raters(rng, n_tasks, n_workers, ratings_per_task)
     errors = rng.standard_normal((len(tasks), n_dims))
     if tails is not None:
         errors *= np.sqrt((tails - 2.0) / rng.chisquare(tails, (len(tasks), 1)))
@@ -136,7 +136,7 @@ def _check(given: dict[str, Any]) -> None:
         )
 
 
-def _raters(rng: np.random.Generator, n_tasks: int, n_workers: int, each: int) -> npt.NDArray[np.int64]:
+def raters(rng: np.random.Generator, n_tasks: int, n_workers: int, each: int) -> npt.NDArray[np.int64]:
     """Different workers for each task: all of them in a random order, or drawn until no two are the same."""
     if each * 4 > n_workers:
         return np.concatenate([rng.permutation(n_workers)[:each] for _ in range(n_tasks)])

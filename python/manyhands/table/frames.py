@@ -17,6 +17,7 @@ WELL_KNOWN = {
     "label": ("label", "answer", "response", "annotation", "vote", "rating", "value"),
     "value": ("value", "score", "rating", "number"),
     "labels": ("labels", "label_set", "tags"),
+    "text": ("text", "transcript", "transcription", "translation", "caption"),
     "answer": ("answer", "text", "response", "annotation"),
     "left": ("left", "left_id", "left_item", "item_a", "item_1", "model_a"),
     "right": ("right", "right_id", "right_item", "item_b", "item_2", "model_b"),

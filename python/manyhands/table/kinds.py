@@ -40,6 +40,9 @@ def kind_by_columns(names: Sequence[str], given: Sequence[str] = ()) -> str:
 
 
 def _known(names: Sequence[str], role: str) -> bool:
+    if role == "text":
+        # Where there is a label, the text is what was labelled.
+        return bool(known_among(names, WELL_KNOWN["text"])) and not known_among(names, WELL_KNOWN["label"])
     if role == "value":
         sure = [name for name in WELL_KNOWN["value"] if name not in _EITHER]
         return bool(known_among(names, sure)) and not known_among(names, _CLASSES)

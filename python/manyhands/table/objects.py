@@ -41,6 +41,8 @@ class Objects(Answers):
     _kind: ClassVar[str] = "objects"
     _roles: ClassVar[tuple[str, ...]] = ("task", "worker", "answer")
     _raw: ClassVar[frozenset[str]] = frozenset({"answer"})
+    #: What an answer is called: the role of its column, the last of `_roles`.
+    _one: ClassVar[str] = "answer"
     _settings: ClassVar[tuple[str, ...]] = ("repeats", "missing")
     _file_kind: ClassVar[str] = "objects"
     _table: _core.Ratings
@@ -97,7 +99,8 @@ class Objects(Answers):
     ) -> Self:
         """Build a table from columns of equal length; parameters are those of :meth:`from_frame`."""
         ids = {"task": Column(tasks, "tasks"), "worker": Column(workers, "workers")}
-        others = {"answer": [(answers, "answers")]} | ({} if weights is None else {"weight": [(weights, "weights")]})
+        others = {cls._one: [(answers, f"{cls._one}s")]}
+        others |= {} if weights is None else {"weight": [(weights, "weights")]}
         return cls._of_columns(Columns(ids, others), repeats=repeats, missing=missing)
 
     @classmethod
@@ -105,18 +108,19 @@ class Objects(Answers):
         check_choice("repeats", repeats, ("keep", "first", "last", "error"))
         check_choice("missing", missing, ("drop", "error"))
         tasks, workers, given = columns.ids["task"], columns.ids["worker"], columns.only("weight")
-        data, what = columns.others["answer"][0]
-        answers = _as_list(data)
+        data, what = columns.others[cls._one][0]
+        answers = cls._checked(_as_list(data), what)
         weights = None if given is None else checks.checked_weights(*given)
         sizes = {"tasks": len(tasks), "workers": len(workers), what: len(answers)}
-        checks.check_sizes(sizes if weights is None else sizes | {"weights": len(weights)}, "(task, worker, answer)")
+        rows = f"(task, worker, {cls._one})"
+        checks.check_sizes(sizes if weights is None else sizes | {"weights": len(weights)}, rows)
         checks.refuse_missing_ids(tasks, workers)
         absent = np.fromiter((_is_nothing(answer) for answer in answers), np.bool_, len(answers))
         if absent.any():
             checks.refuse_missing_answers(what, absent, missing)
             answers = [answer for answer, gone in zip(answers, absent, strict=True) if not gone]
             weights = None if weights is None else weights[~absent]
-        ids = encode_ids(tasks, workers, absent if absent.any() else None, said="answer")
+        ids = encode_ids(tasks, workers, absent if absent.any() else None, said=cls._one)
         codes, distinct = encode_objects(answers)
         table = _core.Ratings(
             ids.task_codes,
@@ -130,6 +134,11 @@ class Objects(Answers):
         if repeats == "error":
             checks.refuse_repeats(table, ids.tasks, ids.workers)
         return cls(table, ids.tasks, ids.workers, distinct, ids.unlabelled)
+
+    @classmethod
+    def _checked(cls, answers: list[Any], what: str) -> list[Any]:
+        """The answers of a column, None for those that say nothing; refuse what cannot be one."""
+        return answers
 
     # ---------------------------------------------------------------------------------------------- contents
 
@@ -156,10 +165,10 @@ class Objects(Answers):
         )
 
     def __repr__(self) -> str:
-        answers, tasks = counted(self.n_annotations, "answer"), counted(self.n_tasks, "task")
+        answers, tasks = counted(self.n_annotations, self._one), counted(self.n_tasks, "task")
         weighted = ", weighted" if self.weights is not None else ""
-        different = f"{len(self._distinct):,} of them different"
-        return f"<Objects: {answers}, {different}, to {tasks} by {counted(self.n_workers, 'worker')}{weighted}>"
+        different, name = f"{len(self._distinct):,} of them different", type(self).__name__
+        return f"<{name}: {answers}, {different}, to {tasks} by {counted(self.n_workers, 'worker')}{weighted}>"
 
     def _identity(self) -> tuple[Any, ...]:
         return (*super()._identity(), [_key(answer) for answer in self._distinct])
@@ -174,9 +183,9 @@ class Objects(Answers):
 
         answers = self._distinct[said[:, 0].astype(np.int64)].tolist()
         try:
-            return {"answer": pa.array(answers)}
+            return {self._one: pa.array(answers)}
         except (pa.ArrowInvalid, pa.ArrowTypeError):
-            return {"answer": pa.array([repr(answer) for answer in answers])}
+            return {self._one: pa.array([repr(answer) for answer in answers])}
 
     def _packed(self, said: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
         return {"said": said, "answers": pack_objects(self._distinct.tolist())}

@@ -1,0 +1,128 @@
+"""Simulated crowds who write texts: a log whose truth is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.checks import check_number
+from manyhands.simulate.ratings import raters
+from manyhands.table.texts import Texts
+from manyhands.table.values import as_objects
+
+__all__ = ["TextSimulation", "simulate_texts"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TextSimulation:
+    """A simulated log of texts and everything that is hidden behind a real one.
+
+    Attributes
+    ----------
+    texts : Texts
+        The log.
+    truth : ndarray of shape (n_tasks,)
+        The text of each task, aligned with ``texts.tasks``.
+    right, omitted, inserted : ndarray of shape (n_workers,)
+        Probabilities that a worker writes a word as it is, leaves it out, and adds one after a word; aligned with
+        ``texts.workers``.
+    seed : int
+        What all draws followed from.
+    """
+
+    texts: Texts
+    truth: npt.NDArray[np.object_]
+    right: Floats
+    omitted: Floats
+    inserted: Floats
+    seed: int
+
+    def __repr__(self) -> str:
+        return f"TextSimulation({self.texts!r}; {float(np.mean(self.right)):.0%} of words right)"
+
+
+def simulate_texts(
+    n_tasks: int,
+    n_workers: int,
+    *,
+    texts_per_task: int = 5,
+    words: int = 10,
+    vocabulary: int = 1000,
+    wrong: float = 0.1,
+    omitted: float = 0.05,
+    inserted: float = 0.05,
+    spread: float = 1.0,
+    seed: int = 0,
+) -> TextSimulation:
+    """Draw a crowd that writes texts, and what it writes.
+
+    Parameters
+    ----------
+    n_tasks, n_workers
+        Sizes. Tasks and workers are named 0, 1, ….
+    texts_per_task
+        How many different workers write each text, drawn at random.
+    words, vocabulary
+        Words of a true text, and how many different ones there are; word k is as frequent as 1 / (k + 10).
+    wrong, omitted, inserted
+        Shares of words that an ordinary worker replaces by another, leaves out, and adds.
+    spread
+        Standard deviation of the logarithm by which a worker's three shares are multiplied, at most to one half.
+    seed
+        What all draws follow from.
+
+    Notes
+    -----
+    O(n_tasks · texts_per_task · words) time and memory.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> crowd = mh.simulate_texts(50, 10, seed=3)
+    >>> crowd.texts.n_annotations, crowd.texts.n_workers
+    (250, 10)
+    """
+    for name, value in {"n_tasks": n_tasks, "n_workers": n_workers, "texts_per_task": texts_per_task}.items():
+        check_number(name, value, least=1, whole=True)
+    for name, value in {"words": words, "vocabulary": vocabulary}.items():
+        check_number(name, value, least=1, whole=True)
+    for name, share in {"wrong": wrong, "omitted": omitted, "inserted": inserted}.items():
+        check_number(name, share, least=0, most=0.5)
+    check_number("spread", spread, least=0, most=100)
+    check_number("seed", seed, least=0, whole=True)
+    if texts_per_task > n_workers:
+        raise ValueError(f"{texts_per_task} texts a task need as many workers, and there are {n_workers}")
+    rng = np.random.default_rng(seed)
+    frequency = 1.0 / (np.arange(vocabulary) + 10.0)
+    frequency /= frequency.sum()
+    times = np.exp(spread * rng.standard_normal(n_workers))
+    replaced, left_out, added = (np.minimum(share * times, 0.5) for share in (wrong, omitted, inserted))
+    left_out = np.minimum(left_out, 1 - replaced)
+    truth = rng.choice(vocabulary, (n_tasks, words), p=frequency)
+    tasks, workers = np.repeat(np.arange(n_tasks), texts_per_task), raters(rng, n_tasks, n_workers, texts_per_task)
+    said = []
+    for task, worker in zip(tasks, workers, strict=True):
+        fate, more = rng.random(words), rng.random(words) < added[worker]
+        others = rng.choice(vocabulary, (2, words), p=frequency)
+        row = np.where(fate < replaced[worker], others[0], truth[task])
+        row[(fate >= replaced[worker]) & (fate < replaced[worker] + left_out[worker])] = -1
+        both = np.stack([row, np.where(more, others[1], -1)], axis=1).ravel()
+        said.append(_written(both[both >= 0]) or _written(truth[task][:1]))
+    texts = Texts.from_arrays(tasks, workers, said)
+    here = texts.workers.astype(np.int64)
+    return TextSimulation(
+        texts,
+        as_objects([_written(row) for row in truth]),
+        (1 - replaced - left_out)[here],
+        left_out[here],
+        added[here],
+        seed,
+    )
+
+
+def _written(words: npt.NDArray[np.int64]) -> str:
+    return " ".join(f"w{word}" for word in words)

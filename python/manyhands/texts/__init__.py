@@ -1,0 +1,6 @@
+"""Aggregators of texts: transcripts, translations, captions."""
+
+from manyhands.texts.nearest import HRRASA, RASA, ClosestToCentre
+from manyhands.texts.rover import ROVER
+
+__all__ = ["HRRASA", "RASA", "ROVER", "ClosestToCentre"]

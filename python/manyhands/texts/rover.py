@@ -1,0 +1,273 @@
+"""Texts word by word: answers are aligned, and each place is a vote of workers who are judged by it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.checks import check_choice, check_flag, check_number, check_stopping, warn_unless_converged
+from manyhands.estimator import Array
+from manyhands.progress import Callback
+from manyhands.table import arrow, persist
+from manyhands.table.objects import pack_objects
+from manyhands.table.texts import Texts
+from manyhands.table.values import as_objects
+from manyhands.table.words import LEVELS, Spelling, joined
+from manyhands.texts._network import EMPTY, Network
+from manyhands.texts.base import TextAggregator, TextFit, unpack_texts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Rates stay this far from 0 and 1.
+_EDGE = 1e-6
+
+
+class ROVER(TextAggregator, default=True):
+    """Aligned texts, and in each place the word that workers who are mostly right agree on.
+
+    The answers of a task are put side by side so that as few places as possible differ; the order of rows does not
+    matter. A worker writes the word that belongs to a place with one probability, leaves it out with another, or else
+    writes a wrong one; where nothing belongs, a worker inserts a word with a third. These rates are learnt with the
+    probability of each reading, so that careless workers count for less, and who leaves words out is believed where
+    they write one.
+
+    Parameters
+    ----------
+    level
+        What is aligned: ``"word"`` or ``"character"``. In scripts without spaces (Chinese, Japanese, Thai, Khmer, …)
+        each letter is a word either way; marks and vowel signs stay with their letter.
+    fold
+        Whether words are the same that differ in case, punctuation or width only (NFKC, case folded, without
+        punctuation and symbols). Each word is then written as most of those who wrote it did, punctuation that sticks
+        to it included; punctuation between spaces is left out. False compares words as they are written.
+    strength
+        Imaginary words of each worker with the crowd's rates, so that who wrote little is judged like the crowd.
+    max_iter, tol
+        Stop after so many passes, or when no probability changes by as much as `tol`.
+
+    Notes
+    -----
+    A wrong word is any of the vocabulary with the same probability, one over its effective size (the inverse of the
+    chance that two words drawn from the log are the same). Alignment starts at the answer nearest to all others, adds
+    the rest outwards, and then takes each out and puts it back until the number of differing places no longer falls.
+    Rates are pulled to those of the crowd, which move too: there is no objective that every half of a step improves,
+    and `history_` is empty. Probabilities take workers' errors for independent given the truth; where a recording
+    misleads everybody, they are too high.
+
+    Time O(D² L² + R D L S) a task to align D different answers of L words in S places, R a few rounds (compiled, one
+    task a thread); a pass O(answers · places). Memory 120 bytes a place and answer.
+
+    References
+    ----------
+    J. G. Fiscus, "A post-processing system to yield reduced word error rates: recognizer output voting error reduction
+    (ROVER)", ASRU (1997). A. P. Dawid and A. M. Skene, "Maximum likelihood estimation of observer error-rates using the
+    EM algorithm", Applied Statistics 28 (1979).
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> texts = mh.Texts.from_arrays([1, 1, 1], list("uvw"), ["the cat sat", "The cat sat.", "a cat sat there"])
+    >>> model = mh.aggregate(texts)
+    >>> model.texts_.tolist()
+    ['The cat sat']
+    >>> model.words_frame().column("word").to_pylist()
+    ['The', 'cat', 'sat']
+    """
+
+    _learnt: ClassVar[tuple[str, ...]] = ("_right", "_omitted", "_inserted", "_word_tasks", "_word_confidence")
+    _learnt_shapes: ClassVar[Mapping[str, str]] = {"_word_tasks": "w", "_word_confidence": "w"}
+    _of_workers: ClassVar[Mapping[str, str]] = {"right": "_right", "omitted": "_omitted", "inserted": "_inserted"}
+    _right: Array
+    _omitted: Array
+    _inserted: Array
+    _words: npt.NDArray[np.object_]
+    _word_tasks: Array
+    _word_confidence: Array
+
+    def __init__(
+        self,
+        *,
+        level: str = "word",
+        fold: bool = True,
+        strength: float = 10.0,
+        max_iter: int = 100,
+        tol: float = 1e-4,
+    ) -> None:
+        self.level = level
+        self.fold = fold
+        self.strength = strength
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def _fit(self, votes: Texts, progress: Callback | None) -> TextFit:
+        check_choice("level", self.level, LEVELS)
+        check_flag("fold", self.fold)
+        check_number("strength", self.strength, least=1e-6)
+        check_stopping(self.max_iter, self.tol)
+        spelling = Spelling.of(votes.answers.tolist(), self.level, self.fold)
+        network = Network.of(votes, spelling)
+        model = _Readers(network, votes.n_workers, float(self.strength), _one_of_all(spelling, votes))
+        probabilities, n_iter, converged = model.run(self.max_iter, self.tol, progress)
+        warn_unless_converged(converged, self)
+        self._right, self._omitted, self._inserted = model.rates(probabilities)
+        return self._text(network, spelling, probabilities, n_iter, converged)
+
+    def _text(
+        self, network: Network, spelling: Spelling, probabilities: Array, n_iter: int, converged: bool
+    ) -> TextFit:
+        """Write the chosen words of each task one after the other."""
+        chosen = network.best(probabilities)
+        sure = np.minimum(probabilities[chosen], 1.0)
+        words = network.tokens[chosen] != EMPTY
+        forms = network.written(chosen[words])
+        n = len(network.starts) - 1
+        of_slot = np.repeat(np.arange(n), np.diff(network.starts))
+        self._words = as_objects([spelling.written[form] for form in forms])
+        self._word_tasks = of_slot[words].astype(np.float64)
+        self._word_confidence = sure[words]
+        bounds = np.searchsorted(of_slot[words], np.arange(n + 1))
+        texts = [joined(self._words[a:b]) for a, b in pairwise(bounds)]
+        total, count = np.bincount(of_slot, sure, n), np.diff(network.starts)
+        confidence = np.divide(total, count, out=np.ones(n), where=count > 0)
+        return TextFit(
+            texts=as_objects(texts),
+            confidence=np.minimum(confidence, 1.0),
+            history=np.zeros(0),
+            n_iter=n_iter,
+            converged=converged,
+        )
+
+    # ----------------------------------------------------------------------------------------------- results
+
+    @property
+    def right_(self) -> Array:
+        """Probability that each worker writes the word that belongs to a place, (n_workers,)."""
+        self._fitted()
+        return self._right
+
+    @property
+    def omitted_(self) -> Array:
+        """Probability that each worker leaves out a word, (n_workers,)."""
+        self._fitted()
+        return self._omitted
+
+    @property
+    def inserted_(self) -> Array:
+        """Probability that each worker writes a word in a place of the task's where none belongs, (n_workers,)."""
+        self._fitted()
+        return self._inserted
+
+    def words_frame(self) -> pa.Table:
+        """Return one row for each word, or letter, of the texts: task, word and the probability that it is right."""
+        import pyarrow as pa
+
+        self._fitted()
+        now = self._snapshot()
+        words = pa.array([word.strip() or word for word in now._words.tolist()], pa.string())
+        tasks = now._tasks.take(now._word_tasks.astype(np.int64)).arrow()
+        return arrow.table({"task": tasks, "word": words, "confidence": now._word_confidence})
+
+    def _packed(self) -> dict[str, npt.NDArray[Any]]:
+        return super()._packed() | {"words": pack_objects(self._words.tolist())}
+
+    def _take_back(self, content: persist.Content, course: Mapping[str, Any]) -> None:
+        super()._take_back(content, course)
+        self._words = unpack_texts(content, "words")
+        tasks = self._word_tasks
+        whole = (tasks == np.floor(tasks)) & (tasks >= 0) & (tasks < len(self._tasks))
+        if len(self._words) != len(tasks) or not whole.all():
+            raise content.damaged("its words are not those of its tasks")
+
+
+def _one_of_all(spelling: Spelling, votes: Texts) -> float:
+    """Probability that two words drawn from the log are the same."""
+    texts = votes.codes()[2]
+    of_text = np.repeat(np.bincount(texts, minlength=len(spelling.lengths)), spelling.lengths)
+    counts = np.bincount(spelling.keys, of_text, spelling.n_keys)
+    total = counts.sum()
+    return float(((counts / total) ** 2).sum()) if total else 1.0
+
+
+class _Readers:
+    """Workers who read each place right, leave it out, or write something else; expectation and maximisation."""
+
+    def __init__(self, network: Network, n_workers: int, strength: float, same: float) -> None:
+        self._network, self._n_workers, self._strength = network, n_workers, strength
+        #: Probability of one word among all that could be written by mistake.
+        self._log_one = math.log(min(max(same, 1e-9), 0.5))
+        self._nothing = network.tokens == EMPTY
+        self._said_nothing = self._nothing[network.readings]
+        self._empty = np.full(network.n_slots, -1, np.int64)
+        self._empty[network.places[self._nothing]] = np.flatnonzero(self._nothing)
+        self._rates: tuple[Array, Array, Array] | None = None
+
+    def run(self, max_iter: int, tol: float, progress: Callback | None) -> tuple[Array, int, bool]:
+        """Probabilities of candidates, passes made, and whether they settled."""
+        net = self._network
+        if not net.n_slots:
+            return np.zeros(0), 1, True
+        counts: Array = np.bincount(net.readings, net.weights, len(net.places)).astype(np.float64)
+        total: Array = np.bincount(net.slots, net.weights, net.n_slots).astype(np.float64)
+        found = _share(counts, total[net.places], np.bincount(net.places)[net.places])
+        for step in range(1, max_iter + 1):
+            before, found = found, self._probabilities(found)
+            if progress is not None:
+                progress(step, math.nan)
+            if float(np.abs(found - before).max()) < tol:
+                return found, step, True
+        return found, max_iter, False
+
+    def rates(self, found: Array) -> tuple[Array, Array, Array]:
+        """Words right, left out and inserted, of each worker, each as a share of the places where that can happen."""
+        net, silent = self._network, self._said_nothing
+        if not net.n_slots:
+            return tuple(np.full(self._n_workers, rate) for rate in (0.5, 0.25, 0.25))  # type: ignore[return-value]
+        none = np.where(self._empty >= 0, found[self._empty], 0.0)[net.slots]
+        said = found[net.readings]
+        right = self._rate(np.where(silent, 0.0, said), 1.0 - none)
+        omitted = self._rate(np.where(silent, 1.0 - said, 0.0), 1.0 - none)
+        inserted = self._rate(np.where(silent, 0.0, none), none)
+        # Something is left for wrong words.
+        most = 1.0 - _EDGE
+        scale = np.minimum(most / (right + omitted), 1.0)
+        return right * scale, omitted * scale, inserted
+
+    def _rate(self, events: Array, chances: Array) -> Array:
+        net, m = self._network, self._n_workers
+        happened = np.bincount(net.workers, events * net.weights, m)
+        could = np.bincount(net.workers, chances * net.weights, m)
+        crowd = (happened.sum() + 0.5) / (could.sum() + 1.0)
+        rate: Array = (happened + self._strength * crowd) / (could + self._strength)
+        return np.clip(rate, _EDGE, 1.0 - _EDGE)
+
+    def _probabilities(self, found: Array) -> Array:
+        net = self._network
+        right, omitted, inserted = self.rates(found)
+        wrong = np.maximum(1.0 - right - omitted, _EDGE)
+        none = np.where(self._empty >= 0, found[self._empty], 0.0)
+        share = float(np.clip(none.mean(), _EDGE, 1.0 - _EDGE))
+        who, silent = net.workers, self._said_nothing
+        # Where nothing belongs, and where another word belongs than was written; then the gain of the written one.
+        if_none = np.where(silent, np.log1p(-inserted)[who], np.log(inserted)[who] + self._log_one)
+        if_other = np.where(silent, np.log(omitted)[who], np.log(wrong)[who] + self._log_one)
+        gain = np.where(silent, 0.0, np.log(right)[who] - if_other)
+        all_none = np.bincount(net.slots, if_none * net.weights, net.n_slots) + math.log(share)
+        all_other = np.bincount(net.slots, if_other * net.weights, net.n_slots) + math.log1p(-share) + self._log_one
+        scores = all_other[net.places] + np.bincount(net.readings, gain * net.weights, len(net.places))
+        scores = np.where(self._nothing, all_none[net.places], scores)
+        top = np.full(net.n_slots, -np.inf)
+        np.maximum.at(top, net.places, scores)
+        odds = np.exp(scores - top[net.places])
+        chances: Array = odds / np.bincount(net.places, odds, net.n_slots)[net.places]
+        return chances
+
+
+def _share(counts: Array, totals: Array, candidates: npt.NDArray[np.int64]) -> Array:
+    """Shares of votes; even ones where all weigh nothing."""
+    return np.divide(counts, totals, out=1.0 / candidates, where=totals > 0)

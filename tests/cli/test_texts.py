@@ -1,0 +1,21 @@
+"""Texts on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.csv
+import pytest
+
+from manyhands.cli import main
+
+
+def test_texts_are_found_by_their_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, out, workers = tmp_path / "log.csv", tmp_path / "out.csv", tmp_path / "workers.csv"
+    log.write_text("task,worker,transcript\n1,a,the cat\n1,b,The cat\n1,c,a cat\n2,a,dog\n", encoding="utf-8")
+    main(["aggregate", str(log), "-o", str(out), "--workers", str(workers)])
+    found = pyarrow.csv.read_csv(out)
+    assert found.column("text").to_pylist() == ["The cat", "dog"]
+    assert pyarrow.csv.read_csv(workers).column_names == ["worker", "n_labels", "right", "omitted", "inserted"]
+    main(["aggregate", str(log), "--kind", "texts", "--method", "rasa", "-o", str(out)])
+    assert "the cat" in out.read_text(encoding="utf-8").lower()
