@@ -31,6 +31,7 @@ from manyhands.cli import (
     completion,
     describe,
     explain,
+    fairness,
     import_,
     next_,
     report,
@@ -47,7 +48,7 @@ __all__ = ["main"]
 GROUPS = {
     "answers": (aggregate, explain, report),
     "collecting": (next_,),
-    "the crowd": (describe, agreement, workers, audit),
+    "the crowd": (describe, agreement, workers, audit, fairness),
     "methods": (compare, bench),
     "logs": (import_, simulate, shards),
     "the shell": (completion,),

@@ -1,0 +1,320 @@
+"""How differently groups fare: gaps of parity, opportunity, false alarms and accuracy, with intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands import metrics
+from manyhands.aggregators.base import Aggregator
+from manyhands.aggregators.consensus import Consensus
+from manyhands.checks import check_between, check_choice, check_number, counted
+from manyhands.estimator import Array
+from manyhands.fairness.attribute import Attribute, Ints, read_votes
+from manyhands.fairness.conditioned import beliefs
+from manyhands.table import arrow
+from manyhands.table.annotations import Annotations
+from manyhands.table.names import Names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: What may differ between groups: how often the positive answer is given, how often where it is true, how often where
+#: it is not, and how often answers are right.
+MEASURES = ("demographic_parity", "equal_opportunity", "false_positives", "accuracy")
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The gap of one measure: the greatest rate of a group less the least, with an interval."""
+
+    measure: str
+    gap: float
+    low: float
+    high: float
+    #: Rate of each group, and the number of cases that it rests on.
+    rates: dict[Any, float]
+    n: dict[Any, int]
+
+    def __str__(self) -> str:
+        rates = ", ".join(f"{group} {rate:.3f}" for group, rate in self.rates.items())
+        return f"{self.measure} {self.gap:.3f} ({self.low:.3f} to {self.high:.3f}): {rates}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Gaps:
+    """Gaps of the aggregate, of predictions and of single workers; to be had from :func:`gaps`."""
+
+    groups: list[Any]
+    positive: list[Any]
+    #: By measure; of the labels themselves where the attribute is one of workers.
+    aggregate: dict[str, Gap]
+    predictions: dict[str, Gap] | None
+    #: By name of a worker, then by measure; empty where the attribute is one of workers.
+    workers: dict[Any, dict[str, Gap]] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+    def __getitem__(self, measure: str) -> Gap:
+        return self.aggregate[measure]
+
+    def frame(self) -> pa.Table:
+        """Return all gaps, as an Arrow table: of, worker, measure, gap, low, high, and the rate of each group."""
+        import pyarrow as pa
+
+        rows = [("aggregate", None, gap) for gap in self.aggregate.values()]
+        rows += [("predictions", None, gap) for gap in (self.predictions or {}).values()]
+        rows += [("worker", name, gap) for name, found in self.workers.items() for gap in found.values()]
+        columns: dict[str, Any] = {
+            "of": [row[0] for row in rows],
+            "worker": pa.array([row[1] for row in rows]),
+            "measure": [row[2].measure for row in rows],
+        }
+        for name in ("gap", "low", "high"):
+            columns[name] = np.array([getattr(row[2], name) for row in rows])
+        for group in self.groups:
+            columns[f"rate {group}"] = np.array([row[2].rates[group] for row in rows])
+        return arrow.table(columns)
+
+    def __repr__(self) -> str:
+        lines = [f"<Gaps between {', '.join(map(str, self.groups))}; positive: {', '.join(map(str, self.positive))}>"]
+        lines += [f"aggregate: {gap}" for gap in self.aggregate.values()]
+        lines += [f"predictions: {gap}" for gap in (self.predictions or {}).values()]
+        if self.workers:
+            lines.append(f"and {counted(len(self.workers), 'worker')} (frame())")
+        return "\n".join([*lines, *self.remarks])
+
+
+def gaps(
+    votes: Any,
+    truth: Any,
+    *,
+    attribute: Any,
+    about: str = "task",
+    positive: Any = None,
+    predictions: Any = None,
+    workers: bool = True,
+    level: float = 0.9,
+    draws: int = 500,
+    seed: int = 0,
+) -> Gaps:
+    """Measure how differently groups of tasks, or of workers, fare.
+
+    Parameters
+    ----------
+    votes
+        The log: an :class:`~manyhands.Annotations` table, or a frame with well-known column names.
+    truth
+        Known classes, in any form that :func:`manyhands.metrics.match_gold` takes: the aggregate that is measured is
+        then the default's. Or a fitted aggregator: its answers are measured by its own posterior.
+    attribute
+        The group of each task (or worker): a mapping, a pair of ids and values, a frame with a column ``task`` and
+        another, a file of that form, ``(file, column)``, the name of a column of `votes`, or values in the order of
+        its tasks. Tasks that it does not cover are left out, with a warning.
+    about
+        ``"task"`` or ``"worker"``: whose attribute it is. Of one of workers, what groups of workers say is compared.
+    positive
+        The class, or classes, that matter to whoever is judged; of two classes by default the second.
+    predictions
+        Answers of a downstream classifier, in a form as of known classes, to be measured as well.
+    workers
+        Whether to measure single workers too.
+    level
+        Share of intervals that hold the gap.
+    draws
+        How often to draw.
+    seed
+        Of the draws.
+
+    Returns
+    -------
+    Gaps
+        A gap is the difference between the groups with the greatest and the least rate, NaN where a group has no case.
+
+    Notes
+    -----
+    Intervals are those of the Bayesian bootstrap over tasks, begun with half a case of each outcome, so that they hold
+    where rates are near 0 or 1; where the truth is a posterior, each draw takes classes from it. Of attributes of
+    workers the bootstrap is over workers. With more than two groups the extremes are chosen by the data, and gaps are
+    too large by what that adds. Time O(n_annotations), times `draws` for a truth that is a posterior.
+
+    References
+    ----------
+    M. Hardt, E. Price, N. Srebro, "Equality of opportunity in supervised learning", NIPS (2016). D. B. Rubin, "The
+    Bayesian bootstrap", Annals of Statistics 9 (1981).
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> crowd = mh.simulate(400, 10, 2, labels_per_task=5, seed=1)
+    >>> found = mh.fairness.gaps(crowd.votes, (crowd.votes.tasks, crowd.truth), attribute=["a", "b"] * 200)
+    >>> found["accuracy"].low <= found["accuracy"].gap <= found["accuracy"].high
+    True
+    """
+    check_choice("about", about, ("task", "worker"))
+    check_between("level", level, such_as=0.9)
+    check_number("draws", draws, least=10, whole=True)
+    check_number("seed", seed, least=0, whole=True)
+    log, groups = read_votes(votes, attribute, about)
+    classes, wanted = _classes(log), positives(log._classes, positive)
+    judge = _Judge(log, truth, classes, wanted, np.random.default_rng(seed), draws, level)
+    if about == "worker":
+        return Gaps(groups.named, [classes[code] for code in np.flatnonzero(wanted)], judge.by_worker(groups), None)
+    told = None if predictions is None else judge.of_answers(judge.codes_of(predictions), groups)
+    single = judge.single(groups) if workers else {}
+    named = [classes[code] for code in np.flatnonzero(wanted)]
+    return Gaps(groups.named, named, judge.of_answers(judge.answers, groups), told, single, judge.remarks(groups))
+
+
+def positives(classes: Names, positive: Any) -> npt.NDArray[np.bool_]:
+    """Which classes are the positive ones, (n_classes,)."""
+    names = classes.values.tolist()
+    if positive is None:
+        if len(names) != 2:
+            raise ValueError(f"with {len(names)} classes, say which matter: positive=…, one or several of {names[:5]}")
+        return np.array([False, True])
+    several = isinstance(positive, list | tuple | set | frozenset | np.ndarray)
+    found = classes.find(list(positive) if several else [positive])
+    if (found < 0).any():
+        raise ValueError(f"positive={positive!r} is not among the classes {names[:5]}")
+    marked = np.zeros(len(names), np.bool_)
+    marked[found] = True
+    if marked.all():
+        raise ValueError("all classes are positive; leave out those that are not")
+    return marked
+
+
+def _classes(log: Annotations) -> list[Any]:
+    return list(log._classes.values.tolist())
+
+
+class _Judge:
+    """Answers judged by a truth that is known, -1 where it is not, or by posteriors from which it is drawn."""
+
+    def __init__(
+        self,
+        log: Annotations,
+        truth: Any,
+        classes: list[Any],
+        positive: npt.NDArray[np.bool_],
+        rng: np.random.Generator,
+        draws: int,
+        level: float,
+    ) -> None:
+        self.log, self.positive, self.rng, self.n_draws, self.level = log, positive, rng, draws, level
+        self.posterior: Array | None = None
+        k = len(classes)
+        if isinstance(truth, Aggregator):
+            self.posterior = beliefs(log, truth)
+            self.truth = np.zeros(log.n_tasks, np.int64)
+            self.answers: Ints = log._classes.find(truth.labels_[truth._tasks.match(log._tasks)])
+        else:
+            index, known = metrics.match_gold(log.tasks, truth, unknown="ignore")
+            self.truth = np.full(log.n_tasks, -1, np.int64)
+            # A class that nobody named is none of these, and nobody is right about it.
+            found = log._classes.find(known)
+            self.truth[index] = np.where(found < 0, k, found)
+            self.answers = Consensus().fit(log).posterior_.argmax(axis=1)
+        self.is_positive = np.append(positive, False)
+
+    def codes_of(self, predictions: Any) -> Ints:
+        """Codes of predicted classes, -1 for tasks without."""
+        index, labels = metrics.match_gold(self.log.tasks, predictions, unknown="ignore")
+        codes = self.log._classes.find(labels)
+        if (codes < 0).any():
+            raise ValueError(f"predictions hold {labels[codes < 0].tolist()[0]!r}, which is not among the classes")
+        found = np.full(self.log.n_tasks, -1, np.int64)
+        found[index] = codes
+        return found
+
+    def remarks(self, groups: Attribute) -> tuple[str, ...]:
+        """What could not be measured."""
+        known = (groups.codes >= 0) & (self.truth >= 0)
+        empty = [name for g, name in enumerate(groups.named) if not (known & (groups.codes == g)).any()]
+        return (f"No task of known class is in {', '.join(map(str, empty))}.",) if empty else ()
+
+    def of_answers(self, answers: Ints, groups: Attribute) -> dict[str, Gap]:
+        """Gaps of one answer a task."""
+        rows = np.flatnonzero((answers >= 0) & (groups.codes >= 0) & (self.truth >= 0))
+        zeros = np.zeros(len(rows), np.int64)
+        return self._measured(rows, answers[rows], zeros, 1, groups)[0]
+
+    def single(self, groups: Attribute) -> dict[Any, dict[str, Gap]]:
+        """Gaps of every worker."""
+        tasks, workers, labels = (codes.astype(np.int64) for codes in self.log.codes())
+        keep = (groups.codes[tasks] >= 0) & (self.truth[tasks] >= 0)
+        found = self._measured(tasks[keep], labels[keep], workers[keep], self.log.n_workers, groups)
+        return dict(zip(self.log.workers.tolist(), found, strict=True))
+
+    def _measured(self, tasks: Ints, said: Ints, who: Ints, n: int, groups: Attribute) -> list[dict[str, Gap]]:
+        """Gaps of n subjects, who said what about which tasks."""
+        g = len(groups.groups)
+        cell = who * g + groups.codes[tasks]
+        point = self._counts(cell, said, self._truth_of(tasks, None), n * g, self._weights_of(tasks))
+        drawn = np.empty((self.n_draws, *point[0].shape))
+        for draw in range(self.n_draws):
+            if self.posterior is not None:
+                hits, cases = self._counts(cell, said, self._truth_of(tasks, self.rng), n * g)
+            else:
+                hits, cases = point
+            drawn[draw] = self.rng.beta(hits + 0.5, np.maximum(cases - hits, 0.0) + 0.5)
+        shape = (n, g, len(MEASURES))
+        hits, cases = (array.reshape(shape) for array in point)
+        drawn = drawn.reshape(self.n_draws, *shape)
+        return [self._gaps(hits[i], cases[i], drawn[:, i], groups) for i in range(n)]
+
+    def _weights_of(self, tasks: Ints) -> Array | None:
+        return None if self.posterior is None else self.posterior[tasks]
+
+    def _truth_of(self, tasks: Ints, rng: np.random.Generator | None) -> Ints:
+        """Classes of tasks, each drawn once where the truth is a posterior."""
+        if self.posterior is None or rng is None:
+            return self.truth[tasks]
+        above = rng.random((len(self.posterior), 1)) > self.posterior.cumsum(axis=1)
+        return np.asarray(np.minimum(above.sum(axis=1), self.posterior.shape[1] - 1)[tasks])
+
+    def _counts(self, cell: Ints, said: Ints, truth: Ints, n: int, soft: Array | None = None) -> tuple[Array, Array]:
+        """Hits and cases of each measure, (n cells, n_measures)."""
+        yes = self.is_positive[said].astype(np.float64)
+        if soft is None:
+            true, right = self.is_positive[truth].astype(np.float64), (said == truth).astype(np.float64)
+        else:
+            true, right = soft[:, self.positive].sum(axis=1), soft[np.arange(len(said)), said]
+        ones = np.ones(len(said))
+        hits = [yes, yes * true, yes * (1 - true), right]
+        cases = [ones, true, 1 - true, ones]
+        totals = [np.array([np.bincount(cell, x, n) for x in many], np.float64).T for many in (hits, cases)]
+        return totals[0], totals[1]
+
+    def by_worker(self, groups: Attribute) -> dict[str, Gap]:
+        """Gaps between what groups of workers say; workers are drawn."""
+        tasks, workers, labels = (codes.astype(np.int64) for codes in self.log.codes())
+        keep = (groups.codes[workers] >= 0) & (self.truth[tasks] >= 0)
+        tasks, workers, labels = tasks[keep], workers[keep], labels[keep]
+        hits, cases = self._counts(workers, labels, self.truth[tasks], self.log.n_workers, self._weights_of(tasks))
+        member = np.eye(len(groups.groups))[np.maximum(groups.codes, 0)] * (groups.codes >= 0)[:, None]
+        weights = self.rng.standard_exponential((self.n_draws, self.log.n_workers))
+        sums = [np.einsum("dm,mg,mi->dgi", weights, member, array) for array in (hits, cases)]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            drawn = sums[0] / sums[1]
+        return self._gaps(member.T @ hits, member.T @ cases, drawn, groups)
+
+    def _gaps(self, hits: Array, cases: Array, drawn: Array, groups: Attribute) -> dict[str, Gap]:
+        """A gap for each measure, of hits and cases (n_groups, n_measures) and drawn rates, which have draws first."""
+        found, tail, names = {}, (1 - self.level) / 2, groups.named
+        with np.errstate(invalid="ignore", divide="ignore"):
+            rates = hits / cases
+        for i, measure in enumerate(MEASURES):
+            column = rates[:, i]
+            gap = low = high = float("nan")
+            if not np.isnan(column).any():
+                top, bottom = int(column.argmax()), int(column.argmin())
+                if top == bottom:
+                    bottom = (top + 1) % len(column)
+                gap = float(column[top] - column[bottom])
+                low, high = np.quantile(drawn[:, top, i] - drawn[:, bottom, i], [tail, 1 - tail]).tolist()
+            n = {name: round(x) for name, x in zip(names, cases[:, i].tolist(), strict=True)}
+            found[measure] = Gap(measure, gap, low, high, dict(zip(names, column.tolist(), strict=True)), n)
+        return found
