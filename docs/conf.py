@@ -10,7 +10,6 @@ version = release = manyhands.__version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinx_copybutton"]
 html_theme = "furo"
 html_title = f"manyhands {version}"
-html_theme_options = {"source_repository": "https://github.com/manyhands/manyhands/", "source_branch": "main"}
 html_copy_source = False
 html_show_copyright = False
 

@@ -119,11 +119,12 @@ def bases(documented: list[Page]) -> Page:
 def entry(path: str, thing: Any) -> str:
     """Write the directive that documents one name."""
     if inspect.isclass(thing):
-        return f".. autoclass:: {path}\n   :members:\n"
+        return f".. autoclass:: {path}\n   :members:\n   :show-inheritance:\n"
     if callable(thing):
         return f".. autofunction:: {path}\n"
     # A constant has no docstring to show; here each is a choice of names.
-    return f".. py:data:: {path}\n\n   {', '.join(f'``{name}``' for name in thing)}\n"
+    module, _, name = path.rpartition(".")
+    return f".. py:data:: {name}\n   :module: {module}\n\n   {', '.join(f'``{choice}``' for choice in thing)}\n"
 
 
 def heading(text: str, mark: str = "=") -> str:
@@ -143,7 +144,12 @@ def render(page: Page) -> str:
         hidden = not inspect.ismodule(getattr(manyhands, page.file, manyhands))
         about = f".. automodule:: {page.module}" + "\n   :no-index:" * hidden
         start = [heading(page.title), about, f".. py:currentmodule:: {page.module}"]
-    table = "\n".join([".. autosummary::\n   :nosignatures:\n", *(f"   ~{path}" for path in page.names)])
+    table = "\n".join(
+        [
+            ".. autosummary::\n   :nosignatures:\n",
+            *(f"   ~{path}" for path, thing in page.names.items() if callable(thing)),
+        ]
+    )
     return "\n\n".join([*start, table, *(entry(path, thing) for path, thing in page.names.items())]) + "\n"
 
 

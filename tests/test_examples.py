@@ -26,7 +26,6 @@ ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "README.md",
     ROOT / "benches" / "README.md",
-    ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.ipynb"))

@@ -22,6 +22,8 @@ def script(name: str) -> ModuleType:
         return importlib.import_module(name)
 
 
+if not (ROOT / "scripts").exists():
+    pytest.skip("the scripts are not here", allow_module_level=True)
 docs = script("docs")
 
 

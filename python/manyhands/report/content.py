@@ -294,6 +294,7 @@ def _charts(
                     "bin": {"binned": True, "step": 0.05},
                     "type": "quantitative",
                     "title": "confidence",
+                    "axis": {"values": [0, 0.2, 0.4, 0.6, 0.8, 1], "format": ".1f"},
                 },
                 "x2": {"field": "to"},
                 "y": {"field": "tasks", "type": "quantitative", "title": "tasks"},
@@ -319,8 +320,8 @@ def _charts(
             "encoding": {
                 "y": {"field": "class", "type": "nominal", "title": None, "sort": None},
                 "yOffset": {"field": "of"},
-                "x": {"field": "share", "type": "quantitative", "axis": {"format": ".0%"}, "title": "share"},
-                "color": {"field": "of", "type": "nominal", "title": None},
+                "x": {"field": "share", "type": "quantitative", "axis": {"format": ".0%", "tickCount": 6}},
+                "color": {"field": "of", "type": "nominal", "title": None, "legend": {"orient": "top"}},
             },
         },
     }

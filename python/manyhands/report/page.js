@@ -41,7 +41,8 @@
     const save = make("button", "Download", { type: "button" });
     const count = make("span", "", { class: "count", role: "status" });
     tools.append(search, earlier, later, save, count);
-    const scroll = make("div", undefined, { class: "scroll" });
+    // Whoever has no mouse scrolls sideways with the arrow keys.
+    const scroll = make("div", undefined, { class: "scroll", role: "region", tabindex: "0", "aria-label": `Table of ${table.name}` });
     const grid = make("table");
     const head = make("thead");
     const body = make("tbody");
@@ -75,7 +76,7 @@
       body.replaceChildren(
         ...rows.slice(state.from, state.from + PAGE).map((row) => {
           const tr = make("tr");
-          tr.append(...row.map((value, place) => make("td", shown(value), { class: table.columns[place].kind })));
+          tr.append(...row.map((value, place) => make("td", shown(value), { class: table.columns[place].kind, "data-column": table.columns[place].name })));
           return tr;
         }),
       );
@@ -125,7 +126,7 @@
     const config = {
       background: "transparent",
       view: { stroke: line },
-      axis: { labelColor: ink, titleColor: ink, gridColor: line, domainColor: line, tickColor: line },
+      axis: { labelColor: ink, titleColor: ink, gridColor: line, domainColor: line, tickColor: line, labelOverlap: "greedy", labelSeparation: 6 },
       legend: { labelColor: ink, titleColor: ink },
       range: { category: dark.matches ? ["#8ab4f8", "#f2b880"] : ["#2b5fb3", "#c9752d"] },
       mark: { color: dark.matches ? "#8ab4f8" : "#2b5fb3" },
