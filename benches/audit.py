@@ -14,7 +14,6 @@ Curves are written to results/audit.json, of which audit_pictures.py makes pictu
 from __future__ import annotations
 
 import argparse
-import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -263,12 +262,9 @@ def main() -> None:
     parser.add_argument("--part", nargs="*", choices=parts, default=[*parts])
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    results = harness.RESULTS / "audit.json"
     for name in given.part:
         if curves := parts[name](given.data, given.runs):
-            known = json.loads(results.read_text()) if results.exists() else {}
-            results.parent.mkdir(exist_ok=True)
-            results.write_text(json.dumps(known | curves, indent=1))
+            harness.note("audit", curves)
     print("\n" + NOT_SHOWN)
 
 

@@ -5,7 +5,8 @@
     python benches/audit_groups.py cost --size 10000000
 
 *null*: crowds with nothing planted, and the real logs of ``../shared/data`` with answers shuffled, see `shuffled`.
-*power*: planted copies found, by share copied and common tasks. *groups*: 40 workers in 5 groups, 3 classes.
+*power*: planted copies found, by share copied and common tasks. *groups*: 40 workers in 5 groups, 3 classes;
+its curves go to results/audit.json, of which audit_pictures.py makes pictures.
 *bluebird*: the log. *drift*: workers who give one label from the middle on, or guess. *cost*: processor time beside
 Dawid–Skene of 20 passes on the same log.
 """
@@ -20,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+import harness
 import manyhands as mh
 from data import crowd as random_log
 from default import LOGS
@@ -124,18 +126,23 @@ def seed_paper(n_tasks: int, seed: int) -> tuple[mh.Annotations, np.ndarray]:
 
 
 def groups() -> None:
-    print("\nfive groups of eight, three classes: groups recovered exactly, and accuracy")
-    for n_tasks in (200, 1000, 5000):
+    runs = 10
+    print(f"\nfive groups of eight, three classes: groups recovered exactly, and accuracy, means of {runs} crowds")
+    curves = []
+    for n_tasks in (200, 500, 1000, 2000, 5000):
         rows, exact = [], 0
-        for seed in range(5):
+        for seed in range(runs):
             votes, truth = seed_paper(n_tasks, seed)
             model = mh.GroupDawidSkene().fit(votes)
             exact += model.groups_ == [list(range(8 * j, 8 * j + 8)) for j in range(5)]
             others = [mh.MajorityVote(), mh.DawidSkene(), mh.GroupVote()]
             rows.append([mh.metrics.accuracy(m.labels_, truth) for m in [*(m.fit(votes) for m in others), model]])
         names = ("majority", "Dawid–Skene", "group vote", "group Dawid–Skene")
-        means = "  ".join(f"{name} {x:.3f}" for name, x in zip(names, np.mean(rows, axis=0), strict=True))
-        print(f"  {n_tasks} tasks: {exact}/5 exact  {means}", flush=True)
+        told = dict(zip(names, np.mean(rows, axis=0).tolist(), strict=True))
+        means = "  ".join(f"{name} {x:.3f}" for name, x in told.items())
+        print(f"  {n_tasks} tasks: {exact}/{runs} exact  {means}", flush=True)
+        curves.append({"tasks": n_tasks, "exact": exact / runs, **told})
+    harness.note("audit", {"groups": curves})
 
 
 def bluebird(data: Path) -> None:

@@ -1,4 +1,4 @@
-"""Pictures of docs/auditing-a-crowd.md, from the curves that audit.py wrote.
+"""Pictures of docs/auditing-a-crowd.md, from the curves that audit.py and audit_groups.py wrote.
 
 python benches/audit_pictures.py [--curves results/audit.json] [--folder ../docs/images]
 """
@@ -68,6 +68,35 @@ def spammers(curves: dict[str, Any]) -> Any:
     return figure
 
 
+def groups(curves: dict[str, Any]) -> Any:
+    figure, axis = plt.subplots(figsize=(4.5, 2.7))
+    rows = curves["groups"]
+    names = (("majority", "#999999", "-"), ("Dawid–Skene", "#0072b2", "-"), ("group vote", "#009e73", "--"),
+             ("group Dawid–Skene", "#d55e00", "-"))  # fmt: skip
+    for name, colour, dashes in names:
+        axis.plot([row["tasks"] for row in rows], [row[name] for row in rows], dashes, color=colour, label=name,
+                  linewidth=1.6)  # fmt: skip
+    axis.set_xscale("log")
+    ticks = [row["tasks"] for row in rows]
+    axis.set_xticks(ticks, [f"{n:,}" for n in ticks])
+    axis.minorticks_off()
+    axis.set_ylim(0.73, 0.87)
+    axis.set_yticks([0.75, 0.8, 0.85])
+    axis.set_ylabel("accuracy", fontsize=8)
+    axis.set_xlabel("tasks, each answered by 40 workers in five groups", fontsize=8)
+    axis.legend(fontsize=8, frameon=False, loc="lower right")
+    return figure
+
+
+def by_share(figure: Any) -> Any:
+    """All axes from 0 to 1, and in steps of a fifth of the workers."""
+    for axis in figure.axes:
+        axis.set_ylim(-0.02, 1.02)
+        axis.set_yticks([0, 0.5, 1])
+        axis.set_xticks(range(0, int(axis.dataLim.x1) + 1, 20) if axis.lines else [])
+    return figure
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--curves", type=Path, default=harness.RESULTS / "audit.json")
@@ -77,17 +106,18 @@ def main() -> None:
     # Letters as letters, and no date nor random ids: the same curves give the same file.
     mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "manyhands", "font.family": "sans-serif"})
     given.folder.mkdir(parents=True, exist_ok=True)
-    for draw in (spammers, colluders):
-        figure = draw(curves)
+    pictures = {
+        "spammers": by_share(spammers(curves)),
+        "colluders": by_share(colluders(curves)),
+        "groups": groups(curves),
+    }
+    for name, figure in pictures.items():
         for axis in figure.axes:
-            axis.set_ylim(-0.02, 1.02)
-            axis.set_yticks([0, 0.5, 1])
-            axis.set_xticks(range(0, int(axis.dataLim.x1) + 1, 20) if axis.lines else [])
             axis.grid(alpha=0.3, linewidth=0.5)
             axis.tick_params(labelsize=7)
             axis.spines[["top", "right"]].set_visible(False)
         figure.tight_layout()
-        path = given.folder / f"audit-{draw.__name__}.svg"
+        path = given.folder / f"audit-{name}.svg"
         figure.savefig(path, metadata={"Date": None, "Creator": None})
         print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
 

@@ -165,6 +165,14 @@ def watch(command: Sequence[str]) -> dict[str, float]:
 # Reports ---------------------------------------------------------------------------------------------
 
 
+def note(name: str, found: Mapping[str, Any]) -> None:
+    """Add what was found to a file of results, in place of what it held of the same keys."""
+    path = RESULTS / f"{name}.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(known | dict(found), indent=1))
+
+
 def machine(threads: int) -> dict[str, Any]:
     """Return what the numbers depend on: processor, cores, memory, load, versions."""
     import psutil
