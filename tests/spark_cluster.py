@@ -13,6 +13,8 @@ import pytest
 import manyhands as mh
 from spark_logs import SETTINGS, out_of_core, same_bits, text_log
 
+#: What may come to the driver.
+LITTLE = {"spark__driver__maxResultSize": "1m"}
 #: Where files go.
 HERE = Path()
 
@@ -54,9 +56,10 @@ def kill_once(flag: Path) -> None:
 
 
 def main() -> None:
-    from manyhands.spark import DawidSkene, jobs, local_session, shards
+    from manyhands.spark import DawidSkene, MajorityVote, jobs, local_session, shards
+    from manyhands.spark.checkpoint import failures
 
-    session = local_session("local-cluster[2,1,1024]", **SETTINGS, spark__executor__memory="512m")
+    session = local_session("local-cluster[2,1,1024]", **SETTINGS, spark__executor__memory="512m", **LITTLE)
     session.sparkContext.setLogLevel("OFF")
     frame = session.createDataFrame(text_log()).repartition(4)
     count, add_block, add = shards.Count, jobs._add_block, shards.SparkShards.add
@@ -99,6 +102,15 @@ def main() -> None:
         patch.setattr(jobs, "_add_block", late)
         same_bits(fit("late").aggregator, wanted.aggregator)
     assert {"early", "mid", "late"} <= {path.name for path in HERE.iterdir()}
+
+    # Answers to forty thousand tasks are more than the driver takes, and are written all the same.
+    many = session.createDataFrame(text_log(40_000))
+    votes = MajorityVote(checkpoint=str(HERE / "many"), n_shards=4).fit(many)
+    answers = votes.answers(probabilities=True)
+    answers.write.parquet(str(HERE / "answers"))
+    with pytest.raises(failures(), match="maxResultSize"):
+        answers.toArrow()
+    print("answers are written", flush=True)
     session.stop()
 
 

@@ -268,6 +268,31 @@ def test_what_is_refused(case: str, spark: Any, tmp_path: Path) -> None:
         DawidSkene(**{"checkpoint": str(tmp_path)} | options).fit(spark.createDataFrame(table))
 
 
+def test_a_task_that_is_too_long_is_refused(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from manyhands.spark import MajorityVote, encoding
+
+    table = spark.createDataFrame(rows(task=["a", "a"]))
+    monkeypatch.setattr(encoding, "_MOST_OF_A_TASK", 1)
+    with pytest.raises(ValueError, match="task 'a' has 2 rows, more than the 1"):
+        MajorityVote(checkpoint=str(tmp_path)).fit(table)
+
+
+def test_a_journal_that_cannot_be_written_ends_no_fit(frame: Any, shared: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.errors import PySparkException
+
+    from manyhands.spark import DawidSkene, checkpoint
+
+    def full(*_: Any) -> None:
+        raise PySparkException("No space left on device")
+
+    wanted = DawidSkene(checkpoint=shared, n_shards=3, max_iter=2).fit(frame)
+    wanted.forget()
+    monkeypatch.setattr(checkpoint.Checkpoint, "put", full)
+    with pytest.warns(mh.DataWarning, match="no longer written down.*No space left"):
+        model = DawidSkene(checkpoint=shared, n_shards=3, max_iter=2, every=0).fit(frame)
+    same_bits(model.aggregator, wanted.aggregator)
+
+
 def test_options_that_nobody_has() -> None:
     needs_java()
     from manyhands.spark import DawidSkene, MajorityVote

@@ -16,7 +16,8 @@ pytestmark = pytest.mark.spark
 def test_a_cluster_whose_executors_are_killed(tmp_path: Path) -> None:
     needs_java()
     said = run_apart("spark_cluster.py", str(tmp_path))
-    assert [line.split()[0] for line in said.splitlines()] == ["undisturbed", "early", "mid", "late"]
+    assert [line.split()[0] for line in said.splitlines()] == ["undisturbed", "early", "mid", "late", "answers"]
+    assert pq.read_table(tmp_path / "answers").num_rows == 40_000
 
 
 def test_connect_goes_on_after_its_driver_was_killed(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from manyhands.checks import warn_of_data
 from manyhands.errors import FileFormatError
 from manyhands.table import persist
 from manyhands.table.shards.journal import Journal
@@ -62,18 +63,22 @@ class Checkpoint:
 
     def names(self, name: str) -> set[str]:
         """Names of the runs of bytes that were written."""
-        frame = self.read(name, _BYTES)
-        return set() if frame is None else set(frame.select("name").distinct().toArrow().column(0).to_pylist())
+        return set(self._runs(name).select("name").distinct().toArrow().column(0).to_pylist())
 
-    def chunks(self, name: str, run: str) -> DataFrame | None:
+    def chunks(self, name: str, run: str) -> DataFrame:
         """Rows of a run of bytes: chunk, chunks, data."""
-        frame = self.read(name, _BYTES)
-        return None if frame is None else frame.where(F.col("name") == run).drop("name")
+        return self._runs(name).where(F.col("name") == run).drop("name")
 
     def get(self, name: str, run: str) -> bytes | None:
         """A run of bytes, None if it is not there as a whole."""
-        frame = self.chunks(name, run)
-        return None if frame is None else joined(frame.toArrow())
+        return joined(self.chunks(name, run).toArrow())
+
+    def _runs(self, name: str) -> DataFrame:
+        # Spark complains at length of a folder that is not there.
+        self.write(self.spark.createDataFrame([], _BYTES), name, "ignore")
+        found = self.read(name, _BYTES)
+        assert found is not None
+        return found
 
 
 def joined(rows: Any) -> bytes | None:
@@ -150,6 +155,8 @@ class SparkJournal(Journal):
 
     def keep(self, key: str, counts: Any, classes: Any, log_evidence: float) -> None:
         """Write down what a pass gave, or remember to."""
+        if self._full:
+            return
         with tempfile.TemporaryDirectory() as folder:
             Journal(Path(folder)).keep(key, counts, classes, log_evidence)
             path = Path(folder) / key
@@ -162,8 +169,13 @@ class SparkJournal(Journal):
     def flush(self) -> None:
         """Write down what is not yet."""
         if self._new:
-            self._checkpoint.put(self._NAME, self._new, "append")
-            self._there |= {key for key, _ in self._new}
+            try:
+                self._checkpoint.put(self._NAME, self._new, "append")
+                self._there |= {key for key, _ in self._new}
+            except failures() as error:
+                self._full = True
+                reason = str(error).strip().splitlines()[0]
+                warn_of_data(f"passes are no longer written down, so that a run that is killed loses them: {reason}")
         self._new, self._last = [], time.monotonic()
 
     def forget(self) -> None:

@@ -35,6 +35,8 @@ _KIND = "log on Spark"
 _VERSION = 1
 #: Rows of a shard, the more the larger the crowd: sums are as large as the crowd, whatever the shard.
 _LEAST_ROWS, _MOST_ROWS = 1 << 20, 1 << 24
+#: Annotations that a shard, which has whole tasks, can hold.
+_MOST_OF_A_TASK = (1 << 32) - 1
 #: Rows that tell where the tasks are cut into shards.
 _SAMPLE = 200_000
 #: Workers whose names go to all executors; more are sorted.
@@ -111,10 +113,12 @@ def _written(
     """Write workers and shards, and then the manifest, without which they are nothing."""
     if log.rules.repeats == "error":
         _refuse_repeats(log)
+    if measured.n_rows > _MOST_OF_A_TASK:
+        _refuse_long_tasks(log)
     coded = _coded(log, checkpoint)
     rows = min(max(_LEAST_ROWS, 8 * coded.n_workers * len(coded.labels) ** 2), _MOST_ROWS)
     bounds = _bounds(log, measured.n_rows, -(-measured.n_rows // rows) if n_shards is None else n_shards)
-    grouped = _rows(log, coded, checkpoint).withColumn("shard", _place(F.col("task"), bounds, log))
+    grouped = _placed(_rows(log, coded, checkpoint), bounds, log)
     sizes = (coded.n_workers, len(coded.labels), len(coded.classes))
     kind = to_arrow_type(log.type_of("task"))
     build = Build(sizes, log.rules, log.what("task"), kind)
@@ -163,17 +167,18 @@ def _bounds(log: Log, n_rows: int, n_shards: int) -> list[Any]:
     return [tasks[int(i)].as_py() for i in np.unique(at) if i < len(tasks)]
 
 
-def _place(task: Column, bounds: list[Any], log: Log) -> Column:
-    """The shard of a task: a search for its place among the bounds, in halves."""
-    kind = log.type_of("task")
-
-    def within(low: int, high: int) -> Column:
-        if low == high:
-            return F.lit(low).cast("long")
-        middle = (low + high) // 2
-        return F.when(task < F.lit(bounds[middle]).cast(kind), within(low, middle)).otherwise(within(middle + 1, high))
-
-    return within(0, len(bounds))
+def _placed(frame: DataFrame, bounds: list[Any], log: Log) -> DataFrame:
+    """Rows with the shard of their task: how many bounds are not above it, found in steps that become half as long."""
+    frame = frame.withColumn("shard", F.lit(0).cast("long"))
+    if not bounds:
+        return frame
+    sorted_bounds = F.array(*(F.lit(bound).cast(log.type_of("task")) for bound in bounds))
+    for step in (1 << i for i in reversed(range(len(bounds).bit_length()))):
+        further = F.col("shard") + step
+        # A step too far finds no bound, and is not made.
+        reached = F.try_element_at(sorted_bounds, further.cast("int")) <= F.col("task")
+        frame = frame.withColumn("shard", F.when(reached, further).otherwise(F.col("shard")))
+    return frame
 
 
 def _rows(log: Log, coded: Coded, checkpoint: Checkpoint) -> DataFrame:
@@ -216,6 +221,16 @@ def _refuse_repeats(log: Log) -> None:
         raise ValueError(
             f"worker {row['worker']!r} labelled task {row['task']!r} more than once; choose repeats='keep', or 'first' "
             "or 'last' with order_by="
+        )
+
+
+def _refuse_long_tasks(log: Log) -> None:
+    """Refuse tasks with more rows than a shard can hold."""
+    counts = log.frame.groupBy("task").count().where(F.col("count") > _MOST_OF_A_TASK)
+    for row in counts.orderBy("task").limit(1).toArrow().to_pylist():
+        raise ValueError(
+            f"task {row['task']!r} has {row['count']:,} rows, more than the {_MOST_OF_A_TASK:,} that a task can have; "
+            "is it an id?"
         )
 
 

@@ -204,7 +204,6 @@ class Sender:
         name = f"parameters/{digest if keep else 'pass'}"
         self.checkpoint.put(name, [(digest, packed)])
         chunks = self.checkpoint.chunks(name, digest)
-        assert chunks is not None
         with_key = frame.select(key).distinct().crossJoin(chunks.withColumnRenamed("data", "_data"))
         together = frame.unionByName(with_key, allowMissingColumns=True)
 
