@@ -124,9 +124,8 @@ def gains(_: Path, seeds: int) -> None:
             before = (beliefs.argmax(axis=1)[:, None] == truth).mean(axis=1)
             gained.append((answer == truth).mean(axis=1) - before)
         p, g = np.concatenate(predicted), np.concatenate(gained)
-        print(
-            f"{what:<16} correlation {np.corrcoef(p, g)[0, 1]:.3f}, mean predicted {p.mean():.4f}, gained {g.mean():.4f}"
-        )
+        together = np.corrcoef(p, g)[0, 1]
+        print(f"{what:<16} correlation {together:.3f}, mean predicted {p.mean():.4f}, gained {g.mean():.4f}")
 
 
 def cost(_: Path, seeds: int) -> None:

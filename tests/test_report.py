@@ -165,6 +165,24 @@ def test_charts_and_matrices_are_drawn(browser: Any) -> None:
     assert browser.find_element(By.ID, "matrix").text != before
 
 
+def test_on_a_phone_columns_keep_a_width_and_keys_scroll_to_them(browser: Any) -> None:
+    from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    phone = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+    try:
+        cells = "[...document.querySelectorAll('td[data-column=votes]')]"
+        assert browser.execute_script(f"return Math.min(...{cells}.map(cell => cell.clientWidth))") > 200
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+        region = browser.find_element("css selector", "[data-table=tasks] .scroll")
+        browser.execute_script("arguments[0].focus()", region)
+        region.send_keys(Keys.ARROW_RIGHT)
+        WebDriverWait(browser, 5).until(lambda b: b.execute_script("return arguments[0].scrollLeft", region) > 0)
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_nothing_breaks_and_nothing_is_asked_for(browser: Any, page: Path) -> None:
     assert browser.title.startswith("Birds </script>")
     assert not browser.get_log("browser")
