@@ -54,6 +54,7 @@ from manyhands.simulate import (
 )
 from manyhands.table.annotations import Annotations
 from manyhands.table.comparisons import Comparisons
+from manyhands.table.formats.preannotations import preannotate
 from manyhands.table.io import read
 from manyhands.table.objects import Objects
 from manyhands.table.persist import load
@@ -107,6 +108,7 @@ __all__ = [
     "numeric",
     "ordinal",
     "pairwise",
+    "preannotate",
     "read",
     "sequences",
     "set_num_threads",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyhands.cli.console import Stages, number, print_frame, print_json, print_summary, write, write_parts
@@ -26,6 +27,7 @@ from manyhands.table.annotations import Annotations
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from manyhands.table.formats.preannotations import Preannotations
     from manyhands.table.records import Records
 
 
@@ -40,6 +42,7 @@ def add(commands: Commands) -> None:
             log.csv > labels.csv
             log.parquet --method dawid-skene -o labels.parquet --workers workers.csv
             'logs/*.csv.gz' --task item --worker rater --label answer --evaluate truth.csv -o labels.csv
+            project-1.json --question mood -o labels.csv --preannotations pre.json
             huge.parquet --out-of-core --memory 4GB -o labels.parquet
         """,
     )
@@ -56,16 +59,23 @@ def add(commands: Commands) -> None:
         help="answers; for classes task, label, confidence, tied (default: CSV on stdout)",
     )
     out.add_argument("--workers", metavar="FILE", help="workers: labels given, accuracy, information, spammer score")
+    out.add_argument(
+        "--preannotations",
+        metavar="FILE",
+        help="the answers for the platform that an export came from: predictions for Label Studio (.json), suggestions "
+        "for Argilla (.json, .jsonl)",
+    )
     out.add_argument("--save", metavar="FILE", help="the fitted model, for manyhands.load in Python")
 
 
 def run(args: Namespace) -> None:
     """Read, fit, write, and report."""
     inputs = check_inputs(args, args.gold, args.evaluate)
-    check_outputs([args.output, args.workers], others=[args.save], inputs=inputs)
+    check_outputs([args.output, args.workers], others=[args.save, args.preannotations], inputs=inputs)
     if settle_kind(args) != CLASSES and (args.gold or args.evaluate):
         raise ValueError(f"--gold and --evaluate are for classes; the log holds {args.kind}")
     check_printed(args, "labels")
+    back = _preannotations(args, inputs)
     with Stages(args) as stages:
         votes, model, truth = read_and_fit(args, stages, args.evaluate)
         with stages.stage("writing"):
@@ -82,19 +92,22 @@ def run(args: Namespace) -> None:
                 write(model.workers_frame(), args.workers)
             if args.save is not None:
                 model.save(args.save)
+            if back is not None:
+                back.write(model, args.preannotations)
         scores = None if truth is None else truth.measure(model)
         forget(votes)
+    written = (args.output, args.workers, args.save, args.preannotations)
     if args.json:
         content = report(args, votes, model, stages) | ({"n_tied": seen.n_tied} if args.kind == CLASSES else {})
         content["evaluation"] = scores
-        content["files"] = [path for path in (args.output, args.workers, args.save) if path is not None]
+        content["files"] = [path for path in written if path is not None]
         print_json(args, content | ({"labels": labels.to_pylist()} if piped else {}))
         return
     if piped:
         with stages.stage("writing"):
             print_frame(args, labels)
     if not args.quiet:
-        files = ", ".join(path for path in (args.output, args.workers, args.save) if path not in (None, STDOUT))
+        files = ", ".join(path for path in written if path not in (None, STDOUT))
         facts = {
             "log": summary_of_log(votes),
             "fit": summary_of_fit(args, model),
@@ -103,6 +116,19 @@ def run(args: Namespace) -> None:
         }
         facts |= {"truth": summary_of_scores(truth, scores), "wrote": files, "time": str(stages)}
         print_summary(args, facts, stderr=piped and args.shown != "table")
+
+
+def _preannotations(args: Namespace, inputs: list[Path]) -> Preannotations | None:
+    """Where answers are written back to, if they are: an export, which is looked at before the work starts."""
+    if args.preannotations is None:
+        return None
+    from manyhands.table.formats.preannotations import Preannotations
+
+    if len(args.log) > 1:
+        raise ValueError("pre-annotations are written for one export; the log is several files")
+    back = Preannotations(inputs[0], question=args.question)
+    back.check(args.preannotations)
+    return back
 
 
 def read_and_fit(args: Namespace, stages: Stages, evaluate: str | None = None) -> tuple[Any, Any, Truth | None]:

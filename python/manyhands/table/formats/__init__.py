@@ -84,7 +84,7 @@ def opened(sources: list[Source], asked: str, named: Chosen = None) -> Export | 
     if sheet is not None:
         rows = [row for source in sources for row in read_columns(source, names).to_pylist()]
         return _export(sources, sheet.answers(names, rows, str(sources[0])))
-    if any(name.endswith(".responses") for name in names) and (asked == argilla.NAME or named is None):
+    if argilla.flat_questions(dict.fromkeys(names)) and (asked == argilla.NAME or named is None):
         rows = [row for source in sources for row in read_columns(source, names).to_pylist()]
         return _export(sources, argilla.answers(rows, str(sources[0])))
     if asked != "auto":

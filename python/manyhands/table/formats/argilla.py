@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from manyhands.table.formats.export import Answer, Status, one_or_set
@@ -13,15 +14,17 @@ _STATUS: Mapping[Any, Status] = {"submitted": "given", "discarded": "skipped", "
 
 def knows(rows: list[Any]) -> bool:
     """Whether rows, parsed or of a frame, look like such an export."""
-    return any(isinstance(row, Mapping) and (_flat(row) or _nested(row)) for row in rows[:10])
+    return any(isinstance(row, Mapping) and (flat_questions(row) or _nested(row)) for row in rows[:10])
 
 
-def _flat(row: Mapping[str, Any]) -> list[str]:
-    return [name.removesuffix(".responses") for name in row if str(name).endswith(".responses")]
+def flat_questions(row: Mapping[str, Any]) -> list[str]:
+    """The questions of a record with columns for each."""
+    ends = (".responses", ".suggestion")
+    return list(dict.fromkeys(str(name).rpartition(".")[0] for name in row if str(name).endswith(ends)))
 
 
 def _nested(row: Mapping[str, Any]) -> bool:
-    return isinstance(row.get("responses"), Mapping) and "fields" in row
+    return "fields" in row and any(isinstance(row.get(name), Mapping) for name in ("responses", "suggestions"))
 
 
 def answers(rows: list[Any], where: str) -> Iterator[Answer]:
@@ -30,7 +33,7 @@ def answers(rows: list[Any], where: str) -> Iterator[Answer]:
         if not isinstance(row, Mapping):
             continue
         task = row.get("id", number)
-        for question in _flat(row):
+        for question in flat_questions(row):
             values = row.get(f"{question}.responses")
             users = row.get(f"{question}.responses.users")
             states = row.get(f"{question}.responses.status")
@@ -39,14 +42,22 @@ def answers(rows: list[Any], where: str) -> Iterator[Answer]:
                 yield from _answer(question, task, _at(users, place), value, _STATUS.get(state, "skipped"))
             if row.get(f"{question}.suggestion") is not None:
                 agent = row.get(f"{question}.suggestion.agent") or "model"
-                for one in _answer(question, task, agent, row[f"{question}.suggestion"], "given"):
-                    yield Answer(one.question, one.kind, one.task, one.worker, one.said, source="model")
+                yield from _suggestion(question, task, agent, row[f"{question}.suggestion"])
         if _nested(row):
-            for question, given in row["responses"].items():
+            for question, given in (row.get("responses") or {}).items():
                 for one in _listed(given):
                     if isinstance(one, Mapping):
                         state = _STATUS.get(one.get("status"), "skipped")
                         yield from _answer(question, task, one.get("user_id"), one.get("value"), state)
+            for question, one in (row.get("suggestions") or {}).items():
+                if isinstance(one, Mapping):
+                    yield from _suggestion(question, task, one.get("agent") or "model", one.get("value"))
+
+
+def _suggestion(question: str, task: Any, agent: Any, value: Any) -> Iterator[Answer]:
+    """What a model suggested."""
+    for one in _answer(question, task, agent, value, "given"):
+        yield replace(one, source="model")
 
 
 def _listed(values: Any) -> list[Any]:

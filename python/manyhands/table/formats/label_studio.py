@@ -11,7 +11,7 @@ from manyhands.table.formats.export import Answer, Source, Status, one_or_set
 NAME = "label-studio"
 
 #: Regions that are labels of a whole task.
-_CHOICES = ("choices", "taxonomy")
+CHOICES = ("choices", "taxonomy")
 _SPANS = ("labels", "hypertextlabels", "paragraphlabels", "timeserieslabels")
 _SHAPES = ("polygonlabels", "brushlabels", "keypointlabels", "ellipselabels")
 
@@ -82,9 +82,9 @@ def _said(region: Mapping[str, Any]) -> tuple[str, Any] | None:
     kind, value = str(region.get("type", "")).lower(), region.get("value")
     if not isinstance(value, Mapping):
         return None
-    if kind in _CHOICES:
+    if kind in CHOICES:
         chosen = value.get(kind) or []
-        return "sets", [" / ".join(map(str, one)) if isinstance(one, list) else one for one in chosen]
+        return "sets", [choice_name(one) for one in chosen]
     if kind in ("rating", "number"):
         return "numbers", value.get(kind)
     if kind == "pairwise":
@@ -102,6 +102,11 @@ def _said(region: Mapping[str, Any]) -> tuple[str, Any] | None:
     if kind in _SHAPES:
         return "shapes", (str(value.get("points") or value.get("rle") or dict(value)), _first(value, kind))
     return None
+
+
+def choice_name(choice: Any) -> Any:
+    """A choice as one label: a path through a taxonomy is joined."""
+    return " / ".join(map(str, choice)) if isinstance(choice, list) else choice
 
 
 def _pixels(region: Mapping[str, Any], x: float, y: float) -> tuple[float, float]:
