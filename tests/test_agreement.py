@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ import manyhands as mh
 from manyhands.agreement import (
     Agreement,
     agreement_ratio,
+    by_class,
+    by_task,
     cohen_kappa,
     fleiss_kappa,
     gwet_ac1,
@@ -80,6 +83,34 @@ def test_coefficients_of_labels_match_brute_force(votes):
         near(fleiss_kappa(votes, weights=weights), plain.fleiss(tasks, weights or "nominal", ranks))
         ac = gwet_ac1(votes) if weights is None else gwet_ac2(votes, weights=weights)
         near(ac, plain.gwet(tasks, weights or "nominal", ranks))
+
+
+@given(votes=logs())
+@settings(max_examples=80)
+def test_classes_and_tasks_match_brute_force(votes):
+    tasks = plain.labels_by_task(Rows.of(votes))
+    rows = by_class(votes).to_pylist()
+    assert [row["class"] for row in rows] == votes.classes.tolist()
+    for place, row in enumerate(rows):
+        wanted = plain.one_class(tasks, place)
+        named = wanted.pop("confused_with")
+        assert row["confused_with"] == (None if named is None else votes.classes[named])
+        for name, value in wanted.items():
+            assert (row[name] is None) == bool(np.isnan(value)), name
+            assert row[name] is None or row[name] == pytest.approx(value, abs=1e-9), name
+    for row, said in zip(by_task(votes).to_pylist(), tasks, strict=True):
+        shares = np.array([said.count(label) for label in set(said)]) / len(said)
+        equal = [a == b for a, b in combinations(said, 2)]
+        assert (row["n_labels"], row["n_distinct"]) == (len(said), len(set(said)))
+        assert row["agreement"] == (pytest.approx(np.mean(equal)) if equal else None)
+        assert row["entropy"] == pytest.approx(-(shares * np.log2(shares)).sum(), abs=1e-12)
+
+
+def test_abstentions_are_missing_in_parts():
+    votes = mh.Annotations.from_dense([["a", "a", "?"], ["b", "?", "?"], ["a", "b", "b"]], abstain="?")
+    assert by_task(votes).column("n_labels").to_pylist() == [2, 1, 3]
+    assert by_class(votes).column("n_labels").to_pylist() == [3, 3]
+    assert by_class(votes).column("kappa").to_pylist()[0] == pytest.approx(fleiss_kappa(votes).value)  # of two classes
 
 
 @given(votes=logs(), weights=st.sampled_from([None, "linear", "quadratic"]), min_overlap=st.integers(1, 3))

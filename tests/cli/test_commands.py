@@ -76,6 +76,21 @@ def test_agreement(log, crowd, capsys):
     assert "no task has two labels" in capsys.readouterr().out
 
 
+def test_agreement_goes_to_files(log, crowd, capsys):
+    run("agreement log.csv -o m.csv --by-class c.csv --by-task t.parquet --resamples 20")
+    assert "wrote" in capsys.readouterr().out
+    measures = {row["measure"]: row for row in rows("m.csv")}
+    alpha = mh.agreement.krippendorff_alpha(crowd.votes, resamples=20)
+    found = measures["krippendorff-alpha"]
+    assert [float(found[name]) for name in ("value", "lower", "upper")] == [alpha.value, *alpha.interval]
+    assert [row["class"] for row in rows("c.csv")] == crowd.votes.classes.tolist()
+    assert pq.read_table("t.parquet").equals(mh.agreement.by_task(crowd.votes))
+    assert "only one thing" in complaint(capsys, "agreement log.csv -o - --by-class -")
+    assert "it is written in the same run" in complaint(capsys, "agreement log.csv -o m.csv --by-class m.csv")
+    write_table(pa.table({"task": [1, 1], "worker": ["a", "b"], "value": [0.5, 1.5]}), "n.csv")
+    assert "are for classes; the log holds numbers" in complaint(capsys, "agreement n.csv --by-task x.csv")
+
+
 def test_compare(log, crowd, capsys):
     run("compare log.csv --evaluate truth.csv --json --max-iter 50")
     found = json.loads(capsys.readouterr().out)

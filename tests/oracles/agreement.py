@@ -70,6 +70,21 @@ def fleiss(tasks: list[list[int]], shape: str, positions) -> float:
     return 1 - observed / expected if expected > 1e-15 else np.nan
 
 
+def one_class(tasks: list[list[int]], chosen: int) -> dict[str, float]:
+    """What there is to say of a class, from ordered pairs of labels."""
+    pairs = [pair for task in tasks for pair in permutations(task, 2) if pair[0] == chosen]
+    met = [other for _, other in pairs if other != chosen]
+    often = max(set(met), key=lambda other: (met.count(other), -other)) if met else None
+    return {
+        "n_labels": sum(task.count(chosen) for task in tasks),
+        "n_tasks": sum(chosen in task for task in tasks),
+        "agreement": np.mean([other == chosen for _, other in pairs]) if pairs else np.nan,
+        "kappa": fleiss([[int(label == chosen) for label in task] for task in tasks], "nominal", [0, 1]),
+        "confused_with": often,
+        "confused": met.count(often) / len(pairs) if met else np.nan,
+    }
+
+
 def gwet(tasks: list[list[int]], shape: str, positions) -> float:
     k = len(positions)
     if k == 1:

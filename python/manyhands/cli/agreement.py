@@ -10,11 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 from manyhands.agreement.counts import LEVELS
 from manyhands.cli.aggregate import summary_of_log
-from manyhands.cli.console import Stages, print_json, print_rows, print_summary
+from manyhands.cli.console import Stages, print_json, print_rows, print_summary, write
 from manyhands.cli.kinds import CLASSES, add_kind, read_any, settle_kind
-from manyhands.cli.options import Commands, add_command, add_log, check_inputs, natural, use_threads
+from manyhands.cli.options import (
+    STDOUT,
+    Commands,
+    add_command,
+    add_log,
+    check_inputs,
+    check_outputs,
+    check_printed,
+    natural,
+    use_threads,
+)
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from manyhands import Annotations, Ratings
     from manyhands.agreement import Agreement
 
@@ -29,6 +41,7 @@ def add(commands: Commands) -> None:
         "of numbers, intraclass correlations and Pearson's.",
         examples="""
             log.csv
+            log.csv -o measures.csv --by-class classes.csv --by-task tasks.csv
             ratings.parquet --level ordinal --resamples 1000 --json
         """,
     )
@@ -50,6 +63,10 @@ def add(commands: Commands) -> None:
     )
     group.add_argument("--confidence", type=_share, default=0.95, metavar="X", help="level of the intervals (0.95)")
     group.add_argument("--seed", type=natural, default=0, metavar="N", help="which tasks form a group")
+    out = parser.add_argument_group("output", "CSV or Parquet, by the ending of the name ('-': CSV on stdout)")
+    out.add_argument("-o", "--output", metavar="FILE", help="the measures, with their intervals")
+    out.add_argument("--by-class", metavar="FILE", help="how far workers agree on each class, and what it is taken for")
+    out.add_argument("--by-task", metavar="FILE", help="how far workers agree on each task")
 
 
 def _share(text: str) -> float:
@@ -65,24 +82,64 @@ def _share(text: str) -> float:
 
 def run(args: Namespace) -> None:
     """Read the log, measure, and show."""
-    check_inputs(args)
+    inputs = check_inputs(args)
+    check_outputs([args.output, args.by_class, args.by_task], inputs=inputs)
+    check_printed(args, "measures")
+    if [args.output, args.by_class, args.by_task].count(STDOUT) + args.json > 1:
+        raise ValueError("only one thing can go to stdout; name files for the others")
     if settle_kind(args) not in _MEASURES:
         raise ValueError(f"there are no measures of agreement for {args.kind}; there are for {', '.join(_MEASURES)}")
+    if args.kind != CLASSES and (args.by_class or args.by_task):
+        raise ValueError(f"--by-class and --by-task are for classes; the log holds {args.kind}")
     use_threads(args)
     with Stages(args) as stages:
         with stages.stage("reading"):
             votes: Any = read_any(args)
         with stages.stage("measuring"):
             found = _MEASURES[args.kind](votes, args)
+            wrote = _write_parts(votes, args)
+        if args.output not in (None, STDOUT):
+            with stages.stage("writing"):
+                write(_frame(found), args.output)
+                wrote.append(args.output)
     if args.json:
         measures = {name: measure.to_dict() for name, measure in found.items()}
-        content = {"command": args.command, "log": args.log, "level": args.level, "agreement": measures}
+        content = {"command": args.command, "log": args.log, "level": args.level, "agreement": measures, "files": wrote}
         print_json(args, content | {"seconds": stages.seconds})
         return
     ends = ("from", "to") if args.resamples else ()
-    print_rows(args, ("measure", "value", *ends, "tasks", "pairs"), _rows(found, args))
+    piped = STDOUT in (args.output, args.by_class, args.by_task)
+    if args.output == STDOUT:
+        write(_frame(found), STDOUT)
+    elif not piped:
+        print_rows(args, ("measure", "value", *ends, "tasks", "pairs"), _rows(found, args))
     undefined = "; ".join(dict.fromkeys(measure.reason for measure in found.values() if measure.reason))
-    print_summary(args, {"log": summary_of_log(votes), "undefined": undefined, "time": str(stages)})
+    facts = {"log": summary_of_log(votes), "undefined": undefined, "wrote": ", ".join(wrote), "time": str(stages)}
+    print_summary(args, facts, stderr=piped)
+
+
+def _write_parts(votes: Any, args: Namespace) -> list[str]:
+    """Write the tables of classes and tasks that were asked for; returns their files."""
+    from manyhands import agreement
+    from manyhands.agreement.result import labels_of
+
+    asked = {args.by_class: agreement.by_class, args.by_task: agreement.by_task}
+    for path, make in asked.items():
+        if path is not None:
+            write(make(labels_of(votes)), path)
+    return [path for path in asked if path not in (None, STDOUT)]
+
+
+def _frame(found: dict[str, Agreement]) -> pa.Table:
+    """All measures as an Arrow table."""
+    from manyhands.table import arrow
+
+    rows = [measure.to_dict() for measure in found.values()]
+    ends = [row["interval"] or (None, None) for row in rows]
+    columns = {name: [row[name] for row in rows] for name in ("value", "n_tasks", "n_pairs", "reason")}
+    low, high = ([pair[at] for pair in ends] for at in (0, 1))
+    order = {"measure": list(found), "value": columns.pop("value"), "lower": low, "upper": high, **columns}
+    return arrow.table(order)
 
 
 def _measure(votes: Annotations, args: Namespace) -> dict[str, Agreement]:

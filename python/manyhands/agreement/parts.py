@@ -1,0 +1,171 @@
+"""Agreement in parts: class by class, and task by task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.agreement.result import labels_of
+from manyhands.table import arrow
+from manyhands.table.annotations import Annotations
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_Codes = npt.NDArray[np.int64]
+
+
+def by_class(votes: Any) -> pa.Table:
+    """How far workers agree on each class, as an Arrow table.
+
+    Parameters
+    ----------
+    votes
+        An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
+
+    Returns
+    -------
+    pyarrow.Table
+        A row a class, in the order of the table: ``class``; ``n_labels``, how often it was said; ``n_tasks``, of how
+        many tasks; ``agreement``, where one worker says it, how often another of the same task does (specific
+        agreement, pairs counting alike); ``kappa``, :func:`fleiss_kappa` of this class against all others; and
+        ``confused_with``, the class that others of the task say most often instead, with the ``confused`` share of
+        pairs that it takes. What cannot be told is null: no two labels meet, or all or none are of the class.
+
+    Notes
+    -----
+    Time O(n log n) and memory O(n) in the annotations and the pairs of different classes that meet on a task, however
+    many classes there are. Abstentions are missing answers, and of weighted answers the label of greatest weight
+    counts.
+
+    References
+    ----------
+    J. L. Fleiss, "Measuring nominal scale agreement among many raters", Psychological Bulletin 76 (1971). D. V.
+    Cicchetti and A. R. Feinstein, "High agreement but low kappa: II. Resolving the paradoxes", Journal of Clinical
+    Epidemiology 43 (1990).
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> votes = mh.Annotations.from_dense([["cat", "cat"], ["dog", "dog"], ["cat", "dog"]])
+    >>> mh.agreement.by_class(votes).select(["class", "agreement"]).to_pydict()
+    {'class': ['cat', 'dog'], 'agreement': [0.6666666666666666, 0.6666666666666666]}
+    """
+    votes = labels_of(votes)
+    tasks, labels, counts, sizes = _counted(votes)
+    k = votes.n_classes
+    n, paired = sizes[tasks], sizes[tasks] > 1
+    said, per_label = np.bincount(labels, counts, k), counts / n
+    others = np.bincount(labels[paired], (counts * (n - 1))[paired], k)
+    equal = np.bincount(labels[paired], (counts * (counts - 1))[paired], k)
+    apart = 2 * np.bincount(labels[paired], (per_label * (n - counts) / np.maximum(n - 1, 1))[paired], k)
+    n_paired, n_known = int((sizes > 1).sum()), int((sizes > 0).sum())
+    share = np.bincount(labels, per_label, k) / max(n_known, 1)
+    expected = 2 * share * (1 - share)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        agreement = np.where(others > 0, equal / others, np.nan)
+        kappa = np.where((expected > _LEAST) & (n_paired > 0), 1 - apart / n_paired / expected, np.nan)
+    other, confused = _confused(tasks, labels, counts, k)
+    columns = {
+        "class": votes._classes.arrow(),
+        "n_labels": said.astype(np.int64),
+        "n_tasks": np.bincount(labels, minlength=k),
+        "agreement": _nullable(agreement),
+        "kappa": _nullable(kappa),
+        "confused_with": _names(votes, other),
+        "confused": _nullable(np.where(other >= 0, confused / np.maximum(others, 1), np.nan)),
+    }
+    return arrow.table(columns)
+
+
+def by_task(votes: Any) -> pa.Table:
+    """How far workers agree on each task, as an Arrow table.
+
+    Parameters
+    ----------
+    votes
+        An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
+
+    Returns
+    -------
+    pyarrow.Table
+        A row a task, in the order of the table: ``task``; ``n_labels``; ``n_distinct``, how many different ones;
+        ``agreement``, the share of pairs of labels that are equal, null where there are not two; ``entropy``, of the
+        shares of the labels, in bits.
+
+    Notes
+    -----
+    Time O(n log n) and memory O(n) in the annotations. Abstentions are missing answers, and of weighted answers the
+    label of greatest weight counts.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> votes = mh.Annotations.from_dense([["cat", "cat", "dog"], ["dog", "dog", "dog"]])
+    >>> mh.agreement.by_task(votes).column("agreement").to_pylist()
+    [0.3333333333333333, 1.0]
+    """
+    votes = labels_of(votes)
+    tasks, _, counts, sizes = _counted(votes)
+    pairs = sizes * (sizes - 1)
+    equal = np.bincount(tasks, counts * (counts - 1), votes.n_tasks)
+    shares = counts / sizes[tasks]
+    columns = {
+        "task": votes._tasks.arrow(),
+        "n_labels": sizes,
+        "n_distinct": np.bincount(tasks, minlength=votes.n_tasks),
+        "agreement": _nullable(np.where(pairs > 0, equal / np.maximum(pairs, 1), np.nan)),
+        "entropy": np.abs(np.bincount(tasks, -shares * np.log2(shares), votes.n_tasks)),
+    }
+    return arrow.table(columns)
+
+
+#: What chance disagreement must exceed to be more than rounding.
+_LEAST = 1e-15
+
+
+def _counted(votes: Annotations) -> tuple[_Codes, _Codes, _Codes, _Codes]:
+    """How often each label was given to each task: tasks, labels, counts, and the number of labels of every task."""
+    tasks, _, labels = votes.codes()
+    known = labels < votes.n_classes
+    keys = tasks[known].astype(np.int64) * votes.n_classes + labels[known]
+    found, counts = np.unique(keys, return_counts=True)
+    return (
+        found // votes.n_classes,
+        found % votes.n_classes,
+        counts,
+        np.bincount(tasks[known], minlength=votes.n_tasks),
+    )
+
+
+def _confused(tasks: _Codes, labels: _Codes, counts: _Codes, k: int) -> tuple[_Codes, npt.NDArray[np.float64]]:
+    """The class that each one meets most often on tasks where others are named, -1 for none, and how many pairs."""
+    n_other = np.bincount(tasks)[tasks]
+    first = np.concatenate([[0], np.flatnonzero(np.diff(tasks)) + 1]) if len(tasks) else np.zeros(0, np.int64)
+    start = np.repeat(first, np.diff([*first, len(tasks)]))
+    left = np.repeat(np.arange(len(tasks)), n_other)
+    right = start[left] + np.arange(len(left)) - np.repeat(np.cumsum(n_other) - n_other, n_other)
+    left, right = left[left != right], right[left != right]
+    keys, place = np.unique(labels[left] * k + labels[right], return_inverse=True)
+    met = np.bincount(place, counts[left] * counts[right], len(keys))
+    # The most frequent last, the first class of equals.
+    order = np.lexsort((-(keys % k), met, keys // k))
+    other, often = np.full(k, -1, np.int64), np.zeros(k)
+    other[keys[order] // k], often[keys[order] // k] = keys[order] % k, met[order]
+    return other, often
+
+
+def _nullable(values: npt.NDArray[np.float64]) -> pa.Array:
+    """Numbers as an Arrow column, null where they are NaN."""
+    import pyarrow as pa
+
+    return pa.array(values, mask=np.isnan(values))
+
+
+def _names(votes: Annotations, codes: _Codes) -> pa.Array:
+    """Classes by code, null for -1."""
+    import pyarrow as pa
+
+    return votes._classes.arrow().take(pa.array(codes, mask=codes < 0))
