@@ -88,8 +88,8 @@ class Deferral(CrowdNetworkEstimator):
         "clip": 10.0,
     }
     _settings: ClassVar[Sequence[inspect.Parameter]] = [
-        setting("coverage", None),
-        setting("workload", "free"),
+        setting("coverage", None, "Coverage"),
+        setting("workload", "free", "Workload"),
         *(item for item in TRAINING if item.name not in CROWD_ONLY),
     ]
     _networks: ClassVar[tuple[str, ...]] = ("network", "gate", "experts")

@@ -40,8 +40,8 @@ class EMDeferral(Deferral):
     """
 
     _settings: ClassVar[Sequence[inspect.Parameter]] = [
-        setting("constraint", "batch"),
-        setting("smoothing", 0.001),
+        setting("constraint", "batch", "str"),
+        setting("smoothing", 0.001, "float"),
         *Deferral._settings,
     ]
 

@@ -16,10 +16,11 @@ from torch import Tensor, nn
 
 from manyhands import metrics
 from manyhands.aggregators.confusion import KnowsConfusion
-from manyhands.checks import check_choice, check_number
+from manyhands.checks import check_choice, check_number, counted
 from manyhands.errors import FileFormatError, NotFittedError
 from manyhands.estimator import Array, Parameters, Progress
 from manyhands.progress import reporting
+from manyhands.table import arrow, html
 from manyhands.table.names import Names
 from manyhands.train import checkpoint, files
 from manyhands.train.batch import Batch, CrowdData, Features
@@ -138,6 +139,18 @@ class NetworkEstimator(Parameters, Training, ABC):
         own = [p for p in inspect.signature(cls.__init__).parameters.values() if p.kind is not p.VAR_KEYWORD]
         changed = [p.replace(default=cls._defaults.get(p.name, p.default)) for p in cls._settings]
         cls.__signature__ = inspect.Signature([*own[1:], *changed])  # type: ignore[attr-defined]
+
+    def __repr__(self) -> str:
+        made = super().__repr__()
+        if not self.__sklearn_is_fitted__():
+            return made
+        sizes = f"{counted(len(self._workers), 'worker')} and {counted(len(self._classes), 'class', 'classes')}"
+        return f"{made}, fitted to {sizes} in {counted(len(self._history), 'epoch')}"
+
+    def _repr_html_(self) -> str:
+        if not self.__sklearn_is_fitted__():
+            return html.block(repr(self))
+        return html.block(repr(self)) + html.table(arrow.table(self.history_))
 
     # ---------------------------------------------------------------------------- what a subclass is made of
 

@@ -107,12 +107,13 @@ class Training:
     checkpoint: str | os.PathLike[str] | None = None
 
 
-def setting(name: str, default: Any) -> inspect.Parameter:
-    """A parameter that is taken by keyword."""
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+def setting(name: str, default: Any, kind: str | None = None) -> inspect.Parameter:
+    """A parameter that is taken by keyword, of a kind that signatures show."""
+    shown = inspect.Parameter.empty if kind is None else kind
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=shown)
 
 
-TRAINING = [setting(name, getattr(Training, name)) for name in Training.__annotations__]
+TRAINING = [setting(name, getattr(Training, name), kind) for name, kind in Training.__annotations__.items()]
 #: Settings that mean something only to those who learn from a crowd alone.
 CROWD_ONLY = frozenset({"worker_lr", "reduction", "start_from"})
 OPTIMIZERS = ("adam", "adamw", "sgd")

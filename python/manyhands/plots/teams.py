@@ -1,7 +1,4 @@
-"""Pictures, drawn with Matplotlib (``pip install "manyhands[plot]"``), which is imported when the first is asked for.
-
-Each draws into `ax`, axes of Matplotlib, or into new ones, and returns them: titles, colours and files are yours.
-"""
+"""Pictures of teams of people and classifiers."""
 
 from __future__ import annotations
 
@@ -12,11 +9,10 @@ import numpy as np
 
 from manyhands.checks import listed
 from manyhands.defer import Curve, DeferralReport
+from manyhands.plots._look import axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["coverage", "workload"]
 
 
 def coverage(curves: Curve | Mapping[str, Curve], *, ax: Axes | None = None) -> Axes:
@@ -27,6 +23,13 @@ def coverage(curves: Curve | Mapping[str, Curve], *, ax: Axes | None = None) -> 
     curves
         What :func:`manyhands.defer.coverage_accuracy` returns, or several of them by name; the legend gives the area
         under each (AUC-CAC).
+    ax
+        Axes to draw into.
+
+    Returns
+    -------
+    Axes
+        Those given, or new ones.
 
     Examples
     --------
@@ -42,7 +45,7 @@ def coverage(curves: Curve | Mapping[str, Curve], *, ax: Axes | None = None) -> 
     wrong = [name for name, curve in named.items() if not isinstance(curve, Curve)]
     if wrong:
         raise TypeError(f"curves come from manyhands.defer.coverage_accuracy; what is named {listed(wrong)} did not")
-    ax = _axes(ax)
+    ax = axes(ax)
     for name, curve in named.items():
         label = f"{name} ({curve.area:.3f})" if name else f"area {curve.area:.3f}"
         ax.plot(curve.coverage, curve.accuracy, marker=".", label=label)
@@ -58,6 +61,13 @@ def workload(report: DeferralReport, *, ax: Axes | None = None) -> Axes:
     ----------
     report
         What :func:`manyhands.defer.deferral_report` returns.
+    ax
+        Axes to draw into.
+
+    Returns
+    -------
+    Axes
+        Those given, or new ones.
 
     Examples
     --------
@@ -69,7 +79,7 @@ def workload(report: DeferralReport, *, ax: Axes | None = None) -> Axes:
     """
     if not isinstance(report, DeferralReport):
         raise TypeError(f"report comes from manyhands.defer.deferral_report, not {type(report).__name__}")
-    ax = _axes(ax)
+    ax = axes(ax)
     at = np.arange(len(report.options))
     ax.barh(at, report.shares)
     middle = (report.lower + report.upper) / 2
@@ -78,14 +88,3 @@ def workload(report: DeferralReport, *, ax: Axes | None = None) -> Axes:
     ax.set(xlabel="share of the cases", ylim=(len(at) - 0.5, -0.5))
     ax.legend()
     return ax
-
-
-def _axes(ax: Axes | None) -> Axes:
-    """The axes given, or new ones, which no window manager knows of and nobody has to close."""
-    if ax is not None:
-        return ax
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError('pictures need Matplotlib: pip install "manyhands[plot]"') from error
-    return Figure(layout="constrained").add_subplot()
