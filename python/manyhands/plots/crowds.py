@@ -67,7 +67,7 @@ def confusion(model: Any, worker: Any = None, *, ax: Axes | None = None) -> Axes
     ax.set_yticks(*names(classes))
     if max(matrix.shape) <= _WRITTEN:
         for (row, column), value in np.ndenumerate(matrix):
-            ax.text(column, row, f"{value:.2f}", ha="center", va="center", color="white" if value > 0.6 else "black")
+            ax.text(column, row, f"{value:.2f}", ha="center", va="center", color="white" if value > 0.5 else "black")
     ax.set(xlabel="label given", ylabel="class", title=title)
     ax.figure.colorbar(image, ax=ax, label="probability")
     return ax
@@ -117,8 +117,8 @@ def workers(model: Any, *, measure: str | None = None, ax: Axes | None = None) -
 def reliability(models: Any, gold: Any, *, bins: int = 10, classes: Any = None, ax: Axes | None = None) -> Axes:
     """Reliability diagram: how often answers are right, by how confident the model was.
 
-    Points below the diagonal are overconfident. The legend has the calibration error: the mean distance from it, tasks
-    counting alike.
+    Points below the diagonal are overconfident, and as large as their share of the tasks. The legend has the
+    calibration error: the mean distance from the diagonal, tasks counting alike.
 
     Parameters
     ----------
@@ -158,7 +158,9 @@ def reliability(models: Any, gold: Any, *, bins: int = 10, classes: Any = None, 
         full = found.count > 0
         error = float(np.average(np.abs(found.accuracy - found.confidence)[full], weights=found.count[full]))
         label = f"{name or 'calibration error'} {f'({error:.3f})' if name else f'{error:.3f}'}"
-        ax.plot(found.confidence[full], found.accuracy[full], marker="o", markersize=4, label=label)
+        (line,) = ax.plot(found.confidence[full], found.accuracy[full], label=label)
+        share = found.count[full] / found.count.sum()
+        ax.scatter(found.confidence[full], found.accuracy[full], 8 + 150 * share, color=line.get_color())
     ax.set(xlabel="confidence", ylabel="share of right answers", xlim=(0, 1.01), ylim=(0, 1.01))
     ax.legend()
     return ax
@@ -200,8 +202,8 @@ def history(models: Any, *, name: str | None = None, ax: Axes | None = None) -> 
             raise ValueError("name= is for learners, which have several numbers an epoch")
         if not len(values):
             raise ValueError(f"{type(model).__name__} has no objective that it improves step by step")
-        # Some tell where they began, too.
-        begin = max(0, model.n_iter_ + 1 - len(values)) if what[0] == "iteration" else 1
+        # Most tell where they began, too.
+        begin = 0 if what[0] == "iteration" and len(values) != model.n_iter_ else 1
         found[title] = np.arange(begin, begin + len(values)), np.asarray(values)
     ax = axes(ax)
     for title, (places, values) in found.items():
