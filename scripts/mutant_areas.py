@@ -123,9 +123,10 @@ AREAS: dict[str, dict[str, list[str]]] = {
     "cli, persist": {
         "table/persist": [*FILES, *TABLES],
         "cli/audit": ["cli/test_audit"],
+        "cli/completion": ["cli/test_shapes"],
         "cli/*": [*COMMANDS],
         "progress": ["test_process"],
-        "plots": ["test_plots"],
+        "plots/*": ["test_plots"],
         "report/*": ["test_report"],
         "testing/*": ["test_testing"],
     },
