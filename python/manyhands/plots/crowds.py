@@ -425,9 +425,10 @@ def _ranks(tasks: npt.NDArray[Any], generator: np.random.Generator) -> npt.NDArr
 
 def _kept(votes: Annotations, kept: npt.NDArray[np.bool_]) -> Annotations:
     """A log with some of its annotations, all tasks, workers and classes as they were."""
-    columns = [codes[kept] for codes in votes.codes()]
+    tasks, workers, labels = votes.codes()
     weights = None if votes.weights is None else votes.weights[kept]
-    core = made_table(*columns, weights, votes.n_tasks, votes.n_workers, votes.n_labels)
+    sizes = (votes.n_tasks, votes.n_workers, votes.n_labels)
+    core = made_table(tasks[kept], workers[kept], labels[kept], weights, *sizes)
     return Annotations(
         core, votes._tasks, votes._workers, votes._classes, votes._unlabelled, votes._labels, ordered=votes.ordered
     )
