@@ -64,27 +64,35 @@ def kernels(n_ratings: int) -> None:
 
     n, m = n_ratings // 5, max(n_ratings // 1000, 10)
     rng = np.random.default_rng(0)
-    codes = [rng.integers(size, size=n_ratings, dtype=np.uint32) for size in (n, m)]
-    table = _core.Ratings(*codes, rng.normal(size=(n_ratings, 1)), None, n, m)
-    tasks, workers, values = table.columns()
-    tasks, workers, x = tasks.astype(np.int64), workers.astype(np.int64), values[:, 0].copy()
+    of_tasks = {
+        "five ratings a task": np.repeat(np.arange(n, dtype=np.uint32), 5),
+        "tasks at random": rng.integers(n, size=n_ratings, dtype=np.uint32),
+    }
     each = np.tile([2.0, 1.0, 0.1, 1.1, 0.1, 0.05], (m, 1))
     view = (0, 1.0, 0.0)
-    rows = {
-        "step of the Gaussian model": (
-            lambda: _core.gaussian_pass(table, *view, each, (0.0, 1.0)),
-            lambda: numpy_step(tasks, workers, x, each, n, m),
-        ),
-        "means and their spread": (
-            lambda: _core.rating_spread(table, *view),
-            lambda: numpy_spread(tasks, workers, x, n, m),
-        ),
-    }
     print(f"{n_ratings:,} ratings, {n:,} tasks, {m:,} workers; seconds, on the wall and of all processors")
-    for name, (ours, theirs) in rows.items():
-        for what, clock in (("wall", time.perf_counter), ("processors", time.process_time)):
-            mine, other = timed(ours, clock), timed(theirs, clock)
-            print(f"{name:<28} {what:<10} manyhands {mine:8.4f}  NumPy {other:8.4f}  ratio {other / mine:5.1f}")
+    for how, tasks in of_tasks.items():
+        by = rng.integers(m, size=n_ratings, dtype=np.uint32)
+        table = _core.Ratings(tasks, by, rng.normal(size=(n_ratings, 1)), None, n, m)
+        codes, workers, values = table.columns()
+        codes, workers, x = codes.astype(np.int64), workers.astype(np.int64), values[:, 0].copy()
+        rows = {
+            "step of the Gaussian model": (
+                lambda table=table: _core.gaussian_pass(table, *view, each, (0.0, 1.0)),
+                lambda codes=codes, workers=workers, x=x: numpy_step(codes, workers, x, each, n, m),
+            ),
+            "means and their spread": (
+                lambda table=table: _core.rating_spread(table, *view),
+                lambda codes=codes, workers=workers, x=x: numpy_spread(codes, workers, x, n, m),
+            ),
+        }
+        for name, (ours, theirs) in rows.items():
+            for what, clock in (("wall", time.perf_counter), ("processors", time.process_time)):
+                mine, other = timed(ours, clock), timed(theirs, clock)
+                print(
+                    f"{how:<20} {name:<28} {what:<10} manyhands {mine:8.4f}  NumPy {other:8.4f}"
+                    f"  ratio {other / mine:5.1f}"
+                )
 
 
 def read(folder: Path, column: str) -> tuple[Any, Any]:

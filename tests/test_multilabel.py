@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import manyhands as mh
 from draws import SEEDS
 from manyhands.multilabel.base import Candidates
+from manyhands.multilabel.design import Design
 from manyhands.multilabel.relevance import best_thresholds
-from manyhands.testing import checks_of, common
 from manyhands.testing.compare import assert_close
-from manyhands.testing.sets import SetSubject
+from manyhands.testing.sets import set_checks
 from oracles import relevance
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -98,6 +98,8 @@ def test_bad_settings_are_named() -> None:
     for model, told in (
         (mh.multilabel.PooledRelevance(threshold=1.5), "threshold must"),
         (mh.multilabel.PooledRelevance(max_iter=0), "max_iter must be at least 1"),
+        (mh.multilabel.PooledRelevance(patterns=0), "patterns must"),
+        (mh.multilabel.PooledRelevance(seed=-1), "seed must"),
     ):
         with pytest.raises(ValueError, match=told):
             model.fit(answers)
@@ -127,6 +129,41 @@ def test_matches_its_twin(seed: int, n_workers: int, n_labels: int) -> None:
     assert_close(model.prior_, prior, 1e-8, "prior")
     again = model._expected(answers)
     assert_close(again.probabilities, found.probabilities, 1e-9, "prediction")
+
+
+@given(seed=SEEDS, n_patterns=st.integers(2, 4))
+@settings(deadline=None, max_examples=10)
+def test_patterns_match_their_twin(seed: int, n_patterns: int) -> None:
+    answers = mh.simulate_multilabels(20, 5, 6, answers_per_task=2, patterns=2, specificity=0.8, seed=seed).answers
+    start = np.random.default_rng(seed).uniform(0.05, 0.95, (n_patterns, 6))
+    design = Design.of(answers)
+    found = mh._core.relevance_fit(design, start, max_iter=4, tol=0.0)
+    wanted, _, prior = relevance.fit(answers, 4, start)
+    assert_close(found["posterior"], np.array(list(wanted.values())), 1e-8, "probabilities")
+    assert_close(found["prior"], prior, 1e-8, "prior")
+    assert abs(found["pattern_shares"].sum() - 1) < 1e-12
+
+
+def test_patterns_that_were_drawn_are_found_and_help() -> None:
+    drawn = mh.simulate_multilabels(
+        1500, 30, 12, answers_per_task=3, labels_per_task=2.5, sensitivity=0.6, specificity=0.85, patterns=3, seed=4
+    )
+    right, models = [], [mh.multilabel.PooledRelevance(patterns=n, threshold=0.5) for n in (1, 3)]
+    for model in models:
+        found = model.fit(drawn.answers)._fitted().candidates
+        truth = np.array([label in drawn.truth[task] for task, label in zip(found.tasks, found.labels, strict=True)])
+        right.append(np.mean((found.probabilities > 0.5) == truth))
+    assert right[1] > right[0] + 0.02, right
+    # In whatever order: each that was drawn is near one that was found.
+    apart = np.abs(drawn.patterns[:, None] - models[1].patterns_).mean(axis=2)
+    assert sorted(apart.argmin(axis=1).tolist()) == [0, 1, 2]
+    # Of true labels 6 % are said by none of three workers, and are taken not to be true.
+    assert apart.min(axis=1).max() < 0.08, apart
+    # What was learnt serves other tasks as well, whatever the inventory of their table.
+    part = drawn.answers.select(tasks=range(40))
+    again = models[1]._expected(part)
+    first = models[1]._fitted().candidates
+    assert_close(again.probabilities, first.probabilities[: len(again.probabilities)], 1e-9, "prediction")
 
 
 def test_recovers_skills_of_workers_and_labels() -> None:
@@ -193,7 +230,8 @@ def test_edge_tables() -> None:
     assert model.predict({"task": [7], "worker": ["new"], "labels": ["x"]}).shape == (1,)
 
 
-CHECKS = checks_of(SetSubject("PooledRelevance()", lambda _: mh.multilabel.PooledRelevance()), common.CHECKS)
+MODELS = (mh.multilabel.PooledRelevance(), mh.multilabel.PooledRelevance(patterns=2, seed=1))
+CHECKS = [(f"{model!r}-{name}", check) for model in MODELS for name, check in set_checks(model)]
 
 
 @pytest.mark.parametrize("check", [pytest.param(check, id=name) for name, check in CHECKS])

@@ -175,9 +175,7 @@ class _Sets(Protocol):
     @property
     def rows(self) -> _U32: ...
     @property
-    def pair_starts(self) -> _U32: ...
-    @property
-    def pair_rows(self) -> _U32: ...
+    def task_starts(self) -> _U32: ...
     @property
     def labels(self) -> _U32: ...
     @property
@@ -199,6 +197,8 @@ class _Rates(TypedDict):
 
 class _RelevanceFit(TypedDict):
     posterior: _F64
+    patterns: _F64
+    pattern_shares: _F64
     prior: _F64
     hits: _Rates
     alarms: _Rates
@@ -688,12 +688,13 @@ def hierarchy_fit(
 ) -> list[_HierarchyFit]: ...
 def relevance_fit(
     sets: _Sets,
+    start: _F64,
     *,
     max_iter: int,
     tol: float,
     progress: Callable[[int, float], object] | None = None,
 ) -> _RelevanceFit: ...
-def relevance_posterior(sets: _Sets, hits: _F64, alarms: _F64, prior: _F64) -> _F64: ...
+def relevance_posterior(sets: _Sets, hits: _F64, alarms: _F64, shares: _F64, patterns: _F64) -> _F64: ...
 def gibbs_fit(
     table: Table,
     *,

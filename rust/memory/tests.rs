@@ -1,5 +1,7 @@
 //! The n-th allocation refused, for every n: whatever allocates fails as it should, and is none the worse for it.
 
+mod kinds;
+
 use super::*;
 use std::cell::Cell;
 use std::fmt::Debug;

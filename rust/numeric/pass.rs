@@ -80,10 +80,10 @@ pub fn gaussian_pass(
     let step = Step { view, workers, told, prior, noise };
     let mut tasks = zeros(n * TASK)?;
     let plain = matches!(noise, Noise::Normal) && table.weights().is_none();
-    let run: &Job<'_> = if plain {
-        &|tasks, out, sums| step.run_plain(tasks, out, sums)
-    } else {
-        &|tasks, out, sums| step.run(tasks, out, sums)
+    let run: &Job<'_> = match (plain, table.dims()) {
+        (true, 1) => &|tasks, out, sums| step.run_plain::<true>(tasks, out, sums),
+        (true, _) => &|tasks, out, sums| step.run_plain::<false>(tasks, out, sums),
+        _ => &|tasks, out, sums| step.run(tasks, out, sums),
     };
     let sums = each_chunk(table, (&mut tasks, TASK), SUMS, control, run)?;
     let residuals = match noise {
@@ -112,18 +112,15 @@ impl Step<'_> {
     }
 
     /// The same for normal noise without weights: most passes, and nothing but sums.
-    fn run_plain(&self, tasks: Range<usize>, out: &mut [f64], sums: &mut [f64]) {
-        let (table, dims) = (self.view.table(), self.view.table().dims());
+    fn run_plain<const ONE: bool>(&self, tasks: Range<usize>, out: &mut [f64], sums: &mut [f64]) {
+        let (sums, _) = sums.as_chunks_mut::<SUMS>();
         for (task, out) in tasks.zip(out.chunks_exact_mut(TASK)) {
-            let rows = table.rows_of(task);
-            let workers = &table.workers()[rows.clone()];
-            let values = &table.values()[rows.start * dims..rows.end * dims];
-            let read = |values: &[f64]| values[self.view.dim] * self.view.unit - self.view.centre;
+            let rows = self.view.rows::<ONE>(task);
             let (mut precision, mut pull) = (self.prior.precision, self.prior.precision * self.prior.mean);
-            for (&worker, values) in workers.iter().zip(values.chunks_exact(dims)) {
-                let [aa, a, ab] = self.told[worker as usize];
+            for (worker, x) in rows.clone() {
+                let [aa, a, ab] = self.told[worker];
                 precision += aa;
-                pull += a * read(values) - ab;
+                pull += a * x - ab;
             }
             let mut y = pull / precision;
             if !(precision > 0.0 && y.is_finite()) {
@@ -131,9 +128,8 @@ impl Step<'_> {
             }
             out.copy_from_slice(&[y, precision]);
             let square = y * y + variance(precision);
-            for (&worker, values) in workers.iter().zip(values.chunks_exact(dims)) {
-                let x = read(values);
-                let Some(to) = sums[worker as usize * SUMS..].first_chunk_mut::<SUMS>() else { continue };
+            for (worker, x) in rows {
+                let to = &mut sums[worker];
                 to[0] += 1.0;
                 to[1] += x;
                 to[2] += x * x;

@@ -29,10 +29,37 @@ pub fn spread(view: &View<'_>, worker_weights: Option<&[f64]>, control: &Control
         return Err(Error::invalid(format!("{} weights for {} workers", weights.len(), table.n_workers())));
     }
     match worker_weights {
-        None if table.weights().is_none() => spread_by(view, |_| (1.0, 1.0), control),
+        None if table.weights().is_none() && table.dims() == 1 => spread_plain::<true>(view, control),
+        None if table.weights().is_none() => spread_plain::<false>(view, control),
         None => spread_by(view, |row| (view.weight(row), 1.0), control),
         Some(weights) => spread_by(view, |row| (view.weight(row), weights[view.worker(row)]), control),
     }
+}
+
+/// The same without weights.
+fn spread_plain<const ONE: bool>(view: &View<'_>, control: &Control) -> Result<Spread> {
+    let table = view.table();
+    let mut tasks = zeros(4 * table.n_tasks())?;
+    let workers = each_chunk(table, (&mut tasks, 4), 3, control, &|tasks, out, sums| {
+        let (sums, _) = sums.as_chunks_mut::<3>();
+        for (task, out) in tasks.zip(out.chunks_exact_mut(4)) {
+            let rows = view.rows::<ONE>(task);
+            let n = rows.len().max(1) as f64;
+            let mean = rows.clone().map(|(_, x)| x).sum::<f64>() / n;
+            let mut squares = 0.0;
+            out[0] = rows.len() as f64;
+            for (worker, x) in rows {
+                let away = x - mean;
+                squares += away * away;
+                let to = &mut sums[worker];
+                to[0] += 1.0;
+                to[1] += away;
+                to[2] += away * away;
+            }
+            out[1..].copy_from_slice(&[mean, squares, 1.0 / n]);
+        }
+    })?;
+    Ok(Spread { tasks, workers })
 }
 
 /// The same, where a rating counts so many times and weighs so much.

@@ -86,6 +86,22 @@ fn work<T: Send>(
     work_asking(py, progress, nobody, |control, _: &Line<Infallible, Infallible>| job(control))
 }
 
+/// Rows that a pass is through with sooner than another thread would begin.
+const FEW_ROWS: usize = 1 << 13;
+
+/// The same for one pass over so many rows, which stays on this thread where they are few: handing a job over and waiting for
+/// it takes longer, and most of all where a loop of short passes runs beside other work. The job must not call for a pool.
+fn pass<T: Send>(py: Python<'_>, n_rows: usize, job: impl FnOnce(&Control) -> crate::Result<T> + Send) -> PyResult<T> {
+    if n_rows > FEW_ROWS {
+        return work(py, None, job);
+    }
+    py.check_signals()?;
+    match catch_unwind(AssertUnwindSafe(|| job(&Control::default()))) {
+        Ok(result) => Ok(result?),
+        Err(panic) => Err(bug(&*panic)),
+    }
+}
+
 /// The same for a job that has questions to Python on the way: `answer` is called by this thread, attached, while the job
 /// waits. What it raises is treated like Ctrl-C.
 fn work_asking<T: Send, Q: Send, A: Send>(

@@ -4,7 +4,7 @@ use numpy::{PyArray1, PyArray2, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 
 use super::table::Ratings;
-use super::{array, slice, work};
+use super::{array, pass, slice, work};
 use crate::Error;
 use crate::numeric::{self, Noise, Prior, View};
 
@@ -37,8 +37,8 @@ pub fn gaussian_pass<'py>(
         (None, None, Some(shapes), Some(rows)) => Noise::Others(slice("shapes", shapes)?, slice("residuals", rows)?),
         _ => return Err(Error::invalid("freedom goes with last, shapes go with residuals").into()),
     };
-    let passed =
-        work(py, None, |control| numeric::gaussian_pass(&view, workers, Prior { mean, precision }, noise, control))?;
+    let prior = Prior { mean, precision };
+    let passed = pass(py, table.0.len(), |control| numeric::gaussian_pass(&view, workers, prior, noise, control))?;
     let width = passed.sums.len() / table.0.n_workers().max(1);
     Ok((
         array(py, [table.0.n_tasks(), 2], passed.tasks)?,
@@ -61,7 +61,7 @@ pub fn rating_spread<'py>(
 ) -> PyResult<Pair<'py>> {
     let view = View::new(&table.0, dim, unit, centre)?;
     let weights = worker_weights.as_ref().map(|weights| slice("worker_weights", weights)).transpose()?;
-    let found = work(py, None, |control| numeric::spread(&view, weights, control))?;
+    let found = pass(py, table.0.len(), |control| numeric::spread(&view, weights, control))?;
     Ok((array(py, [table.0.n_tasks(), 4], found.tasks)?, array(py, [table.0.n_workers(), 3], found.workers)?))
 }
 

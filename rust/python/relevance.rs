@@ -4,8 +4,8 @@ use numpy::{PyArray1, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::{Found, slice, work};
-use crate::relevance::{self, Design, Rates};
+use super::{Found, array, slice, work};
+use crate::relevance::{self, Design, Patterns, Rates};
 
 /// The arrays of a [`Design`].
 #[derive(FromPyObject)]
@@ -15,9 +15,7 @@ pub struct Sets<'py> {
     #[pyo3(attribute)]
     rows: PyReadonlyArrayDyn<'py, u32>,
     #[pyo3(attribute)]
-    pair_starts: PyReadonlyArrayDyn<'py, u32>,
-    #[pyo3(attribute)]
-    pair_rows: PyReadonlyArrayDyn<'py, u32>,
+    task_starts: PyReadonlyArrayDyn<'py, u32>,
     #[pyo3(attribute)]
     labels: PyReadonlyArrayDyn<'py, u32>,
     #[pyo3(attribute)]
@@ -35,8 +33,7 @@ impl Sets<'_> {
         Ok(Design {
             starts: slice("starts", &self.starts)?,
             rows: slice("rows", &self.rows)?,
-            pair_starts: slice("pair_starts", &self.pair_starts)?,
-            pair_rows: slice("pair_rows", &self.pair_rows)?,
+            task_starts: slice("task_starts", &self.task_starts)?,
             labels: slice("labels", &self.labels)?,
             pair_workers: slice("pair_workers", &self.pair_workers)?,
             pair_labels: slice("pair_labels", &self.pair_labels)?,
@@ -48,22 +45,27 @@ impl Sets<'_> {
 
 /// Fits a binary model for each label, with rates of workers pooled over labels. `sets` has the arrays of a design.
 ///
-/// Of hits and of false alarms there are `rates` of pairs, the `centre`, and what `workers` and `labels` add to it.
+/// `start` has the shares of labels in patterns, (patterns × labels), and none of them where labels are independent. Of hits
+/// and of false alarms there are `rates` of pairs, the `centre`, and what `workers` and `labels` add to it.
 #[pyfunction]
-#[pyo3(signature = (sets, *, max_iter, tol, progress=None))]
+#[pyo3(signature = (sets, start, *, max_iter, tol, progress=None))]
 #[allow(clippy::needless_pass_by_value)]
 pub fn relevance_fit<'py>(
     py: Python<'py>,
     sets: Sets<'py>,
+    start: PyReadonlyArrayDyn<'py, f64>,
     max_iter: usize,
     tol: f64,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let design = sets.design()?;
-    let fit = work(py, progress.as_ref(), |control| relevance::relevance_fit(&design, max_iter, tol, control))?;
+    let (design, start) = (sets.design()?, slice("start", &start)?);
+    let fit = work(py, progress.as_ref(), |control| relevance::relevance_fit(&design, start, max_iter, tol, control))?;
     let [hits, alarms] = fit.rates;
+    let n_patterns = fit.patterns.shares.len();
     let found = Found::new(py)
         .list("posterior", fit.posterior)?
+        .with("patterns", array(py, [n_patterns, fit.prior.len()], fit.patterns.rates)?)?
+        .list("pattern_shares", fit.patterns.shares)?
         .list("prior", fit.prior)?
         .with("hits", rates(py, hits)?)?
         .with("alarms", rates(py, alarms)?)?;
@@ -82,7 +84,7 @@ fn rates(py: Python<'_>, found: Rates) -> PyResult<Bound<'_, PyDict>> {
     Ok(made.dict())
 }
 
-/// Probabilities of candidates under given rates of hits and false alarms, and shares of the labels.
+/// Probabilities of candidates under given rates of hits and false alarms, shares of patterns and of the labels in each.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
 pub fn relevance_posterior<'py>(
@@ -90,11 +92,13 @@ pub fn relevance_posterior<'py>(
     sets: Sets<'py>,
     hits: PyReadonlyArrayDyn<'py, f64>,
     alarms: PyReadonlyArrayDyn<'py, f64>,
-    prior: PyReadonlyArrayDyn<'py, f64>,
+    shares: PyReadonlyArrayDyn<'py, f64>,
+    patterns: PyReadonlyArrayDyn<'py, f64>,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
     let design = sets.design()?;
     let rates = [slice("hits", &hits)?, slice("alarms", &alarms)?];
-    let prior = slice("prior", &prior)?;
-    let found = work(py, None, |control| relevance::relevance_posterior(&design, rates, prior, control))?;
+    let patterns =
+        Patterns { shares: slice("shares", &shares)?.to_vec(), rates: slice("patterns", &patterns)?.to_vec() };
+    let found = work(py, None, |control| relevance::relevance_posterior(&design, rates, &patterns, control))?;
     Ok(PyArray1::from_vec(py, found))
 }

@@ -47,8 +47,13 @@ class Effects:
         return draws[0] - total * p, total * p * (1 - p)
 
 
-def fit(answers: mh.MultiLabels, max_iter: int) -> tuple[dict[tuple[int, int], float], list[np.ndarray], np.ndarray]:
-    """Probability of each candidate (task, label), rates of hits and false alarms by pair, shares of the labels."""
+def fit(
+    answers: mh.MultiLabels, max_iter: int, start: np.ndarray | None = None
+) -> tuple[dict[tuple[int, int], float], list[np.ndarray], np.ndarray]:
+    """Probability of each candidate (task, label), rates of hits and false alarms by pair, shares of the labels.
+
+    `start` has the shares of labels that patterns begin with; the shares of labels are then those of all patterns.
+    """
     n, m, k = answers.n_tasks, answers.n_workers, answers.n_labels
     tasks, workers, _ = (part.astype(int).tolist() for part in answers.codes())
     said = [set() for _ in tasks]
@@ -71,13 +76,36 @@ def fit(answers: mh.MultiLabels, max_iter: int) -> tuple[dict[tuple[int, int], f
     q = np.bincount(of, yes) / np.bincount(of)
     kinds = [Effects(pair_workers, pair_labels, m, k, centre) for centre in (0.0, -3.0)]
     label_of = np.array([label for _, label in candidates], int)
+    task_of = np.array([task for task, _ in candidates], int)
+    rho = (start if start is not None else (np.bincount(label_of, q, minlength=k) + 0.5)[None] / (n + 1)).copy()
+    now = np.full(len(rho), 1 / len(rho)), rho
     for _ in range(max_iter):
+        pi, rho = now
         hits, misses, alarms, refusals = (
             np.bincount(pair, part, minlength=len(pairs))
             for part in (q[of] * yes, q[of] * ~yes, (1 - q[of]) * yes, (1 - q[of]) * ~yes)
         )
         rates = [kinds[0].improve(hits, misses), kinds[1].improve(alarms, refusals + spare)]
-        prior = (np.bincount(label_of, q, minlength=k) + 0.5) / (n + 1)
         told = np.where(yes, np.log(rates[0] / rates[1])[pair], np.log((1 - rates[0]) / (1 - rates[1]))[pair])
-        q = expit(np.log(prior / (1 - prior))[label_of] + np.bincount(of, told))
-    return dict(zip(candidates, q.tolist(), strict=True)), rates, prior
+        q, *now = mixture(np.bincount(of, told), task_of, label_of, pi, rho, n)
+    return dict(zip(candidates, q.tolist(), strict=True)), rates, pi @ rho
+
+
+def mixture(
+    told: np.ndarray, task_of: np.ndarray, label_of: np.ndarray, pi: np.ndarray, rho: np.ndarray, n: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Posteriors where tasks are of patterns, and the patterns anew: every task, pattern and label written out."""
+    said, odds = np.zeros((n, rho.shape[1]), bool), np.zeros((n, rho.shape[1]))
+    said[task_of, label_of], odds[task_of, label_of] = True, told
+    # Given the pattern: of the answers where a label is true, over those where it is not.
+    evidence = np.where(said[:, None], 1 - rho + rho * np.exp(odds)[:, None], 1 - rho)
+    of_pattern = pi * evidence.prod(axis=2)
+    of_pattern /= of_pattern.sum(axis=1, keepdims=True)
+    true = np.where(said[:, None], rho * np.exp(odds)[:, None] / evidence, 0.0) * of_pattern[:, :, None]
+    overall = (true.sum(axis=(0, 1)) + 0.5) / (n + 1)
+    if len(pi) == 1:
+        rho = overall[None]
+    else:
+        tasks = of_pattern.sum(axis=0)
+        pi, rho = (tasks + 1) / (n + len(pi)), (true.sum(axis=0) + 5 * overall) / (tasks[:, None] + 5)
+    return true.sum(axis=1)[task_of, label_of], pi, rho

@@ -14,26 +14,25 @@ from manyhands.table.sets import MultiLabels
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.uint32]
 #: Bytes of a row while the arrays are made.
-_ROW_BYTES = 48
+_ROW_BYTES = 40
 
 
 @dataclass(frozen=True)
 class Design:
     """Candidates, pairs of worker and label that met, and rows, which are answers to the task of a candidate.
 
-    ``rows`` hold twice the pair and one more for a yes, those of candidate ``c`` from ``starts[c]`` on; ``pair_rows``
-    twice the candidate likewise, those of pair ``p`` from ``pair_starts[p]`` on. ``spare`` counts answers of a pair's
-    worker to tasks where its label is no candidate. Sizes are those of tasks, workers and labels.
+    ``rows`` hold twice the pair and one more for a yes, those of candidate ``c`` from ``starts[c]`` on. ``spare``
+    counts answers of a pair's worker to tasks where its label is no candidate. Candidates of task ``t`` begin at
+    ``task_starts[t]``. Sizes are those of tasks, workers and labels.
     """
 
     tasks: Ints
+    task_starts: Codes
     labels: Codes
     starts: Codes
     rows: Codes
     pair_workers: Codes
     pair_labels: Codes
-    pair_starts: Codes
-    pair_rows: Codes
     spare: npt.NDArray[np.float64]
     sizes: tuple[int, int, int]
 
@@ -62,16 +61,14 @@ class Design:
         yes[(ends - lengths)[said_of] + answer - first[of_task[said_of]]] = 1
         met, pair = np.unique(workers[at].astype(np.int64) * k + of_label[candidate], return_inverse=True)
         counts = np.bincount(pair, minlength=len(met))
-        by_pair = np.argsort(pair, kind="stable")
         return cls(
             tasks=of_task,
+            task_starts=_starts(np.bincount(of_task, minlength=n)),
             labels=of_label.astype(np.uint32),
             starts=_starts(lengths),
             rows=(2 * pair + yes).astype(np.uint32),
             pair_workers=(met // k).astype(np.uint32),
             pair_labels=(met % k).astype(np.uint32),
-            pair_starts=_starts(counts),
-            pair_rows=(2 * candidate + yes)[by_pair].astype(np.uint32),
             spare=(answers.labels_per_worker[met // k] - counts).astype(np.float64),
             sizes=(n, m, k),
         )

@@ -19,12 +19,14 @@ class SimulatedSets:
 
     Rates of a worker with a label are logistic functions of the worker's number and the label's, summed: of saying a
     label that is true (``sensitivity``), and one that is not (``alarms``), each as (workers, labels) pairs of arrays.
+    ``patterns`` has the share of each pattern's tasks that each label is true of, (patterns, labels).
     """
 
     answers: MultiLabels
     truth: tuple[tuple[int, ...], ...]
     sensitivity: tuple[Array, Array]
     alarms: tuple[Array, Array]
+    patterns: Array
 
 
 def simulate_multilabels(
@@ -37,6 +39,7 @@ def simulate_multilabels(
     sensitivity: float = 0.75,
     specificity: float = 0.95,
     spread: float = 0.5,
+    patterns: int = 1,
     seed: int = 0,
 ) -> SimulatedSets:
     """Draw sets of labels, from the model of :class:`~manyhands.multilabel.PooledRelevance`.
@@ -50,11 +53,14 @@ def simulate_multilabels(
     answers_per_task
         Workers who answer a task, all different.
     labels_per_task
-        True labels of a task on average; each is as likely as any other.
+        True labels of a task on average. With one pattern each is as likely as any other.
     sensitivity, specificity
         Of an ordinary worker with an ordinary label.
     spread
         Standard deviation of workers and of labels, in logits.
+    patterns
+        How many patterns tasks are of, each as likely as the others. Every label belongs to one of them and is nine
+        times as likely there as elsewhere, so that labels of a pattern go together.
     seed
         Seed of all draws.
 
@@ -72,13 +78,14 @@ def simulate_multilabels(
     for name, share in (("sensitivity", sensitivity), ("specificity", specificity)):
         check_number(name, share, least=0.001, most=0.999)
     check_number("spread", spread, least=0)
+    check_number("patterns", patterns, least=1, most=n_labels, whole=True)
     rng = np.random.default_rng(seed)
     rates = []
     for rate in (sensitivity, 1 - specificity):
         centre = float(np.log(rate / (1 - rate)))
         rates.append((rng.normal(0, spread, n_workers), centre + rng.normal(0, spread, n_labels)))
-    counts = rng.binomial(n_labels, labels_per_task / n_labels, n_tasks)
-    truth = tuple(tuple(sorted(rng.choice(n_labels, count, replace=False).tolist())) for count in counts)
+    shares = _patterns(patterns, n_labels, labels_per_task / n_labels)
+    truth = _truth(rng, shares, n_tasks)
     tasks = np.repeat(np.arange(n_tasks), answers_per_task)
     workers = np.concatenate([rng.choice(n_workers, answers_per_task, replace=False) for _ in range(n_tasks)])
     said: list[set[int]] = [set() for _ in range(len(tasks))]
@@ -94,7 +101,23 @@ def simulate_multilabels(
             if kept and label not in truth[tasks[answer]]:
                 said[answer].add(label)
     answers = MultiLabels.from_arrays(tasks, workers, [sorted(one) for one in said], inventory=range(n_labels))
-    return SimulatedSets(answers, truth, rates[0], rates[1])
+    return SimulatedSets(answers, truth, rates[0], rates[1], shares)
+
+
+def _patterns(n: int, n_labels: int, share: float) -> Array:
+    """Shares of labels in each pattern, which are `share` on average as far as none is above one."""
+    own = np.arange(n_labels) % n == np.arange(n)[:, None]
+    found: Array = np.minimum(np.where(own, 9.0, 1.0) * share * n / (n + 8), 1.0)
+    return found
+
+
+def _truth(rng: np.random.Generator, shares: Array, n_tasks: int) -> tuple[tuple[int, ...], ...]:
+    """Labels of tasks, drawn label by label where there are several patterns."""
+    if len(shares) == 1:
+        counts = rng.binomial(shares.shape[1], shares[0, 0], n_tasks)
+        return tuple(tuple(sorted(rng.choice(shares.shape[1], count, replace=False).tolist())) for count in counts)
+    of = rng.integers(len(shares), size=n_tasks)
+    return tuple(tuple(np.flatnonzero(rng.random(shares.shape[1]) < shares[g]).tolist()) for g in of)
 
 
 def _rate(of: tuple[Array, Array], worker: int, label: int) -> float:

@@ -134,6 +134,35 @@ class ObjectsDescription(Described):
 
 
 @dataclass(frozen=True)
+class SetsDescription(Described):
+    """What :meth:`MultiLabels.describe` returns; prints as a short report."""
+
+    n_annotations: int
+    n_tasks: int
+    n_workers: int
+    n_labels: int
+    n_empty: int
+    n_repeats: int
+    labels_per_answer: Spread
+    answers_per_task: Spread
+    answers_per_worker: Spread
+    #: Share of the answers that say each label.
+    label_shares: dict[str, float]
+
+    def _rows(self) -> Iterable[tuple[str, str]]:
+        return (
+            ("answers", f"{self.n_annotations:,}, {self.n_empty:,} of them empty"),
+            ("tasks", f"{self.n_tasks:,}"),
+            ("workers", f"{self.n_workers:,}"),
+            ("labels", f"{self.n_labels:,}  ({_largest(self.label_shares)})"),
+            ("labels per answer", str(self.labels_per_answer)),
+            ("answers per task", str(self.answers_per_task)),
+            ("answers per worker", str(self.answers_per_worker)),
+            ("repeats", f"{self.n_repeats:,}"),
+        )
+
+
+@dataclass(frozen=True)
 class Description(Described):
     """What :meth:`Annotations.describe` returns; prints as a short report.
 
@@ -156,9 +185,6 @@ class Description(Described):
     class_shares: dict[str, float]
 
     def _rows(self) -> Iterable[tuple[str, str]]:
-        shown = sorted(self.class_shares.items(), key=lambda item: -item[1])[:10]
-        shares = ", ".join(f"{name} {share:.1%}" for name, share in shown)
-        more = "" if len(self.class_shares) <= 10 else f", and {len(self.class_shares) - 10} more"
         agreement = f"{self.agreement:.1%} of pairs of labels on a task are equal"
         if math.isnan(self.agreement):
             agreement = "not known: no task has two labels"
@@ -166,7 +192,7 @@ class Description(Described):
             ("annotations", f"{self.n_annotations:,}"),
             ("tasks", f"{self.n_tasks:,}  (and {self.n_unlabelled:,} without a label)"),
             ("workers", f"{self.n_workers:,}  ({_in_groups(self.n_components)})"),
-            ("classes", f"{self.n_classes:,}  ({shares}{more})"),
+            ("classes", f"{self.n_classes:,}  ({_largest(self.class_shares)})"),
             ("labels per task", str(self.labels_per_task)),
             ("labels per worker", str(self.labels_per_worker)),
             ("overlap", f"{self.overlap:.1%} of tasks have two or more labels"),
@@ -217,6 +243,13 @@ class RatingsDescription(Described):
             ("overlap", f"{self.overlap:.1%} of tasks have two or more ratings"),
             ("repeats", f"{self.n_repeats:,} further answers by a worker to the same task"),
         )
+
+
+def _largest(shares: dict[str, float]) -> str:
+    """The ten largest shares, by name."""
+    shown = sorted(shares.items(), key=lambda item: -item[1])[:10]
+    more = "" if len(shares) <= 10 else f", and {len(shares) - 10} more"
+    return ", ".join(f"{name} {share:.1%}" for name, share in shown) + more
 
 
 def _in_groups(n: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,8 +15,10 @@ from manyhands.table import arrow, checks, persist
 from manyhands.table.answers import Answers
 from manyhands.table.building import Repeats
 from manyhands.table.columns import Columns, columns_of
+from manyhands.table.description import SetsDescription, Spread, class_texts
 from manyhands.table.ids import encode_ids
 from manyhands.table.names import Codes, Column, Names
+from manyhands.table.values import as_objects
 
 Ints = npt.NDArray[np.int64]
 
@@ -201,6 +204,30 @@ class MultiLabels(Answers):
     def labels(self) -> npt.NDArray[Any]:
         """Names of the labels that could be said, in code order."""
         return self._labels.values
+
+    @property
+    def sets(self) -> npt.NDArray[np.object_]:
+        """The distinct sets, as tuples of names, shorter ones first: what the last of :meth:`codes` are places in."""
+        names = self._labels.values[self._members].tolist()
+        return as_objects([tuple(names[a:b]) for a, b in pairwise(self._starts.tolist())])
+
+    def describe(self) -> SetsDescription:
+        """Summarise the table in numbers; prints as a short report. O(answers and what they say)."""
+        answers, labels = self.said()
+        sizes = np.bincount(answers, minlength=self.n_annotations)
+        shares = np.bincount(labels, minlength=self.n_labels) / max(self.n_annotations, 1)
+        return SetsDescription(
+            n_annotations=self.n_annotations,
+            n_tasks=self.n_tasks,
+            n_workers=self.n_workers,
+            n_labels=self.n_labels,
+            n_empty=int((sizes == 0).sum()),
+            n_repeats=self._table.n_repeats(),
+            labels_per_answer=Spread.of(sizes),
+            answers_per_task=Spread.of(self.labels_per_task),
+            answers_per_worker=Spread.of(self.labels_per_worker),
+            label_shares=dict(zip(class_texts(self.labels), shares.tolist(), strict=True)),
+        )
 
     def codes(self) -> tuple[Codes, Codes, Ints]:
         """Task and worker code of every answer, and the number of its set, in task order: fresh arrays."""
