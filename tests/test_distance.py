@@ -7,6 +7,7 @@ import pytest
 
 import manyhands as mh
 from manyhands import _core
+from manyhands.testing.distances import KINDS, distance_checks
 from oracles import distance as twin
 
 
@@ -158,7 +159,9 @@ def test_what_does_not_fit_is_named():
         mh.DistanceAggregator("levenshtein", answer="mean").fit(texts)
     with pytest.raises(ValueError, match="power must be at most 1"):
         mh.DistanceAggregator(power=2.0).fit(texts)
-    with pytest.raises(TypeError, match="expected Annotations, Ratings, Objects or a frame, not list"):
+    with pytest.raises(
+        TypeError, match="expected Annotations, Ratings, Rankings, MultiLabels, Objects or a frame, not list"
+    ):
         mh.DistanceAggregator().fit([1])
     twice = mh.Objects.from_arrays([1, 1], list("ab"), [["x", "x"], ["y", "x"]])
     with pytest.raises(ValueError, match="names an item twice"):
@@ -234,3 +237,30 @@ def test_objects_are_a_table():
         assert len(mh.Objects.from_arrays(["t", "t"], list("ab"), ["x", None])) == 1
     with pytest.raises(ValueError, match="labelled task 't' more than once"):
         mh.Objects.from_arrays(["t", "t"], list("aa"), ["x", "y"], repeats="error")
+
+
+def test_kinds_have_a_distance_of_their_own():
+    sets = mh.MultiLabels.from_arrays([1, 1, 1, 2], list("uvwu"), [["x", "y"], ["x", "y"], ["z"], []])
+    model = mh.DistanceAggregator().fit(sets)
+    assert model.answers_.tolist() == [frozenset("xy"), frozenset()]
+    assert model.to_frame().column("answer").to_pylist() == [["x", "y"], []]
+    orders = mh.Rankings.from_lists([["a", "b", "c"], ["a", "b", "c"], ["c", "b", "a"]], list("uvw"))
+    model = mh.DistanceAggregator().fit(orders)
+    assert (model.tasks_.tolist(), model.answers_.tolist()) == (["all"], [["a", "b", "c"]])
+    assert model.weights_[2] < model.weights_[0]
+    heavy = mh.Rankings.from_lists([["a", "b"], ["b", "a"]], ["u", "v"], [1.0, 3.0])
+    assert mh.DistanceAggregator("kendall").fit(heavy).answers_.tolist() == [["b", "a"]]
+    with pytest.raises(TypeError, match="not Comparisons"):
+        mh.DistanceAggregator().fit(mh.Comparisons.from_arrays(["a"], ["b"], ["a"], ["u"]))
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(check, id=f"{kind}-{name}")
+        for kind in KINDS
+        for name, check in distance_checks(mh.DistanceAggregator(), kind=kind)
+    ],
+)
+def test_check(check):
+    check()

@@ -9,6 +9,7 @@ import pytest
 import manyhands as mh
 from manyhands.pairwise import BradleyTerry, CrowdBT, PlackettLuce, RankCentrality, WorkerBradleyTerry
 from manyhands.testing.comparisons import comparison_checks
+from manyhands.testing.rankings import ranking_checks
 from oracles import pairwise as twins
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -34,6 +35,18 @@ MODELS = {
     ],
 )
 def test_comparison_models_keep_the_list(name, check):
+    check()
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(check, id=f"{model!r}-{name}")
+        for model in (PlackettLuce(tol=1e-4), PlackettLuce(workers=False))
+        for name, check in ranking_checks(model)
+    ],
+)
+def test_ranking_models_keep_the_list(check):
     check()
 
 

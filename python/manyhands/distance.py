@@ -19,7 +19,11 @@ from manyhands.table.annotations import Annotations
 from manyhands.table.answers import Answers
 from manyhands.table.limits import check_memory
 from manyhands.table.objects import Objects, encode_objects, pack_objects, unpack_objects
+from manyhands.table.rankings import Rankings
 from manyhands.table.ratings import Ratings
+from manyhands.table.records import Records
+from manyhands.table.sets import MultiLabels
+from manyhands.table.values import as_objects
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,12 +60,14 @@ class ByDistance(TaskEstimator[Answers, DistanceFit]):
     _file_kind: ClassVar[str] = "by-distance"
 
     def _as_table(self, answers: Any) -> Answers:
-        if isinstance(answers, Annotations | Ratings | Objects):
+        if isinstance(answers, Annotations | Ratings | MultiLabels | Objects):
             return answers
-        if isinstance(answers, Answers) or not (hasattr(answers, "columns") or hasattr(answers, "keys")):
+        if isinstance(answers, Rankings):
+            return _Orders.of(answers)
+        if isinstance(answers, Records) or not (hasattr(answers, "columns") or hasattr(answers, "keys")):
             raise TypeError(
-                f"expected Annotations, Ratings, Objects or a frame, not {type(answers).__name__}; "
-                "Objects.from_arrays takes answers of any form"
+                "expected Annotations, Ratings, Rankings, MultiLabels, Objects or a frame, "
+                f"not {type(answers).__name__}; Objects.from_arrays takes answers of any form"
             )
         return Objects.from_frame(answers)
 
@@ -98,7 +104,7 @@ class ByDistance(TaskEstimator[Answers, DistanceFit]):
 
         self._fitted()
         now = self._snapshot()
-        answers = now.answers_.tolist()
+        answers = [sorted(one, key=repr) if isinstance(one, frozenset) else one for one in now.answers_.tolist()]
         try:
             column = pa.array(answers)
         except (pa.ArrowInvalid, pa.ArrowTypeError):
@@ -150,7 +156,8 @@ class DistanceAggregator(ByDistance, default=True):
     r(w) is fixed. By turns: answers given weights, and weights given how far each worker is from the answers. An
     answer is the best of those given (a medoid), or the mean where numbers have squared distances.
 
-    Takes :class:`~manyhands.Annotations`, :class:`~manyhands.Ratings` and :class:`~manyhands.Objects`, which holds
+    Takes :class:`~manyhands.Annotations`, :class:`~manyhands.Ratings`, :class:`~manyhands.MultiLabels`,
+    :class:`~manyhands.Rankings`, whose lists are all answers to one task, and :class:`~manyhands.Objects`, which holds
     answers of any form. A kind that has methods of its own is better served by them: this one knows no bias, no
     classes that are confused, only that some workers are nearer than others.
 
@@ -161,8 +168,9 @@ class DistanceAggregator(ByDistance, default=True):
         ``"jaccard"`` (sets: the share that is in one only), ``"kendall"`` (lists of items, best first: the share of
         common pairs in another order), ``"levenshtein"`` (texts: edits, as a share of the longer one); a function of
         two answers; or a square array with the distances between the distinct answers, ``votes.answers`` of objects
-        and ``votes.classes`` of classes. None takes hamming for classes, squared for numbers, and for objects what
-        suits their form: levenshtein for text, jaccard for sets, squared for numbers.
+        and ``votes.classes`` of classes. None takes hamming for classes, squared for numbers, jaccard for sets, kendall
+        for rankings, and for objects what suits their form: levenshtein for text, jaccard for sets, squared for
+        numbers.
     answer
         ``"medoid"``, or ``"mean"`` for numbers with squared distance; None takes the mean where it can.
     weights
@@ -289,6 +297,23 @@ class DistanceAggregator(ByDistance, default=True):
 # -------------------------------------------------------------------------------------------------------- answers
 
 
+class _Orders(Objects):
+    """Rankings as answers to one task: lists of items, the best first."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, rankings: Rankings) -> _Orders:
+        workers = rankings.workers[rankings.codes()[2].astype(np.int64)]
+        lists = rankings.lists()
+        return cls.from_arrays(["all"] * len(lists), workers, lists, rankings.weights)
+
+
+def _sets_of(votes: MultiLabels) -> npt.NDArray[np.object_]:
+    """The distinct sets of a table, in its order."""
+    return as_objects([frozenset(one) for one in votes.sets])
+
+
 @dataclass(frozen=True)
 class Said:
     """What was said, whatever the kind: the distinct answers in their order, and which of them each row is."""
@@ -297,6 +322,8 @@ class Said:
     codes: npt.NDArray[np.int64]
     #: The numbers of each row, where answers are numbers, (rows, dims).
     points: Array | None
+    #: The distance that the kind of answers has, where their form does not tell.
+    own: str | None = None
 
     @classmethod
     def of(cls, votes: Answers) -> Said:
@@ -307,12 +334,18 @@ class Said:
             return cls(distinct, codes.reshape(-1).astype(np.int64), points)
         if isinstance(votes, Annotations):
             return cls(votes.labels, votes.table.columns()[2].astype(np.int64), None)
+        if isinstance(votes, MultiLabels):
+            return cls(_sets_of(votes), votes.codes()[2].astype(np.int64), None)
         assert isinstance(votes, Objects)
         _, _, said = votes.codes()
+        if isinstance(votes, _Orders):
+            return cls(votes.answers, said, None, "kendall")
         return cls(votes.answers, said, _points(votes.answers, said))
 
     def usual(self) -> str:
         """The distance that suits the form of the answers."""
+        if self.own is not None:
+            return self.own
         if self.points is not None:
             return "squared"
         if self.distinct.dtype != object or not isinstance(self.distinct[0], str | set | frozenset):

@@ -22,12 +22,23 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from manyhands.aggregators.base import Aggregator
+from manyhands.distance import ByDistance
+from manyhands.estimator import Estimator
+from manyhands.multilabel.base import SetAggregator
 from manyhands.numeric.base import NumericAggregator
+from manyhands.pairwise import ComparisonEstimator
+from manyhands.pairwise.luce import RankingEstimator
+from manyhands.similarity import Clustering
 from manyhands.testing import classes, common, numbers
 from manyhands.testing.classes import ClassSubject
 from manyhands.testing.common import clone
+from manyhands.testing.comparisons import comparison_checks
 from manyhands.testing.crowds import Crowd
+from manyhands.testing.distances import distance_checks
 from manyhands.testing.numbers import NumberSubject, RatingLog
+from manyhands.testing.rankings import ranking_checks
+from manyhands.testing.sets import set_checks
+from manyhands.testing.similarities import clustering_checks
 from manyhands.testing.subject import Subject, checks_of, run_checks
 
 __all__ = [
@@ -40,18 +51,23 @@ __all__ = [
     "check_aggregator",
     "checks_of",
     "classes",
+    "clustering_checks",
     "common",
+    "comparison_checks",
+    "distance_checks",
     "number_checks",
     "numbers",
+    "ranking_checks",
     "run_checks",
+    "set_checks",
     "subject_of",
 ]
 
 
 def aggregator_checks(
-    estimator: Aggregator | NumericAggregator | Callable[[Crowd], Aggregator], *, skip: Mapping[str, str] | None = None
+    estimator: Estimator[Any, Any] | Callable[[Crowd], Aggregator], *, skip: Mapping[str, str] | None = None
 ) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield every check of an aggregator of classes or numbers: its name, and a function without arguments.
+    """Yield every check of an aggregator of any kind of answers: its name, and a function without arguments.
 
     The function raises an AssertionError that names the check and what is wrong, and `unittest.SkipTest`, which pytest
     understands, where the check cannot be asked of the estimator.
@@ -65,8 +81,10 @@ def aggregator_checks(
         Names of checks that its settings rule out, each with the reason. What no setting of a class can keep belongs
         into its attribute ``_skipped_checks``, which is the same; ``_most_classes`` says how many classes it takes.
     """
-    if isinstance(estimator, NumericAggregator):
-        return number_checks(estimator, skip=skip)
+    for base, checks in _OF_KINDS.items():
+        if isinstance(estimator, base):
+            found: Iterator[tuple[str, Callable[[], None]]] = checks(estimator, skip=skip)
+            return found
     return checks_of(subject_of(estimator, skip or {}), (*common.CHECKS, *classes.CHECKS))
 
 
@@ -86,9 +104,9 @@ def number_checks(
 
 
 def check_aggregator(
-    estimator: Aggregator | NumericAggregator | Callable[[Crowd], Aggregator], *, skip: Mapping[str, str] | None = None
+    estimator: Estimator[Any, Any] | Callable[[Crowd], Aggregator], *, skip: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Run every check of an aggregator of classes or numbers; returns those that were skipped, each with the reason.
+    """Run every check of an aggregator of any kind of answers; returns those that were skipped, each with the reason.
 
     The first check that fails raises an AssertionError that names it and says what is wrong. Takes a few seconds: one
     of the crowds has 200,000 annotations.
@@ -99,6 +117,17 @@ def check_aggregator(
         As for :func:`aggregator_checks`.
     """
     return run_checks(aggregator_checks(estimator, skip=skip))
+
+
+#: The checks of each kind of answers besides classes, by the base of its estimators.
+_OF_KINDS: dict[type, Callable[..., Iterator[tuple[str, Callable[[], None]]]]] = {
+    NumericAggregator: number_checks,
+    ComparisonEstimator: comparison_checks,
+    RankingEstimator: ranking_checks,
+    Clustering: clustering_checks,
+    SetAggregator: set_checks,
+    ByDistance: distance_checks,
+}
 
 
 def subject_of(estimator: Any, skip: Mapping[str, str]) -> ClassSubject:

@@ -141,7 +141,11 @@ def check_finite(subject: ComparisonSubject) -> None:
 
 def check_intervals(subject: ComparisonSubject) -> None:
     """Intervals contain the scores, and intervals of ranks the ranks."""
-    model = subject.fitted()
+    intervals_hold(subject.fitted())
+
+
+def intervals_hold(model: Any) -> None:
+    """Fail unless intervals of a model of items hold what they are about."""
     low, high = model.intervals_.T
     require(((low <= model.scores_) & (model.scores_ <= high)).all(), "a score lies outside its interval")
     best, worst = model.rank_intervals_.T
