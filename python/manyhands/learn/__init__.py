@@ -9,7 +9,20 @@ try:
 except ImportError as error:
     raise ImportError('manyhands.learn needs PyTorch: pip install "manyhands[torch]"') from error
 
-from manyhands.learn import agree, confusion, doctor, em, heads, information, instance, losses, targets
+from manyhands.learn import (
+    agree,
+    confusion,
+    doctor,
+    em,
+    heads,
+    information,
+    instance,
+    losses,
+    numbers,
+    pairs,
+    preferences,
+    targets,
+)
 from manyhands.learn.agree import *
 from manyhands.learn.confusion import *
 from manyhands.learn.doctor import *
@@ -17,6 +30,9 @@ from manyhands.learn.em import *
 from manyhands.learn.information import *
 from manyhands.learn.instance import *
 from manyhands.learn.learner import Learner, all_learners
+from manyhands.learn.numbers import *
+from manyhands.learn.pairs import *
+from manyhands.learn.preferences import *
 from manyhands.learn.targets import *
 from manyhands.train.batch import Batch, CrowdData
 from manyhands.train.settings import Training
@@ -29,4 +45,7 @@ __all__ += doctor.__all__
 __all__ += em.__all__
 __all__ += information.__all__
 __all__ += instance.__all__
+__all__ += numbers.__all__
+__all__ += pairs.__all__
+__all__ += preferences.__all__
 __all__ += targets.__all__

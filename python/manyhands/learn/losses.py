@@ -90,3 +90,27 @@ def towards_agreement(logit: Tensor, indicator: Tensor, strength: float) -> Tens
 def outlier_penalty(squares: Tensor, p: float, zeta: float) -> Tensor:
     """COINNet's ℓ₂,ₚ term of each sample: ``(squares + zeta)^(p/2)``, (n,)."""
     return (squares + zeta) ** (p / 2)
+
+
+def noisy_preference(margin: Tensor, flip: Tensor | float) -> Tensor:
+    """Loss of a preference that was reported the other way round with probability `flip`, elementwise.
+
+    `margin` is how far the one preferred is ahead: a difference of rewards, or β times that of log-ratios as in direct
+    preference optimisation. It is the likelihood of the report, so that a margin far on the wrong side costs no more
+    than ``-log(flip)``.
+    """
+    flip = torch.as_tensor(flip, dtype=margin.dtype, device=margin.device)
+    return -torch.logaddexp(torch.log1p(-flip) + F.logsigmoid(margin), torch.log(flip) + F.logsigmoid(-margin))
+
+
+def robust_preference(margin: Tensor, flip: Tensor | float) -> Tensor:
+    """Loss of a preference that is right on average although reports are flipped, elementwise; `flip` below one half.
+
+    The expectation over flips is the loss of the true preference (Chowdhury et al., "Provably robust DPO", 2024). Give
+    each row the flip rate of its annotator, such as one minus the reliability of :func:`preference_weights`, or of its
+    pair. Single terms may be negative.
+    """
+    flip = torch.as_tensor(flip, dtype=margin.dtype, device=margin.device)
+    if not bool(((flip >= 0) & (flip < 0.5)).all()):
+        raise ValueError("flip rates must be at least 0 and below one half; turn the labels of those above round")
+    return (flip * F.logsigmoid(-margin) - (1 - flip) * F.logsigmoid(margin)) / (1 - 2 * flip)

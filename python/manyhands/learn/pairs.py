@@ -1,0 +1,362 @@
+"""Networks trained on answers about two items: which is better, or whether they are the same."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyhands.checks import check_number, listed
+from manyhands.estimator import Array, KnowsWorkers, Progress
+from manyhands.learn.losses import noisy_preference
+from manyhands.table import arrow
+from manyhands.table.annotations import Annotations
+from manyhands.table.checks import made_table
+from manyhands.table.comparisons import LEFT, TIE, Comparisons
+from manyhands.table.names import Names, sequence
+from manyhands.table.similarities import Similarities
+from manyhands.train.batch import Batch, CrowdData, Features, as_features
+from manyhands.train.estimator import NetworkEstimator
+from manyhands.train.lazy import WorkerTable
+from manyhands.train.settings import TrainingOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["CrowdReward", "SimilarityNetwork"]
+
+
+class _Pairs:
+    """Features of two items side by side, (n, 2, ...)."""
+
+    def __init__(self, features: Features, left: npt.NDArray[np.int64], right: npt.NDArray[np.int64]) -> None:
+        self._features = features
+        self._ends = torch.from_numpy(np.stack([left, right], axis=1))
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def take(self, rows: Tensor, device: torch.device) -> Tensor:
+        x: Tensor = self._features.take(self._ends[rows].reshape(-1), device)
+        return x.reshape(len(rows), 2, *x.shape[1:])
+
+
+class PairData(CrowdData):
+    """Questions about two items as samples: what was said of each is its label, 0 or 1."""
+
+    def __init__(
+        self,
+        X: Any,
+        items: Any,
+        names: Names,
+        ends: tuple[npt.NDArray[Any], npt.NDArray[Any]],
+        workers: tuple[npt.NDArray[Any], Names],
+        said: npt.NDArray[Any],
+        weights: npt.NDArray[np.float64] | None,
+    ) -> None:
+        features = as_features(X)
+        rows = _rows_of_items(names, len(features), items)
+        n = len(said)
+        codes = workers[0].astype(np.uint32)
+        table = made_table(np.arange(n, dtype=np.uint32), codes, said.astype(np.uint16), weights, n, len(workers[1]), 2)
+        votes = Annotations(table, Names(np.arange(n)), workers[1], Names(np.arange(2)))
+        self._take(_Pairs(features, rows[ends[0]], rows[ends[1]]), votes, None)
+
+
+def _rows_of_items(names: Names, n_rows: int, items: Any) -> npt.NDArray[np.int64]:
+    """Which row of X each item is."""
+    given = Names(np.arange(n_rows)) if items is None else sequence(items, "items")
+    if len(given) != n_rows:
+        raise ValueError(f"items names {len(given)} rows, but X has {n_rows}")
+    rows: npt.NDArray[np.int64] = given.match(names)
+    if (rows < 0).any():
+        told = "name the rows with items=" if items is None else "add them, or leave them out with select(items=...)"
+        raise ValueError(
+            f"items {listed(names.values[rows < 0].tolist())} have no row in X, which has {n_rows}; {told}"
+        )
+    return rows
+
+
+class _PairLearner(NetworkEstimator, KnowsWorkers):
+    """What both share: a network of items, a row of numbers a worker, shrunk to the crowd."""
+
+    #: Numbers a worker has.
+    _width: ClassVar[int]
+    shrink: float
+
+    def _check(self) -> None:
+        if not isinstance(self.backbone, nn.Module):
+            raise TypeError(f"backbone must be a torch nn.Module, not {type(self.backbone).__name__}")
+        check_number("shrink", self.shrink, least=0)
+        if self.start_from is not None:
+            raise ValueError(f"a {type(self).__name__} has no aggregator to start from; leave start_from out")
+        super()._check()
+
+    def __init__(self, backbone: nn.Module, *, shrink: float, **training: Unpack[TrainingOptions]) -> None:
+        self.backbone = backbone
+        self.shrink = shrink
+        self._take_settings(training)
+
+    def _make_parts(self, data: CrowdData) -> dict[str, nn.Module]:
+        counts = torch.from_numpy(data.votes.labels_per_worker).float()
+        self._share = (1.0 / counts.clamp_min(1)).to(self._on)
+        return {
+            "network": copy.deepcopy(self.backbone),
+            "workers": WorkerTable(data.votes.n_workers, torch.zeros(self._width)),
+            "crowd": nn.ParameterDict({"logits": nn.Parameter(torch.full((self._width,), 2.0))}),
+        }
+
+    def _logits(self, worker: Tensor) -> Tensor:
+        """Log-odds that a worker reports what they see, (n, width): those of the crowd, and the worker's own."""
+        crowd: Any = self._parts_or_fail()["crowd"]
+        rows: Tensor = self._parts_or_fail()["workers"](worker)
+        return crowd["logits"] + rows
+
+    def _forward(self, x: Tensor) -> Tensor:
+        """What the network makes of both items, (n, 2, ...)."""
+        made: Tensor = self._network(x.flatten(0, 1)).float()
+        return made.reshape(len(x), 2, -1)
+
+    @abstractmethod
+    def _log_likelihood(self, batch: Batch, output: Tensor) -> Tensor:
+        """Log-probability of each answer, (n_annotations,)."""
+
+    def _loss(self, batch: Batch, output: Tensor) -> Tensor:
+        own: Tensor = self._parts_or_fail()["workers"](batch.worker)
+        beforehand = 0.5 * self.shrink * (own**2).sum(dim=1) * self._share[batch.worker]
+        weight = batch.weight / batch.weight.sum().clamp_min(torch.finfo(batch.weight.dtype).tiny)
+        return -(self._log_likelihood(batch, output) * weight).sum() + beforehand.mean()
+
+    def _judged(self, batch: Batch, output: Tensor) -> tuple[Tensor, Tensor]:
+        return (self._log_likelihood(batch, output) * batch.weight).sum(), batch.weight.sum()
+
+    @torch.no_grad()
+    def _odds_of_workers(self) -> Array:
+        """As probabilities, (n_workers, width)."""
+        self._fitted()
+        logits = self._logits(torch.arange(len(self._workers), device=self._on))
+        return torch.sigmoid(logits).double().cpu().numpy()
+
+    def _of_items(self, X: Any) -> Array:
+        self._fitted()
+        features = as_features(X)
+        return self._mapped(features, torch.arange(len(features)), lambda x: self._network(x).float())
+
+
+class CrowdReward(_PairLearner):
+    r"""A reward network from comparisons: Bradley–Terry on what the network makes of items, with unreliable workers.
+
+    The left item is named with probability :math:`\omega_m\sigma(r_l - r_r) + (1 - \omega_m)\sigma(r_r - r_l)`, where r
+    are rewards: `CrowdBT` with a network in place of scores.
+
+    Parameters
+    ----------
+    backbone
+        Any ``nn.Module`` that returns a number for each item.
+    shrink
+        How strongly the log-odds of each worker's ω are drawn to those of the crowd: their precision beforehand.
+    **training
+        See :class:`~manyhands.learn.Training`; `reduction` and `start_from` mean nothing here.
+
+    Notes
+    -----
+    Ties count as half a win for either. The crowd is taken to be right more often than not: nothing in comparisons
+    tells a crowd from one that means the opposite. Time per epoch O(comparisons) beside two runs of the backbone for
+    each.
+
+    References
+    ----------
+    X. Chen et al., "Pairwise ranking aggregation in a crowdsourced setting", WSDM 2013.
+
+    Examples
+    --------
+    >>> import numpy as np, torch, manyhands as mh
+    >>> scores = np.random.default_rng(0).normal(size=40)
+    >>> crowd = mh.simulate_comparisons(scores, [3.0, 3.0, 3.0, -3.0], 800, seed=1)
+    >>> model = mh.learn.CrowdReward(torch.nn.Linear(1, 1), max_epochs=30, lr=0.05).fit(scores[:, None], crowd.games)
+    >>> bool(model.reliability_[3] < 0.5), bool(np.corrcoef(model.predict(scores[:, None]), scores)[0, 1] > 0.99)
+    (True, True)
+    """
+
+    _call: ClassVar[str] = "fit(X, comparisons)"
+    _width: ClassVar[int] = 1
+
+    def __init__(self, backbone: nn.Module, *, shrink: float = 0.25, **training: Unpack[TrainingOptions]) -> None:
+        super().__init__(backbone, shrink=shrink, **training)
+
+    def fit(
+        self,
+        X: Any,
+        comparisons: Any,
+        *,
+        items: Any = None,
+        resume: bool = False,
+        overwrite: bool = False,
+        progress: Progress = False,
+    ) -> Self:
+        """Train on features of items and comparisons of them.
+
+        Parameters
+        ----------
+        X
+            A row an item: a NumPy array, a torch tensor, a SciPy sparse matrix or a map-style ``Dataset``.
+        comparisons
+            A :class:`~manyhands.Comparisons` table, or a frame with well-known column names.
+        items
+            Name of each row of X among the items compared. None if they are row numbers.
+        resume, overwrite, progress
+            As of :meth:`Learner.fit`.
+        """
+
+        def data() -> CrowdData:
+            games = comparisons if isinstance(comparisons, Comparisons) else Comparisons.from_frame(comparisons)
+            left, right, outcomes, workers, _ = games.codes()
+            # A tie is said both ways, and counts half each time.
+            said = np.concatenate([outcomes == LEFT, np.ones(int((outcomes == TIE).sum()), np.bool_)])
+            again = np.concatenate([np.arange(len(left)), np.flatnonzero(outcomes == TIE)])
+            weights = np.ones(len(left)) if games.weights is None else np.asarray(games.weights)
+            weights = np.where(outcomes == TIE, weights / 2, weights)[again]
+            ends = (left[again], right[again])
+            return PairData(X, items, games._items, ends, (workers[again], games._workers), said, weights)
+
+        return self._fit(data, resume=resume, overwrite=overwrite, progress=progress)
+
+    def _forward(self, x: Tensor) -> Tensor:
+        rewards = super()._forward(x)
+        if rewards.shape[2] != 1:
+            raise ValueError(f"the backbone must return one number an item, a reward, not {rewards.shape[2]}")
+        return rewards[:, :, 0]
+
+    def _log_likelihood(self, batch: Batch, output: Tensor) -> Tensor:
+        ahead = (output[:, 0] - output[:, 1])[batch.sample] * (2.0 * batch.label - 1.0)
+        return -noisy_preference(ahead, torch.sigmoid(-self._logits(batch.worker)[:, 0]))
+
+    def predict(self, X: Any) -> Array:
+        """The reward of each row, (n,)."""
+        return self._of_items(X).reshape(-1)
+
+    def predict_proba(self, left: Any, right: Any) -> Array:
+        """Probability that the left item of each pair is the better one, (n,), from rows of features of both."""
+        apart = self.predict(left) - self.predict(right)
+        return 1 / (1 + np.exp(-np.clip(apart, -700, 700)))
+
+    @property
+    def reliability_(self) -> Array:
+        """Probability of each worker to report what they see, ω, (n_workers,)."""
+        return self._odds_of_workers()[:, 0]
+
+    def workers_frame(self) -> pa.Table:
+        """Return one row a worker: comparisons and reliability."""
+        reliability = self.reliability_
+        return arrow.table({"worker": self._workers.arrow(), "n_labels": self._n_labels, "reliability": reliability})
+
+
+class SimilarityNetwork(_PairLearner):
+    r"""A network of memberships from answers on sameness: two items are the same with probability :math:`f_i^\top f_j`.
+
+    The network gives each item a distribution f over clusters. A worker says "same" of items that are with probability
+    :math:`a_m`, and of items that are not with probability :math:`1 - b_m`.
+
+    Parameters
+    ----------
+    backbone
+        Any ``nn.Module`` that returns a logit for each cluster.
+    shrink
+        How strongly the log-odds of each worker's skills are drawn to those of the crowd: their precision beforehand.
+    **training
+        See :class:`~manyhands.learn.Training`; `reduction` and `start_from` mean nothing here.
+
+    Notes
+    -----
+    Which cluster is which is arbitrary. Time per epoch O(answers · clusters) beside two runs of the backbone for each.
+
+    Examples
+    --------
+    >>> import numpy as np, torch, manyhands as mh
+    >>> X, truth = mh.synthetic.gaussians(60, 2, separation=4.0)
+    >>> rng = np.random.default_rng(0)
+    >>> left, right = rng.integers(60, size=(2, 800))
+    >>> log = {"left": left, "right": right, "worker": rng.integers(5, size=800), "same": truth[left] == truth[right]}
+    >>> log = {name: column[left != right] for name, column in log.items()}
+    >>> model = mh.learn.SimilarityNetwork(torch.nn.Linear(10, 2), max_epochs=20, lr=0.05).fit(X, log)
+    >>> model.predict_proba(X).shape
+    (60, 2)
+    """
+
+    _call: ClassVar[str] = "fit(X, similarities)"
+    _width: ClassVar[int] = 2
+
+    def __init__(self, backbone: nn.Module, *, shrink: float = 1.0, **training: Unpack[TrainingOptions]) -> None:
+        super().__init__(backbone, shrink=shrink, **training)
+
+    def fit(
+        self,
+        X: Any,
+        similarities: Any,
+        *,
+        items: Any = None,
+        resume: bool = False,
+        overwrite: bool = False,
+        progress: Progress = False,
+    ) -> Self:
+        """Train on features of items and answers on which are the same.
+
+        Parameters
+        ----------
+        X
+            A row an item: a NumPy array, a torch tensor, a SciPy sparse matrix or a map-style ``Dataset``.
+        similarities
+            A :class:`~manyhands.Similarities` table, or a frame with well-known column names.
+        items
+            Name of each row of X among the items. None if they are row numbers.
+        resume, overwrite, progress
+            As of :meth:`Learner.fit`.
+        """
+
+        def data() -> CrowdData:
+            answers = similarities if isinstance(similarities, Similarities) else Similarities.from_frame(similarities)
+            pairs, workers, said = answers.codes()
+            left, right = (np.asarray(end)[pairs] for end in (answers._left, answers._right))
+            weights = None if answers.weights is None else np.asarray(answers.weights)
+            return PairData(X, items, answers._items, (left, right), (workers, answers._workers), said, weights)
+
+        return self._fit(data, resume=resume, overwrite=overwrite, progress=progress)
+
+    def _forward(self, x: Tensor) -> Tensor:
+        return F.log_softmax(super()._forward(x), dim=2)
+
+    def _log_likelihood(self, batch: Batch, output: Tensor) -> Tensor:
+        log_same = torch.logsumexp(output[:, 0] + output[:, 1], dim=1).clamp(max=-1e-7)
+        log_other = torch.log(-torch.expm1(log_same))
+        logits = self._logits(batch.worker)
+        yes = (batch.label == 1)[:, None]
+        # Of the same items, and of others, that this is said.
+        told = F.logsigmoid(torch.where(yes, logits * logits.new_tensor([1, -1]), logits * logits.new_tensor([-1, 1])))
+        return torch.logaddexp(log_same[batch.sample] + told[:, 0], log_other[batch.sample] + told[:, 1])
+
+    def predict_proba(self, X: Any) -> Array:
+        """Memberships of each row, (n, n_clusters)."""
+        logits = torch.from_numpy(self._of_items(X))
+        return torch.softmax(logits, dim=1).numpy()
+
+    def predict(self, X: Any) -> npt.NDArray[np.int64]:
+        """The most probable cluster of each row, (n,)."""
+        return self.predict_proba(X).argmax(axis=1)
+
+    @property
+    def skills_(self) -> Array:
+        """How often each worker is right about items that are the same, and about others, (n_workers, 2)."""
+        return self._odds_of_workers()
+
+    def workers_frame(self) -> pa.Table:
+        """Return one row a worker: answers, and how often they are right about the same and about others."""
+        same, different = self.skills_.T
+        return arrow.table(
+            {"worker": self._workers.arrow(), "n_labels": self._n_labels, "same": same, "different": different}
+        )
