@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ def read_columns(source: Any) -> tuple[list[int], list[int], list[Any], list[str
     return rows
 
 
-def _add(rows: tuple[list[int], list[int], list[Any], list[str | None]], *row: Any) -> None:
+def _add(rows: Iterable[list[Any]], *row: Any) -> None:
     for column, value in zip(rows, row, strict=True):
         column.append(value)
 
