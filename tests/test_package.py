@@ -46,7 +46,8 @@ def test_compiled_tables_are_made_where_their_size_is_checked():
     makers = {
         path.relative_to(package).parts[0]
         for path in package.rglob("*.py")
-        if re.search(r"_core\.[A-Z]\w*\(", path.read_text(encoding="utf-8"))
+        # A shard is made of bytes that are there already.
+        if re.search(r"_core\.(?!Shard\b)[A-Z]\w*\(", path.read_text(encoding="utf-8"))
     }
     assert makers == {"table"}
 
