@@ -183,3 +183,13 @@ def test_least_squares_on_the_simplex(seed, n):
     assert abs(best.sum() - 1) < 1e-9
     for other in [*np.eye(n), *rng.dirichlet(np.ones(n), 200)]:
         assert best @ products @ best <= other @ products @ other + 1e-7 * np.trace(products)
+
+
+def test_errors_are_those_of_means_where_no_model_can_tell() -> None:
+    one = mh.Ratings.from_arrays([1] * 4, list("abcd"), [1.0, 2.0, 3.0, 30.0])
+    model = mh.aggregate(one)
+    deviation = np.std([1.0, 2.0, 3.0, 30.0], ddof=1)
+    np.testing.assert_allclose([model.values_[0], model.spread_[0]], [9.0, deviation / 2])
+    with pytest.warns(mh.IdentifiabilityWarning, match="standard deviation of all ratings"):
+        single = mh.aggregate(mh.Ratings.from_arrays([1, 2, 3], list("aba"), [1.0, 2.0, 3.0]))
+    np.testing.assert_allclose(single.spread_, np.std([1.0, 2.0, 3.0]))

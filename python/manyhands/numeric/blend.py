@@ -30,6 +30,8 @@ MEMBERS: dict[str, Structure] = {
 }
 #: Where blends start from, among the mean and the models.
 _START = 1
+#: On fewer tasks no model can tell how values are spread, nor a bias from a value: there is the mean alone.
+_LEAST_TASKS = 3
 #: Tables with more ratings are judged on some of their tasks.
 _MOST = 1 << 20
 
@@ -169,12 +171,13 @@ class Blend(NumericAggregator, default=True):
         done: _Steps,
     ) -> Array:
         """Weights of the mean and of the models."""
-        alone: Array = np.eye(1 + len(members))[_START]
+        mean, alone = np.eye(1 + len(members))[[0, _START]]
+        few = np.count_nonzero(np.diff(table.offsets())) < _LEAST_TASKS
         table = _some_tasks(table)
         folds = _folds(table, units, int(self.folds))
-        if not crowds[-1].told or folds.max(initial=0) == 0:
+        if not crowds[-1].told or few or folds.max(initial=0) == 0:
             done(len(MEMBERS) * int(self.folds))
-            return alone
+            return alone if crowds[-1].told and not few else mean
         tasks, workers, said = table.columns()
         weights = table.weights()
         counts = np.ones(len(tasks)) if weights is None else weights
