@@ -19,7 +19,9 @@ import numpy as np
 
 import harness
 import manyhands as mh
+from manyhands.aggregators.passes import posterior_under
 from manyhands.collect import gains as worth
+from manyhands.collect.beliefs import beliefs_of
 from manyhands.collect.stop import finished
 from shuffled import read
 
@@ -61,11 +63,11 @@ def curves(folder: Path, seeds: int) -> None:
                 print(f"{update:<8}{policy:<14}" + "".join(f"{cell:>14}" for cell in cells), flush=True)
 
 
-def logs(folder: Path, seeds: int) -> None:
+def logs(folder: Path, seeds: int, names: tuple[str, ...] = LOGS) -> None:
     print(f"\nLabels until accuracy stays within a point of the whole log's, mean curve of {seeds} seeds; share of all")
     columns = ("random", "fewest", "entropy", "information")
     print(f"{'log':<20}{'labels':>8}{'whole':>7}{'3 each':>8}" + "".join(f"{c:>18}" for c in columns))
-    for name in LOGS:
+    for name in names:
         votes, gold = known(folder, name)
         three = mh.collect.replay(votes, gold, "fewest", budget=min(3 * votes.n_tasks, votes.n_annotations), points=1)
         cells = []
@@ -105,27 +107,23 @@ def gains(_: Path, seeds: int) -> None:
     rng = np.random.default_rng(0)
     crowd = mh.simulate(300, 10, 3, labels_per_task=4, seed=1)
     for what, model in (("true parameters", None), ("dawid-skene", mh.DawidSkene()), ("consensus", mh.Consensus())):
-        matrices = crowd.confusion
-        if model is None:
-            from manyhands.aggregators.passes import posterior_under
-
-            rows = posterior_under(crowd.votes.table, np.full(3, 1 / 3), np.ascontiguousarray(matrices))
-            beliefs, believed = rows, matrices
-        else:
-            rows = posterior_under(crowd.votes.table, np.full(3, 1 / 3), np.ascontiguousarray(matrices))
+        matrices, share = crowd.confusion, None
+        rows = posterior_under(crowd.votes.table, np.full(3, 1 / 3), np.ascontiguousarray(matrices))
+        beliefs, believed = rows, matrices
+        if model is not None:
             fitted = model.fit(crowd.votes)
-            beliefs, believed = fitted.posterior_, fitted.confusion_
+            beliefs, believed, share = fitted.posterior_, fitted.confusion_, beliefs_of(fitted).share
         predicted, gained = [], []
         for worker in range(10):
-            predicted.append(worth.error_gain(beliefs, believed[worker]))
+            predicted.append(worth.error_gain(beliefs, believed[worker], share))
             truth = (rng.random((300, 2000, 1)) > rows.cumsum(axis=1)[:, None]).sum(axis=2).clip(max=2)
             said = (rng.random((300, 2000, 1)) > matrices[worker].cumsum(axis=1)[truth]).sum(axis=2).clip(max=2)
             answer = (beliefs[:, None] * believed[worker].T[said]).argmax(axis=2)
             before = (beliefs.argmax(axis=1)[:, None] == truth).mean(axis=1)
             gained.append((answer == truth).mean(axis=1) - before)
         p, g = np.concatenate(predicted), np.concatenate(gained)
-        together = np.corrcoef(p, g)[0, 1]
-        print(f"{what:<16} correlation {together:.3f}, mean predicted {p.mean():.4f}, gained {g.mean():.4f}")
+        means = f"mean predicted {p.mean():.4f}, gained {g.mean():.4f}"
+        print(f"{what:<16} correlation {np.corrcoef(p, g)[0, 1]:.3f}, {means}")
 
 
 def cost(_: Path, seeds: int) -> None:
@@ -161,14 +159,16 @@ def cost(_: Path, seeds: int) -> None:
 
 
 def main() -> None:
-    parts = {"curves": curves, "logs": logs, "stopping": stopping, "gains": gains, "cost": cost}
+    parts: dict[str, Any] = {"curves": curves, "logs": logs, "stopping": stopping, "gains": gains, "cost": cost}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
     parser.add_argument("--part", nargs="+", choices=list(parts), default=list(parts))
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--logs", nargs="+", default=LOGS, help="those of the part `logs`")
     args = parser.parse_args()
     for part in args.part:
-        parts[part](args.data, args.seeds)
+        more = {"names": tuple(args.logs)} if part == "logs" else {}
+        parts[part](args.data, args.seeds, **more)
     print(f"\n{NOT_SHOWN}")
 
 

@@ -215,3 +215,23 @@ def test_all_pictures_have_one_look(tmp_path):
         assert ax.get_xlabel()
         assert ax.get_ylabel()
         ax.figure.savefig(tmp_path / f"{number}.png")
+
+
+def test_curves_of_replays_with_their_bands():
+    run = mh.collect.Replay("entropy", np.array([10, 20]), np.array([[0.7, 0.8], [0.8, 0.9]]), whole=0.95)
+    ax = mh.plots.replay({"chosen": run})
+    assert ax.lines[0].get_ydata().tolist() == pytest.approx([0.75, 0.85])
+    assert ax.lines[1].get_ydata()[0] == 0.95
+    assert len(ax.collections) == 1
+    with pytest.raises(TypeError, match="replay"):
+        mh.plots.replay({"wrong": CURVE})
+
+
+def test_gaps_with_their_intervals():
+    crowd = mh.simulate(100, 5, 2, labels_per_task=3, seed=0)
+    gold = (crowd.votes.tasks, crowd.truth)
+    found = mh.fairness.gaps(crowd.votes, gold, attribute=[0, 1] * 50, predictions=gold, workers=False)
+    ax = mh.plots.gaps(found)
+    assert ax.get_yticklabels()[0].get_text() == "demographic parity"
+    assert ax.lines[0].get_xdata().tolist() == [gap.gap for gap in found.aggregate.values()]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["aggregate", "predictions"]

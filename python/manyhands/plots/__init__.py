@@ -2,12 +2,24 @@
 
 Of a fitted model: :func:`confusion`, :func:`workers`, :func:`reliability`, :func:`history`. Of a log: :func:`agreement`
 of workers two by two, :func:`budget` for what fewer labels would do. Of teams that defer: :func:`coverage` and
-:func:`workload`.
+:func:`workload`. Of labels bought: :func:`replay`; of groups that fare differently: :func:`gaps`.
 
 Each draws into `ax`, axes of Matplotlib, or into new ones, and returns them: titles, colours and files are yours.
 """
 
+from manyhands.plots.collecting import gaps, replay
 from manyhands.plots.crowds import agreement, budget, confusion, history, reliability, workers
 from manyhands.plots.teams import coverage, workload
 
-__all__ = ["agreement", "budget", "confusion", "coverage", "history", "reliability", "workers", "workload"]
+__all__ = [
+    "agreement",
+    "budget",
+    "confusion",
+    "coverage",
+    "gaps",
+    "history",
+    "reliability",
+    "replay",
+    "workers",
+    "workload",
+]
