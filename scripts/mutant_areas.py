@@ -59,7 +59,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "aggregators/*": ["test_moment_methods", "test_factor", "test_aggregators"],
         "aggregators/base": ["test_voting", *FILES, "test_process", "test_aggregators"],
         "aggregators/posterior": ["test_sparse", "test_voting", *FILES, "test_aggregators"],
-        "aggregators/confusion": ["test_sparse", "test_voting", *FILES, "test_aggregators"],
+        "aggregators/confusion": ["test_sparse", "test_kinds", "test_voting", *FILES, "test_aggregators"],
         "estimator": ["test_voting", *FILES, "test_process", "test_aggregators"],
     },
     "agreement, metrics, moments": {

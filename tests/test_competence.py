@@ -249,6 +249,8 @@ class TestGLAD:
         [
             ({"class_prior": [1.0]}, r"class_prior has shape \(1,\), not \(2,\)"),
             ({"class_prior": [0.5, 0.6]}, "sum to one"),
+            ({"class_prior": [0.0, 1.0]}, "positive numbers"),
+            ({"class_prior": [1.5, -0.5]}, "positive numbers"),
             ({"max_iter": 0}, "max_iter must be at least 1"),
             ({"ease_mean": float("inf")}, "ease_mean must be a finite number"),
         ],
