@@ -171,6 +171,8 @@ class Blend(NumericAggregator, default=True):
         done: _Steps,
     ) -> Array:
         """Weights of the mean and of the models."""
+        mean: Array
+        alone: Array
         mean, alone = np.eye(1 + len(members))[[0, _START]]
         few = np.count_nonzero(np.diff(table.offsets())) < _LEAST_TASKS
         table = _some_tasks(table)
