@@ -16,6 +16,7 @@ from manyhands import (
     audit,
     collect,
     fairness,
+    masks,
     metrics,
     moments,
     multilabel,
@@ -39,6 +40,7 @@ from manyhands.errors import (
 )
 from manyhands.kinds import aggregate
 from manyhands.simulate import (
+    MaskSimulation,
     RatingSimulation,
     SimilaritySimulation,
     Simulation,
@@ -46,6 +48,7 @@ from manyhands.simulate import (
     crowds,
     simulate,
     simulate_comparisons,
+    simulate_masks,
     simulate_multilabels,
     simulate_ratings,
     simulate_similarities,
@@ -56,6 +59,7 @@ from manyhands.table.annotations import Annotations
 from manyhands.table.comparisons import Comparisons
 from manyhands.table.formats.preannotations import preannotate
 from manyhands.table.io import read
+from manyhands.table.masks import Masks
 from manyhands.table.objects import Objects
 from manyhands.table.persist import load
 from manyhands.table.rankings import Rankings
@@ -81,6 +85,8 @@ __all__ = [
     "DistanceAggregator",
     "FileFormatError",
     "IdentifiabilityWarning",
+    "MaskSimulation",
+    "Masks",
     "MultiLabels",
     "NotFittedError",
     "Objects",
@@ -102,6 +108,7 @@ __all__ = [
     "fairness",
     "get_num_threads",
     "load",
+    "masks",
     "metrics",
     "moments",
     "multilabel",
@@ -115,6 +122,7 @@ __all__ = [
     "similarity",
     "simulate",
     "simulate_comparisons",
+    "simulate_masks",
     "simulate_multilabels",
     "simulate_ratings",
     "simulate_similarities",

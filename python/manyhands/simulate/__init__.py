@@ -2,6 +2,7 @@
 
 from manyhands.simulate import crowds, synthetic
 from manyhands.simulate.comparisons import ComparisonsSimulation, simulate_comparisons
+from manyhands.simulate.masks import MaskSimulation, simulate_masks
 from manyhands.simulate.ratings import RatingSimulation, simulate_ratings
 from manyhands.simulate.sets import SimulatedSets, simulate_multilabels
 from manyhands.simulate.similarities import SimilaritySimulation, simulate_similarities
@@ -10,6 +11,7 @@ from manyhands.simulate.texts import TextSimulation, simulate_texts
 
 __all__ = [
     "ComparisonsSimulation",
+    "MaskSimulation",
     "RatingSimulation",
     "SimilaritySimulation",
     "SimulatedSets",
@@ -18,6 +20,7 @@ __all__ = [
     "crowds",
     "simulate",
     "simulate_comparisons",
+    "simulate_masks",
     "simulate_multilabels",
     "simulate_ratings",
     "simulate_similarities",

@@ -111,6 +111,33 @@ class PairsDescription(Described):
 
 
 @dataclass(frozen=True)
+class MasksDescription(Described):
+    """What :meth:`Masks.describe` returns; prints as a short report."""
+
+    n_annotations: int
+    n_tasks: int
+    n_workers: int
+    n_classes: int
+    n_empty: int
+    n_repeats: int
+    pixels: Spread
+    labels_per_task: Spread
+    labels_per_worker: Spread
+
+    def _rows(self) -> Iterable[tuple[str, str]]:
+        return (
+            ("masks", f"{self.n_annotations:,}, {self.n_empty:,} of them empty"),
+            ("tasks", f"{self.n_tasks:,}"),
+            ("workers", f"{self.n_workers:,}"),
+            ("classes", f"{self.n_classes:,}, background included"),
+            ("marked pixels", str(self.pixels)),
+            ("masks per task", str(self.labels_per_task)),
+            ("masks per worker", str(self.labels_per_worker)),
+            ("repeats", f"{self.n_repeats:,}"),
+        )
+
+
+@dataclass(frozen=True)
 class ObjectsDescription(Described):
     """What :meth:`Objects.describe` returns; prints as a short report."""
 

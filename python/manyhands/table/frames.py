@@ -18,6 +18,7 @@ WELL_KNOWN = {
     "value": ("value", "score", "rating", "number"),
     "labels": ("labels", "label_set", "tags"),
     "text": ("text", "transcript", "transcription", "translation", "caption"),
+    "mask": ("mask", "segmentation", "rle"),
     "answer": ("answer", "text", "response", "annotation"),
     "left": ("left", "left_id", "left_item", "item_a", "item_1", "model_a"),
     "right": ("right", "right_id", "right_item", "item_b", "item_2", "model_b"),

@@ -1,0 +1,6 @@
+"""Aggregators of masks: which pixels of an image are of which class."""
+
+from manyhands.masks.staple import STAPLE
+from manyhands.masks.vote import MaskVote
+
+__all__ = ["STAPLE", "MaskVote"]

@@ -1,0 +1,170 @@
+"""What all aggregators of masks share: pixels that are alike made one, results, files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.estimator import Array, Fit, TaskEstimator
+from manyhands.table import arrow, persist
+from manyhands.table.masks import Masks, _whole
+from manyhands.table.regions import Runs, filled, merged, segments, to_rle
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Folded:
+    """An image's pixels, those that all workers marked alike made one: a column each."""
+
+    #: Class by row of the image's answers and column, (answers, columns).
+    said: Ints
+    #: Pixels of each column.
+    pixels: Ints
+    #: Who gave the answers, with which weight.
+    workers: Ints
+    weights: Array
+    #: Stretches of the image: begins, ends, and their columns.
+    begins: Ints
+    ends: Ints
+    columns: Ints
+
+    @property
+    def disputed(self) -> npt.NDArray[np.bool_]:
+        """Columns on which answers differ."""
+        return np.asarray((self.said != self.said[:1]).any(axis=0))
+
+
+def folded(masks: Masks) -> Iterator[Folded]:
+    """Each image of a table, one at a time: O(runs · answers) time and memory an image."""
+    _, workers, said = masks.table.columns()
+    offsets, rows = masks.table.offsets().astype(np.int64), said[:, 0].astype(np.int64)
+    weights = np.ones(len(rows)) if masks.weights is None else masks.weights
+    sizes = masks._shapes.prod(axis=1)
+    for task in range(masks.n_tasks):
+        part = slice(offsets[task], offsets[task + 1])
+        begins, ends, marked = segments([masks._runs.one(row) for row in rows[part].tolist()], int(sizes[task]))
+        columns, places = np.unique(marked, axis=1, return_inverse=True)
+        places = places.reshape(-1)
+        pixels = np.bincount(places, ends - begins, columns.shape[1]).astype(np.int64)
+        yield Folded(columns, pixels, workers[part].astype(np.int64), weights[part], begins, ends, places)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskFit(Fit):
+    """A mask for each task."""
+
+    runs: Runs
+    shapes: Ints
+    n_classes: int
+    #: Mean probability of the classes of disputed pixels, (n_tasks,).
+    confidence: Array
+    #: Share of the pixels marked by anybody on which answers differ, (n_tasks,).
+    disputed: Array
+
+
+class MaskAggregator(TaskEstimator[Masks, MaskFit]):
+    """Base of all aggregators of masks: a subclass gives ``_fit``, and what it knows of workers."""
+
+    _kind: ClassVar[str] = "masks"
+    _file_kind: ClassVar[str] = "mask-aggregator"
+
+    @property
+    def masks_(self) -> list[npt.NDArray[Any]]:
+        """The mask of each task, in a list: arrays of booleans, or of classes where there are more than two."""
+        fit = self._fitted()
+        dtype = np.bool_ if fit.n_classes == 2 else np.uint16
+        shapes = [tuple(shape) for shape in fit.shapes.tolist()]
+        return [filled(fit.runs.one(task), shape, dtype) for task, shape in enumerate(shapes)]
+
+    @property
+    def confidence_(self) -> Array:
+        """Mean probability of what was chosen for the pixels on which answers differ, (n_tasks,); 1 if none do."""
+        return self._fitted().confidence
+
+    @property
+    def disputed_(self) -> Array:
+        """Share of the pixels that anybody marked on which answers differ, (n_tasks,)."""
+        return self._fitted().disputed
+
+    def to_frame(self) -> pa.Table:
+        """Return task, mask (run-lengths of COCO, as JSON), pixels marked, confidence and share disputed."""
+        fit = self._fitted()
+        now = self._snapshot()
+        shapes = [tuple(shape) for shape in fit.shapes.tolist()]
+        masks = [json.dumps(to_rle(fit.runs.one(task), shape)) for task, shape in enumerate(shapes)]
+        columns = {"mask": masks, "pixels": fit.runs.sizes(), "confidence": fit.confidence, "disputed": fit.disputed}
+        return arrow.table({"task": now._tasks.arrow(), **columns})
+
+    # ------------------------------------------------------------------------------------------- persistence
+
+    def _packed(self) -> dict[str, npt.NDArray[Any]]:
+        fit = self._fitted()
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "starts": fit.runs.starts,
+            "begins": fit.runs.begins,
+            "ends": fit.runs.ends,
+            "classes": fit.runs.classes,
+            "shapes": fit.shapes,
+            "n_classes": np.array([fit.n_classes]),
+            "confidence": fit.confidence,
+            "disputed": fit.disputed,
+        }
+        return arrays | {f"learnt.{name}": getattr(self, name) for name in self._learnt_arrays()}
+
+    def _take_back(self, content: persist.Content, course: Mapping[str, Any]) -> None:
+        n = len(self._tasks)
+        starts, begins = content.array("starts", np.int64, shape=(n + 1,)), content.array("begins", np.int64, ndim=1)
+        ends, classes = (content.array(name, np.int64, shape=begins.shape) for name in ("ends", "classes"))
+        shapes, n_classes = content.array("shapes", np.int64, ndim=2), content.array("n_classes", np.int64, shape=(1,))
+        runs = Runs(starts, begins, ends, classes)
+        good = len(shapes) == n and not ((shapes < 0) | (shapes > 1 << 20)).any()
+        if not good or not _whole(runs, shapes.prod(axis=1), int(n_classes[0])):
+            raise content.damaged("its masks are not within their images")
+        self._take_learnt(content, {"n": n, "m": len(self._workers), "k": int(n_classes[0])})
+        self._result = MaskFit(
+            runs=runs,
+            shapes=shapes,
+            n_classes=int(n_classes[0]),
+            confidence=content.array("confidence", np.float64, shape=(n,)),
+            disputed=content.array("disputed", np.float64, shape=(n,)),
+            **course,
+        )
+
+
+def concluded(image: Folded, chances: Array) -> tuple[tuple[Ints, Ints, Ints], float, float]:
+    """Runs, confidence and share disputed of an image, from the chances of classes in each column.
+
+    The most probable class wins; of equal ones the lowest, background before all.
+    """
+    best = np.argmax(chances >= chances.max(axis=1, keepdims=True) - 1e-9, axis=1).astype(np.int64)
+    disputed, marked = image.disputed, image.said.any(axis=0)
+    pixels = image.pixels * disputed
+    sure = chances[np.arange(len(best)), best]
+    n = float(pixels.sum())
+    confidence = float((pixels * sure).sum() / n) if n else 1.0
+    return (
+        merged(image.begins, image.ends, best[image.columns]),
+        min(confidence, 1.0),
+        n / float((image.pixels * marked).sum()) if n else 0.0,
+    )
+
+
+def shares(image: Folded, weights: Array, n_classes: int) -> Array:
+    """Weighted shares of votes for each class in each column, (columns, classes); even where nobody weighs anything."""
+    found = np.zeros((image.said.shape[1], n_classes))
+    for said, weight in zip(image.said, weights, strict=True):
+        found[np.arange(len(said)), said] += weight
+    total = found.sum(axis=1, keepdims=True)
+    if not total.all():
+        return shares(image, np.ones(len(weights)), n_classes)
+    each: Array = found / total
+    return each
