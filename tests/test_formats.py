@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import manyhands as mh
+from commands import complaint
 from manyhands.cli import main
 from manyhands.table.formats import Export, opened
 from manyhands.table.sources import Layout, Source, expand
@@ -208,6 +210,75 @@ def test_bombs_and_strangers_are_refused(tmp_path: Path) -> None:
         mh.read(SAMPLES / "sagemaker_manifest.jsonl")
 
 
+def nameless(*workers: Any) -> str:
+    result = [{"from_name": "mood", "to_name": "text", "type": "choices", "value": {"choices": ["good"]}}]
+    given = [{"result": result} | ({} if worker is None else {"completed_by": worker}) for worker in workers]
+    return json.dumps([{"id": 1, "data": {}, "annotations": given}])
+
+
+def test_answers_without_an_annotator_are_no_worker(tmp_path: Path) -> None:
+    path = tmp_path / "export.json"
+    path.write_text(nameless(None, None))
+    with pytest.raises(ValueError, match="does not say who gave its answers to 'mood'"):
+        mh.read(path)
+    path.write_text(nameless(None, 7))
+    with pytest.warns(mh.DataWarning, match="1 answer without an annotator"):
+        assert mh.read(path).workers.tolist() == ["7", "unknown"]
+
+
+def test_arena_tables_are_comparisons(capsys: pytest.CaptureFixture[str]) -> None:
+    arena = str(SAMPLES / "arena.csv")
+    assert main(["aggregate", arena, "-q"]) == 0
+    assert [line.split(",")[0] for line in capsys.readouterr().out.splitlines()[1:]] == ['"gpt"', '"claude"', '"llama"']
+    assert "4 comparisons of 3 items by 2 workers, 2 ties" in repr(mh.read(arena))
+    assert mh.read(arena) == mh.read(arena, kind="comparisons")
+
+
+def exports_script() -> Any:
+    path = Path(__file__).parents[1] / "scripts" / "exports.py"
+    spec = importlib.util.spec_from_file_location("exports", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_sample_is_taken_to_answers_by_the_script(tmp_path: Path) -> None:
+    script = exports_script()
+    named = {path.split("/")[0] for (path, *_), _ in script.EXPORTS.values()}
+    # Other forms of those; labels without workers; spans, which need their texts.
+    others = {"argilla_nested.json", "label_studio_shapes.json", "sagemaker_manifest.jsonl", "webanno"}
+    assert named | others == {path.name for path in SAMPLES.iterdir()}
+    script.taken("label-studio", tmp_path)
+    assert {path.suffix for path in tmp_path.iterdir()} >= {".parquet", ".csv", ".html"}
+
+
+#: Bad input as it is typed, and what is said of it.
+BAD = {
+    "cut.json": ('[{"id": 1, "data": {}, "annotations": [', "", "is not valid JSON"),
+    "bomb.json": ("[" * 200_000, "", "nested too deeply"),
+    "who.json": (nameless(None), "", "does not say who"),
+    "two.json": ((SAMPLES / "label_studio.json").read_text("utf-8"), "", "choose one with --question; they are 'mood'"),
+    "other.json": ((SAMPLES / "label_studio.json").read_text("utf-8"), "--from prodigy", "not of format 'prodigy'"),
+    "spans.json": ((SAMPLES / "label_studio_shapes.json").read_text("utf-8"), "--question ner", "Sequences.from_spans"),
+    "boxes.json": ((SAMPLES / "label_studio_shapes.json").read_text("utf-8"), "--question box", "holds boxes"),
+    "no-worker.csv": ("task,label\n1,x\n", "", "if each worker has a column, say --layout wide"),
+    "broad.csv": (",".join(f"c{n}" for n in range(100_000)) + "\n", "", "no column has a well-known name for the task"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_line_and_leaves_nothing(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content, options, said = BAD[name]
+    (tmp_path / name).write_text(content)
+    out = tmp_path / "labels.csv"
+    assert said in complaint(capsys, "aggregate", tmp_path / name, options, "-o", out)
+    assert not out.exists()
+
+
 @pytest.mark.filterwarnings("ignore::manyhands.DataWarning")
 def test_the_command_line_takes_exports(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
     out = tmp_path / "labels.csv"
@@ -229,4 +300,4 @@ def test_the_command_line_takes_exports(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["import", str(SAMPLES / "wide.csv")]) == 2
     assert "is a table already" in capsys.readouterr().err
     assert main(["aggregate", str(SAMPLES / "webanno" / "letter.txt" / "ann.tsv")]) == 2
-    assert "holds spans" in capsys.readouterr().err
+    assert "Sequences.from_spans" in capsys.readouterr().err

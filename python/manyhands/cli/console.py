@@ -97,6 +97,9 @@ def _as_options(text: str) -> str:
     """Write the parameters that a message of the library recommends as options: task=… as --task."""
     text = re.sub(r"\b(task|worker|label|weight)=…", r"--\1", text)
     text = re.sub(r"\bconfidence=…", "--confidences", text)
+    text = re.sub(r"\bquestion=(?!\w)", "--question", text)
+    text = re.sub(r"\blayout='(\w+)'", r"--layout \1", text)
+    text = text.replace("predictions=True", "--predictions").replace("mh.Sequences", "manyhands.Sequences")
     text = re.sub(r"\bmax_iter\b", "--max-iter", text)
     text = re.sub(r"\b(repeats|missing)='(\w+)'", r"--\1 \2", text)
     text = re.sub(r"\b(delimiter|encoding)=('[^']*')", r"--\1 \2", text)

@@ -102,7 +102,7 @@ def read(
         what they are.
     kind
         What the answers are: ``"classes"``, or ``"numbers"`` for :class:`~manyhands.Ratings`, …. By default what an
-        export says, and classes for a table.
+        export says, and classes for a table, unless it has no column of labels and others that tell of another kind.
     format
         The platform an export comes from, such as ``"label-studio"``; by default its fields tell. See
         docs/importing.md for all. ``"csv"``, ``"parquet"`` and ``"json"`` are plain rows, whatever their columns are
@@ -193,7 +193,15 @@ def read(
             columns, settings = _sorted_out(table, asked, defaults)
             made: Any = table
             return made.from_frame(found, **columns, **settings)
-        return _read_rows(table_of(kind or "classes"), sources, asked, defaults, labels_as_text)
+        return _read_rows(table_of(kind or _told(sources[0], asked)), sources, asked, defaults, labels_as_text)
+
+
+def _told(source: Source, asked: Mapping[str, Any]) -> str:
+    """The kind of a table of which nobody said it: classes wherever it can hold them, or what its columns tell."""
+    names = column_names(source)
+    return (
+        "classes" if "label" in asked or known_among(names, WELL_KNOWN["label"]) else kind_by_columns(names, [*asked])
+    )
 
 
 def _sorted_out(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from manyhands.table.formats.export import Answer, Status, one_or_set
+from manyhands.table.formats.export import UNKNOWN, Answer, Status, one_or_set
 
 NAME = "argilla"
 _STATUS: Mapping[Any, Status] = {"submitted": "given", "discarded": "skipped", "draft": "skipped", None: "given"}
@@ -70,7 +70,7 @@ def _at(values: Any, place: int) -> Any:
 
 
 def _answer(question: str, task: Any, worker: Any, value: Any, status: Status) -> Iterator[Answer]:
-    who = "unknown" if worker is None else worker
+    who = UNKNOWN if worker is None else worker
     if value is None:
         return
     if isinstance(value, bool | str):

@@ -31,6 +31,9 @@ SAID: Mapping[str, tuple[str, ...]] = {
 #: Kinds of which one answer is any number of rows.
 _MANY = ("rankings", "spans", "boxes", "shapes")
 
+#: Who gave an answer of which the export does not say.
+UNKNOWN = "unknown"
+
 Status = Literal["given", "skipped", "rejected"]
 Source = Literal["worker", "model", "gold"]
 
@@ -109,6 +112,19 @@ class Export:
                 else ""
             )
             raise ValueError(f"{self.name} holds no answer of a worker to {question!r}{hint}")
+        nameless = sum(answer.worker == UNKNOWN for answer in given)
+        if nameless == len(given):
+            raise ValueError(
+                f"{self.name} does not say who gave its answers to {question!r}; export it with its annotators, or "
+                "make a table with a column of workers"
+            )
+        if nameless:
+            warnings.warn(
+                f"{self.name}: {counted(nameless, 'answer')} without an annotator count as those of one worker, "
+                f"{UNKNOWN!r}",
+                DataWarning,
+                stacklevel=3,
+            )
         return given
 
     def columns(
@@ -138,10 +154,7 @@ class Export:
         kind = self.questions[question]
         made: Any = Records._kinds.get(kind)
         if made is None or not hasattr(made, "from_frame"):
-            raise ValueError(
-                f"{self.name}: answers to {question!r} are {kind}, which this version cannot aggregate; "
-                "`manyhands import` writes them to a table"
-            )
+            raise ValueError(f"{self.name}: answers to {question!r} are {kind}: {cannot(kind)}")
         columns = self.columns(question, predictions=predictions)
         named = {role: role for role in ("task", "worker", *SAID[kind]) if role in (*made._roles, *made._options)}
         table: Records = made.from_frame(columns, **named, **settings)
@@ -165,6 +178,16 @@ class Export:
             if any(v is not None for v in values)
         }
         return arrow.table({name: _as_column(values) for name, values in columns.items()})
+
+
+def cannot(kind: str) -> str:
+    """Say what can be done with answers of a kind that has no table of its own."""
+    if kind == "spans":
+        return (
+            "they are aggregated with their texts, by mh.Sequences.from_spans in Python; `manyhands import` writes the "
+            "spans to a table for it"
+        )
+    return "this version cannot aggregate them; `manyhands import` writes them to a table"
 
 
 def _as_column(values: Iterable[Any]) -> Any:

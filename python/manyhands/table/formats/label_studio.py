@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from manyhands.table.formats.documents import need
-from manyhands.table.formats.export import Answer, Source, Status, one_or_set
+from manyhands.table.formats.export import UNKNOWN, Answer, Source, Status, one_or_set
 
 NAME = "label-studio"
 
@@ -53,7 +53,7 @@ def _worker(by: Any) -> Any:
     """The annotator as text: a number, or of an object with a number and an address the latter."""
     if isinstance(by, Mapping):
         by = by.get("email") or by.get("id")
-    return "unknown" if by is None else str(by)
+    return UNKNOWN if by is None else str(by)
 
 
 def _regions(task: Any, worker: Any, annotation: Mapping[str, Any], status: Status, source: Source) -> Iterator[Answer]:

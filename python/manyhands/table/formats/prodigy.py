@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from manyhands.table.formats.export import Answer, Status, one_or_set
+from manyhands.table.formats.export import UNKNOWN, Answer, Status, one_or_set
 
 NAME = "prodigy"
 _STATUS: Mapping[Any, Status] = {"accept": "given", "reject": "given", "ignore": "skipped"}
@@ -25,7 +25,7 @@ def answers(rows: list[Any], where: str) -> Iterator[Answer]:
     for row in rows:
         if not isinstance(row, Mapping):
             continue
-        task, worker = row.get("_input_hash"), row.get("_annotator_id") or row.get("_session_id") or "unknown"
+        task, worker = row.get("_input_hash"), row.get("_annotator_id") or row.get("_session_id") or UNKNOWN
         status = _STATUS.get(row.get("answer"), "skipped")
         rest = (row.get("_timestamp"), None, status)
         rejected = row.get("answer") == "reject"
