@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import manyhands as mh
+from manyhands import _core
+from manyhands.sequences.design import kinds_of_cells
+from manyhands.table.names import Names
+from manyhands.table.tags import Tags
+from manyhands.testing import checks_of, common
+from manyhands.testing import sequences as sequence_checks
+from manyhands.testing.compare import assert_close
+from manyhands.testing.sequences import SequenceSubject
+from oracles import sequences as oracle
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
 
 THREE = {
     "sequence": [1] * 12,
@@ -83,3 +95,179 @@ def test_exports(tmp_path: Path) -> None:
     assert again.segments_ == model.segments_
     assert again.to_frame() == model.to_frame()
     np.testing.assert_array_equal(again.posterior_, model.posterior_)
+
+
+# -------------------------------------------------------------------------------------------------- models of workers
+
+MODELS = {
+    "vote": mh.sequences.TokenVote,
+    "spans": mh.sequences.SpanVote,
+    "tokens": mh.sequences.TokenDawidSkene,
+    "hmm": mh.sequences.HMMCrowd,
+    "cm": lambda: mh.sequences.BSC(worker="cm"),
+    "seq": mh.sequences.BSC,
+    "plain": lambda: mh.sequences.BSC(learn_prior=False),
+}
+
+
+def _checks():
+    for name, make in MODELS.items():
+        skip = {"interrupt": "it does not iterate"} if name in ("vote", "spans") else {}
+        subject = SequenceSubject(name, lambda _, make=make: make(), skip)
+        for check, run in checks_of(subject, (*common.CHECKS, *sequence_checks.CHECKS)):
+            yield pytest.param(run, id=f"{name}-{check}")
+
+
+@pytest.mark.parametrize("check", list(_checks()))
+def test_checks(check) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mh.ConvergenceWarning)
+        warnings.simplefilter("ignore", mh.OverlapWarning)
+        check()
+
+
+def test_all_methods_are_checked() -> None:
+    assert {type(make()) for make in MODELS.values()} == set(mh.all_aggregators("sequences"))
+
+
+@pytest.mark.parametrize("spans", [True, False])
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_decoding_agrees_with_all_chains(length: int, spans: bool) -> None:
+    rng = np.random.default_rng(length)
+    k = 3
+    legal = Tags(Names(np.array(["x"] if spans else list("xyz"), object)), spans).legal()
+    steps = np.where(legal, rng.normal(size=legal.shape), -np.inf)
+    starts = np.arange(0, 5 * length, length, dtype=np.uint32)
+    evidence = rng.normal(size=(4 * length, k), scale=2.0)
+    found = _core.sequence_decode(starts, evidence, steps, spans)
+    seen = 0
+    for first in starts[:-1]:
+        rows = evidence[first : first + length]
+        chains, weights = oracle.all_chains(rows, steps)
+        assert_close(
+            found["posterior"][first : first + length], oracle.marginals(chains, weights, k), 1e-9, "posterior"
+        )
+        best = chains[int(weights.argmax())]
+        assert tuple(found["codes"][first : first + length].tolist()) == best
+        for span in oracle.spans_of(best, spans):
+            assert (found["starts"][seen], found["ends"][seen], found["types"][seen]) == (
+                first + span[0],
+                first + span[1],
+                span[2],
+            )
+            wanted = oracle.span_probabilities(chains, weights, span, spans)
+            got = [found[name][seen] for name in ("probability", "start_probability", "end_probability")]
+            assert_close(got, wanted, 1e-9, f"{span}")
+            seen += 1
+    assert seen == len(found["starts"])
+
+
+@pytest.mark.parametrize("contexts", [True, False])
+@pytest.mark.parametrize(("learn", "variational"), [(True, True), (False, True), (False, False)])
+def test_fits_agree_with_their_twin(contexts: bool, learn: bool, variational: bool) -> None:
+    votes = mh.simulate_sequences(12, 4, 2, length=7, readings_per_sequence=3, seed=4).sequences
+    model = mh.sequences.BSC(worker="seq" if contexts else "cm", learn_prior=learn, max_iter=6, tol=0.0)
+    if not variational:
+        if contexts:
+            pytest.skip("EM is offered for confusion matrices")
+        model = mh.sequences.HMMCrowd(max_iter=6, tol=0.0)
+    model.fit(votes)
+    cells, first = kinds_of_cells(votes._tags, 6 if contexts else 1, False)
+    first = first if variational else 0.1 * first
+    before = votes._tags.legal().astype(float)
+    if variational:
+        before[-1] += oracle.firsts_read(votes)
+    settings = {"contexts": contexts, "learn": learn, "variational": variational, "n_iter": 6}
+    twin = oracle.fit(votes, cells, first, steps_before=before, **settings)
+    assert_close(model.history_, twin["history"], 1e-8, "history_")
+    assert_close(model.posterior_, twin["posterior"], 1e-8, "posterior_")
+    possible = np.broadcast_to(cells >= 0, twin["concentration"].shape)
+    assert_close(model._concentration[possible], twin["concentration"][possible], 1e-8, "concentration")
+    assert_close(model._steps, twin["steps"], 1e-8, "steps")
+
+
+def test_gaps_are_no_evidence() -> None:
+    log = {name: list(column) for name, column in THREE.items()}
+    log["label"][9] = None
+    with pytest.warns(mh.DataWarning):
+        seqs = mh.Sequences.from_frame(log, gaps="unsaid")
+    for make in MODELS.values():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", mh.ConvergenceWarning)
+            model = make().fit(seqs)
+        assert np.isfinite(model.posterior_).all()
+
+
+def test_skilled_workers_are_believed() -> None:
+    """With more sequences the tags come nearer to the truth, and nearer than the vote's."""
+    drawn = mh.simulate_sequences(300, 12, 2, length=15, readings_per_sequence=4, skill=0.7, spread=0.2, seed=2)
+    scores = {
+        name: mh.metrics.span_scores(MODELS[name]().fit(drawn.sequences), drawn.truth).f1
+        for name in ("vote", "tokens", "hmm", "seq")
+    }
+    assert scores["seq"] > scores["vote"] + 0.05
+    assert scores["seq"] >= scores["tokens"] - 0.02
+    model = mh.sequences.BSC().fit(drawn.sequences)
+    told = np.array([model.confusion_[w, 0, 0] for w in range(12)])
+    assert np.corrcoef(told, drawn.skills)[0, 1] > 0.9
+    assert_close(model.transitions_.sum(axis=1), np.ones(5), 1e-9, "rows of transitions_")
+    assert model.transitions_[0, 2] == model.start_[2] == 0
+    again = model.predict(drawn.sequences)
+    assert (again == model.labels_).all()
+    few = drawn.sequences.select(workers=[0, 1])
+    assert len(model.predict(few)) == few.n_tokens
+
+
+# ------------------------------------------------------------------------------------------------- measures, real data
+
+
+def test_scores_of_spans() -> None:
+    truth = {"sequence": [1, 1, 2], "start": [0, 5, 0], "end": [2, 9, 3], "tag": ["x", "y", "x"]}
+    found = {"sequence": [1, 1], "start": [0, 5], "end": [2, 7], "tag": ["x", "y"]}
+    strict = mh.metrics.span_scores(found, truth)
+    assert (strict.precision, strict.recall, strict.n_matched) == (0.5, pytest.approx(1 / 3), 1)
+    loose = mh.metrics.span_scores(found, truth, relaxed=True)
+    assert (loose.precision, loose.recall) == (1.0, 0.5)
+    assert mh.metrics.span_scores(found, truth, sequences=[1]).recall == 0.5
+    nothing = {name: [] for name in truth}
+    assert np.isnan(mh.metrics.span_scores(nothing, nothing).f1)
+    assert mh.metrics.span_scores(nothing, truth).f1 == 0.0
+    with pytest.raises(ValueError, match="it has no token"):
+        mh.metrics.span_scores(truth | {"end": [0, 9, 3]}, truth)
+    with pytest.raises(ValueError, match="readings of 3 workers"):
+        mh.metrics.span_scores(mh.Sequences.from_frame(THREE), truth)
+
+
+def test_agreement_of_spans() -> None:
+    seqs = mh.Sequences.from_frame(THREE)
+    # a and b share one span of three, a and c none of four, b and c none of three.
+    assert mh.agreement.span_agreement(seqs).value == pytest.approx(2 / 10)
+    assert mh.agreement.span_agreement(seqs, tolerance=1).value == pytest.approx(6 / 10)
+    drawn = mh.simulate_sequences(60, 6, 2, seed=3).sequences
+    found = mh.agreement.span_agreement(drawn, resamples=20)
+    assert found.interval is not None
+    assert found.interval[0] < found.value < found.interval[1]
+    alone = mh.Sequences.from_arrays([1], [0], ["u"], ["B"], scheme="bio")
+    assert np.isnan(mh.agreement.span_agreement(alone).value)
+
+
+@pytest.mark.skipif(not (SHARED / "ner_mturk").is_dir(), reason="needs shared/data/ner_mturk beside the checkout")
+def test_entities_of_a_real_crowd() -> None:
+    pd = pytest.importorskip("pandas")
+    labels = pd.read_parquet(SHARED / "ner_mturk" / "labels.parquet").astype(str)
+    gold = pd.read_csv(SHARED / "ner_mturk" / "gold.csv.gz", keep_default_na=False).assign(worker="gold")
+    tables = []
+    for frame in (labels, gold):
+        parts = frame["task"].str.rsplit("/", n=1)
+        frame = frame.assign(document=parts.str[0], position=parts.str[1].astype(int))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", mh.DataWarning)
+            tables.append(mh.Sequences.from_frame(frame[["document", "position", "worker", "label"]]))
+    seqs, truth = tables
+    test = [name for name in truth.sequences.tolist() if name.startswith("test/")]
+    vote, best = (
+        mh.metrics.span_scores(model.fit(seqs), truth, sequences=test).f1
+        for model in (mh.sequences.TokenVote(), mh.sequences.BSC())
+    )
+    assert vote == pytest.approx(0.631, abs=0.01)
+    assert best > vote + 0.11

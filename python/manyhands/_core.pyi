@@ -55,6 +55,7 @@ __all__ = [
     "hierarchy_fit",
     "kos_fit",
     "left_out_sums",
+    "linked_beliefs",
     "low_rank_fit",
     "low_rank_residuals",
     "mace_fit",
@@ -87,6 +88,9 @@ __all__ = [
     "relevance_fit",
     "relevance_posterior",
     "scheme_fit",
+    "sequence_decode",
+    "sequence_evidence",
+    "sequence_fit",
     "set_num_threads",
     "simplex_lstsq",
     "simplex_projection",
@@ -695,6 +699,71 @@ def relevance_fit(
     progress: Callable[[int, float], object] | None = None,
 ) -> _RelevanceFit: ...
 def relevance_posterior(sets: _Sets, hits: _F64, alarms: _F64, shares: _F64, patterns: _F64) -> _F64: ...
+
+class _Beliefs(TypedDict):
+    posterior: _F64
+    agreement: float
+    n_sweeps: int
+    change: float
+
+def linked_beliefs(
+    offsets: _U32,
+    neighbours: _U32,
+    opposite: _U32,
+    evidence: _F64,
+    *,
+    strength: float,
+    max_sweeps: int,
+    tol: float,
+) -> _Beliefs: ...
+
+class _Readings(Protocol):
+    @property
+    def starts(self) -> _U32: ...
+    @property
+    def readings(self) -> _U32: ...
+    @property
+    def workers(self) -> _U32: ...
+    @property
+    def tags(self) -> npt.NDArray[np.uint16]: ...
+    @property
+    def sizes(self) -> tuple[int, int, int]: ...
+
+class _SequenceFit(TypedDict):
+    concentration: _F64
+    logs: _F64
+    steps: _F64
+    log_steps: _F64
+    prior: _F64
+    history: _F64
+    n_iter: int
+    converged: bool
+
+class _Decoded(TypedDict):
+    posterior: _F64
+    codes: npt.NDArray[np.uint16]
+    starts: _U32
+    ends: _U32
+    types: _U32
+    probability: _F64
+    start_probability: _F64
+    end_probability: _F64
+
+def sequence_fit(
+    readings: _Readings,
+    start: _F64,
+    *,
+    cells: npt.NDArray[np.int32],
+    prior: _F64,
+    learn: bool,
+    steps: _F64,
+    variational: bool,
+    max_iter: int,
+    tol: float,
+    progress: Callable[[int, float], object] | None = None,
+) -> _SequenceFit: ...
+def sequence_evidence(readings: _Readings, logs: _F64) -> _F64: ...
+def sequence_decode(starts: _U32, evidence: _F64, steps: _F64, spans: bool) -> _Decoded: ...
 def gibbs_fit(
     table: Table,
     *,

@@ -19,8 +19,8 @@ use crate::links::Log;
 use crate::ratings::Ratings;
 use crate::table::{Repeats, Rows, Table, tests::of_rows};
 use crate::{
-    consensus, copies, defer, distance, drift, encode, glad, kos, mace, margin, minimax, moments, num, similarity,
-    simulate, texts, votes,
+    consensus, copies, defer, distance, drift, encode, glad, kos, linked, mace, margin, minimax, moments, num,
+    sequences, similarity, simulate, texts, votes,
 };
 
 thread_local! {
@@ -468,4 +468,32 @@ fn texts_survive_a_refused_allocation() {
     let given = texts::Texts { tasks, starts, tokens: &tokens, counts: &[2, 1, 1, 3] };
     assert_refused("an alignment", |control| texts::align_texts(&given, control));
     assert_refused("edits", |control| texts::edit_counts((starts, &tokens), (starts, &tokens), control));
+}
+
+#[test]
+fn sequences_survive_a_refused_allocation() {
+    let (starts, readings, workers, tags) = ([0, 2, 5], [0, 2, 3], [0, 1, 1], [0, 1, 1, 2, 0, 1, 2]);
+    let design = sequences::Design {
+        starts: &starts,
+        readings: &readings,
+        workers: &workers,
+        tags: &tags,
+        n_workers: 2,
+        n_tags: 3,
+        n_contexts: 1,
+    };
+    let options = sequences::fit::Options {
+        cells: &[0; 9],
+        prior: &[1.0],
+        learn: true,
+        steps: &[1.0; 12],
+        variational: true,
+        max_iter: 2,
+        tol: 0.0,
+    };
+    assert_refused("readings", |control| sequences::fit::fit(&design, &[0.2; 15], &options, control));
+    assert_refused("evidence", |control| design.evidence(&[-1.0; 18], control));
+    assert_refused("tags", |control| sequences::decode::decode(&starts, &[0.5; 15], &[-1.0; 12], true, control));
+    let graph = linked::Graph { offsets: &[0, 1, 2], neighbours: &[1, 0], opposite: &[1, 0] };
+    assert_refused("links", |control| linked::propagate(&graph, &[0.1; 4], 2, 1.0, 3, 0.0, control));
 }

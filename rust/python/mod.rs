@@ -22,6 +22,7 @@ mod glad;
 mod grouped;
 mod hierarchy;
 mod kos;
+mod linked;
 mod mace;
 mod margin;
 mod minimax;
@@ -32,6 +33,7 @@ mod pairwise;
 mod passes;
 mod rank_one;
 mod relevance;
+mod sequences;
 mod shards;
 mod similarity;
 mod simulate;
@@ -361,6 +363,8 @@ mod _core {
     #[pymodule_export]
     use super::kos::kos_fit;
     #[pymodule_export]
+    use super::linked::linked_beliefs;
+    #[pymodule_export]
     use super::mace::mace_fit;
     #[pymodule_export]
     use super::margin::{crowd_svm_fit, crowd_svm_posterior, margin_fit};
@@ -383,6 +387,8 @@ mod _core {
     use super::rank_one::{rank_one_fit, rank_one_graph};
     #[pymodule_export]
     use super::relevance::{relevance_fit, relevance_posterior};
+    #[pymodule_export]
+    use super::sequences::{sequence_decode, sequence_evidence, sequence_fit};
     #[pymodule_export]
     use super::shards::Shard;
     #[pymodule_export]

@@ -9,7 +9,8 @@ errors, and :func:`dominance` tells whether the crowd names each class by its na
 tasks whose truth is known. Scores of items are compared with :func:`kendall` and :func:`spearman`, and what a model
 expects of comparisons with :func:`comparison_log_loss`. Numbers are
 compared by :func:`rmse`, :func:`mae` and :func:`correlation`, their intervals by :func:`coverage`. Texts are
-compared by :func:`word_error_rate` and :func:`character_error_rate`, masks by :func:`mask_iou`.
+compared by :func:`word_error_rate` and :func:`character_error_rate`, masks by
+:func:`mask_iou`, spans by :func:`span_scores`.
 
 Shapes: N tasks, M workers, K classes. Confusion matrices are ``confusion[worker, true, observed]``.
 Nothing here changes its input.
@@ -22,6 +23,7 @@ from manyhands.metrics.orders import absolute_error, quadratic_kappa
 from manyhands.metrics.probabilities import Reliability, brier, calibration_error, log_loss, reliability
 from manyhands.metrics.rankings import comparison_log_loss, kendall, spearman
 from manyhands.metrics.regions import mask_iou
+from manyhands.metrics.spans import SpanScores, span_scores
 from manyhands.metrics.texts import character_error_rate, word_error_rate
 from manyhands.metrics.workers import (
     Worth,
@@ -38,6 +40,7 @@ from manyhands.metrics.workers import (
 
 __all__ = [
     "Reliability",
+    "SpanScores",
     "Worth",
     "absolute_error",
     "accuracy",
@@ -64,6 +67,7 @@ __all__ = [
     "skill_error",
     "skill_rank_correlation",
     "spammer_score",
+    "span_scores",
     "spearman",
     "word_error_rate",
     "worth",

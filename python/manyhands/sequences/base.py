@@ -13,6 +13,7 @@ import numpy.typing as npt
 from manyhands.estimator import Array, Fit, TaskEstimator
 from manyhands.table import arrow, persist
 from manyhands.table.limits import check_memory
+from manyhands.table.names import Names
 from manyhands.table.readings import Grid, Ints
 from manyhands.table.sequences import Sequences, runs
 from manyhands.table.tags import Tags, Tokens
@@ -108,7 +109,7 @@ class SequenceAggregator(TaskEstimator[Sequences, SequenceFit]):
                 "sequence": now._tasks.take(sequence).arrow(),
                 "start": now._grid.begins[found.starts],
                 "end": now._grid.ends[found.ends - 1],
-                "tag": now._tags.types.take(found.types).arrow(),
+                "tag": Names(now._tags.types.values).take(found.types).arrow(),
                 "probability": found.probability,
                 "start_probability": found.start_probability,
                 "end_probability": found.end_probability,

@@ -78,7 +78,7 @@ def shares_of(votes: Sequences, found: tuple[Ints, Ints, Ints]) -> Segments:
     )
 
 
-class TokenVote(SequenceAggregator, default=True):
+class TokenVote(SequenceAggregator):
     """The tag that most workers gave each token.
 
     A token that as many put into a span as out of it is in the span, since workers overlook more than they invent;

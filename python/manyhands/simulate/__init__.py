@@ -4,6 +4,7 @@ from manyhands.simulate import crowds, synthetic
 from manyhands.simulate.comparisons import ComparisonsSimulation, simulate_comparisons
 from manyhands.simulate.masks import MaskSimulation, simulate_masks
 from manyhands.simulate.ratings import RatingSimulation, simulate_ratings
+from manyhands.simulate.sequences import SimulatedSequences, simulate_sequences
 from manyhands.simulate.sets import SimulatedSets, simulate_multilabels
 from manyhands.simulate.similarities import SimilaritySimulation, simulate_similarities
 from manyhands.simulate.simulation import Simulation, simulate
@@ -14,6 +15,7 @@ __all__ = [
     "MaskSimulation",
     "RatingSimulation",
     "SimilaritySimulation",
+    "SimulatedSequences",
     "SimulatedSets",
     "Simulation",
     "TextSimulation",
@@ -23,6 +25,7 @@ __all__ = [
     "simulate_masks",
     "simulate_multilabels",
     "simulate_ratings",
+    "simulate_sequences",
     "simulate_similarities",
     "simulate_texts",
     "synthetic",

@@ -151,7 +151,6 @@ class Sequences(Answers):
         outside: Any = "O",
         gaps: str = "error",
         repeats: str = "error",
-        **_: Any,
     ) -> Self:
         ((position, what),) = columns.others["position"]
         ids = columns.ids
