@@ -233,6 +233,42 @@ def test_simulate_options(arguments, settings, tmp_path, monkeypatch):
     assert pq.read_table("log.parquet").to_pydict() == table.to_pydict()
 
 
+@pytest.mark.parametrize(
+    ("kind", "arguments", "wanted"),
+    [
+        ("numbers", "--tasks 40 --workers 6 --set ratings_per_task=4", lambda: mh.simulate_ratings(
+            40, 6, ratings_per_task=4, seed=3).ratings),
+        ("comparisons", "--items 8 --workers 5 --comparisons 90 --set ties=0.3", lambda: mh.simulate_comparisons(
+            8, 5, 90, ties=0.3, seed=3).games),
+        ("similarities", "--items 30 --workers 5 --clusters 3 --set pairs=60", lambda: mh.simulate_similarities(
+            30, 5, 3, pairs=60, seed=3).answers),
+        ("sets", "--tasks 30 --workers 6 --labels 4", lambda: mh.simulate_multilabels(30, 6, 4, seed=3).answers),
+    ],
+)  # fmt: skip
+def test_simulate_draws_other_kinds(kind, arguments, wanted, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run(f"simulate --kind {kind} --seed 3 -o log.csv --truth truth.csv", arguments)
+    assert "log.csv, truth.csv" in capsys.readouterr().out
+    assert mh.read("log.csv", kind=kind).n_annotations == wanted().n_annotations
+    assert mh.aggregate(mh.read("log.csv", kind=kind)).workers_.tolist() == wanted().workers.tolist()
+    assert rows("truth.csv")
+    run(f"aggregate log.csv --kind {kind} -q -o found.csv")
+    assert rows("found.csv")
+
+
+def test_simulate_refuses_what_a_kind_does_not_have(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for arguments, told in (
+        ("--kind numbers --tasks 5", "needs --workers"),
+        ("--tasks 5 --workers 2", "needs --classes"),
+        ("--kind numbers --tasks 5 --workers 5 --classes 2", "--classes means nothing to a log of numbers"),
+        ("--kind sets --tasks 5 --workers 5 --labels 2 --density 0.5", "--density means nothing to a log of sets"),
+        ("--kind numbers --tasks 5 --workers 5 --set skill=2", "--set skill= means nothing"),
+    ):
+        assert main(["simulate", *arguments.split()]) != 0
+        assert told in capsys.readouterr().err
+
+
 def test_simulate_pipes(capfd, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run("simulate --tasks 5 --workers 5 --classes 2")

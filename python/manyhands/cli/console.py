@@ -349,8 +349,10 @@ def write_parts(tables: Iterable[pa.Table], path: str) -> None:
 def _write_stdout(table: pa.Table) -> None:
     import pyarrow.csv
 
+    from manyhands.table.arrow import flat
+
     sys.stdout.flush()
-    pyarrow.csv.write_csv(table, sys.stdout.buffer, pyarrow.csv.WriteOptions(quoting_style="needed"))
+    pyarrow.csv.write_csv(flat(table), sys.stdout.buffer, pyarrow.csv.WriteOptions(quoting_style="needed"))
     sys.stdout.buffer.flush()
 
 

@@ -19,6 +19,7 @@ from manyhands.cli.options import (
     natural,
     use_threads,
 )
+from manyhands.cli.simulate_kinds import KINDS, SIZES, check_sizes, draw, frame_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,11 +39,21 @@ def add(commands: Commands) -> None:
             --tasks 1e4 --workers 50 --classes 2 --crowd hammer-spammer --density 0.1 > log.csv
             --tasks 1e4 --workers 50 --classes 4 --crowd one-coin=0.8,colluders=0.2 -o log.csv
             --tasks 1e4 --workers 50 --classes 3 --crowd flippers --set skill=0.9 --seed 7 -o log.csv
+            --kind numbers --tasks 1e4 --workers 50 --set ratings_per_task=7 -o log.csv --truth truth.csv
+            --kind comparisons --items 100 --workers 50 --comparisons 1e4 --set ties=0.3 -o log.csv
         """,
     )
+    parser.add_argument(
+        "--kind",
+        choices=("classes", *KINDS),
+        default="classes",
+        help="what the answers are (default: classes); what its simulation asks besides sizes goes by --set",
+    )
     sizes = parser.add_argument_group("sizes", "whole numbers, also written 1e6")
-    for name in ("tasks", "workers", "classes"):
-        sizes.add_argument(f"--{name}", type=count, required=True, metavar="N")
+    for name in SIZES:
+        kinds = [kind for kind, one in KINDS.items() if name in one.sizes]
+        kinds = ["classes", *kinds] if name in ("tasks", "workers", "classes") else kinds
+        sizes.add_argument(f"--{name}", type=count, metavar="N", help=f"how many {name} ({', '.join(kinds)})")
     sizes.add_argument(
         "--labels-per-task",
         type=_labels,
@@ -91,8 +102,12 @@ def add(commands: Commands) -> None:
 def run(args: Namespace) -> None:
     """Draw the log and write it with its truth."""
     check_outputs([args.output, args.truth, args.confusion])
+    check_sizes(args)
     check_printed(args, "answers", printed=True)
     use_threads(args)
+    if args.kind != "classes":
+        _run_kind(args)
+        return
     from manyhands.simulate import simulate
 
     options = {"copying": args.copying} if args.copying is not None else {}
@@ -131,6 +146,30 @@ def run(args: Namespace) -> None:
         skill = drawn.accuracy
         crowd = f"mean accuracy {skill.mean():.3f}, from {skill.min():.3f} to {skill.max():.3f}"
         facts = {"log": summary_of_log(drawn.votes), "crowd": crowd, "wrote": files, "time": str(stages)}
+        print_summary(args, facts, stderr=piped and args.shown != "table")
+
+
+def _run_kind(args: Namespace) -> None:
+    """The same for a log of another kind."""
+    piped = args.output in (None, STDOUT)
+    with Stages(args) as stages:
+        with stages.stage("drawing"):
+            votes, truth = draw(args)
+        with stages.stage("writing"):
+            if args.truth is not None:
+                write(truth, args.truth)
+            if not piped:
+                write(frame_of(votes), args.output)
+    files = [path for path in (args.output, args.truth) if path not in (None, STDOUT)]
+    if args.json:
+        about = {"kind": args.kind, "n_annotations": votes.n_annotations, "n_workers": votes.n_workers}
+        about |= {"seed": args.seed, "files": files, "seconds": stages.seconds}
+        print_json(args, {"command": args.command, **about})
+        return
+    if piped:
+        print_frame(args, frame_of(votes))
+    if not args.quiet:
+        facts = {"log": summary_of_log(votes), "wrote": ", ".join(files), "time": str(stages)}
         print_summary(args, facts, stderr=piped and args.shown != "table")
 
 

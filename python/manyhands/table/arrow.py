@@ -85,6 +85,17 @@ def lists(n: int, rows: npt.NDArray[np.int64], values: Any) -> Any:
     return pa.LargeListArray.from_arrays(from_numpy(offsets), one_chunk(values))
 
 
+def flat(frame: Any) -> Any:
+    """A table for a file of text: lists become their items with bars between them, as sets of labels are read."""
+    import pyarrow as pa
+
+    for place, field in enumerate(frame.schema):
+        if pa.types.is_list(field.type) or pa.types.is_large_list(field.type):
+            texts = [None if one is None else "|".join(map(str, one)) for one in frame.column(place).to_pylist()]
+            frame = frame.set_column(place, field.name, [pa.array(texts, pa.large_string())])
+    return frame
+
+
 def take(column: Any, index: npt.NDArray[Any]) -> Any:
     """Return the rows of an Arrow array at some places."""
     return column.take(from_numpy(index))

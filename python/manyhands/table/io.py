@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from manyhands.checks import check_choice, listed
+from manyhands.table import arrow
 from manyhands.table.annotations import Annotations
 from manyhands.table.building import Missing, Repeats, build, build_soft
 from manyhands.table.checks import checked_order
@@ -322,6 +323,8 @@ def read_table(path: PathLike, columns: Iterable[str] | None = None, delimiter: 
 
 def write_table(table: pa.Table, path: PathLike) -> None:
     """Write an Arrow table as CSV or Parquet, by the ending of the path."""
+    if kind_of(Path(path)) != "parquet":
+        table = arrow.flat(table)
     with _writer(Path(path), table.schema) as writer:
         writer.write_table(table)
 
