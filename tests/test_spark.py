@@ -65,11 +65,11 @@ def sorted_answers(frame: Any) -> dict[str, list[Any]]:
 METHODS: dict[str, dict[str, Any]] = {
     "MajorityVote": {},
     "WeightedVote": {},
-    "DawidSkene": {"max_iter": 5, "restarts": 1, "tol": 0},
+    "DawidSkene": {"max_iter": 5, "restarts": 1, "tol": 0, "gold": {"t3": "cat", "t80": "owl"}},
     "BayesianDawidSkene": {"max_iter": 3, "protected": 2},
     "HierarchicalDawidSkene": {"protected": 2, "max_iter": 2},
     "HierarchicalMACE": {"protected": 2, "max_iter": 2},
-    "Consensus": {"protected": 2, "max_iter": 1},
+    "Consensus": {"protected": 2, "max_iter": 1, "gold": {"t3": "cat", "t80": "owl"}},
 }
 
 
@@ -135,6 +135,15 @@ def test_neither_partitions_nor_the_order_of_rows_change_a_bit(
     same_bits(fitted(empty, str(tmp_path / "other")).aggregator, wanted)
 
 
+def test_ranges_of_tasks_without_a_label(spark: Any, tmp_path: Path) -> None:
+    from manyhands.spark import MajorityVote
+
+    table = pa.table({"task": [*"aabbcc"], "worker": [*"xyxyxy"], "label": ["p", "q", None, None, "q", "q"]})
+    model = MajorityVote(checkpoint=str(tmp_path), n_shards=3).fit(spark.createDataFrame(table))
+    assert sorted_answers(model.answers())["task"] == ["a", "c"]
+    assert model.aggregator.posterior_.tolist() == [[0.5, 0.5], [0.0, 1.0]]
+
+
 def test_large_parameters_and_sums_go_by_frames(
     frame: Any, shared: str, monkeypatch: pytest.MonkeyPatch, spark: Any
 ) -> None:
@@ -194,7 +203,7 @@ def logs(draw: st.DrawFn) -> tuple[pa.Table, dict[str, Any], dict[str, Any]]:
     return table, told, plain
 
 
-@settings(max_examples=4, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(made=logs(), n_shards=st.sampled_from([1, 2, 50]), partitions=st.integers(1, 6), known=st.booleans())
 def test_any_log(
     spark: Any,

@@ -84,7 +84,8 @@ def _opened(log: Log, content: persist.Content, checkpoint: Checkpoint, retries:
     apart = sizes.n_labels > sizes.n_classes
     labels = classes.followed_by(unpacked_names(content, "abstentions")) if apart else classes
     summary = Summary.unpacked(content, "all", sizes.n_workers, sizes.n_labels)
-    frames = Frames(shards, workers, Sender(checkpoint), numbers, retries, n_threads)
+    # Where no row of a range of tasks has a label, there is a row and no shard.
+    frames = Frames(shards.where("n_tasks > 0"), workers, Sender(checkpoint), numbers, retries, n_threads)
     return Stored(
         path=checkpoint.path,  # type: ignore[arg-type]
         sizes=sizes,

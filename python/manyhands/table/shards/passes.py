@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from copy import copy
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -95,8 +94,8 @@ class Sharded:
 
     def but(self, **changed: Any) -> Self:
         """The same with something changed."""
-        found = copy(self)
-        vars(found).update(changed, concluded=[])
+        found = object.__new__(type(self))  # not by copy(), which is a kind of sending
+        vars(found).update(vars(self), concluded=[], **changed)
         return found
 
     # -------------------------------------------------------------------------------------------------- sizes
