@@ -108,7 +108,7 @@ fn fits_rise_on_any_number_of_threads() {
             n_tags: K,
             n_contexts,
         };
-        let cells: Vec<i32> = (0..n_contexts * K * K).map(|i| i32::from(i % (K * K) % (K + 1) == 0)).collect();
+        let cells: Vec<i32> = (0..n_contexts * K * K).map(|i| i32::from((i % (K * K)).is_multiple_of(K + 1))).collect();
         let prior: Vec<f64> = steps().iter().map(|x| f64::from(x.is_finite())).collect();
         let start = [1.0 / K as f64; 240 * K];
         for (learn, variational) in [(true, true), (false, true), (false, false)] {
