@@ -13,9 +13,6 @@ from typing import TYPE_CHECKING, Any
 from manyhands import (
     aggregators,
     agreement,
-    audit,
-    collect,
-    fairness,
     masks,
     metrics,
     moments,
@@ -72,7 +69,10 @@ from manyhands.table.texts import Texts
 
 if TYPE_CHECKING:
     # For editors and type checkers; at run time `__getattr__` finds them.
+    from manyhands import audit as audit
+    from manyhands import collect as collect
     from manyhands import defer as defer
+    from manyhands import fairness as fairness
     from manyhands import learn as learn
     from manyhands import plots as plots
 
@@ -135,8 +135,9 @@ __all__ = [
 __all__ += aggregators.__all__
 
 
-# Imported when asked for: they need torch or matplotlib, which also keeps them out of ``from manyhands import *``.
-_LAZY = ("defer", "learn", "plots")
+# Imported when asked for. Some need torch or matplotlib, and are kept out of ``from manyhands import *``; the others would
+# take a tenth of the time of importing all the rest.
+_LAZY = ("audit", "collect", "defer", "fairness", "learn", "plots")
 
 
 def __getattr__(name: str) -> Any:
@@ -154,4 +155,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     # What completion offers: the public names, and not the modules that they happen to come from.
-    return sorted([*__all__, *_LAZY, "__version__", *(name for name in globals() if name.startswith("__"))])
+    return sorted({*__all__, *_LAZY, "__version__", *(name for name in globals() if name.startswith("__"))})

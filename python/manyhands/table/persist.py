@@ -115,6 +115,10 @@ class Content:
 _READERS: dict[str, Callable[[Content], Any]] = {}
 
 
+#: Kinds of files whose classes are not imported with the library, and where they are.
+_ELSEWHERE = {"campaign": "manyhands.collect"}
+
+
 class Saved:
     """What can be written to a file and read back; a class whose files are of a kind of their own names it."""
 
@@ -174,6 +178,10 @@ def _is_archive(path: str | os.PathLike[str]) -> bool:
 
 
 def _loaded(content: Content) -> Any:
+    if content.kind in _ELSEWHERE:
+        from importlib import import_module
+
+        import_module(_ELSEWHERE[content.kind])
     if content.kind not in _READERS:
         raise content.damaged(f"it holds an unknown kind of object, {content.kind[:40]!r}")
     try:
