@@ -135,8 +135,8 @@ __all__ = [
 __all__ += aggregators.__all__
 
 
-# Imported when asked for. Some need torch or matplotlib, and are kept out of ``from manyhands import *``; the others would
-# take a tenth of the time of importing all the rest.
+# Imported when asked for. Some need torch or matplotlib, and are kept out of ``from manyhands import *``; the others
+# would take a tenth of the time of importing all the rest.
 _LAZY = ("audit", "collect", "defer", "fairness", "learn", "plots")
 
 
