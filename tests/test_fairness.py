@@ -146,8 +146,14 @@ def test_attributes_that_cannot_be_are_refused(crowd: tuple[mh.Annotations, np.n
 def test_positive_classes_are_named() -> None:
     crowd = mh.simulate(60, 5, 3, labels_per_task=3, seed=1)
     gold, groups = (crowd.votes.tasks, crowd.truth), [0, 1] * 30
+    found = fairness.gaps(crowd.votes, gold, attribute=groups)
+    assert [*found.aggregate] == ["accuracy"]
+    assert "With 3 classes only accuracy is compared" in found.remarks[0]
+    wanted = fairness.gaps(crowd.votes, gold, attribute=groups, positive=1)
+    assert found["accuracy"].gap == wanted["accuracy"].gap
+    assert fairness.gaps(crowd.votes, gold, attribute=[0, 0, 1, 1, 1], about="worker").remarks == found.remarks
     with pytest.raises(ValueError, match="say which matter"):
-        fairness.gaps(crowd.votes, gold, attribute=groups)
+        fairness.aggregate(crowd.votes, attribute=groups, gap=0.1)
     assert fairness.gaps(crowd.votes, gold, attribute=groups, positive=[1, 2]).positive == [1, 2]
     for wrong in (7, [0, 1, 2]):
         with pytest.raises(ValueError, match="positive"):

@@ -79,7 +79,8 @@ class Gaps:
         return arrow.table(columns)
 
     def __repr__(self) -> str:
-        lines = [f"<Gaps between {', '.join(map(str, self.groups))}; positive: {', '.join(map(str, self.positive))}>"]
+        positive = f"; positive: {', '.join(map(str, self.positive))}" if self.positive else ""
+        lines = [f"<Gaps between {', '.join(map(str, self.groups))}{positive}>"]
         lines += [f"aggregate: {gap}" for gap in self.aggregate.values()]
         lines += [f"predictions: {gap}" for gap in (self.predictions or {}).values()]
         if self.workers:
@@ -116,7 +117,8 @@ def gaps(
     about
         ``"task"`` or ``"worker"``: whose attribute it is. Of one of workers, what groups of workers say is compared.
     positive
-        The class, or classes, that matter to whoever is judged; of two classes by default the second.
+        The class, or classes, that matter to whoever is judged; of two classes by default the second. Of more, accuracy
+        alone is compared where none is named.
     predictions
         Answers of a downstream classifier, in a form as of known classes, to be measured as well.
     workers
@@ -158,10 +160,14 @@ def gaps(
     check_number("draws", draws, least=10, whole=True)
     check_number("seed", seed, least=0, whole=True)
     log, groups = read_votes(votes, attribute, about)
-    classes, wanted = _classes(log), positives(log._classes, positive)
+    classes = _classes(log)
+    # Of several classes none is the one that matters unless it is named; whoever is right is right about any.
+    nobody = positive is None and len(classes) > 2
+    wanted = np.zeros(len(classes), np.bool_) if nobody else positives(log._classes, positive)
     judge = _Judge(log, truth, classes, wanted, np.random.default_rng(seed), draws, level)
     if about == "worker":
-        return Gaps(groups.named, [classes[code] for code in np.flatnonzero(wanted)], judge.by_worker(groups), None)
+        named = [classes[code] for code in np.flatnonzero(wanted)]
+        return Gaps(groups.named, named, judge.by_worker(groups), None, remarks=judge.not_compared())
     told = None if predictions is None else judge.of_answers(judge.codes_of(predictions), groups)
     single = judge.single(groups) if workers else {}
     named = [classes[code] for code in np.flatnonzero(wanted)]
@@ -233,7 +239,17 @@ class _Judge:
         """What could not be measured."""
         known = (groups.codes >= 0) & (self.truth >= 0)
         empty = [name for g, name in enumerate(groups.named) if not (known & (groups.codes == g)).any()]
-        return (f"No task of known class is in {', '.join(map(str, empty))}.",) if empty else ()
+        found = (f"No task of known class is in {', '.join(map(str, empty))}.",) if empty else ()
+        return found + self.not_compared()
+
+    def not_compared(self) -> tuple[str, ...]:
+        """Which gaps were not measured, for want of a class that matters."""
+        if self.positive.any():
+            return ()
+        return (
+            f"With {counted(len(self.positive), 'class', 'classes')} only accuracy is compared; for the other gaps, name "
+            "the class, or classes, that matter with positive=….",
+        )
 
     def of_answers(self, answers: Ints, groups: Attribute) -> dict[str, Gap]:
         """Gaps of one answer a task."""
@@ -307,6 +323,8 @@ class _Judge:
         with np.errstate(invalid="ignore", divide="ignore"):
             rates = hits / cases
         for i, measure in enumerate(MEASURES):
+            if measure != "accuracy" and not self.positive.any():
+                continue
             column = rates[:, i]
             gap = low = high = float("nan")
             if not np.isnan(column).any():
