@@ -295,6 +295,17 @@ def test_importing_needs_nothing_heavy() -> None:
 # --------------------------------------------------------------------------------------------------- labels needed
 
 
+def test_a_chance_of_correlated_errors_widens_what_is_needed_and_does_not_forbid_it() -> None:
+    crowd = mh.simulate(300, 40, 3, labels_per_task=5, seed=1)
+    model = mh.Consensus().fit(crowd.votes)
+    assert 0.01 < model.discount_ < 0.25
+    found = mh.collect.labels_needed(model, accuracy=0.95)
+    assert found.labels < 3 * 300
+    assert found.high == np.inf
+    apart = mh.collect.labels_needed(mh.Consensus(correlation=0).fit(crowd.votes), accuracy=0.95)
+    assert apart.high < np.inf
+
+
 def test_labels_needed_are_about_those_that_were() -> None:
     """Labels bought as the simulation buys them, from workers drawn from the model, reach the accuracy about there."""
     confusion = np.array([[0.75, 0.25], [0.25, 0.75]])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from manyhands.aggregators._calibration import CORRELATION
 from manyhands.checks import check_between, check_number
 from manyhands.collect.beliefs import Beliefs, beliefs_of
 from manyhands.collect.crowd import supposed
@@ -72,8 +73,9 @@ def labels_needed(
 
     Each draw takes classes from the posterior and confusion matrices from what is known of them, lets workers answer
     the most uncertain tasks (by entropy), as often as they did so far, and counts labels until the expected share of
-    right answers is reached. The interval holds what is not known of classes, workers and answers to come; not that the
-    model may be wrong.
+    right answers is reached. The interval holds what is not known of classes, workers and answers to come, and of the
+    default whether errors on a task are correlated, which may put the accuracy out of reach; not that the model may be
+    wrong in other ways.
 
     Parameters
     ----------
@@ -113,14 +115,30 @@ def labels_needed(
     now = float(known.posterior.max(axis=1).mean())
     if now >= accuracy:
         return LabelsNeeded(float(accuracy), now, 0.0, 0.0, 0.0, n)
-    discount = float(getattr(model, "discount_", 0.0)) if known.share is not None else 0.0
-    found = np.array([_simulated(known, accuracy, discount, np.random.default_rng([seed, d])) for d in range(draws)])
+    found = np.empty(draws)
+    for draw in range(draws):
+        rng = np.random.default_rng([seed, draw])
+        found[draw] = _simulated(*_supposed_correlated(known, model, rng), accuracy, rng)
     tails = (1 - _LEVEL) / 2
     low, middle, high = (float(np.quantile(found, q, method="nearest")) for q in (tails, 0.5, 1 - tails))
     return LabelsNeeded(float(accuracy), now, middle, low, high, n)
 
 
-def _simulated(known: Beliefs, accuracy: float, discount: float, rng: np.random.Generator) -> float:
+def _supposed_correlated(known: Beliefs, model: Any, rng: np.random.Generator) -> tuple[Beliefs, float]:
+    """What is known if errors are correlated, or are not, as one draw has it; and the discount of labels to come.
+
+    A discount that was estimated is that of correlated errors times the chance that they are: it is one or the other.
+    """
+    discount = float(getattr(model, "discount_", 0.0))
+    if known.share is None or not discount:
+        return known, 0.0
+    if getattr(model, "correlation", None) is not None:
+        return known, discount
+    used = CORRELATION if rng.random() < discount / CORRELATION else 0.0
+    return replace(known, share=1.0 / (1.0 + (1.0 / known.share - 1.0) * used / discount)), used
+
+
+def _simulated(known: Beliefs, discount: float, accuracy: float, rng: np.random.Generator) -> float:
     """Labels until the accuracy is reached, in one draw."""
     n = len(known.tasks)
     rows = rng.permutation(n)[:_TASKS]

@@ -247,8 +247,8 @@ class _Judge:
         if self.positive.any():
             return ()
         return (
-            f"With {counted(len(self.positive), 'class', 'classes')} only accuracy is compared; for the other gaps, name "
-            "the class, or classes, that matter with positive=….",
+            f"With {counted(len(self.positive), 'class', 'classes')} only accuracy is compared; for the other gaps, "
+            "name the class, or classes, that matter with positive=….",
         )
 
     def of_answers(self, answers: Ints, groups: Attribute) -> dict[str, Gap]:
