@@ -54,6 +54,7 @@ from manyhands.simulate import (
     synthetic,
 )
 from manyhands.table.annotations import Annotations
+from manyhands.table.boxes import Boxes
 from manyhands.table.comparisons import Comparisons
 from manyhands.table.formats.preannotations import preannotate
 from manyhands.table.io import read
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Annotations",
+    "Boxes",
     "Comparisons",
     "ConvergenceWarning",
     "DataWarning",

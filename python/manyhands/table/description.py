@@ -138,6 +138,33 @@ class MasksDescription(Described):
 
 
 @dataclass(frozen=True)
+class BoxesDescription(Described):
+    """What :meth:`Boxes.describe` returns; prints as a short report.
+
+    ``n_empty`` counts rows that say that a worker saw nothing in a task, ``labels`` boxes by what they hold.
+    """
+
+    n_annotations: int
+    n_boxes: int
+    n_empty: int
+    n_tasks: int
+    n_workers: int
+    boxes_per_task: Spread
+    boxes_per_worker: Spread
+    labels: dict[str, int]
+
+    def _rows(self) -> Iterable[tuple[str, str]]:
+        return (
+            ("boxes", f"{self.n_boxes:,}, and {self.n_empty:,} times nothing"),
+            ("tasks", f"{self.n_tasks:,}"),
+            ("workers", f"{self.n_workers:,}"),
+            ("boxes per task", str(self.boxes_per_task)),
+            ("boxes per worker", str(self.boxes_per_worker)),
+            ("labels", ", ".join(f"{name} {n:,}" for name, n in self.labels.items()) or "none"),
+        )
+
+
+@dataclass(frozen=True)
 class ObjectsDescription(Described):
     """What :meth:`Objects.describe` returns; prints as a short report."""
 
