@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from manyhands import (
     aggregators,
     agreement,
+    boxes,
     masks,
     metrics,
     moments,
@@ -37,6 +38,7 @@ from manyhands.errors import (
 )
 from manyhands.kinds import aggregate
 from manyhands.simulate import (
+    BoxSimulation,
     MaskSimulation,
     RatingSimulation,
     SimilaritySimulation,
@@ -44,6 +46,7 @@ from manyhands.simulate import (
     TextSimulation,
     crowds,
     simulate,
+    simulate_boxes,
     simulate_comparisons,
     simulate_masks,
     simulate_multilabels,
@@ -81,6 +84,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Annotations",
+    "BoxSimulation",
     "Boxes",
     "Comparisons",
     "ConvergenceWarning",
@@ -106,6 +110,7 @@ __all__ = [
     "aggregate",
     "agreement",
     "audit",
+    "boxes",
     "collect",
     "crowds",
     "fairness",
@@ -124,6 +129,7 @@ __all__ = [
     "set_num_threads",
     "similarity",
     "simulate",
+    "simulate_boxes",
     "simulate_comparisons",
     "simulate_masks",
     "simulate_multilabels",

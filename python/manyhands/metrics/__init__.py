@@ -10,12 +10,13 @@ tasks whose truth is known. Scores of items are compared with :func:`kendall` an
 expects of comparisons with :func:`comparison_log_loss`. Numbers are
 compared by :func:`rmse`, :func:`mae` and :func:`correlation`, their intervals by :func:`coverage`. Texts are
 compared by :func:`word_error_rate` and :func:`character_error_rate`, masks by
-:func:`mask_iou`, spans by :func:`span_scores`.
+:func:`mask_iou`, boxes by :func:`box_scores` and :func:`box_iou`, spans by :func:`span_scores`.
 
 Shapes: N tasks, M workers, K classes. Confusion matrices are ``confusion[worker, true, observed]``.
 Nothing here changes its input.
 """
 
+from manyhands.metrics.boxes import BoxScores, box_iou, box_scores
 from manyhands.metrics.labels import accuracy, balanced_accuracy
 from manyhands.metrics.matching import match_gold
 from manyhands.metrics.numbers import correlation, coverage, mae, rmse
@@ -39,12 +40,15 @@ from manyhands.metrics.workers import (
 )
 
 __all__ = [
+    "BoxScores",
     "Reliability",
     "SpanScores",
     "Worth",
     "absolute_error",
     "accuracy",
     "balanced_accuracy",
+    "box_iou",
+    "box_scores",
     "brier",
     "calibration_error",
     "capacity",

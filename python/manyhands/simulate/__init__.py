@@ -1,6 +1,7 @@
 """Simulated crowds: drawing their annotations, the makers of crowds, and whole data sets known from papers."""
 
 from manyhands.simulate import crowds, synthetic
+from manyhands.simulate.boxes import BoxSimulation, simulate_boxes
 from manyhands.simulate.comparisons import ComparisonsSimulation, simulate_comparisons
 from manyhands.simulate.masks import MaskSimulation, simulate_masks
 from manyhands.simulate.ratings import RatingSimulation, simulate_ratings
@@ -11,6 +12,7 @@ from manyhands.simulate.simulation import Simulation, simulate
 from manyhands.simulate.texts import TextSimulation, simulate_texts
 
 __all__ = [
+    "BoxSimulation",
     "ComparisonsSimulation",
     "MaskSimulation",
     "RatingSimulation",
@@ -21,6 +23,7 @@ __all__ = [
     "TextSimulation",
     "crowds",
     "simulate",
+    "simulate_boxes",
     "simulate_comparisons",
     "simulate_masks",
     "simulate_multilabels",
