@@ -139,7 +139,7 @@ def _nearness(points: Array, radius: float) -> Array:
     """1 for points at one place, a half at the radius, nearly 0 far away."""
     far = _distances(points)
     if radius == 0:
-        return (far == 0).astype(np.float64)
+        return np.where(far == 0, 1.0, 0.0)
     near: Array = 1 / (1 + far / radius)
     return near
 

@@ -20,7 +20,7 @@ from manyhands.table.boxes import Boxes
 _RECALL = (8.0, 2.0)
 _INVENTED = 0.2
 #: Chance that somebody else draws what a worker invented, at the same place.
-_SHARED = 0.05
+_SHARED = 0.02
 #: Nobody's corners count more than a worker's with this share of the crowd's usual error.
 _LEAST_NOISE = 0.2
 #: Numbers that tables of confusion may hold: workers times labels times labels.
@@ -55,7 +55,8 @@ class BoxCrowd(BoxAggregator, default=True):
     Boxes that overlap become candidates, at most one box of a worker in each. By turns, each candidate gets the
     probability that it is an object, its corners and its class, and each worker their recall, how many objects they
     invent, the bias and the noise of their corners relative to the size of objects, and their confusion of
-    classes: all of them over all tasks, and drawn to the crowd's where a worker drew little.
+    classes: all of them over all tasks, and drawn to the crowd's where a worker drew little. The bias is
+    relative to that of the middle worker.
 
     Parameters
     ----------
@@ -73,7 +74,7 @@ class BoxCrowd(BoxAggregator, default=True):
     Notes
     -----
     Tasks have a Poisson number of objects, of which each worker who looks draws some; objects that nobody drew are
-    allowed for. Each worker invents a Poisson number, too, and others draw the same by chance, one in twenty. Given
+    allowed for. Each worker invents a Poisson number, too, and others draw the same by chance, one in fifty. Given
     that, corners are normal around the object's, shifted by the worker's bias, and classes follow confusion matrices as
     of Dawid and Skene. Corners and names do not tell whether an object exists. Where a single worker looked at a task,
     nothing tells objects from inventions but what is known of that worker from others.
@@ -89,7 +90,8 @@ class BoxCrowd(BoxAggregator, default=True):
     Examples
     --------
     >>> import manyhands as mh
-    >>> log = {"task": [1, 1, 1], "worker": list("uvw"), "x1": [0, 0, 7], "y1": [0, 0, 7], "x2": [4, 4, 9], "y2": [4, 4, 9]}
+    >>> corners = {"x1": [0, 0, 7], "y1": [0, 0, 7], "x2": [4, 4, 9], "y2": [4, 4, 9]}
+    >>> log = {"task": [1, 1, 1], "worker": list("uvw"), **corners}
     >>> boxes = mh.Boxes.from_frame(log, box=("x1", "y1", "x2", "y2"))
     >>> mh.aggregate(boxes).boxes_[0].round(2).tolist()
     [[0.0, 0.0, 4.0, 4.0]]
@@ -250,7 +252,8 @@ def _rate_sight(found: Candidates, crowd: _Crowd, strength: float) -> None:
 
 def _per_task(found: Candidates, values: Array) -> Array:
     """Sums over those who looked at each task."""
-    return np.bincount(found.looked_task, values[found.looked_worker], found.n_tasks)
+    sums: Array = np.bincount(found.looked_task, values[found.looked_worker], found.n_tasks).astype(np.float64)
+    return sums
 
 
 def _weigh(found: Candidates, crowd: _Crowd) -> None:
@@ -270,16 +273,25 @@ def _residuals(found: Candidates, crowd: _Crowd) -> Array:
 
 def _rate_corners(found: Candidates, crowd: _Crowd, strength: float) -> None:
     """Bias and noise of corners, from boxes of objects that others drew, too."""
-    m, d = crowd.bias.shape
+    m = len(crowd.bias)
     weight = np.where(found.n_workers > 1, crowd.exists, 0.0)[found.object]
     off, n = _residuals(found, crowd), np.bincount(found.worker, weight, m)
     sums = np.stack([np.bincount(found.worker, weight * column, m) for column in off.T], axis=1)
-    crowd.bias = sums / (n + strength)[:, None]
+    # Only differences between workers can be seen: the middle one is taken to have no bias.
+    own = sums / (n + strength)[:, None]
+    crowd.bias = own - np.array([_median(column, n) for column in own.T])
     left = ((off - crowd.bias[found.worker]) ** 2).mean(axis=1) + crowd.doubt[found.object]
     squares = np.bincount(found.worker, weight * left, m)
     mean = (squares.sum() + 0.01) / (n.sum() + 1)
     variance = (squares + strength * mean) / (n + strength)
     crowd.noise = np.sqrt(np.maximum(variance, _LEAST_NOISE**2 * mean))
+
+
+def _median(values: Array, weights: Array) -> float:
+    """The weighted median, between the two middle values where there is no one."""
+    order = np.argsort(values, kind="stable")
+    total = np.cumsum(weights[order])
+    return float(np.interp(total[-1] / 2, total - weights[order] / 2, values[order]))
 
 
 def _place(found: Candidates, crowd: _Crowd) -> None:
@@ -318,5 +330,3 @@ def _name(found: Candidates, crowd: _Crowd) -> None:
     scores = np.log(crowd.share) + found.sums(said)
     odds = np.exp(scores - scores.max(axis=1, keepdims=True))
     crowd.kinds = odds / odds.sum(axis=1, keepdims=True)
-
-

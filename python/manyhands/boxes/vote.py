@@ -49,7 +49,5 @@ class BoxVote(BoxAggregator):
         found = matched(votes, self.overlap, self.radius)
         share = found.n_workers / found.n_looked
         named = found.sums(np.eye(max(len(votes.classes), 1))[found.label])
-        parts = concluded(
-            found, share >= self.quorum - 1e-9, found.means(), named.argmax(axis=1), share, votes.n_tasks
-        )
+        parts = concluded(found, share >= self.quorum - 1e-9, found.means(), named.argmax(axis=1), share, votes.n_tasks)
         return BoxFit(**parts, history=np.zeros(0))

@@ -92,7 +92,8 @@ def simulate_boxes(
     if not kinds:
         raise ValueError("there is no worker; say how many are good, hasty or careless")
     rng, names = np.random.default_rng(seed), np.array(list("abcdefghijklmnopqrstuvwxyz"[:n_classes]))
-    truth, labels, tasks, workers, said, called = [], [], [], [], [], []
+    truth, labels, tasks, workers, said = [], [], [], [], []
+    called: list[str | None] = []
     for task in range(n_tasks):
         there = _objects(rng, int(rng.poisson(objects)))
         what = rng.integers(n_classes, size=len(there))
@@ -114,7 +115,9 @@ def _objects(rng: Rng, n: int) -> Floats:
     found: list[Floats] = []
     for _ in range(20 * n):
         size, centre = rng.uniform(8, 30, 2), rng.uniform(15, 85, 2)
-        if len(found) < n and all((np.abs(centre - (b[:2] + b[2:]) / 2) > (b[2:] - b[:2] + size) / 3).any() for b in found):
+        if len(found) < n and all(
+            (np.abs(centre - (b[:2] + b[2:]) / 2) > (b[2:] - b[:2] + size) / 3).any() for b in found
+        ):
             found.append(np.concatenate([centre - size / 2, centre + size / 2]))
     return np.array(found).reshape(-1, 4)
 

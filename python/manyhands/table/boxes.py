@@ -115,7 +115,9 @@ class Boxes(Answers):
         roles = _CORNERS if numbers.shape[1] == 4 else _POINT
         ids = {"task": Column(tasks, "tasks"), "worker": Column(workers, "workers")}
         ids |= {} if labels is None else {"label": Column(labels, "labels")}
-        others = {role: [(column, f"boxes[:, {i}]")] for i, (role, column) in enumerate(zip(roles, numbers.T, strict=True))}
+        others = {
+            role: [(column, f"boxes[:, {i}]")] for i, (role, column) in enumerate(zip(roles, numbers.T, strict=True))
+        }
         return cls._of_columns(Columns(ids, others))
 
     @classmethod
@@ -138,7 +140,9 @@ class Boxes(Answers):
         order = np.lexsort((*said.T[::-1], ids.worker_codes, ids.task_codes))
         codes_of = ids.task_codes[order], ids.worker_codes[order]
         table = _core.Ratings(*codes_of, np.ascontiguousarray(said[order]), None, len(ids.tasks), len(ids.workers))
-        return cls(table, ids.tasks, ids.workers, ids.workers.take(np.zeros(0, np.int64)) if classes is None else classes)
+        return cls(
+            table, ids.tasks, ids.workers, ids.workers.take(np.zeros(0, np.int64)) if classes is None else classes
+        )
 
     # ---------------------------------------------------------------------------------------------- contents
 

@@ -1,0 +1,258 @@
+"""Boxes and points: tables in all forms, votes and crowds, properties, recovery."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pyarrow.csv
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import manyhands as mh
+from draws import SEEDS
+
+NOTHING = [None] * 4
+METHODS = [mh.boxes.BoxCrowd(), mh.boxes.BoxVote()]
+
+
+def scores(model, crowd, **labels) -> mh.metrics.BoxScores:
+    return mh.metrics.box_scores(model.boxes_, crowd.truth, **labels)
+
+
+def assert_same(one, other, tol: float = 1e-7) -> None:
+    for name in ("boxes_", "probabilities_"):
+        for a, b in zip(getattr(one, name), getattr(other, name), strict=True):
+            np.testing.assert_allclose(a, b, atol=tol, rtol=tol)
+    assert [a.tolist() for a in one.labels_] == [a.tolist() for a in other.labels_]
+
+
+# -------------------------------------------------------------------------------------------------------- table
+
+
+def test_all_forms_give_the_same_table(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    numbers, labels = [[0, 0, 4, 4], [0, 0, 5, 4], NOTHING, [1, 1, 2, 2]], ["cat", "dog", None, "cat"]
+    boxes = mh.Boxes.from_arrays(["a", "a", "b", "b"], ["u", "v", "u", "v"], numbers, labels)
+    frame = boxes.to_frame()
+    pyarrow.csv.write_csv(frame, tmp_path / "log.csv")
+    boxes.save(tmp_path / "boxes.mh")
+    df = pd.DataFrame(numbers[::-1], columns=["l", "t", "r", "b"], dtype=float)
+    df = df.assign(image=["b", "b", "a", "a"], who=["v", "u", "v", "u"], what=labels[::-1])
+    for other in (
+        mh.Boxes.from_frame(frame),
+        mh.Boxes.from_frame(frame.to_pandas().rename(columns={"x1": "xmin", "y2": "YMax"})),
+        mh.Boxes.from_frame(df, task="image", worker="who", box=("l", "t", "r", "b"), label="what"),
+        mh.read(tmp_path / "log.csv", kind="boxes"),
+        pickle.loads(pickle.dumps(boxes)),
+        mh.load(tmp_path / "boxes.mh"),
+    ):
+        assert other == boxes
+    assert repr(boxes) == "<Boxes: 3 boxes in 2 tasks by 2 workers, 2 labels>"
+    told = boxes.describe()
+    assert (told.n_boxes, told.n_empty, told.labels) == (3, 1, {"cat": 2, "dog": 1})
+    assert "and 1 times nothing" in str(told)
+    part = boxes.select(workers=["u"])
+    assert (part.n_boxes, part.n_tasks) == (1, 2)
+    assert part != boxes
+
+
+def test_columns_tell_of_boxes_and_points() -> None:
+    log = {"task": [1, 1, 1], "worker": list("uvw"), "x1": [0] * 3, "y1": [0] * 3, "x2": [2] * 3, "y2": [2] * 3}
+    assert mh.aggregate(log).boxes_[0].shape == (1, 4)
+    assert mh.Boxes.from_frame({"task": [1], "worker": [2], "x": [3], "y": [4]}).n_dims == 2
+
+
+@pytest.mark.parametrize(
+    ("boxes", "told"),
+    [
+        ([[0, 0, 4, 4], [3, 0, 1, 4]], r"row 1 has a box of no area: boxes\[:, 2\] is 1"),
+        ([[0, 0, 4, 4], [0, 2, 1, 2]], "row 1 has a box of no area"),
+        ([[0, 0, 4, 4], [0, np.nan, 1, 2]], r"boxes\[:, 1\] is missing at row 1"),
+        ([[0, 0, 4, 4], [0, np.inf, 1, 2]], "holds inf at row 1"),
+        ([[0, 0, 4], [0, 1, 2]], r"shape \(2, 3\)"),
+    ],
+)
+def test_bad_boxes_are_named(boxes: list, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        mh.Boxes.from_arrays(["a", "a"], ["u", "v"], boxes)
+
+
+def test_contradictions_are_named() -> None:
+    with pytest.raises(ValueError, match="row 1 says that worker 'u' saw nothing in task 'a'"):
+        mh.Boxes.from_arrays(["a", "a"], ["u", "u"], [[0, 0, 1, 1], NOTHING])
+    with pytest.raises(ValueError, match="labels is missing at row 1"):
+        mh.Boxes.from_arrays(["a", "a"], ["u", "v"], [[0, 0, 1, 1]] * 2, ["x", None])
+    with pytest.raises(ValueError, match="four columns, or two"):
+        mh.Boxes.from_frame({"task": [1], "worker": [1], "x": [1]}, box=("x",))
+    with pytest.raises(TypeError, match="must hold numbers"):
+        mh.Boxes.from_arrays(["a"], ["u"], [["0", "0", "1", "1"]])
+
+
+# -------------------------------------------------------------------------------------------------- aggregators
+
+
+@pytest.mark.parametrize("crowd", [(3, 0, 0), (2, 1, 0), (1, 1, 1), (3, 1, 1), (2, 2, 3), (0, 3, 2)])
+def test_crowds_beat_the_quorum(crowd: tuple[int, int, int]) -> None:
+    good, hasty, careless = crowd
+    found = []
+    for seed in (11, 12, 13):
+        drawn = mh.simulate_boxes(60, good=good, hasty=hasty, careless=careless, seed=seed)
+        models = [model.fit(drawn.boxes) for model in (mh.boxes.BoxCrowd(), mh.boxes.BoxVote())]
+        found.append([scores(model, drawn) for model in models])
+    ours, theirs = ([[one.precision, one.recall, one.f1, one.iou] for one in each] for each in zip(*found, strict=True))
+    gain = np.mean(ours, axis=0) - np.mean(theirs, axis=0)
+    # What nearly all invent alone never reaches a quorum, so that the precision of votes is 1 or nearly.
+    assert gain[0] > -0.04
+    assert (gain[1:] > -0.002).all()
+    if careless:
+        assert (gain[2:] > 0.005).all()
+
+
+def test_workers_are_recovered() -> None:
+    drawn = mh.simulate_boxes(150, good=3, hasty=2, careless=2, seed=3)
+    model = mh.aggregate(drawn.boxes)
+    kinds = {kind: drawn.kinds == kind for kind in ("good", "hasty", "careless")}
+    for kind, recall, invented, noise in (("good", 0.92, 0.1, 0.03), ("hasty", 0.6, 0.1, 0.08)):
+        np.testing.assert_allclose(model.recall_[kinds[kind]], recall, atol=0.05)
+        np.testing.assert_allclose(model.invented_[kinds[kind]], invented, atol=0.08)
+        np.testing.assert_allclose(model.noise_[kinds[kind]], noise, atol=0.01)
+    np.testing.assert_allclose(model.invented_[kinds["careless"]], 1.5, atol=0.25)
+    workers = model.workers_frame()
+    assert workers.column_names == ["worker", "n_boxes", "recall", "invented", "noise", "accuracy"]
+    accuracy = workers.column("accuracy").to_numpy()
+    assert accuracy[kinds["good"]].min() > accuracy[kinds["careless"]].max()
+    named = scores(model, drawn, labels=model.labels_, true_labels=drawn.labels)
+    vote = mh.boxes.BoxVote().fit(drawn.boxes)
+    assert named.f1 > scores(vote, drawn, labels=vote.labels_, true_labels=drawn.labels).f1
+
+
+def test_bias_is_taken_off() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.concatenate([low := rng.uniform(0, 50, (100, 2)), low + rng.uniform(10, 30, (100, 2))], axis=1)
+    size = np.tile(truth[:, 2:] - truth[:, :2], 2)
+    # One of four draws loosely, by a tenth on each side.
+    off = [np.zeros(4)] * 3 + [np.array([-0.1, -0.1, 0.1, 0.1])]
+    drawn = np.concatenate([truth + size * (shift + 0.02 * rng.standard_normal(size.shape)) for shift in off])
+    boxes = mh.Boxes.from_arrays(np.tile(np.arange(100), 4), np.repeat(np.arange(4), 100), drawn)
+    model, vote = mh.boxes.BoxCrowd().fit(boxes), mh.boxes.BoxVote().fit(boxes)
+    between = model.bias_[3] - model.bias_[:3].mean(axis=0)
+    np.testing.assert_allclose(between, [-0.1, -0.1, 0.1, 0.1], atol=0.025)
+    ious = [mh.metrics.box_scores(one.boxes_, truth[:, None]).iou for one in (model, vote)]
+    assert ious[0] > ious[1] + 0.02
+
+
+@given(SEEDS)
+@settings(deadline=None, max_examples=8)
+def test_order_of_rows_and_names_change_nothing(seed: int) -> None:
+    frame = mh.simulate_boxes(6, seed=seed % 1000).boxes.to_frame()
+    rng = np.random.default_rng(seed)
+    shuffled = frame.take(rng.permutation(len(frame)))
+    workers = rng.permutation(5)[frame.column("worker").to_numpy()]
+    renamed = frame.set_column(1, "worker", pyarrow.array(workers))
+    for method in METHODS:
+        one = type(method)().fit(mh.Boxes.from_frame(frame))
+        assert_same(one, type(method)().fit(mh.Boxes.from_frame(shuffled)), 0)
+        assert_same(one, type(method)().fit(mh.Boxes.from_frame(renamed)))
+
+
+@given(SEEDS, st.sampled_from([0.01, 1.0, 1000.0]), st.sampled_from([0.0, -40.0, 5000.0]))
+@settings(deadline=None, max_examples=8)
+def test_boxes_move_and_stretch_with_the_image(seed: int, scale: float, shift: float) -> None:
+    boxes = mh.simulate_boxes(6, seed=seed % 1000).boxes
+    rows = boxes.to_frame()
+    labels = rows.column("label").to_pylist()
+    ids = rows.column("task").to_numpy(), rows.column("worker").to_numpy()
+    moved = mh.Boxes.from_arrays(*ids, scale * boxes.boxes + shift, labels)
+    for method in METHODS:
+        one, other = type(method)().fit(boxes), type(method)().fit(moved)
+        for a, b in zip(one.boxes_, other.boxes_, strict=True):
+            np.testing.assert_allclose(scale * a + shift, b, rtol=1e-6, atol=1e-5 * scale)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_tasks_without_objects(method, tmp_path: Path) -> None:
+    numbers = [[0, 0, 4, 4], [0, 0, 4, 4.1], NOTHING, NOTHING, NOTHING, NOTHING]
+    boxes = mh.Boxes.from_arrays(["a", "a", "a", "b", "b", "b"], list("uvwuvw"), numbers)
+    model = type(method)().fit(boxes)
+    assert [len(each) for each in model.boxes_] == [1, 0]
+    assert model.boxes_[1].shape == (0, 4)
+    assert model.labels_[0].tolist() == [None]
+    assert model.to_frame().column_names == ["task", "x1", "y1", "x2", "y2", "probability", "n_workers"]
+    model.save(tmp_path / "model.mh")
+    again = mh.load(tmp_path / "model.mh")
+    assert_same(again, model, 0)
+    assert again.workers_frame().equals(model.workers_frame())
+    none = mh.Boxes.from_arrays(["a", "a"], ["u", "v"], [NOTHING] * 2)
+    assert type(method)().fit(none).boxes_[0].shape == (0, 4)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_a_worker_has_one_box_of_an_object(method) -> None:
+    twice = mh.Boxes.from_arrays([1] * 4, list("uuvw"), [[0, 0, 4, 4], [0, 0, 4.1, 4], [0, 0, 4, 4], [0, 0, 4, 4]])
+    model = type(method)().fit(twice)
+    assert model.to_frame().column("n_workers").to_pylist() == [3]
+
+
+def test_points() -> None:
+    rng = np.random.default_rng(1)
+    truth = [np.array([[20.0, 20], [60, 30], [40, 80]]) + rng.uniform(-5, 5, (3, 2)) for _ in range(30)]
+    tasks, workers, points = [], [], []
+    for task, places in enumerate(truth):
+        for worker, (recall, noise) in enumerate([(0.95, 0.5), (0.95, 0.5), (0.7, 2.0), (0.7, 2.0)]):
+            seen = places[rng.random(3) < recall]
+            said = seen + noise * rng.standard_normal(seen.shape) if len(seen) else np.full((1, 2), np.nan)
+            points.append(said)
+            tasks += [task] * len(said)
+            workers += [worker] * len(said)
+    boxes = mh.Boxes.from_arrays(tasks, workers, np.concatenate(points))
+    errors = []
+    for model in (mh.aggregate(boxes), mh.boxes.BoxVote().fit(boxes)):
+        pairs = zip(truth, model.boxes_, strict=True)
+        far = [np.hypot(*(true[:, None] - found[None]).transpose(2, 0, 1)) for true, found in pairs]
+        assert sum(len(found) for found in model.boxes_) <= 92
+        near = np.concatenate([each.min(axis=1) for each in far if each.size])
+        assert (near < 5).mean() > 0.95
+        errors.append(near[near < 5].mean())
+    assert errors[0] < errors[1]
+    assert model.to_frame().column_names[:3] == ["task", "x", "y"]
+    assert mh.aggregate(boxes).noise_[:2].max() < mh.aggregate(boxes).noise_[2:].min()
+
+
+def test_vote_is_a_mean_with_a_quorum() -> None:
+    numbers = [[0, 0, 4, 4], [0, 0, 4, 6], [0, 0, 4, 5], [7, 7, 9, 9], [20, 20, 30, 30]]
+    boxes = mh.Boxes.from_arrays([1] * 5, list("uvwuv"), numbers, ["a", "b", "b", "a", "a"])
+    model = mh.boxes.BoxVote(quorum=0.6).fit(boxes)
+    assert model.boxes_[0].tolist() == [[0, 0, 4, 5]]
+    assert model.labels_[0].tolist() == ["b"]
+    assert mh.boxes.BoxVote(quorum=0.3).fit(boxes).probabilities_[0].round(3).tolist() == [1, 0.333, 0.333]
+
+
+def test_bad_settings_are_named() -> None:
+    boxes = mh.simulate_boxes(2).boxes
+    for model, told in (
+        (mh.boxes.BoxVote(quorum=2), "quorum"),
+        (mh.boxes.BoxCrowd(overlap=0), "overlap"),
+        (mh.boxes.BoxCrowd(strength=0), "strength"),
+        (mh.boxes.BoxCrowd(threshold=-1), "threshold"),
+        (mh.boxes.BoxCrowd(radius=-1), "radius"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            model.fit(boxes)
+    with pytest.raises(ValueError, match="there is no worker"):
+        mh.simulate_boxes(2, good=0, hasty=0, careless=0)
+
+
+def test_scores_by_hand() -> None:
+    one, far = [0, 0, 2, 2], [9, 9, 10, 10]
+    found = mh.metrics.box_scores([[one, far], []], [[[0, 0, 2, 3]], [one]])
+    assert (found.precision, found.recall, found.n_matched) == (0.5, 0.5, 1)
+    assert found.iou == pytest.approx(2 / 3)
+    assert mh.metrics.box_scores([[one]], [[one]], labels=[["a"]], true_labels=[["b"]]).n_matched == 0
+    assert mh.metrics.box_scores([[]], [[]]).f1 == 1.0
+    with pytest.raises(ValueError, match="no area"):
+        mh.metrics.box_scores([[[0, 0, 0, 1]]], [[one]])
+    with pytest.raises(ValueError, match="give labels and true_labels"):
+        mh.metrics.box_scores([[one]], [[one]], labels=[["a"]])
