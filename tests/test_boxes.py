@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 import manyhands as mh
 from draws import SEEDS
+from manyhands.testing import boxes as of_boxes
+from manyhands.testing import checks_of, common
 
 NOTHING = [None] * 4
 METHODS = [mh.boxes.BoxCrowd(), mh.boxes.BoxVote()]
@@ -92,6 +94,18 @@ def test_contradictions_are_named() -> None:
 
 
 # -------------------------------------------------------------------------------------------------- aggregators
+
+
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [
+        pytest.param(name, check, id=f"{model!r}-{name}")
+        for model in METHODS
+        for name, check in checks_of(of_boxes.subject_of(model, {}), (*common.CHECKS, *of_boxes.CHECKS))
+    ],
+)
+def test_check_list(name: str, check) -> None:
+    check()
 
 
 @pytest.mark.parametrize("crowd", [(3, 0, 0), (2, 1, 0), (1, 1, 1), (3, 1, 1), (2, 2, 3), (0, 3, 2)])

@@ -275,7 +275,7 @@ def _rate_corners(found: Candidates, crowd: _Crowd, strength: float) -> None:
     """Bias and noise of corners, from boxes of objects that others drew, too."""
     m = len(crowd.bias)
     weight = np.where(found.n_workers > 1, crowd.exists, 0.0)[found.object]
-    off, n = _residuals(found, crowd), np.bincount(found.worker, weight, m)
+    off, n = _residuals(found, crowd), np.bincount(found.worker, weight, m).astype(np.float64)
     sums = np.stack([np.bincount(found.worker, weight * column, m) for column in off.T], axis=1)
     # Only differences between workers can be seen: the middle one is taken to have no bias.
     own = sums / (n + strength)[:, None]

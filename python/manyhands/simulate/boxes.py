@@ -13,7 +13,6 @@ from manyhands.table.boxes import Boxes
 __all__ = ["BoxSimulation", "simulate_boxes"]
 
 Floats = npt.NDArray[np.float64]
-Rng = np.random.Generator
 #: Of each kind of worker: how often they see an object, how many they invent in an image, how far their corners are
 #: off as a share of the object's size, and how often they name it rightly.
 _KINDS = {
@@ -110,7 +109,7 @@ def simulate_boxes(
     return BoxSimulation(boxes, truth, labels, np.array(kinds), seed)
 
 
-def _objects(rng: Rng, n: int) -> Floats:
+def _objects(rng: np.random.Generator, n: int) -> Floats:
     """Boxes of objects whose centres are not within one another."""
     found: list[Floats] = []
     for _ in range(20 * n):
@@ -123,7 +122,7 @@ def _objects(rng: Rng, n: int) -> Floats:
 
 
 def _drawn(
-    rng: Rng, there: Floats, what: npt.NDArray[np.int64], n_classes: int, kind: str
+    rng: np.random.Generator, there: Floats, what: npt.NDArray[np.int64], n_classes: int, kind: str
 ) -> tuple[Floats, npt.NDArray[np.int64]]:
     """Boxes of a worker, and codes of what they call them."""
     recall, invented, noise, right = _KINDS[kind]
