@@ -44,7 +44,7 @@ def odd_logs() -> dict[str, BoxLog]:
     """Logs at the edges of what a log can be."""
     one, same, three = np.zeros(1, np.int64), np.zeros(3, np.int64), np.arange(3)
     box, nothing = np.array([[0.0, 0, 1, 1]]), np.full((1, 4), np.nan)
-    apart = box + 5 * np.arange(3)[:, None]
+    apart: npt.NDArray[np.float64] = box + 5.0 * np.arange(3)[:, None]
     return {
         "one box": BoxLog(one, one, box),
         "nothing seen": BoxLog(same, three, nothing.repeat(3, 0)),
