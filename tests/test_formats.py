@@ -15,7 +15,7 @@ import manyhands as mh
 from commands import complaint
 from manyhands.cli import main
 from manyhands.table.formats import Export, opened
-from manyhands.table.records import Records
+from manyhands.table.formats.export import Answer
 from manyhands.table.sources import Layout, Source, expand
 
 SAMPLES = Path(__file__).parent / "data" / "exports"
@@ -264,7 +264,6 @@ BAD = {
     "two.json": ((SAMPLES / "label_studio.json").read_text("utf-8"), "", "choose one with --question; they are 'mood'"),
     "other.json": ((SAMPLES / "label_studio.json").read_text("utf-8"), "--from prodigy", "not of format 'prodigy'"),
     "spans.json": ((SAMPLES / "label_studio_shapes.json").read_text("utf-8"), "--question ner", "Sequences.from_spans"),
-    "boxes.json": ((SAMPLES / "label_studio_shapes.json").read_text("utf-8"), "--question box", "holds boxes"),
     "no-worker.csv": ("task,label\n1,x\n", "", "if each worker has a column, say --layout wide"),
     "broad.csv": (",".join(f"c{n}" for n in range(100_000)) + "\n", "", "no column has a well-known name for the task"),
 }
@@ -274,13 +273,26 @@ BAD = {
 def test_bad_input_is_one_line_and_leaves_nothing(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if name == "boxes.json" and "boxes" in Records._kinds:
-        pytest.skip("boxes have a table of their own")
     content, options, said = BAD[name]
     (tmp_path / name).write_text(content)
     out = tmp_path / "labels.csv"
     assert said in complaint(capsys, "aggregate", tmp_path / name, options, "-o", out)
     assert not out.exists()
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.DataWarning", "ignore::manyhands.OverlapWarning")
+def test_boxes_of_exports_are_aggregated(tmp_path: Path) -> None:
+    out = tmp_path / "boxes.csv"
+    shapes = SAMPLES / "label_studio_shapes.json"
+    assert main(["aggregate", str(shapes), "--question", "box", "-o", str(out), "-q"]) == 0
+    assert '"dog"' in out.read_text()
+    assert isinstance(mh.read(shapes, question="box"), mh.Boxes)
+    cvat = [str(path) for path in sorted((SAMPLES / "cvat").glob("*.xml"))]
+    assert isinstance(mh.read(cvat, question="boxes"), mh.Boxes)
+    # Who drew nothing saw nothing, and boxes may be of no class.
+    drawn = [("a", [(0, 0, 4, 4, None)]), ("b", [(0, 0, 4, 5, None)]), ("c", [])]
+    bare = Export("bare", [Answer("boxes", "boxes", 1, worker, said) for worker, said in drawn]).table()
+    assert repr(bare) == "<Boxes: 2 boxes in 1 task by 3 workers>"
 
 
 @pytest.mark.filterwarnings("ignore::manyhands.DataWarning")

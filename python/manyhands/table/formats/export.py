@@ -31,6 +31,9 @@ SAID: Mapping[str, tuple[str, ...]] = {
 #: Kinds of which one answer is any number of rows.
 _MANY = ("rankings", "spans", "boxes", "shapes")
 
+#: Kinds of which an answer without rows says something too: that there was nothing to see.
+_SEEN_NOTHING = ("boxes",)
+
 #: Who gave an answer of which the export does not say.
 UNKNOWN = "unknown"
 
@@ -141,7 +144,7 @@ class Export:
         names = ("task", "worker", *SAID[kind], *(("when", "seconds", "status", "source") if all_rows else ()))
         columns: dict[str, list[Any]] = {name: [] for name in names}
         for answer in found:
-            for said in answer.rows() or ([(None,) * len(SAID[kind])] if all_rows else []):
+            for said in answer.rows() or ([(None,) * len(SAID[kind])] if all_rows or kind in _SEEN_NOTHING else []):
                 row = (answer.task, answer.worker, *said)
                 extra = (answer.when, answer.seconds, answer.status, answer.source) if all_rows else ()
                 for name, value in zip(names, (*row, *extra), strict=True):
@@ -156,7 +159,12 @@ class Export:
         if made is None or not hasattr(made, "from_frame"):
             raise ValueError(f"{self.name}: answers to {question!r} are {kind}: {cannot(kind)}")
         columns = self.columns(question, predictions=predictions)
-        named = {role: role for role in ("task", "worker", *SAID[kind]) if role in (*made._roles, *made._options)}
+        named: dict[str, Any] = {role: role for role in columns if role in (*made._roles, *made._options)}
+        if kind == "boxes":
+            corners = SAID[kind][:4]
+            named = {role: role for role in named if role not in corners} | {"box": corners}
+            if not any(label is not None for label in columns["label"]):
+                del named["label"], columns["label"]
         table: Records = made.from_frame(columns, **named, **settings)
         return table
 
