@@ -57,7 +57,7 @@ def test_regression_is_that_of_a_plain_twin() -> None:
     batch = data.batch(torch.tensor([3, 8, 9]), torch.device("cpu"))
     output = torch.tensor([[0.1], [-0.4], [2.0]])
     rows = model._parts["workers"].weight.detach().numpy().reshape(15, 3)
-    noise = float(model._parts["crowd"]["log_noise"].detach())
+    noise = float(model._parts["crowd"]["numbers"].detach())
     counts = np.bincount(crowd.ratings.codes()[1])
     tasks, workers, values = crowd.ratings.codes()
     values = (values - values.mean()) / values.std()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
@@ -11,17 +10,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from manyhands.checks import check_number
-from manyhands.estimator import Array, KnowsWorkers, Progress
+from manyhands.estimator import Array, Progress
+from manyhands.learn.shrunk import ShrunkLearner
 from manyhands.table import arrow
 from manyhands.table.annotations import Annotations
 from manyhands.table.checks import made_table
 from manyhands.table.names import Names
 from manyhands.table.ratings import Ratings
-from manyhands.train.batch import Batch, CrowdData, as_features
+from manyhands.train.batch import Batch, CrowdData
 from manyhands.train.estimator import NetworkEstimator
 from manyhands.train.files import Outer
-from manyhands.train.lazy import WorkerTable
 from manyhands.train.settings import TrainingOptions
 
 if TYPE_CHECKING:
@@ -76,7 +74,7 @@ class _Rescaled(Outer):
         return self.mean + self.deviation * x.reshape(len(x), -1).float()
 
 
-class CrowdRegression(NetworkEstimator, KnowsWorkers):
+class CrowdRegression(ShrunkLearner):
     r"""A network for numbers: a worker answers :math:`s_m f(x) + b_m` with Gaussian noise :math:`\sigma_m`.
 
     Parameters
@@ -113,19 +111,7 @@ class CrowdRegression(NetworkEstimator, KnowsWorkers):
     _call: ClassVar[str] = "fit(X, ratings)"
 
     def __init__(self, backbone: nn.Module, *, shrink: float = 4.0, **training: Unpack[TrainingOptions]) -> None:
-        self.backbone = backbone
-        self.shrink = shrink
-        self._take_settings(training)
-
-    def _check(self) -> None:
-        if not isinstance(self.backbone, nn.Module):
-            raise TypeError(
-                f"backbone must be a torch nn.Module that returns numbers, not {type(self.backbone).__name__}"
-            )
-        check_number("shrink", self.shrink, least=0)
-        if self.start_from is not None:
-            raise ValueError("a CrowdRegression has no aggregator to start from; leave start_from out")
-        super()._check()
+        super().__init__(backbone, shrink=shrink, **training)
 
     # -------------------------------------------------------------------------------------------- training
 
@@ -167,18 +153,17 @@ class CrowdRegression(NetworkEstimator, KnowsWorkers):
     _kept: ClassVar[dict[str, bool]] = NetworkEstimator._kept | {"_mean": False, "_deviation": False}
 
     def _make_parts(self, data: CrowdData) -> dict[str, nn.Module]:
-        counts = torch.from_numpy(data.votes.labels_per_worker).float()
-        #: Each annotation carries its share of what is known of its worker beforehand.
-        self._share = (1.0 / counts.clamp_min(1)).to(self._on)
         self._on_device = self._values.to(self._on) if hasattr(self, "_values") else None
+        return super()._make_parts(data)
+
+    def _average(self) -> tuple[Tensor, Tensor]:
         row = torch.zeros(3, len(self._mean))
         row[_SCALE] = 1.0
-        crowd = nn.ParameterDict({"log_noise": nn.Parameter(torch.zeros(len(self._mean)))})
-        return {
-            "network": copy.deepcopy(self.backbone),
-            "workers": WorkerTable(data.votes.n_workers, row),
-            "crowd": crowd,
-        }
+        return row, torch.zeros(len(self._mean))
+
+    def _distance(self, rows: Tensor) -> Tensor:
+        far = (rows[:, _SCALE] - 1) ** 2 + rows[:, _BIAS] ** 2 + rows[:, _LOG_NOISE] ** 2 / 4
+        return far.sum(dim=1)
 
     def _forward(self, x: Any) -> Tensor:
         values: Tensor = self._network(x).float()
@@ -188,27 +173,13 @@ class CrowdRegression(NetworkEstimator, KnowsWorkers):
             raise ValueError(f"the backbone must return {told} a sample; it returns shape {tuple(values.shape)}")
         return values.reshape(len(values), wanted)
 
-    def _log_density(self, batch: Batch, output: Tensor) -> Tensor:
-        """Of each rating, given the network, (n_annotations,)."""
+    def _log_likelihood(self, batch: Batch, output: Tensor) -> Tensor:
         assert self._on_device is not None
-        rows = self._parts_or_fail()["workers"](batch.worker)
-        log_noise = rows[:, _LOG_NOISE] + self._crowd_noise()
+        rows = self._rows(batch.worker)
+        log_noise = rows[:, _LOG_NOISE] + self._of_crowd()
         apart = self._on_device[batch.index] - rows[:, _SCALE] * output[batch.sample] - rows[:, _BIAS]
         density: Tensor = -0.5 * (apart * torch.exp(-log_noise)) ** 2 - log_noise - 0.5 * _LOG_2_PI
         return density.sum(dim=1)
-
-    def _crowd_noise(self) -> Tensor:
-        return self._parts_or_fail()["crowd"]["log_noise"]  # type: ignore[index]
-
-    def _loss(self, batch: Batch, output: Tensor) -> Tensor:
-        rows = self._parts_or_fail()["workers"](batch.worker)
-        far = (rows[:, _SCALE] - 1) ** 2 + rows[:, _BIAS] ** 2 + rows[:, _LOG_NOISE] ** 2 / 4
-        beforehand = 0.5 * self.shrink * far.sum(dim=1) * self._share[batch.worker]
-        weight = batch.weight / batch.weight.sum().clamp_min(torch.finfo(batch.weight.dtype).tiny)
-        return -(self._log_density(batch, output) * weight).sum() + beforehand.mean()
-
-    def _judged(self, batch: Batch, output: Tensor) -> tuple[Tensor, Tensor]:
-        return (self._log_density(batch, output) * batch.weight).sum(), batch.weight.sum()
 
     def _after_training(self, data: CrowdData) -> None:
         scale = torch.from_numpy(np.stack([self._mean, self._deviation])).float().to(self._on)
@@ -218,9 +189,7 @@ class CrowdRegression(NetworkEstimator, KnowsWorkers):
 
     def predict(self, X: Any) -> Array:
         """The value of each row on the scale of the average worker, (n,), or (n, n_dims) for points."""
-        self._fitted()
-        features = as_features(X)
-        found = self._mapped(features, torch.arange(len(features)), self._network)
+        found = self._of_network(X)
         return found[:, 0] if found.shape[1] == 1 else found
 
     def score(self, X: Any, y: npt.ArrayLike) -> float:
@@ -237,7 +206,7 @@ class CrowdRegression(NetworkEstimator, KnowsWorkers):
         self._fitted()
         table: Any = self._parts_or_fail()["workers"]
         rows = table.weight.detach().double().cpu().numpy().reshape(len(self._workers), 3, -1)
-        noise = np.exp(rows[:, _LOG_NOISE] + self._crowd_noise().detach().double().cpu().numpy())
+        noise = np.exp(rows[:, _LOG_NOISE] + self._of_crowd().detach().double().cpu().numpy())
         scale = rows[:, _SCALE]
         found = {
             "bias": self._mean * (1 - scale) + self._deviation * rows[:, _BIAS],

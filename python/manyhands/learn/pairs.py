@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import numpy as np
@@ -12,9 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhands.checks import check_number, listed
-from manyhands.estimator import Array, KnowsWorkers, Progress
+from manyhands.checks import listed
+from manyhands.estimator import Array, Progress
 from manyhands.learn.losses import noisy_preference
+from manyhands.learn.shrunk import ShrunkLearner
 from manyhands.table import arrow
 from manyhands.table.annotations import Annotations
 from manyhands.table.checks import made_table
@@ -22,8 +21,6 @@ from manyhands.table.comparisons import LEFT, TIE, Comparisons
 from manyhands.table.names import Names, sequence
 from manyhands.table.similarities import Similarities
 from manyhands.train.batch import Batch, CrowdData, Features, as_features
-from manyhands.train.estimator import NetworkEstimator
-from manyhands.train.lazy import WorkerTable
 from manyhands.train.settings import TrainingOptions
 
 if TYPE_CHECKING:
@@ -83,58 +80,26 @@ def _rows_of_items(names: Names, n_rows: int, items: Any) -> npt.NDArray[np.int6
     return rows
 
 
-class _PairLearner(NetworkEstimator, KnowsWorkers):
-    """What both share: a network of items, a row of numbers a worker, shrunk to the crowd."""
+class _PairLearner(ShrunkLearner):
+    """What both share: log-odds that a worker reports what they see, those of the crowd and what the worker adds."""
 
     #: Numbers a worker has.
     _width: ClassVar[int]
-    shrink: float
 
-    def _check(self) -> None:
-        if not isinstance(self.backbone, nn.Module):
-            raise TypeError(f"backbone must be a torch nn.Module, not {type(self.backbone).__name__}")
-        check_number("shrink", self.shrink, least=0)
-        if self.start_from is not None:
-            raise ValueError(f"a {type(self).__name__} has no aggregator to start from; leave start_from out")
-        super()._check()
+    def _average(self) -> tuple[Tensor, Tensor]:
+        return torch.zeros(self._width), torch.full((self._width,), 2.0)
 
-    def __init__(self, backbone: nn.Module, *, shrink: float, **training: Unpack[TrainingOptions]) -> None:
-        self.backbone = backbone
-        self.shrink = shrink
-        self._take_settings(training)
-
-    def _make_parts(self, data: CrowdData) -> dict[str, nn.Module]:
-        counts = torch.from_numpy(data.votes.labels_per_worker).float()
-        self._share = (1.0 / counts.clamp_min(1)).to(self._on)
-        return {
-            "network": copy.deepcopy(self.backbone),
-            "workers": WorkerTable(data.votes.n_workers, torch.zeros(self._width)),
-            "crowd": nn.ParameterDict({"logits": nn.Parameter(torch.full((self._width,), 2.0))}),
-        }
+    def _distance(self, rows: Tensor) -> Tensor:
+        return (rows**2).sum(dim=1)
 
     def _logits(self, worker: Tensor) -> Tensor:
-        """Log-odds that a worker reports what they see, (n, width): those of the crowd, and the worker's own."""
-        crowd: Any = self._parts_or_fail()["crowd"]
-        rows: Tensor = self._parts_or_fail()["workers"](worker)
-        return crowd["logits"] + rows
+        """Log-odds that a worker reports what they see, (n, width)."""
+        return self._of_crowd() + self._rows(worker)
 
     def _forward(self, x: Tensor) -> Tensor:
         """What the network makes of both items, (n, 2, ...)."""
         made: Tensor = self._network(x.flatten(0, 1)).float()
         return made.reshape(len(x), 2, -1)
-
-    @abstractmethod
-    def _log_likelihood(self, batch: Batch, output: Tensor) -> Tensor:
-        """Log-probability of each answer, (n_annotations,)."""
-
-    def _loss(self, batch: Batch, output: Tensor) -> Tensor:
-        own: Tensor = self._parts_or_fail()["workers"](batch.worker)
-        beforehand = 0.5 * self.shrink * (own**2).sum(dim=1) * self._share[batch.worker]
-        weight = batch.weight / batch.weight.sum().clamp_min(torch.finfo(batch.weight.dtype).tiny)
-        return -(self._log_likelihood(batch, output) * weight).sum() + beforehand.mean()
-
-    def _judged(self, batch: Batch, output: Tensor) -> tuple[Tensor, Tensor]:
-        return (self._log_likelihood(batch, output) * batch.weight).sum(), batch.weight.sum()
 
     @torch.no_grad()
     def _odds_of_workers(self) -> Array:
@@ -142,11 +107,6 @@ class _PairLearner(NetworkEstimator, KnowsWorkers):
         self._fitted()
         logits = self._logits(torch.arange(len(self._workers), device=self._on))
         return torch.sigmoid(logits).double().cpu().numpy()
-
-    def _of_items(self, X: Any) -> Array:
-        self._fitted()
-        features = as_features(X)
-        return self._mapped(features, torch.arange(len(features)), lambda x: self._network(x).float())
 
 
 class CrowdReward(_PairLearner):
@@ -239,7 +199,7 @@ class CrowdReward(_PairLearner):
 
     def predict(self, X: Any) -> Array:
         """The reward of each row, (n,)."""
-        return self._of_items(X).reshape(-1)
+        return self._of_network(X).reshape(-1)
 
     def predict_proba(self, left: Any, right: Any) -> Array:
         """Probability that the left item of each pair is the better one, (n,), from rows of features of both."""
@@ -342,7 +302,7 @@ class SimilarityNetwork(_PairLearner):
 
     def predict_proba(self, X: Any) -> Array:
         """Memberships of each row, (n, n_clusters)."""
-        logits = torch.from_numpy(self._of_items(X))
+        logits = torch.from_numpy(self._of_network(X))
         return torch.softmax(logits, dim=1).numpy()
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
