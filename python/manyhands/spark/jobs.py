@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from manyhands import _core
 from manyhands.spark.checkpoint import CHUNK, Checkpoint, joined
 from manyhands.table.names import Column, Names
-from manyhands.table.shards.passes import Counting, Known, Part, spread
+from manyhands.table.shards.passes import Counting, Known, Part, part_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,12 +59,10 @@ class Opener:
         if _core.get_num_threads() != self.n_threads:
             _core.set_num_threads(self.n_threads)
         place = self.places[rows.column("shard")[0].as_py()]
-        shard = _core.Shard(np.frombuffer(rows.column("blob")[0].as_buffer(), np.uint8), check=False)
+        shard = shard_of(rows, check=False)
         if shard.checksum != place.checksum:
             raise ValueError("this shard is of another log than its checkpoint is of; name another checkpoint")
-        if not self.abstentions and shard.n_labels > shard.n_classes:
-            shard = shard.without_abstentions()
-        return Part(place.place, place.first, shard, spread(self.known.get(place.place), shard.n_tasks))
+        return part_of(shard, place.place, place.first, self.known, abstentions=self.abstentions)
 
 
 # ---------------------------------------------------------------------------------------------- what executors do
@@ -151,6 +149,11 @@ def _add_block(rows: pa.Table) -> pa.Table:
     for who, counts in parts:
         total[np.searchsorted(everybody, who)] += counts
     return _results(0, [(block, pickle.dumps((everybody, total), protocol=5))])
+
+
+def shard_of(rows: pa.Table, *, check: bool) -> _core.Shard:
+    """The shard of the only row."""
+    return _core.Shard(np.frombuffer(rows.column("blob")[0].as_buffer(), np.uint8), check=check)
 
 
 def names_of(rows: pa.Table) -> Names:

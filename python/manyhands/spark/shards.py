@@ -15,7 +15,7 @@ from manyhands import _core
 from manyhands.checks import counted
 from manyhands.errors import FileFormatError
 from manyhands.spark.checkpoint import retried
-from manyhands.spark.jobs import GATHERED, RESULT, Count, Look, Opener, Place, Results, Sender, names_of
+from manyhands.spark.jobs import GATHERED, RESULT, Count, Look, Opener, Place, Results, Sender, names_of, shard_of
 from manyhands.table.limits import check_memory
 from manyhands.table.names import Column, Names
 from manyhands.table.shards.directory import Directory
@@ -79,8 +79,7 @@ class Stored(Directory):
 
     def read(self, index: int, *, check: bool = True) -> _core.Shard:
         """Bring a shard to the driver."""
-        row = self._row(index, "blob")
-        return _core.Shard(np.frombuffer(row.column("blob")[0].as_buffer(), np.uint8), check=check)
+        return shard_of(self._row(index, "blob"), check=check)
 
     def tasks(self, index: int) -> Names:
         """Bring the names of the tasks of a shard to the driver, in order."""

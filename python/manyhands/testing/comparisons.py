@@ -100,7 +100,20 @@ def _large() -> _Large:
 
 
 @dataclass(frozen=True)
-class ComparisonSubject(Subject):
+class ScoreSubject(Subject):
+    """A model that scores items."""
+
+    def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
+        """What can be asked of a fitted model."""
+        names = votes.items
+        return {
+            "to_frame": model.to_frame,
+            "workers_frame": model.workers_frame,
+            "predict_proba": lambda: model.predict_proba(names[:-1], names[1:]),
+        }
+
+
+class ComparisonSubject(ScoreSubject):
     """A model of comparisons that is checked."""
 
     @property
@@ -117,15 +130,6 @@ class ComparisonSubject(Subject):
     def large(self) -> Games:
         """60,000 comparisons of 3,000 items."""
         return _large()
-
-    def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
-        """What can be asked of a fitted model."""
-        names = votes.items
-        return {
-            "to_frame": model.to_frame,
-            "workers_frame": model.workers_frame,
-            "predict_proba": lambda: model.predict_proba(names[:-1], names[1:]),
-        }
 
 
 def check_finite(subject: ComparisonSubject) -> None:

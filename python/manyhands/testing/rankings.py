@@ -14,8 +14,8 @@ from manyhands.pairwise.luce import RankingEstimator
 from manyhands.testing.common import CHECKS as COMMON
 from manyhands.testing.common import clone
 from manyhands.testing.compare import require
-from manyhands.testing.comparisons import CLOSE, intervals_hold
-from manyhands.testing.subject import Subject, checks_of, run_checks
+from manyhands.testing.comparisons import CLOSE, ScoreSubject, intervals_hold
+from manyhands.testing.subject import checks_of, run_checks
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _drawn(n_items: int, n_workers: int, n: int, length: int) -> Lists:
     return lists(n_items, n_workers, n, length, seed=n)
 
 
-class RankingSubject(Subject):
+class RankingSubject(ScoreSubject):
     """A model of rankings that is checked."""
 
     @property
@@ -87,15 +87,6 @@ class RankingSubject(Subject):
     def large(self) -> Lists:
         """Several chunks of rankings."""
         return _drawn(60, 20, 4000, 6)
-
-    def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
-        """What can be asked of a fitted model."""
-        names = votes.items
-        return {
-            "to_frame": model.to_frame,
-            "workers_frame": model.workers_frame,
-            "predict_proba": lambda: model.predict_proba(names[:-1], names[1:]),
-        }
 
 
 def check_finite(subject: RankingSubject) -> None:

@@ -34,7 +34,14 @@ class Part(NamedTuple):
     gold: Codes | None
 
 
-def spread(known: tuple[npt.NDArray[np.int64], Codes] | None, n_tasks: int) -> Codes | None:
+def part_of(shard: _core.Shard, place: int, first: int, known: Known, *, abstentions: bool) -> Part:
+    """A shard as passes take it: without abstentions unless they count, and with the known classes of its tasks."""
+    if not abstentions and shard.n_labels > shard.n_classes:
+        shard = shard.without_abstentions()
+    return Part(place, first, shard, _spread(known.get(place), shard.n_tasks))
+
+
+def _spread(known: tuple[npt.NDArray[np.int64], Codes] | None, n_tasks: int) -> Codes | None:
     """Known classes of some tasks as one number for each task, -1 where they are not known."""
     if known is None:
         return None
@@ -139,9 +146,7 @@ class Sharded:
         """Read a shard."""
         shard = self.directory.read(index, check=index not in self._checked)
         self._checked.add(index)
-        if not self.abstentions and shard.n_labels > shard.n_classes:
-            shard = shard.without_abstentions()
-        return Part(index, self.directory.first(index), shard, spread(self.known.get(index), shard.n_tasks))
+        return part_of(shard, index, self.directory.first(index), self.known, abstentions=self.abstentions)
 
     def parts(self) -> Iterator[Part]:
         """Read one shard after the other, and the next while one is worked on."""
