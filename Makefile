@@ -29,6 +29,9 @@ DOCS := $(VENV)/stamp-docs
 CARGO_TOOLS := $(abspath $(VENV))/cargo
 WITH_CARGO_TOOLS := PATH="$(CARGO_TOOLS)/bin:$$PATH"
 
+# Where real data sets lie.
+DATA ?= ../shared/data
+
 # How long each fuzz target runs, and what watches over its memory: none is quicker, address sees more.
 FUZZ_SECONDS ?= 60
 FUZZ_SANITIZER ?= none
@@ -61,11 +64,11 @@ endif
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo test docs notebooks bench fuzz mutants audit wheel lint format clean
+.PHONY: help build demo test docs notebooks bench reproduce reproduce-all fuzz mutants audit wheel lint format clean
 .PHONY: check-rustfmt check-clippy check-ruff check-house check-types test-rust test-python
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
 
 build: $(EXTENSION) ## make .venv and compile the release extension into it
 
@@ -91,6 +94,12 @@ notebooks: $(EXTENSION) $(DEV) $(DOCS) ## run the tutorials again, and save what
 bench: $(EXTENSION) $(BENCH) ## time whole fits against other libraries, then the kernels (BENCH_ARGS=... goes to the former)
 	$(PY) benches/aggregate.py $(BENCH_ARGS)
 	cargo bench $(LOCKED)
+
+reproduce: $(EXTENSION) $(DEV) ## try the papers' headline figures again, those that are quick to have (DATA=folder of data sets)
+	$(PY) benches/reproduce.py --run short --data $(DATA)
+
+reproduce-all: $(EXTENSION) $(DEV) ## all of the papers' figures: hours
+	$(PY) benches/reproduce.py --run all --data $(DATA)
 
 # What the engine learns goes to target/fuzz, and what it finds to target/fuzz/surprises; the corpora in fuzz/corpus are
 # only read. The engine asks the compiler for what is otherwise kept for nightly toolchains.
