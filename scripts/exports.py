@@ -30,6 +30,11 @@ EXPORTS: dict[str, tuple[list[str], bool]] = {
     "lists": (["lists.jsonl"], True),
     "wide": (["wide.csv", "--layout", "wide"], True),
     "arena": (["arena.csv"], False),
+    "label-studio, spans": (["label_studio_spans.json"], False),
+    "prodigy, spans": (["prodigy_spans.jsonl"], False),
+    "doccano, spans": (["doccano_spans/*.jsonl"], False),
+    "argilla, spans": (["argilla_spans.json"], False),
+    "webanno": (["webanno/*/*.tsv"], False),
 }
 
 

@@ -82,12 +82,12 @@ def run(args: Namespace) -> None:
             seen = Seen()
             piped = args.output in (None, STDOUT)
             if piped:
-                labels = model.to_frame()
+                labels = _answers(args, model)
                 seen.look(labels)
             elif hasattr(votes, "forget"):  # it is on disk
                 write_parts(map(seen.look, model._frames()), args.output)
             else:
-                write(seen.look(model.to_frame()), args.output)
+                write(seen.look(_answers(args, model)), args.output)
             if args.workers is not None:
                 write(model.workers_frame(), args.workers)
             if args.save is not None:
@@ -116,6 +116,12 @@ def run(args: Namespace) -> None:
         }
         facts |= {"truth": summary_of_scores(truth, scores), "wrote": files, "time": str(stages)}
         print_summary(args, facts, stderr=piped and args.shown != "table")
+
+
+def _answers(args: Namespace, model: Any) -> pa.Table:
+    """The answers, in the form they were given in: spans for an export of spans, which `to_frame` gives by tokens."""
+    spans = args.kind == "sequences" and getattr(args, "export", None) is not None
+    return model.segments_ if spans else model.to_frame()
 
 
 def _preannotations(args: Namespace, inputs: list[Path]) -> Preannotations | None:

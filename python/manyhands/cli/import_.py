@@ -33,12 +33,11 @@ def add(commands: Commands) -> None:
     add_files(parser)
     out = parser.add_argument_group("output", "CSV or Parquet, by the ending of the name")
     out.add_argument("-o", "--output", metavar="FILE", help="all answers to the question (default: CSV on stdout)")
-    out.add_argument("--gold", metavar="FILE", help="what the export knows of the truth: task, label")
+    out.add_argument("--gold", metavar="FILE", help="what the export knows of the truth: task and answer")
 
 
 def run(args: Namespace) -> None:
     """Read, choose a question, and write its answers."""
-    from manyhands.table import arrow
     from manyhands.table.formats import Export, opened
     from manyhands.table.sources import Layout, Source, expand
 
@@ -56,14 +55,14 @@ def run(args: Namespace) -> None:
         if args.gold is not None:
             if gold is None:
                 raise ValueError("the export knows nothing of the truth: --gold has nothing to write")
-            write(arrow.table({"task": gold[0], "label": gold[1]}), args.gold)
+            write(gold, args.gold)
         if not args.json or args.output not in (None, STDOUT):
             print_frame(args, table) if args.output in (None, STDOUT) else write(table, args.output)
     questions = found.questions if isinstance(found, Export) else {}
     facts = {
         "questions": ", ".join(f"{question} ({kind})" for question, kind in questions.items()),
         "answers": number(table.num_rows, "row"),
-        "gold": "" if gold is None else number(len(gold[0]), "task"),
+        "gold": "" if gold is None else number(gold.num_rows, "row"),
         "wrote": ", ".join(path for path in (args.output, args.gold) if path not in (None, STDOUT)),
         "time": str(stages),
     }

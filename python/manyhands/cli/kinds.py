@@ -57,9 +57,9 @@ def settle_kind(args: Namespace) -> str:
         args.kind = _told_by_columns(args)
     given = [role for role in _roles() if getattr(args, role, None) is not None]
     if args.kind not in Records._kinds:
-        from manyhands.table.formats.export import cannot
+        from manyhands.table.formats.export import CANNOT
 
-        raise ValueError(f"the export holds {args.kind}: {cannot(args.kind)}")
+        raise ValueError(f"the export holds {args.kind}: {CANNOT}")
     table = Records._kinds[args.kind]
     for role in given:
         if role not in (*table._roles, *table._options):

@@ -202,6 +202,14 @@ def _mind_gaps(
 # ------------------------------------------------------------------------------------------------------- rows of spans
 
 
+class OverlapError(ValueError):
+    """Spans of one reader overlap, and one layer was asked for; `what` says which do."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; keep nested and overlapping spans apart by layer=, such as the column of tags")
+        self.what = what
+
+
 def build_spans(
     documents: Column,
     start: tuple[Any, str],
@@ -350,10 +358,10 @@ def _filled(offsets: Ints, reading: Ints, first: Ints, last: Ints, kinds: Ints, 
     if len(crossing):
         of, by, names, worker_names = who
         row = int(crossing[0])
-        raise ValueError(
+        raise OverlapError(
             f"spans of worker {_name(worker_names, by[reading[row]])!r} in document {_name(names, of[reading[row]])!r} "
             f"overlap: tokens {first[row]}–{last[row]} and {first[row + 1]}–{last[row + 1]} ({len(crossing):,} such "
-            "pairs); keep nested and overlapping spans apart by layer=, such as the column of tags"
+            "pairs)"
         )
     lengths = last - first + 1
     codes[places(offsets[reading] + first, lengths)] = np.repeat(2 + 2 * kinds, lengths)

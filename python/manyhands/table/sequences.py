@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Gaps = Literal["error", "outside", "unsaid"]
 #: What counts as a token of a text: a word, or one sign.
-_TOKEN = re.compile(r"\w+|[^\w\s]")
+TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 class Sequences(Answers):
@@ -228,7 +228,7 @@ class Sequences(Answers):
             raise ValueError("give one of lengths, texts and tokens: each says what the tokens of a document are")
         cut = None if tokens is None else {name: [(a, b) for a, b in one] for name, one in tokens.items()}
         if texts is not None:
-            cut = {name: [found.span() for found in _TOKEN.finditer(text)] for name, text in texts.items()}
+            cut = {name: [found.span() for found in TOKEN.finditer(text)] for name, text in texts.items()}
         pairs = None if readers is None else _pair_of(readers)
         document_ids = given.ids["document"]
         if "layer" in given.ids:

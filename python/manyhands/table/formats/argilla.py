@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from manyhands.table.formats.export import UNKNOWN, Answer, Status, one_or_set
+from manyhands.table.formats.spans import Document, text_among
 
 NAME = "argilla"
 _STATUS: Mapping[Any, Status] = {"submitted": "given", "discarded": "skipped", "draft": "skipped", None: "given"}
@@ -32,26 +33,40 @@ def answers(rows: list[Any], where: str) -> Iterator[Answer]:
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
             continue
-        task = row.get("id", number)
-        for question in flat_questions(row):
-            values = row.get(f"{question}.responses")
-            users = row.get(f"{question}.responses.users")
-            states = row.get(f"{question}.responses.status")
-            for place, value in enumerate(_listed(values)):
-                state = _at(states, place)
-                yield from _answer(question, task, _at(users, place), value, _STATUS.get(state, "skipped"))
-            if row.get(f"{question}.suggestion") is not None:
-                agent = row.get(f"{question}.suggestion.agent") or "model"
-                yield from _suggestion(question, task, agent, row[f"{question}.suggestion"])
-        if _nested(row):
-            for question, given in (row.get("responses") or {}).items():
-                for one in _listed(given):
-                    if isinstance(one, Mapping):
-                        state = _STATUS.get(one.get("status"), "skipped")
-                        yield from _answer(question, task, one.get("user_id"), one.get("value"), state)
-            for question, one in (row.get("suggestions") or {}).items():
+        for answer in _record(row, row.get("id", number)):
+            marks = answer.kind == "sequences" or answer.said == []
+            yield replace(answer, document=_document(row)) if marks else answer
+
+
+def _record(row: Mapping[str, Any], task: Any) -> Iterator[Answer]:
+    """Yield all answers about one record."""
+    for question in flat_questions(row):
+        values = row.get(f"{question}.responses")
+        users = row.get(f"{question}.responses.users")
+        states = row.get(f"{question}.responses.status")
+        for place, value in enumerate(_listed(values)):
+            state = _at(states, place)
+            yield from _answer(question, task, _at(users, place), value, _STATUS.get(state, "skipped"))
+        if row.get(f"{question}.suggestion") is not None:
+            agent = row.get(f"{question}.suggestion.agent") or "model"
+            yield from _suggestion(question, task, agent, row[f"{question}.suggestion"])
+    if _nested(row):
+        for question, given in (row.get("responses") or {}).items():
+            for one in _listed(given):
                 if isinstance(one, Mapping):
-                    yield from _suggestion(question, task, one.get("agent") or "model", one.get("value"))
+                    state = _STATUS.get(one.get("status"), "skipped")
+                    yield from _answer(question, task, one.get("user_id"), one.get("value"), state)
+        for question, one in (row.get("suggestions") or {}).items():
+            if isinstance(one, Mapping):
+                yield from _suggestion(question, task, one.get("agent") or "model", one.get("value"))
+
+
+def _document(row: Mapping[str, Any]) -> Document:
+    """The field of a record that spans are of: its only text, or the one called so."""
+    known = ("id", "status", "_server_id", "external_id")
+    fields = row["fields"] if _nested(row) else {name: row[name] for name in row if "." not in name}
+    texts = {name: value for name, value in fields.items() if name not in known} if isinstance(fields, Mapping) else {}
+    return Document(text_among(texts, "text", []))
 
 
 def _suggestion(question: str, task: Any, agent: Any, value: Any) -> Iterator[Answer]:
@@ -86,4 +101,4 @@ def _answer(question: str, task: Any, worker: Any, value: Any, status: Status) -
             yield Answer(question, "rankings", task, who, ranks, status=status)
         else:
             spans = [(one.get("start"), one.get("end"), one.get("label")) for one in value]
-            yield Answer(question, "spans", task, who, spans, status=status)
+            yield Answer(question, "sequences", task, who, spans, status=status)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from manyhands.table.formats.export import Answer, one_or_set
+from manyhands.table.formats.spans import Document, Span, from_utf16, is_place
 
 NAME = "doccano"
 
@@ -23,38 +24,59 @@ def knows(rows: list[Any]) -> bool:
 
 
 def answers(rows: list[Any], where: str, worker: str) -> Iterator[Answer]:
-    """Yield all answers of a file, which belongs to one worker."""
+    """Yield all answers of a file, which belongs to one worker.
+
+    Places of spans count units of UTF-16 (doccano's issue 2290). A document without a mark, among others with some, was
+    read, and nothing was marked.
+    """
+    marking = any(_is_marked(row) for row in rows if isinstance(row, Mapping))
     for row in rows:
         if not isinstance(row, Mapping) or "id" not in row:
             continue
         task = row["id"]
         if isinstance(row.get("annotations"), list):
-            yield from _old(task, row["annotations"], worker)
+            yield from _old(row, worker)
             continue
         given = row.get("entities", row.get("label")) or []
-        spans = [_span(one) for one in given]
-        if "entities" in row or (spans and all(span is not None for span in spans)):
-            yield Answer("spans", "spans", task, worker, [span for span in spans if span is not None])
+        if _is_marked(row) or (marking and not given):
+            yield _spans(row, worker, given)
         else:
             kind, said = one_or_set(given)
             yield Answer("label", kind, task, worker, said)
 
 
-def _span(one: Any) -> tuple[Any, Any, Any] | None:
+def _is_marked(row: Mapping[str, Any]) -> bool:
+    """Whether the labels of a document are spans."""
+    given = row.get("label")
+    return "entities" in row or (isinstance(given, list) and bool(given) and all(map(_span, given)))
+
+
+def _spans(row: Mapping[str, Any], worker: Any, given: list[Any]) -> Answer:
+    text = row.get("text", row.get("data"))
+    text = text if isinstance(text, str) else None
+    place = from_utf16(text or "")
+    said = [
+        (place(start), place(end), label) if is_place(start) and is_place(end) else (start, end, label)
+        for start, end, label in filter(None, map(_span, given))
+    ]
+    return Answer("spans", "sequences", row["id"], worker, said, document=Document(text))
+
+
+def _span(one: Any) -> Span | None:
     if isinstance(one, Mapping) and "start_offset" in one:
         return one["start_offset"], one.get("end_offset"), one.get("label")
     return (one[0], one[1], one[2]) if isinstance(one, list) and len(one) == 3 else None
 
 
-def _old(task: Any, annotations: list[Any], worker: str) -> Iterator[Answer]:
+def _old(row: Mapping[str, Any], worker: str) -> Iterator[Answer]:
     """Annotations as old versions wrote them: each with its user, if with anything."""
     by: dict[Any, list[Mapping[str, Any]]] = {}
-    for one in annotations:
+    for one in row["annotations"]:
         if isinstance(one, Mapping):
             by.setdefault(one.get("user", worker), []).append(one)
     for user, ones in by.items():
         if any("start_offset" in one for one in ones):
-            yield Answer("spans", "spans", task, user, [span for one in ones if (span := _span(one)) is not None])
+            yield _spans(row, user, ones)
         else:
             kind, said = one_or_set([one.get("label") for one in ones])
-            yield Answer("label", kind, task, user, said)
+            yield Answer("label", kind, row["id"], user, said)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from manyhands.checks import counted, listed
 from manyhands.errors import DataWarning
 from manyhands.table import arrow
+from manyhands.table.formats.spans import Document, is_place
+from manyhands.table.readings import OverlapError
 from manyhands.table.records import Records
+from manyhands.table.sequences import TOKEN, Sequences
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,15 +27,16 @@ SAID: Mapping[str, tuple[str, ...]] = {
     "rankings": ("item", "rank"),
     "sets": ("labels",),
     "texts": ("text",),
-    "spans": ("start", "end", "label"),
+    "sequences": ("start", "end", "label", "text"),
+    "intervals": ("start", "end", "label"),
     "boxes": ("x1", "y1", "x2", "y2", "label"),
     "shapes": ("shape", "label"),
 }
 #: Kinds of which one answer is any number of rows.
-_MANY = ("rankings", "spans", "boxes", "shapes")
+_MANY = ("rankings", "sequences", "intervals", "boxes", "shapes")
 
 #: Kinds of which an answer without rows says something too: that there was nothing to see.
-_SEEN_NOTHING = ("boxes",)
+SEEN_NOTHING = ("sequences", "boxes")
 
 #: Who gave an answer of which the export does not say.
 UNKNOWN = "unknown"
@@ -55,9 +59,14 @@ class Answer:
     seconds: float | None = None
     status: Status = "given"
     source: Source = "worker"
+    #: What spans are of.
+    document: Document | None = None
 
     def rows(self) -> list[tuple[Any, ...]]:
         """What was said, as rows of the columns of its kind."""
+        if self.kind == "sequences":
+            document = self.document or Document()
+            return [(start, end, label, document.quoted(start, end)) for start, end, label in self.said]
         if self.kind in _MANY:
             return list(self.said)
         return [self.said if isinstance(self.said, tuple) else (self.said,)]
@@ -144,7 +153,7 @@ class Export:
         names = ("task", "worker", *SAID[kind], *(("when", "seconds", "status", "source") if all_rows else ()))
         columns: dict[str, list[Any]] = {name: [] for name in names}
         for answer in found:
-            for said in answer.rows() or ([(None,) * len(SAID[kind])] if all_rows or kind in _SEEN_NOTHING else []):
+            for said in answer.rows() or ([(None,) * len(SAID[kind])] if all_rows or kind in SEEN_NOTHING else []):
                 row = (answer.task, answer.worker, *said)
                 extra = (answer.when, answer.seconds, answer.status, answer.source) if all_rows else ()
                 for name, value in zip(names, (*row, *extra), strict=True):
@@ -157,7 +166,9 @@ class Export:
         kind = self.questions[question]
         made: Any = Records._kinds.get(kind)
         if made is None or not hasattr(made, "from_frame"):
-            raise ValueError(f"{self.name}: answers to {question!r} are {kind}: {cannot(kind)}")
+            raise ValueError(f"{self.name}: answers to {question!r} are {kind}: {CANNOT}")
+        if kind == "sequences":
+            return self._sequences(self.chosen(question, predictions=predictions), **settings)
         columns = self.columns(question, predictions=predictions)
         named: dict[str, Any] = {role: role for role in columns if role in (*made._roles, *made._options)}
         if kind == "boxes":
@@ -168,15 +179,91 @@ class Export:
         table: Records = made.from_frame(columns, **named, **settings)
         return table
 
-    def gold(self, asked: str | None = None) -> tuple[list[Any], list[Any]] | None:
-        """Return tasks whose answer the export itself knows, and those answers; None where there are none."""
+    def _sequences(self, given: list[Answer], *, repeats: str = "keep", **settings: Any) -> Sequences:
+        """Make the table of spans: in tokens of the texts, or in characters where the export lacks a text."""
+        if settings:
+            raise ValueError(f"{next(iter(settings))}= is for a log with a row for each tag; {self.name} holds spans")
+        given = self._once(given, repeats)
+        for answer in given:
+            for start, end, _ in answer.said:
+                if not (is_place(start) and is_place(end)):
+                    raise ValueError(
+                        f"{self.name}: document {answer.task!r} has a span from {start!r} to {end!r}; places are whole "
+                        "numbers, counted from 0"
+                    )
+        rows = [
+            (answer.task, start, end, answer.worker, label)
+            for answer in given
+            for start, end, label in answer.said or [(None, None, None)]
+        ]
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        tokens = self._tokens(given)
+        if all(label is None for label in columns[4]):
+            columns.pop()
+        try:
+            return Sequences.from_spans(*columns, tokens=tokens)
+        except OverlapError as overlap:
+            kinds = list(dict.fromkeys(label for label in columns[-1] if label is not None))
+            if len(columns) < 5 or len(kinds) < 2:
+                raise
+            warnings.warn(f"{self.name}: {overlap.what}; each tag has a layer of its own", DataWarning, stacklevel=3)
+        # Whoever read a document read all of its layers.
+        read = dict.fromkeys((answer.task, answer.worker) for answer in given)
+        layered = [(*row, row[-1]) for row in rows if row[1] is not None]
+        layered += [(task, None, None, worker, None, kind) for task, worker in read for kind in kinds]
+        *columns, layers = (list(column) for column in zip(*layered, strict=True))
+        return Sequences.from_spans(*columns, layer=layers, tokens=tokens)
+
+    def _once(self, given: list[Answer], repeats: str) -> list[Answer]:
+        """One answer of each worker to each document."""
+        ordered = given[::-1] if repeats == "last" else given
+        kept: dict[tuple[Any, Any], Answer] = {}
+        for answer in ordered:
+            key = (answer.task, answer.worker)
+            if key in kept and repeats not in ("first", "last"):
+                raise ValueError(
+                    f"{self.name}: worker {answer.worker!r} read document {answer.task!r} more than once; choose "
+                    "repeats='first' or 'last'"
+                )
+            kept.setdefault(key, answer)
+        return list(kept.values())[:: -1 if repeats == "last" else 1]
+
+    def _tokens(self, given: list[Answer]) -> dict[Any, list[tuple[int, int]]] | None:
+        """Tokens of each document: the platform's, or words and signs; None where a document with spans has no text."""
+        found: dict[Any, list[tuple[int, int]]] = {}
+        texts: dict[Any, Document] = {}
+        for answer in given:
+            document = answer.document
+            if document is None or (document.text is None and document.tokens is None):
+                continue
+            if texts.setdefault(answer.task, document) != document:
+                raise ValueError(f"{self.name}: document {answer.task!r} has two texts, and places mean one of them")
+            if answer.task not in found:
+                cut = document.tokens or (one.span() for one in TOKEN.finditer(document.text or ""))
+                found[answer.task] = [*cut] or [(0, 1)]
+        tasks = dict.fromkeys(answer.task for answer in given)
+        lacking = dict.fromkeys(answer.task for answer in given if answer.said and answer.task not in found)
+        if not lacking:
+            return {task: found.get(task, [(0, 1)]) for task in tasks}
+        if found:
+            warnings.warn(
+                f"{self.name}: {counted(len(lacking), 'document')} of {len(tasks):,} without a text "
+                f"({listed(list(lacking))}): each character of all is a token",
+                DataWarning,
+                stacklevel=4,
+            )
+        return None
+
+    def gold(self, asked: str | None = None) -> pa.Table | None:
+        """Return what the export itself knows of the truth, with a column of tasks; None where it knows nothing."""
         question = self.question(asked)
-        known = {
-            answer.task: answer.rows()[0][0]
-            for answer in self.answers
-            if answer.source == "gold" and answer.question == question and answer.rows()
-        }
-        return (list(known), list(known.values())) if known else None
+        names = ("task", *SAID[self.questions[question]])
+        known = {one.task: one for one in self.answers if one.source == "gold" and one.question == question}
+        nothing = [(None,) * (len(names) - 1)] if self.questions[question] in SEEN_NOTHING else []
+        rows = [(task, *said) for task, answer in known.items() for said in answer.rows() or nothing]
+        if not rows:
+            return None
+        return arrow.table({name: _as_column(part) for name, part in zip(names, zip(*rows, strict=True), strict=True)})
 
     def to_frame(self, asked: str | None = None) -> pa.Table:
         """Return all answers to a question, also those that do not count, with when, status and source."""
@@ -188,14 +275,8 @@ class Export:
         return arrow.table({name: _as_column(values) for name, values in columns.items()})
 
 
-def cannot(kind: str) -> str:
-    """Say what can be done with answers of a kind that has no table of its own."""
-    if kind == "spans":
-        return (
-            "they are aggregated with their texts, by mh.Sequences.from_spans in Python; `manyhands import` writes the "
-            "spans to a table for it"
-        )
-    return "this version cannot aggregate them; `manyhands import` writes them to a table"
+#: What can be done with answers of a kind that has no table of its own.
+CANNOT = "this version cannot aggregate them; `manyhands import` writes them to a table"
 
 
 def _as_column(values: Iterable[Any]) -> Any:
@@ -220,11 +301,22 @@ def _of_set(answer: Answer) -> bool:
     return answer.kind == "sets" and (answer.status == "given" or bool(answer.said))
 
 
-def settled_kinds(answers: Iterable[Answer]) -> list[Answer]:
-    """Give all answers to a question one kind: sets where any answer is a set."""
-    from dataclasses import replace
+def _with_nothing_marked(answers: list[Answer]) -> list[Answer]:
+    """Take empty answers to questions about marks for what they are, and leave out questions nobody answered so."""
+    marks = {answer.question: answer.kind for answer in answers if answer.kind in SEEN_NOTHING}
+    answers = [
+        replace(answer, kind=marks[answer.question])
+        if answer.kind == "sets" and not answer.said and answer.question in marks
+        else answer
+        for answer in answers
+    ]
+    said = {answer.question for answer in answers if answer.kind not in SEEN_NOTHING or answer.said}
+    return [answer for answer in answers if answer.question in said] or answers
 
-    answers = list(answers)
+
+def settled_kinds(answers: Iterable[Answer]) -> list[Answer]:
+    """Give all answers to a question one kind: sets where any answer is a set, marks where any answer is marks."""
+    answers = _with_nothing_marked(list(answers))
     sets = {answer.question for answer in answers if _of_set(answer)}
     answers = [
         replace(answer, kind="classes", said=None) if answer.kind == "sets" and answer.question not in sets else answer

@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from manyhands.table.formats.documents import need
-from manyhands.table.formats.export import UNKNOWN, Answer, Source, Status, one_or_set
+from manyhands.table.formats.export import SEEN_NOTHING, UNKNOWN, Answer, Source, Status, one_or_set
+from manyhands.table.formats.spans import Document, counted_by, is_place, text_among
 
 NAME = "label-studio"
 
 #: Regions that are labels of a whole task.
 CHOICES = ("choices", "taxonomy")
-_SPANS = ("labels", "hypertextlabels", "paragraphlabels", "timeserieslabels")
+_SPANS = ("labels", "hypertextlabels")
+_INTERVALS = ("labels", "hypertextlabels", "paragraphlabels", "timeserieslabels", "videolabels", "timelinelabels")
 _SHAPES = ("polygonlabels", "brushlabels", "keypointlabels", "ellipselabels")
 
 
@@ -28,25 +30,52 @@ def knows(rows: list[Any]) -> bool:
 
 def answers(rows: list[Any], where: str) -> Iterator[Answer]:
     """Yield all answers of an export."""
+    asked = _asked(rows)
     for number, task in enumerate(rows, 1):
         place = f"task {number} of {where}"
         name = task.get("id", number) if isinstance(task, Mapping) else number
         need(task, "data", place)
         for annotation in task.get("annotations", task.get("completions")) or []:
             if isinstance(annotation, Mapping):
-                yield from _annotation(name, annotation)
+                yield from _annotation(task, name, annotation, asked)
         for prediction in task.get("predictions") or []:
             if isinstance(prediction, Mapping):
                 worker = prediction.get("model_version") or "model"
-                yield from _regions(name, worker, prediction, "given", "model")
+                yield from _regions(task, name, worker, prediction, "given", "model")
 
 
-def _annotation(task: Any, annotation: Mapping[str, Any]) -> Iterator[Answer]:
+def _asked(rows: list[Any]) -> dict[str, tuple[str, str | None]]:
+    """Questions whose answers are marks, to which an annotation without any says that there is nothing.
+
+    Each with its kind, and the name of the text that is marked, if it is one.
+    """
+    found: dict[str, tuple[str, str | None]] = {}
+    for task in rows:
+        for annotation in task.get("annotations", task.get("completions")) or [] if isinstance(task, Mapping) else []:
+            for region in annotation.get("result") or [] if isinstance(annotation, Mapping) else []:
+                said = _said(region) if isinstance(region, Mapping) else None
+                if said is not None and said[0] in SEEN_NOTHING:
+                    plain = said[0] == "sequences" and "globalOffsets" not in region["value"]
+                    named = str(region.get("to_name", "text")) if plain else None
+                    found.setdefault(str(region.get("from_name", "label")), (said[0], named))
+    return found
+
+
+def _annotation(
+    task: Mapping[str, Any], name: Any, annotation: Mapping[str, Any], asked: Mapping[str, tuple[str, str | None]]
+) -> Iterator[Answer]:
     status: Status = "skipped" if annotation.get("was_cancelled") else "given"
-    found = list(_regions(task, _worker(annotation.get("completed_by")), annotation, status, "worker"))
-    yield from found
-    if annotation.get("ground_truth"):
-        yield from _regions(task, _worker(annotation.get("completed_by")), annotation, "given", "gold")
+    worker = _worker(annotation.get("completed_by"))
+    sources: tuple[Source, ...] = ("worker", "gold") if annotation.get("ground_truth") else ("worker",)
+    for source in sources:
+        found = list(_regions(task, name, worker, annotation, status if source == "worker" else "given", source))
+        yield from found
+        if status == "given":
+            answered = {answer.question for answer in found}
+            for question, (kind, named) in asked.items():
+                if question not in answered:
+                    document = None if named is None else Document(text_among(_fields(task), named, []))
+                    yield Answer(question, kind, name, worker, [], source=source, document=document)
 
 
 def _worker(by: Any) -> Any:
@@ -56,17 +85,30 @@ def _worker(by: Any) -> Any:
     return UNKNOWN if by is None else str(by)
 
 
-def _regions(task: Any, worker: Any, annotation: Mapping[str, Any], status: Status, source: Source) -> Iterator[Answer]:
+def _fields(task: Mapping[str, Any]) -> Mapping[str, Any]:
+    return task["data"] if isinstance(task["data"], Mapping) else {}
+
+
+def _regions(
+    data: Mapping[str, Any], task: Any, worker: Any, annotation: Mapping[str, Any], status: Status, source: Source
+) -> Iterator[Answer]:
     by_question: dict[tuple[str, str], list[Any]] = {}
+    regions: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for region in annotation.get("result") or []:
         found = _said(region) if isinstance(region, Mapping) else None
         if found is not None:
             kind, said = found
-            by_question.setdefault((str(region.get("from_name", "label")), kind), []).append(said)
+            key = (str(region.get("from_name", "label")), kind)
+            by_question.setdefault(key, []).append(said)
+            regions.setdefault(key, []).append(region)
     seconds = annotation.get("lead_time")
     when = annotation.get("created_at")
     for (question, kind), said in by_question.items():
-        if kind in ("spans", "boxes", "shapes"):
+        if kind == "sequences":
+            document, said = _placed(_fields(data), regions[question, kind], said)
+            yield Answer(question, kind, task, worker, said, when, seconds, status, source, document)
+            continue
+        if kind in ("intervals", "boxes", "shapes"):
             yield Answer(question, kind, task, worker, said, when, seconds, status, source)
             continue
         if kind == "sets":
@@ -93,8 +135,11 @@ def _said(region: Mapping[str, Any]) -> tuple[str, Any] | None:
     if kind == "textarea":
         text = value.get("text")
         return "texts", "\n".join(map(str, text)) if isinstance(text, list) else text
-    if kind in _SPANS and "start" in value:
-        return "spans", (value["start"], value.get("end"), _first(value, kind))
+    span = _span(value) if kind in _SPANS else None
+    if span is not None:
+        return "sequences", (*span, _first(value, kind))
+    if kind in _INTERVALS and ("start" in value or "ranges" in value):
+        return "intervals", (str(value.get("start", value.get("ranges"))), str(value.get("end")), _first(value, kind))
     if kind in ("rectanglelabels", "rectangle"):
         x, y = float(value.get("x", 0)), float(value.get("y", 0))
         corner = (x + float(value.get("width", 0)), y + float(value.get("height", 0)))
@@ -102,6 +147,31 @@ def _said(region: Mapping[str, Any]) -> tuple[str, Any] | None:
     if kind in _SHAPES:
         return "shapes", (str(value.get("points") or value.get("rle") or dict(value)), _first(value, kind))
     return None
+
+
+def _span(value: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Where a region of a text is, in characters; None for one of a sound or of a line of a dialogue."""
+    where = value.get("globalOffsets", value)
+    if not isinstance(where, Mapping) or "channel" in value:
+        return None
+    start, end = where.get("start"), where.get("end")
+    return (start, end) if is_place(start) and is_place(end) else None
+
+
+def _placed(
+    fields: Mapping[str, Any], regions: list[Mapping[str, Any]], said: list[Any]
+) -> tuple[Document, list[tuple[int, int, Any]]]:
+    """The text that regions are of, and their places in it: versions of before 2022 count units of UTF-16."""
+    quoted = [
+        (start, end, region["value"]["text"])
+        for region, (start, end, _) in zip(regions, said, strict=True)
+        if isinstance(region["value"].get("text"), str)
+    ]
+    plain = not any("globalOffsets" in region["value"] for region in regions)
+    named = str(regions[0].get("to_name", "text"))
+    text = text_among(fields, named, quoted) if plain else None  # others are of pages, whose marks do not count
+    place = counted_by(text, quoted)
+    return Document(text), [(place(start), place(end), label) for start, end, label in said]
 
 
 def choice_name(choice: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from manyhands.table.formats.export import UNKNOWN, Answer, Status, one_or_set
+from manyhands.table.formats.spans import Document, is_place
 
 NAME = "prodigy"
 _STATUS: Mapping[Any, Status] = {"accept": "given", "reject": "given", "ignore": "skipped"}
@@ -34,12 +35,28 @@ def answers(rows: list[Any], where: str) -> Iterator[Answer]:
             yield Answer(
                 "choice", kind, task, worker, said, row.get("_timestamp"), None, "rejected" if rejected else status
             )
-        elif "spans" in row and str(row.get("_view_id", "")).startswith(("ner", "spans")):
-            spans = [(span.get("start"), span.get("end"), span.get("label")) for span in row["spans"] or []]
-            yield Answer(
-                "spans", "spans", task, worker, spans, row.get("_timestamp"), None, "rejected" if rejected else status
-            )
+        elif _marks(row):
+            marked = [span for span in row.get("spans") or [] if isinstance(span, Mapping)]
+            spans = [(span.get("start"), span.get("end"), span.get("label")) for span in marked]
+            status = "rejected" if rejected else status
+            when = row.get("_timestamp")
+            yield Answer("spans", "sequences", task, worker, spans, when, None, status, document=_document(row))
         elif "label" in row:
             yield Answer(str(row["label"]), "classes", task, worker, "no" if rejected else "yes", *rest)
         else:
             yield Answer("accept", "classes", task, worker, "no" if rejected else "yes", *rest)
+
+
+def _marks(row: Mapping[str, Any]) -> bool:
+    """Whether spans were marked, or could have been; a line without any has no field for them."""
+    view = str(row.get("_view_id", ""))
+    return view in ("ner_manual", "spans_manual") or ("spans" in row and view.startswith(("ner", "spans")))
+
+
+def _document(row: Mapping[str, Any]) -> Document:
+    """The text of a line and its tokens, where it has them."""
+    text, cut = row.get("text"), row.get("tokens")
+    places = [(one.get("start"), one.get("end")) for one in cut or [] if isinstance(one, Mapping)]
+    tokens = tuple((start, end) for start, end in places if is_place(start) and is_place(end) and start < end)
+    known = tokens and len(tokens) == len(cut or [])
+    return Document(text if isinstance(text, str) else None, tokens if known else None)
