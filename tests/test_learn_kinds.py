@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from torch import nn
@@ -297,6 +298,52 @@ def test_contexts_are_questions_of_their_own() -> None:
     found = mh.learn.preference_weights(mh.Comparisons.from_frame(log, context="context"), method="pairs")
     assert found.preferences().to_pydict()["context"] == ["x", "y"]
     assert found.preferences().to_pydict()["chosen"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("method", ["pairs", "scores"])
+def test_weights_are_those_of_the_rows_given(method: str) -> None:
+    """Whatever their order: repeated rows, ties, contexts and weights among them."""
+    rng = np.random.default_rng(5)
+    n = 300
+    pair = np.stack([rng.choice(6, 2, replace=False) for _ in range(n)])
+    log = pa.table(
+        {
+            "a": pair[:, 0],
+            "b": pair[:, 1],
+            "won": [("model_a", "model_b", "tie")[side] for side in rng.choice(3, n, p=[0.5, 0.4, 0.1])],
+            "who": rng.integers(5, size=n),
+            "about": rng.choice(["x", "y"], n),
+            "times": rng.choice([1.0, 2.0], n),
+        }
+    )
+    log = pa.concat_tables([log, log.slice(0, 40)])
+    named = {"left": "a", "right": "b", "winner": "won", "worker": "who", "context": "about", "weight": "times"}
+    found = mh.learn.preference_weights(log, method=method, **named)
+    assert found.comparisons == mh.Comparisons.from_frame(log, **named)
+    assert np.array_equal(found.weights[:40], found.weights[n:])
+    assert (found.weights == 0).tolist() == [won == "tie" for won in log["won"].to_pylist()]
+    frame = found.to_frame()
+    assert frame["left"].to_pylist() == log["a"].to_pylist()
+    assert frame["worker"].to_pylist() == log["who"].to_pylist()
+    assert frame["weight"].to_pylist() == found.weights.tolist()
+    # A table has an order of its own, and the same weights in it.
+    table = mh.learn.preference_weights(found.comparisons, method=method)
+    assert sorted(map(str, table.to_frame().to_pylist())) == sorted(map(str, frame.to_pylist()))
+    assert table.preferences() == found.preferences()
+    shuffled = rng.permutation(log.num_rows)
+    again = mh.learn.preference_weights(log.take(shuffled), method=method, **named)
+    np.testing.assert_allclose(again.weights, found.weights[shuffled], rtol=1e-12)
+    np.testing.assert_allclose(again.soft_labels, found.soft_labels[shuffled], rtol=1e-12)
+
+
+def test_rows_that_cannot_have_a_weight_are_refused() -> None:
+    log = {"left": ["a", "b"], "right": ["b", "a"], "winner": ["a", None], "worker": [1, 2]}
+    with pytest.raises(ValueError, match=r"winner.*1"):
+        mh.learn.preference_weights(log)
+    with pytest.raises(TypeError, match="losers= cannot be given: no column is called 'losers' here"):
+        mh.learn.preference_weights(log, losers="x")
+    with pytest.raises(TypeError, match="left= cannot be given: a table has its columns already"):
+        mh.learn.preference_weights(judged()[0], left="a")
 
 
 def test_what_cannot_be_told_is_said() -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from manyhands import metrics
 from manyhands.aggregators import DawidSkene
 from manyhands.aggregators.base import Aggregator
-from manyhands.checks import check_choice, counted
+from manyhands.checks import check_choice, counted, listed
 from manyhands.estimator import Array
 from manyhands.pairwise import CrowdBT
 from manyhands.table import arrow
@@ -41,8 +41,8 @@ class PreferenceWeights:
     ----------
     weights : ndarray of shape (n_comparisons,)
         Probability that the label is right: that the winner is the better one; 0 for ties, which prefer nobody.
-        Comparisons are in the order of ``comparisons.to_frame()``, which is not that of the log: :meth:`to_frame` has
-        both side by side.
+        In the order of the rows that were given: those of the frame, or of ``comparisons.to_frame()`` if it was a
+        table, which keeps no other order.
     soft_labels : ndarray of shape (n_comparisons,)
         Probability that the left item is the better one.
     method : str
@@ -56,6 +56,8 @@ class PreferenceWeights:
     soft_labels: Array
     method: str
     reliability: Array
+    #: The row of the table that each row given became.
+    _places: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -64,8 +66,8 @@ class PreferenceWeights:
         return np.array(self.weights, dtype)
 
     def to_frame(self) -> pa.Table:
-        """Return the comparisons as an Arrow table, with ``weight`` and ``soft_label`` of each."""
-        frame = self.comparisons.to_frame()
+        """Return the comparisons as an Arrow table, in their order, with ``weight`` and ``soft_label`` of each."""
+        frame = self.comparisons.to_frame().take(self._places)
         columns = {name: frame[name] for name in frame.column_names if name != "weight"}
         return arrow.table(columns | {"weight": self.weights, "soft_label": self.soft_labels})
 
@@ -80,7 +82,9 @@ class PreferenceWeights:
         left, _, _, _, contexts = self.comparisons.codes()
         question = pair if self.method == "pairs" else np.arange(len(pair))
         _, row, n_labels = np.unique(question, return_index=True, return_counts=True)
-        toward = np.where(left == first, self.soft_labels, 1 - self.soft_labels)[row]
+        soft_labels = np.empty(len(pair))
+        soft_labels[self._places] = self.soft_labels
+        toward = np.where(left == first, soft_labels, 1 - soft_labels)[row]
         row, n_labels, toward = (part[toward != 0.5] for part in (row, n_labels, toward))
         items = self.comparisons._items.arrow()
         columns: dict[str, Any] = {
@@ -99,13 +103,16 @@ def preference_weights(
     *,
     method: Literal["auto", "pairs", "scores"] = "auto",
     aggregator: Aggregator | None = None,
+    **columns: str | None,
 ) -> PreferenceWeights:
     """The crowd's posterior that each preference label is right: weights or soft labels for any trainer.
 
     Parameters
     ----------
     comparisons
-        A :class:`~manyhands.Comparisons` table, or a frame with well-known column names.
+        A frame, every row of which has a winner or a tie: weights are those of its rows. Or a
+        :class:`~manyhands.Comparisons` table, which has put its rows into an order of its own: weights are those of
+        ``comparisons.to_frame()``.
     method
         ``"pairs"`` takes every pair (in each context) for a task of two classes and learns from pairs that several
         workers judged who is reliable. ``"scores"`` fits :class:`~manyhands.pairwise.CrowdBT` and takes every
@@ -115,6 +122,9 @@ def preference_weights(
         comparisons or more on average.
     aggregator
         What judges pairs; ``DawidSkene(model="one-coin")`` if None, since which item is called the first is arbitrary.
+    **columns
+        Names of the frame's columns, as :meth:`Comparisons.from_frame` takes them: left, right, winner, worker,
+        context, weight.
 
     Returns
     -------
@@ -139,9 +149,19 @@ def preference_weights(
     >>> found = mh.learn.preference_weights(crowd.games)
     >>> len(found), bool(found.reliability[4] < 0.5)
     (600, True)
+    >>> log = {"left": ["b", "a", "b"], "right": ["a", "b", "a"], "winner": ["a", "a", "b"], "worker": [2, 1, 3]}
+    >>> bool(mh.learn.preference_weights(log, method="pairs").weights.argmin() == 2)  # the third row is outvoted
+    True
     """
     check_choice("method", method, ("auto", "pairs", "scores"))
-    games = comparisons if isinstance(comparisons, Comparisons) else Comparisons.from_frame(comparisons)
+    odd = set(columns) - {*Comparisons._roles, *Comparisons._options}
+    if odd or (columns and isinstance(comparisons, Comparisons)):
+        why = f"no column is called {listed(sorted(odd))} here" if odd else "a table has its columns already"
+        raise TypeError(f"{', '.join(sorted(columns))}= cannot be given: {why}")
+    if isinstance(comparisons, Comparisons):
+        games, places = comparisons, np.arange(len(comparisons))
+    else:
+        games, places = Comparisons._with_places(comparisons, columns)
     if method == "auto":
         method = _chosen(games) if aggregator is None else "pairs"
     if method == "scores":
@@ -152,7 +172,8 @@ def preference_weights(
         soft_labels, reliability = _by_pairs(games, aggregator)
     outcomes = games.codes()[2]
     right = np.where(outcomes == LEFT, soft_labels, 1 - soft_labels)
-    return PreferenceWeights(games, np.where(outcomes == TIE, 0.0, right), soft_labels, method, reliability)
+    weights = np.where(outcomes == TIE, 0.0, right)
+    return PreferenceWeights(games, weights[places], soft_labels[places], method, reliability, places)
 
 
 def _chosen(games: Comparisons) -> Literal["pairs", "scores"]:

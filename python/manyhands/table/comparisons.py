@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,11 @@ from manyhands.table.records import Records
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+T = TypeVar("T", bound="Comparisons")
+#: Left and right items, outcomes, workers and contexts as codes; names of items, workers and contexts.
+_Codes = tuple[Codes, Codes, npt.NDArray[np.uint8], Codes, Codes | None]
+_Names = tuple[Names, Names, Names | None]
 
 LEFT, RIGHT, TIE = 0, 1, 2
 #: What a winner may be called that is not an item, as logs of arenas have it.
@@ -164,6 +169,11 @@ class Comparisons(Records):
 
     @classmethod
     def _of_columns(cls, columns: Columns, *, missing: Missing = "drop") -> Self:
+        return _made(cls, *cls._coded(columns, missing))
+
+    @classmethod
+    def _coded(cls, columns: Columns, missing: Missing) -> tuple[_Codes, npt.NDArray[np.float64] | None, _Names]:
+        """The columns as codes, in the order of the log, weights, and names of items, workers and contexts."""
         check_choice("missing", missing, ("drop", "error"))
         ids, given = columns.ids, columns.only("weight")
         checks.check_sizes({role: len(column) for role, column in ids.items()}, "(left, right, winner)")
@@ -182,9 +192,20 @@ class Comparisons(Records):
         outcomes = _outcomes(ids["winner"], left, right, items)
         workers, worker_names = encode_workers(ids.get("worker"), len(left))
         contexts, context_names = ids["context"].encode() if "context" in ids else (None, None)
-        sizes = (len(items), len(worker_names), 0 if context_names is None else len(context_names))
-        table = _core.Comparisons(left, right, outcomes, workers, contexts, numbers, *sizes)
-        return cls(table, items, worker_names, context_names)
+        return (left, right, outcomes, workers, contexts), numbers, (items, worker_names, context_names)
+
+    @classmethod
+    def _with_places(cls, frame: Any, named: Mapping[str, str | None]) -> tuple[Self, npt.NDArray[np.int64]]:
+        """A table of the comparisons in a frame, each with a winner, and where in the table each of its rows is."""
+        given = {role: named.get(role) for role in cls._roles}
+        options = {role: named.get(role) for role in cls._options}
+        codes, weights, names = cls._coded(cls._columns_in(frame, given, options), "error")
+        left, right, outcomes, workers, contexts = codes
+        # The order of the table; rows that are alike in all of it are alike in all that is said of them.
+        keys = [key for key in (weights, contexts, outcomes, right, left, workers) if key is not None]
+        places = np.empty(len(left), np.int64)
+        places[np.lexsort(keys)] = np.arange(len(left))
+        return _made(cls, codes, weights, names), places
 
     @classmethod
     def from_codes(
@@ -355,12 +376,11 @@ class Comparisons(Records):
         return cls(table, items, workers, contexts)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickle, (type(self), self.codes(), self.weights, (self._items, self._workers, self._contexts))
+        return _made, (type(self), self.codes(), self.weights, (self._items, self._workers, self._contexts))
 
 
-def _unpickle(
-    cls: type[Comparisons], codes: tuple[Any, Any, Any, Any, Any], weights: Any, names: tuple[Any, ...]
-) -> Comparisons:
+def _made(cls: type[T], codes: _Codes, weights: npt.NDArray[np.float64] | None, names: _Names) -> T:
+    """A table of codes."""
     items, workers, contexts = names
     sizes = (len(items), len(workers), 0 if contexts is None else len(contexts))
     return cls(_core.Comparisons(*codes, weights, *sizes), items, workers, contexts)

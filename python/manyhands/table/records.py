@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.table import checks, html, persist
-from manyhands.table.columns import Chosen, columns_of
+from manyhands.table.columns import Chosen, Columns, columns_of
 from manyhands.table.frames import if_there
 from manyhands.table.names import Names
 
@@ -87,10 +87,15 @@ class Records(persist.Saved, ABC):
     @classmethod
     def _of_frame(cls, frame: Any, given: Mapping[str, Chosen], options: Mapping[str, Chosen], **settings: Any) -> Self:
         """Build a table from the columns of a frame by role; options where they are named, or there to be found."""
+        made: Self = cls._of_columns(cls._columns_in(frame, given, options), **settings)
+        return made
+
+    @classmethod
+    def _columns_in(cls, frame: Any, given: Mapping[str, Chosen], options: Mapping[str, Chosen]) -> Columns:
+        """The columns of a frame by role."""
         found = {role: if_there(frame, role) for role in cls._if_there if options.get(role) is None}
         named = {role: name for role, name in {**options, **found}.items() if name is not None}
-        made: Self = cls._of_columns(columns_of(frame, {**given, **named}, cls._numbers | cls._raw), **settings)
-        return made
+        return columns_of(frame, {**given, **named}, cls._numbers | cls._raw)
 
     @classmethod
     def _as_table(cls, answers: Any) -> Self:
