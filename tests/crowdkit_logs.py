@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -13,6 +16,11 @@ EM_CLASSES = [twin.DawidSkene, twin.OneCoinDawidSkene]
 
 
 SKILL_CLASSES = [twin.Wawa, twin.ZeroBasedSkill]
+
+
+def crowdkit_answers():
+    """Logs, and what crowd-kit 1.4.2 answered, as scripts/crowdkit_answers.py wrote it."""
+    return json.loads((Path(__file__).parent / "data" / "crowdkit.json").read_text())
 
 
 def log(rows):

@@ -374,37 +374,3 @@ def test_dots_are_counted():
         part = rankings[rankings.instance == instance]
         model = PlackettLuce().fit(mh.Rankings.from_lists(part.order.str.split(">"), weights=part["count"]))
         assert model.to_frame().column("item").to_pylist() == order.split(">")
-
-
-# ----------------------------------------------------------------------------------------------- crowd-kit's twins
-
-
-def test_twins_of_crowd_kit():
-    pandas = pytest.importorskip("pandas")
-    from manyhands.compat import crowdkit
-
-    # The last four guess, mostly for the left.
-    rng = np.random.default_rng(0)
-    good = mh.simulate_comparisons(10, np.full(12, 2.0), 4000, seed=0)
-    left, right, outcomes, workers, _ = good.games.codes()
-    outcomes = np.where((workers >= 8) & (rng.random(4000) < 0.8), 0, np.where(workers >= 8, 1, outcomes))
-    frame = pandas.DataFrame({"worker": workers, "left": left, "right": right})
-    frame["label"] = np.where(outcomes == 0, frame.left, frame.right)
-    noisy = crowdkit.NoisyBradleyTerry(n_iter=200, tol=1e-9).fit(frame)
-    assert noisy.scores_.index.name == "label"
-    assert noisy.skills_[8:].max() < 0.4 < 0.7 < noisy.skills_[:8].min()
-    assert abs(noisy.biases_[8:].mean() - 0.8) < 0.07
-    plain = crowdkit.BradleyTerry(n_iter=100).fit_predict(frame)
-    assert plain.sum() == pytest.approx(1.0)
-    assert mh.metrics.kendall(noisy.scores_, good.scores) >= mh.metrics.kendall(plain, good.scores) > 0.7
-    # Hunter's iteration, written out.
-    wins = np.zeros((10, 10))
-    np.add.at(wins, (np.where(outcomes == 0, left, right), np.where(outcomes == 0, right, left)), 1)
-    p = np.ones(10)
-    for _ in range(500):
-        p = wins.sum(axis=1) / ((wins + wins.T) / (p[:, None] + p)).sum(axis=1)
-        p /= p.sum()
-    np.testing.assert_allclose(plain, p, atol=2e-4)
-    assert not len(crowdkit.BradleyTerry(n_iter=1).fit_predict(frame[:0]))
-    with pytest.raises(KeyError, match="no column 'worker'"):
-        crowdkit.NoisyBradleyTerry().fit(frame.drop(columns="worker"))
