@@ -46,18 +46,19 @@ def _crowd_layer(kind: str) -> Variant:
         weights = table.weight.detach().reshape(-1, *table.shape).numpy()
         return plain.crowd_layer(probs, weights, triples, kind)
 
-    return Variant(learn.CrowdLayer, {"kind": kind}, starts=False, twin=twin)
+    return Variant(learn.CrowdLayer, {"kind": kind}, starts=kind == "MW", twin=twin)
 
 
 VARIANTS = [
     Variant(learn.MajorityTarget),
+    Variant(learn.MajorityTarget, {"loss": "kappa"}),
     Variant(learn.SoftTarget),
     Variant(learn.AggregatedTarget),
     Variant(learn.AggregatedTarget, {"aggregator": mh.WeightedVote()}),
     Variant(learn.SoftBootstrap),
     Variant(learn.LearnFromAll, starts=False, twin=lambda _, probs, triples: plain.cross_entropy(probs, triples)),
     Variant(learn.LearnFromAll, {"reduction": "sample"}, starts=False),
-    Variant(learn.LearnFromAll, {"reduction": "worker"}, starts=False),
+    Variant(learn.LearnFromAll, {"loss": "focal", "reduction": "worker"}, starts=False),
     *(_crowd_layer(kind) for kind in ("MW", "VW", "VB", "VW-B")),
     Variant(learn.CCEM, twin=_coupled),
     *(
@@ -69,6 +70,7 @@ VARIANTS = [
     Variant(learn.GeoCrowdNet, {"side": "W"}),
     Variant(learn.SingleConfusion),
     Variant(learn.SingleConfusion, {"batch_size": 2}),
+    Variant(learn.SingleConfusion, {"labels": "majority"}),
     Variant(learn.COINNet),
     Variant(learn.InstanceTrace),
     Variant(learn.MaxMIG, {"divergence": "kl"}),
@@ -80,6 +82,7 @@ VARIANTS = [
     Variant(learn.WeightedDoctorNet, {"weight_epochs": 1}, starts=False),
     Variant(learn.Learn2Agree, {"stream": "distribution", "loss": "focal"}),
     Variant(learn.Learn2Agree, {"stream": "linear", "loss": "kappa"}),
+    Variant(learn.Learn2Agree, {"stream_loss": "rmse", "loss": "ce", "weights": "learnt"}, starts=False),
 ]
 
 

@@ -15,6 +15,7 @@ from manyhands.agreement import (
     krippendorff_alpha,
     pairwise,
     scott_pi,
+    worker_ratios,
 )
 
 #: Sums in another order.
@@ -166,3 +167,19 @@ class TestKnownFigures:
         assert found.n_pairs == 3
         by_name = agreement_ratio({0: 0, 3: 1, 2: 1, 1: 0}, votes, min_overlap=1)
         assert by_name == found
+
+    def test_the_ratio_of_a_worker_is_that_of_a_model_with_the_others(self):
+        votes = mh.simulate(300, 7, 3, labels_per_task=5, seed=3).votes
+        found = worker_ratios(votes, min_overlap=20)
+        labels = votes.to_frame().to_pydict()
+        for name, n_pairs, ratio in zip(*found.to_pydict().values(), strict=True):
+            own = {t: x for t, w, x in zip(*(labels[c] for c in ("task", "worker", "label")), strict=True) if w == name}
+            others = votes.select(workers=[w for w in votes.workers if w != name])
+            assert ratio == pytest.approx(agreement_ratio(own, others, min_overlap=20).value, abs=SAME)
+            assert n_pairs == 6
+
+    def test_ratios_of_workers_without_others_are_undefined(self):
+        votes = mh.Annotations.from_dense([[0, 0, -1], [0, 0, -1], [1, 1, -1], [0, 1, 0]])
+        found = worker_ratios(votes, min_overlap=2)
+        assert found.column("n_pairs").to_pylist() == [1, 1, 0]
+        assert np.isnan(found.column("ratio").to_numpy()).all()

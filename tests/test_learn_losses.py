@@ -15,10 +15,10 @@ from learners import backbone, crowd
 from manyhands import learn
 from manyhands.aggregators.passes import posterior_under
 from manyhands.learn import heads, losses
-from manyhands.learn.agree import RunningKappa, focus, said_shares
 from manyhands.learn.confusion import RunningVolume
 from manyhands.learn.doctor import DoctorHeads
 from manyhands.learn.information import CrowdAggregator
+from manyhands.learn.questions import RunningKappa, Said, focus, said_shares
 from manyhands.train.batch import CrowdData
 from oracles import learn as plain
 from oracles.em import Rows
@@ -207,7 +207,7 @@ def test_focal(p, right, gamma):
 def test_focus():
     log = crowd(n=60)
     _, workers, labels = log.votes.codes()
-    found = focus(log.votes)
+    found = focus(Said.of(log.votes, by_sample=False).counts)
     for worker in range(9):
         said = labels[workers == worker]
         for k in range(3):

@@ -113,3 +113,20 @@ def test_outliers_confuse_everybody_alike():
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("source", "high", "low"),
+    [
+        ("dogs-vs-cats", [(0.6, 0.8), (0.6, 0.6), (0.9, 0.6), (0.7, 0.7), (0.6, 0.7)], 0.55),
+        ("luna16", [(0.6, 0.9), (0.7, 0.7), (0.9, 0.6), (0.6, 0.7), (0.7, 0.6)], 0.6),
+    ],
+)
+def test_experts_of_two_classes_are_those_of_the_papers_data_sets(source, high, low):
+    truth = np.arange(50) % 2
+    found = synthetic.experts(truth, 2, source=source)
+    np.testing.assert_allclose(np.diagonal(found.confusion, axis1=1, axis2=2), high)
+    found = synthetic.experts(truth, 2, source=source, expertise="low")
+    np.testing.assert_allclose(found.confusion, np.tile([[low, 1 - low], [1 - low, low]], (10, 1, 1)))
+    with pytest.raises(ValueError, match="has two classes, not 3"):
+        synthetic.experts(np.arange(9) % 3, 3, source=source)

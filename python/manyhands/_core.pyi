@@ -297,6 +297,7 @@ class _Paired(TypedDict):
     pairs: npt.NDArray[np.uint32]
     overlap: npt.NDArray[np.uint64]
     coefficients: _F64
+    squashed: _F64
 
 class _MaceFit(TypedDict):
     posterior: _F64

@@ -54,6 +54,9 @@ pub struct Paired {
     pub overlap: Vec<u64>,
     /// The coefficient of each pair; not a number where it is undefined.
     pub coefficients: Vec<f64>,
+    /// The part of each pair in a ratio: its coefficient through the logistic function, less its bias; not a number for
+    /// other summaries, and where the coefficient is undefined.
+    pub squashed: Vec<f64>,
     /// Tasks on which two of these workers met.
     pub n_tasks: usize,
     /// Pairs that the summary rests on.
@@ -94,6 +97,7 @@ pub fn agreement_by_pairs(
         pairs: copied(meetings.pairs.as_flattened())?,
         overlap: collected((0..meetings.pairs.len()).map(|pair| meetings.of(pair).len() as u64))?,
         coefficients: collected(found.iter().map(|found| found.coefficient.value))?,
+        squashed: collected(found.iter().map(|found| found.squashed))?,
     })
 }
 

@@ -109,5 +109,6 @@ pub fn agreement_by_pairs<'py>(
     result.set_item("pairs", array(py, [found.overlap.len(), 2], found.pairs)?)?;
     result.set_item("overlap", PyArray1::from_vec(py, found.overlap))?;
     result.set_item("coefficients", PyArray1::from_vec(py, found.coefficients))?;
+    result.set_item("squashed", PyArray1::from_vec(py, found.squashed))?;
     Ok(result)
 }

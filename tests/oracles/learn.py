@@ -109,6 +109,48 @@ def focus(n_said: int, n_total: int) -> float:
     return min((1 - rate**most) / (1 - rate**least), 5.0)
 
 
+def answer_loss(probs: np.ndarray, said: np.ndarray, gamma: np.ndarray) -> float:
+    """Mean over binary questions of the focal loss of one answer, a distribution; of two classes one is asked."""
+    asked = [1] if len(probs) == 2 else range(len(probs))
+    found = []
+    for k in asked:
+        yes, no = focal(probs[k], True, gamma[k]), focal(probs[k], False, gamma[k])
+        found.append(said[k] * yes + (1 - said[k]) * no)
+    return float(np.mean(found))
+
+
+def weighed_agreement(
+    triples: list[tuple[int, int, int]], weights: np.ndarray, given: np.ndarray, n: int, k: int
+) -> np.ndarray:
+    """Eq. 9 of Learn2Agree with a weight for each annotator, times that of the answer, over those who answered."""
+    level = np.zeros((n, k))
+    for sample in range(n):
+        rows = zip(triples, given, strict=True)
+        own = [(weights[worker] * share, label) for (i, worker, label), share in rows if i == sample]
+        for weight, label in own:
+            level[sample, label] += weight / sum(each for each, _ in own)
+    return level
+
+
+def weights_loss(
+    probs: np.ndarray, triples: list[tuple[int, int, int]], weights: np.ndarray, given: np.ndarray
+) -> float:
+    """Gaussian noise of each annotator around predictions, by its precision; `given` are weights of the answers."""
+    total = 0.0
+    for (sample, worker, label), share in zip(triples, given / given.sum(), strict=True):
+        error = np.mean([(float(label == k) - p) ** 2 for k, p in enumerate(probs[sample])])
+        total += 0.5 * share * (weights[worker] * error - np.log(weights[worker]))
+    return total
+
+
+def single_confusion(probs: np.ndarray, matrix: np.ndarray, votes: np.ndarray, trace: float) -> float:
+    """Cross-entropy of votes, which are distributions, with predictions through one matrix, and the matrix's trace."""
+    total = 0.0
+    for p, said in zip(probs, votes, strict=True):
+        total -= sum(said[label] * np.log(p @ matrix[:, label]) for label in range(len(p)))
+    return total / len(probs) + trace * np.trace(matrix)
+
+
 def kappa_loss(probs: np.ndarray, answers: list[tuple[int, int, int, float]], reduction: str) -> float:
     """Sigmoid of log(1 − κ) of each worker and class, over all answers (sample, worker, label, weight), averaged."""
     of_sample: dict[int, float] = {}

@@ -257,6 +257,55 @@ def agreement_ratio(
     return jackknife.agreement(found, _reason(found, min_overlap))
 
 
+def worker_ratios(votes: Any, *, weights: str | None = None, min_overlap: int = 10) -> pa.Table:
+    """How well each worker agrees with the others, relative to how well these agree with each other.
+
+    The :func:`agreement_ratio` of each worker, whose labels are those of a model and who is not among the workers: the
+    mean of σ(κ) over the pairs with the worker, divided by the mean over all pairs without. What a model is to be
+    compared with.
+
+    Parameters
+    ----------
+    votes
+        An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
+    weights, min_overlap
+        As in :func:`agreement_ratio`.
+
+    Returns
+    -------
+    pyarrow.Table
+        Columns ``worker``, ``n_pairs`` (others with a kappa) and ``ratio``, NaN where there is none, or no other pair.
+
+    Notes
+    -----
+    Cost as that of :func:`cohen_kappa`, for all workers together. That pairs with the worker are not in the
+    denominator is how the published ratios were made: of all pairs, they would average one.
+
+    References
+    ----------
+    As of :func:`agreement_ratio`; Table 1 of Wang et al. has the ratios of its annotators.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> votes = mh.Annotations.from_dense([[0, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 1], [1, 1, 0]])
+    >>> mh.agreement.worker_ratios(votes, min_overlap=5).column("n_pairs").to_pylist()
+    [2, 2, 2]
+    """
+    import pyarrow as pa
+
+    votes = labels_of(votes)
+    # Nobody is worker number n_workers: all pairs have their part in a ratio.
+    found = _of_pairs(votes, "cohen", weights, min_overlap, summary="ratio", worker=votes.n_workers)
+    known = ~np.isnan(found["squashed"])
+    pairs, parts = found["pairs"][known].astype(np.int64), found["squashed"][known]
+    number = np.bincount(pairs.ravel(), minlength=votes.n_workers)
+    total = np.bincount(pairs.ravel(), np.repeat(parts, 2), minlength=votes.n_workers)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = (total / number) / ((parts.sum() - total) / (len(parts) - number))
+    return pa.table({"worker": votes._workers.arrow(), "n_pairs": number, "ratio": ratio})
+
+
 def _answers(labels: Any, votes: Annotations) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Task and class codes of a model's answers."""
     if not isinstance(labels, tuple | dict) and not hasattr(labels, "columns") and not hasattr(labels, "column_names"):

@@ -21,6 +21,7 @@ from manyhands.learn import (
     numbers,
     pairs,
     preferences,
+    single,
     targets,
 )
 from manyhands.learn.agree import *
@@ -33,6 +34,7 @@ from manyhands.learn.learner import Learner, all_learners
 from manyhands.learn.numbers import *
 from manyhands.learn.pairs import *
 from manyhands.learn.preferences import *
+from manyhands.learn.single import *
 from manyhands.learn.targets import *
 from manyhands.train.batch import Batch, CrowdData
 from manyhands.train.settings import Training
@@ -48,4 +50,5 @@ __all__ += instance.__all__
 __all__ += numbers.__all__
 __all__ += pairs.__all__
 __all__ += preferences.__all__
+__all__ += single.__all__
 __all__ += targets.__all__

@@ -27,7 +27,7 @@ from manyhands.train.batch import Batch, CrowdData
 from manyhands.train.files import Outer
 from manyhands.train.settings import TrainingOptions
 
-__all__ = ["CCEM", "CrowdLayer", "GeoCrowdNet", "SingleConfusion", "TraceRegularized"]
+__all__ = ["CCEM", "CrowdLayer", "GeoCrowdNet", "TraceRegularized"]
 
 _WORKER_MODELS = ("softplus", "softmax", "one-coin", "low-rank", "embedded")
 
@@ -51,10 +51,6 @@ class _WorkerLearner(Learner):
         model = self._worker_model(data.votes.n_workers, data.votes.n_classes)
         start = self._start(data.votes)
         if start is not None:
-            if not isinstance(model, ConfusionModel):
-                raise ValueError(
-                    f"a {type(self).__name__} cannot start from the confusion matrices of start_from; leave it out"
-                )
             model.set_confusion(torch.from_numpy(start[1]).float())
         return {"workers": model}
 
@@ -87,12 +83,14 @@ class CrowdLayer(_WorkerLearner):
     kind
         What a worker has: a matrix (``"MW"``), a weight a class (``"VW"``), a bias a class (``"VB"``) or both
         (``"VW-B"``); for numbers as labels a scale (``"S"``), a bias (``"B"``) or both (``"S+B"``). The identity at
-        first.
+        first; matrices may start from the logarithms of confusion matrices instead (`start_from`).
     **training
         See :class:`~manyhands.learn.Training`.
 
     Notes
     -----
+    ``start_from=mh.MajorityVote()`` is the start of Cao et al. 2019 (Eq. 2): workers judged by vote shares.
+
     Time per epoch O(annotations · classes²) beside the backbone, ``"MW"``; O(annotations · classes) the others. For
     regression the labels of the votes must be numbers, as text where they have fractions (a table takes such numbers
     for scores, not classes); ``predict`` returns numbers on the scale of the average worker, and there are no
@@ -236,6 +234,9 @@ class CCEM(_WorkerLearner):
     -----
     Time per epoch O(annotations · classes²) beside the backbone; a step touches only the workers of its batch.
 
+    Where the confusion matrices are known, ``CCEM(backbone, start_from=confusion, worker_lr=0)`` learns the network
+    alone: the oracle of Tanno et al. 2019.
+
     References
     ----------
     S. Ibrahim, T. Nguyen and X. Fu, "Deep learning from crowdsourced labels: coupled cross-entropy minimization,
@@ -270,8 +271,9 @@ class TraceRegularized(CCEM):
 
     Notes
     -----
-    Identifies network and matrices if the mean confusion matrix is diagonally dominant. With a weight so large that the
-    learnt mean matrix loses its diagonal, ``fit`` raises. Time per epoch O(annotations · classes²) beside the backbone.
+    Identifies network and matrices if the mean confusion matrix is diagonally dominant; whether the learnt one is,
+    ``dominance_`` tells. With a weight so large that it loses its diagonal, ``fit`` raises. Time per epoch
+    O(annotations · classes²) beside the backbone.
 
     References
     ----------
@@ -414,48 +416,3 @@ class RunningVolume(nn.Module):
         # if all of it were the newest batch.
         whole = (now / seen).detach() + gram - gram.detach()
         return log_det(whole, ridge=self.ridge, what=what)
-
-
-class SingleConfusion(TraceRegularized):
-    """One confusion matrix for the whole crowd, with the trace term: a baseline that does not tell workers apart.
-
-    Parameters
-    ----------
-    backbone
-        Any ``nn.Module`` that returns logits.
-    trace
-        Weight of the matrix's trace.
-    **training
-        See :class:`~manyhands.learn.Training`.
-
-    Notes
-    -----
-    Trained on every label (the paper trains it on the majority vote). ``confusion_`` repeats the one matrix.
-
-    References
-    ----------
-    S. Sukhbaatar et al., "Training convolutional networks with noisy labels" (2014); Tanno et al. 2019, Sec. 3.3.
-    """
-
-    def __init__(self, backbone: nn.Module, *, trace: float = 0.01, **training: Unpack[TrainingOptions]) -> None:
-        super().__init__(backbone, trace=trace, workers="softplus", **training)
-
-    def _worker_model(self, n_workers: int, n_classes: int) -> ConfusionModel:
-        return _OneForAll(n_workers, n_classes)
-
-
-class _OneForAll(FreeConfusion):
-    """Free confusion matrices of which all workers have the first."""
-
-    def __init__(self, n_workers: int, n_classes: int) -> None:
-        super().__init__(1, n_classes)
-        self.n_workers = n_workers
-
-    def log_confusion(self, worker: Tensor) -> Tensor:
-        return super().log_confusion(torch.zeros_like(worker))
-
-    def log_parts(self, worker: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-        return super().log_parts(torch.zeros_like(worker), label)
-
-    def set_confusion(self, confusion: Tensor) -> None:
-        super().set_confusion(confusion.mean(dim=0, keepdim=True))

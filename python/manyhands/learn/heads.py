@@ -29,7 +29,7 @@ def _near_identity(n_classes: int) -> Tensor:
 class WorkerModel(nn.Module):
     """What workers answer, given what is known of the class.
 
-    A subclass gives `answers`; one that has confusion matrices is a `ConfusionModel`.
+    A subclass gives `answers`, and starts from given matrices; one that has such itself is a `ConfusionModel`.
     """
 
     def __init__(self, n_workers: int, n_classes: int) -> None:
@@ -39,6 +39,10 @@ class WorkerModel(nn.Module):
     @abstractmethod
     def answers(self, log_probs: Tensor, worker: Tensor) -> Tensor:
         """Log-probabilities of each possible answer, (n, n_classes), where the class has `log_probs` (n, n_classes)."""
+
+    @abstractmethod
+    def set_confusion(self, confusion: Tensor) -> None:
+        """Start from given matrices, (n_workers, true, observed), as nearly as the model can."""
 
     def log_likelihood(self, log_probs: Tensor, worker: Tensor, label: Tensor) -> Tensor:
         """Log-probability of the answers that were given, (n,)."""
@@ -63,15 +67,11 @@ def picked(matrices: Tensor, label: Tensor) -> Tensor:
 
 
 class ConfusionModel(WorkerModel):
-    """Workers with a confusion matrix each: a subclass gives its logarithm, and can be set to given matrices."""
+    """Workers with a confusion matrix each: a subclass gives its logarithm."""
 
     @abstractmethod
     def log_confusion(self, worker: Tensor) -> Tensor:
         """Log confusion matrices of some workers, (n, true, observed)."""
-
-    @abstractmethod
-    def set_confusion(self, confusion: Tensor) -> None:
-        """Start from given matrices, (n_workers, true, observed), as nearly as the model can."""
 
     def answers(self, log_probs: Tensor, worker: Tensor) -> Tensor:
         """Log-probabilities of each possible answer, (n, n_classes)."""
@@ -263,3 +263,12 @@ class CrowdWeights(WorkerModel):
         else:
             activation = probs * rows[:, 0] + rows[:, 1]
         return F.log_softmax(activation, dim=1)
+
+    def set_confusion(self, confusion: Tensor) -> None:
+        """Start from the logarithms of given matrices, which a matrix alone can (Cao et al. 2019, Eq. 2)."""
+        if self.kind != "MW":
+            raise ValueError(
+                f'a crowd layer of kind="{self.kind}" has no matrix to start from confusion matrices; leave start_from '
+                'out, or take kind="MW"'
+            )
+        self.table.set(confusion.clamp_min(1e-6).log())

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyhands import _core, metrics
+from manyhands.aggregators._priors import probabilities
 from manyhands.aggregators.base import Aggregator
 from manyhands.aggregators.passes import posterior_under
 from manyhands.checks import check_choice
@@ -45,8 +46,10 @@ class Learner(CrowdNetworkEstimator):
             )
         super()._check()
         check_choice("reduction", self.reduction, REDUCTIONS)
-        if self.start_from is not None and not isinstance(self.start_from, Aggregator):
-            raise TypeError(f"start_from must be an aggregator, not {type(self.start_from).__name__}")
+        if not isinstance(self.start_from, Aggregator | np.ndarray | None):
+            raise TypeError(
+                f"start_from must be an aggregator or confusion matrices, not {type(self.start_from).__name__}"
+            )
 
     def _make_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         counts = torch.from_numpy(data.votes.labels_per_worker).float()
@@ -111,14 +114,26 @@ class Learner(CrowdNetworkEstimator):
         return (values * self._per_worker[batch.worker]).sum() / batch.n_annotations
 
     def _start(self, votes: Annotations) -> tuple[Array, Array] | None:
-        """Posteriors and confusion matrices of the aggregator to start from, for these votes."""
+        """Posteriors and confusion matrices to start from, for these votes."""
         model = self.start_from
         if model is None:
             return None
+        if isinstance(model, np.ndarray):
+            shape = (votes.n_workers, votes.n_classes, votes.n_classes)
+            given = probabilities(model, shape, "the confusion matrices of start_from")
+            return posterior_under(votes.table, np.full(votes.n_classes, 1 / votes.n_classes), given), given
         if not model.__sklearn_is_fitted__():
             model = copy.copy(model).fit(votes)
         _, confusion = model._parameters_for(votes)
         return model.predict_proba(votes), confusion
+
+    @property
+    def dominance_(self) -> Array:
+        """By how much the mean of ``confusion_`` is diagonally dominant, class by class, (n_classes,).
+
+        Where all are positive, labels alone tell the matrices; see :func:`manyhands.metrics.dominance`.
+        """
+        return metrics.dominance(self.confusion_)
 
     # -------------------------------------------------------------------------------------------- training
 

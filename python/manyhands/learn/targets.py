@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Unpack
 
 import numpy as np
@@ -17,6 +18,7 @@ from manyhands.checks import check_number
 from manyhands.estimator import Array
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import bootstrap, soft_cross_entropy
+from manyhands.learn.questions import AnswerLoss, BinaryQuestions, Said
 from manyhands.table.annotations import Annotations
 from manyhands.train.batch import Batch, CrowdData
 from manyhands.train.settings import TrainingOptions
@@ -56,10 +58,23 @@ def majority(votes: Annotations) -> Array:
     return best / best.sum(axis=1, keepdims=True)
 
 
-class MajorityTarget(_TargetLearner):
+class MajorityTarget(_TargetLearner, BinaryQuestions):
     """The plain baseline: a network trained on the majority vote, which is divided among classes that tie.
 
-    Time per epoch: the backbone's. Takes a backbone and what :class:`~manyhands.learn.Training` lists.
+    Parameters
+    ----------
+    backbone
+        Any ``nn.Module`` that returns logits.
+    loss
+        ``"ce"``, cross-entropy; ``"focal"``, binary questions, one a class, with a power that follows from the class
+        balance of the vote; ``"kappa"``, the weighted-kappa loss of the vote. The latter two are those of
+        `Learn2Agree`, of an annotator who always says what the majority does.
+    **training
+        See :class:`~manyhands.learn.Training`.
+
+    Notes
+    -----
+    Time per epoch: the backbone's. For the kappa, samples · classes numbers are kept.
 
     Examples
     --------
@@ -71,8 +86,27 @@ class MajorityTarget(_TargetLearner):
     (300, 3)
     """
 
+    def __init__(self, backbone: nn.Module, *, loss: AnswerLoss = "ce", **training: Unpack[TrainingOptions]) -> None:
+        super().__init__(backbone, **training)
+        self.loss = loss
+
     def _targets(self, votes: Annotations) -> Array:
         return majority(votes)
+
+    def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
+        parts = super()._extra_parts(data)
+        if self.loss == "ce":
+            return parts
+        known = self._aims[data.samples.to(self._on)].double().cpu().numpy()
+        return parts | self._question_parts(len(data), Said.of_one(known))
+
+    def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        if self.loss == "ce":
+            return super()._loss(batch, log_probs)
+        n = len(batch)
+        vote = replace(batch, sample=torch.arange(n, device=self._on), worker=batch.tasks.new_zeros(n))
+        said, weight = self._aims[batch.tasks][:, self._positive], log_probs.new_ones(n)
+        return self._answer_losses(vote, self._log_odds(log_probs), said, weight).mean()
 
 
 class SoftTarget(_TargetLearner):
@@ -158,12 +192,29 @@ class SoftBootstrap(_TargetLearner):
         return bootstrap(log_probs, targets, self.beta)
 
 
-class LearnFromAll(Learner):
+class LearnFromAll(BinaryQuestions):
     """A network trained on every label as it is, as if no worker ever erred.
 
-    With ``reduction="sample"`` it is the same as `SoftTarget`. Time per epoch: the backbone's. Takes a backbone and
-    what :class:`~manyhands.learn.Training` lists, but for `start_from`: it learns from the labels, not from posteriors.
+    Parameters
+    ----------
+    backbone
+        Any ``nn.Module`` that returns logits.
+    loss
+        ``"ce"``, cross-entropy; ``"focal"``, binary questions, one a class, with a power for each worker that follows
+        from the worker's class balance; ``"kappa"``, the weighted-kappa loss of each worker. The latter two are those
+        of `Learn2Agree`, whose notes hold here.
+    **training
+        See :class:`~manyhands.learn.Training`, but for `start_from`: it learns from the labels, not from posteriors.
+
+    Notes
+    -----
+    With cross-entropy and ``reduction="sample"`` it is the same as `SoftTarget`. Time per epoch: the backbone's, and
+    O(annotations · classes) for binary questions.
     """
+
+    def __init__(self, backbone: nn.Module, *, loss: AnswerLoss = "ce", **training: Unpack[TrainingOptions]) -> None:
+        super().__init__(backbone, **training)
+        self.loss = loss
 
     def _check(self) -> None:
         super()._check()
@@ -171,7 +222,11 @@ class LearnFromAll(Learner):
             raise ValueError("a LearnFromAll has neither posteriors nor confusion matrices; leave start_from out")
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
-        return {}
+        if self.loss == "ce":
+            return {}
+        return self._question_parts(len(data), Said.of(data.votes, by_sample=self.reduction == "sample"))
 
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
-        return -self._reduce(self._label_log_probs(batch, log_probs), batch)
+        if self.loss == "ce":
+            return -self._reduce(self._label_log_probs(batch, log_probs), batch)
+        return self._labels_loss(batch, self._log_odds(log_probs))

@@ -23,8 +23,13 @@ from manyhands.table.annotations import Annotations
 
 __all__ = ["experts", "gaussians", "machines", "outliers"]
 
-#: Sensitivities (class 0, class 1) of the five seniors of high expertise, two classes.
-_BINARY = ((0.6, 0.8), (0.6, 0.6), (0.9, 0.6), (0.7, 0.7), (0.6, 0.7))
+#: Sensitivities (class 0, class 1) of the five seniors of high expertise, two classes, by the paper's data set.
+_BINARY = {
+    "dogs-vs-cats": ((0.6, 0.8), (0.6, 0.6), (0.9, 0.6), (0.7, 0.7), (0.6, 0.7)),
+    "luna16": ((0.6, 0.9), (0.7, 0.7), (0.9, 0.6), (0.6, 0.7), (0.7, 0.6)),
+}
+#: How often the ten of low expertise are right, two classes.
+_BINARY_LOW = {"dogs-vs-cats": 0.55, "luna16": 0.6}
 #: Which senior each junior copies: two the first and three the third; of low expertise, one each.
 _COPIED = {"high": (0, 0, 2, 2, 2), "low": (0, 2)}
 #: Juniors who answer without looking.
@@ -63,6 +68,7 @@ def experts(
     *,
     expertise: Literal["high", "low"] = "high",
     mistakes: Literal["independent", "naive", "correlated"] = "independent",
+    source: Literal["dogs-vs-cats", "luna16"] | None = None,
     seed: int = 0,
 ) -> Simulation:
     """Seniors who err independently of one another, with or without juniors (Cao et al. 2019, App. B.1).
@@ -79,6 +85,10 @@ def experts(
     mistakes
         ``"independent"``: seniors only; ``"naive"``: with juniors who always say class 0, five or fifteen;
         ``"correlated"``: with juniors who copy a senior, five or two.
+    source
+        Of two classes, the data set whose seniors the paper describes: ``"dogs-vs-cats"``, class 0 being dogs, where
+        those of low expertise are right 55 times in a hundred, or ``"luna16"``, class 0 being benign, where they are 60
+        times. None for the first with high expertise and the second with low.
     seed
         What all draws follow from.
 
@@ -90,7 +100,12 @@ def experts(
     check_choice("expertise", expertise, ("high", "low"))
     check_choice("mistakes", mistakes, ("independent", "naive", "correlated"))
     check_number("n_classes", n_classes, least=2, whole=True)
-    seniors = _high(n_classes) if expertise == "high" else one_coin(10, n_classes, accuracy=1 / n_classes + 0.1)
+    if source is not None:
+        check_choice("source", source, tuple(_BINARY))
+        if n_classes != 2:
+            raise ValueError(f"source={source!r} has two classes, not {n_classes}; leave it out")
+    low = 1 / n_classes + 0.1 if source is None else _BINARY_LOW[source]
+    seniors = _high(n_classes, source) if expertise == "high" else one_coin(10, n_classes, accuracy=low)
     confusion, groups = seniors, np.full(len(seniors), -1)
     if mistakes == "naive":
         confusion = np.concatenate([seniors, naive(_NAIVE[expertise], n_classes)])
@@ -106,10 +121,10 @@ def experts(
     )
 
 
-def _high(n_classes: int) -> Floats:
+def _high(n_classes: int, source: str | None) -> Floats:
     """Five seniors who mix up neighbouring classes."""
     if n_classes == 2:
-        return np.stack([np.array([[a, 1 - a], [1 - b, b]]) for a, b in _BINARY])
+        return np.stack([np.array([[a, 1 - a], [1 - b, b]]) for a, b in _BINARY[source or "dogs-vs-cats"]])
     confusion = np.repeat(np.eye(n_classes)[None], 5, axis=0)
     n_pairs = n_classes // 2
     for pair in range(n_pairs):

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, TypedDict
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -21,6 +23,7 @@ Schedule = Literal["cosine", "step"] | Callable[[torch.optim.Optimizer], Any] | 
 Optimizer = Literal["adam", "adamw", "sgd"]
 Reduction = Literal["label", "sample", "worker"]
 Precision = Literal["float32", "bfloat16", "float16"]
+Start = Aggregator | npt.NDArray[np.floating[Any]] | None
 
 
 class TrainingOptions(TypedDict, total=False):
@@ -40,7 +43,7 @@ class TrainingOptions(TypedDict, total=False):
     precision: Precision
     device: str | torch.device
     seed: int
-    start_from: Aggregator | None
+    start_from: Start
     callbacks: Sequence[EpochCallback]
     checkpoint: str | os.PathLike[str] | None
 
@@ -79,7 +82,9 @@ class Training:
         Of everything random; the same seed gives the same result on a CPU.
     start_from
         An aggregator, fitted or not, whose posteriors or confusion matrices are the start. One that is not yet is
-        fitted without the held-out labels.
+        fitted without the held-out labels. Or confusion matrices that are known, (n_workers, n_classes, n_classes), in
+        the order of ``votes.workers`` and ``votes.classes``, with the posteriors that follow from them and an even
+        prior.
     callbacks
         Functions called as ``callback(learner, record)`` after each epoch; one that returns True ends the training.
     checkpoint
@@ -102,7 +107,7 @@ class Training:
     precision: Precision = "float32"
     device: str | torch.device = "auto"
     seed: int = 0
-    start_from: Aggregator | None = None
+    start_from: Start = None
     callbacks: Sequence[EpochCallback] = ()
     checkpoint: str | os.PathLike[str] | None = None
 
