@@ -64,12 +64,17 @@ def test_input_that_does_not_fit(change, error, message):
         ({"coverage": 0.7, "workload": {0: 0.2, 1: 0.2}}, ValueError, "sum to more than one"),
         ({"coverage": 0.1, "workload": {0: 0.1, 1: 0.1, 2: 0.1}}, ValueError, "would have nobody"),
         ({"constraint": "yearly"}, ValueError, "constraint must be one of"),
+        ({"penalty": 5.0, "coverage": 0.5}, ValueError, "penalty=5.0 is the weight of constraint='penalty'"),
+        ({"penalty": -1.0, "constraint": "penalty"}, ValueError, "penalty must be at least 0"),
+        ({"cost": float("nan")}, ValueError, "cost must be a finite number"),
+        ({"cost": {"nobody": 1.0}}, KeyError, "cost names 'nobody', who is no expert; there are 0, 1, 2"),
+        ({"cost": {1: "much"}}, TypeError, "the cost of 1 must be a number"),
         ({"smoothing": 0.0}, ValueError, "smoothing is a share above 0"),
         ({"unanswered": "asked"}, ValueError, "unanswered must be one of 'left-out', 'wrong'"),
         ({"gate": linear(6, 3)}, ValueError, "for each of 3 experts and one for the classifier"),
         ({"gate": linear(5, 4)}, ValueError, r"goes to Linear\(in_features=5, out_features=4"),
         ({"gate": 7}, TypeError, "gate must be a torch nn.Module"),
-        ({"gate": "stack"}, TypeError, '"stacked" or None, not .stack.'),
+        ({"gate": "stack"}, TypeError, '"stacked", "anchored" or None, not .stack.'),
         ({"lr": -1.0}, ValueError, "lr must be at least 0"),
     ],
 )
@@ -100,6 +105,7 @@ def test_settings_that_cannot_work(options, error, message):
         (defer.Triage, {"warmup": -1}, "warmup must be at least 0"),
         (defer.Triage, {"warmup": 0.5}, "warmup must be a whole number"),
         (defer.OneVsAll, {"gate": linear(6, 4)}, "a logit for each of 3 experts, "),
+        (defer.OneVsAll, {"gate": "anchored"}, "the classifier among its options"),
     ],
 )
 def test_settings_of_single_methods(make, options, message):

@@ -63,9 +63,12 @@ def test_experts_who_know_half_of_the_classes_are_found(halves, make, options):
 
 @pytest.mark.parametrize("workload", ["free", "balanced"])
 def test_the_workload_is_kept_on_cases_not_seen(halves, workload):
-    """Within two points by thresholds, each case by itself, and to the case by capacity."""
+    """Within two points by thresholds, each case by itself, and to the case by capacity.
+
+    By a gate of its own: an anchored one is as sure as the classifier, which is surer of cases that it learnt from.
+    """
     X, truth, _, given, _ = halves
-    model = defer.ProbabilisticDeferral(network(), coverage=0.4, workload=workload, **SETTINGS)
+    model = defer.ProbabilisticDeferral(network(), None, coverage=0.4, workload=workload, **SETTINGS)
     model.fit(X[:N], truth[:N], table(given[:N]))
     expected = [0.3, 0.3, 0.4] if workload == "balanced" else [None, None, 0.4]
     for how, slack in (("capacity", 0.5 / N_NEW), ("threshold", 0.02)):

@@ -63,7 +63,7 @@ def main() -> None:
 
     def fitted(make: Any, given: Cases, seed: int, coverage: float | None, **options: Any) -> Any:
         network = fully_connected(X.shape[1], 10, hidden=64, dropout=0.2, seed=seed)
-        model = make(network, coverage=coverage, seed=seed, **TRAINING | options)
+        model = make(network, coverage=coverage, seed=seed, **TRAINING | teams.with_own_gate(make, options))
         return model.fit(given.X, given.y, given.votes)
 
     def run(missing: float, make: Any, *, per_coverage: bool, **options: Any) -> Run:

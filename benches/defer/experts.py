@@ -99,7 +99,7 @@ def main() -> None:
 
             def fit(coverage: float | None) -> Any:
                 network = fully_connected(cases.X.shape[1], n_classes, hidden=32, dropout=0.2, seed=seed)
-                model = make(network, coverage=coverage, seed=seed, **TRAINING | options)
+                model = make(network, coverage=coverage, seed=seed, **TRAINING | teams.with_own_gate(make, options))
                 return model.fit(cases.X, cases.y, cases.votes)
 
             one = None if per_coverage else fit(None)

@@ -50,7 +50,7 @@ def main() -> None:
             found = {}
             for coverage in COVERAGES:
                 settings = {"coverage": coverage, "workload": workload, "max_epochs": 20, "lr": 0.03, "seed": seed}
-                model = make(network, **settings | options).fit(X[:n], y[:n], votes)
+                model = make(network, **settings | teams.with_own_gate(make, options)).fit(X[:n], y[:n], votes)
                 found[f"accuracy at {coverage:.0%}"] = 100 * model.score(X[n:], y[n:], test)
                 found[f"by expected accuracy, {coverage:.0%}"] = 100 * model.score(X[n:], y[n:], test, by="accuracy")
             found["classifier alone"] = 100 * float((model.predict(X[n:]) == y[n:]).mean())

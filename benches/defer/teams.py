@@ -67,6 +67,12 @@ def without(votes: mh.Annotations, missing: float, seed: int) -> mh.Annotations:
     return mh.Annotations.from_codes(cases[keep], experts[keep], labels[keep], **sizes)
 
 
+def with_own_gate(make: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """The options with the paper's gate, a network of its own, for methods by EM where no other is named."""
+    by_em = make in (defer.ProbabilisticDeferral, defer.NaiveDeferral, defer.ImputedDeferral)
+    return {"gate": None} | options if by_em else options
+
+
 def free_posterior(model: Any, cases: Cases) -> np.ndarray:
     """Who a trained model takes for the right one to have answered the cases it learnt from, (n, n_experts + 1)."""
     answers = np.full((len(cases.y), len(model.experts_)), -1)

@@ -36,6 +36,21 @@ def gate_loss(gate, target, options) -> float:
     return -sum(wanted * np.log(probs))
 
 
+def charged(posterior, cost) -> np.ndarray:
+    """A posterior of the option times exp(-cost), one row."""
+    weights = np.array([q * np.exp(-c) for q, c in zip(posterior, cost, strict=True)])
+    return weights / weights.sum()
+
+
+def share_penalty(gate, lower, upper) -> float:
+    """Squares by which mean probabilities, of rows of logits, lie outside of their bounds."""
+    total = 0.0
+    for j in range(gate.shape[1]):
+        share = np.mean([softmax(row)[j] for row in gate])
+        total += max(lower[j] - share, 0.0, share - upper[j]) ** 2
+    return total
+
+
 def mean_field(gate, experts, probs, answers, truth, smoothing, n_iter) -> tuple[np.ndarray, np.ndarray]:
     """Eqs. 22 and 23 in turn, one row: every class of every expert by itself."""
     m, k = experts.shape

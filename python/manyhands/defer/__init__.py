@@ -8,7 +8,7 @@ alone: :func:`project` and :func:`project_chunks` for probabilities, :func:`assi
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from manyhands.defer.assignment import Thresholds, assign, capacities
+from manyhands.defer.assignment import Thresholds, assign, capacities, ranked
 from manyhands.defer.decision import Decision
 from manyhands.defer.measures import (
     Curve,
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from manyhands.defer.deferral import *
     from manyhands.defer.impute import *
     from manyhands.defer.mixture import *
+    from manyhands.defer.population import *
     from manyhands.defer.probabilistic import *
     from manyhands.defer.surrogates import *
+    from manyhands.defer.sweeping import *
 
 __all__ = [
     "Curve",
@@ -48,6 +50,7 @@ __all__ = [
     "deferral_report",
     "project",
     "project_chunks",
+    "ranked",
     "system_accuracy",
     "workload",
 ]
@@ -58,8 +61,10 @@ _MODELS = {
     "deferral": ("Deferral",),
     "impute": ("ImputedDeferral",),
     "mixture": ("MixtureOfExperts", "Triage"),
+    "population": ("SetDeferral",),
     "probabilistic": ("NaiveDeferral", "ProbabilisticDeferral"),
     "surrogates": ("CrossEntropySurrogate", "OneVsAll", "RealizableSurrogate"),
+    "sweeping": ("Sweep", "sweep"),
 }
 _MODULES = {name: module for module, names in _MODELS.items() for name in names}
 

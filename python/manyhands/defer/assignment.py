@@ -115,6 +115,49 @@ def assign(scores: npt.ArrayLike, lower: npt.ArrayLike | None = None, upper: npt
     return _core.assign(rows, least, most)[0].astype(np.int64)
 
 
+def ranked(scores: npt.ArrayLike, coverage: float) -> Ints:
+    """Rank cases by the classifier's score: the first of them go to it, each other one to its best option.
+
+    The rule by which coverage–accuracy curves of learning to defer have mostly been drawn. It ignores what the experts
+    would make of the cases that the classifier is given, and where the classifier is the best option of one of the
+    others, that one is the classifier's too: the coverage is the least share that it gets. :func:`assign` keeps the
+    coverage at the greatest total score.
+
+    Parameters
+    ----------
+    scores : array of shape (n, n_options)
+        How well each option suits each case, the greater the better; the classifier is last.
+    coverage : float
+        Share of the cases that the classifier takes because of its rank, rounded down to whole cases.
+
+    Returns
+    -------
+    array of shape (n,)
+        The option of each case; of equal cases the earlier ranks higher, of equal options the first is the best.
+
+    References
+    ----------
+    C. Nguyen, T.-T. Do and G. Carneiro, "Probabilistic learning to defer", ICLR 2025, Algorithm 2.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> scores = [[0.9, 0.8], [0.2, 0.7], [0.6, 0.1]]
+    >>> mh.defer.ranked(scores, 1 / 3).tolist()  # the second case is better with the classifier, too
+    [1, 1, 0]
+    >>> mh.defer.assign(scores, lower=[0, 1], upper=[3, 1]).tolist()
+    [0, 1, 0]
+    """
+    check_number("coverage", coverage, least=0, most=1)
+    rows = _as_scores(scores)
+    who = np.asarray(rows.argmax(axis=1), np.int64)
+    first = np.argsort(-rows[:, -1], kind="stable")[: int(coverage * len(rows) + _ROUNDING)]
+    if np.isneginf(rows[first, -1]).any():
+        raise ValueError(f"coverage={coverage} gives the classifier cases whose score forbids it (-inf); lower it")
+    who[first] = rows.shape[1] - 1
+    return who
+
+
 def _as_capacity(what: str, given: npt.ArrayLike | None, otherwise: int, n_options: int) -> Words:
     numbers = np.asarray(otherwise if given is None else given)
     if numbers.dtype.kind not in "ui":

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyhands.defer.changing import PresentSkill
 from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Deferral, Views
 from manyhands.estimator import Array
@@ -16,7 +17,7 @@ from manyhands.train.batch import Batch, CrowdData
 from manyhands.train.estimator import PREDICTED
 
 
-class SelectivePrediction(Deferral):
+class SelectivePrediction(PresentSkill):
     """Selective prediction: whoever is best is asked where the classifier is less sure than a threshold.
 
     The threshold is the one with which the whole is right most often in held-out cases. Whom to ask follows from the
@@ -27,6 +28,8 @@ class SelectivePrediction(Deferral):
     classifier, coverage, workload
         See :class:`~manyhands.defer.Deferral`; a coverage sets the threshold instead, and the workload is kept by
         decisions only.
+    half_life
+        See :class:`~manyhands.defer.ProbabilisticDeferral`.
     **settings
         See :class:`~manyhands.defer.Deferral` and :class:`~manyhands.learn.Training`. A tenth of the cases is held out
         for the threshold.
@@ -43,7 +46,7 @@ class SelectivePrediction(Deferral):
 
     _defaults: ClassVar[dict[str, Any]] = Deferral._defaults | {"validation": 0.1}
 
-    _kept: ClassVar[dict[str, bool]] = Deferral._kept | {"_threshold": False}
+    _kept: ClassVar[dict[str, bool]] = PresentSkill._kept | {"_threshold": False}
 
     def __init__(self, classifier: nn.Module, **settings: Any) -> None:
         super().__init__(classifier, None, **settings)

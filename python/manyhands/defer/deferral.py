@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from manyhands import _core
 from manyhands.checks import check_choice, listed
-from manyhands.defer import Decision, Thresholds, assign, capacities
+from manyhands.defer import Decision, Thresholds, assign, capacities, ranked
 from manyhands.defer.data import CaseData, aligned, answers_of, expert_votes, joint_classes, true_classes, truth_of
-from manyhands.defer.gate import Gate, StackedGate, check_networks, make_gate
+from manyhands.defer.gate import Gate, StackedGate, check_networks, expected_right, make_gate
 from manyhands.defer.shares import Coverage, Workload, bounds
 from manyhands.estimator import Array, Progress
 from manyhands.train.batch import Batch, CrowdData, Features, as_features
@@ -27,7 +27,7 @@ from manyhands.train.probabilities import estimated_confusion, normalised
 from manyhands.train.settings import CROWD_ONLY, TRAINING, explained, setting
 from manyhands.train.trunk import split
 
-How = Literal["auto", "capacity", "threshold", "argmax"]
+How = Literal["auto", "capacity", "threshold", "ranked", "argmax"]
 By = Literal["gate", "accuracy"]
 
 #: Cases whose scores are kept to calibrate thresholds with.
@@ -50,6 +50,8 @@ class _Assessment(NamedTuple):
 
     #: What makes each option good, (n, n_experts + 1), by what decisions are made by.
     options: dict[str, Array]
+    #: Probability that each option is right, (n, n_experts + 1).
+    right: Array
     #: Class probabilities by the classifier, (n, n_classes).
     probs: Array
 
@@ -67,7 +69,8 @@ class Deferral(CrowdNetworkEstimator):
     gate
         One that returns a logit for each option. None for one like the classifier with a last layer of its own;
         ``"stacked"`` for a small network on the classifier's features and class probabilities, which learns from fewer
-        cases. Both need a classifier that is an ``nn.Sequential`` or has parts named ``trunk`` and ``head``.
+        cases; ``"anchored"`` for one that adds to expected accuracies. These need a classifier that is an
+        ``nn.Sequential`` or has parts named ``trunk`` and ``head``.
     coverage
         Share of the cases that the classifier takes, or the least and greatest; None for any.
     workload
@@ -127,14 +130,18 @@ class Deferral(CrowdNetworkEstimator):
         """See from the truth of the cases to learn from how experts err, and how frequent the classes are."""
         assert data.truth is not None
         truth = np.eye(len(self._classes))[data.truth.numpy()]
-        self._prior, self._confusion = truth[data.samples.numpy()].mean(axis=0), estimated_confusion(data.votes, truth)
-        diagonals = np.diagonal(self._confusion, axis1=1, axis2=2)
+        self._prior = truth[data.samples.numpy()].mean(axis=0)
+        self._take_confusion(estimated_confusion(data.votes, truth))
+
+    def _take_confusion(self, confusion: Array) -> None:
+        self._confusion = confusion
+        diagonals = np.diagonal(confusion, axis1=1, axis2=2)
         #: Of each expert in each class, (n_experts, n_classes).
         self._expert_accuracy = torch.from_numpy(diagonals.copy()).float().to(self._on)
 
     def _gate_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         """The gate, which has a logit for each option."""
-        return {"gate": make_gate(self.gate, self.classifier, data, len(self._classes), self._n_gate)}
+        return {"gate": make_gate(self.gate, self.classifier, data, self._expert_accuracy, self._n_gate)}
 
     @property
     def _n_gate(self) -> int:
@@ -192,7 +199,11 @@ class Deferral(CrowdNetworkEstimator):
         Here an expert's is the accuracy in each class, averaged with what the classifier thinks of the class.
         """
         probs = self._class_log_probs(views).exp()
-        return torch.cat([probs @ self._expert_accuracy.T, probs.max(dim=1, keepdim=True).values], dim=1)
+        return expected_right(probs, self._expert_accuracy)
+
+    def _worth(self, right: Array) -> Array:
+        """What the options are worth, (n, n_experts + 1), by the probability that each is right, less their cost."""
+        return right
 
     def _judged(self, batch: Batch, views: Views) -> tuple[Tensor, Tensor]:
         """Right answers of held-out cases, each by the best option that answered, and their number."""
@@ -224,7 +235,7 @@ class Deferral(CrowdNetworkEstimator):
             # An arg max would take it for the best there is.
             raise ValueError(f"the networks make NaN of row {int(rows[int(bad.argmax())])} of X; look at its features")
         scores, right, log_probs = np.split(found, [options, 2 * options], axis=1)
-        return _Assessment({"gate": scores, "accuracy": right}, normalised(log_probs))
+        return _Assessment({"gate": scores, "accuracy": self._worth(right)}, right, normalised(log_probs))
 
     def _assess_some(self, features: Features, rows: Tensor) -> dict[str, Array]:
         """What is thought of the options in some rows, of not too many, to calibrate thresholds with."""
@@ -314,8 +325,10 @@ class Deferral(CrowdNetworkEstimator):
         how
             ``"capacity"``: all cases at once, so that everybody's share is kept to the case. ``"threshold"``: each case
             by itself, as for a stream, with offsets calibrated on the cases of ``calibrate``, or else on held-out ones
-            (`validation`) or those trained on. ``"argmax"``: the best option, whatever the shares. ``"auto"``: by
-            capacity if a coverage or workload is asked for.
+            (`validation`) or those trained on. ``"ranked"``: the cases that suit the classifier best go to it, as many
+            as the coverage says, and the others to their best option, which may be the classifier too (:func:`ranked`).
+            ``"argmax"``: the best option, whatever the shares. ``"auto"``: by capacity if a coverage or workload is
+            asked for.
         by
             What makes an option good: the method's own scores (``"gate"``), or that it is probably right
             (``"accuracy"``, see :meth:`expected_accuracy`). The shares are kept either way.
@@ -328,7 +341,7 @@ class Deferral(CrowdNetworkEstimator):
             len(self._workers),
             labels=self._classes.values[_core.winners(found.probs)[0]],
             confidence=normalised(found.options["gate"])[rows, who],
-            expected_accuracy=found.options["accuracy"][rows, who],
+            expected_accuracy=found.right[rows, who],
             experts=self._workers.values.tolist(),
         )
 
@@ -352,15 +365,17 @@ class Deferral(CrowdNetworkEstimator):
         self, scores: Array, by: By, coverage: Coverage, workload: Workload | None, how: How
     ) -> npt.NDArray[np.int64]:
         """Codes of the options taken, (n,)."""
-        check_choice("how", how, ("auto", "capacity", "threshold", "argmax"))
-        asked = bounds(
-            self._workers,
-            self.coverage if coverage is None else coverage,
-            self.workload if workload is None else workload,
-        )
+        check_choice("how", how, ("auto", "capacity", "threshold", "ranked", "argmax"))
+        coverage = self.coverage if coverage is None else coverage
+        workload = self.workload if workload is None else workload
+        asked = bounds(self._workers, coverage, workload)
+        if how == "ranked":
+            return ranked(scores, _one_coverage(coverage, workload))
         if asked is None or how == "argmax":
             return scores.argmax(axis=1)
         if how == "threshold":
+            if by not in self._calibration:
+                raise ValueError("there are no cases to calibrate thresholds with; hand some to calibrate(X) first")
             # Who may take nothing takes nothing, however the cases to calibrate with differ from these.
             barred = np.where(asked[1] > 0, 0.0, -np.inf)
             return Thresholds.fit(self._calibration[by] + barred, *asked).decide(scores + barred)
@@ -413,6 +428,17 @@ class Deferral(CrowdNetworkEstimator):
     def gate_(self) -> nn.Module:
         """The trained gate, in evaluation mode."""
         return self._fitted()["gate"]
+
+
+def _one_coverage(coverage: Coverage, workload: Workload) -> float:
+    """The coverage, if it is a single share and all there is to keep."""
+    if coverage is None or isinstance(coverage, tuple | list):
+        raise ValueError(f"how='ranked' needs one coverage, not {coverage!r}; how='capacity' keeps a range")
+    if not (isinstance(workload, str) and workload == "free"):
+        raise ValueError(
+            "how='ranked' keeps no workload but the coverage; how='capacity' does, or give workload='free'"
+        )
+    return float(coverage)
 
 
 class _Answers:

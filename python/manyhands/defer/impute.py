@@ -125,7 +125,7 @@ class ImputedDeferral(EMDeferral):
         Epochs of the semi-supervised learning; None for `max_epochs`.
     weak, strong
         Augmentations, from a batch of features to another; None for noise on features.
-    experts, groups, constraint, smoothing
+    experts, groups, constraint, penalty, cost, smoothing, half_life
         As of :class:`~manyhands.defer.ProbabilisticDeferral`.
     **settings
         See :class:`~manyhands.defer.Deferral` and :class:`~manyhands.learn.Training`; of both phases.
@@ -144,7 +144,7 @@ class ImputedDeferral(EMDeferral):
     def __init__(
         self,
         classifier: nn.Module,
-        gate: Gate = None,
+        gate: Gate = "anchored",
         *,
         method: Literal["mixmatch", "fixmatch"] = "mixmatch",
         impute_epochs: int | None = None,

@@ -53,6 +53,24 @@ def gate_loss(gate: Tensor, target: Tensor, options: Tensor | None = None) -> Te
     return soft_cross_entropy(log_gate.masked_fill(~options, 0.0), kept)
 
 
+def charged(log_option: Tensor, cost: Tensor) -> Tensor:
+    """Log-posterior of the option with its cost counted, (n, n_experts + 1): ``q(z) exp(-cost_z)``, normalised again.
+
+    The projection that keeps a workload does the same with costs that it finds (Nguyen et al. 2025, Eq. 10).
+    """
+    return F.log_softmax(log_option - cost, dim=1)
+
+
+def share_penalty(gate: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """How far the mean of the gate's probabilities is from the shares asked for: squares of what is missed, summed.
+
+    `gate` is (n, n_experts + 1) logits. With a coverage alone it is the term of Nguyen et al. (2025, Sec. 4, ii), of
+    the mean over the batch: asked of single cases, every one would be drawn by lot.
+    """
+    share = torch.softmax(gate, dim=1).mean(dim=0)
+    return ((share - share.clamp(lower, upper)) ** 2).sum()
+
+
 def mean_field(
     log_gate: Tensor,
     log_experts: Tensor,

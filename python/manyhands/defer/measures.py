@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.checks import check_number
-from manyhands.defer.assignment import Ints, as_shares, assign, capacities
+from manyhands.checks import check_choice, check_number
+from manyhands.defer.assignment import Ints, as_shares, assign, capacities, ranked
 from manyhands.defer.decision import as_who, option_names
 from manyhands.defer.projection import Bound, Floats, as_rows
 
@@ -123,6 +123,7 @@ def coverage_accuracy(
     lower: Bound = None,
     upper: Bound = None,
     n_points: int = 21,
+    how: Literal["capacity", "ranked"] = "capacity",
 ) -> Curve:
     """Trace the coverage–accuracy curve of one gate: at each coverage, its best assignment (:func:`assign`).
 
@@ -136,10 +137,14 @@ def coverage_accuracy(
         Bounds of each expert's share *of the deferred cases*: ``1 / n_experts`` for both is a balanced workload.
     n_points : int, default 21
         Coverages from 0 to 1, evenly spaced.
+    how : {"capacity", "ranked"}, default "capacity"
+        Who answers: the best assignment, or cases ranked for the classifier and the rest to their best option
+        (:func:`ranked`), which reaches no coverage below that of the arg max and takes no bounds.
 
     Returns
     -------
     Curve
+        Over the coverages that were reached.
 
     Examples
     --------
@@ -155,11 +160,17 @@ def coverage_accuracy(
         raise ValueError("a curve needs an expert beside the classifier: scores have only one column")
     if right.shape != rows.shape:
         raise ValueError(f"correct must have the shape of the scores, {rows.shape}, not {right.shape}")
+    check_choice("how", how, ("capacity", "ranked"))
+    if how == "ranked" and not (lower is None and upper is None):
+        raise ValueError("how='ranked' keeps no bounds of experts; leave out lower= and upper=, or use how='capacity'")
     least, most = as_shares(lower, upper, n_options - 1)
     accuracy, reached = [], []
     for share in np.linspace(0, 1, n_points):
-        low, high = (np.append((1 - share) * each, share) for each in (least, most))
-        who = assign(rows, *capacities(low, high, n, n_options))
+        if how == "ranked":
+            who = ranked(rows, float(share))
+        else:
+            low, high = (np.append((1 - share) * each, share) for each in (least, most))
+            who = assign(rows, *capacities(low, high, n, n_options))
         accuracy.append(system_accuracy(who, right))
         reached.append(coverage(who, n_options))
     return Curve(np.array(reached), np.array(accuracy))

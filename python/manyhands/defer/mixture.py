@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Deferral, Views
 from manyhands.defer.gate import Gate
 from manyhands.defer.losses import evidence, masked, mixture_loss
+from manyhands.estimator import Array
 from manyhands.train.batch import Batch, CrowdData
 from manyhands.train.estimator import PREDICTED
 
@@ -52,6 +54,9 @@ class MixtureOfExperts(Deferral):
     def _check(self) -> None:
         super()._check()
         check_number("cost", self.cost, least=0)
+
+    def _worth(self, right: Array) -> Array:
+        return right - np.append(np.full(len(self._workers), float(self.cost)), 0.0)
 
     def _loss(self, batch: Batch, views: Views) -> Tensor:
         answers = answers_of(batch, len(self._workers))

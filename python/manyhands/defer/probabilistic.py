@@ -14,26 +14,30 @@ from torch import Tensor, nn
 
 from manyhands.checks import check_choice, check_number
 from manyhands.defer import project
+from manyhands.defer.changing import PresentSkill
 from manyhands.defer.data import answers_of, truth_of
-from manyhands.defer.deferral import Deferral, Views
+from manyhands.defer.deferral import Views
 from manyhands.defer.experts import ExpertModels, Kind, check_expert_models, expert_models
-from manyhands.defer.gate import Gate
-from manyhands.defer.losses import evidence, exact_posterior, gate_loss, mean_field, posterior
+from manyhands.defer.gate import AnchoredGate, Gate
+from manyhands.defer.losses import charged, evidence, exact_posterior, gate_loss, mean_field, posterior, share_penalty
+from manyhands.defer.shares import Cost, costs
 from manyhands.estimator import Array
 from manyhands.train.batch import Batch, CrowdData, as_features
 from manyhands.train.probabilities import soft_cross_entropy
 from manyhands.train.settings import setting
 
-Constraint = Literal["batch", "running", "epoch"]
+Constraint = Literal["batch", "running", "epoch", "penalty"]
 
 #: Latest cases that a running constraint is kept over, but no more than this part of an epoch: older posteriors are
 #: those of another gate, and making up for them would overshoot.
 _WINDOW, _PART = 1024, 4
+#: Weight of the squares of missed shares, where none is given.
+_PENALTY = 10.0
 #: Least probability of an option before projection: a workload may need what the posterior excludes.
 _LEAST = 1e-12
 
 
-class EMDeferral(Deferral):
+class EMDeferral(PresentSkill):
     """Base of the methods with a gate that learns from posteriors of the option, which keep a workload.
 
     A subclass gives the posterior of a batch. The classifier learns from the truth in all cases.
@@ -41,19 +45,44 @@ class EMDeferral(Deferral):
 
     _settings: ClassVar[Sequence[inspect.Parameter]] = [
         setting("constraint", "batch", "str"),
+        setting("penalty", None, "float | None"),
+        setting("cost", 0.0, "Cost"),
         setting("smoothing", 0.001, "float"),
-        *Deferral._settings,
+        *PresentSkill._settings,
     ]
 
     constraint: Constraint
+    penalty: float | None
+    cost: Cost
     smoothing: float
 
     def _check(self) -> None:
         super()._check()
-        check_choice("constraint", self.constraint, ("batch", "running", "epoch"))
+        check_choice("constraint", self.constraint, ("batch", "running", "epoch", "penalty"))
+        self._check_penalty()
         check_number("smoothing", self.smoothing, least=0)
         if not 0 < self.smoothing < 1:
             raise ValueError(f"smoothing is a share above 0 and below 1, not {self.smoothing}")
+
+    def _check_penalty(self) -> None:
+        if self.constraint == "penalty":
+            if self.penalty is not None:
+                check_number("penalty", self.penalty, least=0)
+        elif self.penalty is not None:
+            raise ValueError(
+                f"penalty={self.penalty!r} is the weight of constraint='penalty'; with constraint={self.constraint!r} "
+                "the workload is kept by a projection, which has none"
+            )
+
+    def _adopt(self, data: CrowdData) -> None:
+        super()._adopt(data)
+        self._cost = costs(self._workers, self.cost)
+
+    def _gate_parts(self, data: CrowdData) -> dict[str, nn.Module]:
+        parts = super()._gate_parts(data)
+        if isinstance(parts["gate"], AnchoredGate):
+            parts["gate"].cost = torch.from_numpy(self._cost).float()
+        return parts
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         options = len(self._workers) + 1
@@ -78,10 +107,27 @@ class EMDeferral(Deferral):
         options = self._options(batch)
         with torch.no_grad():
             log_option, answers = self._e_step(batch, views)
-            target = self._constrained(batch, log_option, options)
+            target = self._constrained(batch, self._charged(log_option), options)
         own = F.cross_entropy(views.classes, truth_of(batch))
-        gate = gate_loss(views.gate, target, options).mean()
-        return own + gate + self._expert_loss(batch, views, answers)
+        gate, weights = gate_loss(views.gate, target, options), self._case_weights(batch.tasks)
+        gate = gate if weights is None else gate * weights
+        return own + gate.mean() + self._penalty(views) + self._expert_loss(batch, views, answers)
+
+    def _charged(self, log_option: Tensor) -> Tensor:
+        """The posterior of the option with costs counted."""
+        return charged(log_option, torch.from_numpy(self._cost).to(log_option)) if self._cost.any() else log_option
+
+    def _penalty(self, views: Views) -> Tensor | float:
+        """What it costs the gate to miss the shares asked for, where it is a matter of cost."""
+        if self.constraint != "penalty" or self._bounds is None:
+            return 0.0
+        lower, upper = (torch.from_numpy(bound).to(views.gate) for bound in self._bounds)
+        if isinstance(self.workload, str) and self.workload == "free":
+            lower[:-1], upper[:-1] = 0.0, 1.0
+        return (_PENALTY if self.penalty is None else self.penalty) * share_penalty(views.gate, lower, upper)
+
+    def _worth(self, right: Array) -> Array:
+        return right * np.exp(-self._cost)
 
     def _expert_loss(self, batch: Batch, views: Views, answers: Tensor | None) -> Tensor | float:
         """What models of experts have to learn from answers given and inferred."""
@@ -94,7 +140,7 @@ class EMDeferral(Deferral):
 
         It is the mean over cases that leave the gate a choice: the others teach it nothing, whatever stands here.
         """
-        if self._bounds is None:
+        if self._bounds is None or self.constraint == "penalty":
             return log_option.exp()
         if self.constraint == "epoch":
             return self._targets[batch.tasks.cpu()].to(log_option.device)
@@ -125,7 +171,7 @@ class EMDeferral(Deferral):
         cases, parts = [], []
         with torch.no_grad():
             for batch in data.batches(self._training, _WINDOW, self._on):
-                log_option, _ = self._e_step(batch, self._forward(batch.x))
+                log_option = self._charged(self._e_step(batch, self._forward(batch.x))[0])
                 choice = _leaves_a_choice(log_option, self._options(batch))
                 cases.append(batch.tasks[choice].cpu())
                 parts.append(_probabilities(log_option[choice]))
@@ -173,8 +219,16 @@ class NaiveDeferral(EMDeferral):
     constraint
         Over which cases the workload is kept while training: each ``"batch"``, the latest ones (``"running"``), or
         all of them, once an ``"epoch"``. Cases nobody answered are not among them, unless `unanswered` is ``"wrong"``.
+    penalty
+        Weight of ``constraint="penalty"``: no projection, but the squares by which the gate's mean probabilities of a
+        batch miss the shares are added to the loss. None for 10.
+    cost
+        Of asking an expert, or of asking each of those named: one of cost c counts as right exp(-c) times as often as
+        they are, in training as in decisions. It may be negative.
     smoothing
         Share of an answer that is spread over all classes: how far answers are trusted.
+    half_life
+        See :class:`~manyhands.defer.ProbabilisticDeferral`.
     **settings
         See :class:`~manyhands.defer.Deferral` and :class:`~manyhands.learn.Training`.
 
@@ -205,7 +259,7 @@ class NaiveDeferral(EMDeferral):
     def __init__(
         self,
         classifier: nn.Module,
-        gate: Gate = None,
+        gate: Gate = "anchored",
         *,
         unanswered: Literal["left-out", "wrong"] = "left-out",
         **settings: Any,
@@ -254,8 +308,17 @@ class ProbabilisticDeferral(EMDeferral):
     constraint
         Over which cases the workload is kept while training: each ``"batch"``, the latest ones (``"running"``), or
         all of them, once an ``"epoch"``.
+    penalty
+        Weight of ``constraint="penalty"``: no projection, but the squares by which the gate's mean probabilities of a
+        batch miss the shares are added to the loss. None for 10.
+    cost
+        Of asking an expert, or of asking each of those named: one of cost c counts as right exp(-c) times as often as
+        they are, in training as in decisions. It may be negative.
     smoothing
         Share of an answer that is spread over all classes: how far answers are trusted.
+    half_life
+        Time after which an answer counts half, in the unit of ``fit(times=)``, for experts whose skill changes;
+        ``"auto"`` for the one with which answers foretell the next best. None: answers count for good.
     **settings
         See :class:`~manyhands.defer.Deferral` and :class:`~manyhands.learn.Training`. Defaults are the paper's:
         gradient descent with momentum (which is its online EM), cosine schedule, gradients of norm 10 at most, 300
@@ -287,7 +350,7 @@ class ProbabilisticDeferral(EMDeferral):
     def __init__(
         self,
         classifier: nn.Module,
-        gate: Gate = None,
+        gate: Gate = "anchored",
         *,
         experts: Kind | Literal["confusion"] = "auto",
         groups: int | None = None,
@@ -342,7 +405,9 @@ class ProbabilisticDeferral(EMDeferral):
             return 0.0
         assert answers is not None
         answers[batch.sample, batch.worker] = F.one_hot(batch.label, answers.shape[2]).to(answers)
-        return soft_cross_entropy(views.experts, answers).sum() * self._models.scale(len(batch), batch.n_annotations)
+        loss, weights = soft_cross_entropy(views.experts, answers).sum(dim=1), self._case_weights(batch.tasks)
+        loss = loss if weights is None else loss * weights
+        return loss.sum() * self._models.scale(len(batch), batch.n_annotations)
 
     def expert_proba(self, X: Any) -> Array:
         """What each expert is thought to answer to each case, (n, n_experts, n_classes)."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
 
-from manyhands.checks import check_choice, listed
+from manyhands.checks import check_choice, check_number, listed
 from manyhands.estimator import Array
 from manyhands.table.names import Names
 
@@ -15,6 +15,12 @@ from manyhands.table.names import Names
 Workload = Literal["free", "balanced"] | Mapping[Any, float | tuple[float, float]]
 #: The share of cases that the classifier takes, or the least and the greatest; None for any.
 Coverage = float | tuple[float, float] | None
+
+#: What it costs to ask: any expert, or single ones.
+Cost = float | Mapping[Any, float]
+
+#: Costs beyond this leave nothing of a probability.
+_MOST_COST = 1e3
 
 #: Shares that miss one by no more than this sum to one.
 _ROUNDING = 1e-9
@@ -51,11 +57,32 @@ def _share(what: str, value: Any) -> tuple[float, float]:
     return low, high
 
 
-def _bound_experts(experts: Names, workload: Mapping[Any, Any], lower: Array, upper: Array) -> None:
-    codes = experts.find(workload)
-    for (name, value), code in zip(workload.items(), codes, strict=True):
+def costs(experts: Names, cost: Cost) -> Array:
+    """What it costs to ask each option, (n_experts + 1,); the classifier, the last, costs nothing."""
+    found = np.zeros(len(experts) + 1)
+    if isinstance(cost, Mapping):
+        for code, name, value in _coded(experts, cost, "cost"):
+            found[code] = _checked_cost(f"the cost of {name!r}", value)
+    else:
+        found[:-1] = _checked_cost("cost", cost)
+    return found
+
+
+def _checked_cost(what: str, value: Any) -> float:
+    check_number(what, value, least=-_MOST_COST, most=_MOST_COST)
+    return float(value)
+
+
+def _coded(experts: Names, given: Mapping[Any, Any], what: str) -> Iterator[tuple[int, Any, Any]]:
+    """Each expert that is named, by code and name, with what is said of them."""
+    for (name, value), code in zip(given.items(), experts.find(given), strict=True):
         if code < 0:
-            raise KeyError(f"workload names {name!r}, who is no expert; there are {listed(experts.values.tolist(), 5)}")
+            raise KeyError(f"{what} names {name!r}, who is no expert; there are {listed(experts.values.tolist(), 5)}")
+        yield int(code), name, value
+
+
+def _bound_experts(experts: Names, workload: Mapping[Any, Any], lower: Array, upper: Array) -> None:
+    for code, name, value in _coded(experts, workload, "workload"):
         lower[code], upper[code] = _share(f"the workload of {name!r}", value)
 
 

@@ -11,7 +11,7 @@ from manyhands.estimator import Array
 from manyhands.table.annotations import Annotations
 
 #: Pseudo-counts (right, wrong) of the confusion matrices that follow from predictions.
-_PSEUDO = (0.1, 0.01)
+PSEUDO = (0.1, 0.01)
 
 
 def normalised(log_probs: Array) -> Array:
@@ -27,5 +27,5 @@ def soft_cross_entropy(log_probs: Tensor, targets: Tensor) -> Tensor:
 
 def estimated_confusion(votes: Annotations, posterior: Array) -> Array:
     """Confusion matrices of workers judged by posteriors, with weak pseudo-counts; compiled."""
-    pseudo = row_pseudo(_PSEUDO, votes.n_classes)
+    pseudo = row_pseudo(PSEUDO, votes.n_classes)
     return judged_by(votes.table, np.ascontiguousarray(posterior, np.float64), pseudo)
