@@ -202,3 +202,62 @@ def forecast(rows, priors: np.ndarray, confusion: np.ndarray) -> np.ndarray:
     for task, worker, label, weight in zip(rows.tasks, rows.workers, rows.labels, rows.weights, strict=True):
         logs[task] += weight * np.log(np.maximum(confusion[worker, :, label], 1e-30))
     return np.array([softmax(row) for row in logs])
+
+
+def conal_loss(
+    probs: np.ndarray,
+    common: np.ndarray,
+    own: np.ndarray,
+    rates: np.ndarray,
+    triples: list[tuple[int, int, int]],
+    apart: float,
+) -> float:
+    """CoNAL: cross-entropy of softmax(p · (ω G + (1 − ω) A_m)), minus the mean distance of the A_m from G."""
+    entropy = 0.0
+    for (sample, worker, label), rate in zip(triples, rates, strict=True):
+        layer = rate * common + (1 - rate) * own[worker]
+        entropy -= np.log(softmax(probs[sample] @ layer)[label])
+    far = np.mean([np.sqrt(((layer - common) ** 2).sum()) for layer in own])
+    return float(entropy / len(triples) - apart * far)
+
+
+def union_loss(probs: np.ndarray, transition: np.ndarray, triples: list[tuple[int, int, int]]) -> float:
+    """UnionNet-B: mean over samples of the mean over its pairs of −log Σ_k p[k] T[m, l, k]; T[:, :, k] sums to one."""
+    np.testing.assert_allclose(transition.sum(axis=(0, 1)), 1)
+    total = np.zeros(len(probs))
+    pairs = np.zeros(len(probs))
+    for sample, worker, label in triples:
+        total[sample] -= np.log(sum(probs[sample, k] * transition[worker, label, k] for k in range(probs.shape[1])))
+        pairs[sample] += 1
+    return float(np.mean(total / pairs))
+
+
+def similarity_weights(embeddings: np.ndarray, gamma: float) -> np.ndarray:
+    """MaDL: one over the sum of similarities with all workers, averaging one."""
+    sums = [sum(np.exp(-gamma * ((a - b) ** 2).sum()) for b in embeddings) for a in embeddings]
+    weights = 1 / np.array(sums)
+    return weights / weights.mean()
+
+
+def weighted_cross_entropy(
+    probs: np.ndarray, matrices: np.ndarray, weights: np.ndarray, triples: list[tuple[int, int, int]]
+) -> float:
+    """Mean over labels of −w[m] log Σ_k p[k] C[label, k, l], with a matrix for each label."""
+    total = 0.0
+    for (sample, worker, label), matrix in zip(triples, matrices, strict=True):
+        total -= weights[worker] * np.log(probs[sample] @ matrix[:, label])
+    return total / len(triples)
+
+
+def mixed_cross_entropy(
+    probs: np.ndarray, matrices: np.ndarray, labels: np.ndarray, other: np.ndarray, share: np.ndarray
+) -> float:
+    """annot-mix: cross-entropy of soft labels, each a share of one label and the rest of another."""
+    total = 0.0
+    for i in range(len(labels)):
+        answer = probs[i] @ matrices[i]
+        soft = np.zeros(len(answer))
+        soft[labels[i]] += share[i]
+        soft[labels[other[i]]] += 1 - share[i]
+        total -= float(soft @ np.log(answer))
+    return total / len(labels)

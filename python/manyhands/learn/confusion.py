@@ -40,7 +40,7 @@ def worker_model(kind: str, n_workers: int, n_classes: int) -> ConfusionModel:
     return kinds[kind](n_workers, n_classes)
 
 
-class _WorkerLearner(Learner):
+class WorkerLearner(Learner):
     """Maximises the likelihood of the labels, under a worker model that is the part named ``workers``."""
 
     @abstractmethod
@@ -73,7 +73,7 @@ class _WorkerLearner(Learner):
         return np.ascontiguousarray(confusion / confusion.sum(axis=2, keepdims=True))
 
 
-class CrowdLayer(_WorkerLearner):
+class CrowdLayer(WorkerLearner):
     """Crowd layer: each worker's answer is a softmax of the network's class probabilities, transformed for the worker.
 
     Parameters
@@ -217,7 +217,7 @@ class _Affine(Outer):
         return self.scale * x + self.bias
 
 
-class CCEM(_WorkerLearner):
+class CCEM(WorkerLearner):
     """Coupled cross-entropy minimisation: the network's probabilities pass through a confusion matrix of each worker.
 
     Parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, ClassVar, Unpack
 
 import numpy as np
@@ -16,6 +17,7 @@ from manyhands.learn.heads import FreeConfusion, WorkerTable, picked
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import log_mixture, outlier_penalty
 from manyhands.train.batch import Batch, CrowdData
+from manyhands.train.estimator import PREDICTED
 from manyhands.train.settings import TrainingOptions
 from manyhands.train.trunk import n_features, split
 
@@ -120,7 +122,47 @@ class COINNet(GeoCrowdNet):
         return self._outlier_scores
 
 
-class InstanceTrace(Learner):
+class InstanceLearner(Learner):
+    """Workers whose confusion matrix depends on the sample: a subclass makes it of the features before the last layer.
+
+    ``confusion_`` is the mean of a worker's matrices over the samples the worker labelled, weighted by the network's
+    class probabilities.
+    """
+
+    def _check(self) -> None:
+        super()._check()
+        split(self.backbone)
+
+    def _forward(self, x: Any) -> Tensor:
+        trunk, head = split(self._network)
+        features = trunk(x)
+        self._features = features.float()
+        return F.log_softmax(self._checked(head(features)), dim=1)
+
+    @abstractmethod
+    def _log_confusion(self, batch: Batch) -> Tensor:
+        """Log confusion matrix of each annotation, (n_annotations, true, observed), of the features made last."""
+
+    def _label_log_probs(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        return log_mixture(log_probs[batch.sample], picked(self._log_confusion(batch), batch.label))
+
+    def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        return -self._reduce(self._label_log_probs(batch, log_probs), batch)
+
+    @torch.no_grad()
+    def _learnt_confusion(self, data: CrowdData, predicted: Array) -> Array:
+        m, k = len(self._workers), len(self._classes)
+        total = torch.zeros(m, k, k, dtype=torch.float64)
+        self._parts_or_fail().eval()
+        for batch in data.batches(data.samples, PREDICTED, self._on):
+            probs = self._forward(batch.x).exp()[batch.sample]
+            weighed = probs[:, :, None] * self._log_confusion(batch).exp() + 1e-9 / k
+            total.index_add_(0, batch.worker.cpu(), weighed.double().cpu())
+        confusion = total / total.sum(dim=2, keepdim=True)
+        return torch.nan_to_num(confusion, nan=1.0 / k).numpy()
+
+
+class InstanceTrace(InstanceLearner):
     """Confusion matrices that depend on the sample, low-rank for each worker, with their trace as regulariser.
 
     A worker's logits are a matrix of its own plus a product of a (classes × rank) matrix that a shared layer makes of
@@ -158,7 +200,6 @@ class InstanceTrace(Learner):
         super()._check()
         check_number("trace", self.trace, least=0)
         check_number("rank", self.rank, least=0, whole=True)
-        split(self.backbone)
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         m, k = data.votes.n_workers, data.votes.n_classes
@@ -174,12 +215,6 @@ class InstanceTrace(Learner):
             parts["patterns"] = WorkerTable(m, torch.zeros(self.rank, k))
         return parts
 
-    def _forward(self, x: Any) -> Tensor:
-        trunk, head = split(self._network)
-        features = trunk(x)
-        self._features = features.float()
-        return F.log_softmax(self._checked(head(features)), dim=1)
-
     def _log_confusion(self, batch: Batch) -> Tensor:
         """Log confusion matrix of each annotation, (n_annotations, true, observed)."""
         parts = self._parts_or_fail()
@@ -194,24 +229,5 @@ class InstanceTrace(Learner):
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
         log_confusion = self._log_confusion(batch)
         traces = log_confusion.diagonal(dim1=1, dim2=2).exp().sum(dim=1)
-        likelihood = self._likelihood(batch, log_probs, log_confusion)
+        likelihood = log_mixture(log_probs[batch.sample], picked(log_confusion, batch.label))
         return -self._reduce(likelihood, batch) + self._scale * traces.mean()
-
-    @staticmethod
-    def _likelihood(batch: Batch, log_probs: Tensor, log_confusion: Tensor) -> Tensor:
-        return log_mixture(log_probs[batch.sample], picked(log_confusion, batch.label))
-
-    def _label_log_probs(self, batch: Batch, log_probs: Tensor) -> Tensor:
-        return self._likelihood(batch, log_probs, self._log_confusion(batch))
-
-    @torch.no_grad()
-    def _learnt_confusion(self, data: CrowdData, predicted: Array) -> Array:
-        m, k = len(self._workers), len(self._classes)
-        total = torch.zeros(m, k, k, dtype=torch.float64)
-        self._parts_or_fail().eval()
-        for batch in data.batches(data.samples, 1024, self._on):
-            probs = self._forward(batch.x).exp()[batch.sample]
-            weighed = probs[:, :, None] * self._log_confusion(batch).exp() + 1e-9 / k
-            total.index_add_(0, batch.worker.cpu(), weighed.double().cpu())
-        confusion = total / total.sum(dim=2, keepdim=True)
-        return torch.nan_to_num(confusion, nan=1.0 / k).numpy()
