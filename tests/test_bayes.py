@@ -256,6 +256,35 @@ def test_what_is_learnt_matches_the_twin(model) -> None:
         assert model.strength_ == pytest.approx(prior.strength, rel=PARITY)
 
 
+def test_the_prior_of_given_counts_matches_the_twin() -> None:
+    counts = np.random.default_rng(1).gamma(0.5, 4.0, size=(30, 4, 4))
+    counts[3] = 0.0
+    with_imaginary = np.concatenate([counts, bayes.imaginary_worker(4)[None]])
+    start = np.random.default_rng(2).gamma(1.0, size=(4, 4))
+    for begin, first in ((None, bayes.imaginary_worker(4)), (start, start)):
+        alpha = first
+        for _ in range(5):
+            alpha = bayes.fixed_point(alpha, with_imaginary)
+        labels_first = np.ascontiguousarray(counts.swapaxes(1, 2))
+        given = None if begin is None else np.ascontiguousarray(begin.T)
+        assert_close(_core.crowd_prior(labels_first, rounds=5, start=given).T, alpha, PARITY, "crowd prior")
+
+
+@pytest.mark.parametrize(
+    ("counts", "start", "message"),
+    [
+        (np.ones((2, 3, 2)), None, "counts must be of shape"),
+        (np.ones((2, 0, 0)), None, "at least one class"),
+        (np.full((2, 2, 2), np.nan), None, "finite and not negative"),
+        (np.ones((2, 2, 2)), np.zeros((2, 2)), "finite and positive"),
+        (np.ones((2, 2, 2)), np.ones((3, 3)), "start must be of shape"),
+    ],
+)
+def test_counts_that_cannot_be_are_refused(counts, start, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        _core.crowd_prior(counts, rounds=1, start=start)
+
+
 def test_recovers_the_prior_of_a_crowd() -> None:
     rng = np.random.default_rng(3)
     alpha = np.array([[8.0, 1.0, 1.0], [2.0, 6.0, 1.0], [0.5, 0.5, 4.0]])

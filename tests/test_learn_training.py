@@ -70,14 +70,17 @@ def test_held_out_labels_do_not_change_the_training(variant: Variant, start: str
 @pytest.mark.parametrize("make", [learn.DeepEM, learn.ModelBootstrappedEM])
 def test_the_score_of_em_is_of_matrices_that_have_not_seen_the_labels_they_foretell(make):
     """Labels at random foretell nothing: matrices that count them would score better than chance."""
-    rng = np.random.default_rng(2)
-    X = rng.normal(size=(60, 6)).astype(np.float32)
-    answers = rng.integers(3, size=(60, 20))
-    for row in answers:
-        row[rng.permutation(20)[4:]] = -1
-    votes = mh.Annotations.from_dense(answers)
-    learner = make(backbone(), max_epochs=4, epochs_per_step=1, validation=0.3).fit(X, votes)
-    assert (learner.history_["score"] < np.log(1 / 3)).all()
+    scores = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(60, 6)).astype(np.float32)
+        answers = rng.integers(3, size=(60, 20))
+        for row in answers:
+            row[rng.permutation(20)[4:]] = -1
+        learner = make(backbone(), max_epochs=4, epochs_per_step=1, validation=0.3)
+        scores.append(learner.fit(X, mh.Annotations.from_dense(answers)).history_["score"])
+    # 360 labels foretold as nearly even leave an error of 0.005; matrices that counted them would be 0.4 above chance.
+    assert np.mean(scores) < np.log(1 / 3) + 0.02
 
 
 @pytest.mark.parametrize("make", [learn.DeepEM, learn.ModelBootstrappedEM])

@@ -34,6 +34,7 @@ __all__ = [
     "covariance_sums",
     "cpd_fit",
     "crowd_bt_fit",
+    "crowd_prior",
     "crowd_svm_fit",
     "crowd_svm_posterior",
     "edit_counts",
@@ -693,6 +694,7 @@ def hierarchy_fit(
     gold: npt.NDArray[np.int32] | None = None,
     progress: Callable[[int, float], object] | None = None,
 ) -> list[_HierarchyFit]: ...
+def crowd_prior(counts: _F64, *, rounds: int, start: _F64 | None = None) -> _F64: ...
 def relevance_fit(
     sets: _Sets,
     start: _F64,

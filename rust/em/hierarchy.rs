@@ -216,6 +216,23 @@ impl Prior {
     }
 }
 
+/// Dirichlet parameters that the workers' expected counts were most probably drawn with, after some steps from those given or,
+/// without, from those of an imaginary worker. Tables are label-first.
+pub fn crowd_prior(
+    counts: &[f64],
+    k: usize,
+    start: Option<&[f64]>,
+    rounds: usize,
+    control: &Control,
+) -> Result<Vec<f64>> {
+    let imaginary = imaginary_worker(k)?;
+    let mut alpha = collected(start.unwrap_or(&imaginary).iter().copied())?;
+    for _ in 0..rounds {
+        fixed_point(&mut alpha, k, counts, &imaginary, control)?;
+    }
+    Ok(alpha)
+}
+
 /// Two right answers and one wrong one a class: what is known before anybody was seen, whatever the number of classes.
 fn imaginary_worker(k: usize) -> Result<Vec<f64>> {
     let off = 1.0 / (k - 1).max(1) as f64;

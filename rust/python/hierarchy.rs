@@ -1,11 +1,12 @@
 //! Dawid–Skene with priors learnt from the crowd.
 
-use numpy::PyReadonlyArrayDyn;
+use numpy::{PyArray2, PyReadonlyArrayDyn};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::passes::{Called, Holder};
-use super::{Found, choose, slice, work};
+use super::{Found, array, choose, shape, slice, work};
 use crate::control::Control;
 use crate::em::{self, Common, Hierarchy, HierarchyFit, Learnt, OrderedCrowd, Sizes};
 
@@ -58,6 +59,37 @@ pub fn hierarchy_fit<'py>(
             fits.into_iter().map(|fit| with_learnt(Found::solution(py, sizes, fit.fit)?, sizes, fit.learnt)).collect()
         }
     }
+}
+
+/// Dirichlet parameters of workers' rows, labels by classes, learnt from their expected counts, workers by labels by
+/// classes, in so many steps of Minka's fixed point from `start` or, without, from an imaginary worker.
+#[pyfunction]
+#[pyo3(signature = (counts, *, rounds, start=None))]
+#[allow(clippy::needless_pass_by_value)]
+pub fn crowd_prior<'py>(
+    py: Python<'py>,
+    counts: PyReadonlyArrayDyn<'py, f64>,
+    rounds: usize,
+    start: Option<PyReadonlyArrayDyn<'py, f64>>,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    let [_, k, _] = shape("counts", &counts, [None; 3])?;
+    shape("counts", &counts, [None, Some(k), Some(k)])?;
+    if k == 0 {
+        return Err(PyValueError::new_err("counts must be of at least one class"));
+    }
+    if let Some(start) = &start {
+        shape("start", start, [Some(k); 2])?;
+    }
+    let start = start.as_ref().map(|start| slice("start", start)).transpose()?;
+    let counts = slice("counts", &counts)?;
+    if counts.iter().any(|n| !(*n >= 0.0 && n.is_finite())) {
+        return Err(PyValueError::new_err("counts must be finite and not negative"));
+    }
+    if start.is_some_and(|start| start.iter().any(|a| !(*a > 0.0 && a.is_finite()))) {
+        return Err(PyValueError::new_err("start must be finite and positive"));
+    }
+    let alpha = work(py, None, |control| em::crowd_prior(counts, k, start, rounds, control))?;
+    array(py, [k, k], alpha)
 }
 
 /// Adds what was learnt of the crowd to a fit.

@@ -359,7 +359,7 @@ mod _core {
     #[pymodule_export]
     use super::grouped::{grouped_fit, grouped_posterior};
     #[pymodule_export]
-    use super::hierarchy::hierarchy_fit;
+    use super::hierarchy::{crowd_prior, hierarchy_fit};
     #[pymodule_export]
     use super::kos::kos_fit;
     #[pymodule_export]

@@ -11,6 +11,9 @@ from manyhands.aggregators.streamed import StreamedPosterior
 from manyhands.estimator import Array
 from manyhands.table.shards.passes import Part
 
+#: Steps towards the prior of a crowd, from nothing and from what it was a moment ago.
+_FIRST_ROUNDS, _ROUNDS = 20, 2
+
 
 def posterior_under(table: _core.Table, prior: Array, confusion: Array) -> Array:
     """Class posteriors, (n_tasks, n_classes), under confusion matrices and a prior, or one for each task.
@@ -22,6 +25,11 @@ def posterior_under(table: _core.Table, prior: Array, confusion: Array) -> Array
 
 def expected_counts(held: Any, posterior: Array | StreamedPosterior) -> Array:
     """How often each worker is expected to have given each label to each class, (n_workers, n_classes, n_labels)."""
+    return np.ascontiguousarray(_counts(held, posterior).swapaxes(1, 2))
+
+
+def _counts(held: Any, posterior: Array | StreamedPosterior) -> Array:
+    """The same with labels first, (n_workers, n_labels, n_classes), as the core counts."""
     k = held.n_classes
     counts = np.zeros((held.n_workers, held.n_labels, k))
     if isinstance(posterior, StreamedPosterior):
@@ -34,7 +42,20 @@ def expected_counts(held: Any, posterior: Array | StreamedPosterior) -> Array:
         posterior.shards.add(count, counts, np.zeros(k))
     else:
         _core.em_open(held, posterior=posterior, counts=counts, classes=np.zeros(k))
-    return np.ascontiguousarray(counts.swapaxes(1, 2))
+    return counts
+
+
+def resembling(table: _core.Table, posterior: Array, crowd: Array | None = None) -> tuple[Array, Array]:
+    """Confusion matrices of workers who are judged by posteriors and resemble each other as much as the crowd says.
+
+    Row k of every worker's matrix, (n_workers, n_classes, n_classes), has a Dirichlet prior that is learnt: its
+    parameters are the second answer, labels first, and where to begin the next time.
+    """
+    counts = _counts(table, posterior)
+    crowd = _core.crowd_prior(counts, rounds=_FIRST_ROUNDS if crowd is None else _ROUNDS, start=crowd)
+    counts += crowd
+    counts /= counts.sum(axis=1, keepdims=True)
+    return np.ascontiguousarray(counts.swapaxes(1, 2)), crowd
 
 
 def judged_by(held: Any, posterior: Array | StreamedPosterior, pseudo: Array) -> Array:

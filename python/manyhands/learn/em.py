@@ -9,14 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyhands.aggregators.passes import posterior_under
+from manyhands.aggregators.passes import posterior_under, resembling
 from manyhands.checks import check_number
 from manyhands.estimator import Array
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import log_mixture, soft_cross_entropy
 from manyhands.learn.targets import vote_shares
 from manyhands.train.batch import Batch, CrowdData
-from manyhands.train.probabilities import estimated_confusion
 from manyhands.train.settings import TrainingOptions
 
 __all__ = ["DeepEM", "ModelBootstrappedEM"]
@@ -34,8 +33,14 @@ class _EMLearner(Learner):
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         start = self._start(data.votes)
         posterior, confusion = start if start is not None else (vote_shares(data.votes), None)
-        self._take(posterior, estimated_confusion(data.votes, posterior) if confusion is None else confusion)
+        self._crowd: Array | None = None
+        self._take(posterior, self._judge(data, posterior) if confusion is None else confusion)
         return {}
+
+    def _judge(self, data: CrowdData, posterior: Array) -> Array:
+        """Confusion matrices of workers judged by posteriors: those who gave few labels are taken to be like others."""
+        confusion, self._crowd = resembling(data.votes.table, np.ascontiguousarray(posterior, np.float64), self._crowd)
+        return confusion
 
     def _take(self, posterior: Array, confusion: Array) -> None:
         self._posterior = torch.from_numpy(posterior).float().to(self._on)
@@ -60,11 +65,13 @@ class _EMLearner(Learner):
         return log_mixture(log_probs[batch.sample], columns.clamp_min(1e-12).log())
 
     def _state(self) -> dict[str, Tensor]:
-        return {"posterior": self._posterior, "matrices": self._matrices}
+        crowd = {} if self._crowd is None else {"crowd": torch.from_numpy(self._crowd)}
+        return {"posterior": self._posterior, "matrices": self._matrices, **crowd}
 
     def _set_state(self, state: dict[str, Tensor]) -> None:
         self._posterior = state["posterior"].to(self._on)
         self._matrices = state["matrices"].to(self._on)
+        self._crowd = state["crowd"].cpu().numpy() if "crowd" in state else None
 
 
 class DeepEM(_EMLearner):
@@ -83,12 +90,13 @@ class DeepEM(_EMLearner):
 
     Notes
     -----
-    Starts from vote shares, or from the posteriors of `start_from`. The M-step adds pseudo-counts to each worker's
-    matrix, 0.1 on the diagonal and 0.01 beside it, so that a label nobody gave in a class is unlikely and not
-    impossible. With `validation`, both steps count the labels of the training samples only.
+    Starts from vote shares, or from the posteriors of `start_from`. The M-step takes workers to resemble each other as
+    much as the crowd says they do, as :class:`~manyhands.HierarchicalDawidSkene` does: one with few labels is judged by
+    the crowd's habits, one with many by their own. With `validation`, both steps count the labels of the training
+    samples only.
 
-    E- and M-step of the confusion matrices run in the compiled core, O(annotations · classes) each; beside them an
-    epoch costs the backbone's training and one prediction.
+    E- and M-step of the confusion matrices run in the compiled core, O(annotations · classes + workers · classes²)
+    each; beside them an epoch costs the backbone's training and one prediction.
 
     References
     ----------
@@ -100,7 +108,7 @@ class DeepEM(_EMLearner):
         self.epochs_per_step = epochs_per_step
 
     def _e_step(self, data: CrowdData, predicted: Array) -> tuple[Array, Array]:
-        confusion = estimated_confusion(data.votes, self._posterior.double().cpu().numpy())
+        confusion = self._judge(data, self._posterior.double().cpu().numpy())
         return posterior_under(data.votes.table, predicted, confusion), confusion
 
 
@@ -119,8 +127,8 @@ class ModelBootstrappedEM(_EMLearner):
     Notes
     -----
     Starts from vote shares, or from the posteriors of `start_from`. The network must have learnt something before it
-    may judge: more epochs a step than of `DeepEM`. Pseudo-counts of the confusion matrices, held-out samples and cost
-    as there. The class prior, the shares of the network's decisions, has 1e-6 added to each class and is normalised
+    may judge: more epochs a step than of `DeepEM`. What is learnt of the crowd, held-out samples and cost are as
+    there. The class prior, the shares of the network's decisions, has 1e-6 added to each class and is normalised
     again: a class that the network never names stays possible.
 
     References
@@ -137,5 +145,5 @@ class ModelBootstrappedEM(_EMLearner):
         prior = decided[data.samples.numpy()].mean(axis=0)
         # A class that the network never names would stay unnamed for ever.
         prior = (prior + 1e-6) / (1 + 1e-6 * len(prior))
-        confusion = estimated_confusion(data.votes, decided)
+        confusion = self._judge(data, decided)
         return posterior_under(data.votes.table, prior, confusion), confusion

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyhands import _core, metrics
-from manyhands.checks import check_choice
+from manyhands.aggregators.passes import expected_counts, resembling
+from manyhands.checks import check_choice, check_number
 from manyhands.estimator import Array
 from manyhands.learn.learner import Learner, mean_prediction
 from manyhands.learn.losses import Divergence, mutual_information_gain
@@ -21,13 +22,15 @@ from manyhands.table.annotations import Annotations
 from manyhands.train.batch import Batch, CrowdData, rows_of
 from manyhands.train.files import Outer
 from manyhands.train.lazy import WorkerTable
-from manyhands.train.probabilities import estimated_confusion, normalised
+from manyhands.train.probabilities import normalised
 from manyhands.train.settings import TrainingOptions
 
 __all__ = ["MaxMIG"]
 
 #: Epochs after which network and aggregator should have something in common, and how little is nothing.
 _EPOCHS_TO_AGREE, _SOME_GAIN = 3, 1e-2
+#: How much of the prior is spread evenly, so that no class is impossible.
+_EVEN = 1e-3
 
 
 class CrowdAggregator(nn.Module):
@@ -52,9 +55,11 @@ class CrowdAggregator(nn.Module):
         start = self.log_prior().expand(len(batch), -1)
         return F.log_softmax(start.index_add(0, batch.sample, rows), dim=1)
 
-    def set_confusion(self, confusion: Tensor, scale: float = 1.0) -> None:
+    def set_confusion(self, confusion: Tensor, scale: float = 1.0) -> Tensor:
         """Start from the weights that are right for independent workers: logarithms of confusion, by answer, scaled."""
-        self.table.set(scale * confusion.clamp_min(1e-6).log().transpose(1, 2))
+        weights = scale * confusion.clamp_min(1e-6).log().transpose(1, 2)
+        self.table.set(weights)
+        return weights.reshape(-1, self.n_classes)
 
     def reorder(self, order: Tensor) -> None:
         """Give the classes another order."""
@@ -95,15 +100,21 @@ class MaxMIG(Learner):
     divergence
         ``"kl"``, ``"pearson"`` or ``"js"``.
     prior
-        Of the classes: ``"uniform"`` or an array, fixed; ``"learnt"``, from uniform.
+        Of the classes: ``"crowd"``, learnt, from what workers say whose answers tell something; ``"learnt"``, from
+        uniform; ``"uniform"`` or an array, fixed.
+    shrinkage
+        How firmly a worker's weights are held to those they start from: as by a normal prior of variance one over this.
+        0 sets them free.
     **training
         See :class:`~manyhands.learn.Training`.
 
     Notes
     -----
-    The aggregator starts from logarithms of confusion matrices judged by vote shares (Eq. 2 of the paper, with
-    pseudo-counts: 0.1 on the diagonal of each worker's matrix and 0.01 beside it) or those of `start_from`; numbers
-    below 1e-6 count as that. If after three epochs network and aggregator have nothing in common, as where most workers
+    The aggregator starts from logarithms of confusion matrices judged by vote shares (Eq. 2 of the paper), in which
+    workers resemble each other as much as the crowd says they do, or from those of `start_from`; numbers below 1e-6
+    count as that. The paper keeps the prior uniform and the weights free, ``prior="uniform", shrinkage=0``: with some
+    hundred samples the weights of a worker with few labels then fit whatever the network says, and classes that are
+    rare grow. If after three epochs network and aggregator have nothing in common, as where most workers
     copy one who knows nothing, both start again, it from weights divided by the mean number of labels a sample has. The
     gain does not tell how classes are named: in the end they are named so that informative workers are right as often
     as possible.
@@ -123,33 +134,55 @@ class MaxMIG(Learner):
         backbone: nn.Module,
         *,
         divergence: Divergence = "kl",
-        prior: Literal["uniform", "learnt"] | npt.ArrayLike = "uniform",
+        prior: Literal["crowd", "learnt", "uniform"] | npt.ArrayLike = "crowd",
+        shrinkage: float = 1.0,
         **training: Unpack[TrainingOptions],
     ) -> None:
         super().__init__(backbone, **training)
         self.divergence = divergence
         self.prior = prior
+        self.shrinkage = shrinkage
 
     def _check(self) -> None:
         super()._check()
         check_choice("divergence", self.divergence, ("kl", "pearson", "js"))
         if isinstance(self.prior, str):
-            check_choice("prior", self.prior, ("uniform", "learnt"))
+            check_choice("prior", self.prior, ("crowd", "learnt", "uniform"))
+        check_number("shrinkage", self.shrinkage, least=0)
         if self.batch_size < 2:
             raise ValueError("Max-MIG compares samples with one another: batch_size must be at least 2")
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         votes = data.votes
-        k = votes.n_classes
-        prior = np.full(k, 1 / k) if isinstance(self.prior, str) else as_prior(self.prior, k)
-        learn = isinstance(self.prior, str) and self.prior == "learnt"
-        crowd = CrowdAggregator(votes.n_workers, torch.from_numpy(prior).float(), learn_prior=learn)
-        crowd.set_confusion(self._first_confusion(votes))
+        posterior, confusion = self._first(votes)
+        prior = torch.from_numpy(self._first_prior(votes, posterior, confusion)).float()
+        learn = isinstance(self.prior, str) and self.prior != "uniform"
+        crowd = CrowdAggregator(votes.n_workers, prior, learn_prior=learn)
+        self._anchor = crowd.set_confusion(torch.from_numpy(confusion).float()).to(self._on)
+        _, worker, label = votes.table.columns()
+        given = np.bincount(worker.astype(np.int64) * votes.n_classes + label, minlength=len(self._anchor))
+        self._given = torch.from_numpy(given).float().clamp_min(1).to(self._on)
         return {"crowd": crowd}
 
-    def _first_confusion(self, votes: Annotations) -> Tensor:
+    def _first(self, votes: Annotations) -> tuple[Array, Array]:
+        """Posteriors and confusion matrices to start from."""
         start = self._start(votes)
-        return torch.from_numpy(estimated_confusion(votes, vote_shares(votes)) if start is None else start[1]).float()
+        if start is not None:
+            return start
+        shares = vote_shares(votes)
+        return shares, resembling(votes.table, shares)[0]
+
+    def _first_prior(self, votes: Annotations, posterior: Array, confusion: Array) -> Array:
+        k = votes.n_classes
+        if not isinstance(self.prior, str):
+            return as_prior(self.prior, k)
+        if self.prior != "crowd":
+            return np.full(k, 1 / k)
+        # Shares of the votes would follow those who always say the same, and tell nothing.
+        said = expected_counts(votes.table, posterior).sum(axis=1)
+        shares = metrics.information(confusion, posterior.mean(axis=0)) @ said
+        total = shares.sum()
+        return np.full(k, 1 / k) if total <= 0 else (1 - _EVEN) * shares / total + _EVEN / k
 
     def _start_epoch(self, epoch: int, data: CrowdData) -> None:
         if epoch != _EPOCHS_TO_AGREE or self._mean_score(data, data.samples) > _SOME_GAIN:
@@ -157,7 +190,8 @@ class MaxMIG(Learner):
         # The aggregator follows a crowd of copies that knows nothing, too sure of itself to have a gradient. As if a
         # sample's labels were copies of one, it has; and the network has unlearnt to tell samples apart.
         scale = len(data.samples) / data.votes.n_annotations
-        self._crowd.set_confusion(self._first_confusion(data.votes).to(self._on), scale)
+        confusion = torch.from_numpy(self._first(data.votes)[1]).float().to(self._on)
+        self._anchor = self._crowd.set_confusion(confusion, scale)
         self._network.load_state_dict(self.backbone.state_dict())
 
     def _after_training(self, data: CrowdData) -> None:
@@ -186,7 +220,19 @@ class MaxMIG(Learner):
         return mutual_information_gain(log_probs, self._crowd(batch), self._crowd.log_prior().exp(), self.divergence)
 
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
-        return -self._gain(batch, log_probs)
+        return self._distance(batch) - self._gain(batch, log_probs)
+
+    def _distance(self, batch: Batch) -> Tensor:
+        """What the prior of the workers' weights takes off a sample's gain, right on average over batches."""
+        rows = batch.worker * self._crowd.n_classes + batch.label
+        moved = (self._crowd.table(rows) - self._anchor[rows]).square().sum(dim=1)
+        return self.shrinkage / 2 * (moved / self._given[rows]).sum() / len(batch)
+
+    def _state(self) -> dict[str, Tensor]:
+        return {"anchor": self._anchor}
+
+    def _set_state(self, state: dict[str, Tensor]) -> None:
+        self._anchor = state["anchor"].to(self._on)
 
     def _score(self, batch: Batch, log_probs: Tensor) -> Tensor:
         return self._gain(batch, log_probs).expand(batch.n_annotations)
