@@ -21,6 +21,7 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import harness
+import manyhands as mh
 
 #: A measure of one run, by name; higher or lower is better as the name says.
 Measures = dict[str, float]
@@ -112,6 +113,17 @@ def mnist(folder: Path, n: int) -> tuple[torch.Tensor, np.ndarray, torch.Tensor,
     arrays = np.load(data_set(folder, "mnist") / "features.npz")
     X, X_test = (torch.from_numpy(arrays[name].astype(np.float32) / 255).flatten(1) for name in ("X_train", "X_test"))
     return X[:n], arrays["y_train"][:n].astype(int), X_test, arrays["y_test"].astype(int)
+
+
+def cifar10n(folder: Path, n: int) -> tuple[np.ndarray, mh.Annotations, np.ndarray, np.ndarray, np.ndarray]:
+    """Features, human labels and classes of the first images of CIFAR-10N, and features and classes of the test images.
+
+    Votes name the classes by number.
+    """
+    arrays = np.load(data_set(folder, "cifar10_features") / "features.npz")
+    X, X_test = ((arrays[name] * arrays["scale"]).astype(np.float32) for name in ("X_train", "X_test"))
+    votes = mh.read(data_set(folder, "cifar10n") / "labels.csv.gz").select(tasks=range(n))
+    return X[:n], votes, arrays["y_train"][:n].astype(int), X_test, arrays["y_test"].astype(int)
 
 
 def data_set(folder: Path, name: str) -> Path:

@@ -1,0 +1,158 @@
+"""The figures of the signal-processing tutorial that need no network, as tables for the page of what papers claim.
+
+    python benches/tutorial.py --part spammers colluders groups active fairness
+
+The experiments are those of audit.py, audit_groups.py, collect.py and fairness.py, which try more than the tutorial
+does; here is what it shows: accuracy with spammers left out, accuracy by share of colluders (simulated, and injected
+into three logs), groups of dependent workers, labels chosen by uncertainty against random ones, and gaps between
+groups of tasks. Results are written to the folder of --out, a file a part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import audit
+import audit_groups
+import collect
+import fairness
+import harness
+import manyhands as mh
+from shuffled import read
+
+Tables = dict[str, list[dict[str, Any]]]
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean ± standard deviation of shares, in per cent; the number alone where there is one."""
+    mean = f"{100 * statistics.fmean(values):.1f}"
+    return mean if len(values) == 1 else f"{mean} ± {100 * statistics.stdev(values):.1f}"
+
+
+def spammers(folder: Path, _: int) -> Tables:
+    """Accuracy with all workers, and without those whom covariances show to be spammers."""
+    models = {"majority": mh.MajorityVote(), "EM": mh.DawidSkene(pseudo_count=1e-6), "default": mh.Consensus()}
+    rows = []
+    for name in audit.PRUNED:
+        votes, truth = read(folder / name)
+        found = mh.audit.spammers(votes, method="covariance")
+        for what, table in (("all", votes), ("left out", votes.without(found))):
+            row: dict[str, Any] = {"log": f"{name}, {what}", "workers left out": len(found) if what != "all" else 0}
+            rows.append(row | {k: spread([audit.accuracy(m, table, votes, truth)]) for k, m in models.items()})
+    return {"spammers": rows}
+
+
+def colluders(folder: Path, seeds: int) -> Tables:
+    """Accuracy by share of colluders."""
+    shown = {
+        "MV": "majority",
+        "DS": "Dawid–Skene",
+        "M-MSR": "M-MSR",
+        "left out": "colluders left out",
+        "as one": "as one",
+    }
+    curves = audit.colluders(folder, seeds) | audit.injected(folder, seeds)
+    return {
+        name: [
+            {"colluders": f"{share:.0%}"} | {title: spread([curve[way][i]]) for way, title in shown.items()}
+            for i, share in enumerate(curve["share"])
+        ]
+        for name, curve in curves.items()
+    }
+
+
+def groups(folder: Path, seeds: int) -> Tables:
+    """Accuracy where workers of a group depend on one another."""
+    models = {
+        "majority": mh.MajorityVote(),
+        "Dawid–Skene": mh.DawidSkene(),
+        "group vote": mh.GroupVote(),
+        "group Dawid–Skene": mh.GroupDawidSkene(),
+    }
+    votes, truth = read(folder / "bluebird")
+    drawn = [audit_groups.seed_paper(5000, seed) for seed in range(seeds)]
+    rows = []
+    for name, model in models.items():
+        simulated = [mh.metrics.accuracy(model.fit(made).labels_, classes) for made, classes in drawn]
+        rows.append(
+            {
+                "method": name,
+                "bluebird": spread([audit.accuracy(model, votes, votes, truth)]),
+                "simulated": spread(simulated),
+            }
+        )
+    return {"groups": rows}
+
+
+def active(folder: Path, seeds: int) -> Tables:
+    """Accuracy after so many labels, chosen or at random, with steps of online EM."""
+    tables = {}
+    for name, marks in collect.CURVES.items():
+        votes, gold = collect.known(folder, name)
+        rows = []
+        for policy in ("random", "entropy"):
+            step = int(np.gcd.reduce(marks))
+            run = mh.collect.replay(
+                votes,
+                gold,
+                policy,
+                budget=marks[-1],
+                seed=range(seeds),
+                update="online",
+                points=marks[-1] // step,
+            )
+            at = run.accuracies[:, np.searchsorted(run.labels, marks)].T
+            rows.append({"labels": policy} | {f"{n:,}": spread(a.tolist()) for n, a in zip(marks, at, strict=True)})
+        tables[name] = rows
+    return tables
+
+
+def unfairness(_: Path, seeds: int) -> Tables:
+    """Accuracy and gaps of answers, with biased workers, before and after a gap is kept."""
+    measures = ("accuracy", "parity gap", "opportunity gap")
+    shown = ("majority", "dawid-skene", "default", "parity kept after", "parity kept within")
+    rows: list[dict[str, Any]] = []
+    for share in (0.0, 0.25, 0.5):
+        found: dict[str, list[Any]] = {}
+        for seed in range(seeds):
+            votes, truth, who, features = fairness.crowd(share, seed)
+            for name, labels in fairness.answers(votes, who).items():
+                both = (*fairness.measured(labels, truth, who), *fairness.downstream(labels, truth, who, features))
+                found.setdefault(name, []).append(both)
+        heads = [*measures, *(f"classifier: {name}" for name in measures[:2])]
+        rows += [
+            {"biased, answers": f"{share:.0%}, {name}"}
+            | {head: spread([run[i] for run in found[name]]) for i, head in enumerate(heads)}
+            for name in shown
+        ]
+    return {"fairness": rows}
+
+
+PARTS = {"spammers": spammers, "colluders": colluders, "groups": groups, "active": active, "fairness": unfairness}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of real data sets")
+    parser.add_argument("--part", nargs="+", choices=tuple(PARTS), default=tuple(PARTS))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=harness.RESULTS)
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    host = harness.machine(1)
+    for part in given.part:
+        tables = PARTS[part](given.data, given.seeds)
+        text = "\n\n".join(f"## {title}\n\n{harness.markdown(rows)}" for title, rows in tables.items())
+        print(text, flush=True)
+        harness.save(f"tutorial-{part}", given.out, {"machine": host, "tables": tables}, text)
+
+
+if __name__ == "__main__":
+    main()
