@@ -4,7 +4,7 @@
     python benches/learn/scores.py --picture docs/images/learn-outlier-scores.svg
 
 The first images with their three human labels each and features of 256 numbers. Scores are of the images trained on;
-the first seed's are drawn as a histogram, of images with no, one, two or three wrong labels.
+the first seed's are drawn as a histogram, of images with no, one, and two or three wrong labels.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ def draw(scores: np.ndarray, wrong: np.ndarray, path: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
-    edges = np.linspace(0, np.quantile(scores, 0.995), 41)
-    names = ("no wrong label", "one", "two", "three")
-    for n, (name, colour) in enumerate(zip(names, ("#4c78a8", "#72b7b2", "#f58518", "#e45756"), strict=True)):
-        own = scores[wrong == n]
+    edges = np.linspace(0, np.quantile(scores, 0.98), 25)
+    names = ("no wrong label", "one", "two or three")
+    for n, (name, colour) in enumerate(zip(names, ("#4c78a8", "#f58518", "#e45756"), strict=True)):
+        own = scores[np.minimum(wrong, 2) == n]
         axes.hist(own, edges, weights=np.full(len(own), 100 / len(own)), histtype="step", label=name, color=colour)
-    axes.set(xlabel="outlier score", ylabel="per cent of such images", yscale="log")
+    axes.set(xlabel="outlier score", ylabel="per cent of such images")
     axes.legend(frameon=False)
     figure.savefig(path, metadata={"Date": None})
 
