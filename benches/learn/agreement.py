@@ -129,7 +129,7 @@ def tables_of(data: Set, arguments: Any) -> dict[str, list[dict[str, Any]]]:
                 title = f"Learn2Agree {loss} {stream} {by}"
                 runs[title] = run(learn.Learn2Agree, loss=loss, stream=stream, stream_loss=by)
     runs["Learn2Agree ce distribution ar"] = run(learn.Learn2Agree, loss="ce")
-    runs["Learn2Agree focal distribution ar, learnt weights"] = run(learn.Learn2Agree, weights="learnt")
+    runs["Learn2Agree focal distribution ar with learnt weights"] = run(learn.Learn2Agree, weights="learnt")
     rows = list(repeat(chosen(runs, arguments.only), arguments.seeds))
     ratios = mh.agreement.worker_ratios(data.votes, min_overlap=data.min_overlap).column("ratio").to_numpy()
     known = ratios[np.isfinite(ratios)]

@@ -84,7 +84,7 @@ def main() -> None:
             "no trace": run(learn.CCEM, worker_lr=0.1),
             "MBEM": run(learn.ModelBootstrappedEM, epochs_per_step=6),
             "deep EM": run(learn.DeepEM, epochs_per_step=6),
-            "deep EM, every epoch": run(learn.DeepEM),
+            "deep EM every epoch": run(learn.DeepEM),
             "single confusion": run(learn.SingleConfusion, labels="majority"),
             "weighted doctor net": run(learn.WeightedDoctorNet, weight_epochs=2),
             "soft bootstrap": run(learn.SoftBootstrap),

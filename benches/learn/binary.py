@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from experiment import Measures, Run, chosen, data_set, fully_connected, parser, repeat, report
+from experiment import Measures, Run, chosen, data_set, fully_connected, on_new_samples, parser, repeat, report
 
 import manyhands as mh
 from manyhands import learn
@@ -38,7 +38,6 @@ def main() -> None:
     def table(source: str, expertise: str, mistakes: str) -> list[dict[str, Any]]:
         X, truth = part("train", arguments.images, ODD[source])
         X_test, y_test = part("test", 3_000, ODD[source])
-        names = range(len(truth), len(truth) + len(y_test))
 
         def run(make: type[learn.Learner], **options: Any) -> Run:
             def once(seed: int) -> Measures:
@@ -47,11 +46,7 @@ def main() -> None:
                 backbone = fully_connected(X.shape[1], 2, hidden=64, dropout=0.2, seed=seed)
                 settings = {"max_epochs": arguments.epochs, "batch_size": 128, "lr": 3e-3, "seed": seed} | options
                 learner = make(backbone, **settings).fit(X, log.votes.select(tasks=range(len(truth))))
-                fresh = log.votes.select(tasks=names)
-                return {
-                    "image": 100 * (learner.predict(X_test) == y_test).mean(),
-                    "both": 100 * (learner.predict(X_test, fresh, tasks=names) == y_test).mean(),
-                }
+                return on_new_samples(learner, log.votes, X_test, y_test)
 
             return once
 
@@ -61,6 +56,7 @@ def main() -> None:
             "DoctorNet": run(learn.DoctorNet),
             "DeepEM": run(learn.DeepEM),
             "MaxMIG": run(learn.MaxMIG, prior="learnt"),
+            "MaxMIG with an even prior": run(learn.MaxMIG),
         }
         return list(repeat(chosen(runs, arguments.only), arguments.seeds))
 

@@ -75,6 +75,16 @@ def spread(values: list[float]) -> str:
     return f"{statistics.fmean(values):.2f} ± {deviation:.2f}"
 
 
+def on_new_samples(learner: Any, votes: Any, X: torch.Tensor, y: np.ndarray) -> Measures:
+    """Accuracy on the last tasks of some votes, which are those of X, from the features alone and with the labels."""
+    names = range(votes.n_tasks - len(y), votes.n_tasks)
+    fresh = votes.select(tasks=names)
+    return {
+        "image": 100 * (learner.predict(X) == y).mean(),
+        "both": 100 * (learner.predict(X, fresh, tasks=names) == y).mean(),
+    }
+
+
 def parser(description: str | None) -> argparse.ArgumentParser:
     """The options all experiments have."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)

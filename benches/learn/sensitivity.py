@@ -54,10 +54,10 @@ def main() -> None:
 
         return once
 
-    runs = {f"trace, λ = {weight:g}": run(learn.TraceRegularized, trace=weight) for weight in (0.1, 0.01, 0.001)}
+    runs = {f"trace λ = {weight:g}": run(learn.TraceRegularized, trace=weight) for weight in (0.1, 0.01, 0.001)}
     for name, make in (("deep EM", learn.DeepEM), ("MBEM", learn.ModelBootstrappedEM)):
         for between in (1, 5, 10):
-            title = f"{name}, T = {arguments.epochs // between}, G = {between}"
+            title = f"{name} T = {arguments.epochs // between} G = {between}"
             runs[title] = run(make, epochs_per_step=between)
     rows = list(repeat(chosen(runs, arguments.only), arguments.seeds))
     notes = """
