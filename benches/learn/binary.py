@@ -55,8 +55,8 @@ def main() -> None:
             "CrowdLayer": run(learn.CrowdLayer),
             "DoctorNet": run(learn.DoctorNet),
             "DeepEM": run(learn.DeepEM),
-            "MaxMIG": run(learn.MaxMIG, prior="learnt"),
-            "MaxMIG with an even prior": run(learn.MaxMIG),
+            "MaxMIG": run(learn.MaxMIG, prior="learnt", shrinkage=0.0),
+            "MaxMIG with an even prior": run(learn.MaxMIG, prior="uniform", shrinkage=0.0),
         }
         return list(repeat(chosen(runs, arguments.only), arguments.seeds))
 
