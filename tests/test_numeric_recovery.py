@@ -97,3 +97,15 @@ def test_the_default_on_real_data(name):
     mean, most = REAL[name]
     assert mh.metrics.rmse(mh.numeric.Mean().fit_predict(ratings), gold) == pytest.approx(mean, rel=1e-3)
     assert mh.metrics.rmse(mh.aggregate(ratings).values_, gold) <= most
+
+
+def test_messages_of_workers_who_hardly_vary_stay_positive():
+    """Half of the ratings are the same number: what the others leave of a worker's rate was below 0 once."""
+    rng = np.random.default_rng(0)
+    tasks, workers = np.repeat(np.arange(60), 10), np.tile(np.arange(10), 60)
+    values = np.where(rng.random(600) < 0.7, 0.0, rng.exponential(30.0, 600).round())
+    ratings = mh.Ratings.from_arrays(tasks, workers, values)
+    for each in (ratings, mh.Ratings.from_arrays(tasks, workers, np.stack([values, values[::-1]], axis=1))):
+        model = mh.numeric.GaussianCrowd(bias=False, scale=False, method="messages").fit(each)
+        assert np.isfinite(model.values_).all()
+        assert (model.spread_ > 0).all()

@@ -478,3 +478,19 @@ def test_bad_arguments_are_named(error, arguments, part):
 def test_a_log_too_large_for_memory_is_refused():
     with pytest.raises(ValueError, match="GB of memory; ask for fewer"):
         mh.simulate(2**32 - 1, 100_000, 1, labels_per_task=100_000)
+
+
+def test_rankings_recover_what_they_were_drawn_from():
+    slopes = np.r_[np.full(8, 2.0), 0.0, -2.0]
+    crowd = mh.simulate_rankings(12, slopes, 1500, length=4, seed=1)
+    assert len(crowd.rankings) == 1500
+    assert {len(one) for one in crowd.rankings.lists()} == {4}
+    model = mh.aggregate(crowd.rankings)
+    assert mh.metrics.kendall(model.scores_, crowd.scores) > 0.9
+    assert np.corrcoef(model.slopes_, slopes)[0, 1] > 0.95
+    assert mh.simulate_rankings(12, slopes, 1500, length=4, seed=1).rankings == crowd.rankings
+    assert "1,500 rankings of 12 items by 10 workers" in repr(crowd)
+    assert len(mh.simulate_rankings(3, 2, 5).rankings.lists()[0]) == 3
+    for odd in ({"length": 1}, {"length": 13}):
+        with pytest.raises(ValueError, match="length"):
+            mh.simulate_rankings(12, 3, 10, **odd)

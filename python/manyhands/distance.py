@@ -111,6 +111,14 @@ class ByDistance(TaskEstimator[Answers, DistanceFit]):
             column = pa.array([repr(answer) for answer in answers])
         return arrow.table({"task": now._tasks.arrow(), "answer": column, "spread": now.spread_, "tied": now.tied_})
 
+    def tasks_frame(self) -> pa.Table:
+        """Return one row a task, as an Arrow table: the columns of :meth:`to_frame`, and ``n_labels``.
+
+        ``n_labels`` are the answers that one rests on, where the fit was made in this process.
+        """
+        self._fitted()
+        return self._snapshot()._beside_answers()
+
     def workers_frame(self) -> pa.Table:
         """Return one row a worker, as an Arrow table: ``n_labels``, ``weight`` and ``loss``."""
         self._fitted()

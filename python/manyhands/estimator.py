@@ -18,7 +18,7 @@ import numpy.typing as npt
 from manyhands.checks import counted
 from manyhands.errors import IdentifiabilityWarning, NotFittedError, OverlapWarning
 from manyhands.progress import Callback, reporting
-from manyhands.table import html, persist
+from manyhands.table import arrow, html, persist
 from manyhands.table.answers import Answers
 from manyhands.table.names import Names
 from manyhands.table.overlap import Doubts, doubts
@@ -395,6 +395,18 @@ class TaskEstimator(Estimator[B, F]):
 
     _parts: ClassVar[tuple[str, ...]] = ("tasks", "workers")
     _tasks: Names
+    #: How many answers each task has, where the fit was made in this process.
+    _answers_of_tasks: npt.NDArray[np.int64] | None = None
+
+    def _settle(self, result: F, votes: B) -> None:
+        super()._settle(result, votes)
+        self._answers_of_tasks = votes.labels_per_task
+
+    def _beside_answers(self, **columns: Any) -> pa.Table:
+        """The columns of `to_frame`, of a kind with a row for each task, how many answers each has, and others."""
+        answers = self.to_frame()
+        counts = {} if self._answers_of_tasks is None else {"n_labels": self._answers_of_tasks}
+        return arrow.table({name: answers.column(name) for name in answers.column_names} | counts | columns)
 
     def _doubts(self, votes: B) -> Doubts:
         return doubts(votes)

@@ -240,6 +240,8 @@ def test_simulate_options(arguments, settings, tmp_path, monkeypatch):
             40, 6, ratings_per_task=4, seed=3).ratings),
         ("comparisons", "--items 8 --workers 5 --comparisons 90 --set ties=0.3", lambda: mh.simulate_comparisons(
             8, 5, 90, ties=0.3, seed=3).games),
+        ("rankings", "--items 8 --workers 5 --rankings 60 --set length=4", lambda: mh.simulate_rankings(
+            8, 5, 60, length=4, seed=3).rankings),
         ("similarities", "--items 30 --workers 5 --clusters 3 --set pairs=60", lambda: mh.simulate_similarities(
             30, 5, 3, pairs=60, seed=3).answers),
         ("sets", "--tasks 30 --workers 6 --labels 4", lambda: mh.simulate_multilabels(30, 6, 4, seed=3).answers),

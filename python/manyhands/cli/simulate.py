@@ -41,6 +41,7 @@ def add(commands: Commands) -> None:
             --tasks 1e4 --workers 50 --classes 3 --crowd flippers --set skill=0.9 --seed 7 -o log.csv
             --kind numbers --tasks 1e4 --workers 50 --set ratings_per_task=7 -o log.csv --truth truth.csv
             --kind comparisons --items 100 --workers 50 --comparisons 1e4 --set ties=0.3 -o log.csv
+            --kind rankings --items 100 --workers 50 --rankings 1e3 --set length=6 -o log.csv
         """,
     )
     parser.add_argument(

@@ -42,6 +42,12 @@ KINDS: dict[str, Kind] = {
         "games",
         lambda drawn: {"item": list(range(len(drawn.scores))), "score": drawn.scores},
     ),
+    "rankings": Kind(
+        "simulate_rankings",
+        ("items", "workers", "rankings"),
+        "rankings",
+        lambda drawn: {"item": list(range(len(drawn.scores))), "score": drawn.scores},
+    ),
     "similarities": Kind(
         "simulate_similarities",
         ("items", "workers", "clusters"),
@@ -51,7 +57,7 @@ KINDS: dict[str, Kind] = {
     "sets": Kind("simulate_multilabels", ("tasks", "workers", "labels"), "answers", _sets),
 }
 #: Sizes of all kinds, and what is asked of crowds of classes alone.
-SIZES = ("tasks", "workers", "classes", "items", "comparisons", "clusters", "labels")
+SIZES = ("tasks", "workers", "classes", "items", "comparisons", "rankings", "clusters", "labels")
 _CLASSES_ONLY = ("labels_per_task", "density", "activity", "prior", "copying", "confusion")
 
 

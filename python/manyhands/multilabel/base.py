@@ -34,6 +34,11 @@ class Candidates:
         kept = self.probabilities >= thresholds[self.labels]
         return Candidates(self.tasks[kept], self.labels[kept], self.probabilities[kept])
 
+    def sureness(self, thresholds: Array) -> Array:
+        """The probability of each decision, to take a label or not."""
+        taken = self.probabilities >= thresholds[self.labels]
+        return np.where(taken, self.probabilities, 1 - self.probabilities)
+
     def named(self, n_tasks: int, names: Names) -> npt.NDArray[np.object_]:
         """The sets, as tuples of names, (n_tasks,)."""
         labels = names.values[self.labels].tolist()
@@ -99,13 +104,41 @@ class SetAggregator(TaskEstimator[MultiLabels, SetFit]):
         now = self._snapshot()
         found, n = fit.candidates, len(now._tasks)
         taken = found.above(fit.thresholds)
-        sure = np.where(
-            found.probabilities >= fit.thresholds[found.labels], found.probabilities, 1 - found.probabilities
-        )
+        sure = found.sureness(fit.thresholds)
         confidence = np.ones(n)
         np.minimum.at(confidence, found.tasks, sure)
         labels = arrow.lists(n, taken.tasks, now._labels.take(taken.labels).arrow())
         return arrow.table({"task": now._tasks.arrow(), "labels": labels, "confidence": confidence})
+
+    def tasks_frame(self) -> pa.Table:
+        """Return one row a task, as an Arrow table: what to look at first.
+
+        The columns of :meth:`to_frame`; ``n_labels``, the answers that it rests on, where the fit was made in this
+        process; ``n_candidates``, the labels that somebody said; and of the least sure of their decisions the label,
+        ``doubtful``, and its ``probability``, null where nobody said any.
+
+        Examples
+        --------
+        >>> import manyhands as mh
+        >>> drawn = mh.simulate_multilabels(30, 5, 4, seed=0)
+        >>> frame = mh.aggregate(drawn.answers).tasks_frame()
+        >>> frame.column_names
+        ['task', 'labels', 'confidence', 'n_labels', 'n_candidates', 'doubtful', 'probability']
+        """
+        fit = self._fitted()
+        now = self._snapshot()
+        found, n = fit.candidates, len(now._tasks)
+        counts = np.bincount(found.tasks, minlength=n)
+        # The first row of each task, of those sorted by task and within it by how sure they are.
+        order = np.lexsort((found.sureness(fit.thresholds), found.tasks))
+        first = np.where(counts > 0, np.cumsum(counts) - counts, -1)
+        rows = np.full(n, -1)
+        rows[first >= 0] = order[first[first >= 0]]
+        return now._beside_answers(
+            n_candidates=counts,
+            doubtful=now._labels.arrow().take(_masked(found.labels, rows)),
+            probability=_masked(found.probabilities, rows),
+        )
 
     # ------------------------------------------------------------------------------------------- persistence
 
@@ -130,6 +163,13 @@ class SetAggregator(TaskEstimator[MultiLabels, SetFit]):
                 raise content.damaged("it holds probabilities that are none")
         self._take_learnt(content, {"n": n, "m": len(self._workers), "k": k})
         self._result = SetFit(candidates=found, prior=prior, thresholds=thresholds, **course)
+
+
+def _masked(values: npt.NDArray[Any], rows: Ints) -> pa.Array:
+    """The values of some rows, null where a row is -1."""
+    import pyarrow as pa
+
+    return pa.array(np.append(values, 0)[rows], mask=rows < 0)
 
 
 def _frame(found: Candidates, tasks: Names, labels: Names) -> pa.Table:

@@ -122,11 +122,11 @@ class _Loop:
         self, table: _core.Ratings, units: Units, structure: Structure, crowd: Crowd, precision: Array
     ) -> None:
         self.table, self.units, self.structure, self.crowd, self.precision = table, units, structure, crowd, precision
-        weights = table.weights()
-        columns = table.columns()
-        self.counts = np.bincount(columns[1], weights, table.n_workers).astype(np.float64)
+        self.weights = table.weights()
+        tasks, self.by, _ = table.columns()
+        self.counts = np.bincount(self.by, self.weights, table.n_workers).astype(np.float64)
         self.total = float(self.counts.sum())
-        self.rated = np.bincount(columns[0], weights, table.n_tasks) > 0
+        self.rated = np.bincount(tasks, self.weights, table.n_tasks) > 0
         self.working = self.counts > 0
         noise = 1.0 / precision
         self.floor = _FLOOR * noise
@@ -160,14 +160,23 @@ class _Loop:
         if self.structure.freedom is not None:
             rest = {"freedom": float(self.structure.freedom), "last": np.ascontiguousarray(crowd.tasks[dim])}
         elif self.structure.messages:
-            # In units of the number's noise, a worker's precision has this shape and rate.
-            shape = self.shape + self.counts / 2
-            rate = shape / self.skill / self.precision[dim]
+            # In units of the number's noise, a worker's precision has this shape and rate: of the very residuals that
+            # the pass takes one out of, so that what the others leave of the rate is above 0.
+            shape = self.shape + self.table.dims * self.counts / 2
+            rate = (self.shape + self._relative_residuals() / 2) / self.precision[dim]
             rest = {"shapes": np.stack([shape, rate], axis=1), "residuals": self.residuals[dim]}
         tasks, sums, residuals = _core.gaussian_pass(self.table, *view, crowd.moments[dim], prior, **rest)  # type: ignore[arg-type]
         if self.structure.messages:
             self.residuals[dim] = residuals
         crowd.tasks[dim] = tasks
+        return sums
+
+    def _relative_residuals(self) -> Array:
+        """Squared residuals by the other workers, of each worker and in units of the noise, over all numbers."""
+        sums = np.zeros(self.table.n_workers)
+        for own, precision, floor in zip(self.residuals, self.precision, self.floor, strict=True):
+            counted = own if self.weights is None else own * self.weights
+            sums += precision * (np.bincount(self.by, counted, len(sums)) + self.counts * floor)
         return sums
 
     # ------------------------------------------------------------------------------------------------- tasks

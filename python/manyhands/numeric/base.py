@@ -99,8 +99,12 @@ class NumericAggregator(TaskEstimator[Ratings, ValueFit]):
         from statistics import NormalDist
 
         check_between("level", level, such_as=LEVEL)
-        away = NormalDist().inv_cdf(0.5 + level / 2) * self.spread_
-        return np.stack([self.values_ - away, self.values_ + away], axis=-1)
+        # Of the largest numbers that there are, ends are no larger.
+        with np.errstate(over="ignore"):
+            away = NormalDist().inv_cdf(0.5 + level / 2) * self.spread_
+            ends = np.stack([self.values_ - away, self.values_ + away], axis=-1)
+        largest = np.finfo(np.float64).max
+        return np.clip(ends, -largest, largest)
 
     @property
     def bias_(self) -> Array:
@@ -136,6 +140,22 @@ class NumericAggregator(TaskEstimator[Ratings, ValueFit]):
         values, spread = now._fitted().values, now._fitted().spread
         columns = now._columns(value=values, spread=spread, lower=ends[..., 0], upper=ends[..., 1])
         return arrow.table({"task": now._tasks.arrow(), **columns})
+
+    def tasks_frame(self) -> pa.Table:
+        """Return one row a task, as an Arrow table: what to look at first.
+
+        The columns of :meth:`to_frame`, and ``n_labels``, the ratings that a value rests on, where the fit was made in
+        this process.
+
+        Examples
+        --------
+        >>> import manyhands as mh
+        >>> log = {"task": ["a", "a", "b"], "worker": [1, 2, 1], "value": [1.0, 3.0, 5.0]}
+        >>> mh.numeric.Mean().fit(log).tasks_frame().sort_by([("spread", "descending")]).column("n_labels").to_pylist()
+        [1, 2]
+        """
+        self._fitted()
+        return self._snapshot()._beside_answers()
 
     def workers_frame(self) -> pa.Table:
         """Return one row a worker, as an Arrow table: ``n_labels``, ``bias``, ``scale`` and ``noise``.

@@ -4,6 +4,7 @@ from manyhands.simulate import crowds, synthetic
 from manyhands.simulate.boxes import BoxSimulation, simulate_boxes
 from manyhands.simulate.comparisons import ComparisonsSimulation, simulate_comparisons
 from manyhands.simulate.masks import MaskSimulation, simulate_masks
+from manyhands.simulate.rankings import RankingsSimulation, simulate_rankings
 from manyhands.simulate.ratings import RatingSimulation, simulate_ratings
 from manyhands.simulate.sequences import SimulatedSequences, simulate_sequences
 from manyhands.simulate.sets import SimulatedSets, simulate_multilabels
@@ -15,6 +16,7 @@ __all__ = [
     "BoxSimulation",
     "ComparisonsSimulation",
     "MaskSimulation",
+    "RankingsSimulation",
     "RatingSimulation",
     "SimilaritySimulation",
     "SimulatedSequences",
@@ -27,6 +29,7 @@ __all__ = [
     "simulate_comparisons",
     "simulate_masks",
     "simulate_multilabels",
+    "simulate_rankings",
     "simulate_ratings",
     "simulate_sequences",
     "simulate_similarities",

@@ -86,9 +86,9 @@ def simulate_comparisons(
     check_number("ties", ties, least=0)
     check_number("seed", seed, least=0, whole=True)
     rng = np.random.default_rng(seed)
-    scores = _numbers("items", items, lambda n: rng.standard_normal(n), least=2)
+    scores = numbers_of("items", items, lambda n: rng.standard_normal(n), least=2)
     scores = scores - scores.mean()
-    slopes = _numbers("workers", workers, np.ones, least=1)
+    slopes = numbers_of("workers", workers, np.ones, least=1)
     biases = np.array(np.broadcast_to(np.asarray(left_bias, np.float64), slopes.shape))
     if not np.isfinite(biases).all():
         raise ValueError("left_bias must be finite, one number or one a worker")
@@ -111,7 +111,7 @@ def simulate_comparisons(
     return ComparisonsSimulation(games, scores, slopes, biases, float(ties), int(seed))
 
 
-def _numbers(name: str, given: Any, draw: Any, *, least: int) -> Floats:
+def numbers_of(name: str, given: Any, draw: Any, *, least: int) -> Floats:
     """Numbers as given, or as many as asked for."""
     if np.ndim(given) == 0:
         check_number(name, given, least=least, whole=True)

@@ -146,6 +146,17 @@ class Rankings(Records):
         return cls(table, item_names, worker_names)
 
     @classmethod
+    def from_codes(cls, lists: Codes, workers: Codes, *, n_items: int, n_workers: int) -> Self:
+        """Build a table from rankings of equal length that are codes already: whole numbers from 0, also the names.
+
+        Lists are (n_rankings, length), the best item first.
+        """
+        n, length = lists.shape
+        offsets = np.arange(0, n * length + 1, length).astype(np.uint32)
+        table = _core.Rankings(offsets, lists.ravel(), workers, None, n_items, n_workers)
+        return cls(table, Names(np.arange(n_items)), Names(np.arange(n_workers)))
+
+    @classmethod
     def _of_columns(cls, columns: Columns) -> Self:
         ids = columns.ids
         ranks, called = columns.others["rank"][0]
