@@ -88,6 +88,18 @@ def test_an_expensive_expert_is_asked_last():
         assert taken[0] == 0 < taken[1]
 
 
+def test_an_anchored_gate_begins_with_what_options_are_worth_and_learns_from_there():
+    log = team(120)
+    cost = {1: 0.3}
+    start = defer.NaiveDeferral(backbone(), lr=0.0, max_epochs=1, cost=cost).fit(log.X, log.truth, log.votes)
+    right, found = start.expected_accuracy(log.X), start.defer_proba(log.X)
+    for i in range(0, 120, 7):
+        worth = [r * np.exp(-c) for r, c in zip(right[i], [0.0, 0.3, 0.0, 0.0], strict=True)]
+        np.testing.assert_allclose(found[i], np.array(worth) ** 4 / sum(w**4 for w in worth), rtol=1e-4)
+    learnt = defer.NaiveDeferral(backbone(), lr=0.1, max_epochs=5, cost=cost).fit(log.X, log.truth, log.votes)
+    assert learnt.gate_.layers[-1].weight.abs().max() > 0.01
+
+
 def test_decisions_of_a_mixture_by_accuracy_count_its_cost():
     log = team(200)
     fitted = defer.MixtureOfExperts(backbone(), cost=0.25, max_epochs=2).fit(log.X, log.truth, log.votes)

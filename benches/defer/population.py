@@ -92,7 +92,7 @@ def change(make: Any, half_life: Any, **options: Any) -> Run:
         return {
             "accuracy": 100 * team.score(X[test], y[test], truth),
             "to the one who learnt": 100 * float((team.decide(X[test]).who == 0).mean()),
-            "half-life": float(team.half_life_ or np.inf),
+            "half-life (0: none)": float(team.half_life_ or 0.0),
         }
 
     return once
