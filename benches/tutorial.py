@@ -4,7 +4,7 @@
 
 The experiments are those of audit.py, audit_groups.py, collect.py and fairness.py, which try more than the tutorial
 does; here is what it shows: accuracy with spammers left out, accuracy by share of colluders (simulated, and injected
-into three logs), groups of dependent workers, labels chosen by uncertainty against random ones, and gaps between
+into four logs), groups of dependent workers, labels chosen by uncertainty against random ones, and gaps between
 groups of tasks. Results are written to the folder of --out, a file a part.
 """
 

@@ -86,7 +86,10 @@ def main() -> None:
             "GeoCrowdNet W": run(case, learn.GeoCrowdNet, side="W"),
             "COINNet": run(case, learn.COINNet),
         }
-        tables[case] = list(repeat(chosen(runs, arguments.only), arguments.seeds))
+        rows = list(repeat(chosen(runs, arguments.only), arguments.seeds))
+        # A column that not every method has must be in every row to be shown.
+        columns = {key: "" for row in rows for key in row}
+        tables[case] = [row | {key: row.get(key, "") for key in columns} for row in rows]
     notes = """
 Accuracy on new images, error of the confusion matrices, and how well COINNet's scores rank the outliers (one half is
 chance), in per cent; mean ± deviation over seeds. What this does not show: other data, other ways to mislead.
