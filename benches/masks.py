@@ -59,7 +59,9 @@ def main() -> None:
     parser.add_argument("--ours", action="store_true", help="leave others out")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    methods = {"MaskVote": ours(mh.masks.MaskVote()), "STAPLE": ours(mh.masks.STAPLE())}
+    methods = {
+        type(model).__name__: ours(model) for model in (mh.masks.MaskVote(), mh.masks.STAPLE(), mh.masks.ShapeCrowd())
+    }
     if not args.ours:
         names = ("SegmentationMajorityVote", "SegmentationRASA", "SegmentationEM")
         methods |= {f"crowd-kit {name}": crowd_kit(name) for name in names}

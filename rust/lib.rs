@@ -9,6 +9,7 @@
 //! * **Checked once**: [`table::Table`] validates its input when it is built; kernels rely on that.
 
 pub mod agreement;
+pub mod boxes;
 pub mod capacity;
 pub mod chance;
 pub mod consensus;
@@ -28,6 +29,7 @@ pub mod linked;
 pub mod links;
 pub mod mace;
 pub mod margin;
+pub mod masks;
 pub mod minimax;
 pub mod moments;
 pub mod num;

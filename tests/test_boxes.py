@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 
 import manyhands as mh
 from draws import SEEDS
+from manyhands import _core
 from manyhands.testing import boxes as of_boxes
 from manyhands.testing import checks_of, common
+from oracles import boxes as twin
 
 NOTHING = [None] * 4
 METHODS = [mh.boxes.BoxCrowd(), mh.boxes.BoxVote()]
@@ -67,6 +70,43 @@ def test_columns_tell_of_boxes_and_points() -> None:
     assert mh.Boxes.from_frame({"task": [1], "worker": [2], "x": [3], "y": [4]}).n_dims == 2
 
 
+def test_widths_and_centres_are_boxes_too(tmp_path: Path) -> None:
+    corners, ids = [[1, 2, 5, 8], [0, 0, 3, 1], NOTHING], ([1, 1, 2], list("uvu"))
+    boxes = mh.Boxes.from_arrays(*ids, corners)
+    widths, centres = [[1, 2, 4, 6], [0, 0, 3, 1], NOTHING], [[3, 5, 4, 6], [1.5, 0.5, 3, 1], NOTHING]
+    for format, numbers, names in (("xywh", widths, ["x", "y", "w", "h"]), ("cxcywh", centres, ["cx", "cy", "w", "h"])):
+        assert mh.Boxes.from_arrays(*ids, numbers, format=format) == boxes
+        columns = [pyarrow.array(column, pyarrow.float64()) for column in zip(*numbers, strict=True)]
+        log = pyarrow.table([*map(pyarrow.array, ids), *columns], ["task", "worker", *names])
+        assert mh.Boxes.from_frame(log) == boxes
+        assert mh.Boxes.from_frame(log, box=names, format=format) == boxes
+        pyarrow.csv.write_csv(log, tmp_path / "log.csv")
+        assert mh.read(tmp_path / "log.csv", kind="boxes") == boxes
+        pyarrow.csv.write_csv(log.rename_columns(["task", "worker", *"abcd"]), tmp_path / "log.csv")
+        roles = ("x", "y", "width", "height") if format == "xywh" else ("cx", "cy", "width", "height")
+        assert mh.read(tmp_path / "log.csv", kind="boxes", **dict(zip(roles, "abcd", strict=True))) == boxes
+    with pytest.raises(ValueError, match="row 0 has a box of no area: boxes\\[:, 3\\] is 0; give points"):
+        mh.Boxes.from_arrays([1], ["u"], [[1, 2, 3, 0]], format="xywh")
+    with pytest.raises(ValueError, match="cannot hold"):
+        mh.Boxes.from_arrays([1], ["u"], [[1e17, 2, 1, 1]], format="xywh")
+    with pytest.raises(ValueError, match="format"):
+        mh.Boxes.from_arrays([1], ["u"], [[1, 2, 3, 4]], format="yxyx")
+
+
+def test_points_are_read_from_files(tmp_path: Path) -> None:
+    log = pyarrow.table({"task": [1, 1], "worker": ["u", "v"], "x": [3.0, 3.5], "y": [4, 4]})
+    pyarrow.csv.write_csv(log, tmp_path / "log.csv")
+    assert mh.read(tmp_path / "log.csv", kind="boxes") == mh.Boxes.from_frame(log)
+    wide = log.append_column("width", [[640, 640]]).append_column("height", [[480, 480]])
+    with pytest.raises(ValueError, match="may be boxes, or points in images"):
+        mh.Boxes.from_frame(wide)
+    assert mh.Boxes.from_frame(wide, box=("x", "y")).n_dims == 2
+    pyarrow.csv.write_csv(wide, tmp_path / "wide.csv")
+    assert mh.read(tmp_path / "wide.csv", kind="boxes", x="x", y="y").n_dims == 2
+    with pytest.raises(ValueError, match="are not of one box"):
+        mh.read(tmp_path / "wide.csv", kind="boxes", x="x", x1="y")
+
+
 @pytest.mark.parametrize(
     ("boxes", "told"),
     [
@@ -91,6 +131,40 @@ def test_contradictions_are_named() -> None:
         mh.Boxes.from_frame({"task": [1], "worker": [1], "x": [1]}, box=("x",))
     with pytest.raises(TypeError, match="must hold numbers"):
         mh.Boxes.from_arrays(["a"], ["u"], [["0", "0", "1", "1"]])
+
+
+# ------------------------------------------------------------------------------------------------------ kernels
+
+
+def scattered(seed: int, dims: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Offsets, workers and boxes or points of two tasks, crowded, by their first numbers."""
+    rng = np.random.default_rng(seed)
+    sizes, places = rng.integers(0, 14, 2), []
+    for n in sizes:
+        corner = rng.uniform(0, 6, (n, 2))
+        drawn = np.concatenate([corner, corner + rng.uniform(1, 4, (n, 2))], axis=1)[:, :dims]
+        places.append(drawn[np.argsort(drawn[:, 0])])
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint32)
+    return offsets, rng.integers(0, 4, offsets[-1]).astype(np.uint32), np.concatenate(places)
+
+
+@given(SEEDS, st.sampled_from([0.1, 0.3, 0.6]), st.sampled_from([0.0, 0.5, 2.0]))
+@settings(deadline=None, max_examples=40)
+def test_matching_agrees_with_its_twin(seed: int, least: float, radius: float) -> None:
+    for dims in (2, 4):
+        offsets, workers, boxes = scattered(seed, dims)
+        found = _core.match_boxes(offsets, workers, boxes, least=least, radius=radius)
+        before = 0
+        for a, b in pairwise(offsets):
+            alike = twin.iou(boxes[a:b]) if dims == 4 else twin.nearness(boxes[a:b], radius)
+            wanted = twin.match(alike, workers[a:b], least if dims == 4 else 0.5)
+            assert (found[a:b] - before).tolist() == wanted
+            before += max(wanted, default=-1) + 1
+        if dims == 2:
+            found = _core.nearest_points(offsets, workers, boxes)
+            wanted = [twin.nearest(boxes[a:b], workers[a:b]) for a, b in pairwise(offsets) if b > a]
+            for one, other in zip(found, zip(*wanted, strict=True) if wanted else ([[]], [[]]), strict=True):
+                np.testing.assert_allclose(one, np.concatenate(other), rtol=1e-12)
 
 
 # -------------------------------------------------------------------------------------------------- aggregators
@@ -119,10 +193,22 @@ def test_crowds_beat_the_quorum(crowd: tuple[int, int, int]) -> None:
     ours, theirs = ([[one.precision, one.recall, one.f1, one.iou] for one in each] for each in zip(*found, strict=True))
     gain = np.mean(ours, axis=0) - np.mean(theirs, axis=0)
     # What nearly all invent alone never reaches a quorum, so that the precision of votes is 1 or nearly.
-    assert gain[0] > -0.04
+    # Where hardly anybody is good, it is given for far more recall.
+    assert gain[0] > (-0.005 if good else -0.04)
     assert (gain[1:] > -0.002).all()
     if careless:
-        assert (gain[2:] > 0.005).all()
+        assert gain[3] > 0.005
+    if sum(crowd) > 3:
+        assert gain[1] > 0.01
+
+
+def test_one_witness_is_enough_where_asked() -> None:
+    drawn = mh.simulate_boxes(60, good=1, hasty=1, careless=1, seed=11)
+    one, two = (scores(mh.boxes.BoxCrowd(witnesses=n).fit(drawn.boxes), drawn) for n in (1, 2))
+    assert one.recall > two.recall + 0.02
+    assert one.precision < two.precision
+    alone = mh.Boxes.from_arrays([1, 1], ["u", "u"], [[0, 0, 4, 4], [9, 9, 12, 12]])
+    assert len(mh.aggregate(alone).boxes_[0]) == 2
 
 
 def test_workers_are_recovered() -> None:
@@ -252,6 +338,7 @@ def test_bad_settings_are_named() -> None:
         (mh.boxes.BoxCrowd(strength=0), "strength"),
         (mh.boxes.BoxCrowd(threshold=-1), "threshold"),
         (mh.boxes.BoxCrowd(radius=-1), "radius"),
+        (mh.boxes.BoxCrowd(witnesses=0), "witnesses"),
     ):
         with pytest.raises(ValueError, match=told):
             model.fit(boxes)

@@ -10,14 +10,14 @@ import pytest
 
 import manyhands as mh
 from manyhands import _core
-from manyhands.sequences.linked import _Graph
+from manyhands.aggregators.links import Graph
 from manyhands.testing.compare import assert_close
 from oracles import sequences as oracle
 
 
 def beliefs(n: int, pairs: list[tuple[int, int]], evidence: np.ndarray, strength: float) -> dict:
     ends = np.array(pairs, np.int64).reshape(-1, 2)
-    graph = _Graph.of(ends[:, 0], ends[:, 1], n)
+    graph = Graph.of(ends[:, 0], ends[:, 1], n)
     return _core.linked_beliefs(
         graph.offsets, graph.neighbours, graph.opposite, evidence, strength=strength, max_sweeps=50, tol=1e-12
     )

@@ -37,6 +37,7 @@ __all__ = [
     "crowd_prior",
     "crowd_svm_fit",
     "crowd_svm_posterior",
+    "dirichlet_step",
     "edit_counts",
     "effective_votes",
     "em_answers",
@@ -63,6 +64,8 @@ __all__ = [
     "low_rank_residuals",
     "mace_fit",
     "margin_fit",
+    "mask_columns",
+    "match_boxes",
     "membership_fit",
     "minimax_fit",
     "minimax_posterior",
@@ -71,6 +74,7 @@ __all__ = [
     "moments_groups",
     "moments_pairs",
     "moments_triples",
+    "nearest_points",
     "nmf_fit",
     "pair_agreement",
     "pair_counts",
@@ -95,6 +99,8 @@ __all__ = [
     "sequence_evidence",
     "sequence_fit",
     "set_num_threads",
+    "shape_likeness",
+    "shape_masks",
     "simplex_lstsq",
     "simplex_projection",
     "simulate",
@@ -683,6 +689,7 @@ def bayes_fit(
     progress: Callable[[int, float], object] | None = None,
 ) -> _BayesFit: ...
 def beta_quantile(a: _F64, b: _F64, p: float) -> _F64: ...
+def dirichlet_step(alpha: _F64, counts: _F64, imaginary: _F64) -> _F64: ...
 def hierarchy_fit(
     votes: Table | _Passes,
     priors: Sequence[tuple[str, float | None]],
@@ -1155,6 +1162,44 @@ class _Alignment(TypedDict):
     costs: _F64
 
 def align_texts(offsets: _U32, starts: _U32, tokens: _U32, counts: _U32) -> _Alignment: ...
+
+_Runs = tuple[
+    _U32,
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+]
+
+class _Columns(TypedDict):
+    stretch_starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    columns: _U32
+    column_starts: npt.NDArray[np.int64]
+    pixels: npt.NDArray[np.int64]
+    said: npt.NDArray[np.uint16]
+
+class _Likeness(TypedDict):
+    means: _F64
+    products: _F64
+    spread: _F64
+    middle: _F64
+    disputed: npt.NDArray[np.int64]
+    marked: npt.NDArray[np.int64]
+
+class _FoundMasks(TypedDict):
+    starts: npt.NDArray[np.int64]
+    begins: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    classes: npt.NDArray[np.int64]
+    confidence: _F64
+
+def mask_columns(runs: _Runs) -> _Columns: ...
+def shape_likeness(runs: _Runs, *, most: float) -> _Likeness: ...
+def shape_masks(runs: _Runs, share: _F64, bias: _F64, doubt: _F64, *, most: float) -> _FoundMasks: ...
+def match_boxes(offsets: _U32, workers: _U32, boxes: _F64, *, least: float, radius: float) -> _U32: ...
+def nearest_points(offsets: _U32, workers: _U32, points: _F64) -> tuple[_F64, _F64]: ...
 def edit_counts(starts: _U32, tokens: _U32, other_starts: _U32, other_tokens: _U32) -> _U32: ...
 def value_distances(offsets: _U32, values: _F64, measure: str) -> _F64: ...
 def word_distances(offsets: _U32, starts: _U32, codes: _U32, measure: str) -> _F64: ...

@@ -39,7 +39,9 @@ pub(crate) use cells::{Cells, Tasks};
 pub use community::{CommunityFit, CommunityOptions, fit_community};
 pub use gibbs::{GibbsFit, Sampling, fit_gibbs};
 pub use grouped::{GroupedFit, GroupedOptions, Layers, fit_grouped, posterior_grouped};
-pub use hierarchy::{Common, Hierarchy, HierarchyFit, Learnt, crowd_prior, fit_hierarchies, solve_hierarchies};
+pub use hierarchy::{
+    Common, Hierarchy, HierarchyFit, Learnt, crowd_prior, dirichlet_step, fit_hierarchies, solve_hierarchies,
+};
 pub use model::{Model, Shape, WorkerModel};
 pub use ordered::OrderedCrowd;
 pub use parts::{Answers, Parameters, answers, factors, gather, open};

@@ -1,12 +1,12 @@
 //! Dawid–Skene with priors learnt from the crowd.
 
-use numpy::{PyArray2, PyReadonlyArrayDyn};
+use numpy::{PyArray1, PyArray2, PyReadonlyArrayDyn};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::passes::{Called, Holder};
-use super::{Found, array, choose, shape, slice, work};
+use super::{Found, array, choose, pass, shape, slice, work};
 use crate::control::Control;
 use crate::em::{self, Common, Hierarchy, HierarchyFit, Learnt, OrderedCrowd, Sizes};
 
@@ -107,4 +107,20 @@ fn with_learnt(found: Found<'_>, sizes: Sizes, learnt: Learnt) -> PyResult<Bound
             .with("strength", strength)?,
     };
     Ok(found.dict())
+}
+
+/// One step of Minka's fixed point from `alpha` towards the Dirichlet parameters that rows of counts were drawn with, with one
+/// imaginary row more.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub fn dirichlet_step<'py>(
+    py: Python<'py>,
+    alpha: PyReadonlyArrayDyn<'py, f64>,
+    counts: PyReadonlyArrayDyn<'py, f64>,
+    imaginary: PyReadonlyArrayDyn<'py, f64>,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let (alpha, imaginary) = (slice("alpha", &alpha)?, slice("imaginary", &imaginary)?);
+    let counts = slice("counts", &counts)?;
+    let found = pass(py, counts.len(), |control| em::dirichlet_step(alpha, counts, imaginary, control))?;
+    Ok(PyArray1::from_vec(py, found))
 }

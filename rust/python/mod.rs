@@ -6,6 +6,7 @@
 mod agreement;
 mod audit;
 mod bayes;
+mod boxes;
 mod capacity;
 mod community;
 mod consensus;
@@ -25,6 +26,7 @@ mod kos;
 mod linked;
 mod mace;
 mod margin;
+mod masks;
 mod minimax;
 mod moments;
 mod num;
@@ -331,6 +333,8 @@ mod _core {
     #[pymodule_export]
     use super::bayes::bayes_fit;
     #[pymodule_export]
+    use super::boxes::{match_boxes, nearest_points};
+    #[pymodule_export]
     use super::capacity::channel_capacity;
     #[pymodule_export]
     use super::community::community_fit;
@@ -359,7 +363,7 @@ mod _core {
     #[pymodule_export]
     use super::grouped::{grouped_fit, grouped_posterior};
     #[pymodule_export]
-    use super::hierarchy::{crowd_prior, hierarchy_fit};
+    use super::hierarchy::{crowd_prior, dirichlet_step, hierarchy_fit};
     #[pymodule_export]
     use super::kos::kos_fit;
     #[pymodule_export]
@@ -368,6 +372,8 @@ mod _core {
     use super::mace::mace_fit;
     #[pymodule_export]
     use super::margin::{crowd_svm_fit, crowd_svm_posterior, margin_fit};
+    #[pymodule_export]
+    use super::masks::{mask_columns, shape_likeness, shape_masks};
     #[pymodule_export]
     use super::minimax::{minimax_fit, minimax_posterior};
     #[pymodule_export]

@@ -21,4 +21,4 @@ def test_masks_are_found_by_their_column(tmp_path: Path) -> None:
     found = [from_rle(json.loads(text), "it") for text in pyarrow.csv.read_csv(out).column("mask").to_pylist()]
     for mine, wanted in zip(found, mh.aggregate(crowd.masks).masks_, strict=True):
         np.testing.assert_array_equal(mine.astype(bool), wanted)
-    assert "sensitivity" in pyarrow.csv.read_csv(workers).column_names
+    assert "reliability" in pyarrow.csv.read_csv(workers).column_names

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from oracles.bayes import fixed_point
+
 
 def vote(image: np.ndarray, k: int) -> np.ndarray:
     """The class of most votes, of equal ones the lowest."""
@@ -13,7 +15,7 @@ def vote(image: np.ndarray, k: int) -> np.ndarray:
 
 def staple(images, k, *, asymmetry, strength, passes):
     """Masks, and the recall of each worker (row of the images) of each class, by decisions on disputed pixels."""
-    m = len(images[0])
+    m, prior = len(images[0]), np.array([2.0, 1.0])
     disputed = [(image != image[0]).any(axis=0) for image in images]
     chances = [np.stack([(image == c).mean(axis=0) for c in range(k)]) for image in images]
     for _ in range(passes):
@@ -27,10 +29,14 @@ def staple(images, k, *, asymmetry, strength, passes):
                 for c in range(k):
                     could[worker, c] += truth[c].sum()
                     right[worker, c] += truth[c][image[worker] == c].sum()
-        total = could.sum()
-        crowd = right.sum() / total if total else 0.5
-        accuracy = (right.sum(axis=1) + strength * crowd) / (could.sum(axis=1) + strength)
-        own = (right + strength * accuracy[:, None]) / (could + strength)
+        own, seen = right.sum(axis=1), could.sum(axis=1)
+        pull, crowd = strength, own.sum() / seen.sum() if seen.any() else 0.5
+        if strength is None:
+            for _ in range(20):
+                prior = fixed_point(prior, np.vstack([np.stack([own, np.maximum(seen - own, 0)], axis=1), [2.0, 1.0]]))
+            pull, crowd = prior.sum(), prior[0] / prior.sum()
+        accuracy = (own + pull * crowd) / (seen + pull)
+        own = (right + pull * accuracy[:, None]) / (could + pull)
         recall = np.clip(asymmetry * own + (1 - asymmetry) * accuracy[:, None], 0.02, 0.98)
         chances = [_chances(image, recall, k) for image in images]
     return [np.argmax(chance >= chance.max(axis=0) - 1e-9, axis=0) for chance in chances], recall
@@ -44,3 +50,109 @@ def _chances(image, recall, k):
         found[c][(image != c).all(axis=0)] = -np.inf
     odds = np.exp(found - found.max(axis=0))
     return odds / odds.sum(axis=0)
+
+
+# ------------------------------------------------------------------------------------------------------ outlines
+
+
+def columns(image):
+    """Distinct columns of an image's answers, in the order in which pixels have them, and the column of each pixel."""
+    known, places = [], []
+    for pixel in image.reshape(len(image), -1).T.tolist():
+        if pixel not in known:
+            known.append(pixel)
+        places.append(known.index(pixel))
+    return np.array(known).T, places
+
+
+def thickness(image) -> float:
+    """Median, over masks that are not empty, of the radius of a disc with such an area for its sides."""
+    found = []
+    for mask in image > 0:
+        around = np.pad(mask, 1).astype(int)
+        sides = sum(int(np.abs(np.diff(around, axis=axis)).sum()) for axis in (0, 1))
+        if mask.any():
+            found.append(8 / np.pi * mask.sum() / sides)
+    return float(np.median(found))
+
+
+def distances(image, c, most):
+    """How far within the outline of a class the disputed pixels are, (answers, pixels); all is background beyond."""
+    disputed = np.argwhere((image != image[0]).any(axis=0))
+    radius, found = thickness(image), []
+    for mask in image == c:
+        around = np.pad(mask, 1, constant_values=c == 0)
+        y, x = np.mgrid[: around.shape[0], : around.shape[1]] - 1
+        row = []
+        for place in disputed:
+            inside = mask[tuple(place)]
+            others = around != inside
+            far = np.hypot(y[others] - place[0], x[others] - place[1]).min() if others.any() else np.inf
+            row.append((1 if inside else -1) * min((far - 0.5) / radius, most))
+        found.append(row)
+    return np.array(found)
+
+
+def shapes(images, *, reach, strength, passes):
+    """Masks, bias, noise and reliability of each worker (row of the images), pixel by pixel; two classes."""
+    m = len(images[0])
+    far = [distances(image, 1, reach) for image in images if (image != image[0]).any()]
+    bias, variance = np.zeros(m), np.full(m, reach**2 / 9)
+    sure, lapse, prior, on = np.full(m, 0.9), reach**2 / 2, np.array([9.0, 1.0]), [np.ones(m) for _ in far]
+    for step in range(passes):
+        squares, shifts = [], []
+        for each, sound in zip(far, on, strict=True):
+            precision = sound / variance + 1e-9
+            if step == 0:
+                some = each[:, :: max(each.shape[1] // 512, 1)]
+                middle = np.median(some, axis=0)
+                squares.append(((some - middle) ** 2).mean(axis=1))
+                shifts.append(each.mean(axis=1) - middle.mean())
+                continue
+            mean = precision @ (each - bias[:, None]) / precision.sum()
+            doubt = min(1 / precision.sum(), reach**2)
+            squares.append(((each - bias[:, None] - mean) ** 2).mean(axis=1) + doubt)
+            shifts.append(each.mean(axis=1) - mean.mean())
+        on = [_sound(each, variance, sure, lapse) for each in squares]
+        n = np.sum(on, axis=0)
+        usual = (np.sum([o * e for o, e in zip(on, squares, strict=True)]) + 0.01 * reach) / (n.sum() + 1)
+        total = np.sum([o * e for o, e in zip(on, squares, strict=True)], axis=0)
+        variance = np.maximum((total + strength * usual) / (n + strength), 0.05 * usual)
+        lapsed = [(1 - o) * e for o, e in zip(on, squares, strict=True)]
+        lapse = max((np.sum(lapsed) + reach**2 / 2) / (np.sum([1 - o for o in on]) + 1), 4 * usual)
+        bias = _bias(np.sum([o * s for o, s in zip(on, shifts, strict=True)], axis=0), n, variance, usual)
+        counts = np.stack([n, np.maximum(len(far) - n, 0)], axis=1)
+        prior = fixed_point(prior, np.vstack([counts, [9.0, 1.0]]))
+        sure = np.clip((n + prior[0]) / (len(far) + prior.sum()), 0.02, 0.98)
+    found, rest = [], iter(zip(far, on, strict=True))
+    for image in images:
+        mask, where = image[0].copy(), (image != image[0]).any(axis=0)
+        if where.any():
+            each, sound = next(rest)
+            precision = sound / variance + 1e-9
+            mask[where] = precision @ (each - bias[:, None]) / precision.sum() > 1e-9
+        found.append(mask)
+    return found, bias, np.sqrt(variance), sure
+
+
+def _sound(squares, variance, sure, lapse):
+    # Two independent errors an outline.
+    usual = sure / variance * np.exp(-squares / variance)
+    off = (1 - sure) / lapse * np.exp(-squares / lapse)
+    return np.where(squares >= lapse, np.minimum(usual / (usual + off), 1e-6), usual / (usual + off))
+
+
+def _bias(shifts, n, variance, usual):
+    seen = n > 0.5
+    if not seen.any():
+        return np.zeros(len(n))
+    mean, share = shifts[seen] / n[seen], n[seen] / n[seen].sum()
+    between = (share * (mean - (share * mean).sum()) ** 2).sum() * seen.sum() / max(seen.sum() - 1, 1)
+    between = max(between - (share * variance[seen] / (2 * n[seen])).sum(), 1e-3 * usual)
+    own = shifts / (n + np.clip(variance / (2 * between), 0.05, 1e3))
+    width, n = np.sqrt(variance / np.maximum(n, 1) + 0.1 * variance), n + 1e-9
+    best = max(np.sort(own).tolist(), key=lambda x: (n / width / (1 + ((own - x) / width) ** 2)).sum())
+    for _ in range(50):
+        near = n / width**2 / (1 + ((own - best) / width) ** 2) ** 2
+        best = (near * own).sum() / near.sum()
+    return own - best

@@ -21,6 +21,8 @@ _RECALL = (8.0, 2.0)
 _INVENTED = 0.2
 #: Chance that somebody else draws what a worker invented, at the same place.
 _SHARED = 0.02
+#: Biases go half of the way in a pass, and from the tenth on this share over the number of passes.
+_PACE = 5.0
 #: Nobody's corners count more than a worker's with this share of the crowd's usual error.
 _LEAST_NOISE = 0.2
 #: Numbers that tables of confusion may hold: workers times labels times labels.
@@ -62,6 +64,8 @@ class BoxCrowd(BoxAggregator, default=True):
     ----------
     threshold
         The least probability of an object that is reported.
+    witnesses
+        The least number of workers who drew it, where three or more looked at the task; 1 leaves it to the probability.
     overlap
         The least intersection over union, on average, of boxes of one object.
     radius
@@ -79,8 +83,8 @@ class BoxCrowd(BoxAggregator, default=True):
     of Dawid and Skene. Corners and names do not tell whether an object exists. Where a single worker looked at a task,
     nothing tells objects from inventions but what is known of that worker from others.
 
-    Time O(b²) for the b boxes of a task, O(b³) for those that overlap one another, and O(boxes · classes) a pass;
-    memory O(boxes · classes + workers · classes²).
+    Time O(p log p) for the p pairs of boxes of a task that overlap, and O(boxes · classes) a pass; memory O(p + boxes ·
+    classes + workers · classes²).
 
     References
     ----------
@@ -110,6 +114,7 @@ class BoxCrowd(BoxAggregator, default=True):
         self,
         *,
         threshold: float = 0.5,
+        witnesses: int = 2,
         overlap: float = 0.4,
         radius: float | None = None,
         strength: float = 5.0,
@@ -117,6 +122,7 @@ class BoxCrowd(BoxAggregator, default=True):
         tol: float = 1e-4,
     ) -> None:
         self.threshold = threshold
+        self.witnesses = witnesses
         self.overlap = overlap
         self.radius = radius
         self.strength = strength
@@ -125,6 +131,7 @@ class BoxCrowd(BoxAggregator, default=True):
 
     def _fit(self, votes: Boxes, progress: Callback | None) -> BoxFit:
         check_number("threshold", self.threshold, least=0, most=1)
+        check_number("witnesses", self.witnesses, least=1, whole=True)
         check_number("overlap", self.overlap, least=0.01, most=1)
         check_number("strength", self.strength, least=1e-6)
         if self.radius is not None:
@@ -142,7 +149,8 @@ class BoxCrowd(BoxAggregator, default=True):
         warn_unless_converged(converged, self)
         self._keep(found, crowd, votes.n_workers)
         best = crowd.kinds.argmax(axis=1).astype(np.int64)
-        keep = crowd.exists >= self.threshold
+        seen = (found.n_workers >= self.witnesses) | (found.n_looked < 3)
+        keep = (crowd.exists >= self.threshold) & seen
         parts = concluded(found, keep, crowd.boxes, best, crowd.exists, votes.n_tasks)
         return BoxFit(**parts, history=np.zeros(0), n_iter=n_iter, converged=converged)
 
@@ -152,7 +160,7 @@ class BoxCrowd(BoxAggregator, default=True):
         for step in range(1, self.max_iter + 1):
             before = np.concatenate([crowd.exists, crowd.noise, crowd.bias.ravel(), crowd.kinds.ravel()])
             _rate_sight(found, crowd, self.strength)
-            _rate_corners(found, crowd, self.strength)
+            _rate_corners(found, crowd, self.strength, min(0.5, _PACE / step))
             if n_labels > 1:
                 _rate_names(found, crowd, self.strength)
                 _name(found, crowd)
@@ -271,7 +279,7 @@ def _residuals(found: Candidates, crowd: _Crowd) -> Array:
     return off
 
 
-def _rate_corners(found: Candidates, crowd: _Crowd, strength: float) -> None:
+def _rate_corners(found: Candidates, crowd: _Crowd, strength: float, pace: float) -> None:
     """Bias and noise of corners, from boxes of objects that others drew, too."""
     m = len(crowd.bias)
     weight = np.where(found.n_workers > 1, crowd.exists, 0.0)[found.object]
@@ -279,7 +287,8 @@ def _rate_corners(found: Candidates, crowd: _Crowd, strength: float) -> None:
     sums = np.stack([np.bincount(found.worker, weight * column, m) for column in off.T], axis=1)
     # Only differences between workers can be seen: the middle one is taken to have no bias.
     own = sums / (n + strength)[:, None]
-    crowd.bias = own - np.array([_median(column, n) for column in own.T])
+    # A part of the way only: where two are in the middle by turns, whole steps would go around in a circle.
+    crowd.bias += pace * (own - np.array([_median(column, n) for column in own.T]) - crowd.bias)
     left = ((off - crowd.bias[found.worker]) ** 2).mean(axis=1) + crowd.doubt[found.object]
     squares = np.bincount(found.worker, weight * left, m)
     mean = (squares.sum() + 0.01) / (n.sum() + 1)

@@ -25,8 +25,8 @@ class BoxVote(BoxAggregator):
 
     Notes
     -----
-    Probabilities are shares of workers. Of equally frequent labels the first wins. Time O(b²) for the b boxes of a
-    task, and O(b³) for those that overlap one another.
+    Probabilities are shares of workers. Of equally frequent labels the first wins. Time O(p log p) and memory O(p) for
+    the p pairs of boxes of a task that overlap, or of points that a chain of near ones connects.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """Aggregators of masks: which pixels of an image are of which class."""
 
+from manyhands.masks.shapes import ShapeCrowd
 from manyhands.masks.staple import STAPLE
 from manyhands.masks.vote import MaskVote
 
-__all__ = ["STAPLE", "MaskVote"]
+__all__ = ["STAPLE", "MaskVote", "ShapeCrowd"]

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from manyhands import _core
 from manyhands.estimator import Array, Fit, TaskEstimator
 from manyhands.table import arrow, persist
 from manyhands.table.masks import Masks, _whole
-from manyhands.table.regions import Runs, filled, merged, segments, to_rle
+from manyhands.table.regions import Runs, filled, merged, to_rle
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
@@ -43,19 +45,36 @@ class Folded:
         return np.asarray((self.said != self.said[:1]).any(axis=0))
 
 
+def packed_runs(masks: Masks) -> tuple[Codes, Ints, Ints, Ints, Ints, Ints]:
+    """Offsets of tasks, shapes, and the runs of masks in the order of the table, as kernels take them."""
+    runs = masks._runs.take(masks.table.columns()[2][:, 0].astype(np.int64))
+    shapes = np.ascontiguousarray(masks._shapes)
+    return masks.table.offsets().astype(np.uint32), shapes, runs.starts, runs.begins, runs.ends, runs.classes
+
+
 def folded(masks: Masks) -> Iterator[Folded]:
-    """Each image of a table, one at a time: O(runs · answers) time and memory an image."""
-    _, workers, said = masks.table.columns()
-    offsets, rows = masks.table.offsets().astype(np.int64), said[:, 0].astype(np.int64)
-    weights = np.ones(len(rows)) if masks.weights is None else masks.weights
-    sizes = masks._shapes.prod(axis=1)
+    """Each image of a table, as :func:`_core.mask_columns` folds them: no more memory than the table has."""
+    found = _core.mask_columns(packed_runs(masks))
+    _, workers, _ = masks.table.columns()
+    offsets = masks.table.offsets().astype(np.int64)
+    weights = np.ones(len(workers)) if masks.weights is None else masks.weights
+    at = 0
     for task in range(masks.n_tasks):
         part = slice(offsets[task], offsets[task + 1])
-        begins, ends, marked = segments([masks._runs.one(row) for row in rows[part].tolist()], int(sizes[task]))
-        columns, places = np.unique(marked, axis=1, return_inverse=True)
-        places = places.reshape(-1)
-        pixels = np.bincount(places, ends - begins, columns.shape[1]).astype(np.int64)
-        yield Folded(columns, pixels, workers[part].astype(np.int64), weights[part], begins, ends, places)
+        stretches = slice(*found["stretch_starts"][task : task + 2])
+        columns = slice(*found["column_starts"][task : task + 2])
+        ends, pixels = found["ends"][stretches], found["pixels"][columns]
+        n = len(pixels) * (part.stop - part.start)
+        yield Folded(
+            said=found["said"][at : at + n].reshape(-1, len(pixels)).astype(np.int64),
+            pixels=pixels,
+            workers=workers[part].astype(np.int64),
+            weights=weights[part],
+            begins=np.concatenate([np.zeros(1, np.int64), ends[:-1]]),
+            ends=ends,
+            columns=found["columns"][stretches].astype(np.int64),
+        )
+        at += n
 
 
 @dataclass(frozen=True, kw_only=True)

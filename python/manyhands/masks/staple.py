@@ -8,23 +8,29 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from manyhands import _core
+from manyhands.aggregators.links import STRONGEST
 from manyhands.checks import check_number, check_stopping, warn_unless_converged
 from manyhands.estimator import Array
-from manyhands.masks._smooth import smoothed
+from manyhands.masks._smooth import Grid, learnt_strength
 from manyhands.masks.base import Folded, Ints, MaskAggregator, MaskFit, concluded, folded, shares
 from manyhands.progress import Callback
 from manyhands.table import arrow
 from manyhands.table.masks import Masks
-from manyhands.table.regions import Runs, runs_of
+from manyhands.table.regions import Runs, filled, runs_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 #: Recalls stay this far from 0 and 1: nobody settles a pixel alone against a few others.
 _EDGE = 0.02
+#: What is believed of a crowd before it is seen, in images: two thirds of disputed pixels rightly.
+_BELIEVED = (2.0, 1.0)
+#: Improvements of the learnt prior in each pass.
+_ROUNDS = 20
 
 
-class STAPLE(MaskAggregator, default=True):
+class STAPLE(MaskAggregator):
     """Pixels by the votes of workers whose recall of each class is learnt from all images together.
 
     By turns: each disputed pixel gets the class that is most probable given who marked it how, and each worker the
@@ -39,10 +45,12 @@ class STAPLE(MaskAggregator, default=True):
         rate for each class, which two workers who err to the same side can capture. Sensitivity and specificity are the
         recalls of class 1 and of background.
     strength
-        Imaginary images of each worker, with the crowd's rate, so that who marked few is judged like the crowd.
+        Imaginary images of each worker, with the crowd's rate, so that who marked few is judged like the crowd; None
+        learns it from how much workers differ (empirical Bayes).
     smoothness
-        By how much a neighbouring pixel of a class raises the log-odds of that class; 0 leaves pixels apart. Takes an
-        array of floats for each class of the image that is worked on.
+        By how much, as a logarithm, a neighbouring pixel of a class speaks for that class; 0 leaves pixels apart, and
+        None learns it from how often neighbours agree. Pixels of the disputed region are linked as tasks are by
+        :class:`~manyhands.sequences.LinkedDawidSkene`, and to their neighbours outside of it.
     max_iter, tol
         Stop after so many passes, or when no recall changes by as much as `tol`.
 
@@ -65,7 +73,7 @@ class STAPLE(MaskAggregator, default=True):
     --------
     >>> import manyhands as mh
     >>> masks = mh.Masks.from_arrays([1, 1, 1], list("uvw"), [[[1, 1, 0]], [[0, 1, 0]], [[1, 1, 0]]])
-    >>> mh.aggregate(masks).masks_[0].astype(int).tolist()
+    >>> mh.masks.STAPLE().fit(masks).masks_[0].astype(int).tolist()
     [[1, 1, 0]]
     """
 
@@ -73,14 +81,16 @@ class STAPLE(MaskAggregator, default=True):
     _learnt_shapes: ClassVar[Mapping[str, str]] = {"_recall": "mk"}
     _recall: Array
     _accuracy: Array
+    #: Parameters of the Beta distribution of workers' rates, while they are learnt.
+    _prior: Array
 
     def __init__(
         self,
         *,
         asymmetry: float = 0.25,
-        strength: float = 1.0,
-        smoothness: float = 0.0,
-        max_iter: int = 100,
+        strength: float | None = None,
+        smoothness: float | None = 0.0,
+        max_iter: int = 300,
         tol: float = 1e-4,
     ) -> None:
         self.asymmetry = asymmetry
@@ -91,18 +101,21 @@ class STAPLE(MaskAggregator, default=True):
 
     def _fit(self, votes: Masks, progress: Callback | None) -> MaskFit:
         check_number("asymmetry", self.asymmetry, least=0, most=1)
-        check_number("strength", self.strength, least=1e-6)
-        check_number("smoothness", self.smoothness, least=0, most=100)
+        if self.strength is not None:
+            check_number("strength", self.strength, least=1e-6)
+        if self.smoothness is not None:
+            check_number("smoothness", self.smoothness, least=0, most=STRONGEST)
         check_stopping(self.max_iter, self.tol)
         images = [image for image in map(_disputed, folded(votes)) if image is not None]
         n_iter, converged = self._learn(votes, images, progress)
         warn_unless_converged(converged, self)
+        strength = self._strength(votes)
         found = []
         for image, shape in zip(folded(votes), votes.shapes.tolist(), strict=True):
             chances = self._chances(image, votes.n_classes)
             runs, sure, disputed = concluded(image, chances)
-            if self.smoothness and disputed:
-                runs, sure = self._smoothed(image, chances, tuple(shape))
+            if strength and disputed:
+                runs, sure = _smoothed(_grid(image, chances, shape), runs, shape, strength)
             found.append((runs, sure, disputed))
         return MaskFit(
             runs=Runs.joined([runs for runs, _, _ in found]),
@@ -118,7 +131,7 @@ class STAPLE(MaskAggregator, default=True):
     def _learn(self, votes: Masks, images: list[Folded], progress: Callback | None) -> tuple[int, bool]:
         """Rates of workers from disputed columns; returns passes, and whether rates settled."""
         m, k = votes.n_workers, votes.n_classes
-        self._accuracy, self._recall = np.full(m, 0.5), np.full((m, k), 0.5)
+        self._accuracy, self._recall, self._prior = np.full(m, 0.5), np.full((m, k), 0.5), np.array(_BELIEVED)
         decisions = [_even_winners(shares(image, image.weights, k)) for image in images]
         if not images:
             return 1, True
@@ -139,13 +152,20 @@ class STAPLE(MaskAggregator, default=True):
             for said, worker, weight in zip(image.said, image.workers, image.weights, strict=True):
                 could[worker] += weight * share.sum(axis=0)
                 right[worker] += weight * np.bincount(said, share[np.arange(len(said)), said], k)
-        total = could.sum()
-        crowd = right.sum() / total if total > 0 else 0.5
-        pull = self.strength
-        accuracy = (right.sum(axis=1) + pull * crowd) / (could.sum(axis=1) + pull)
-        own = (right + pull * accuracy[:, None]) / (could + pull)
+        own, seen = right.sum(axis=1), could.sum(axis=1)
+        if self.strength is None:
+            counts = np.stack([own, np.maximum(seen - own, 0)], axis=1)
+            for _ in range(_ROUNDS):
+                self._prior = _core.dirichlet_step(self._prior, counts, np.array(_BELIEVED))
+            pull = float(self._prior.sum())
+            crowd = float(self._prior[0]) / pull
+        else:
+            pull = self.strength
+            crowd = own.sum() / seen.sum() if seen.sum() > 0 else 0.5
+        accuracy = (own + pull * crowd) / (seen + pull)
+        each = (right + pull * accuracy[:, None]) / (could + pull)
         self._accuracy = np.clip(accuracy, _EDGE, 1 - _EDGE)
-        recall = self.asymmetry * own + (1 - self.asymmetry) * accuracy[:, None]
+        recall = self.asymmetry * each + (1 - self.asymmetry) * accuracy[:, None]
         self._recall = np.clip(recall, _EDGE, 1 - _EDGE)
 
     def _chances(self, image: Folded, k: int) -> Array:
@@ -163,12 +183,13 @@ class STAPLE(MaskAggregator, default=True):
         chances: Array = odds / odds.sum(axis=1, keepdims=True)
         return chances
 
-    def _smoothed(self, image: Folded, chances: Array, shape: tuple[int, ...]) -> tuple[tuple[Ints, Ints, Ints], float]:
-        at = np.repeat(image.columns, image.ends - image.begins)
-        disputed = image.disputed[at].reshape(shape)
-        found = smoothed(chances[at].T.reshape(-1, *shape), disputed, float(self.smoothness))
-        best = found.argmax(axis=0)
-        return runs_of(best, "a mask"), min(float(found.max(axis=0)[disputed].mean()), 1.0)
+    def _strength(self, votes: Masks) -> float:
+        """How strongly neighbouring pixels take after one another."""
+        if self.smoothness is not None:
+            return float(self.smoothness)
+        images = zip(folded(votes), votes.shapes.tolist(), strict=True)
+        some = (_grid(i, self._chances(i, votes.n_classes), shape) for i, shape in images if i.disputed.any())
+        return learnt_strength(some)
 
     # ----------------------------------------------------------------------------------------------- results
 
@@ -197,6 +218,22 @@ class STAPLE(MaskAggregator, default=True):
         now = self._snapshot()
         rates = {"accuracy": now._accuracy, "sensitivity": now.sensitivity_, "specificity": now.specificity_}
         return arrow.table({"worker": now._workers.arrow(), "n_labels": now._n_labels, **rates})
+
+
+def _grid(image: Folded, chances: Array, shape: list[int]) -> Grid:
+    """The disputed pixels of an image, side by side."""
+    at = np.repeat(image.columns, image.ends - image.begins).reshape(shape)
+    return Grid.of(chances[at], image.disputed[at])
+
+
+def _smoothed(
+    grid: Grid, runs: tuple[Ints, Ints, Ints], shape: list[int], strength: float
+) -> tuple[tuple[Ints, Ints, Ints], float]:
+    """Runs and confidence of an image whose disputed pixels take after their neighbours."""
+    found = grid.smoothed(strength)
+    pixels = filled(runs, tuple(shape), np.uint16)
+    pixels[grid.disputed] = found.argmax(axis=1)
+    return runs_of(pixels, "a mask"), min(float(found.max(axis=1).mean()), 1.0)
 
 
 def _disputed(image: Folded) -> Folded | None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
 from manyhands.aggregators.base import Aggregator, ClassFit
+from manyhands.aggregators.links import STRONGEST, Graph, likeliest_strength
 from manyhands.aggregators.passes import expected_counts, posterior_under
 from manyhands.checks import check_number, check_stopping, counted, listed, warn_unless_converged
 from manyhands.estimator import Array
@@ -19,45 +19,8 @@ from manyhands.table.annotations import Annotations
 from manyhands.table.frames import named_columns
 from manyhands.table.names import Column, Names
 
-Codes = npt.NDArray[np.uint32]
-#: Sweeps of messages in each pass, and the change below which they end.
-_SWEEPS, _SETTLED = 50, 1e-8
-#: The strongest link that is learnt: neighbours are alike but for one pair in three thousand.
-_STRONGEST = 8.0
 #: Imaginary labels for each cell of a confusion matrix, and one more for the right one.
 _PSEUDO = 0.1
-
-
-@dataclass(frozen=True)
-class _Graph:
-    """Neighbours of each task, each edge from both ends; see `rust/linked.rs`."""
-
-    offsets: Codes
-    neighbours: Codes
-    opposite: Codes
-
-    @classmethod
-    def of(cls, first: npt.NDArray[np.int64], second: npt.NDArray[np.int64], n: int) -> Self:
-        """Lay out edges, each of which is given once."""
-        ends = np.concatenate([first, second])
-        others = np.concatenate([second, first])
-        order = np.lexsort((others, ends))
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        half = len(first)
-        opposite = np.concatenate([place[half:], place[:half]])
-        return cls(
-            offsets=np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=n))]).astype(np.uint32),
-            neighbours=others[order].astype(np.uint32),
-            opposite=opposite[order].astype(np.uint32),
-        )
-
-    def sums(self, rows: Array) -> Array:
-        """The sum of the rows of each task's neighbours."""
-        out = np.zeros_like(rows)
-        offsets = self.offsets.astype(np.int64)
-        np.add.at(out, np.repeat(np.arange(len(rows)), offsets[1:] - offsets[:-1]), rows[self.neighbours])
-        return out
 
 
 class Linked(Aggregator):
@@ -128,8 +91,8 @@ class LinkedDawidSkene(Linked):
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         check_stopping(self.max_iter, self.tol)
         if self.strength is not None:
-            check_number("strength", self.strength, least=-_STRONGEST, most=_STRONGEST)
-        graph = _Graph.of(*_edge_codes(self.edges, votes._tasks), votes.n_tasks)
+            check_number("strength", self.strength, least=-STRONGEST, most=STRONGEST)
+        graph = Graph.of(*_edge_codes(self.edges, votes._tasks), votes.n_tasks)
         table, k = votes.table, votes.n_classes
         pseudo = _PSEUDO * (1 + np.eye(k, votes.n_labels))
         posterior = _core.vote_shares(table)[0]
@@ -139,20 +102,12 @@ class LinkedDawidSkene(Linked):
             counts = expected_counts(table, posterior) + pseudo
             confusion = counts / counts.sum(axis=2, keepdims=True)
             if self.strength is None and n_iter:
-                strength = _likeliest_strength(graph, posterior, strength)
+                strength = _likeliest(graph, posterior, strength)
             alone = posterior_under(table, np.full(k, 1 / k), confusion)
             evidence = np.log(np.maximum(alone, np.finfo(float).tiny)) + _field(graph, posterior, strength)
-            found = _core.linked_beliefs(
-                graph.offsets,
-                graph.neighbours,
-                graph.opposite,
-                evidence,
-                strength=strength,
-                max_sweeps=_SWEEPS,
-                tol=_SETTLED,
-            )
-            converged = bool(np.abs(found["posterior"] - posterior).max() < self.tol)
-            posterior = found["posterior"]
+            found = graph.beliefs(evidence, strength)
+            converged = bool(np.abs(found - posterior).max() < self.tol)
+            posterior = found
             n_iter += 1
         warn_unless_converged(converged, self)
         self._strength = np.array([strength])
@@ -160,30 +115,16 @@ class LinkedDawidSkene(Linked):
         return ClassFit.of(posterior, confusion, prior / prior.sum(), np.zeros(0), n_iter, converged)
 
 
-def _field(graph: _Graph, posterior: Array, strength: float) -> Array:
+def _likeliest(graph: Graph, posterior: Array, strength: float) -> float:
+    return likeliest_strength(graph.sums(posterior), posterior, strength, lambda s: _field(graph, posterior, s))
+
+
+def _field(graph: Graph, posterior: Array, strength: float) -> Array:
     """Logarithms of what each class is worth by itself: its share, less what links to such neighbours already add."""
     shares = (posterior.sum(axis=0) + 1) / (len(posterior) + posterior.shape[1])
     mean = float(len(graph.neighbours)) / max(len(posterior), 1)
     # A task expects such shares of its neighbours to be of each class, and is drawn to them so much.
     return np.asarray(np.log(shares) - strength * mean * shares)
-
-
-def _likeliest_strength(graph: _Graph, posterior: Array, strength: float) -> float:
-    """The strength of greatest pseudo-likelihood under expected classes, by Newton's method."""
-    near = graph.sums(posterior)
-    for _ in range(20):
-        logs = _field(graph, posterior, strength) + strength * near
-        logs -= logs.max(axis=1, keepdims=True)
-        share = np.exp(logs)
-        share /= share.sum(axis=1, keepdims=True)
-        mean = (share * near).sum(axis=1)
-        slope = float((posterior * near).sum() - mean.sum())
-        curve = float(((share * near**2).sum(axis=1) - mean**2).sum())
-        step = np.clip(slope / (curve + 1e-3), -1, 1)
-        strength = float(np.clip(strength + step, -_STRONGEST, _STRONGEST))
-        if abs(step) < 1e-6:
-            break
-    return strength
 
 
 def _edge_codes(edges: Any, tasks: Names) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

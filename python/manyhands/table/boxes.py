@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.checks import counted
+from manyhands.checks import check_choice, counted
 from manyhands.table import checks, persist
 from manyhands.table.answers import Answers
 from manyhands.table.columns import Columns
@@ -19,9 +19,12 @@ from manyhands.table.ids import Ids, encode_ids
 from manyhands.table.names import Codes, Column, Names
 
 Floats = npt.NDArray[np.float64]
-#: The numbers of a box, and those of a point.
+#: The numbers of a box, by what they are, and those of a point.
 _CORNERS = ("x1", "y1", "x2", "y2")
 _POINT = ("x", "y")
+_FORMATS = {"xyxy": _CORNERS, "xywh": ("x", "y", "width", "height"), "cxcywh": ("cx", "cy", "width", "height")}
+_NUMBERS = tuple(dict.fromkeys(role for roles in _FORMATS.values() for role in roles))
+Format = Literal["xyxy", "xywh", "cxcywh"]
 
 
 class Boxes(Answers):
@@ -43,9 +46,9 @@ class Boxes(Answers):
     __slots__ = ("_classes",)
     _kind: ClassVar[str] = "boxes"
     _roles: ClassVar[tuple[str, ...]] = ("task", "worker", *_CORNERS)
-    _options: ClassVar[tuple[str, ...]] = ("label",)
+    _options: ClassVar[tuple[str, ...]] = ("label", *(role for role in _NUMBERS if role not in _CORNERS))
     _if_there: ClassVar[tuple[str, ...]] = ("label",)
-    _numbers: ClassVar[frozenset[str]] = frozenset({*_CORNERS, *_POINT})
+    _numbers: ClassVar[frozenset[str]] = frozenset(_NUMBERS)
     _telling: ClassVar[tuple[str, ...]] = _CORNERS
     _file_kind: ClassVar[str] = "boxes"
     _table: _core.Ratings
@@ -72,6 +75,7 @@ class Boxes(Answers):
         worker: str | None = None,
         box: Iterable[str] | None = None,
         label: str | None = None,
+        format: Format = "xyxy",
     ) -> Self:
         """Build a table from a pandas, polars, pyarrow or duckdb frame, or a mapping of columns.
 
@@ -82,10 +86,14 @@ class Boxes(Answers):
         task, worker
             Column names, as for :meth:`Annotations.from_frame`.
         box
-            Columns of left, top, right and bottom, or of the two numbers of points. Well known are ``x1``, ``y1``,
-            ``x2``, ``y2`` or ``xmin``, ``ymin``, ``xmax``, ``ymax``, and for points ``x``, ``y``.
+            Columns of left, top, right and bottom, or what `format` says, or of the two numbers of points. Well known
+            are ``x1``, ``y1``, ``x2``, ``y2`` or ``xmin``, ``ymin``, ``xmax``, ``ymax``, also ``x``, ``y``, ``w``,
+            ``h``, and for points ``x``, ``y``.
         label
             Column of what the objects are; taken where it has a well-known name, and none is needed.
+        format
+            What the four columns of `box` are: ``"xyxy"``, or left, top, width and height (``"xywh"``), or the centre
+            in place of left and top (``"cxcywh"``).
 
         Examples
         --------
@@ -96,23 +104,54 @@ class Boxes(Answers):
         """
         if isinstance(box, str):
             raise TypeError(f"box= names four columns, or two for points, not one: {box!r}")
-        named = list(box) if box is not None else [None] * (2 if _only_points(names_of(frame)) else 4)
-        if len(named) not in (2, 4):
-            raise ValueError(f"box= names four columns, or two for points, not {len(named)}")
-        roles = _CORNERS if len(named) == 4 else _POINT
+        check_choice("format", format, tuple(_FORMATS))
+        if box is None:
+            if format != "xyxy":
+                raise ValueError(f"format={format!r} is of the columns that box= names; others go by their own names")
+            roles = cls._needed(names_of(frame), ())[2:]
+            named: list[str | None] = [None] * len(roles)
+        else:
+            named = list(box)
+            if len(named) not in (2, 4):
+                raise ValueError(f"box= names four columns, or two for points, not {len(named)}")
+            roles = _FORMATS[format] if len(named) == 4 else _POINT
         given = {"task": task, "worker": worker, **dict(zip(roles, named, strict=True))}
         return cls._of_frame(frame, given, {"label": label})
 
     @classmethod
-    def from_arrays(cls, tasks: Any, workers: Any, boxes: Any, labels: Any = None) -> Self:
+    def _needed(cls, names: Sequence[str], named: Collection[str]) -> tuple[str, ...]:
+        forms = (*_FORMATS.values(), _POINT)
+        # What was named tells most; of well-known names the corners, and points where there is nothing more.
+        chosen = [role for role in named if role in _NUMBERS]
+        fitting = [roles for roles in forms if set(chosen) <= set(roles)]
+        if not fitting:
+            raise ValueError(f"{', '.join(chosen)} are not of one box: it has {', or '.join(map(', '.join, forms))}")
+        there = [roles for roles in fitting if all(r in chosen or known_among(names, WELL_KNOWN[r]) for r in roles)]
+        if there and there[0] == _POINT and not chosen and {"width", "height"} <= {name.lower() for name in names}:
+            raise ValueError(
+                "x, y, width and height may be boxes, or points in images of that size; say which are meant: "
+                'box=("x", "y"), or box=("x", "y", "width", "height") with format="xywh"'
+            )
+        return ("task", "worker", *(there or fitting)[0])
+
+    @classmethod
+    def from_arrays(cls, tasks: Any, workers: Any, boxes: Any, labels: Any = None, *, format: Format = "xyxy") -> Self:
         """Build a table from ids of tasks and workers, boxes (rows, 4) or points (rows, 2), and labels if there are.
 
-        A row of numbers that are all None or NaN says that the worker looked at the task and saw nothing.
+        A row of numbers that are all None or NaN says that the worker looked at the task and saw nothing. `format` is
+        that of :meth:`from_frame`, and means nothing to points.
+
+        Examples
+        --------
+        >>> import manyhands as mh
+        >>> mh.Boxes.from_arrays([1], ["u"], [[2, 3, 4, 5]], format="xywh").boxes.tolist()
+        [[2.0, 3.0, 6.0, 8.0]]
         """
+        check_choice("format", format, tuple(_FORMATS))
         numbers = np.asarray(boxes)
         if numbers.ndim != 2 or numbers.shape[1] not in (2, 4):
             raise ValueError(f"boxes has shape {numbers.shape}; it must be (rows, 4), or (rows, 2) for points")
-        roles = _CORNERS if numbers.shape[1] == 4 else _POINT
+        roles = _FORMATS[format] if numbers.shape[1] == 4 else _POINT
         ids = {"task": Column(tasks, "tasks"), "worker": Column(workers, "workers")}
         ids |= {} if labels is None else {"label": Column(labels, "labels")}
         others = {
@@ -123,7 +162,7 @@ class Boxes(Answers):
     @classmethod
     def _of_columns(cls, columns: Columns) -> Self:
         tasks, workers, labels = columns.ids["task"], columns.ids["worker"], columns.ids.get("label")
-        roles = _CORNERS if _CORNERS[0] in columns.others else _POINT
+        roles = next(roles for roles in (*_FORMATS.values(), _POINT) if columns.others.keys() >= {*roles})
         given = [columns.others[role][0] for role in roles]
         values = [checks.checked_values(*column) for column in given]
         sizes = {"tasks": len(tasks), "workers": len(workers)}
@@ -131,7 +170,8 @@ class Boxes(Answers):
         checks.check_sizes(sizes if labels is None else sizes | {"labels": len(labels)}, "(task, worker, box)")
         checks.refuse_missing_ids(tasks, workers)
         boxes = np.stack(values, axis=1)
-        seen = _checked(boxes, [what for _, what in given])
+        seen = _checked(boxes, [what for _, what in given], roles)
+        boxes = _corners(boxes, roles)
         codes, classes = _labels(labels, seen)
         ids = encode_ids(tasks, workers)
         _refuse_both(ids, seen)
@@ -240,16 +280,7 @@ def _unpickle(cls: type[Boxes], columns: tuple[Any, Any, Any], names: tuple[Name
     return cls(_core.Ratings(*columns, None, len(names[0]), len(names[1])), *names)
 
 
-def _only_points(names: list[str]) -> bool:
-    """Whether a frame has the columns of points, and not those of boxes."""
-
-    def has(roles: tuple[str, ...]) -> bool:
-        return all(known_among(names, WELL_KNOWN[role]) for role in roles)
-
-    return has(_POINT) and not has(_CORNERS)
-
-
-def _checked(boxes: Floats, whats: list[str]) -> npt.NDArray[np.bool_]:
+def _checked(boxes: Floats, whats: list[str], roles: tuple[str, ...]) -> npt.NDArray[np.bool_]:
     """Which rows are boxes; refuses those of which a part is missing, and those without area."""
     absent = np.isnan(boxes)
     partly = absent.any(axis=1) & ~absent.all(axis=1)
@@ -260,17 +291,34 @@ def _checked(boxes: Floats, whats: list[str]) -> npt.NDArray[np.bool_]:
             f"{what} is missing at row {row}, whose other numbers are there; mend or drop that row "
             "(all numbers missing say that the worker saw nothing)"
         )
-    half = boxes.shape[1] // 2
-    for low, high in zip(range(half), range(half, 2 * half), strict=True) if half == 2 else ():
-        flat = boxes[:, high] <= boxes[:, low]
+    for low, high in ((0, 2), (1, 3)) if boxes.shape[1] == 4 else ():
+        sized = roles[high] in ("width", "height")
+        flat = boxes[:, high] <= (0.0 if sized else boxes[:, low])
         if flat.any():
             row = int(np.argmax(flat))
-            raise ValueError(
-                f"row {row} has a box of no area: {whats[high]} is {boxes[row, high]:g}, and {whats[low]} is "
-                f"{boxes[row, low]:g}; boxes are left, top, right, bottom: exchange the corners, add the left and top "
-                "to widths and heights, or give points as two numbers"
+            other = "" if sized else f", and {whats[low]} is {boxes[row, low]:g}"
+            mend = (
+                "give points as two numbers"
+                if sized
+                else "boxes are left, top, right, bottom: exchange the corners, say format='xywh' of widths, "
+                "or give points as two numbers"
             )
+            raise ValueError(f"row {row} has a box of no area: {whats[high]} is {boxes[row, high]:g}{other}; {mend}")
     return np.asarray(~absent.all(axis=1))
+
+
+def _corners(boxes: Floats, roles: tuple[str, ...]) -> Floats:
+    """Left, top, right and bottom, whatever the four numbers are; points as they are."""
+    if roles in (_CORNERS, _POINT):
+        return boxes
+    with np.errstate(over="ignore", invalid="ignore"):
+        low = boxes[:, :2] - (boxes[:, 2:] / 2 if roles == _FORMATS["cxcywh"] else 0)
+        corners = np.concatenate([low, low + boxes[:, 2:]], axis=1)
+    lost = ~np.isfinite(corners).all(axis=1) & np.isfinite(boxes).all(axis=1) | (corners[:, 2:] <= low).any(axis=1)
+    if lost.any():
+        row = int(np.argmax(lost))
+        raise ValueError(f"row {row} has a box that numbers cannot hold: {boxes[row].tolist()}; scale all down or up")
+    return corners
 
 
 def _labels(labels: Column | None, seen: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], Names | None]:

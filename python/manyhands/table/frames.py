@@ -25,6 +25,11 @@ WELL_KNOWN = {
     "y2": ("y2", "ymax", "y_max"),
     "x": ("x",),
     "y": ("y",),
+    # A width or a height spelt out may be that of the image.
+    "width": ("w", "box_width", "bbox_width"),
+    "height": ("h", "box_height", "bbox_height"),
+    "cx": ("cx", "x_center", "x_centre"),
+    "cy": ("cy", "y_center", "y_centre"),
     "answer": ("answer", "text", "response", "annotation"),
     "left": ("left", "left_id", "left_item", "item_a", "item_1", "model_a"),
     "right": ("right", "right_id", "right_item", "item_b", "item_2", "model_b"),

@@ -224,10 +224,12 @@ def _read_rows(
 ) -> Any:
     """Read a table of any kind from files with an answer a row."""
     columns, settings = _sorted_out(table, asked, defaults)
+    names = column_names(sources[0])
+    needed = table._needed(names, columns)
     for role in table._if_there:
-        there = one_known(column_names(sources[0]), role) if role not in columns else None
+        there = one_known(names, role) if role not in columns else None
         columns |= {} if there is None else {role: there}
-    wanted = spread({role: columns.get(role) for role in table._roles} | columns)
+    wanted = spread({role: columns.get(role) for role in needed} | columns)
     read = read_roles(sources, wanted, numbers=table._numbers, raw=table._raw, as_text=as_text)
     return table._of_columns(read, **settings)
 

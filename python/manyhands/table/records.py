@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -96,6 +96,11 @@ class Records(persist.Saved, ABC):
         found = {role: if_there(frame, role) for role in cls._if_there if options.get(role) is None}
         named = {role: name for role, name in {**options, **found}.items() if name is not None}
         return columns_of(frame, {**given, **named}, cls._numbers | cls._raw)
+
+    @classmethod
+    def _needed(cls, names: Sequence[str], named: Collection[str]) -> tuple[str, ...]:
+        """Roles that need a column in a log of such names, where the caller named the columns of some."""
+        return cls._roles
 
     @classmethod
     def _as_table(cls, answers: Any) -> Self:

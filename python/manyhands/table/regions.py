@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -47,6 +46,8 @@ class Runs:
 
     def take(self, masks: Ints) -> Runs:
         """Some of the masks, in another order."""
+        if len(masks) == len(self) and np.array_equal(masks, np.arange(len(self))):
+            return self
         return Runs.joined([self.one(mask) for mask in masks.tolist()])
 
     def sizes(self) -> Ints:
@@ -80,11 +81,13 @@ def runs_of(pixels: npt.NDArray[Any], what: str) -> tuple[Ints, Ints, Ints]:
 
 def filled(runs: tuple[Ints, Ints, Ints], shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:
     """The array that runs stand for."""
-    flat = np.zeros(int(np.prod(shape)), dtype)
     begins, ends, classes = runs
-    for begin, end, value in zip(begins.tolist(), ends.tolist(), classes.tolist(), strict=True):
-        flat[begin:end] = value
-    return flat.reshape(shape)
+    size = int(np.prod(shape))
+    # Background before each run, and after the last.
+    edges = np.concatenate([[0], np.stack([begins, ends], axis=1).reshape(-1), [size]])
+    values = np.zeros(len(edges) - 1, dtype)
+    values[1::2] = classes
+    return np.repeat(values, np.diff(edges)).reshape(shape)
 
 
 # --------------------------------------------------------------------------------------------------------- COCO
@@ -199,26 +202,12 @@ def _turn(a: Any, b: Any, c: Any) -> Any:
     )
 
 
-def segments(runs: list[tuple[Ints, Ints, Ints]], size: int) -> tuple[Ints, Ints, Ints]:
-    """Stretches of an image in which no mask changes: begins, ends, and classes, (masks, stretches)."""
-    edges = np.unique(np.concatenate([[0, size], *(run[0] for run in runs), *(run[1] for run in runs)]))
-    begins, ends = edges[:-1], edges[1:]
-    said = np.zeros((len(runs), len(begins)), np.int64)
-    for row, (first, last, classes) in enumerate(runs):
-        if not len(first):
-            continue
-        at = np.searchsorted(first, begins, side="right") - 1
-        inside = (at >= 0) & (begins < last[np.maximum(at, 0)])
-        said[row, inside] = classes[at[inside]]
-    return begins, ends, said
-
-
 def merged(begins: Ints, ends: Ints, classes: Ints) -> tuple[Ints, Ints, Ints]:
     """Stretches of an image as runs: neighbours of one class made one, background left out."""
     if not len(begins):
         return begins, ends, classes
     new = np.concatenate([[True], classes[1:] != classes[:-1]])
     first = np.flatnonzero(new)
-    last = np.array([b - 1 for _, b in pairwise([*first.tolist(), len(classes)])], np.int64)
+    last = np.append(first[1:], len(classes)) - 1
     keep = classes[first] > 0
     return begins[first][keep], ends[last][keep], classes[first][keep]

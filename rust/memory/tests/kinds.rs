@@ -3,7 +3,7 @@
 use super::*;
 use crate::numeric::{self, Noise, Prior, View};
 use crate::pairwise::{self, Clusters, LeftBias, Ties};
-use crate::relevance;
+use crate::{boxes, masks, relevance};
 
 fn ratings(weighted: bool, dims: usize) -> Ratings {
     let rows = super::log();
@@ -149,4 +149,29 @@ fn ordered_crowds_survive_a_refused_allocation() {
             assert_refused("ordered workers", |control| em::fit_hierarchies(&table, &priors, &common, control));
         }
     }
+}
+
+#[test]
+fn boxes_and_masks_survive_a_refused_allocation() {
+    let boxes = [0.0, 0.0, 4.0, 4.0, 0.5, 0.0, 4.5, 4.0, 0.6, 0.0, 4.6, 4.0];
+    let tasks = distance::Tasks(&[0, 3]);
+    let drawn = boxes::Drawn { tasks, workers: &[0, 1, 2], numbers: &boxes, dims: 4 };
+    assert_refused("matches of boxes", |control| boxes::match_boxes(&drawn, 0.4, 0.0, control));
+    let points = boxes::Drawn { numbers: &[0.0, 0.0, 1.0, 0.0, 1.5, 0.0], dims: 2, ..drawn };
+    assert_refused("matches of points", |control| boxes::match_boxes(&points, 0.4, 1.0, control));
+    assert_refused("nearest points", |control| boxes::nearest_points(&points, control));
+    let drawings = masks::Drawings {
+        tasks: distance::Tasks(&[0, 2]),
+        shapes: &[3, 2, 4],
+        dims: 3,
+        starts: &[0, 2, 4],
+        begins: &[1, 9, 1, 12],
+        ends: &[4, 12, 6, 14],
+        classes: &[1, 1, 1, 2],
+    };
+    assert_refused("columns of masks", |control| masks::mask_columns(&drawings, control));
+    assert_refused("outlines", |control| masks::shape_likeness(&drawings, 0.5, control));
+    let pull = masks::Pull { share: &[0.5; 2], bias: &[0.0; 2], doubt: &[0.1] };
+    assert_refused("mean outlines", |control| masks::shape_masks(&drawings, 0.5, &pull, control));
+    assert_refused("a prior", |control| em::dirichlet_step(&[2.0, 1.0], &[3.0, 0.0, 1.0, 4.0], &[2.0, 1.0], control));
 }

@@ -1,0 +1,323 @@
+"""Masks by mean outlines of workers whose bias, noise and lapses are learnt over all images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from manyhands import _core
+from manyhands.checks import check_number, check_stopping, warn_unless_converged
+from manyhands.estimator import Array
+from manyhands.masks.base import Ints, MaskAggregator, MaskFit, packed_runs
+from manyhands.progress import Callback
+from manyhands.table import arrow
+from manyhands.table.masks import Masks
+from manyhands.table.regions import Runs
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: An outline errs in so many independent ways: neighbouring pixels err together.
+_PIECES = 2.0
+#: What is believed of a crowd before it is seen: of ten masks nine are of the object.
+_USUAL, _LAPSES = 9.0, 1.0
+#: Nobody's outlines are more exact than with this share of the crowd's usual variance.
+_LEAST_NOISE = 0.05
+#: Precision of a mask that counts for nothing, so that an image without any other has a mask.
+_NOTHING = 1e-9
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Images with equally many masks, all disputed: (images, masks)."""
+
+    tasks: Ints
+    rows: Ints
+    workers: Ints
+    weights: Array
+    #: Mean distances, and mean products of distances, (images, masks, masks).
+    means: Array
+    products: Array
+    #: Where all begins: squares about the middle one, and the mean of that.
+    spread: Array
+    middle: Array
+
+
+@dataclass
+class _Crowd:
+    """What is known of workers, as it is learnt; distances are shares of the thickness of objects."""
+
+    bias: Array
+    variance: Array
+    #: Chance that a mask is of the object, and the variance of those that are not.
+    reliability: Array
+    lapse_variance: float
+
+
+class ShapeCrowd(MaskAggregator, default=True):
+    """Mean outlines, by workers who differ in how exactly they draw, how loosely, and how often they are quite off.
+
+    Masks are taken as distances: how far within or outside of each worker's outline a pixel lies. On disputed pixels,
+    those on which masks differ, the distances of a worker are those of the object, and the worker's bias (who draws
+    loosely is too far within), and a normal error with the worker's variance; or, in a lapse, an error with a large
+    one. By turns, objects get the mean distances by these precisions, and workers their bias, variance and share of
+    lapses over all images, every image counting the same. A pixel is of the object where its distance is positive.
+
+    Parameters
+    ----------
+    reach
+        Where distances end, as a share of the objects' thickness: nobody's outline moves a pixel farther away by more
+        than one at that distance. With hardly any reach, distances are votes.
+    strength
+        Imaginary images of each worker, with the crowd's variance.
+    max_iter, tol
+        Stop after so many passes, or when no bias and no noise changes by as much as `tol`.
+
+    Notes
+    -----
+    A mean of outlines uses by how much they differ, of which votes, their median, only use the order. The bias is
+    relative to that of the densest group of workers, who are taken to have none; it, and lapses, are drawn to the
+    crowd's with strengths that are learnt (empirical Bayes). The thickness of objects is the radius of a ball with as
+    much volume for its surface, the median over an image's masks, so that masks of scattered pixels count like votes.
+    Classes have an outline each. What lies beyond the image is background, so that margins change nothing.
+
+    ``confidence_`` is the mean probability of disputed pixels, by the variance of the mean outline.
+
+    Time O(masks · (box + disputed · (reach + masks))) for an image, whose box holds all that is marked, and a pass
+    O(images · masks²); memory 8 bytes for each two masks of an image, and for each thread 15 bytes a pixel of the box
+    and 4 for each mask of a disputed pixel: images are worked on one at a time.
+
+    References
+    ----------
+    T. Rohlfing and C. R. Maurer, "Shape-based averaging", IEEE Transactions on Image Processing 16 (2007).
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> import numpy as np
+    >>> squares = [np.pad(np.ones((n, n), bool), (12 - n) // 2) for n in (4, 6, 8)]
+    >>> masks = mh.Masks.from_arrays([1, 1, 1], list("uvw"), squares)
+    >>> mh.masks.ShapeCrowd().fit(masks).masks_[0].sum()
+    np.int64(36)
+    """
+
+    _learnt: ClassVar[tuple[str, ...]] = ("_bias", "_noise", "_reliability")
+    _learnt_shapes: ClassVar[Mapping[str, str]] = {}
+    _bias: Array
+    _noise: Array
+    _reliability: Array
+
+    def __init__(self, *, reach: float = 0.3, strength: float = 2.0, max_iter: int = 300, tol: float = 1e-4) -> None:
+        self.reach = reach
+        self.strength = strength
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def _fit(self, votes: Masks, progress: Callback | None) -> MaskFit:
+        check_number("reach", self.reach, least=0.01, most=10)
+        check_number("strength", self.strength, least=1e-6)
+        check_stopping(self.max_iter, self.tol)
+        runs = packed_runs(votes)
+        like = _core.shape_likeness(runs, most=float(self.reach))
+        groups = list(_groups(votes, like))
+        crowd = _Crowd(
+            bias=np.zeros(votes.n_workers),
+            variance=np.full(votes.n_workers, self.reach**2 / 9),
+            reliability=np.full(votes.n_workers, _USUAL / (_USUAL + _LAPSES)),
+            lapse_variance=self.reach**2 / 2,
+        )
+        n_iter, converged, on = self._learn(groups, crowd, progress) if groups else (1, True, [])
+        warn_unless_converged(converged, self)
+        self._bias, self._noise, self._reliability = crowd.bias, np.sqrt(crowd.variance), crowd.reliability
+        share, doubt = np.zeros(votes.n_annotations), np.ones(votes.n_tasks)
+        for group, sound in zip(groups, on, strict=True):
+            precision = _precision(group, sound, crowd)
+            total = precision.sum(axis=1)
+            share[group.rows] = precision / total[:, None]
+            doubt[group.tasks] = np.sqrt(np.minimum(1 / total, self.reach**2))
+        bias = crowd.bias[votes.table.columns()[1]]
+        made = _core.shape_masks(runs, share, bias, doubt, most=float(self.reach))
+        return MaskFit(
+            runs=Runs(made["starts"], made["begins"], made["ends"], made["classes"]),
+            shapes=votes.shapes,
+            n_classes=votes.n_classes,
+            confidence=made["confidence"],
+            disputed=like["disputed"] / np.maximum(like["marked"], 1),
+            history=np.zeros(0),
+            n_iter=n_iter,
+            converged=converged,
+        )
+
+    def _learn(self, groups: list[_Group], crowd: _Crowd, progress: Callback | None) -> tuple[int, bool, list[Array]]:
+        """Workers and lapses by turns; returns passes, whether they settled, and which masks are of their objects."""
+        on = [np.ones(group.workers.shape) for group in groups]
+        prior = np.array([_USUAL, _LAPSES])
+        for step in range(1, self.max_iter + 1):
+            before = np.concatenate([crowd.bias, np.sqrt(crowd.variance)])
+            sums = _Sums(len(crowd.bias))
+            for place, group in enumerate(groups):
+                squares, shift = _errors(group, on[place], crowd, self.reach) if step > 1 else _first_errors(group)
+                on[place] = _sound(squares, crowd, group.workers)
+                sums.add(group, on[place], squares, shift)
+            prior = self._rate(crowd, sums, prior)
+            if progress is not None:
+                progress(step, math.nan)
+            after = np.concatenate([crowd.bias, np.sqrt(crowd.variance)])
+            if float(np.abs(after - before).max()) < self.tol:
+                return step, True, on
+        return self.max_iter, False, on
+
+    def _rate(self, crowd: _Crowd, sums: _Sums, prior: Array) -> Array:
+        """What sums tell of workers; returns the learnt prior of lapses."""
+        n, usual = sums.sound, (sums.squares.sum() + 0.01 * self.reach) / (sums.sound.sum() + 1)
+        variance = (sums.squares + self.strength * usual) / (n + self.strength)
+        crowd.variance = np.maximum(variance, _LEAST_NOISE * usual)
+        # A lapse is an error that is large among those of all.
+        lapses = (sums.lapsed_squares + self.reach**2 / 2) / (sums.lapsed + 1)
+        crowd.lapse_variance = max(lapses, 4 * usual)
+        crowd.bias = _biases(sums.shifts, n, crowd.variance, usual)
+        counts = np.stack([n, np.maximum(sums.masks - n, 0)], axis=1)
+        prior = _core.dirichlet_step(prior, counts, np.array([_USUAL, _LAPSES]))
+        crowd.reliability = np.clip((n + prior[0]) / (sums.masks + prior.sum()), 0.02, 0.98)
+        return prior
+
+    # ----------------------------------------------------------------------------------------------- results
+
+    @property
+    def bias_(self) -> Array:
+        """How far outside of the crowd's outlines each worker draws, as a share of objects' thickness, (n_workers,)."""
+        self._fitted()
+        return self._bias
+
+    @property
+    def noise_(self) -> Array:
+        """Deviation of each worker's outlines besides, as a share of objects' thickness, (n_workers,)."""
+        self._fitted()
+        return self._noise
+
+    @property
+    def reliability_(self) -> Array:
+        """Probability that a mask of each worker is of the object at all, (n_workers,)."""
+        self._fitted()
+        return self._reliability
+
+    def workers_frame(self) -> pa.Table:
+        """Return one row a worker: ``n_labels``, ``bias``, ``noise`` and ``reliability``."""
+        self._fitted()
+        now = self._snapshot()
+        skills = {"bias": now._bias, "noise": now._noise, "reliability": now._reliability}
+        return arrow.table({"worker": now._workers.arrow(), "n_labels": now._n_labels, **skills})
+
+
+class _Sums:
+    """Sums over the masks of each worker."""
+
+    def __init__(self, m: int) -> None:
+        self.squares, self.sound, self.shifts, self.masks = (np.zeros(m) for _ in range(4))
+        self.lapsed, self.lapsed_squares = 0.0, 0.0
+
+    def add(self, group: _Group, on: Array, squares: Array, shift: Array) -> None:
+        """Add those of a group."""
+        sound, lapsed = on * group.weights, (1 - on) * group.weights
+        for sums, values in (
+            (self.squares, sound * squares),
+            (self.sound, sound),
+            (self.shifts, sound * shift),
+            (self.masks, group.weights),
+        ):
+            sums += np.bincount(group.workers.ravel(), values.ravel(), len(sums))
+        self.lapsed += float(lapsed.sum())
+        self.lapsed_squares += float((lapsed * squares).sum())
+
+
+def _groups(votes: Masks, like: _core._Likeness) -> Iterator[_Group]:
+    """Disputed images by how many masks they have."""
+    offsets = votes.table.offsets().astype(np.int64)
+    _, workers, _ = votes.table.columns()
+    weights = np.ones(votes.n_annotations) if votes.weights is None else votes.weights
+    counts = np.diff(offsets)
+    places = np.concatenate([[0], np.cumsum(counts**2)])
+    for n in np.unique(counts[like["disputed"] > 0]).tolist():
+        tasks = np.flatnonzero((counts == n) & (like["disputed"] > 0))
+        rows = offsets[tasks][:, None] + np.arange(n)
+        pairs = places[tasks][:, None] + np.arange(n * n)
+        yield _Group(
+            tasks=tasks,
+            rows=rows,
+            workers=workers[rows].astype(np.int64),
+            weights=weights[rows],
+            means=like["means"][rows],
+            products=like["products"][pairs].reshape(-1, n, n),
+            spread=like["spread"][rows],
+            middle=like["middle"][tasks],
+        )
+
+
+def _precision(group: _Group, on: Array, crowd: _Crowd) -> Array:
+    found: Array = on * group.weights / crowd.variance[group.workers] + _NOTHING
+    return found
+
+
+def _first_errors(group: _Group) -> tuple[Array, Array]:
+    """Mean squares and shifts about the middle mask, pixel by pixel, which a few bad ones do not move."""
+    return group.spread, group.means - group.middle[:, None]
+
+
+def _errors(group: _Group, on: Array, crowd: _Crowd, reach: float) -> tuple[Array, Array]:
+    """Mean squares of the errors of each mask, about the mean outline, and its mean shift, bias included."""
+    precision, bias = _precision(group, on, crowd), crowd.bias[group.workers]
+    total = precision.sum(axis=1)
+    share = precision / total[:, None]
+    cross = group.means[:, :, None] * bias[:, None, :]
+    about = group.products - cross - cross.transpose(0, 2, 1) + bias[:, :, None] * bias[:, None, :]
+    along = np.einsum("nab,nb->na", about, share)
+    own = np.diagonal(about, axis1=1, axis2=2)
+    squares = own - 2 * along + (share * along).sum(axis=1)[:, None]
+    # What is not known of the mean is part of the error.
+    doubt = np.minimum(1 / total, reach**2)[:, None]
+    middle = (share * (group.means - bias)).sum(axis=1)
+    return np.maximum(squares, 0) + doubt, group.means - middle[:, None]
+
+
+def _sound(squares: Array, crowd: _Crowd, workers: Ints) -> Array:
+    """Probability that each mask is of the object, and no lapse."""
+    chance, usual, lapse = crowd.reliability[workers], crowd.variance[workers], crowd.lapse_variance
+    odds = np.log(chance / (1 - chance))
+    odds += 0.5 * _PIECES * (math.log(lapse) + squares / lapse - np.log(usual) - squares / usual)
+    found: Array = 1 / (1 + np.exp(-np.clip(odds, -50, 50)))
+    # Whoever draws worse than lapses are is no better for that being usual.
+    return np.where(squares >= lapse, np.minimum(found, 1e-6), found)
+
+
+def _biases(shifts: Array, n: Array, variance: Array, usual: float) -> Array:
+    """Bias of each worker, drawn to the crowd's by how much workers differ, about the densest group of them."""
+    seen = n > 0.5
+    if not seen.any():
+        return np.zeros(len(n))
+    mean, share = shifts[seen] / n[seen], n[seen] / n[seen].sum()
+    centre, many = float((share * mean).sum()), int(seen.sum())
+    between = float((share * (mean - centre) ** 2).sum()) * many / max(many - 1, 1)
+    between -= float((share * variance[seen] / (_PIECES * n[seen])).sum())
+    pull = np.clip(variance / (_PIECES * max(between, 1e-3 * usual)), 0.05, 1e3)
+    own = shifts / (n + pull)
+    width = np.sqrt(variance / np.maximum(n, 1) + 0.1 * variance)
+    biases: Array = own - _densest(own, n + _NOTHING, width)
+    return biases
+
+
+def _densest(values: Array, weights: Array, widths: Array) -> float:
+    """Where values of such widths lie most densely: a mode, by steps of the mean shift from the best of the values."""
+    order = np.sort(values)
+    tried = order[np.unique(np.linspace(0, len(order) - 1, 64).round().astype(np.int64))]
+    density = [float((weights / widths / (1 + ((values - x) / widths) ** 2)).sum()) for x in tried]
+    best = float(tried[int(np.argmax(density))])
+    for _ in range(50):
+        near = weights / widths**2 / (1 + ((values - best) / widths) ** 2) ** 2
+        before, best = best, float((near * values).sum() / near.sum())
+        if abs(best - before) < 1e-7:
+            break
+    return best
