@@ -153,9 +153,10 @@ def attacked(votes: Any, truth: Any, share: float, rng: Any) -> tuple[Any, Any]:
     return mh.Annotations.from_codes(tasks, workers, labels, **sizes), plot
 
 
-#: Ways to fuse, in the order of the columns: of all answers; without those whom reputation or covariances find; with
-#: those whom covariances find counted as one, without and with a trusted worker; without the plotters.
-WAYS = ("MV", "DS", "M-MSR", "reputation", "left out", "as one", "trusted", "oracle")
+#: Ways to fuse, in the order of the columns: of all answers; without those whom reputation (soft and hard penalties) or
+#: covariances find; with those whom covariances find counted as one, without and with a trusted worker; without the
+#: plotters.
+WAYS = ("MV", "DS", "M-MSR", "reputation", "hard", "left out", "as one", "trusted", "oracle")
 
 
 def fused(votes: Any, truth: Any, plot: Any) -> tuple[list[float], list[int]]:
@@ -163,11 +164,12 @@ def fused(votes: Any, truth: Any, plot: Any) -> tuple[list[float], list[int]]:
     honest = votes.workers[~plot][np.argmax(votes.labels_per_worker[~plot])]
     found = {
         "reputation": mh.audit.colluders(votes, method="reputation").found,
+        "hard": mh.audit.colluders(votes, method="reputation", penalty="hard").found,
         "left out": mh.audit.colluders(votes).found,
         "trusted": mh.audit.colluders(votes, trusted=honest).found,
     }
     models = [(mh.MajorityVote(), votes), (mh.DawidSkene(), votes), (mh.MMSR(), votes)]
-    models += [(mh.DawidSkene(), votes.without(votes.workers[found[way]])) for way in WAYS[3:5]]
+    models += [(mh.DawidSkene(), votes.without(votes.workers[found[way]])) for way in WAYS[3:6]]
     models += [(mh.GroupDawidSkene([votes.workers[found[way]]]), votes) for way in ("left out", "trusted")]
     models += [(mh.DawidSkene(), votes.without(votes.workers[plot]))]
     hits = [int((found[way] & side).sum()) for way in ("left out", "trusted") for side in (plot, ~plot)]

@@ -22,6 +22,7 @@ LINES = {
     "DS": ("Dawid–Skene", "#0072b2", "-"),
     "M-MSR": ("M-MSR", "#56b4e9", "--"),
     "reputation": ("reputation, left out", "#e69f00", ":"),
+    "hard": ("the same, hard penalty", "#cc79a7", ":"),
     "as one": ("found, counted as one", "#009e73", "-"),
     "trusted": ("the same, one is trusted", "#d55e00", "--"),
 }

@@ -37,6 +37,7 @@ pub mod numeric;
 pub mod pairwise;
 pub mod ratings;
 pub mod relevance;
+pub mod reputation;
 pub mod sequences;
 pub mod shards;
 pub mod similarity;

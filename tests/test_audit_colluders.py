@@ -9,6 +9,7 @@ import manyhands as mh
 from manyhands import _core
 from manyhands.audit._clusters import upper
 from manyhands.audit.colluders import _Search
+from oracles import audit, em
 
 
 def plot(share, n_tasks=800, n_workers=30, k=3, per_task=15, seed=0, wrong=0.9):
@@ -128,6 +129,53 @@ def test_reputation_is_what_it_says():
     assert found.workers.tolist() == [3]
 
 
+def test_a_hard_penalty_is_borne_by_one_and_cannot_be_handed_on():
+    """Two say on every task what nobody else says: they bear all of it, eight answers between them."""
+    dense = np.tile([[0, 0, 0, 0, 1, 1]], (8, 1))
+    found = mh.audit.colluders(mh.Annotations.from_dense(dense), method="reputation", penalty="hard")
+    assert found.frame()["penalty"].to_pylist() == [2, 2, 2, 2, 4, 4]
+    assert found.workers.tolist() == [4, 5]
+
+
+def test_loads_as_even_as_they_can_be_accuse_nobody():
+    dense = np.array([[0, 1], [0, 1], [1, 0]])
+    found = mh.audit.colluders(
+        mh.Annotations.from_dense(np.hstack([dense, dense])), method="reputation", penalty="hard"
+    )
+    assert not found
+    assert np.ptp(found.frame()["penalty"].to_numpy()) <= 1
+
+
+def test_answers_that_nobody_contradicts_are_not_charged():
+    """Abstentions, answers without weight and agreement are no contest."""
+    dense = [[0, 0, 2], [0, 0, 1], [1, 1, 1]]
+    votes = mh.Annotations.from_dense(dense, abstain=[2])
+    for penalty in ("soft", "hard"):
+        told = mh.audit.colluders(votes, method="reputation", penalty=penalty).frame()["penalty"].to_numpy()
+        assert told[2] == 1
+        assert told[:2].tolist() == [0.5, 0.5] if penalty == "soft" else sorted(told[:2]) == [0, 1]
+
+
+@pytest.mark.parametrize(("n", "m", "k", "per_task"), [(30, 12, 2, 4), (40, 25, 4, 3), (60, 8, 3, 5), (25, 40, 2, 3)])
+@pytest.mark.parametrize("hard", [False, True])
+def test_penalties_match_their_twin(n, m, k, per_task, hard):
+    rng = np.random.default_rng(n)
+    # Few workers do most of the work, so that loads are far from even at first.
+    chances = 1 / np.arange(1, m + 1) / (1 / np.arange(1, m + 1)).sum()
+    workers = np.concatenate([rng.choice(m, per_task, replace=False, p=chances) for _ in range(n)])
+    tasks, labels = np.repeat(np.arange(n), per_task), rng.integers(0, k, n * per_task)
+    votes = mh.Annotations.from_codes(tasks, workers, labels, n_tasks=n, n_workers=m, n_classes=k)
+    units, counts = _core.answer_penalties(votes.table, hard=hard)
+    twin, twin_counts = audit.answer_penalties(em.Rows.of(votes), hard=hard)
+    assert counts.tolist() == twin_counts.tolist()
+    if not hard:
+        np.testing.assert_allclose(units, twin, atol=1e-12)
+        return
+    # Of optimal semi-matchings all have the same loads in order, and no worker's differs by more than one.
+    assert np.sort(units).tolist() == np.sort(twin).tolist()
+    assert np.abs(units - twin).max() <= 1
+
+
 def test_upper_cluster():
     assert upper(np.array([1.0, 5.0, 1.2, 5.5])).tolist() == [False, True, False, True]
     assert not upper(np.ones(4)).any()
@@ -200,6 +248,8 @@ def test_bad_settings_are_refused():
         mh.audit.colluders(votes, trusted=[])
     with pytest.raises(ValueError, match="method"):
         mh.audit.colluders(votes, method="guess")
+    with pytest.raises(ValueError, match="penalty"):
+        mh.audit.colluders(votes, method="reputation", penalty="harsh")
     with pytest.raises(ValueError, match="improbable"):
         mh.audit.colluders(votes, improbable=0.0)
     with pytest.raises(ValueError, match="max_partners"):

@@ -183,6 +183,36 @@ def test_on_a_phone_columns_keep_a_width_and_keys_scroll_to_them(browser: Any) -
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+def colours(browser: Any) -> set[tuple[int, ...]]:
+    """Computed colours of what charts are drawn with, but for what is not drawn at all."""
+    drawn = """
+        return [...document.querySelectorAll(".chart svg *")].flatMap((one) => {
+            const style = getComputedStyle(one);
+            return one.tagName === "text" ? [style.fill] : [style.fill, style.stroke];
+        })"""
+    found = {text for text in browser.execute_script(drawn) if text.startswith("rgb(")}
+    return {tuple(int(part) for part in text[4:-1].split(",")) for text in found}
+
+
+def test_charts_follow_the_screen_and_are_light_on_paper(browser: Any) -> None:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(browser, 20).until(lambda b: len(b.find_elements("css selector", ".chart svg")) == 4)
+    accents = {"light": (43, 95, 179), "dark": (138, 180, 248)}
+    inks = {("light", ""): (28, 33, 40), ("dark", ""): (228, 232, 238)}
+    inks |= {("light", "print"): (0, 0, 0), ("dark", "print"): (0, 0, 0)}
+    try:
+        for (scheme, media), ink in inks.items():
+            features = [{"name": "prefers-color-scheme", "value": scheme}]
+            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+            seen = colours(browser)
+            expected = accents["light" if media else scheme]
+            assert {ink, expected} <= seen
+            assert not ({*inks.values(), *accents.values()} - {ink, expected, (0, 0, 0)}) & seen
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+
+
 def test_nothing_breaks_and_nothing_is_asked_for(browser: Any, page: Path) -> None:
     assert browser.title.startswith("Birds </script>")
     assert not browser.get_log("browser")

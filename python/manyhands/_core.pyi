@@ -17,6 +17,7 @@ __all__ = [
     "agreement_by_pairs",
     "align_texts",
     "answer_drift",
+    "answer_penalties",
     "assign",
     "assignment",
     "bayes_fit",
@@ -833,6 +834,9 @@ def pair_excess(
     most: float,
     progress: Callable[[int, float], object] | None = None,
 ) -> _PairExcess: ...
+def answer_penalties(
+    table: Table, *, hard: bool, progress: Callable[[int, float], object] | None = None
+) -> tuple[_F64, npt.NDArray[np.uint32]]: ...
 def answer_drift(
     table: Table,
     posterior: _F64,

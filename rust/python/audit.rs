@@ -1,16 +1,19 @@
 //! Who is in the crowd: factors of what pairs of workers say, and answers beside those of all others.
 
-use numpy::{PyArray2, PyArray3, PyReadonlyArrayDyn};
+use numpy::{PyArray1, PyArray2, PyArray3, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::table::Table;
 use super::{array, shape, slice, work};
 use crate::factor::low_rank::{self, Options};
-use crate::left_out;
+use crate::{left_out, reputation};
 
 /// Sums by class and label, and sums of squares by class.
 type Sums<'py> = (Bound<'py, PyArray3<f64>>, Bound<'py, PyArray2<f64>>);
+
+/// Units that each worker is charged with, and contested answers that they gave.
+type Charges<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<u32>>);
 
 /// Fits factors (workers × width × rank) whose products are the blocks of the pairs (pairs × width × width).
 #[pyfunction]
@@ -80,4 +83,20 @@ pub fn left_out_sums<'py>(
     let found = work(py, None, |control| left_out::left_out_sums(&table.0, posterior, confusion, control))?;
     let [m, k, _] = table.blocks();
     Ok((array(py, table.blocks(), found.cross)?, array(py, [m, k], found.squares)?))
+}
+
+/// What each worker is charged with for answers that others contradict, and how many such answers they gave.
+///
+/// A unit an answer, shared by all who gave it, or borne by one of them such that loads are as even as they can be (hard).
+#[pyfunction]
+#[pyo3(signature = (table, *, hard, progress=None))]
+#[allow(clippy::needless_pass_by_value)]
+pub fn answer_penalties<'py>(
+    py: Python<'py>,
+    table: &Table,
+    hard: bool,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Charges<'py>> {
+    let found = work(py, progress.as_ref(), |control| reputation::penalties(&table.0, hard, control))?;
+    Ok((PyArray1::from_vec(py, found.units), PyArray1::from_vec(py, found.n_contested)))
 }

@@ -329,7 +329,7 @@ mod _core {
     #[pymodule_export]
     use super::agreement::{agreement_by_coincidences, agreement_by_counts, agreement_by_pairs, coincidences};
     #[pymodule_export]
-    use super::audit::{left_out_sums, low_rank_fit, low_rank_residuals};
+    use super::audit::{answer_penalties, left_out_sums, low_rank_fit, low_rank_residuals};
     #[pymodule_export]
     use super::bayes::bayes_fit;
     #[pymodule_export]

@@ -131,3 +131,47 @@ def fit_eliminating(rows, *, pseudo, class_pseudo, max_iter, tol):
         if np.abs(confusion - before).max() <= tol:
             break
     return Answer(posterior, confusion, prior, np.zeros(0))
+
+
+def answer_penalties(rows, *, hard):
+    """What workers are charged with for contested answers: shares, or loads evened out one answer at a time."""
+    givers = {}
+    for task, worker, label, weight in _each(rows):
+        if label < rows.n_classes and weight > 0:
+            givers.setdefault(task, {}).setdefault(label, set()).add(worker)
+    answers = [sorted(who) for by_label in givers.values() if len(by_label) > 1 for who in by_label.values()]
+    counts = np.bincount([worker for who in answers for worker in who], minlength=rows.n_workers)
+    if not hard:
+        units = np.zeros(rows.n_workers)
+        for who in answers:
+            units[who] += 1 / len(who)
+        return units, counts
+    bearer = [who[0] for who in answers]
+    loads = np.bincount(bearer, minlength=rows.n_workers)
+    while _cost_reducing_path(answers, bearer, loads):
+        pass
+    return loads.astype(float), counts
+
+
+def _cost_reducing_path(answers, bearer, loads):
+    """Pass answers on from a worker to one with two fewer, if there is any such way (Harvey et al.)."""
+    for source in np.argsort(-loads):
+        came = {source: None}
+        frontier = [source]
+        while frontier:
+            worker = frontier.pop(0)
+            if loads[worker] <= loads[source] - 2:
+                loads[worker] += 1
+                loads[source] -= 1
+                while came[worker] is not None:
+                    answer, before = came[worker]
+                    bearer[answer] = worker
+                    worker = before
+                return True
+            for answer, who in enumerate(answers):
+                if bearer[answer] == worker:
+                    for other in who:
+                        if other not in came:
+                            came[other] = (answer, worker)
+                            frontier.append(other)
+    return False

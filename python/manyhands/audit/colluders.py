@@ -13,6 +13,7 @@ from manyhands.aggregators.hierarchical import HierarchicalDawidSkene
 from manyhands.audit._clusters import upper
 from manyhands.audit._covariance import Covariances, check_partners
 from manyhands.audit._crowd import as_crowd
+from manyhands.audit._reputation import PENALTIES, by_reputation
 from manyhands.audit.result import Finding
 from manyhands.audit.spammers import untellable
 from manyhands.checks import check_between, check_choice, check_number, counted
@@ -71,6 +72,7 @@ def colluders(
     *,
     trusted: Any = None,
     method: str = "covariance",
+    penalty: str = "soft",
     improbable: float = 0.05,
     max_partners: int | None = None,
     seed: int = 0,
@@ -93,9 +95,14 @@ def colluders(
         independently.
         ``"agreement"``: the same over rates of agreement, a number a pair, of rank K² at most (Traganitis and
         Giannakis), which needs many more than K² honest workers.
-        ``"reputation"``: workers by the mean over their answers of 1 / (number of workers who gave the same answer to
-        the task), low for those who say what many say; those of the upper of two clusters are found (Jagabathula et
-        al.). For comparison: it finds the lonely, not the numerous.
+        ``"reputation"``: workers are charged with answers to tasks on which not all agree, low for those who say what
+        many say; those of the upper of two clusters are found (Jagabathula et al.). For comparison: it finds the
+        lonely, not the numerous.
+    penalty
+        How ``"reputation"`` charges workers. ``"soft"``: each such answer is shared by all who gave it, and the mean
+        share is the penalty. ``"hard"``: one of them bears it, such that loads are as even as they can be (an optimal
+        semi-matching), and the load is the penalty. Loads are unique but for one answer, which any of equals may bear;
+        nobody is found where they differ by no more.
     improbable
         A task was attacked if two or more colluders agree on a label there, and no fewer than half of them do, that has
         at most this probability by the other workers' answers.
@@ -110,7 +117,7 @@ def colluders(
     Collusion
         Beside workers and remarks: ``tasks``, those that were attacked. Evidence: ``n_labels``; ``agreed``, the share
         of disagreements with the group that a worker's skills lead to expect which are agreements, and ``errors``, by
-        how many standard errors it differs from none; for ``"reputation"`` the mean ``penalty``.
+        how many standard errors it differs from none; for ``"reputation"`` the ``penalty``.
 
     Notes
     -----
@@ -130,13 +137,16 @@ def colluders(
     tells something too, above all with two classes. Or leave it out: ``DawidSkene().fit(votes.without(found))``.
 
     Time O(Σ n²) over tasks with n annotations once, and O(pairs · K³) for each of some hundred sweeps; memory 8 K²
-    bytes a pair, at most 1 GB.
+    bytes a pair, at most 1 GB. ``"reputation"`` is O(annotations) where the penalty is soft. Where it is hard, that for
+    each phase of a search for the shortest ways to hand answers on: some tens in practice, and at most √workers for
+    each halving of the largest load; memory 8 bytes an annotation and 16 an answer.
 
     References
     ----------
     P. A. Traganitis and G. B. Giannakis, "Detecting adversaries in crowdsourcing", ICDM 2021. S. Jagabathula, L.
     Subramanian and A. Venkataraman, "Identifying unreliable and adversarial workers in crowdsourced labeling tasks",
-    JMLR 18 (2017).
+    JMLR 18 (2017). N. J. A. Harvey, R. E. Ladner, L. Lovász and T. Tamir, "Semi-matchings for bipartite graphs and load
+    balancing", WADS 2003.
 
     Examples
     --------
@@ -149,6 +159,7 @@ def colluders(
     [0, 1, 2, 3, 4, 5, 6, 7]
     """
     check_choice("method", method, ("covariance", "agreement", "reputation"))
+    check_choice("penalty", penalty, PENALTIES)
     check_between("improbable", improbable, such_as=0.05)
     check_partners(max_partners)
     check_number("seed", seed, least=0, whole=True)
@@ -158,7 +169,7 @@ def colluders(
         nobody = np.zeros(table.n_workers, np.bool_)
         return _collusion(table, nobody, {"n_labels": table.labels_per_worker}, (reason,), improbable)
     if method == "reputation":
-        found, evidence, remarks = _by_reputation(table, spared)
+        found, evidence, remarks = by_reputation(table, spared, penalty)
     else:
         found, evidence, remarks = _Search.of(table, method, max_partners, seed).run(spared)
     plot = _collusion(table, found, {"n_labels": table.labels_per_worker, **evidence}, remarks, improbable)
@@ -224,19 +235,6 @@ def _attacked(votes: Annotations, found: Mask, improbable: float) -> Mask:
     total = said.sum(axis=1, keepdims=True)
     agreed = (said >= 2) & (2 * said >= total)
     return np.asarray((agreed & (believed <= improbable)).any(axis=1))
-
-
-def _by_reputation(votes: Annotations, spared: Mask) -> tuple[Mask, dict[str, npt.NDArray[Any]], tuple[str, ...]]:
-    """Mean over each worker's answers of one over the number of those who gave the same answer."""
-    tasks, workers, labels = votes.codes()
-    cell = tasks.astype(np.int64) * votes.n_classes + labels
-    _, where, size = np.unique(cell, return_inverse=True, return_counts=True)
-    total = np.bincount(workers, 1.0 / size[where], minlength=votes.n_workers)
-    answers = votes.labels_per_worker
-    penalty = np.where(answers > 0, total / np.maximum(answers, 1), np.nan)
-    found = np.zeros(votes.n_workers, np.bool_)
-    found[answers > 0] = upper(penalty[answers > 0])
-    return found & ~spared, {"penalty": penalty}, ()
 
 
 @dataclass(frozen=True)

@@ -119,17 +119,16 @@
     document.getElementById("matrix").replaceChildren(grid);
   };
 
-  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  // Colours are the page's own, by name, so that charts follow the screen and turn light on paper as all else does.
   const showCharts = () => {
-    const ink = dark.matches ? "#e4e8ee" : "#1c2128";
-    const line = dark.matches ? "#363f4a" : "#d5dae1";
+    const [ink, line, accent] = ["var(--ink)", "var(--line)", "var(--accent)"];
     const config = {
       background: "transparent",
       view: { stroke: line },
       axis: { labelColor: ink, titleColor: ink, gridColor: line, domainColor: line, tickColor: line, labelOverlap: "greedy", labelSeparation: 6 },
       legend: { labelColor: ink, titleColor: ink },
-      range: { category: dark.matches ? ["#8ab4f8", "#f2b880"] : ["#2b5fb3", "#c9752d"] },
-      mark: { color: dark.matches ? "#8ab4f8" : "#2b5fb3" },
+      range: { category: [accent, "var(--second)"] },
+      mark: { color: accent },
     };
     for (const box of document.querySelectorAll("[data-chart]")) {
       const spec = { width: "container", height: 240, autosize: { type: "fit", contains: "padding" }, ...data.charts[box.dataset.chart] };
@@ -145,5 +144,4 @@
     showMatrix(0);
   }
   showCharts();
-  dark.addEventListener("change", showCharts);
 })();
