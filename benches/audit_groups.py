@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,6 @@ import pandas as pd
 
 import harness
 import manyhands as mh
-from data import crowd as random_log
 from default import LOGS
 from shuffled import read, shuffled
 
@@ -179,20 +179,29 @@ def drift() -> None:
 
 
 def cost(size: int) -> None:
-    codes = random_log(size, 10_000, 10)
-    votes = mh.Annotations.from_arrays(codes.tasks, codes.workers, codes.labels, repeats="first")
-    jobs = {
-        "Dawid–Skene, 20 passes": lambda: mh.DawidSkene(max_iter=20, tol=0.0).fit(votes),
-        "dependence": lambda: mh.audit.dependence(votes),
-        "copies": lambda: mh.audit.copies(votes),
-        "groups": lambda: mh.audit.groups(votes),
-        "drift": lambda: mh.audit.drift(votes, np.arange(votes.n_annotations)),
-    }
-    print(f"\n{votes}: seconds of processors")
-    for name, job in jobs.items():
-        start = time.process_time()
-        job()
-        print(f"  {name:24s} {time.process_time() - start:7.1f}", flush=True)
+    for how, activity in (("even", 0.0), ("few do most", 1.0)):
+        votes = mh.simulate(size // 5, 10_000, 4, labels_per_task=5, activity=activity, seed=0).votes
+        jobs = {
+            "worth": lambda votes: mh.audit.worth(votes),
+            "dependence": lambda votes: mh.audit.dependence(votes),
+            "spammers": lambda votes: mh.audit.spammers(votes),
+            "copies": lambda votes: mh.audit.copies(votes),
+            "drift": lambda votes: mh.audit.drift(votes, np.arange(votes.n_annotations)),
+            "colluders": lambda votes: mh.audit.colluders(votes),
+            "reputation, soft": lambda votes: mh.audit.colluders(votes, method="reputation"),
+            "reputation, hard": lambda votes: mh.audit.colluders(votes, method="reputation", penalty="hard"),
+            "review": lambda votes: mh.audit.review(votes),
+        }
+        fit = seconds(lambda votes: mh.DawidSkene(max_iter=20, tol=0.0).fit(votes), votes)
+        print(f"\n{votes}, {how}: Dawid–Skene of 20 passes {fit:.1f} s of processors; times that:", flush=True)
+        for name, job in jobs.items():
+            print(f"  {name:24s} {seconds(job, votes) / fit:7.1f}", flush=True)
+
+
+def seconds(job: Callable[[mh.Annotations], object], votes: mh.Annotations) -> float:
+    start = time.process_time()
+    job(votes)
+    return time.process_time() - start
 
 
 def main() -> None:

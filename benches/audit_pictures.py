@@ -1,4 +1,4 @@
-"""Pictures of docs/auditing-a-crowd.md, from the curves that audit.py and audit_groups.py wrote.
+"""Pictures of docs/auditing-a-crowd.md, from the curves that audit.py and audit_groups.py wrote: those that are there.
 
 python benches/audit_pictures.py [--curves results/audit.json] [--folder ../docs/images]
 """
@@ -107,11 +107,9 @@ def main() -> None:
     # Letters as letters, and no date nor random ids: the same curves give the same file.
     mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "manyhands", "font.family": "sans-serif"})
     given.folder.mkdir(parents=True, exist_ok=True)
-    pictures = {
-        "spammers": by_share(spammers(curves)),
-        "colluders": by_share(colluders(curves)),
-        "groups": groups(curves),
-    }
+    pictures = {"colluders": by_share(colluders(curves))} if TITLES.keys() & curves.keys() else {}
+    pictures |= {"spammers": by_share(spammers(curves))} if "spammers" in curves else {}
+    pictures |= {"groups": groups(curves)} if "groups" in curves else {}
     for name, figure in pictures.items():
         for axis in figure.axes:
             axis.grid(alpha=0.3, linewidth=0.5)

@@ -137,9 +137,7 @@ fn audits_survive_a_refused_allocation() {
     let table = of_rows(&rows, None, SIZES);
     assert_refused("copies", |control| copies::pair_excess(&table, &options, control));
     let when: Vec<f64> = (0..rows.len()).map(|i| i as f64).collect();
-    for hard in [false, true] {
-        assert_refused("penalties", |control| reputation::penalties(&table, hard, control));
-    }
+    assert_refused("penalties", |control| reputation::penalties(&table, true, control));
     assert_refused("drift", |control| drift::answer_drift(&table, beliefs, &when, 0.0, control));
 }
 
