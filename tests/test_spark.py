@@ -246,6 +246,19 @@ BAD: dict[str, tuple[pa.Table, dict[str, Any], type[Exception], str]] = {
     "no rows": (rows().slice(0, 0), {}, ValueError, "there are no annotations"),
     "lists": (rows(task=[[1], [2]]), {}, TypeError, "task column 'task' is of type array<bigint>; .* cast it"),
     "fractions": (rows(worker=[0.5, 1.0]), {}, TypeError, "worker column 'worker' is of type double"),
+    "times": (
+        rows(task=pa.array([1, 2], pa.timestamp("us", "UTC"))),
+        {},
+        TypeError,
+        r"task column 'task' is of type timestamp; .* cast it, with unix_micros\(`task`\)",
+    ),
+    "decimals": (
+        rows(worker=pa.array([1, 2], pa.decimal128(10, 0))),
+        {},
+        TypeError,
+        r"worker column 'worker' is of type decimal\(10,0\); .* cast\(`worker` as bigint\)",
+    ),
+    "binary": (rows(label=pa.array([b"\x00", b"\xff"])), {}, TypeError, r"of type binary; .* with hex\(`label`\)"),
     "text for weights": (rows(w=["1", "2"]), {"weight_col": "w"}, TypeError, "must hold numbers"),
     "negative weights": (rows(w=[1.0, -1.0]), {"weight_col": "w"}, ValueError, "weight column 'w' holds 1 row"),
     "great weights": (rows(w=[1.0, 1e300]), {"weight_col": "w"}, ValueError, "too large"),
@@ -310,6 +323,16 @@ def test_options_that_nobody_has() -> None:
         DawidSkene(max_itr=3)
     with pytest.raises(ValueError, match="ties='random'"):
         MajorityVote(ties="random", checkpoint="x").fit(None)
+
+
+def test_naive_times_are_refused() -> None:
+    pytest.importorskip("pyspark")
+    from pyspark.sql import types
+
+    from manyhands.spark.columns import _check_type
+
+    with pytest.raises(TypeError, match=r"of type timestamp_ntz; .* cast it, with cast\(`at` as string\)"):
+        _check_type("task", "at", types.TimestampNTZType())
 
 
 def test_no_java(monkeypatch: pytest.MonkeyPatch) -> None:

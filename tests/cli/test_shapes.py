@@ -23,6 +23,8 @@ COMMANDS = {
     "describe": "describe log.csv",
     "agreement": "agreement log.csv",
     "compare": "compare log.csv --methods majority,agreement --held-out 0",
+    "next": "next log.csv --budget 7 --ask all --method majority",
+    "fairness": "fairness log.csv --attribute groups.csv --positive c1 --method majority",
     "import": "import export.json",
     "simulate": "simulate --tasks 5 --workers 5 --classes 2 -o drawn.csv",
     "shards": "shards describe log.shards",
@@ -34,7 +36,25 @@ COMMANDS = {
 def folder(log):
     rows = [{"id": 1, "text": "a", "label": ["x"]}, {"id": 2, "text": "b", "label": ["y"]}]
     (log / "export.json").write_text(json.dumps(rows))
+    sides = [
+        f"{row['task']},{'ab'[i % 2]}"
+        for i, row in enumerate(csv.DictReader((log / "truth.csv").read_text().splitlines()))
+    ]
+    (log / "groups.csv").write_text("\n".join(["task,side", *sides]))
     return log
+
+
+@pytest.mark.parametrize(("name", "file"), [("next", "batch.csv"), ("fairness", "gaps.csv"), ("workers", "w.csv")])
+def test_csv_on_stdout_is_what_the_file_has(name, file, folder, capfd):
+    run(COMMANDS[name], "--format csv -q")
+    out = capfd.readouterr().out
+    run(COMMANDS[name], "-q -o", file)
+    capfd.readouterr()
+    assert out == (folder / file).read_text()
+    assert "choose one" in complaint(capfd, COMMANDS[name], "--format csv -o", file)
+    found = list(csv.DictReader(io.StringIO(out)))
+    assert found
+    assert all(value is not None for row in found for value in row.values())
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import Any
 
 from manyhands.cli.aggregate import read_and_fit, report, summary_of_fit, summary_of_log
-from manyhands.cli.console import Stages, number, print_facts, print_json, print_table, write
+from manyhands.cli.console import Stages, number, print_json, print_summary, print_table, write
 from manyhands.cli.kinds import CLASSES, add_kind, settle_kind
 from manyhands.cli.methods import add_fit
 from manyhands.cli.options import (
@@ -17,6 +17,7 @@ from manyhands.cli.options import (
     add_truth,
     check_inputs,
     check_outputs,
+    check_printed,
     natural,
     read_truth,
 )
@@ -72,7 +73,10 @@ def run(args: Namespace) -> None:
     inputs = check_inputs(args, args.gold, args.evaluate, path)
     check_outputs([args.output, args.answers], inputs=inputs)
     if STDOUT in (args.output, args.answers):
-        raise ValueError("gaps and labels go to files; name them with -o and --answers")
+        raise ValueError(
+            "gaps and labels go to files; name them with -o and --answers, or print gaps with --format csv"
+        )
+    check_printed(args, "gaps")
     if args.answers is not None and args.gap is None:
         raise ValueError("--answers needs --gap, the largest difference that is put up with")
     if settle_kind(args) != CLASSES:
@@ -103,13 +107,15 @@ def run(args: Namespace) -> None:
             content["fair"] = {"before": fair.gap_before, "gap": fair.gap, "loss": fair.loss, "rates": fair.rates}
         print_json(args, content)
         return
-    rows = [[gap.measure, gap.gap, gap.low, gap.high, *gap.rates.values()] for gap in found.aggregate.values()]
-    print_table(["measure", "gap", "low", "high", *map(str, found.groups)], rows, title="gaps, intervals of 90 %")
-    if not args.quiet:
-        files = ", ".join(name for name in (args.output, args.answers) if name is not None)
-        facts = {"log": summary_of_log(votes), "fit": summary_of_fit(args, model)}
-        facts["answers"] = "" if fair is None else _told(fair)
-        print_facts(facts | {"wrote": files, "time": str(stages)})
+    if args.shown == "csv":
+        write(found.frame(), STDOUT)
+    else:
+        rows = [[gap.measure, gap.gap, gap.low, gap.high, *gap.rates.values()] for gap in found.aggregate.values()]
+        print_table(["measure", "gap", "low", "high", *map(str, found.groups)], rows, title="gaps, intervals of 90 %")
+    files = ", ".join(name for name in (args.output, args.answers) if name is not None)
+    facts = {"log": summary_of_log(votes), "fit": summary_of_fit(args, model)}
+    facts["answers"] = "" if fair is None else _told(fair)
+    print_summary(args, facts | {"wrote": files, "time": str(stages)})
 
 
 def _told(fair: Any) -> str:

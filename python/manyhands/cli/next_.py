@@ -7,7 +7,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from manyhands.cli.aggregate import read_and_fit, report, summary_of_fit, summary_of_log
-from manyhands.cli.console import Stages, number, print_facts, print_json, write
+from manyhands.cli.console import Stages, number, print_frame, print_json, print_summary, write
 from manyhands.cli.kinds import CLASSES, add_kind, settle_kind
 from manyhands.cli.methods import add_fit
 from manyhands.cli.options import (
@@ -18,6 +18,7 @@ from manyhands.cli.options import (
     add_truth,
     check_inputs,
     check_outputs,
+    check_printed,
     natural,
 )
 from manyhands.collect.crowd import EXPLORE
@@ -76,8 +77,7 @@ def run(args: Namespace) -> None:
     asked = None if args.ask in (None, "all") else args.ask
     inputs = check_inputs(args, args.gold, asked)
     check_outputs([args.output], inputs=inputs)
-    if args.json and args.output == STDOUT:
-        raise ValueError("a batch as CSV and --json cannot both go to stdout; name a file with -o")
+    check_printed(args, "batch")
     if settle_kind(args) != CLASSES:
         raise ValueError(f"only labels that are classes can be chosen; the log holds {args.kind}")
     from manyhands import collect
@@ -107,11 +107,11 @@ def run(args: Namespace) -> None:
         print_json(args, content | ({"batch": batch.to_pylist()} if piped else {"files": [args.output]}))
         return
     if piped:
-        write(batch, STDOUT)
-    if not args.quiet:
-        facts = {"log": summary_of_log(votes), "fit": summary_of_fit(args, model), "batch": _summary(batch)}
-        facts["needed"] = "" if needed is None else str(needed)
-        print_facts(facts | {"wrote": "" if piped else args.output, "time": str(stages)}, stderr=piped)
+        print_frame(args, batch)
+    facts = {"log": summary_of_log(votes), "fit": summary_of_fit(args, model), "batch": _summary(batch)}
+    facts["needed"] = "" if needed is None else str(needed)
+    facts |= {"wrote": "" if piped else args.output, "time": str(stages)}
+    print_summary(args, facts, stderr=piped and args.shown != "table")
 
 
 def _budget(text: str) -> int | float:

@@ -17,6 +17,14 @@ from manyhands.table.shards.encoder import Rules
 _IDS = (T.StringType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.BooleanType, T.DateType)
 _LABELS = (*_IDS, T.FloatType, T.DoubleType)
 _NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType, T.DecimalType)
+#: How a column of another type becomes one that tells the same values apart, whatever the session's settings.
+_CASTS: tuple[tuple[type[T.DataType], str], ...] = (
+    (T.TimestampType, "with unix_micros(`{}`), since as text it would depend on the session's time zone"),
+    (T.TimestampNTZType, "with cast(`{}` as string)"),
+    (T.DecimalType, "with cast(`{}` as bigint) where all are whole, or as string"),
+    (T.BinaryType, "with hex(`{}`)"),
+    (T.FractionalType, "with cast(`{}` as bigint) where all are whole, or as string"),
+)
 _PLAIN = "UTF8_BINARY"
 
 
@@ -203,9 +211,10 @@ def _check_type(role: str, name: str, kind: T.DataType) -> None:
     if role == "order":
         return
     if not isinstance(kind, _LABELS if role == "label" else _IDS):
+        how = next((how for other, how in _CASTS if isinstance(kind, other)), "to string for instance").format(name)
         raise TypeError(
             f"{role} column {name!r} is of type {kind.simpleString()}; it can hold text, whole numbers, booleans or "
-            "dates: cast it, to string for instance"
+            f"dates: cast it, {how}"
         )
     if isinstance(kind, T.StringType) and getattr(kind, "collation", _PLAIN) != _PLAIN:
         raise TypeError(
