@@ -22,6 +22,7 @@ from manyhands.defer.gate import Gate, StackedGate, check_networks, expected_rig
 from manyhands.defer.shares import Coverage, Workload, bounds
 from manyhands.estimator import Array, Progress
 from manyhands.train.batch import Batch, CrowdData, Features, as_features
+from manyhands.train.calls import run
 from manyhands.train.estimator import CrowdNetworkEstimator, checked_logits
 from manyhands.train.probabilities import estimated_confusion, normalised
 from manyhands.train.settings import CROWD_ONLY, TRAINING, explained, setting
@@ -162,15 +163,15 @@ class Deferral(CrowdNetworkEstimator):
         if not isinstance(gate, StackedGate):
             classes = self._class_logits(x)
             with explained(gate, x):
-                logits = gate(x)
+                logits = run(gate, x)
             return Views(classes, self._checked_gate(logits))
         trunk, head = split(self._network)
-        features = trunk(x)
+        features = run(trunk, x)
         classes = self._checked_classes(head(features))
         return Views(classes, gate(features, classes))
 
     def _class_logits(self, x: Any) -> Tensor:
-        return self._checked_classes(self._network(x))
+        return self._checked_classes(self._made(x))
 
     def _checked_classes(self, logits: Tensor) -> Tensor:
         return checked_logits(logits, len(self._classes), "the classifier must return one logit a class")

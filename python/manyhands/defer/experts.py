@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from manyhands.checks import check_choice, check_number
 from manyhands.estimator import Array
 from manyhands.train.batch import CrowdData
+from manyhands.train.calls import run
 from manyhands.train.trunk import n_features, split
 
 Kind = Literal["auto", "separate", "conditional"]
@@ -52,7 +53,7 @@ class SeparateExperts(ExpertModels):
 
     def forward(self, x: Any) -> Tensor:
         """Log-probabilities of each expert's answers to each case, (n, n_experts, n_classes)."""
-        return torch.stack([F.log_softmax(network(x).float(), dim=1) for network in self.networks], dim=1)
+        return torch.stack([F.log_softmax(run(network, x).float(), dim=1) for network in self.networks], dim=1)
 
     def scale(self, n_cases: int, n_answers: int) -> float:
         """One over the number of cases."""
@@ -96,7 +97,7 @@ class ConditionalExperts(ExpertModels):
 
     def forward(self, x: Any) -> Tensor:
         """Log-probabilities of each expert's answers to each case, (n, n_experts, n_classes)."""
-        features = self.trunk(x)
+        features = run(self.trunk, x)
         patterns = self.patterns(features).reshape(len(features), EMBEDDING, -1)
         own = (self.embedding * math.sqrt(self.n_experts)) @ patterns
         return F.log_softmax((self.average(features)[:, None] + own).float(), dim=2)

@@ -16,6 +16,7 @@ from manyhands.defer.deferral import Deferral, Views
 from manyhands.defer.experts import EMBEDDING
 from manyhands.table.annotations import Annotations
 from manyhands.train.batch import Batch, CrowdData
+from manyhands.train.calls import run
 from manyhands.train.estimator import PREDICTED
 from manyhands.train.probabilities import estimated_confusion
 from manyhands.train.settings import explained
@@ -198,7 +199,7 @@ class SetDeferral(Deferral):
     def _seen(self, x: Any) -> Tensor:
         """What the trunk makes of some cases, (n, features); nothing is learnt here."""
         with explained(self._network, x):
-            return _scaled(split(self._network)[0](x))
+            return _scaled(run(split(self._network)[0], x))
 
     def _forward(self, x: Any) -> Views:
         """In training, features take the place of the gate: its logits depend on the sets that are drawn."""
@@ -210,7 +211,7 @@ class SetDeferral(Deferral):
     def _features_and_classes(self, x: Any) -> tuple[Tensor, Tensor]:
         """Features, from which nothing goes back to the classifier, and logits of the classes."""
         trunk, head = split(self._network)
-        features = trunk(x)
+        features = run(trunk, x)
         return _scaled(features.detach()), self._checked_classes(head(features))
 
     def _loss(self, batch: Batch, views: Views) -> Tensor:

@@ -14,6 +14,7 @@ from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Deferral, Views
 from manyhands.defer.gate import Gate
 from manyhands.train.batch import Batch, CrowdData
+from manyhands.train.calls import run
 from manyhands.train.trunk import n_features, split
 
 
@@ -36,7 +37,7 @@ class SurrogateDeferral(Deferral):
         if self.gate is not None:
             return super()._views(x)
         trunk, head = split(self._network)
-        features = trunk(x)
+        features = run(trunk, x)
         return Views(self._checked_classes(head(features)), self._checked_gate(self._parts_or_fail()["gate"](features)))
 
     def _scores(self, views: Views) -> Tensor:

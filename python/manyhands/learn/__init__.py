@@ -45,9 +45,10 @@ from manyhands.learn.single import *
 from manyhands.learn.targets import *
 from manyhands.learn.union import *
 from manyhands.train.batch import Batch, CrowdData
+from manyhands.train.callbacks import Callback
 from manyhands.train.settings import Training
 
-__all__ = ["Batch", "CrowdData", "Learner", "Training", "all_learners", "heads", "losses"]
+__all__ = ["Batch", "Callback", "CrowdData", "Learner", "Training", "all_learners", "heads", "losses"]
 # Each family says which of its classes are learners for the public.
 __all__ += agree.__all__
 __all__ += anchors.__all__

@@ -14,6 +14,7 @@ from manyhands.learn.losses import agreement_regression, towards_agreement
 from manyhands.learn.questions import AnswerLoss, BinaryQuestions, Said
 from manyhands.learn.targets import vote_shares
 from manyhands.train.batch import Batch, CrowdData
+from manyhands.train.calls import run
 from manyhands.train.lazy import WorkerTable
 from manyhands.train.settings import TrainingOptions
 from manyhands.train.trunk import n_features, split
@@ -188,7 +189,7 @@ class Learn2Agree(BinaryQuestions):
 
     def _forward(self, x: Any) -> Tensor:
         trunk, head = split(self._network)
-        features = trunk(x)
+        features = run(trunk, x)
         log_probs = F.log_softmax(self._checked(head(features)), dim=1)
         self._level, indicator = self._parts_or_fail()["stream"](features.float())
         self._logits = towards_agreement(self._log_odds(log_probs), indicator, self.strength)

@@ -17,6 +17,7 @@ from manyhands.learn.losses import soft_cross_entropy
 from manyhands.learn.performance import PerformanceLearner
 from manyhands.learn.targets import SoftTarget
 from manyhands.train.batch import Batch, CrowdData
+from manyhands.train.calls import run
 from manyhands.train.estimator import PREDICTED
 from manyhands.train.settings import TRAINING, TrainingOptions
 from manyhands.train.trunk import split
@@ -175,7 +176,7 @@ class AnchorTransition(PerformanceLearner):
 
     def _log_confusion(self, batch: Batch) -> Tensor:
         with torch.no_grad():
-            self._features = split(self._parts_or_fail()["first"])[0](batch.x).float()
+            self._features = run(split(self._parts_or_fail()["first"])[0], batch.x).float()
         return super()._log_confusion(batch)
 
     # -------------------------------------------------------------------------------------- the second stage

@@ -24,7 +24,7 @@ from manyhands.learn.heads import (
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import log_det, log_mixture
 from manyhands.train.batch import Batch, CrowdData
-from manyhands.train.files import Outer
+from manyhands.train.files import Outer, Topped
 from manyhands.train.settings import TrainingOptions
 
 __all__ = ["CCEM", "CrowdLayer", "GeoCrowdNet", "TraceRegularized"]
@@ -131,7 +131,7 @@ class CrowdLayer(WorkerLearner):
     def _forward(self, x: Any) -> Tensor:
         if not self._regresses:
             return super()._forward(x)
-        values = self._network(x).float()
+        values = self._made(x).float()
         if values.numel() != len(values):
             raise ValueError(f"regression needs one number a sample; the backbone returns shape {tuple(values.shape)}")
         return values.reshape(-1, 1)
@@ -158,7 +158,7 @@ class CrowdLayer(WorkerLearner):
         scale, bias = scale if "S" in self.kind else 1.0, bias if "B" in self.kind else 0.0
         own = rows[:, 0] / scale
         self._crowd.set(torch.stack([own, rows[:, 1] - own * bias], dim=1))
-        self._parts_or_fail()["network"] = nn.Sequential(self._network, _Affine(scale, bias))
+        self._parts_or_fail()["network"] = Topped(self._network, _Affine(scale, bias))
 
     def _matrices(self) -> Array:
         if not self._regresses:

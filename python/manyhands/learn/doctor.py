@@ -14,6 +14,7 @@ from manyhands.learn.learner import Learner
 from manyhands.learn.losses import soft_cross_entropy
 from manyhands.learn.targets import vote_shares
 from manyhands.train.batch import Batch, CrowdData
+from manyhands.train.calls import run
 from manyhands.train.lazy import WorkerTable
 from manyhands.train.settings import TrainingOptions
 from manyhands.train.trunk import split
@@ -93,7 +94,7 @@ class DoctorNet(Learner):
 
     def _forward(self, x: Any) -> Tensor:
         """The features; what the workers make of them is a matter of the loss while training."""
-        features: Tensor = split(self._network)[0](x).float()
+        features = run(split(self._network)[0], x).float()
         self._features = features
         if self._parts_or_fail().training:
             return features
@@ -222,5 +223,5 @@ class WeightedDoctorNet(DoctorNet):
         labelled[batch.sample, batch.worker] = True
         labelled &= ~labelled.all(dim=1, keepdim=True)
         with torch.no_grad():
-            features = split(self._network)[0](batch.x).float()
+            features = run(split(self._network)[0], batch.x).float()
         return self._average(features, self._weights_of_workers(), labelled)

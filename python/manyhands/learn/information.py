@@ -20,7 +20,8 @@ from manyhands.learn.targets import vote_shares
 from manyhands.simulate._makers import as_prior
 from manyhands.table.annotations import Annotations
 from manyhands.train.batch import Batch, CrowdData, rows_of
-from manyhands.train.files import Outer
+from manyhands.train.calls import plain
+from manyhands.train.files import Outer, Topped
 from manyhands.train.lazy import WorkerTable
 from manyhands.train.probabilities import normalised
 from manyhands.train.settings import TrainingOptions
@@ -192,7 +193,7 @@ class MaxMIG(Learner):
         scale = len(data.samples) / data.votes.n_annotations
         confusion = torch.from_numpy(self._first(data.votes)[1]).float().to(self._on)
         self._anchor = self._crowd.set_confusion(confusion, scale)
-        self._network.load_state_dict(self.backbone.state_dict())
+        self._network.load_state_dict(plain(self.backbone).state_dict())
 
     def _after_training(self, data: CrowdData) -> None:
         self._name_classes(data)
@@ -209,7 +210,7 @@ class MaxMIG(Learner):
         mean = np.einsum("m,mkl->kl", weight, confusion)
         order = torch.from_numpy(np.argsort(_core.assignment(mean))).to(self._on)
         if not torch.equal(order, torch.arange(len(order), device=self._on)):
-            self._parts_or_fail()["network"] = nn.Sequential(self._network, _Reordered(order))
+            self._parts_or_fail()["network"] = Topped(self._network, _Reordered(order))
             self._crowd.reorder(order)
 
     @property

@@ -17,6 +17,7 @@ from manyhands.learn.heads import FreeConfusion, WorkerTable, picked
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import log_mixture, outlier_penalty
 from manyhands.train.batch import Batch, CrowdData
+from manyhands.train.calls import run
 from manyhands.train.estimator import PREDICTED
 from manyhands.train.settings import TrainingOptions
 from manyhands.train.trunk import n_features, split
@@ -135,7 +136,7 @@ class InstanceLearner(Learner):
 
     def _forward(self, x: Any) -> Tensor:
         trunk, head = split(self._network)
-        features = trunk(x)
+        features = run(trunk, x)
         self._features = features.float()
         return F.log_softmax(self._checked(head(features)), dim=1)
 

@@ -66,7 +66,7 @@ class Learner(CrowdNetworkEstimator):
 
     def _forward(self, x: Any) -> Tensor:
         """What the backbone makes of some samples: log-probabilities of the classes, (n, n_classes)."""
-        return F.log_softmax(self._checked(self._network(x)), dim=1)
+        return F.log_softmax(self._checked(self._made(x)), dim=1)
 
     def _judged(self, batch: Batch, log_probs: Tensor) -> tuple[Tensor, Tensor]:
         return (self._score(batch, log_probs) * batch.weight).sum(), batch.weight.sum()

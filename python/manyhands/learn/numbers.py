@@ -19,7 +19,7 @@ from manyhands.table.names import Names
 from manyhands.table.ratings import Ratings
 from manyhands.train.batch import Batch, CrowdData
 from manyhands.train.estimator import NetworkEstimator
-from manyhands.train.files import Outer
+from manyhands.train.files import Outer, Topped
 from manyhands.train.settings import TrainingOptions
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class CrowdRegression(ShrunkLearner):
         return far.sum(dim=1)
 
     def _forward(self, x: Any) -> Tensor:
-        values: Tensor = self._network(x).float()
+        values = self._made(x).float()
         wanted = len(self._mean)
         if values.numel() != len(values) * wanted:
             told = "one number" if wanted == 1 else f"{wanted} numbers"
@@ -183,7 +183,7 @@ class CrowdRegression(ShrunkLearner):
 
     def _after_training(self, data: CrowdData) -> None:
         scale = torch.from_numpy(np.stack([self._mean, self._deviation])).float().to(self._on)
-        self._parts_or_fail()["network"] = nn.Sequential(self._network, _Rescaled(*scale))
+        self._parts_or_fail()["network"] = Topped(self._network, _Rescaled(*scale))
 
     # ---------------------------------------------------------------------------------------------- results
 

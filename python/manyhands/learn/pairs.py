@@ -21,6 +21,8 @@ from manyhands.table.comparisons import LEFT, TIE, Comparisons
 from manyhands.table.names import Names, sequence
 from manyhands.table.similarities import Similarities
 from manyhands.train.batch import Batch, CrowdData, Features, as_features
+from manyhands.train.calls import each_tensor, n_rows
+from manyhands.train.features import Collate
 from manyhands.train.settings import TrainingOptions
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["CrowdReward", "SimilarityNetwork"]
 
 
-class _Pairs:
+class _Pairs(Features):
     """Features of two items side by side, (n, 2, ...)."""
 
     def __init__(self, features: Features, left: npt.NDArray[np.int64], right: npt.NDArray[np.int64]) -> None:
@@ -39,9 +41,13 @@ class _Pairs:
     def __len__(self) -> int:
         return len(self._ends)
 
-    def take(self, rows: Tensor, device: torch.device) -> Tensor:
-        x: Tensor = self._features.take(self._ends[rows].reshape(-1), device)
-        return x.reshape(len(rows), 2, *x.shape[1:])
+    def fetch(self, rows: Tensor) -> Any:
+        both = self._features.fetch(self._ends[rows].reshape(-1))
+        return each_tensor(both, lambda x: x.reshape(len(rows), 2, *x.shape[1:]))
+
+    def collated(self, collate: Collate) -> _Pairs:  # type: ignore[override]
+        ends = self._ends.numpy()
+        return _Pairs(self._features.collated(collate), ends[:, 0], ends[:, 1])
 
 
 class PairData(CrowdData):
@@ -96,10 +102,10 @@ class _PairLearner(ShrunkLearner):
         """Log-odds that a worker reports what they see, (n, width)."""
         return self._of_crowd() + self._rows(worker)
 
-    def _forward(self, x: Tensor) -> Tensor:
+    def _forward(self, x: Any) -> Tensor:
         """What the network makes of both items, (n, 2, ...)."""
-        made: Tensor = self._network(x.flatten(0, 1)).float()
-        return made.reshape(len(x), 2, -1)
+        made = self._made(each_tensor(x, lambda tensor: tensor.flatten(0, 1))).float()
+        return made.reshape(n_rows(x), 2, -1)
 
     @torch.no_grad()
     def _odds_of_workers(self) -> Array:
@@ -187,7 +193,7 @@ class CrowdReward(_PairLearner):
 
         return self._fit(data, resume=resume, overwrite=overwrite, progress=progress)
 
-    def _forward(self, x: Tensor) -> Tensor:
+    def _forward(self, x: Any) -> Tensor:
         rewards = super()._forward(x)
         if rewards.shape[2] != 1:
             raise ValueError(f"the backbone must return one number an item, a reward, not {rewards.shape[2]}")
@@ -288,7 +294,7 @@ class SimilarityNetwork(_PairLearner):
 
         return self._fit(data, resume=resume, overwrite=overwrite, progress=progress)
 
-    def _forward(self, x: Tensor) -> Tensor:
+    def _forward(self, x: Any) -> Tensor:
         return F.log_softmax(super()._forward(x), dim=2)
 
     def _log_likelihood(self, batch: Batch, output: Tensor) -> Tensor:

@@ -310,8 +310,9 @@ class AnnotMix(PerformanceLearner):
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         x = data.batch(data.samples[:1], torch.device("cpu")).x
-        if self.alpha and not x.is_floating_point():
-            raise ValueError(f"X holds {x.dtype}, which cannot be mixed; give numbers with fractions, or alpha=0")
+        if self.alpha and not (isinstance(x, Tensor) and x.is_floating_point()):
+            kind = x.dtype if isinstance(x, Tensor) else "several features by name"
+            raise ValueError(f"X holds {kind}, which cannot be mixed; give numbers with fractions, or alpha=0")
         return super()._extra_parts(data)
 
     def _forward(self, x: Any) -> Tensor:

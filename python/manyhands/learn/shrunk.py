@@ -86,4 +86,4 @@ class ShrunkLearner(NetworkEstimator, KnowsWorkers):
         """What the trained network makes of all rows."""
         self._fitted()
         features = as_features(X)
-        return self._mapped(features, torch.arange(len(features)), lambda x: self._network(x).float())
+        return self._mapped(features, torch.arange(len(features)), lambda x: self._made(x).float())

@@ -14,6 +14,9 @@ import torch
 from manyhands.errors import FileFormatError
 from manyhands.table import persist
 
+#: Of an entry of a ZIP archive that is a folder: torch makes empty memory of it, whatever it holds.
+_FOLDER = 0x10
+
 
 def write(path: str | os.PathLike[str], content: dict[str, Any], what: str) -> None:
     """Write a file; the one that was there stays until the new one is whole and on the disk."""
@@ -36,7 +39,10 @@ def read(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
     with Path(path).open("rb") as file:
         try:
             # torch does not look at the check sums that it writes.
-            damaged = zipfile.ZipFile(file).testzip()
+            found = zipfile.ZipFile(file)
+            damaged = found.testzip() or next(
+                (each.filename for each in found.infolist() if each.external_attr & _FOLDER), None
+            )
             file.seek(0)
             content = torch.load(file, map_location="cpu", weights_only=True) if damaged is None else None
         except MemoryError:

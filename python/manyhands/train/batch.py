@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,8 @@ from torch import Tensor
 from manyhands.checks import listed
 from manyhands.table.annotations import Annotations, as_annotations
 from manyhands.table.names import sequence
+from manyhands.train.features import Features as Features
+from manyhands.train.features import as_features as as_features
 
 
 @dataclass(frozen=True)
@@ -42,103 +44,6 @@ class Batch:
     def n_annotations(self) -> int:
         """How many annotations the samples have together."""
         return len(self.sample)
-
-
-class Features(Protocol):
-    """Rows of features, whatever they are kept in."""
-
-    def __len__(self) -> int: ...
-
-    def take(self, rows: Tensor, device: torch.device) -> Any:
-        """The features of some rows, as one input of the backbone."""
-
-
-class _ArrayFeatures:
-    """A NumPy array, perhaps memory-mapped: rows are copied when they are asked for."""
-
-    def __init__(self, data: npt.NDArray[Any]) -> None:
-        if data.dtype == object:
-            raise TypeError("X holds Python objects, not numbers; convert it to a numeric array")
-        self._data = data
-
-    def __len__(self) -> int:
-        return len(self._data)
-
-    def take(self, rows: Tensor, device: torch.device) -> Tensor:
-        return _floats(torch.from_numpy(self._data[rows.numpy()])).to(device)
-
-
-class _SparseFeatures:
-    """A SciPy sparse matrix: a batch at a time becomes dense."""
-
-    def __init__(self, data: Any) -> None:
-        self._data = data
-
-    def __len__(self) -> int:
-        return int(self._data.shape[0])
-
-    def take(self, rows: Tensor, device: torch.device) -> Tensor:
-        return _floats(torch.from_numpy(self._data[rows.numpy()].toarray())).to(device)
-
-
-class _TensorFeatures:
-    def __init__(self, data: Tensor) -> None:
-        self._data = data
-
-    def __len__(self) -> int:
-        return len(self._data)
-
-    def take(self, rows: Tensor, device: torch.device) -> Tensor:
-        return _floats(self._data[rows.to(self._data.device)]).to(device)
-
-
-class _DatasetFeatures:
-    """A map-style dataset whose items are features, or tuples that begin with them."""
-
-    def __init__(self, data: Any) -> None:
-        self._data = data
-
-    def __len__(self) -> int:
-        return len(self._data)
-
-    def take(self, rows: Tensor, device: torch.device) -> Tensor:
-        items = [self._data[row] for row in rows.tolist()]
-        items = [item[0] if isinstance(item, tuple | list) else item for item in items]
-        return _floats(torch.stack([torch.as_tensor(item) for item in items])).to(device)
-
-
-def _floats(x: Tensor) -> Tensor:
-    # Whole numbers may be token ids, and stay what they are.
-    return x.float() if x.is_floating_point() else x
-
-
-def as_features(X: Any) -> Features:
-    """Wrap an array, tensor, SciPy sparse matrix, frame or map-style dataset; refuse what is not finite."""
-    if isinstance(X, Tensor):
-        _refuse_not_finite(torch.isfinite(X).reshape(len(X), -1).all(dim=1).cpu().numpy() if len(X) else None)
-        return _TensorFeatures(X)
-    if hasattr(X, "tocsr"):
-        X = X.tocsr()
-        if not np.isfinite(X.data).all():
-            raise ValueError("X holds NaN or infinite values")
-        return _SparseFeatures(X)
-    if hasattr(X, "__getitem__") and not hasattr(X, "__array__") and not isinstance(X, list | tuple):
-        if not hasattr(X, "__len__"):
-            raise TypeError(
-                f"X must have a length; {type(X).__name__} has none (an iterable-style dataset will not do)"
-            )
-        return _DatasetFeatures(X)
-    data = np.asarray(X)
-    if data.ndim == 0:
-        raise TypeError(f"X must be an array, a tensor, a sparse matrix or a map-style dataset, not {X!r}")
-    if data.dtype.kind == "f" and len(data):
-        _refuse_not_finite(np.isfinite(data).reshape(len(data), -1).all(axis=1))
-    return _ArrayFeatures(data)
-
-
-def _refuse_not_finite(finite: npt.NDArray[np.bool_] | None) -> None:
-    if finite is not None and not finite.all():
-        raise ValueError(f"X holds NaN or infinite values, first in row {int(np.argmin(finite))}")
 
 
 def as_votes(votes: Any) -> Annotations:
@@ -239,6 +144,9 @@ class CrowdData:
 
     def batch(self, samples: Tensor, device: torch.device) -> Batch:
         """The given samples with their annotations. O(samples + annotations), no loop."""
+        return self._batch(samples, self.features.take(self.rows[samples], device), device)
+
+    def _batch(self, samples: Tensor, x: Any, device: torch.device) -> Batch:
         starts = self._offsets[samples]
         counts = self._offsets[samples + 1] - starts
         sample = torch.repeat_interleave(counts)
@@ -246,7 +154,7 @@ class CrowdData:
         moved = starts - (counts.cumsum(0) - counts)
         index = torch.arange(len(sample)) + moved[sample]
         return Batch(
-            x=self.features.take(self.rows[samples], device),
+            x=x,
             tasks=samples.to(device),
             sample=sample.to(device),
             worker=self._workers[index].to(device),
@@ -268,5 +176,6 @@ class CrowdData:
         parts = list(samples.split(size))
         if len(parts) > 1 and len(parts[-1]) == 1:
             parts[-2:] = [torch.cat(parts[-2:])]
-        for part in parts:
-            yield self.batch(part, device)
+        inputs = self.features.stream([self.rows[part] for part in parts], device, shuffle)
+        for part, x in zip(parts, inputs, strict=True):
+            yield self._batch(part, x, device)

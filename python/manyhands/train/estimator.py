@@ -7,7 +7,7 @@ import inspect
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,8 +24,13 @@ from manyhands.table import arrow, html
 from manyhands.table.names import Names
 from manyhands.train import checkpoint, files
 from manyhands.train.batch import Batch, CrowdData, Features
+from manyhands.train.callbacks import Callbacks, check_callbacks
+from manyhands.train.calls import plain, run, sharing
 from manyhands.train.checkpoint import Owner
-from manyhands.train.lazy import LazyAdam, WorkerTable
+from manyhands.train.loader import check_loader, loaded
+from manyhands.train.optimizers import made_optimizers, made_scheduler
+from manyhands.train.ranks import Ranks, check_distributed
+from manyhands.train.run import Run
 from manyhands.train.settings import (
     DTYPES,
     OPTIMIZERS,
@@ -33,7 +38,6 @@ from manyhands.train.settings import (
     SCHEDULES,
     TRAINING,
     Training,
-    clip_gradients,
     explained,
     find_device,
     seeded,
@@ -42,61 +46,11 @@ from manyhands.train.settings import (
 #: Samples predicted at a time.
 PREDICTED = 1024
 
+Report = Callable[[int, float], object]
+#: Parts that may be compiled: those that a user gives.
+_COMPILED = ("network", "gate")
 #: Settings that a training may go on with changed; networks show by their parameters whether they are the same.
-_FREE = frozenset({"max_epochs", "patience", "device", "callbacks", "checkpoint"})
-
-
-@dataclass
-class _Run:
-    """A training under way: all that changes beside the parts, and goes into checkpoints with them."""
-
-    optimizers: list[torch.optim.Optimizer]
-    schedulers: list[Any]
-    scaler: torch.amp.GradScaler
-    shuffle: torch.Generator
-    #: Whose training it is; None if it leaves no checkpoints.
-    owner: Owner | None = None
-    epoch: int = 0
-    history: list[dict[str, float]] = field(default_factory=list)
-    best_score: float = -np.inf
-    best_epoch: int = 0
-    #: What had been learnt after the epoch with the best score.
-    best: dict[str, Any] | None = None
-
-    def step_schedules(self, score: float) -> None:
-        """End an epoch that came to a score, the larger the better."""
-        for scheduler in self.schedulers:
-            if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
-                scheduler.step(score if scheduler.mode == "max" else -score)
-            else:
-                scheduler.step()
-
-    def state(self) -> dict[str, Any]:
-        """As it is kept in a file."""
-        return {
-            "progress": [self.epoch, self.best_score, self.best_epoch],
-            "history": self.history,
-            "best": self.best,
-            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
-            "schedulers": [[type(scheduler).__name__, scheduler.state_dict()] for scheduler in self.schedulers],
-            "scaler": self.scaler.state_dict(),
-            "shuffle": self.shuffle.get_state(),
-            "random": torch.get_rng_state(),
-        }
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Take back what `state` gave."""
-        self.epoch, self.best_score, self.best_epoch = state["progress"]
-        self.history, self.best = state["history"], state["best"]
-        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(saved)
-        for scheduler, (kind, saved) in zip(self.schedulers, state["schedulers"], strict=True):
-            if type(scheduler).__name__ != kind:
-                raise ValueError(f"the checkpoint's schedule is a {kind}, not a {type(scheduler).__name__}")
-            scheduler.load_state_dict(saved)
-        self.scaler.load_state_dict(state["scaler"])
-        self.shuffle.set_state(state["shuffle"])
-        torch.set_rng_state(state["random"])
+_FREE = frozenset({"max_epochs", "patience", "device", "loader", "callbacks", "checkpoint"})
 
 
 class NetworkEstimator(Parameters, Training, ABC):
@@ -156,7 +110,7 @@ class NetworkEstimator(Parameters, Training, ABC):
 
     def _check(self) -> None:
         """Refuse settings that cannot work, before any work. A subclass adds its own."""
-        for name in ("max_epochs", "batch_size"):
+        for name in ("max_epochs", "batch_size", "accumulate"):
             check_number(name, getattr(self, name), least=1, whole=True)
         check_number("seed", self.seed, least=0, whole=True)
         for name in ("lr", "weight_decay", "validation"):
@@ -170,10 +124,18 @@ class NetworkEstimator(Parameters, Training, ABC):
             check_number("patience", self.patience, least=1, whole=True)
             if not self.validation:
                 raise ValueError("patience needs samples to judge by: set validation, such as validation=0.1")
-        check_choice("optimizer", self.optimizer, OPTIMIZERS)
+        if not callable(self.optimizer):
+            check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_choice("precision", self.precision, PRECISIONS)
         if isinstance(self.schedule, str):
             check_choice("schedule", self.schedule, SCHEDULES)
+        if not isinstance(self.compile, bool | Mapping):
+            raise TypeError(f"compile must be True, False or options of torch.compile, not {self.compile!r}")
+        check_callbacks(self.callbacks)
+        if self.loader is not None:
+            check_loader(self.loader)
+        if self.distributed:
+            check_distributed()
 
     @abstractmethod
     def _make_parts(self, data: CrowdData) -> dict[str, nn.Module]:
@@ -216,6 +178,10 @@ class NetworkEstimator(Parameters, Training, ABC):
         assert self._parts is not None
         return self._parts["network"]
 
+    def _made(self, x: Any) -> Tensor:
+        """What the network makes of some samples, as one tensor."""
+        return run(self._network, x)
+
     # -------------------------------------------------------------------------------------------- training
 
     def _fit(self, data: Callable[[], CrowdData], *, resume: bool, overwrite: bool, progress: Progress) -> Self:
@@ -224,6 +190,7 @@ class NetworkEstimator(Parameters, Training, ABC):
         find_device(self.device)
         checkpoint.prepare(self.checkpoint, resume=resume, overwrite=overwrite)
         made = data()
+        made.features = loaded(made.features, self.loader)
         self._adopt(made)
         self._train(made, resume=resume, progress=progress)
         return self
@@ -233,8 +200,7 @@ class NetworkEstimator(Parameters, Training, ABC):
         votes = data.votes
         self._workers, self._classes = votes._workers, votes._classes
         self._n_labels = votes.labels_per_worker
-        x = data.batch(data.samples[:1], torch.device("cpu")).x
-        self._example = (x.shape[1:], x.dtype)
+        self._example = files.example(data.batch(data.samples[:1], torch.device("cpu")).x)
 
     @property
     def _n_epochs(self) -> int:
@@ -249,19 +215,30 @@ class NetworkEstimator(Parameters, Training, ABC):
         """Make the parts and train them; everything random follows from the seed."""
         self._history: list[dict[str, float]] = []
         self._on = find_device(self.device)
+        ranks = Ranks(self._on) if self.distributed else None
         owner, found = None, None
-        if self.checkpoint is not None:
+        if self.checkpoint is not None or ranks is not None:
             owner = self._owner(data)
-            if resume:
-                found = checkpoint.read(self.checkpoint)
-                owner.refuse_other(self.checkpoint, found)
+        if owner is not None and ranks is not None:
+            ranks.agree(owner)
+        if owner is not None and resume:
+            assert self.checkpoint is not None
+            found = checkpoint.read(self.checkpoint)
+            owner.refuse_other(self.checkpoint, found)
         shuffle = torch.Generator().manual_seed(self.seed)
         self._training, self._held_out = self._split(data, shuffle)
         known = self._to_learn_from(data)
-        with seeded(self.seed, self._on), reporting(progress, self._n_epochs, type(self).__name__) as report:
-            self._parts = nn.ModuleDict(self._make_parts(known)).to(self._on)
+        quiet = ranks is not None and not ranks.first
+        with (
+            sharing(None if ranks is None else ranks.share),
+            seeded(self.seed, self._on),
+            reporting(False if quiet else progress, self._n_epochs, type(self).__name__) as report,
+        ):
+            self._parts = self._whole_parts(known)
+            if ranks is not None:
+                ranks.begin(self._parts)
             self._prepare(known)
-            run = self._begun(shuffle, owner)
+            run = self._begun(shuffle, owner, ranks)
             if found is not None:
                 self._restore(run, found)
             self._run(data, known, run, report)
@@ -269,19 +246,59 @@ class NetworkEstimator(Parameters, Training, ABC):
             self._after_training(data)
         self._history = run.history
 
-    def _begun(self, shuffle: torch.Generator, owner: Owner | None) -> _Run:
+    def _whole_parts(self, data: CrowdData) -> nn.ModuleDict:
+        """The parts on their device, compiled if that is asked for."""
+        parts = nn.ModuleDict({name: plain(part) for name, part in self._make_parts(data).items()}).to(self._on)
+        if self.compile is not False:
+            options = {} if self.compile is True else self.compile
+            given = [parts[name] for name in _COMPILED if name in parts]
+            for network in [*given, *(getattr(one, name, None) for one in given for name in ("trunk", "head"))]:
+                if isinstance(network, nn.Module):
+                    network.compile(**options)
+        return parts
+
+    def _begun(self, shuffle: torch.Generator, owner: Owner | None, ranks: Ranks | None) -> Run:
         """A training at its start."""
         optimizers = self._optimizers()
-        schedulers = [] if self.schedule is None else [self._scheduler(optimizer) for optimizer in optimizers]
+        schedulers = [made_scheduler(one, self.schedule, self._n_epochs) for one in optimizers if self.schedule]
         scaler = torch.amp.GradScaler(self._on.type, enabled=self.precision == "float16")
-        return _Run(optimizers, schedulers, scaler, shuffle, owner)
+        callbacks = Callbacks(self, self.callbacks)
+        return Run(optimizers, schedulers, scaler, shuffle, callbacks, self.accumulate, self.clip, owner, ranks)
 
-    def _run(self, data: CrowdData, known: CrowdData, run: _Run, report: Callable[[int, float], object] | None) -> None:
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
+        rates = (self.lr, self.lr if self.worker_lr is None else self.worker_lr)
+        return made_optimizers(self._parts_or_fail(), self._networks, self.optimizer, rates, self.weight_decay)
+
+    def _run(self, data: CrowdData, known: CrowdData, run: Run, report: Report | None) -> None:
         """Train epoch by epoch on what is known of the data, and keep the best or the last."""
-        while run.epoch < self._n_epochs and not self._tired(run):
-            self._start_epoch(run.epoch, known)
+        ended = "max_epochs"
+        try:
+            ended = self._epochs(data, known, run, report)
+        except BaseException as error:
+            ended = type(error).__name__
+            raise
+        finally:
+            run.callbacks.tell("on_fit_end", {"n_epochs": run.epoch, "ended": ended})
+        if run.best is not None:
+            self._parts_or_fail().load_state_dict(run.best["parts"])
+            self._set_state(run.best["state"])
+
+    def _epochs(self, data: CrowdData, known: CrowdData, run: Run, report: Report | None) -> str:
+        """Train until the last epoch, or until there is a reason to end earlier; which one it was."""
+        sizes = {"n_samples": len(self._training), "n_held_out": len(self._held_out)}
+        told = {"epoch": run.epoch, "n_epochs": self._n_epochs} | sizes
+        if run.ended(run.callbacks.tell("on_fit_start", told)):
+            return "callback"
+        while run.epoch < self._n_epochs:
+            if self._tired(run):
+                return "patience"
             record = {"epoch": run.epoch, "lr": run.optimizers[0].param_groups[0]["lr"]}
-            record["loss"] = self._epoch(known, run)
+            if run.ended(run.callbacks.tell("on_epoch_start", dict(record))):
+                return "callback"
+            if run.ranks is not None:
+                run.ranks.begin_epoch(self._parts_or_fail(), self.seed + run.epoch)
+            self._start_epoch(run.epoch, known)
+            record["loss"], cut = self._epoch(known, run)
             run.epoch += 1
             if len(self._held_out):
                 record["score"] = self._mean_score(data, self._held_out)
@@ -292,17 +309,14 @@ class NetworkEstimator(Parameters, Training, ABC):
             run.history.append(record)
             if report is not None:
                 report(run.epoch, record["loss"])
-            if self.checkpoint is not None and run.owner is not None:
+            # An epoch that was cut short is gone through again by whoever goes on.
+            if not cut and self.checkpoint is not None and run.owner is not None and (not run.ranks or run.ranks.first):
                 checkpoint.write(self.checkpoint, run.owner.content() | {"now": self._learnt()} | run.state())
-            # Every callback is called, whichever of them ends the training.
-            asked = [callback(self, record) is True for callback in self.callbacks]
-            if any(asked):
-                break
-        if run.best is not None:
-            self._parts_or_fail().load_state_dict(run.best["parts"])
-            self._set_state(run.best["state"])
+            if run.ended(run.callbacks.tell("on_epoch_end", record)) or cut:
+                return "callback"
+        return "max_epochs"
 
-    def _tired(self, run: _Run) -> bool:
+    def _tired(self, run: Run) -> bool:
         """Whether so many epochs brought nothing better that it is time to end."""
         return self.patience is not None and run.epoch - run.best_epoch >= self.patience
 
@@ -316,74 +330,37 @@ class NetworkEstimator(Parameters, Training, ABC):
         order = order[torch.randperm(len(order), generator=shuffle)]
         return order[n_held_out:].sort().values, order[:n_held_out].sort().values
 
-    def _epoch(self, data: CrowdData, run: _Run) -> float:
-        """One pass over the samples; returns the mean loss."""
+    def _epoch(self, data: CrowdData, run: Run) -> tuple[float, bool]:
+        """One pass over the samples; returns the mean loss, and whether a callback cut it short."""
         parts = self._parts_or_fail()
         parts.train()
-        total = torch.zeros((), dtype=torch.float64)
-        for batch in data.batches(self._training, self.batch_size, self._on, shuffle=run.shuffle):
-            for optimizer in run.optimizers:
-                optimizer.zero_grad(set_to_none=True)
-            with (
-                torch.autocast(self._on.type, DTYPES[self.precision], enabled=self.precision != "float32"),
-                explained(self._network, batch.x),
-            ):
-                output = self._forward(batch.x)
-            loss = self._loss(batch, output)
+        parameters = list(parts.parameters())
+        total, seen, cut = torch.zeros((), dtype=torch.float64), 0, False
+        for number, batch in enumerate(data.batches(self._training, self.batch_size, self._on, shuffle=run.shuffle)):
+            run.forget()
+            loss = self._loss_of(batch)
             if not torch.isfinite(loss):
                 raise FloatingPointError(
                     f"the loss became {loss.item()} in epoch {run.epoch + 1}; lower lr (now {self.lr:g}) or the weight "
                     "of the regulariser, or set clip"
                 )
-            if loss.requires_grad:
-                run.scaler.scale(loss).backward()
-                self._step(run.optimizers, run.scaler)
+            run.learn(loss, len(batch), parameters)
             total += loss.detach().cpu().double() * len(batch)
-        return float(total) / max(len(self._training), 1)
+            seen += len(batch)
+            if run.callbacks.awaits("on_batch_end"):
+                told = {"epoch": run.epoch, "batch": number, "n_samples": len(batch), "loss": loss.item()}
+                cut = run.ended(run.callbacks.tell("on_batch_end", told))
+                if cut:
+                    break
+        run.step(parameters)
+        return float(total) / max(seen, 1), cut
 
-    def _step(self, optimizers: list[torch.optim.Optimizer], scaler: torch.amp.GradScaler) -> None:
-        if self.clip is not None:
-            for optimizer in optimizers:
-                scaler.unscale_(optimizer)
-            clip_gradients([p for p in self._parts_or_fail().parameters() if p.grad is not None], self.clip)
-        for optimizer in optimizers:
-            if any(p.grad is not None for group in optimizer.param_groups for p in group["params"]):
-                scaler.step(optimizer)
-        scaler.update()
-
-    def _optimizers(self) -> list[torch.optim.Optimizer]:
-        """One for dense gradients, and one for the tables whose gradients are sparse."""
-        parts = self._parts_or_fail()
-        lazy = [m.weight for m in parts.modules() if isinstance(m, WorkerTable) and m.sparse]
-        skip = {id(p) for p in lazy}
-        rate = self.lr if self.worker_lr is None else self.worker_lr
-        network = [p for name in self._networks if name in parts for p in parts[name].parameters() if id(p) not in skip]
-        inner = {id(p) for p in network}
-        others = [p for p in parts.parameters() if id(p) not in inner and id(p) not in skip]
-        groups = [{"params": network, "lr": self.lr, "weight_decay": self.weight_decay}]
-        if others:
-            groups.append({"params": others, "lr": rate, "weight_decay": 0.0})
-        if not any(len(group["params"]) for group in groups):  # type: ignore[arg-type]
-            raise ValueError("the networks have no parameters to learn")
-        dense: torch.optim.Optimizer
-        if self.optimizer == "sgd":
-            dense = torch.optim.SGD(groups, lr=self.lr, momentum=0.9)
-        else:
-            kind = torch.optim.AdamW if self.optimizer == "adamw" else torch.optim.Adam
-            dense = kind(groups, lr=self.lr)
-        return [dense] if not lazy else [dense, LazyAdam(lazy, lr=rate)]
-
-    def _scheduler(self, optimizer: torch.optim.Optimizer) -> Any:
-        if callable(self.schedule):
-            made = self.schedule(optimizer)
-            if isinstance(made, torch.optim.lr_scheduler.ReduceLROnPlateau):
-                # Scores may be negative, of which a share tells nothing.
-                made.threshold_mode = "abs"
-            return made
-        if self.schedule == "cosine":
-            return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, self._n_epochs)
-        milestones = [self._n_epochs // 2, self._n_epochs * 3 // 4]
-        return torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones, gamma=0.1)
+    def _loss_of(self, batch: Batch) -> Tensor:
+        mixed = self.precision != "float32"
+        casting = torch.autocast(self._on.type, DTYPES[self.precision]) if mixed else nullcontext()
+        with casting, explained(self._network, batch.x):
+            output = self._forward(batch.x)
+        return self._loss(batch, output)
 
     @torch.no_grad()
     def _mean_score(self, data: CrowdData, samples: Tensor) -> float:
@@ -408,7 +385,7 @@ class NetworkEstimator(Parameters, Training, ABC):
             settings["max_epochs"] = self.max_epochs
         return Owner.of(type(self).__name__, self._workers, self._classes, data, settings)
 
-    def _restore(self, run: _Run, found: dict[str, Any]) -> None:
+    def _restore(self, run: Run, found: dict[str, Any]) -> None:
         """Go back to where a checkpoint left a training."""
         try:
             self._parts_or_fail().load_state_dict(found["now"]["parts"])
@@ -440,8 +417,7 @@ class NetworkEstimator(Parameters, Training, ABC):
         """What a function of the trained parts makes of some rows, (n, ...), so many at a time."""
         self._parts_or_fail().eval()
         found = []
-        for part in rows.split(PREDICTED):
-            x = features.take(part, self._on)
+        for x in loaded(features, self.loader).stream(rows.split(PREDICTED), self._on):
             with explained(self._network, x):
                 found.append(make(x).cpu().double())
         return torch.cat(found).numpy()

@@ -21,6 +21,7 @@ from manyhands.table.checks import made_table
 from manyhands.table.names import Names, sequence
 from manyhands.train import archive
 from manyhands.train.batch import CrowdData
+from manyhands.train.calls import called, plain, tensor_of
 from manyhands.train.settings import find_device, seeded
 
 if TYPE_CHECKING:
@@ -39,6 +40,32 @@ class Outer(nn.Module):
     def blank(cls, n_classes: int) -> Self:
         """One of the same shape, for buffers that come from a file."""
         raise NotImplementedError
+
+
+class Topped(nn.Sequential):
+    """A network with such a layer on it, called as the network is."""
+
+    def __init__(self, network: nn.Module, layer: Outer) -> None:
+        super().__init__(network, layer)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """What the layer makes of the network's output."""
+        made = called(self[0], kwargs) if kwargs and not args else self[0](*args, **kwargs)
+        return self[1](tensor_of(made, self[0]))
+
+
+def example(x: Any) -> Any:
+    """Shape and type of a sample, of each name where an input has several."""
+    if isinstance(x, Mapping):
+        return {name: example(value) for name, value in x.items()}
+    return [list(x.shape[1:]), str(x.dtype).removeprefix("torch.")]
+
+
+def _blank(example: Any) -> Any:
+    """An input of one sample that tells nothing."""
+    if isinstance(example, Mapping):
+        return {name: _blank(value) for name, value in example.items()}
+    return torch.zeros(1, *example[0], dtype=getattr(torch, example[1]))
 
 
 def outer_layers(network: nn.Module) -> Iterator[Outer]:
@@ -114,7 +141,7 @@ def save(model: NetworkEstimator, path: str | os.PathLike[str]) -> None:
         "networks": [name for name, value in given.items() if isinstance(value, nn.Module)],
         "workers": _listed(model._workers, "workers"),
         "classes": _listed(model._classes, "classes"),
-        "example": [list(model._example[0]), str(model._example[1]).removeprefix("torch.")],
+        "example": model._example,
         "history": model._history,
         "outer": [type(layer).__name__ for layer in outer_layers(parts["network"])],
         "parts": {name: value.cpu() for name, value in parts.state_dict().items() if not name.startswith(left_out)},
@@ -144,7 +171,8 @@ def _whole(path: str, content: dict[str, Any], networks: Mapping[str, nn.Module]
             f"{path} holds a {content['kind']}, which needs {', '.join(f'{name}=…' for name in wanted)}; given "
             f"{', '.join(networks)}"
         )
-    model = _class_of(path, content["kind"])(**networks, **content["settings"])
+    settings = content["settings"] | {"distributed": False}  # a matter of training alone
+    model = _class_of(path, content["kind"])(**{name: plain(one) for name, one in networks.items()}, **settings)
     model._check()
     model._on = find_device(model.device)
     data = _skeleton(content)
@@ -156,7 +184,7 @@ def _whole(path: str, content: dict[str, Any], networks: Mapping[str, nn.Module]
         if name in parts:
             del parts[name]
     for name in reversed(content["outer"]):
-        parts["network"] = nn.Sequential(parts["network"], _outer(path, name, len(content["classes"])))
+        parts["network"] = Topped(parts["network"], _outer(path, name, len(content["classes"])))
     try:
         parts.load_state_dict(content["parts"])
     except (RuntimeError, TypeError) as error:
@@ -191,13 +219,12 @@ def _outer(path: str, name: str, n_classes: int) -> Outer:
 
 def _skeleton(content: Mapping[str, Any]) -> CrowdData:
     """Data of the same sizes: one sample, of which every worker said something."""
-    shape, dtype = content["example"]
     workers, classes = sequence(content["workers"]), sequence(content["classes"])
     m, k = len(workers), len(classes)
     labels = (np.arange(m) % k).astype(np.uint16)
     table = made_table(np.zeros(m, np.uint32), np.arange(m, dtype=np.uint32), labels, None, 1, m, k)
     votes = Annotations(table, Names(np.zeros(1, np.int64)), workers, classes)
-    data = CrowdData(torch.zeros(1, *shape, dtype=getattr(torch, dtype)), votes)
+    data = CrowdData(_blank(content["example"]), votes)
     data.truth = torch.zeros(1, dtype=torch.int64)
     return data
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, TypedDict
 
@@ -14,13 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from manyhands.aggregators.base import Aggregator
-
-#: Called after each epoch with the learner and the epoch's record.
-EpochCallback = Callable[[Any, dict[str, float]], object]
-
+from manyhands.train.callbacks import Callback, EpochCallback
 
 Schedule = Literal["cosine", "step"] | Callable[[torch.optim.Optimizer], Any] | None
 Optimizer = Literal["adam", "adamw", "sgd"]
+#: One that is built in, or a function from groups of parameters to an optimiser, or several.
+OptimizerSetting = Optimizer | Callable[[list[dict[str, Any]]], torch.optim.Optimizer | Sequence[torch.optim.Optimizer]]
 Reduction = Literal["label", "sample", "worker"]
 Precision = Literal["float32", "bfloat16", "float16"]
 Start = Aggregator | npt.NDArray[np.floating[Any]] | None
@@ -33,18 +32,22 @@ class TrainingOptions(TypedDict, total=False):
     batch_size: int
     lr: float
     worker_lr: float | None
-    optimizer: Optimizer
+    optimizer: OptimizerSetting
     weight_decay: float
     schedule: Schedule
     clip: float | None
+    accumulate: int
     reduction: Reduction
     validation: float
     patience: int | None
     precision: Precision
+    compile: bool | Mapping[str, Any]
     device: str | torch.device
+    distributed: bool
+    loader: Mapping[str, Any] | None
     seed: int
     start_from: Start
-    callbacks: Sequence[EpochCallback]
+    callbacks: Sequence[EpochCallback | Callback]
     checkpoint: str | os.PathLike[str] | None
 
 
@@ -59,7 +62,10 @@ class Training:
         Learning rate of the backbone, and of all else; None for the same. What belongs to a worker moves only in
         batches with the worker's labels, so it needs larger steps.
     optimizer, weight_decay
-        ``"adam"``, ``"adamw"`` or ``"sgd"`` (momentum 0.9). Weights decay in the backbone only.
+        ``"adam"``, ``"adamw"`` or ``"sgd"`` (momentum 0.9). Weights decay in the backbone only. Or a function that is
+        given groups of parameters (dictionaries with ``name``, ``params``, ``lr`` and ``weight_decay``) and returns an
+        optimiser, or several: ``optimizer=lambda groups: torch.optim.RMSprop(groups)``. Large tables of workers, whose
+        gradients are sparse, keep an optimiser of their own.
     schedule
         How the rates change: None, ``"cosine"`` to zero over `max_epochs`, ``"step"`` (a tenth at one half and at three
         quarters), or a function from optimiser to scheduler, stepped after each epoch. A ``ReduceLROnPlateau`` is
@@ -67,6 +73,9 @@ class Training:
         and its threshold is absolute: ``schedule=lambda optimizer: ReduceLROnPlateau(optimizer, patience=10)``.
     clip
         Greatest norm of the gradient; None for any.
+    accumulate
+        Batches whose gradients, weighed by their samples, make a step: as one batch so many times as large where losses
+        are means over samples, and in the memory of one.
     reduction
         Weight of an annotation's loss: each alike (``"label"``), alike by sample (``"sample"``), or alike by worker
         (``"worker"``).
@@ -76,8 +85,19 @@ class Training:
         else is learnt from them before the training has ended. 0 keeps the last epoch.
     precision
         Of the backbone: ``"float32"``, or mixed with ``"bfloat16"`` or ``"float16"``.
+    compile
+        Whether ``torch.compile`` makes the backbone faster, or its options, such as ``{"mode": "reduce-overhead"}``. A
+        network that learners take apart is compiled in parts if these are named ``trunk`` and ``head``.
     device
         ``"auto"``, or any that torch knows and finds.
+    distributed
+        Whether the processes of ``torch.distributed`` share the training, each with the same data and settings: every
+        batch is divided among them, and the result is that of one process but for rounding and what is random in
+        networks. Layers that remember their inputs see their own part alone.
+    loader
+        Options of the ``DataLoader`` that fetches X, such as ``{"num_workers": 4, "pin_memory": True}``, or
+        ``collate_fn`` for items of a ``Dataset``; None to fetch it as it is. What is random in a dataset follows from
+        `seed`, whatever the number of processes.
     seed
         Of everything random; the same seed gives the same result on a CPU.
     start_from
@@ -86,7 +106,8 @@ class Training:
         the order of ``votes.workers`` and ``votes.classes``, with the posteriors that follow from them and an even
         prior.
     callbacks
-        Functions called as ``callback(learner, record)`` after each epoch; one that returns True ends the training.
+        Functions called as ``callback(learner, record)`` after each epoch, and :class:`~manyhands.learn.Callback`
+        objects, called at all moments that they have methods for; one that returns True ends the training.
     checkpoint
         File written after each epoch, from which ``fit(..., resume=True)`` goes on. One that is there already is
         written over only by ``fit(..., overwrite=True)``. It holds digests of the names of workers and classes and of
@@ -97,18 +118,22 @@ class Training:
     batch_size: int = 64
     lr: float = 1e-3
     worker_lr: float | None = 1e-2
-    optimizer: Optimizer = "adam"
+    optimizer: OptimizerSetting = "adam"
     weight_decay: float = 0.0
     schedule: Schedule = None
     clip: float | None = None
+    accumulate: int = 1
     reduction: Reduction = "label"
     validation: float = 0.0
     patience: int | None = None
     precision: Precision = "float32"
+    compile: bool | Mapping[str, Any] = False
     device: str | torch.device = "auto"
+    distributed: bool = False
+    loader: Mapping[str, Any] | None = None
     seed: int = 0
     start_from: Start = None
-    callbacks: Sequence[EpochCallback] = ()
+    callbacks: Sequence[EpochCallback | Callback] = ()
     checkpoint: str | os.PathLike[str] | None = None
 
 
@@ -154,14 +179,22 @@ def explained(network: nn.Module, x: Any) -> Iterator[None]:
         yield
     except torch.OutOfMemoryError:
         raise
-    except (RuntimeError, IndexError) as error:
+    except (RuntimeError, IndexError, TypeError) as error:
+        if isinstance(error, TypeError) and not _is_about_arguments(error):
+            raise
         told = f"the network does not take X as it is: a batch of {_described(x)} goes to {_first_layer(network)}"
         if isinstance(x, Tensor) and not x.is_floating_point():
             told += "; whole numbers stay what they are, since they may be token ids: make X floats if they are not"
         raise ValueError(f"{told} (torch: {error})") from error
 
 
+def _is_about_arguments(error: TypeError) -> bool:
+    return any(told in str(error) for told in ("unexpected keyword argument", "missing", "positional argument"))
+
+
 def _described(x: Any) -> str:
+    if isinstance(x, Mapping):
+        return "keyword arguments " + ", ".join(f"{name} of {_described(value)}" for name, value in x.items())
     if not isinstance(x, Tensor):
         return type(x).__name__
     return f"shape {tuple(x.shape)} and type {str(x.dtype).removeprefix('torch.')}"

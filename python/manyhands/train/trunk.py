@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from manyhands.train.batch import CrowdData
+from manyhands.train.calls import plain, run
 from manyhands.train.settings import explained
 
 
@@ -17,6 +18,7 @@ def split(backbone: nn.Module) -> tuple[nn.Module, nn.Module]:
     A module with parts ``trunk`` and ``head`` says itself what they are; of an ``nn.Sequential`` the head is the last
     layer.
     """
+    backbone = plain(backbone)
     trunk, head = getattr(backbone, "trunk", None), getattr(backbone, "head", None)
     if isinstance(trunk, nn.Module) and isinstance(head, nn.Module):
         return trunk, head
@@ -35,7 +37,7 @@ def n_features(backbone: nn.Module, data: CrowdData) -> int:
     trunk = copy.deepcopy(split(backbone)[0]).cpu().eval()
     x = data.batch(data.samples[:1], torch.device("cpu")).x
     with torch.no_grad(), explained(trunk, x):
-        features = trunk(x)
+        features = run(trunk, x)
     if features.ndim != 2:
         raise ValueError(f"the features before the last layer must be (n, d), not of shape {tuple(features.shape)}")
     return features.shape[1]
