@@ -220,7 +220,7 @@ class NetworkEstimator(Parameters, Training, ABC):
         if self.checkpoint is not None or ranks is not None:
             owner = self._owner(data)
         if owner is not None and ranks is not None:
-            ranks.agree(owner)
+            ranks.agree((owner, self.max_epochs))
         if owner is not None and resume:
             assert self.checkpoint is not None
             found = checkpoint.read(self.checkpoint)
@@ -296,8 +296,10 @@ class NetworkEstimator(Parameters, Training, ABC):
             if run.ended(run.callbacks.tell("on_epoch_start", dict(record))):
                 return "callback"
             if run.ranks is not None:
-                run.ranks.begin_epoch(self._parts_or_fail(), self.seed + run.epoch)
+                run.ranks.reseed(self.seed + run.epoch)
             self._start_epoch(run.epoch, known)
+            if run.ranks is not None:
+                run.ranks.begin(self._parts_or_fail())
             record["loss"], cut = self._epoch(known, run)
             run.epoch += 1
             if len(self._held_out):

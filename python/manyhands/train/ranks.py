@@ -52,16 +52,13 @@ class Ranks:
 
     @torch.no_grad()
     def begin(self, parts: nn.Module) -> None:
-        """Start everywhere with the parts of the first process."""
+        """Go on everywhere with the parts of the first process, and what their layers remember of inputs."""
         for value in [*parts.parameters(), *parts.buffers()]:
             dist.broadcast(value, 0)
 
-    @torch.no_grad()
-    def begin_epoch(self, parts: nn.Module, seed: int) -> None:
-        """Take what layers remember of their inputs from the first process, and what is random from a seed."""
+    def reseed(self, seed: int) -> None:
+        """Let what is random in networks follow from a seed."""
         self._random.manual_seed(seed)
-        for value in parts.buffers():
-            dist.broadcast(value, 0)
 
     def any(self, asked: bool) -> bool:
         """Whether any process asks for something."""
