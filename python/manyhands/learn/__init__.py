@@ -20,6 +20,7 @@ from manyhands.learn import (
     information,
     instance,
     losses,
+    mixture,
     numbers,
     pairs,
     performance,
@@ -37,6 +38,7 @@ from manyhands.learn.em import *
 from manyhands.learn.information import *
 from manyhands.learn.instance import *
 from manyhands.learn.learner import Learner, all_learners
+from manyhands.learn.mixture import *
 from manyhands.learn.numbers import *
 from manyhands.learn.pairs import *
 from manyhands.learn.performance import *
@@ -58,6 +60,7 @@ __all__ += doctor.__all__
 __all__ += em.__all__
 __all__ += information.__all__
 __all__ += instance.__all__
+__all__ += mixture.__all__
 __all__ += numbers.__all__
 __all__ += pairs.__all__
 __all__ += performance.__all__

@@ -45,7 +45,7 @@ class _Pairs(Features):
         both = self._features.fetch(self._ends[rows].reshape(-1))
         return each_tensor(both, lambda x: x.reshape(len(rows), 2, *x.shape[1:]))
 
-    def collated(self, collate: Collate) -> _Pairs:  # type: ignore[override]
+    def collated(self, collate: Collate) -> _Pairs:
         ends = self._ends.numpy()
         return _Pairs(self._features.collated(collate), ends[:, 0], ends[:, 1])
 
@@ -70,6 +70,9 @@ class PairData(CrowdData):
         table = made_table(np.arange(n, dtype=np.uint32), codes, said.astype(np.uint16), weights, n, len(workers[1]), 2)
         votes = Annotations(table, Names(np.arange(n)), workers[1], Names(np.arange(2)))
         self._take(_Pairs(features, rows[ends[0]], rows[ends[1]]), votes, None)
+        #: Codes of the contexts that questions were asked in, and their names, where they have some.
+        self.contexts: npt.NDArray[Any] | None = None
+        self.context_names: Names | None = None
 
 
 def _rows_of_items(names: Names, n_rows: int, items: Any) -> npt.NDArray[np.int64]:
@@ -182,22 +185,28 @@ class CrowdReward(_PairLearner):
 
         def data() -> CrowdData:
             games = comparisons if isinstance(comparisons, Comparisons) else Comparisons.from_frame(comparisons)
-            left, right, outcomes, workers, _ = games.codes()
+            left, right, outcomes, workers, contexts = games.codes()
             # A tie is said both ways, and counts half each time.
             said = np.concatenate([outcomes == LEFT, np.ones(int((outcomes == TIE).sum()), np.bool_)])
             again = np.concatenate([np.arange(len(left)), np.flatnonzero(outcomes == TIE)])
             weights = np.ones(len(left)) if games.weights is None else np.asarray(games.weights)
             weights = np.where(outcomes == TIE, weights / 2, weights)[again]
             ends = (left[again], right[again])
-            return PairData(X, items, games._items, ends, (workers[again], games._workers), said, weights)
+            made = PairData(X, items, games._items, ends, (workers[again], games._workers), said, weights)
+            if contexts is not None:
+                made.contexts, made.context_names = contexts[again], games._contexts
+            return made
 
         return self._fit(data, resume=resume, overwrite=overwrite, progress=progress)
 
     def _forward(self, x: Any) -> Tensor:
-        rewards = super()._forward(x)
-        if rewards.shape[2] != 1:
-            raise ValueError(f"the backbone must return one number an item, a reward, not {rewards.shape[2]}")
-        return rewards[:, :, 0]
+        return self._rewards(super()._forward(x))
+
+    def _rewards(self, made: Tensor) -> Tensor:
+        """What the network makes of both items, if it is rewards, (n, 2)."""
+        if made.shape[2] != 1:
+            raise ValueError(f"the backbone must return one number an item, a reward, not {made.shape[2]}")
+        return made[:, :, 0]
 
     def _log_likelihood(self, batch: Batch, output: Tensor) -> Tensor:
         ahead = (output[:, 0] - output[:, 1])[batch.sample] * (2.0 * batch.label - 1.0)

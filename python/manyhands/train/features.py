@@ -113,7 +113,7 @@ class _DatasetFeatures(Features):
     def __len__(self) -> int:
         return len(self._data)
 
-    def collated(self, collate: Collate) -> _DatasetFeatures:  # type: ignore[override]
+    def collated(self, collate: Collate) -> _DatasetFeatures:
         return _DatasetFeatures(self._data, collate)
 
     def fetch(self, rows: Tensor) -> Any:

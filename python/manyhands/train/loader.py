@@ -35,7 +35,7 @@ def check_loader(options: Any) -> None:
             raise ValueError(f"loader[{name!r}] is not free: {why}; leave it out")
     given = {name: value for name, value in options.items() if name != "collate_fn"}
     try:
-        DataLoader(_Fetched(None), batch_size=None, **given)  # type: ignore[arg-type]
+        DataLoader(_Fetched(None), batch_size=None, **given)
     except (TypeError, ValueError) as error:
         raise type(error)(f"loader={dict(options)!r} are no options of a DataLoader: {error}") from error
 

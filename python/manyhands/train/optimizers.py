@@ -31,7 +31,7 @@ def made_optimizers(
     inner = [p for name in networks if name in parts for p in parts[name].parameters() if id(p) not in skip]
     known = {id(p) for p in inner} | skip
     others = [p for p in parts.parameters() if id(p) not in known]
-    groups = [
+    groups: Groups = [
         {"name": "networks", "params": inner, "lr": rates[0], "weight_decay": weight_decay},
         {"name": "workers", "params": others, "lr": rates[1], "weight_decay": 0.0},
     ]
