@@ -140,7 +140,7 @@ class Insight(KnowsConfusion):
         from manyhands.report import write_report
 
         self._fitted()
-        return write_report(self._snapshot(), path, votes=votes, gold=gold, audit=audit, title=title)  # type: ignore[arg-type]
+        return write_report(self._snapshot(), path, votes=votes, gold=gold, audit=audit, title=title)
 
     # ------------------------------------------------------------------------------------------- explanation
 

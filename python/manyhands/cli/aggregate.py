@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyhands.cli.console import Stages, number, print_frame, print_json, print_summary, write, write_parts
 from manyhands.cli.kinds import CLASSES, add_kind, read_any, settle_kind
+from manyhands.cli.measures import MEASURED, Known, summary_of_measures
 from manyhands.cli.methods import Truth, add_fit, chosen_method
 from manyhands.cli.options import (
     STDOUT,
@@ -72,8 +73,8 @@ def run(args: Namespace) -> None:
     """Read, fit, write, and report."""
     inputs = check_inputs(args, args.gold, args.evaluate)
     check_outputs([args.output, args.workers], others=[args.save, args.preannotations], inputs=inputs)
-    if settle_kind(args) != CLASSES and (args.gold or args.evaluate):
-        raise ValueError(f"--gold and --evaluate are for classes; the log holds {args.kind}")
+    settle_kind(args)
+    check_known(args)
     check_printed(args, "labels")
     back = _preannotations(args, inputs)
     with Stages(args) as stages:
@@ -137,15 +138,26 @@ def _preannotations(args: Namespace, inputs: list[Path]) -> Preannotations | Non
     return back
 
 
-def read_and_fit(args: Namespace, stages: Stages, evaluate: str | None = None) -> tuple[Any, Any, Truth | None]:
+def check_known(args: Namespace) -> None:
+    """Refuse known answers that mean nothing to the log's kind."""
+    if args.kind != CLASSES and args.gold:
+        raise ValueError(f"--gold is for classes; the log holds {args.kind}")
+    if args.evaluate and args.kind not in (CLASSES, *MEASURED):
+        raise ValueError(f"--evaluate has no measure for {args.kind}")
+
+
+def read_and_fit(args: Namespace, stages: Stages, evaluate: str | None = None) -> tuple[Any, Any, Truth | Known | None]:
     """Read the log, the gold and the truth to evaluate against, if any, and fit the method that was chosen."""
     build = chosen_method(args)
     use_threads(args)
     with stages.stage("reading"):
         votes: Any = read_any(args)
         model = build(read_truth(args, args.gold, votes))
-        known = read_truth(args, evaluate, votes)
-        truth = None if known is None else Truth(votes, known, str(evaluate))
+        truth: Truth | Known | None = None
+        if evaluate is not None and args.kind != CLASSES:
+            truth = Known(args, votes, evaluate)
+        elif (known := read_truth(args, evaluate, votes)) is not None:
+            truth = Truth(votes, known, str(evaluate))
     with stages.stage("fitting", model._iterations()) as progress:
         model.fit(votes, progress=progress or False)
     return votes, model, truth
@@ -239,10 +251,12 @@ def forget(votes: Annotations) -> None:
         votes.forget()
 
 
-def summary_of_scores(truth: Truth | None, scores: dict[str, Any] | None) -> str:
+def summary_of_scores(truth: Truth | Known | None, scores: dict[str, Any] | None) -> str:
     """Say how good the labels are, where the truth is known."""
     if truth is None or scores is None:
         return ""
+    if isinstance(truth, Known):
+        return summary_of_measures(scores)
     beyond = truth.n_given - scores["n_tasks"]
     others = f" ({beyond:,} more are not in the log)" if beyond else ""
     return (

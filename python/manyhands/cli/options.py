@@ -294,7 +294,9 @@ def add_truth(parser: argparse.ArgumentParser, *, evaluate: bool = True, gold: s
     if gold is not None:
         group.add_argument("--gold", metavar="FILE", help=gold)
     if evaluate:
-        group.add_argument("--evaluate", metavar="FILE", help="labels to measure the answers by")
+        group.add_argument(
+            "--evaluate", metavar="FILE", help="known answers to measure by, in the columns that answers are written in"
+        )
     group.add_argument("--truth-task", metavar="COLUMN", help="column of tasks in these files")
     group.add_argument("--truth-label", metavar="COLUMN", help="column of labels in these files")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from manyhands.cli.aggregate import read_and_fit, report, summary_of_fit, summary_of_log
+from manyhands.cli.aggregate import check_known, read_and_fit, report, summary_of_fit, summary_of_log
 from manyhands.cli.console import Stages, print_content, print_json, print_summary
 from manyhands.cli.kinds import CLASSES, add_kind, settle_kind
-from manyhands.cli.methods import add_fit
+from manyhands.cli.methods import Truth, add_fit
 from manyhands.cli.options import Commands, add_command, add_log, add_truth, check_inputs, check_outputs
 
 
@@ -37,13 +37,19 @@ def run(args: Namespace) -> None:
     """Read, fit, and write the page."""
     inputs = check_inputs(args, args.gold, args.evaluate)
     check_outputs([], others=[args.output], inputs=inputs)
-    if settle_kind(args) != CLASSES:
-        raise ValueError(f"reports are about answers that are classes; the log holds {args.kind}")
+    settle_kind(args)
+    check_known(args)
     with Stages(args) as stages:
         votes, model, truth = read_and_fit(args, stages, args.evaluate)
         with stages.stage("writing"):
-            gold = None if truth is None else (votes.tasks[truth.index], truth.classes)
-            files = model.report(args.output, gold=gold, audit=args.audit, title=args.title)
+            if isinstance(truth, Truth) or args.kind == CLASSES:
+                gold = (votes.tasks[truth.index], truth.classes) if isinstance(truth, Truth) else None
+                files = model.report(args.output, gold=gold, audit=args.audit, title=args.title)
+            else:
+                from manyhands.report import write_report
+
+                scores = None if truth is None else truth.measure(model)
+                files = write_report(model, args.output, votes=votes, scores=scores, title=args.title)
     content = report(args, votes, model, stages) | {"files": [str(path) for path in files]}
     if args.json:
         print_json(args, content)

@@ -40,6 +40,7 @@ def add(commands: Commands) -> None:
             --tasks 1e4 --workers 50 --classes 4 --crowd one-coin=0.8,colluders=0.2 -o log.csv
             --tasks 1e4 --workers 50 --classes 3 --crowd flippers --set skill=0.9 --seed 7 -o log.csv
             --kind numbers --tasks 1e4 --workers 50 --set ratings_per_task=7 -o log.csv --truth truth.csv
+            --kind texts --tasks 200 --workers 20 --set words=12 -o log.csv --truth truth.csv
             --kind comparisons --items 100 --workers 50 --comparisons 1e4 --set ties=0.3 -o log.csv
             --kind rankings --items 100 --workers 50 --rankings 1e3 --set length=6 -o log.csv
         """,
@@ -96,7 +97,9 @@ def add(commands: Commands) -> None:
     crowd.add_argument("--seed", type=natural, default=0, metavar="N", help="what all draws follow from (default: 0)")
     out = parser.add_argument_group("output", "CSV or Parquet, by the ending of the name")
     out.add_argument("-o", "--output", metavar="FILE", help="the log: task, worker, label (default: CSV on stdout)")
-    out.add_argument("--truth", metavar="FILE", help="the class of each task: task, label")
+    out.add_argument(
+        "--truth", metavar="FILE", help="what is true, in the columns that --evaluate reads: task, label, …"
+    )
     out.add_argument("--confusion", metavar="FILE", help="how workers err: worker, class, label, probability")
 
 

@@ -34,6 +34,42 @@ def _sets(drawn: Any) -> dict[str, Any]:
     return {"task": list(range(len(drawn.truth))), "labels": ["|".join(map(str, one)) for one in drawn.truth]}
 
 
+def _texts(drawn: Any) -> dict[str, Any]:
+    return {"task": drawn.texts._tasks.arrow(), "text": drawn.truth.tolist()}
+
+
+def _masks(drawn: Any) -> dict[str, Any]:
+    from manyhands.table.masks import Masks
+
+    tasks = drawn.masks.tasks.tolist()
+    truth = Masks.from_arrays(tasks, ["truth"] * len(tasks), drawn.truth).to_frame()
+    return {name: truth.column(name) for name in ("task", "mask")}
+
+
+def _boxes(drawn: Any) -> dict[str, Any]:
+    import numpy as np
+
+    # A task without an object has a row, too.
+    corners = [one if len(one) else np.full((1, 4), np.nan) for one in drawn.truth]
+    labels = [name for one in drawn.labels for name in (one.tolist() or [None])]
+    tasks = np.repeat(drawn.boxes.tasks, [len(one) for one in corners])
+    columns = np.concatenate(corners).T
+    there = {name: _absent(column) for name, column in zip(("x1", "y1", "x2", "y2"), columns, strict=True)}
+    return {"task": tasks, **there, "label": labels}
+
+
+def _absent(column: Any) -> Any:
+    import numpy as np
+    import pyarrow as pa
+
+    return pa.array(column, mask=np.isnan(column))
+
+
+def _tags(drawn: Any) -> dict[str, Any]:
+    frame = drawn.truth.to_frame()
+    return {name: frame.column(name) for name in ("sequence", "position", "label")}
+
+
 KINDS: dict[str, Kind] = {
     "numbers": Kind("simulate_ratings", ("tasks", "workers"), "ratings", _values),
     "comparisons": Kind(
@@ -55,9 +91,24 @@ KINDS: dict[str, Kind] = {
         lambda drawn: {"item": list(range(len(drawn.truth))), "cluster": drawn.truth},
     ),
     "sets": Kind("simulate_multilabels", ("tasks", "workers", "labels"), "answers", _sets),
+    "texts": Kind("simulate_texts", ("tasks", "workers"), "texts", _texts),
+    "masks": Kind("simulate_masks", ("tasks",), "masks", _masks),
+    "boxes": Kind("simulate_boxes", ("tasks",), "boxes", _boxes),
+    "sequences": Kind("simulate_sequences", ("sequences", "workers", "types"), "sequences", _tags),
 }
 #: Sizes of all kinds, and what is asked of crowds of classes alone.
-SIZES = ("tasks", "workers", "classes", "items", "comparisons", "rankings", "clusters", "labels")
+SIZES = (
+    "tasks",
+    "workers",
+    "classes",
+    "items",
+    "comparisons",
+    "rankings",
+    "clusters",
+    "labels",
+    "sequences",
+    "types",
+)
 _CLASSES_ONLY = ("labels_per_task", "density", "activity", "prior", "copying", "confusion")
 
 

@@ -10,7 +10,8 @@ tasks whose truth is known. Scores of items are compared with :func:`kendall` an
 expects of comparisons with :func:`comparison_log_loss`. Numbers are
 compared by :func:`rmse`, :func:`mae` and :func:`correlation`, their intervals by :func:`coverage`. Texts are
 compared by :func:`word_error_rate` and :func:`character_error_rate`, masks by
-:func:`mask_iou`, boxes by :func:`box_scores` and :func:`box_iou`, spans by :func:`span_scores`.
+:func:`mask_iou` and :func:`mask_dice`, boxes by :func:`box_scores` and :func:`box_iou`, spans by :func:`span_scores`,
+sets of labels by :func:`set_scores`, clusters by :func:`adjusted_rand`.
 
 Shapes: N tasks, M workers, K classes. Confusion matrices are ``confusion[worker, true, observed]``.
 Nothing here changes its input.
@@ -23,7 +24,8 @@ from manyhands.metrics.numbers import correlation, coverage, mae, rmse
 from manyhands.metrics.orders import absolute_error, quadratic_kappa
 from manyhands.metrics.probabilities import Reliability, brier, calibration_error, log_loss, reliability
 from manyhands.metrics.rankings import comparison_log_loss, kendall, spearman
-from manyhands.metrics.regions import mask_iou
+from manyhands.metrics.regions import mask_dice, mask_iou
+from manyhands.metrics.sets import SetScores, adjusted_rand, set_scores
 from manyhands.metrics.spans import SpanScores, span_scores
 from manyhands.metrics.texts import character_error_rate, word_error_rate
 from manyhands.metrics.workers import (
@@ -42,10 +44,12 @@ from manyhands.metrics.workers import (
 __all__ = [
     "BoxScores",
     "Reliability",
+    "SetScores",
     "SpanScores",
     "Worth",
     "absolute_error",
     "accuracy",
+    "adjusted_rand",
     "balanced_accuracy",
     "box_iou",
     "box_scores",
@@ -62,11 +66,13 @@ __all__ = [
     "kendall",
     "log_loss",
     "mae",
+    "mask_dice",
     "mask_iou",
     "match_gold",
     "quadratic_kappa",
     "reliability",
     "rmse",
+    "set_scores",
     "skill",
     "skill_error",
     "skill_rank_correlation",

@@ -1,8 +1,8 @@
-"""Masks and boxes against true ones."""
+"""Masks against true ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,30 @@ def mask_iou(masks: Iterable[Any], truth: Iterable[Any]) -> float:
     >>> metrics.mask_iou([[[1, 1, 0]]], [[[1, 0, 0]]])
     0.5
     """
+    return _mean_overlap(masks, truth, lambda both, one, other: both / (one + other - both))
+
+
+def mask_dice(masks: Iterable[Any], truth: Iterable[Any]) -> float:
+    """Mean, over images, of Dice's coefficient: twice the pixels in both masks over the sum of their sizes.
+
+    Empty masks and classes are as for :func:`mask_iou`.
+
+    Parameters
+    ----------
+    masks, truth
+        Arrays of one shape each, pair by pair: booleans, or classes with 0 for background.
+
+    Examples
+    --------
+    >>> from manyhands import metrics
+    >>> metrics.mask_dice([[[1, 1, 0, 0]]], [[[1, 1, 1, 1]]])
+    0.6666666666666666
+    """
+    return _mean_overlap(masks, truth, lambda both, one, other: 2 * both / (one + other))
+
+
+def _mean_overlap(masks: Iterable[Any], truth: Iterable[Any], measure: Callable[[float, float, float], float]) -> float:
+    """Mean over images, and over the classes of each, of a measure of the pixels in both, in one and in the other."""
     pairs = [(np.asarray(a), np.asarray(b)) for a, b in zip(masks, truth, strict=True)]
     if not pairs:
         raise ValueError("there is no mask to compare")
@@ -33,6 +57,7 @@ def mask_iou(masks: Iterable[Any], truth: Iterable[Any]) -> float:
         if one.shape != other.shape:
             raise ValueError(f"masks at place {place} have shapes {one.shape} and {other.shape}")
         classes = np.setdiff1d(np.union1d(one, other), [0])
-        each = [float(((one == c) & (other == c)).sum() / ((one == c) | (other == c)).sum()) for c in classes]
+        parts = [(one == c, other == c) for c in classes]
+        each = [float(measure((a & b).sum(), a.sum(), b.sum())) for a, b in parts]
         found.append(float(np.mean(each)) if each else 1.0)
     return float(np.mean(found))

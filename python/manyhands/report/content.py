@@ -76,9 +76,12 @@ class Content:
     truth: list[tuple[str, str, str]] = field(default_factory=list)
     #: All rows of the tables, for files beside the page.
     frames: dict[str, pa.Table] = field(default_factory=dict)
+    #: What the log holds, and what else is to be said of the method, where answers are not classes.
+    log: list[tuple[str, str, str]] = field(default_factory=list)
+    about: str = ""
 
 
-_NAMES = ("task", "worker", "label", "runner_up")
+_NAMES = ("task", "worker", "label", "runner_up", "item", "sequence", "tag", "cluster")
 WORKERS = {
     "worker": "who gave the answers",
     "n_labels": "answers given",
@@ -262,11 +265,6 @@ def _charts(
     model: Aggregator, votes: Annotations, confidence: Any, frame: pa.Table, gold: tuple[Any, Any] | None
 ) -> dict[str, dict[str, Any]]:
     """Charts, as Vega-Lite takes them."""
-    counts, edges = np.histogram(confidence, bins=20, range=(0, 1))
-    bars = [
-        {"from": round(float(a), 2), "to": round(float(b), 2), "tasks": int(n)}
-        for a, b, n in zip(edges[:-1], edges[1:], counts, strict=True)
-    ]
     order = np.argsort(-frame.column("n_labels").to_numpy(), kind="stable")[:MOST_WORKERS]
     dots = [
         {
@@ -285,21 +283,7 @@ def _charts(
         for name, share in zip(model.classes_.tolist()[:_MOST_CLASSES], values[:_MOST_CLASSES], strict=True)
     ]
     charts = {
-        "confidence": {
-            "data": {"values": bars},
-            "mark": {"type": "bar", "tooltip": True},
-            "encoding": {
-                "x": {
-                    "field": "from",
-                    "bin": {"binned": True, "step": 0.05},
-                    "type": "quantitative",
-                    "title": "confidence",
-                    "axis": {"values": [0, 0.2, 0.4, 0.6, 0.8, 1], "format": ".1f"},
-                },
-                "x2": {"field": "to"},
-                "y": {"field": "tasks", "type": "quantitative", "title": "tasks"},
-            },
-        },
+        "confidence": histogram(confidence, "tasks"),
         "workers": {
             "data": {"values": dots},
             "mark": {"type": "circle", "size": 60, "opacity": 0.7},
@@ -328,6 +312,30 @@ def _charts(
     if gold is not None:
         charts["calibration"] = _calibration(model, gold)
     return charts
+
+
+def histogram(confidence: Any, counted_as: str) -> dict[str, Any]:
+    """How many answers there are of each confidence."""
+    counts, edges = np.histogram(confidence, bins=20, range=(0, 1))
+    bars = [
+        {"from": round(float(a), 2), "to": round(float(b), 2), counted_as: int(n)}
+        for a, b, n in zip(edges[:-1], edges[1:], counts, strict=True)
+    ]
+    return {
+        "data": {"values": bars},
+        "mark": {"type": "bar", "tooltip": True},
+        "encoding": {
+            "x": {
+                "field": "from",
+                "bin": {"binned": True, "step": 0.05},
+                "type": "quantitative",
+                "title": "confidence",
+                "axis": {"values": [0, 0.2, 0.4, 0.6, 0.8, 1], "format": ".1f"},
+            },
+            "x2": {"field": "to"},
+            "y": {"field": counted_as, "type": "quantitative", "title": counted_as},
+        },
+    }
 
 
 def _calibration(model: Aggregator, gold: tuple[Any, Any]) -> dict[str, Any]:

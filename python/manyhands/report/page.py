@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from manyhands.report.content import Content, content_of
+from manyhands.report.kinds import content_of_kind
 from manyhands.table.annotations import as_annotations
 from manyhands.table.io import write_table
-
-if TYPE_CHECKING:
-    from manyhands.aggregators.base import Aggregator
 
 _HERE = Path(__file__).parent
 
 
 def write_report(
-    model: Aggregator,
+    model: Any,
     path: str | os.PathLike[str],
     *,
     votes: Any = None,
     gold: tuple[Any, Any] | None = None,
+    scores: Mapping[str, Any] | None = None,
     audit: bool = True,
     title: str | None = None,
 ) -> list[Path]:
-    """Write a page about a fit; see :meth:`manyhands.Consensus.report`.
+    """Write a page about a fit of any kind; for classes see :meth:`manyhands.Consensus.report`.
+
+    Of other kinds it tells what the log holds, how far workers agree where there is a measure of it, the answers to
+    look at first, workers, and the method.
 
     Parameters
     ----------
@@ -35,9 +38,11 @@ def write_report(
     path
         The page, which ends in ``.html``. Tables with more rows than it holds are written beside it.
     votes
-        The annotations, for a model that was loaded from a file.
+        The annotations, for a model that was loaded from a file, and for kinds other than classes.
     gold
         Tasks whose class is known, and their classes, to measure by.
+    scores
+        In its place for other kinds: measures of the answers, by name.
     audit
         Whether to look for spammers, copies, colluders and groups.
     title
@@ -54,10 +59,7 @@ def write_report(
         raise ValueError(f"a report is a page: its name must end in .html, not {target.name!r}")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {str(target)!r}: there is no folder {str(target.parent)!r}")
-    table = model._votes if votes is None else as_annotations(votes)
-    if table is None:
-        raise ValueError("a model that was loaded from a file does not know the votes; give them: votes=")
-    content = content_of(model, table, gold, audit)
+    content = _content(model, votes, gold, scores, audit)
     beside = _beside(content, target)
     page = _rendered(jinja2, convert, content, title)
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
@@ -67,6 +69,19 @@ def write_report(
     finally:
         temporary.unlink(missing_ok=True)
     return [target, *beside]
+
+
+def _content(
+    model: Any, votes: Any, gold: tuple[Any, Any] | None, scores: Mapping[str, Any] | None, audit: bool
+) -> Content:
+    if model._kind not in ("classes", "ordered classes"):
+        if votes is None:
+            raise ValueError(f"a model of {model._kind} does not keep the answers; give them: votes=")
+        return content_of_kind(model, model._as_table(votes), scores)
+    table = model._votes if votes is None else as_annotations(votes)
+    if table is None:
+        raise ValueError("a model that was loaded from a file does not know the votes; give them: votes=")
+    return content_of(model, table, gold, audit)
 
 
 def _libraries() -> tuple[Any, Any]:
