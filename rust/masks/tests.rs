@@ -52,7 +52,7 @@ fn outlines_meet_half_way() {
     let pull = Pull { share: &[0.5, 0.5], bias: &[0.0, 0.0], doubt: &[0.1] };
     let found =
         with(&[10, 10], &[&small, &large], |masks| shape_masks(masks, 3.0, &pull, &Control::default()).unwrap());
-    let mut pixels = vec![0; 100];
+    let mut pixels = [0; 100];
     for ((begin, end), class) in found.begins.iter().zip(&found.ends).zip(&found.classes) {
         pixels[*begin as usize..*end as usize].fill(*class as u16);
     }
