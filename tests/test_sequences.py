@@ -13,10 +13,8 @@ from manyhands import _core
 from manyhands.sequences.design import kinds_of_cells
 from manyhands.table.names import Names
 from manyhands.table.tags import Tags
-from manyhands.testing import checks_of, common
-from manyhands.testing import sequences as sequence_checks
+from manyhands.testing import aggregator_checks
 from manyhands.testing.compare import assert_close
-from manyhands.testing.sequences import SequenceSubject
 from oracles import sequences as oracle
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -113,8 +111,7 @@ MODELS = {
 def _checks():
     for name, make in MODELS.items():
         skip = {"interrupt": "it does not iterate"} if name in ("vote", "spans") else {}
-        subject = SequenceSubject(name, lambda _, make=make: make(), skip)
-        for check, run in checks_of(subject, (*common.CHECKS, *sequence_checks.CHECKS)):
+        for check, run in aggregator_checks(make(), skip=skip):
             yield pytest.param(run, id=f"{name}-{check}")
 
 

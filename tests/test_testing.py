@@ -20,7 +20,7 @@ import pytest
 import manyhands as mh
 from manyhands.aggregators.base import Aggregator, ClassFit
 from manyhands.errors import NotFittedError
-from manyhands.estimator import Parameters
+from manyhands.estimator import Estimator, Parameters
 from manyhands.progress import reporting
 from manyhands.testing import Crowd, Subject, aggregator_checks, check_aggregator, checks_of, common, run_checks
 from manyhands.testing.crowds import STANDARD
@@ -395,3 +395,20 @@ def test_the_page_does_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = re.findall(r"^\| (`.*?`) \|", page, re.MULTILINE)
     told = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
     assert sorted(told) == sorted(name for name, _ in aggregator_checks(names["SmoothShares"]()))
+
+
+@pytest.mark.parametrize(
+    ("kind", "own"),
+    [
+        ("numbers", "shift_and_scale"),
+        ("sequences", "odd_tables"),
+        ("texts", "full_agreement"),
+        ("masks", "padding"),
+        ("boxes", "agreement"),
+    ],
+)
+def test_the_list_follows_the_kind_of_the_aggregator(kind: str, own: str) -> None:
+    names = [name for name, _ in aggregator_checks(Estimator._defaults[kind]())]
+    assert own in names
+    assert "renaming_classes" not in names
+    assert len(names) > len(common.CHECKS)

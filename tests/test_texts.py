@@ -15,8 +15,7 @@ import manyhands as mh
 from draws import SEEDS
 from manyhands import _core, metrics
 from manyhands.table.words import Spelling, joined, tokens_of
-from manyhands.testing import checks_of, common
-from manyhands.testing import texts as of_texts
+from manyhands.testing import aggregator_checks
 from manyhands.texts._chi import upper_quantiles
 from manyhands.texts._network import Network
 from manyhands.texts.nearest import Blocks
@@ -177,7 +176,7 @@ def test_quantiles_are_those_of_scipy() -> None:
     [
         pytest.param(name, check, id=f"{model!r}-{name}")
         for model in METHODS
-        for name, check in checks_of(of_texts.subject_of(model, {}), (*common.CHECKS, *of_texts.CHECKS))
+        for name, check in aggregator_checks(model)
     ],
 )
 def test_check_list(name: str, check) -> None:

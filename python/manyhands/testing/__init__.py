@@ -22,14 +22,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from manyhands.aggregators.base import Aggregator
+from manyhands.boxes.base import BoxAggregator
 from manyhands.distance import ByDistance
 from manyhands.estimator import Estimator
+from manyhands.masks.base import MaskAggregator
 from manyhands.multilabel.base import SetAggregator
 from manyhands.numeric.base import NumericAggregator
 from manyhands.pairwise import ComparisonEstimator
 from manyhands.pairwise.luce import RankingEstimator
+from manyhands.sequences.base import SequenceAggregator
 from manyhands.similarity import Clustering
-from manyhands.testing import classes, common, numbers
+from manyhands.testing import boxes, classes, common, masks, numbers, sequences, texts
 from manyhands.testing.classes import ClassSubject
 from manyhands.testing.common import clone
 from manyhands.testing.comparisons import comparison_checks
@@ -40,6 +43,7 @@ from manyhands.testing.rankings import ranking_checks
 from manyhands.testing.sets import set_checks
 from manyhands.testing.similarities import clustering_checks
 from manyhands.testing.subject import Subject, checks_of, run_checks
+from manyhands.texts.base import TextAggregator
 
 __all__ = [
     "ClassSubject",
@@ -119,6 +123,17 @@ def check_aggregator(
     return run_checks(aggregator_checks(estimator, skip=skip))
 
 
+def _checks_in(module: Any) -> Callable[..., Iterator[tuple[str, Callable[[], None]]]]:
+    """The checks of a kind whose module has a list of them, and makes their subject of an aggregator."""
+
+    def checks(
+        estimator: Estimator[Any, Any], *, skip: Mapping[str, str] | None = None
+    ) -> Iterator[tuple[str, Callable[[], None]]]:
+        return checks_of(module.subject_of(estimator, skip or {}), (*common.CHECKS, *module.CHECKS))
+
+    return checks
+
+
 #: The checks of each kind of answers besides classes, by the base of its estimators.
 _OF_KINDS: dict[type, Callable[..., Iterator[tuple[str, Callable[[], None]]]]] = {
     NumericAggregator: number_checks,
@@ -127,6 +142,10 @@ _OF_KINDS: dict[type, Callable[..., Iterator[tuple[str, Callable[[], None]]]]] =
     Clustering: clustering_checks,
     SetAggregator: set_checks,
     ByDistance: distance_checks,
+    SequenceAggregator: _checks_in(sequences),
+    TextAggregator: _checks_in(texts),
+    MaskAggregator: _checks_in(masks),
+    BoxAggregator: _checks_in(boxes),
 }
 
 

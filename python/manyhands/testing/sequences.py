@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from manyhands.sequences.base import SequenceAggregator
 from manyhands.simulate.sequences import simulate_sequences
 from manyhands.table.sequences import Sequences
+from manyhands.testing.common import clone
 from manyhands.testing.compare import SAME, assert_close, assert_probabilities, never_falls, require
 from manyhands.testing.subject import Subject
 
@@ -127,3 +129,8 @@ def check_renaming(subject: SequenceSubject) -> None:
 
 
 CHECKS = (check_sound, check_odd_tables, check_order_of_rows, check_renaming)
+
+
+def subject_of(estimator: SequenceAggregator, skip: Mapping[str, str]) -> SequenceSubject:
+    """The subject of the checks of an aggregator of sequences."""
+    return SequenceSubject(repr(estimator), lambda _: clone(estimator), {**estimator._skipped_checks, **skip})
