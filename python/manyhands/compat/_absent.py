@@ -7,17 +7,7 @@ _ELSEWHERE = "manyhands aggregates labels, so keep crowd-kit's"
 
 #: Names of crowd-kit without a twin, and what to use.
 ABSENT = {
-    "ClosestToAverage": f"{_ELSEWHERE} for embeddings",
-    "RASA": f"{_ELSEWHERE} for embeddings",
-    "HRRASA": f"{_ELSEWHERE} for embeddings",
-    "TextRASA": "use manyhands.texts.RASA on manyhands.Texts",
-    "TextHRRASA": "use manyhands.texts.HRRASA on manyhands.Texts",
-    "ROVER": "use manyhands.texts.ROVER on manyhands.Texts, which learns workers and does not depend on the order of "
-    "rows",
     "TextSummarization": f"{_ELSEWHERE} for texts",
-    "SegmentationMajorityVote": "use manyhands.masks.MaskVote on manyhands.Masks",
-    "SegmentationEM": "use manyhands.masks.STAPLE on manyhands.Masks, which learns workers over all images",
-    "SegmentationRASA": "use manyhands.masks.STAPLE on manyhands.Masks",
     "CoNAL": f"{_LEARNERS}; COINNet and GeoCrowdNet model confusions that depend on the sample too",
     "CrowdLayer": f"{_LEARNERS}; its CrowdLayer takes a network and Annotations rather than a layer in yours",
     "accuracy_on_aggregates": "Wawa().fit(answers).skills_ is that of the majority vote, by worker; with other "

@@ -1,4 +1,4 @@
-"""crowd-kit's classification aggregators and measures of a log, on manyhands' core.
+"""crowd-kit's aggregators and measures of a log, on manyhands' core.
 
 ``from crowdkit.aggregation import DawidSkene`` becomes ``from manyhands.compat.crowdkit import DawidSkene``, and
 ``from crowdkit.metrics.data import alpha_krippendorff`` likewise: the same constructors and methods, the same pandas
@@ -10,7 +10,7 @@ The classes here only translate: frames to tables and back, and one way of count
 Programs that are not bound to this interface find more options, and no need of pandas, in
 :class:`manyhands.MajorityVote`, :class:`manyhands.WeightedVote`, :class:`manyhands.DawidSkene`,
 :class:`manyhands.MMSR`, :class:`manyhands.KOS`, :class:`manyhands.MACE`, :class:`manyhands.GLAD`,
-:mod:`manyhands.pairwise` and :mod:`manyhands.agreement`.
+:mod:`manyhands.pairwise`, :mod:`manyhands.texts`, :mod:`manyhands.masks` and :mod:`manyhands.agreement`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ from manyhands.aggregators.base import ClassFit
 from manyhands.compat import _absent
 from manyhands.compat._competence import GLAD, MACE
 from manyhands.compat._em import Em, beginning, errors, with_gold
+from manyhands.compat._embeddings import HRRASA, RASA, ClosestToAverage
 from manyhands.compat._log import Log, import_pandas, log_columns, no_series, series
+from manyhands.compat._masks import SegmentationEM, SegmentationMajorityVote, SegmentationRASA
 from manyhands.compat._metrics import alpha_krippendorff, consistency, uncertainty
 from manyhands.compat._pairwise import BradleyTerry, NoisyBradleyTerry
 from manyhands.compat._sets import BinaryRelevance
 from manyhands.compat._skills import KOS, MMSR
+from manyhands.compat._texts import ROVER, TextHRRASA, TextRASA
 from manyhands.compat._voting import GoldMajorityVote, MajorityVote, Wawa, ZeroBasedSkill
 from manyhands.estimator import Array, Parameters
 
@@ -36,16 +39,25 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GLAD",
+    "HRRASA",
     "KOS",
     "MACE",
     "MMSR",
+    "RASA",
+    "ROVER",
     "BinaryRelevance",
     "BradleyTerry",
+    "ClosestToAverage",
     "DawidSkene",
     "GoldMajorityVote",
     "MajorityVote",
     "NoisyBradleyTerry",
     "OneCoinDawidSkene",
+    "SegmentationEM",
+    "SegmentationMajorityVote",
+    "SegmentationRASA",
+    "TextHRRASA",
+    "TextRASA",
     "Wawa",
     "ZeroBasedSkill",
     "alpha_krippendorff",
