@@ -201,5 +201,45 @@ def shard(data: bytes, most: int, rng: random.Random, change: Change) -> bytes:
     return bytes(out)
 
 
+_ODD_TAGS = (
+    b"O",
+    b"B-x",
+    b"I-x",
+    b"I-y",
+    b"B-",
+    b"-",
+    b"?",
+    b"S-x",
+    b"L-x",
+    b"E-x",
+    b"U-x",
+    b"B-\xc3\xa9",
+    b"x",
+    b"\xff",
+    b"",
+)
+
+
+def conll(data: bytes, most: int, rng: random.Random, change: Change) -> bytes:
+    """Change tags in columns: a tag, a line, an empty line, the end of a line; or bytes, wherever they are."""
+    if rng.random() < 0.2:
+        return change(data, most)
+    first, lines = data[:1], data[1:].split(b"\n")
+    place = rng.randrange(len(lines))
+    what = rng.randrange(5)
+    if what == 0:
+        lines[place : place + 1] = [lines[place]] * rng.randrange(3)
+    elif what == 1:
+        lines.insert(place, rng.choice([b"", b"# a", b"-DOCSTART- O", b"\t", b" "]))
+    elif what == 2:
+        lines[place] += rng.choice([b" ", b"\r", b"\tO", b" O", b"\0"])
+    else:
+        fields = lines[place].split(b"\t") if b"\t" in lines[place] else lines[place].split()
+        if fields:
+            fields[rng.randrange(len(fields))] = rng.choice(_ODD_TAGS)
+        lines[place] = rng.choice([b"\t", b" "]).join(fields)
+    return (first + b"\n".join(lines))[:most]
+
+
 #: How the corpus of each target is changed.
-MUTATORS = {"load": file, "read": log, "shard": shard}
+MUTATORS = {"load": file, "read": log, "shard": shard, "conll": conll}

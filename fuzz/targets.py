@@ -1,4 +1,4 @@
-"""What a fuzzer runs on strangers' bytes: files of ours for `mh.load`, and logs for `mh.read`.
+"""What a fuzzer runs on strangers' bytes: files of ours for `mh.load`, logs for `mh.read`, shards, tags in columns.
 
 The functions are ordinary ones: each takes bytes, and raises for anything but a good answer or an honest refusal.
 `fuzz/run.py` hands them to a coverage-guided engine; ``tests/test_fuzz.py`` runs them on the corpora in
@@ -117,8 +117,52 @@ def shard(data: bytes) -> None:
     assert found.without_abstentions().n_labels == found.n_classes
 
 
+def opened_conll(data: bytes) -> mh.Sequences:
+    """Tags in columns: one file for all workers, or, where the first byte is odd, one for each, cut at a NUL."""
+    if not data or data[0] % 2 == 0:
+        path = scratch(".conll")
+        path.write_bytes(data[1:])
+        return mh.Sequences.from_conll(path, gaps="unsaid")
+    files = {}
+    for worker, part in enumerate(data[1:].split(b"\0")[:3]):
+        files[worker] = scratch(f".{worker}")
+        files[worker].write_bytes(part)
+    return mh.Sequences.from_conll(files, gaps="unsaid")
+
+
+def conll(data: bytes) -> None:
+    """Files are refused in our own words, or read into a table whose answers can be written and read again."""
+    if not data:
+        return
+    with quiet():
+        try:
+            votes = opened_conll(data)
+        except (ValueError, KeyError, TypeError) as error:
+            if isinstance(error, pa.ArrowException | UnicodeError):
+                raise AssertionError("words of another library came through") from error
+            return
+        if votes.n_tokens > MOST_ROWS or len(votes.tags) > 50:
+            return
+        votes.describe()
+        votes.save(scratch(".mh"))
+        assert mh.load(scratch(".mh")) == votes, "the table changes when it is saved"
+        marked = votes.spans()
+        assert all(a < b for a, b in zip(marked["start"].to_pylist(), marked["end"].to_pylist(), strict=True))
+        model = mh.sequences.TokenVote().fit(votes)
+        assert np.isfinite(model.posterior_).all()
+        assert len(model.labels_) == votes.n_tokens
+        written = scratch(".out")
+        model.to_conll(written)
+        again = mh.Sequences.from_conll({0: written}, gaps="unsaid")
+        assert again.lengths.tolist() == votes.lengths.tolist(), "sequences change when they are written"
+        if votes._tags.spans and model.segments_.num_rows:
+            found = again.spans().select(["start", "end", "tag"])
+            wanted = model.segments_
+            assert found["tag"].to_pylist() == wanted["tag"].to_pylist(), "spans change when they are written"
+
+
 #: Every target, by the name of its corpus.
-TARGETS: dict[str, Callable[[bytes], None]] = {"load": load, "read": read, "shard": shard}
+TARGETS: dict[str, Callable[[bytes], None]] = {"load": load, "read": read, "shard": shard, "conll": conll}
 
 
 @contextmanager

@@ -265,6 +265,9 @@ def test_conll_files(tmp_path: Path) -> None:
     both = mh.Sequences.from_conll(tmp_path / "all")
     assert both.n_annotations == 5
     assert both.select(workers=[0, 1]).spans().drop_columns("worker") == seqs.spans().drop_columns("worker")
+    (tmp_path / "all").write_text("Ann B-PER O ?\nwent ?\n")
+    with pytest.raises(ValueError, match="line 2 has 2 columns, not 4"):
+        mh.Sequences.from_conll(tmp_path / "all")
     (tmp_path / "v").write_text("Ann B-PER\n\nRome B-LOC\n")
     with pytest.raises(ValueError, match="sequence 0 has 1 tokens by worker 'v' and 2 by worker 'u'"):
         mh.Sequences.from_conll({"u": tmp_path / "u", "v": tmp_path / "v"})

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from io import StringIO
 from pathlib import Path
 from typing import Any
+
+from manyhands.errors import FileFormatError
 
 #: What stands for no tag where each worker has a column.
 _UNSAID = "?"
@@ -28,15 +31,23 @@ def read_columns(source: Any) -> tuple[list[int], list[int], list[Any], list[str
                     _add(rows, place, position, worker, fields[-1])
     else:
         for place, lines in enumerate(_sequences(source)):
-            for position, (number, fields) in enumerate(lines):
-                if len(fields) != len(lines[0][1]):
-                    raise ValueError(f"{source}: line {number} has {len(fields)} columns, not {len(lines[0][1])}")
-                for worker, tag in enumerate(fields[1:]):
-                    if tag != _UNSAID or any(other[worker + 1] != _UNSAID for _, other in lines):
-                        _add(rows, place, position, worker, None if tag == _UNSAID else tag)
+            said = _workers_of(source, lines)
+            for position, (_, fields) in enumerate(lines):
+                for worker in said:
+                    tag = fields[worker + 1]
+                    _add(rows, place, position, worker, None if tag == _UNSAID else tag)
     if not rows[0]:
         raise ValueError("there is no tag in the file: it needs a token a line, its word first and then tags")
     return rows
+
+
+def _workers_of(source: Any, lines: list[tuple[int, list[str]]]) -> list[int]:
+    """Who tagged anything in a sequence whose lines have a column for each worker."""
+    width = len(lines[0][1])
+    for number, fields in lines:
+        if len(fields) != width:
+            raise ValueError(f"{source}: line {number} has {len(fields)} columns, not {width}")
+    return [worker for worker in range(width - 1) if any(fields[worker + 1] != _UNSAID for _, fields in lines)]
 
 
 def _add(rows: Iterable[list[Any]], *row: Any) -> None:
@@ -47,7 +58,11 @@ def _add(rows: Iterable[list[Any]], *row: Any) -> None:
 def _sequences(path: str | os.PathLike[str]) -> Iterator[list[tuple[int, list[str]]]]:
     """The lines of each sequence, with their numbers, cut into fields."""
     lines: list[tuple[int, list[str]]] = []
-    with Path(path).open(encoding="utf-8-sig") as file:
+    try:
+        content = Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{path} is not text in UTF-8: byte {error.start} is none of it") from None
+    with StringIO(content) as file:
         for number, line in enumerate(file, 1):
             text = line.rstrip("\n")
             if not text.strip():
