@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 import manyhands as mh
 from manyhands import _core
 from manyhands.aggregators.links import Graph
+from manyhands.testing import Crowd, aggregator_checks
 from manyhands.testing.compare import assert_close
 from oracles import sequences as oracle
 
@@ -96,3 +97,21 @@ def test_links_help_and_their_strength_is_learnt(tmp_path: Path) -> None:
 def test_bad_edges_are_named(edges: object, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         mh.sequences.LinkedDawidSkene(edges).fit(film(1, 30)[1])
+
+
+def in_a_row(crowd: Crowd) -> mh.sequences.LinkedDawidSkene:
+    """A model whose edges join each task of a crowd to the next that somebody labelled."""
+    there = np.unique(crowd.rows[:, 0]).tolist()
+    edges = [(crowd.tasks[a], crowd.tasks[b]) for a, b in pairwise(there)]
+    return mh.sequences.LinkedDawidSkene(edges)
+
+
+SKIPPED = {"predict_repeats_fit": "prediction takes tasks one by one, without their edges"}
+
+
+@pytest.mark.parametrize(
+    "check", [pytest.param(check, id=name) for name, check in aggregator_checks(in_a_row, skip=SKIPPED)]
+)
+@pytest.mark.filterwarnings("ignore::manyhands.ConvergenceWarning", "ignore::manyhands.OverlapWarning")
+def test_check_list(check) -> None:
+    check()

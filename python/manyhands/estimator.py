@@ -153,6 +153,8 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
     _learnt_blanks: ClassVar[Mapping[str, float]] = {}
     #: Those that may be infinite.
     _learnt_infinite: ClassVar[tuple[str, ...]] = ()
+    #: Parameters that are data even where they could be written as settings: files do not hold them.
+    _given_data: ClassVar[tuple[str, ...]] = ()
     #: Checks of `manyhands.testing` that it cannot pass whatever its settings, by name, each with the reason.
     _skipped_checks: ClassVar[Mapping[str, str]] = {}
     #: Those that are codes, and the letter of how many there can be; files of earlier versions hold them as floats.
@@ -311,7 +313,7 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
 
     def _save(self, path: str | os.PathLike[str]) -> None:
         fit = self._fitted()
-        params = {name: _plain(value) for name, value in self.get_params().items()}
+        params = {name: _plain(value) for name, value in self.get_params().items() if name not in self._given_data}
         params = {name: value for name, value in params.items() if _is_setting(value)}
         meta = {
             "class": _file_name(type(self)),

@@ -69,6 +69,7 @@ class LinkedDawidSkene(Linked):
     [0, 0, 0, 1, 1, 1]
     """
 
+    _given_data: ClassVar[tuple[str, ...]] = ("edges",)
     _learnt: ClassVar[tuple[str, ...]] = ("_strength",)
     _learnt_shapes: ClassVar[Mapping[str, str]] = {"_strength": "1"}
 
