@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from manyhands.boxes._matching import Candidates, matched
 from manyhands.boxes.base import BoxAggregator, BoxFit, concluded
@@ -19,8 +20,12 @@ from manyhands.table.boxes import Boxes
 #: What is believed of a crowd before it is seen: of ten objects eight are drawn, and so many are invented in a task.
 _RECALL = (8.0, 2.0)
 _INVENTED = 0.2
-#: Chance that somebody else draws what a worker invented, at the same place.
-_SHARED = 0.02
+#: Places of a task that may be mistaken for an object, as if so many times two workers had met at one of them.
+_PLACES, _MEETINGS = 20.0, 2.0
+#: Chance that a worker takes such a place for an object, at most.
+_MOST_MISTAKEN = 0.5
+#: No crowd's objects are expected to exist more often than this, however sure a model of it is.
+_PRECISE = 0.995
 #: Biases go half of the way in a pass, and from the tenth on this share over the number of passes.
 _PACE = 5.0
 #: Nobody's corners count more than a worker's with this share of the crowd's usual error.
@@ -47,8 +52,9 @@ class _Crowd:
     boxes: Array
     doubt: Array
     kinds: Array
-    #: How many objects a task has on average.
+    #: How many objects a task has on average, and how many places that may be mistaken for one.
     objects: float
+    places: float
 
 
 class BoxCrowd(BoxAggregator, default=True):
@@ -63,7 +69,8 @@ class BoxCrowd(BoxAggregator, default=True):
     Parameters
     ----------
     threshold
-        The least probability of an object that is reported.
+        The least probability of an object that is reported; 0.5 is near what gives the best F1. None reports as many
+        as are expected to be no less precise than those that half of the workers drew (or than 99.5 %, if less).
     witnesses
         The least number of workers who drew it, where three or more looked at the task; 1 leaves it to the probability.
     overlap
@@ -77,11 +84,12 @@ class BoxCrowd(BoxAggregator, default=True):
 
     Notes
     -----
-    Tasks have a Poisson number of objects, of which each worker who looks draws some; objects that nobody drew are
-    allowed for. Each worker invents a Poisson number, too, and others draw the same by chance, one in fifty. Given
-    that, corners are normal around the object's, shifted by the worker's bias, and classes follow confusion matrices as
-    of Dawid and Skene. Corners and names do not tell whether an object exists. Where a single worker looked at a task,
-    nothing tells objects from inventions but what is known of that worker from others.
+    Tasks have a Poisson number of objects, of which each worker who looks draws some, and one of places that may be
+    mistaken for an object, of which each worker draws some, too; those that nobody drew are allowed for. How many such
+    places there are is learnt from how often inventions of two workers meet, with a prior of twenty in a task. Given
+    that, corners are normal around the object's, shifted by the worker's bias, and classes follow confusion matrices
+    as of Dawid and Skene. Corners and names do not tell whether an object exists. Where a single worker looked at a
+    task, nothing tells objects from inventions but what is known of that worker from others.
 
     Time O(p log p) for the p pairs of boxes of a task that overlap, and O(boxes · classes) a pass; memory O(p + boxes ·
     classes + workers · classes²).
@@ -113,12 +121,12 @@ class BoxCrowd(BoxAggregator, default=True):
     def __init__(
         self,
         *,
-        threshold: float = 0.5,
+        threshold: float | None = None,
         witnesses: int = 2,
         overlap: float = 0.4,
         radius: float | None = None,
         strength: float = 5.0,
-        max_iter: int = 200,
+        max_iter: int = 1000,
         tol: float = 1e-4,
     ) -> None:
         self.threshold = threshold
@@ -130,7 +138,8 @@ class BoxCrowd(BoxAggregator, default=True):
         self.tol = tol
 
     def _fit(self, votes: Boxes, progress: Callback | None) -> BoxFit:
-        check_number("threshold", self.threshold, least=0, most=1)
+        if self.threshold is not None:
+            check_number("threshold", self.threshold, least=0, most=1)
         check_number("witnesses", self.witnesses, least=1, whole=True)
         check_number("overlap", self.overlap, least=0.01, most=1)
         check_number("strength", self.strength, least=1e-6)
@@ -149,8 +158,7 @@ class BoxCrowd(BoxAggregator, default=True):
         warn_unless_converged(converged, self)
         self._keep(found, crowd, votes.n_workers)
         best = crowd.kinds.argmax(axis=1).astype(np.int64)
-        seen = (found.n_workers >= self.witnesses) | (found.n_looked < 3)
-        keep = (crowd.exists >= self.threshold) & seen
+        keep = _reported(found, crowd.exists, self.threshold, self.witnesses)
         parts = concluded(found, keep, crowd.boxes, best, crowd.exists, votes.n_tasks)
         return BoxFit(**parts, history=np.zeros(0), n_iter=n_iter, converged=converged)
 
@@ -218,6 +226,27 @@ class BoxCrowd(BoxAggregator, default=True):
         return skills | ({"accuracy": self._accuracy} if len(self._classes) else {})
 
 
+def _reported(found: Candidates, exists: Array, threshold: float | None, witnesses: int) -> npt.NDArray[np.bool_]:
+    """Which candidates are taken for objects.
+
+    Without a threshold as many, by falling probability, as are expected to exist no less often than those that half of
+    the workers drew. As many of the most probable ones do, and are no fewer objects: what is reported is expected to be
+    no less precise than a majority's, and to miss no more.
+    """
+    few = found.n_looked < 3
+    seen: npt.NDArray[np.bool_] = (found.n_workers >= witnesses) | few
+    if threshold is not None:
+        return np.asarray(seen & (exists >= threshold))
+    quorum = seen & ~few & (2 * found.n_workers >= found.n_looked)
+    # Whatever may be reported: nothing that is rather not there, unless a majority would report it.
+    seen &= quorum | (exists >= 0.5)
+    wanted = min(float(exists[quorum].mean()), _PRECISE) if quorum.any() else _PRECISE
+    falling = np.sort(exists[seen & ~few])[::-1]
+    enough = np.cumsum(falling) >= wanted * np.arange(1, len(falling) + 1) - 1e-9
+    least = float(falling[enough].min(initial=1.0))
+    return np.asarray(seen & (few | (exists >= least)))
+
+
 def _started(found: Candidates, m: int, k: int) -> _Crowd:
     """What the votes say, all workers being alike."""
     d = found.boxes.shape[1]
@@ -234,6 +263,7 @@ def _started(found: Candidates, m: int, k: int) -> _Crowd:
         doubt=0.01 / np.maximum(found.n_workers, 1),
         kinds=named / np.maximum(named.sum(axis=1, keepdims=True), 1),
         objects=1.0,
+        places=_PLACES,
     )
 
 
@@ -248,13 +278,15 @@ def _rate_sight(found: Candidates, crowd: _Crowd, strength: float) -> None:
     could = np.bincount(found.looked_worker, there[found.looked_task], m)
     mean = (drawn.sum() + _RECALL[0]) / (could.sum() + sum(_RECALL))
     crowd.recall = np.clip((drawn + strength * mean) / (could + strength), 0.01, 0.99)
-    # Whoever of those who drew it may have been the first to.
-    rate = crowd.invented[found.worker]
-    first = (1 - p)[found.object] * rate / found.sums(rate)[found.object]
-    false = np.bincount(found.worker, first, m)
+    false = np.bincount(found.worker, (1 - p)[found.object], m)
     looked = np.bincount(found.looked_worker, minlength=m)
     usual = (false.sum() + _INVENTED) / (looked.sum() + 1)
     crowd.invented = (false + strength * usual) / (looked + strength)
+    # Two who invent, do so at one place the more often the fewer places there are that may be mistaken for an object.
+    once, squares = _per_task(found, crowd.invented), _per_task(found, crowd.invented**2)
+    met = float(((1 - p) * found.n_workers * (found.n_workers - 1)).sum()) / 2
+    could_meet = float((once**2 - squares).sum()) / 2
+    crowd.places = max((could_meet + _MEETINGS * _PLACES) / (met + _MEETINGS), 1.0)
     crowd.objects = objects
 
 
@@ -268,8 +300,10 @@ def _weigh(found: Candidates, crowd: _Crowd) -> None:
     """Probability of each candidate: an object that some drew and some missed, or an invention that others share."""
     yes, no = np.log(crowd.recall), np.log1p(-crowd.recall)
     true = math.log(crowd.objects) + _per_task(found, no)[found.task] + found.sums((yes - no)[found.worker])
-    shared = (found.n_workers - 1) * math.log(_SHARED) + (found.n_looked - found.n_workers) * math.log1p(-_SHARED)
-    odds = true - shared - np.log(found.sums(crowd.invented[found.worker]))
+    chance = np.minimum(crowd.invented / crowd.places, _MOST_MISTAKEN)
+    yes, no = np.log(chance), np.log1p(-chance)
+    false = math.log(crowd.places) + _per_task(found, no)[found.task] + found.sums((yes - no)[found.worker])
+    odds = true - false
     crowd.exists = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
 
 
