@@ -103,6 +103,10 @@ def test_other_kinds_take_their_own_columns_only(tmp_path) -> None:
         (["item", "rater", "Score"], "numbers"),
         (["task", "worker", "rating"], "classes"),
         (["task", "worker", "label", "value"], "classes"),
+        (["doc", "start", "end", "worker", "tag"], "sequences"),
+        # When somebody began and was done.
+        (["task", "sentence", "worker", "label", "start", "end"], "classes"),
+        (["image", "worker", "x", "y", "w", "h"], "boxes"),
     ],
 )
 def test_columns_tell_the_kind(columns: list[str], kind: str) -> None:

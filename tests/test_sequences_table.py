@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyhands as mh
+from manyhands.table.io import write_table
 from manyhands.table.names import Names
 from manyhands.table.tags import Tags, written
 
@@ -280,3 +282,25 @@ def test_parts_keep_tags_and_tokens() -> None:
     only = seqs.select(tasks=["b"])
     assert (only.positions.tolist(), only.n_workers) == ([5, 7], 1)
     assert seqs.sample(per_task=1).n_annotations == 2
+
+
+@pytest.mark.parametrize("said", ["tag", "label", "kind", None])
+def test_files_of_spans_are_read_as_spans(said: str | None, tmp_path: Path) -> None:
+    columns = {"document": ["a", "a", "b"], "start": [0, 4, 2], "end": [2, 5, 3], "worker": ["u", "v", "v"]}
+    if said is not None:
+        columns[said] = ["PER", "LOC", "PER"]
+    path = tmp_path / "spans.csv"
+    write_table(pa.table(columns), path)
+    wanted = mh.Sequences.from_spans(columns, tag=said)
+    named = {"tag": said} if said == "kind" else {}
+    assert mh.read(path, **named) == wanted
+    assert mh.Sequences.from_frame(columns, label=said) == wanted
+
+
+def test_layers_of_files_lie_apart(tmp_path: Path) -> None:
+    columns = {"document": ["a", "a"], "start": [0, 1], "end": [2, 3], "worker": ["u", "u"], "level": ["x", "y"]}
+    path = tmp_path / "spans.csv"
+    write_table(pa.table(columns), path)
+    assert mh.read(path, layer="level").sequences.tolist() == ["a / x", "a / y"]
+    with pytest.raises(ValueError, match="overlap"):
+        mh.read(path)

@@ -19,6 +19,7 @@ from itertools import zip_longest
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TextIO
 
+from manyhands.cli.kinds import roles
 from manyhands.cli.options import STDOUT
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ def one_line(error: BaseException) -> str:
 
 def _as_options(text: str) -> str:
     """Write the parameters that a message of the library recommends as options: task=… as --task."""
-    text = re.sub(r"\b(task|worker|label|weight)=…", r"--\1", text)
+    columns = "|".join(("task", "worker", "label", "weight", *roles()))
+    text = re.sub(rf"\b({columns})=…", r"--\1", text)
     text = re.sub(r"\bconfidence=…", "--confidences", text)
     text = re.sub(r"\bquestion=(?!\w)", "--question", text)
     text = re.sub(r"\blayout='(\w+)'", r"--layout \1", text)

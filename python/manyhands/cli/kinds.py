@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import argparse
 from argparse import Namespace
-from typing import TYPE_CHECKING
 
 from manyhands.cli.options import EXPORT, LAYOUT, columns, read_log
 from manyhands.table.records import Records
-
-if TYPE_CHECKING:
-    pass
 
 CLASSES = "classes"
 
@@ -20,7 +16,7 @@ def _others() -> dict[str, type[Records]]:
     return {name: table for name, table in Records._kinds.items() if name != CLASSES}
 
 
-def _roles() -> dict[str, list[str]]:
+def roles() -> dict[str, list[str]]:
     """The columns that logs of other kinds have besides those of classes, and which kinds those are."""
     found: dict[str, list[str]] = {}
     known = {*Records._kinds[CLASSES]._roles, *Records._kinds[CLASSES]._options}
@@ -39,7 +35,7 @@ def add_kind(parser: argparse.ArgumentParser) -> None:
         choices=tuple(Records._kinds),
         help="what the answers are (default: what the columns tell, classes in doubt)",
     )
-    for role, kinds in _roles().items():
+    for role, kinds in roles().items():
         group.add_argument(
             f"--{role}",
             type=columns,
@@ -55,7 +51,7 @@ def settle_kind(args: Namespace) -> str:
     """
     if args.kind is None:
         args.kind = _told_by_columns(args)
-    given = [role for role in _roles() if getattr(args, role, None) is not None]
+    given = [role for role in roles() if getattr(args, role, None) is not None]
     if args.kind not in Records._kinds:
         from manyhands.table.formats.export import CANNOT
 
@@ -63,7 +59,7 @@ def settle_kind(args: Namespace) -> str:
     table = Records._kinds[args.kind]
     for role in given:
         if role not in (*table._roles, *table._options):
-            raise ValueError(f"--{role} means nothing to a log of {args.kind}; say --kind {_roles()[role][0]}")
+            raise ValueError(f"--{role} means nothing to a log of {args.kind}; say --kind {roles()[role][0]}")
     return str(args.kind)
 
 
@@ -74,7 +70,7 @@ def _told_by_columns(args: Namespace) -> str:
     from manyhands.table.streams import column_names
 
     paths = expand(args.log)
-    named = [role for role in _roles() if getattr(args, role, None) is not None]
+    named = [role for role in roles() if getattr(args, role, None) is not None]
     plain = args.probabilities is not None or args.label is not None or args.layout == "wide"
     if plain or any(map(is_stream, paths)):
         return kind_by_columns([], named) if named else CLASSES

@@ -49,7 +49,7 @@ class Boxes(Answers):
     _options: ClassVar[tuple[str, ...]] = ("label", *(role for role in _NUMBERS if role not in _CORNERS))
     _if_there: ClassVar[tuple[str, ...]] = ("label",)
     _numbers: ClassVar[frozenset[str]] = frozenset(_NUMBERS)
-    _telling: ClassVar[tuple[str, ...]] = _CORNERS
+    _telling: ClassVar[tuple[tuple[str, ...], ...]] = tuple(_FORMATS.values())
     _file_kind: ClassVar[str] = "boxes"
     _table: _core.Ratings
 

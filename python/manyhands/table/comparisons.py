@@ -92,7 +92,7 @@ class Comparisons(Records):
     _options: ClassVar[tuple[str, ...]] = ("worker", "context", "weight")
     _if_there: ClassVar[tuple[str, ...]] = ("worker",)
     _settings: ClassVar[tuple[str, ...]] = ("missing",)
-    _telling: ClassVar[tuple[str, ...]] = ("left", "right", "winner")
+    _telling: ClassVar[tuple[tuple[str, ...], ...]] = (("left", "right", "winner"),)
     _file_kind: ClassVar[str] = "comparisons"
     _table: _core.Comparisons
 

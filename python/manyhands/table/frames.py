@@ -17,7 +17,8 @@ WELL_KNOWN = {
     "label": ("label", "answer", "response", "annotation", "vote", "rating", "value"),
     "value": ("value", "score", "rating", "number"),
     "labels": ("labels", "label_set", "tags"),
-    "text": ("text", "transcript", "transcription", "translation", "caption"),
+    # Where texts are asked for, a label or an answer is one.
+    "text": ("text", "transcript", "transcription", "translation", "caption", "label", "answer", "response"),
     "mask": ("mask", "segmentation", "rle"),
     "x1": ("x1", "xmin", "x_min"),
     "y1": ("y1", "ymin", "y_min"),
@@ -46,6 +47,9 @@ WELL_KNOWN = {
     "tag": ("tag", "label", "type", "entity"),
     "layer": ("layer",),
 }
+#: Columns that hold classes whatever else there is; a value or a rating may be either. Answers of other kinds go by
+#: these names, too, where no column bears one of their own.
+CLASS_NAMES = tuple(name for name in WELL_KNOWN["label"] if name not in WELL_KNOWN["value"])
 #: Exports have dozens of columns, and the one that is wanted is often among the last.
 _MOST_LISTED = 100
 
@@ -128,6 +132,9 @@ def _well_known(names: Sequence[str], role: str, others: Sequence[str] = ()) -> 
     # A column that bears the name of another role is that role's.
     taken = {WELL_KNOWN[other][0] for other in others if other in WELL_KNOWN}
     known = [name for name in known if name not in taken] or known
+    if WELL_KNOWN[role][0] not in CLASS_NAMES:
+        borrowed = known_among(known, CLASS_NAMES)
+        known = [name for name in known if name not in borrowed] or known
     if len(set(known)) == 1:
         return known[0]
     why, wanted = f"several columns could be the {role} ({_listed(known)})", ""

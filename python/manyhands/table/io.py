@@ -103,7 +103,8 @@ def read(
         what they are.
     kind
         What the answers are: ``"classes"``, or ``"numbers"`` for :class:`~manyhands.Ratings`, …. By default what an
-        export says, and classes for a table, unless it has no column of labels and others that tell of another kind.
+        export says, and classes for a table, unless it lacks a column of tasks or labels and has others that tell of
+        another kind.
     format
         The platform an export comes from, such as ``"label-studio"``; by default its fields tell. See
         docs/importing.md for all. ``"csv"``, ``"parquet"`` and ``"json"`` are plain rows, whatever their columns are
@@ -200,9 +201,8 @@ def read(
 def _told(source: Source, asked: Mapping[str, Any]) -> str:
     """The kind of a table of which nobody said it: classes wherever it can hold them, or what its columns tell."""
     names = column_names(source)
-    return (
-        "classes" if "label" in asked or known_among(names, WELL_KNOWN["label"]) else kind_by_columns(names, [*asked])
-    )
+    plain = all(role in asked or known_among(names, WELL_KNOWN[role]) for role in ("task", "label"))
+    return "classes" if plain else kind_by_columns(names, [*asked])
 
 
 def _sorted_out(

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from manyhands.checks import check_choice
-from manyhands.table.frames import WELL_KNOWN, known_among
+from manyhands.table.frames import CLASS_NAMES, WELL_KNOWN, known_among
 from manyhands.table.records import Records
 
-#: Columns that hold classes whatever else there is; a value or a rating may be either.
-_CLASSES = tuple(name for name in WELL_KNOWN["label"] if name not in WELL_KNOWN["value"])
 #: Columns that may hold classes and are taken for such where nothing says otherwise: stars and the like.
 _EITHER = ("rating",)
 
@@ -32,10 +30,10 @@ def kind_by_columns(names: Sequence[str], given: Sequence[str] = ()) -> str:
         Roles whose columns were named by the caller, whatever they are called.
     """
     named = set(given)
-    kinds = sorted(Records._kinds.values(), key=lambda table: -len(table._telling))
-    for table in kinds:
-        if table._telling and all(role in named or _known(names, role) for role in table._telling):
-            return table._kind
+    forms = [(roles, table._kind) for table in Records._kinds.values() for roles in table._telling]
+    for roles, kind in sorted(forms, key=lambda form: -len(form[0])):
+        if all(role in named or _known(names, role) for role in roles):
+            return kind
     return "classes"
 
 
@@ -43,9 +41,11 @@ def _known(names: Sequence[str], role: str) -> bool:
     if role == "text":
         # Where there is a label, the text is what was labelled.
         return bool(known_among(names, WELL_KNOWN["text"])) and not known_among(names, WELL_KNOWN["label"])
+    if role in ("start", "end") and known_among(names, WELL_KNOWN["task"]):
+        return False  # when somebody began a task, and was done with it
     if role == "value":
         sure = [name for name in WELL_KNOWN["value"] if name not in _EITHER]
-        return bool(known_among(names, sure)) and not known_among(names, _CLASSES)
+        return bool(known_among(names, sure)) and not known_among(names, CLASS_NAMES)
     return bool(known_among(names, WELL_KNOWN[role]))
 
 

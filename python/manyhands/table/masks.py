@@ -45,7 +45,7 @@ class Masks(Answers):
     _roles: ClassVar[tuple[str, ...]] = ("task", "worker", "mask")
     _raw: ClassVar[frozenset[str]] = frozenset({"mask"})
     _settings: ClassVar[tuple[str, ...]] = ("repeats", "missing")
-    _telling: ClassVar[tuple[str, ...]] = ("mask",)
+    _telling: ClassVar[tuple[tuple[str, ...], ...]] = (("mask",),)
     _file_kind: ClassVar[str] = "masks"
     _table: _core.Ratings
 

@@ -66,7 +66,7 @@ class Rankings(Records):
     _options: ClassVar[tuple[str, ...]] = ("worker", "weight")
     _if_there: ClassVar[tuple[str, ...]] = ("worker",)
     _numbers: ClassVar[frozenset[str]] = frozenset({"rank", "weight"})
-    _telling: ClassVar[tuple[str, ...]] = ("item", "rank")
+    _telling: ClassVar[tuple[tuple[str, ...], ...]] = (("item", "rank"),)
     _file_kind: ClassVar[str] = "rankings"
     _makers: ClassVar[tuple[str, ...]] = ("from_frame", "from_lists")
     _table: _core.Rankings

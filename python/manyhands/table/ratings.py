@@ -43,7 +43,7 @@ class Ratings(Answers):
     _roles: ClassVar[tuple[str, ...]] = ("task", "worker", "value")
     _numbers: ClassVar[frozenset[str]] = frozenset({"value", "weight"})
     _settings: ClassVar[tuple[str, ...]] = ("repeats", "missing")
-    _telling: ClassVar[tuple[str, ...]] = ("value",)
+    _telling: ClassVar[tuple[tuple[str, ...], ...]] = (("value",),)
     _file_kind: ClassVar[str] = "ratings"
     _table: _core.Ratings
 

@@ -66,8 +66,9 @@ class Records(persist.Saved, ABC):
     _raw: ClassVar[frozenset[str]] = frozenset()
     #: What else its makers ask, by name.
     _settings: ClassVar[tuple[str, ...]] = ()
-    #: Roles whose well-known columns, all of them, tell that a log is of this kind; none where columns cannot tell.
-    _telling: ClassVar[tuple[str, ...]] = ()
+    #: Roles whose well-known columns together tell that a log is of this kind, for each form it has; none where columns
+    #: cannot tell.
+    _telling: ClassVar[tuple[tuple[str, ...], ...]] = ()
     #: Constructors that a message can point to.
     _makers: ClassVar[tuple[str, ...]] = ("from_frame", "from_arrays")
     #: The maker behind all of a kind: from columns by role, and its settings as keywords.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -16,9 +16,10 @@ from manyhands.table import arrow, persist
 from manyhands.table.answers import Answers
 from manyhands.table.columns import Columns, columns_of, joined_ids
 from manyhands.table.description import SequencesDescription, Spread
-from manyhands.table.frames import if_there
+from manyhands.table.frames import WELL_KNOWN, known_among, names_of, one_known
 from manyhands.table.names import Column, Names
 from manyhands.table.readings import Built, Grid, Ints, build_spans, build_tokens, places, starts_of
+from manyhands.table.spans import PLACES, holds_spans, readers_of, span_columns
 from manyhands.table.tags import UNSAID, Scheme, Tags, Tokens
 
 if TYPE_CHECKING:
@@ -56,10 +57,10 @@ class Sequences(Answers):
     __slots__ = ("_codes", "_grid", "_offsets", "_tags")
     _kind: ClassVar[str] = "sequences"
     _roles: ClassVar[tuple[str, ...]] = ("sequence", "position", "worker", "label")
-    _options: ClassVar[tuple[str, ...]] = ()
-    _numbers: ClassVar[frozenset[str]] = frozenset({"position"})
+    _options: ClassVar[tuple[str, ...]] = ("start", "end", "tag", "layer")
+    _numbers: ClassVar[frozenset[str]] = frozenset({"position", *PLACES})
     _settings: ClassVar[tuple[str, ...]] = ("scheme", "outside", "gaps", "repeats")
-    _telling: ClassVar[tuple[str, ...]] = ("sequence", "position")
+    _telling: ClassVar[tuple[tuple[str, ...], ...]] = (("sequence", "position"), ("sequence", *PLACES))
     _makers: ClassVar[tuple[str, ...]] = ("from_frame", "from_spans", "from_conll")
     _file_kind: ClassVar[str] = "sequences"
     _table: _core.Ratings
@@ -99,6 +100,8 @@ class Sequences(Answers):
     ) -> Self:
         """Build a table from a pandas, polars, pyarrow or duckdb frame, or a mapping of columns: a row for each tag.
 
+        A frame that has no positions but starts and ends holds spans, and is read as by :meth:`from_spans`.
+
         Parameters
         ----------
         frame
@@ -130,10 +133,17 @@ class Sequences(Answers):
         ['O', 'B', 'I']
         """
         given = {"sequence": sequence, "position": position, "worker": worker, "label": label}
-        if label is None and if_there(frame, "label") is None:
-            given["label"] = if_there(frame, "tag")
-        columns = columns_of(frame, given, cls._numbers)
+        named = {role: name for role, name in given.items() if name is not None}
+        needed = cls._needed(names_of(frame), named)
+        columns = columns_of(frame, dict.fromkeys(needed) | named, cls._numbers)
         return cls._of_columns(columns, scheme=scheme, outside=outside, gaps=gaps, repeats=repeats)
+
+    @classmethod
+    def _needed(cls, names: Sequence[str], named: Collection[str]) -> tuple[str, ...]:
+        spans = holds_spans(names, named)
+        said = "label" if "label" in named or not (spans or one_known(names, "label") is None) else "tag"
+        asked = said in named or not spans or bool(known_among(names, WELL_KNOWN[said]))
+        return ("sequence", *(PLACES if spans else ("position",)), "worker", *((said,) if asked else ()))
 
     @classmethod
     def from_arrays(cls, sequences: Any, positions: Any, workers: Any, labels: Any, **settings: Any) -> Self:
@@ -152,14 +162,20 @@ class Sequences(Answers):
         gaps: str = "error",
         repeats: str = "error",
     ) -> Self:
-        ((position, what),) = columns.others["position"]
         ids = columns.ids
+        if "position" not in columns.others:
+            begins, ends = (columns.others[role][0] for role in PLACES)
+            document = joined_ids("sequence", [ids[role] for role in ("sequence", "layer") if role in ids])
+            said = ids.get("label", ids.get("tag"))
+            built = build_spans(document, begins, ends, ids["worker"], said, readers=None, lengths=None, tokens=None)
+            return cls._of_built(built)
+        ((position, what),) = columns.others["position"]
         # Read from files and the command line, the rule for repeats is that of other kinds unless somebody chose.
         built = build_tokens(
             ids["sequence"],
             (position, what),
             ids["worker"],
-            ids["label"],
+            ids["label"] if "label" in ids else ids["tag"],
             scheme=scheme,
             outside=outside,
             gaps=gaps,
@@ -223,13 +239,13 @@ class Sequences(Answers):
         <Sequences: 3 readings of 2 sequences (10 tokens) by 2 workers, spans of 2 types>
         """
         named = {"document": document, "start": start, "end": end, "worker": worker, "tag": tag}
-        given = _span_columns(columns, named, layer)
+        given = span_columns(columns, named, layer)
         if sum(one is not None for one in (lengths, texts, tokens)) > 1:
             raise ValueError("give one of lengths, texts and tokens: each says what the tokens of a document are")
         cut = None if tokens is None else {name: [(a, b) for a, b in one] for name, one in tokens.items()}
         if texts is not None:
             cut = {name: [found.span() for found in TOKEN.finditer(text)] for name, text in texts.items()}
-        pairs = None if readers is None else _pair_of(readers)
+        pairs = None if readers is None else readers_of(readers)
         document_ids = given.ids["document"]
         if "layer" in given.ids:
             if pairs is not None:
@@ -454,37 +470,3 @@ def runs(tags: Tags, codes: Tokens, first: npt.NDArray[np.bool_]) -> tuple[Ints,
     at = np.flatnonzero(stops)
     ends = at[np.searchsorted(at, starts, side="right")]
     return starts, ends, types[starts]
-
-
-def _pair_of(readers: Any) -> tuple[Column, Column]:
-    if isinstance(readers, tuple):
-        return Column(readers[0], "documents of readers"), Column(readers[1], "workers of readers")
-    found = columns_of(readers, {"sequence": None, "worker": None}, ())
-    return found.ids["sequence"], found.ids["worker"]
-
-
-def _span_columns(columns: tuple[Any, ...], named: dict[str, Any], layer: Any) -> Columns:
-    """Columns of spans by role, out of a frame or as they were given."""
-    numbers = ("start", "end")
-    if len(columns) == 1:
-        frame = columns[0]
-        given = {("sequence" if role == "document" else role): name for role, name in named.items()}
-        if given["tag"] is None:
-            given["tag"] = if_there(frame, "tag") or if_there(frame, "label")
-        if given["tag"] is None:
-            del given["tag"]
-        found = columns_of(frame, given, numbers)
-        found.ids["document"] = found.ids.pop("sequence")
-        if layer is not None:
-            found.ids["layer"] = columns_of(frame, {"layer": layer}, ()).ids["layer"]
-        return found
-    given = named | dict(zip(named, columns, strict=False))
-    lacking = [role for role, data in given.items() if data is None and role != "tag"]
-    if lacking or len(columns) > len(named):
-        raise TypeError(
-            "from_spans takes a frame, or document, start, end, worker and tag, each a column"
-            + (f"; there is no {lacking[0]}" if lacking else f", not {len(columns)} of them")
-        )
-    given = {role: data for role, data in (given | {"layer": layer}).items() if data is not None}
-    ids = {role: Column(data, f"{role}s") for role, data in given.items() if role not in numbers}
-    return Columns(ids, {role: [(given[role], f"{role}s")] for role in numbers})

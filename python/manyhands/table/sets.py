@@ -48,7 +48,7 @@ class MultiLabels(Answers):
     _numbers: ClassVar[frozenset[str]] = frozenset()
     _raw: ClassVar[frozenset[str]] = frozenset({"labels"})
     _settings: ClassVar[tuple[str, ...]] = ("sep", "inventory", "repeats")
-    _telling: ClassVar[tuple[str, ...]] = ("labels",)
+    _telling: ClassVar[tuple[tuple[str, ...], ...]] = (("labels",),)
     _file_kind: ClassVar[str] = "multilabels"
     _table: _core.Ratings
 

@@ -51,7 +51,7 @@ class Similarities(Records):
     _kind: ClassVar[str] = "similarities"
     _roles: ClassVar[tuple[str, ...]] = ("left", "right", "worker", "same")
     _settings: ClassVar[tuple[str, ...]] = ("repeats", "missing")
-    _telling: ClassVar[tuple[str, ...]] = ("left", "right", "same")
+    _telling: ClassVar[tuple[tuple[str, ...], ...]] = (("left", "right", "same"),)
     _file_kind: ClassVar[str] = "similarities"
     _table: _core.Table
 

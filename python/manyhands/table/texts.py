@@ -31,7 +31,7 @@ class Texts(Objects):
     _roles: ClassVar[tuple[str, ...]] = ("task", "worker", "text")
     _raw: ClassVar[frozenset[str]] = frozenset({"text"})
     _one: ClassVar[str] = "text"
-    _telling: ClassVar[tuple[str, ...]] = ("text",)
+    _telling: ClassVar[tuple[tuple[str, ...], ...]] = (("text",),)
     _file_kind: ClassVar[str] = "texts"
 
     @classmethod
