@@ -304,3 +304,20 @@ def test_layers_of_files_lie_apart(tmp_path: Path) -> None:
     assert mh.read(path, layer="level").sequences.tolist() == ["a / x", "a / y"]
     with pytest.raises(ValueError, match="overlap"):
         mh.read(path)
+
+
+def test_files_of_tags_are_read_by_their_ending(tmp_path: Path) -> None:
+    both, ann, bob = tmp_path / "both.conll", tmp_path / "ann.bio", tmp_path / "bob.bio"
+    both.write_text("EU B-ORG O\nrejects O O\n\nPeter B-PER ?\n", encoding="utf-8")
+    ann.write_text("EU B-ORG\nrejects O\n\nPeter B-PER\n", encoding="utf-8")
+    bob.write_text("EU O\nrejects O\n\nPeter B-PER\n", encoding="utf-8")
+    assert mh.read(both) == mh.Sequences.from_conll(both)
+    assert mh.read([ann, bob]) == mh.Sequences.from_conll({"ann": ann, "bob": bob})
+    odd = tmp_path / "odd.txt"
+    odd.write_bytes(both.read_bytes())
+    assert mh.read(odd, format="conll") == mh.read(both)
+    (tmp_path / "more").mkdir()
+    again = tmp_path / "more" / "ann.bio"
+    again.write_bytes(ann.read_bytes())
+    with pytest.raises(ValueError, match="called by their name; several of these have the same"):
+        mh.read([ann, again])

@@ -7,6 +7,7 @@ import pytest
 from commands import complaint, rows, run
 
 NUMBERS, GAMES = "task,worker,value", "left,right,winner,worker"
+TAGS = "sequence,position,worker,label"
 RANKS, PAIRS, GRADES = "task,item,rank,worker", "left,right,same,worker", "task,worker,label"
 #: What is refused: a header, rows, what is asked besides, and what the one line says.
 REFUSED = {
@@ -29,6 +30,18 @@ REFUSED = {
     "neither same nor not": (PAIRS, "a,b,maybe,x a,c,0,x", "", "holds 'maybe' at row 0, which says neither same nor"),
     "names without an order": (GRADES, "a,1,good a,2,bad", "--ordered", "needs the order of 'bad', 'good'"),
     "a class not named": (GRADES, "a,1,hi a,2,low", "--ordered --classes low,high", "'hi' is not among the given"),
+    "a token without a tag": (
+        TAGS,
+        "a,0,x,B a,1,x,O a,0,y,B",
+        "",
+        "asked the worker about it, --gaps unsaid",
+    ),
+    "gaps of other kinds": (
+        NUMBERS,
+        "a,1,1 a,2,2",
+        "--gaps unsaid",
+        "--gaps means nothing to a log of numbers",
+    ),
 }
 #: What is taken, though it is odd: a header, rows, what is asked besides, the answers, and what is warned of.
 TAKEN = {
@@ -49,6 +62,8 @@ TAKEN = {
     "empty sets": ("task,worker,labels", "a,1,x|y a,2, b,1,x", "--kind sets", 2, ""),
     "one set a task": ("task,worker,labels", "a,1,x|y b,2,x", "--kind sets", 2, "No task has labels of two workers"),
     "one grade a task": (GRADES, "a,1,1 b,2,2 c,3,3", "--ordered", 3, "No task has labels of two workers"),
+    "gaps that are none": (TAGS, "a,0,x,B a,1,x,O a,0,y,B", "--gaps unsaid", 2, "taken as not asked about"),
+    "other separators": ("task,worker,labels", "a,1,x+y a,2,y b,1,x", "--sep +", 2, ""),
     "a constant grader": (GRADES, "a,1,1 a,2,2 b,1,1 b,2,3 c,1,1 c,2,1", "--ordered", 3, ""),
 }
 

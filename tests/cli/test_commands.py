@@ -10,7 +10,8 @@ import pytest
 import manyhands as mh
 from commands import complaint, rows, run
 from manyhands.cli import main, methods
-from manyhands.cli.methods import COMPARED, METHODS
+from manyhands.cli.methods import COMPARED, METHODS, methods_of
+from manyhands.estimator import Estimator
 from manyhands.simulate import simulate
 from manyhands.table.io import write_table
 
@@ -302,3 +303,8 @@ def test_the_kind_of_a_log_is_found_or_asked_for(tmp_path, capsys):
     log.write_text("task,worker,label\n1,a,x\n1,b,x\n")
     assert main(["aggregate", str(log), "--value", "label", "--kind", "classes"]) == 2
     assert "--value means nothing to a log of classes; say --kind numbers" in capsys.readouterr().err
+
+
+def test_methods_of_all_kinds_are_public():
+    for kind in Estimator._bases:
+        assert all(name.replace("-", "").isalpha() for name in methods_of(kind)), kind

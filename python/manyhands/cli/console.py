@@ -103,7 +103,7 @@ def _as_options(text: str) -> str:
     text = re.sub(r"\blayout='(\w+)'", r"--layout \1", text)
     text = text.replace("predictions=True", "--predictions").replace("mh.Sequences", "manyhands.Sequences")
     text = re.sub(r"\bmax_iter\b", "--max-iter", text)
-    text = re.sub(r"\b(repeats|missing)='(\w+)'", r"--\1 \2", text)
+    text = re.sub(r"\b(repeats|missing|gaps)='(\w+)'", r"--\1 \2", text)
     text = re.sub(r"\b(delimiter|encoding)=('[^']*')", r"--\1 \2", text)
     text = text.replace("header=False", "--no-header").replace("labels_as_text=True", "--labels-as-text")
     return re.sub(r"\b(accelerate)=True", r"--\1", text)

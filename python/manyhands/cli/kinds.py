@@ -9,6 +9,13 @@ from manyhands.cli.options import EXPORT, LAYOUT, columns, read_log
 from manyhands.table.records import Records
 
 CLASSES = "classes"
+#: What makers of tables of other kinds ask besides columns, in a word.
+_SETTINGS = {
+    "scheme": "how tags are written: auto, bio, bilou, bioes, io or classes",
+    "outside": "the tag of tokens that are in no span (default: O)",
+    "gaps": "tokens that only some readers tagged: error, outside or unsaid",
+    "sep": "what separates the labels of a set (default: |)",
+}
 
 
 def _others() -> dict[str, type[Records]]:
@@ -42,6 +49,13 @@ def add_kind(parser: argparse.ArgumentParser) -> None:
             metavar="COLUMN",
             help=f"column of the {role} ({', '.join(kinds)})",
         )
+    for name, meaning in _SETTINGS.items():
+        group.add_argument(f"--{name}", metavar="TEXT", help=f"{meaning} ({', '.join(_taking(name))})")
+
+
+def _taking(setting: str) -> list[str]:
+    """The kinds whose makers take a setting."""
+    return [kind for kind, table in _others().items() if setting in table._settings]
 
 
 def settle_kind(args: Namespace) -> str:
@@ -51,15 +65,13 @@ def settle_kind(args: Namespace) -> str:
     """
     if args.kind is None:
         args.kind = _told_by_columns(args)
-    given = [role for role in roles() if getattr(args, role, None) is not None]
     if args.kind not in Records._kinds:
         from manyhands.table.formats.export import CANNOT
 
         raise ValueError(f"the export holds {args.kind}: {CANNOT}")
-    table = Records._kinds[args.kind]
-    for role in given:
-        if role not in (*table._roles, *table._options):
-            raise ValueError(f"--{role} means nothing to a log of {args.kind}; say --kind {roles()[role][0]}")
+    for name, kinds in {**roles(), **{name: _taking(name) for name in _SETTINGS}}.items():
+        if getattr(args, name, None) is not None and args.kind not in kinds:
+            raise ValueError(f"--{name} means nothing to a log of {args.kind}; say --kind {kinds[0]}")
     return str(args.kind)
 
 
@@ -104,5 +116,6 @@ def read_any(args: Namespace) -> Records:
     table = Records._kinds[args.kind]
     given = {name: getattr(args, name, None) for name in (*table._roles, *table._options)}
     settings = {name: getattr(args, name) for name in ("repeats", "missing", *EXPORT, *LAYOUT)}
+    settings |= {name: value for name in _SETTINGS if (value := getattr(args, name, None)) is not None}
     votes: Records = mh.read(args.log, kind=args.kind, **given, **settings)
     return votes

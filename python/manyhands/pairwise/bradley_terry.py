@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -51,9 +52,9 @@ class _Fitter(ComparisonEstimator):
         check_number("max_iter", self.max_iter, least=1, whole=True)
         check_number("tol", self.tol, least=0)
 
+    @abstractmethod
     def _model(self, games: Comparisons) -> dict[str, Any]:
         """What the compiled model is asked for, beside the settings that all have."""
-        raise NotImplementedError
 
     def _fit(self, votes: Comparisons, progress: Callback | None) -> RankFit:
         self._check()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manyhands.errors import FileFormatError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: What stands for no tag where each worker has a column.
 _UNSAID = "?"
@@ -39,6 +42,17 @@ def read_columns(source: Any) -> tuple[list[int], list[int], list[Any], list[str
     if not rows[0]:
         raise ValueError("there is no tag in the file: it needs a token a line, its word first and then tags")
     return rows
+
+
+def tags_in(paths: Sequence[Path]) -> pa.Table:
+    """Return a row for each tag: those of one file with a column a worker, or of several with a file a worker."""
+    import pyarrow as pa
+
+    by_name = {path.stem: path for path in paths}
+    if len(by_name) < len(paths):
+        raise ValueError("a file of tags is one worker's, and called by their name; several of these have the same")
+    rows = read_columns(paths[0] if len(paths) == 1 else by_name)
+    return pa.table(dict(zip(("sequence", "position", "worker", "label"), rows, strict=True)))
 
 
 def _workers_of(source: Any, lines: list[tuple[int, list[str]]]) -> list[int]:

@@ -28,6 +28,8 @@ COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 PARQUET = {".parquet", ".pq"}
 #: Endings of files that are no tables, and how a table of WebAnno begins, which is none either.
 DOCUMENTS = (".json", ".jsonl", ".ndjson", ".xml")
+#: Endings of files with tags in columns, a token a line.
+CONLL = (".conll", ".bio", ".iob")
 WEBANNO = "#FORMAT=WebAnno TSV"
 #: How compressed streams and Parquet files begin: those of no name, and so of no ending, are told by it.
 _MAGIC = {
@@ -78,7 +80,7 @@ def is_stream(path: Path) -> bool:
 
 def is_document(path: Path) -> bool:
     """Whether a file is no table: by its ending, or, under the ending of a table, by how it begins."""
-    if path.suffix.lower() in DOCUMENTS:
+    if path.suffix.lower() in (*DOCUMENTS, *CONLL):
         return True
     if path.suffix.lower() != ".tsv" or not path.is_file():
         return False
@@ -122,14 +124,14 @@ def bare_suffix(path: Path) -> str:
     return suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in COMPRESSED else (suffixes or [""])[-1]
 
 
-def kind_of(path: Path) -> Literal["csv", "parquet"]:
-    """Tell by the ending what a file is."""
+def kind_of(path: Path, *others: str) -> Literal["csv", "parquet"]:
+    """Tell by the ending what a table is; `others` are endings that would have done, too."""
     suffix = bare_suffix(path)
     if suffix in CSV:
         return "csv"
     if suffix in PARQUET:
         return "parquet"
-    known = ", ".join(sorted([*CSV, *PARQUET]))
+    known = ", ".join([*sorted([*CSV, *PARQUET]), *others])
     raise ValueError(f"cannot tell what kind of file {str(path)!r} is; its name should end in one of {known}")
 
 
@@ -165,7 +167,7 @@ class Source:
         self._content: bytes | None = None
         self._codec: str | None = None
         if not is_stream(self.path):
-            self.kind: str = "document" if is_document(self.path) else kind_of(self.path)
+            self.kind: str = "document" if is_document(self.path) else kind_of(self.path, *DOCUMENTS, *CONLL)
             self._codec = COMPRESSED.get(self.path.suffix.lower()) if self.kind == "csv" else None
             return
         # Twice through a stream, for its header and its rows, needs all of it at hand.

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from manyhands.checks import check_choice, listed
 from manyhands.table.columns import Chosen
+from manyhands.table.conll import tags_in
 from manyhands.table.formats import argilla, cvat, doccano, label_studio, phoenix, prodigy, sagemaker, webanno
 from manyhands.table.formats.documents import json_or_lines, text_of, xml_root
 from manyhands.table.formats.export import Answer, Export, settled_kinds
 from manyhands.table.formats.rows import exploded, frame_of, is_list
 from manyhands.table.formats.sheets import SHEETS
 from manyhands.table.frames import WELL_KNOWN, known_among
-from manyhands.table.sources import Source
+from manyhands.table.sources import CONLL, Source
 from manyhands.table.streams import column_names, read_columns
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ FORMATS = (
     *(sheet.name for sheet in SHEETS),
     cvat.NAME,
     webanno.NAME,
+    "conll",
 )
 
 
@@ -72,6 +74,9 @@ def opened(sources: list[Source], asked: str, named: Chosen = None) -> Export | 
         None for CSV and Parquet files with an answer a row, which are read otherwise.
     """
     check_choice("format", asked, FORMATS)
+    tagged = [source.path.suffix.lower() in CONLL for source in sources]
+    if asked == "conll" or (asked == "auto" and all(tagged)):
+        return tags_in([source.path for source in sources])
     documents = [source.kind == "document" for source in sources]
     if any(documents):
         if not all(documents):
