@@ -230,7 +230,34 @@ def test_edge_tables() -> None:
     assert model.predict({"task": [7], "worker": ["new"], "labels": ["x"]}).shape == (1,)
 
 
-MODELS = (mh.multilabel.PooledRelevance(), mh.multilabel.PooledRelevance(patterns=2, seed=1))
+@pytest.mark.parametrize("quorum", [0.0, 0.4, 0.5, 1.0])
+def test_votes_are_shares_of_answers(quorum: float) -> None:
+    answers = mh.simulate_multilabels(40, 6, 5, seed=2).answers
+    model = mh.multilabel.SetVote(quorum=quorum).fit(answers)
+    rows = answers.to_frame().to_pylist()
+    said: dict[Any, list[set[Any]]] = {}
+    for row in rows:
+        said.setdefault(row["task"], []).append(set(row["labels"]))
+    share = {
+        (task, label): np.mean([label in one for one in sets])
+        for task, sets in said.items()
+        for label in set().union(*sets)
+    }
+    found = {(row["task"], row["label"]): row["probability"] for row in model.probabilities().to_pylist()}
+    assert found == pytest.approx(share)
+    taken = {task: {label for of, label in share if of == task and share[of, label] >= quorum} for task in said}
+    assert [set(one) for one in model.sets_] == [taken[task] for task in model.tasks_]
+    assert model.predict(answers).tolist() == model.sets_.tolist()
+    for row in model.workers_frame().to_pylist():
+        mine = [(taken[one["task"]], set(one["labels"])) for one in rows if one["worker"] == row["worker"]]
+        both, own, due = (
+            sum(map(len, part)) for part in ([a & b for a, b in mine], [b for _, b in mine], [a for a, _ in mine])
+        )
+        assert row["precision"] == (pytest.approx(both / own) if own else None)
+        assert row["recall"] == (pytest.approx(both / due) if due else None)
+
+
+MODELS = (mh.multilabel.SetVote(), mh.multilabel.PooledRelevance(), mh.multilabel.PooledRelevance(patterns=2, seed=1))
 CHECKS = [(f"{model!r}-{name}", check) for model in MODELS for name, check in set_checks(model)]
 
 

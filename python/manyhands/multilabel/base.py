@@ -140,6 +140,15 @@ class SetAggregator(TaskEstimator[MultiLabels, SetFit]):
             probability=_masked(found.probabilities, rows),
         )
 
+    def _codes_of(self, table: MultiLabels) -> Ints:
+        """The codes that this model has for the labels of another table; -1 for those that nobody says there."""
+        codes = self._labels.match(table._labels)
+        said = np.unique(table.said()[1])
+        unknown = said[codes[said] < 0]
+        if len(unknown):
+            raise ValueError(f"label {table.labels[unknown[0]]!r} was not in the inventory of the fit; name it there")
+        return codes
+
     # ------------------------------------------------------------------------------------------- persistence
 
     def _packed(self) -> dict[str, npt.NDArray[Any]]:

@@ -211,10 +211,7 @@ class PooledRelevance(SetAggregator, default=True):
     def _expected(self, table: MultiLabels) -> Candidates:
         """Probabilities of the candidates of another table, by this model's codes of labels."""
         design, k = Design.of(table), len(self._labels)
-        codes = self._labels.match(table._labels)
-        unknown = np.unique(design.labels[codes[design.labels] < 0])
-        if len(unknown):
-            raise ValueError(f"label {table.labels[unknown[0]]!r} was not in the inventory of the fit; name it there")
+        codes = self._codes_of(table)
         workers = self._workers.match(table._workers)[design.pair_workers]
         labels = codes[design.pair_labels]
         keys = workers * k + labels

@@ -1,0 +1,107 @@
+"""Sets by votes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.checks import check_number
+from manyhands.estimator import Array
+from manyhands.multilabel.base import Candidates, SetAggregator, SetFit
+from manyhands.progress import Callback
+from manyhands.table import arrow
+from manyhands.table.sets import MultiLabels
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class SetVote(SetAggregator):
+    """The labels that enough of a task's workers said.
+
+    Parameters
+    ----------
+    quorum
+        The least share of a task's answers that hold a label; one half is enough at 0.5.
+
+    Notes
+    -----
+    Probabilities are shares of answers: a baseline, and what to show where nobody may be trusted more than others.
+    Time O(s log s) and memory O(s) for the s labels of all answers together.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> log = {"task": [1, 1, 1], "worker": ["a", "b", "c"], "labels": ["cat|dog", "cat", "cat|cow"]}
+    >>> mh.multilabel.SetVote().fit(log).sets_.tolist()
+    [('cat',)]
+    """
+
+    _learnt: ClassVar[tuple[str, ...]] = ("_said", "_kept", "_due")
+    _learnt_shapes: ClassVar[Mapping[str, str]] = {"_said": "m", "_kept": "m", "_due": "m"}
+
+    #: Labels that each worker said, those of them that are in the sets, and all labels of the sets of their tasks.
+    _said: Array
+    _kept: Array
+    _due: Array
+
+    def __init__(self, *, quorum: float = 0.5) -> None:
+        self.quorum = quorum
+
+    def _fit(self, votes: MultiLabels, progress: Callback | None) -> SetFit:
+        check_number("quorum", self.quorum, least=0, most=1)
+        found = _shares(votes, np.arange(votes.n_labels))
+        self._count(votes, found.above(np.full(votes.n_labels, float(self.quorum))))
+        prior = np.bincount(found.labels, found.probabilities, votes.n_labels) / votes.n_tasks
+        return SetFit(
+            candidates=found,
+            prior=np.minimum(prior, 1.0),
+            thresholds=np.full(votes.n_labels, float(self.quorum)),
+            history=np.zeros(0),
+        )
+
+    def _count(self, votes: MultiLabels, taken: Candidates) -> None:
+        """Count for each worker what they said, and what they should have said, by the sets that were found."""
+        tasks, workers, _ = votes.codes()
+        answer, label = votes.said()
+        k, m, by = votes.n_labels, votes.n_workers, workers[answer]
+        right = np.isin(tasks[answer].astype(np.int64) * k + label, taken.tasks * k + taken.labels)
+        sizes = np.bincount(taken.tasks, minlength=votes.n_tasks)
+        counts = (np.bincount(by, minlength=m), np.bincount(by, right, m), np.bincount(workers, sizes[tasks], m))
+        self._said, self._kept, self._due = (count.astype(np.float64) for count in counts)
+
+    def workers_frame(self) -> pa.Table:
+        """Return one row a worker: answers given, precision and recall of the labels they said; null for want of any.
+
+        ``precision`` is the share of a worker's labels that are in the sets found, ``recall`` the share of these that
+        the worker said.
+        """
+        self._fitted()
+        now = self._snapshot()
+        columns = {"worker": now._workers.arrow(), "n_labels": now._n_labels}
+        return arrow.table(columns | {"precision": _ratio(now._kept, now._said), "recall": _ratio(now._kept, now._due)})
+
+    def predict(self, answers: Any) -> npt.NDArray[np.object_]:
+        """Sets of tasks, old or new, as tuples of names. A label that was not in the inventory is an error."""
+        self._fitted()
+        now = self._snapshot()
+        table = MultiLabels._as_table(answers)
+        return _shares(table, now._codes_of(table)).above(now.thresholds_).named(table.n_tasks, now._labels)
+
+
+def _shares(answers: MultiLabels, codes: npt.NDArray[Any]) -> Candidates:
+    """Labels that somebody said of a task, by the codes that they shall have, and shares of the answers with them."""
+    tasks, _, _ = answers.codes()
+    answer, label = answers.said()
+    k = int(codes.max(initial=0)) + 1
+    keys, counts = np.unique(tasks[answer].astype(np.int64) * k + codes[label], return_counts=True)
+    return Candidates(keys // k, keys % k, counts / answers.labels_per_task[keys // k])
+
+
+def _ratio(part: Array, whole: Array) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array(part / np.maximum(whole, 1), mask=whole == 0)
