@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from manyhands.checks import check_choice, listed
 from manyhands.table.columns import Chosen
 from manyhands.table.conll import tags_in
-from manyhands.table.formats import argilla, cvat, doccano, label_studio, phoenix, prodigy, sagemaker, webanno
+from manyhands.table.formats import argilla, coco, cvat, doccano, label_studio, phoenix, prodigy, sagemaker, webanno
 from manyhands.table.formats.documents import json_or_lines, text_of, xml_root
 from manyhands.table.formats.export import Answer, Export, settled_kinds
 from manyhands.table.formats.rows import exploded, frame_of, is_list
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "Export", "opened"]
 
 #: Formats of objects; doccano is the least particular and comes last.
-_OF_OBJECTS = (label_studio, prodigy, argilla, phoenix, sagemaker, doccano)
+_OF_OBJECTS = (label_studio, prodigy, argilla, phoenix, sagemaker, coco, doccano)
 #: Of which a file is one worker's, whose name it has.
-_BY_FILE = ("doccano", "cvat", "webanno")
+_BY_FILE = ("doccano", "coco", "cvat", "webanno")
 FORMATS = (
     "auto",
     "csv",

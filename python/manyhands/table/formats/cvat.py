@@ -1,14 +1,15 @@
-"""CVAT: images with tags, boxes and shapes in XML; who drew them is the name of the file, one a job."""
+"""CVAT: images with tags, boxes and masks in XML; who drew them is the name of the file, one a job."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from manyhands.errors import FileFormatError
 from manyhands.table.formats.export import Answer
+from manyhands.table.formats.shapes import Region, bounds, of_lengths, of_polygons, size_of, warn_of_turned
 
 NAME = "cvat"
-_SHAPES = ("polygon", "polyline", "points", "mask")
 
 
 def knows(root: Any) -> bool:
@@ -17,23 +18,55 @@ def knows(root: Any) -> bool:
 
 
 def answers(root: Any, where: str, worker: str) -> Iterator[Answer]:
-    """Yield all answers of a file: tags as classes, boxes, and other shapes."""
+    """Yield all answers of a file: tags as classes, boxes, points, masks, and lines as they are.
+
+    Who drew nothing into an image of a job saw nothing there.
+    """
+    warn_of_turned(sum(_number(box, "rotation") % 360 != 0 for box in root.iter("box")), where)
     for image in root.iter("image"):
         task = image.get("name") or image.get("id")
         for tag in image.findall("tag"):
             yield Answer("tag", "classes", task, worker, tag.get("label"))
             for attribute in tag.findall("attribute"):
                 yield Answer(str(attribute.get("name")), "classes", task, worker, (attribute.text or "").strip())
-        boxes = [
-            (*(float(box.get(side, "0")) for side in ("xtl", "ytl", "xbr", "ybr")), box.get("label"))
-            for box in image.findall("box")
-        ]
-        if boxes:
-            yield Answer("boxes", "boxes", task, worker, boxes)
-        shapes = [
-            (shape.get("points") or shape.get("rle"), shape.get("label"))
-            for name in _SHAPES
-            for shape in image.findall(name)
-        ]
-        if shapes:
-            yield Answer("shapes", "shapes", task, worker, shapes)
+        points = [(*point, None, None, one.get("label")) for one in image.findall("points") for point in _points(one)]
+        yield Answer("boxes", "boxes", task, worker, [(*_sides(box), box.get("label")) for box in image.findall("box")])
+        yield Answer("points", "boxes", task, worker, points)
+        size, place = size_of(image.get("height"), image.get("width")), f"image {task!r} of {where}"
+        if size is not None:
+            drawn = [one for name in ("polygon", "mask") for one in image.findall(name)]
+            masks = [(_region(one, size, place), one.get("label")) for one in drawn]
+            yield Answer("masks", "masks", task, worker, masks)
+        lines = [(one.get("points"), one.get("label")) for one in image.findall("polyline")]
+        if lines:
+            yield Answer("shapes", "shapes", task, worker, lines)
+
+
+def _points(shape: Any) -> list[tuple[float, float]]:
+    """Corners as CVAT writes them: ``x,y;x,y``."""
+    try:
+        pairs = [tuple(map(float, point.split(","))) for point in (shape.get("points") or "").split(";") if point]
+        return [(x, y) for x, y in pairs]
+    except ValueError:
+        raise FileFormatError(f"a {shape.tag} has points {shape.get('points')!r}, which are no pairs") from None
+
+
+def _sides(box: Any) -> list[float]:
+    """Sides of a box; of one that is turned, around its centre, those it lies within."""
+    left, top, right, bottom, degrees = (_number(box, name) for name in ("xtl", "ytl", "xbr", "ybr", "rotation"))
+    centre = ((left + right) / 2, (top + bottom) / 2)
+    return bounds((left, top), (right - left, bottom - top), degrees, centre)
+
+
+def _region(shape: Any, size: tuple[int, int], where: str) -> Region:
+    if shape.tag == "polygon":
+        return of_polygons([_points(shape)], size, where)
+    left, top, width, height = (int(_number(shape, name)) for name in ("left", "top", "width", "height"))
+    return of_lengths((shape.get("rle") or "").split(","), (left, top, width, height), size, where)
+
+
+def _number(shape: Any, name: str) -> float:
+    try:
+        return float(shape.get(name, "0"))
+    except ValueError:
+        raise FileFormatError(f"a {shape.tag} has {name} {shape.get(name)!r}, which is no number") from None

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from manyhands.checks import counted, listed
+from manyhands.checks import counted, listed, warn_of_data
 from manyhands.errors import DataWarning
 from manyhands.table import arrow
+from manyhands.table.formats.shapes import as_text, united
 from manyhands.table.formats.spans import Document, is_place
+from manyhands.table.masks import Masks
 from manyhands.table.readings import OverlapError
 from manyhands.table.records import Records
 from manyhands.table.sequences import TOKEN, Sequences
@@ -30,13 +32,14 @@ SAID: Mapping[str, tuple[str, ...]] = {
     "sequences": ("start", "end", "label", "text"),
     "intervals": ("start", "end", "label"),
     "boxes": ("x1", "y1", "x2", "y2", "label"),
+    "masks": ("mask", "label"),
     "shapes": ("shape", "label"),
 }
 #: Kinds of which one answer is any number of rows.
-_MANY = ("rankings", "sequences", "intervals", "boxes", "shapes")
+_MANY = ("rankings", "sequences", "intervals", "boxes", "masks", "shapes")
 
 #: Kinds of which an answer without rows says something too: that there was nothing to see.
-SEEN_NOTHING = ("sequences", "boxes")
+SEEN_NOTHING = ("sequences", "boxes", "masks")
 
 #: Who gave an answer of which the export does not say.
 UNKNOWN = "unknown"
@@ -67,6 +70,9 @@ class Answer:
         if self.kind == "sequences":
             document = self.document or Document()
             return [(start, end, label, document.quoted(start, end)) for start, end, label in self.said]
+        if self.kind == "masks":
+            sizes = {label: region.size for region, label in self.said}
+            return [(as_text(united(self.said, label, size)), label) for label, size in sizes.items()]
         if self.kind in _MANY:
             return list(self.said)
         return [self.said if isinstance(self.said, tuple) else (self.said,)]
@@ -169,11 +175,14 @@ class Export:
             raise ValueError(f"{self.name}: answers to {question!r} are {kind}: {CANNOT}")
         if kind == "sequences":
             return self._sequences(self.chosen(question, predictions=predictions), **settings)
+        if kind == "masks":
+            return self._masks(self.chosen(question, predictions=predictions), **settings)
         columns = self.columns(question, predictions=predictions)
         named: dict[str, Any] = {role: role for role in columns if role in (*made._roles, *made._options)}
         if kind == "boxes":
             corners = SAID[kind][:4]
-            named = {role: role for role in named if role not in corners} | {"box": corners}
+            pointed = all(side is None for side in columns["x2"]) and any(side is not None for side in columns["x1"])
+            named = {role: role for role in named if role not in corners} | {"box": corners[: 2 if pointed else 4]}
             if not any(label is not None for label in columns["label"]):
                 del named["label"], columns["label"]
         table: Records = made.from_frame(columns, **named, **settings)
@@ -213,6 +222,23 @@ class Export:
         layered += [(task, None, None, worker, None, kind) for task, worker in read for kind in kinds]
         *columns, layers = (list(column) for column in zip(*layered, strict=True))
         return Sequences.from_spans(*columns, layer=layers, tokens=tokens)
+
+    def _masks(self, given: list[Answer], **settings: Any) -> Masks:
+        """Make the table of masks: one for each label of an image, empty by those who did not draw it there."""
+        drawn: dict[Any, dict[Any, tuple[int, int]]] = {}
+        for answer in given:
+            for region, label in answer.said:
+                drawn.setdefault(answer.task, {}).setdefault(label, region.size)
+        lost = dict.fromkeys(answer.task for answer in given if answer.task not in drawn)
+        if lost:
+            warn_of_data(f"{self.name}: left out {counted(len(lost), 'image')} in which nobody drew anything")
+        if not drawn:
+            raise ValueError(f"{self.name}: nobody drew anything")
+        several = len({label for labels in drawn.values() for label in labels}) > 1
+        rows = [(answer, label) for answer in given for label in drawn.get(answer.task, ())]
+        tasks = [f"{answer.task} / {label}" if several else answer.task for answer, label in rows]
+        masks = (united(answer.said, label, drawn[answer.task][label]) for answer, label in rows)
+        return Masks.from_arrays(tasks, [answer.worker for answer, _ in rows], masks, **settings)
 
     def _once(self, given: list[Answer], repeats: str) -> list[Answer]:
         """One answer of each worker to each document."""

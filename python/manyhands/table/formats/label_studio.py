@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from manyhands.errors import FileFormatError
 from manyhands.table.formats.documents import need
 from manyhands.table.formats.export import SEEN_NOTHING, UNKNOWN, Answer, Source, Status, one_or_set
+from manyhands.table.formats.shapes import Region, bounds, ellipse, of_brush, of_polygons, size_of, warn_of_turned
 from manyhands.table.formats.spans import Document, counted_by, is_place, text_among
 
 NAME = "label-studio"
@@ -15,7 +17,8 @@ NAME = "label-studio"
 CHOICES = ("choices", "taxonomy")
 _SPANS = ("labels", "hypertextlabels")
 _INTERVALS = ("labels", "hypertextlabels", "paragraphlabels", "timeserieslabels", "videolabels", "timelinelabels")
-_SHAPES = ("polygonlabels", "brushlabels", "keypointlabels", "ellipselabels")
+_BOXES = ("rectanglelabels", "rectangle")
+_DRAWN = ("polygonlabels", "polygon", "brushlabels", "brush", "ellipselabels", "ellipse")
 
 
 def knows(rows: list[Any]) -> bool:
@@ -31,6 +34,7 @@ def knows(rows: list[Any]) -> bool:
 def answers(rows: list[Any], where: str) -> Iterator[Answer]:
     """Yield all answers of an export."""
     asked = _asked(rows)
+    warn_of_turned(sum(map(_is_turned, _drawn_in(rows))), where)
     for number, task in enumerate(rows, 1):
         place = f"task {number} of {where}"
         name = task.get("id", number) if isinstance(task, Mapping) else number
@@ -50,15 +54,29 @@ def _asked(rows: list[Any]) -> dict[str, tuple[str, str | None]]:
     Each with its kind, and the name of the text that is marked, if it is one.
     """
     found: dict[str, tuple[str, str | None]] = {}
+    for region in _drawn_in(rows):
+        said = _said(region)
+        if said is not None and said[0] in SEEN_NOTHING:
+            plain = said[0] == "sequences" and "globalOffsets" not in region["value"]
+            named = str(region.get("to_name", "text")) if plain else None
+            found.setdefault(str(region.get("from_name", "label")), (said[0], named))
+    return found
+
+
+def _drawn_in(rows: list[Any]) -> Iterator[Mapping[str, Any]]:
+    """All regions of workers' annotations."""
     for task in rows:
         for annotation in task.get("annotations", task.get("completions")) or [] if isinstance(task, Mapping) else []:
             for region in annotation.get("result") or [] if isinstance(annotation, Mapping) else []:
-                said = _said(region) if isinstance(region, Mapping) else None
-                if said is not None and said[0] in SEEN_NOTHING:
-                    plain = said[0] == "sequences" and "globalOffsets" not in region["value"]
-                    named = str(region.get("to_name", "text")) if plain else None
-                    found.setdefault(str(region.get("from_name", "label")), (said[0], named))
-    return found
+                if isinstance(region, Mapping):
+                    yield region
+
+
+def _is_turned(region: Mapping[str, Any]) -> bool:
+    value = region.get("value")
+    if str(region.get("type", "")).lower() not in _BOXES or not isinstance(value, Mapping):
+        return False
+    return _number(value, "rotation") % 360 != 0
 
 
 def _annotation(
@@ -108,7 +126,7 @@ def _regions(
             document, said = _placed(_fields(data), regions[question, kind], said)
             yield Answer(question, kind, task, worker, said, when, seconds, status, source, document)
             continue
-        if kind in ("intervals", "boxes", "shapes"):
+        if kind in ("intervals", "boxes", "masks", "shapes"):
             yield Answer(question, kind, task, worker, said, when, seconds, status, source)
             continue
         if kind == "sets":
@@ -140,13 +158,44 @@ def _said(region: Mapping[str, Any]) -> tuple[str, Any] | None:
         return "sequences", (*span, _first(value, kind))
     if kind in _INTERVALS and ("start" in value or "ranges" in value):
         return "intervals", (str(value.get("start", value.get("ranges"))), str(value.get("end")), _first(value, kind))
-    if kind in ("rectanglelabels", "rectangle"):
-        x, y = float(value.get("x", 0)), float(value.get("y", 0))
-        corner = (x + float(value.get("width", 0)), y + float(value.get("height", 0)))
-        return "boxes", (*_pixels(region, x, y), *_pixels(region, *corner), _first(value, kind))
-    if kind in _SHAPES:
+    if kind in _BOXES:
+        return "boxes", (*_box(region, value), _first(value, kind))
+    if kind in ("keypointlabels", "keypoint"):
+        return "boxes", (*_pixels(region, _number(value, "x"), _number(value, "y")), None, None, _first(value, kind))
+    size = size_of(region.get("original_height"), region.get("original_width")) if kind in _DRAWN else None
+    if size is not None:
+        return "masks", (_region(kind, region, value, size), _first(value, kind))
+    if kind in _DRAWN:
         return "shapes", (str(value.get("points") or value.get("rle") or dict(value)), _first(value, kind))
     return None
+
+
+def _number(value: Mapping[str, Any], name: str) -> float:
+    try:
+        return float(value.get(name) or 0)
+    except (TypeError, ValueError):
+        raise FileFormatError(f"a region has {name!r} {value.get(name)!r}, which is no number") from None
+
+
+def _box(region: Mapping[str, Any], value: Mapping[str, Any]) -> list[float]:
+    """Sides of a rectangle in pixels; of one that is turned, around its upper left corner, those it lies within."""
+    x, y, width, height = (_number(value, name) for name in ("x", "y", "width", "height"))
+    corner, (right, bottom) = _pixels(region, x, y), _pixels(region, x + width, y + height)
+    return bounds(corner, (right - corner[0], bottom - corner[1]), _number(value, "rotation"), corner)
+
+
+def _region(kind: str, region: Mapping[str, Any], value: Mapping[str, Any], size: tuple[int, int]) -> Region:
+    where = f"region {region.get('id')!r} of {region.get('from_name')!r}"
+    if kind.startswith("brush"):
+        return of_brush(value.get("rle"), size, where)
+    if kind.startswith("ellipse"):
+        centre = _pixels(region, _number(value, "x"), _number(value, "y"))
+        radii = _pixels(region, _number(value, "radiusX"), _number(value, "radiusY"))
+        return of_polygons([ellipse(centre, radii, _number(value, "rotation"))], size, where)
+    points = value.get("points") or []
+    if not all(isinstance(point, list) and len(point) == 2 for point in points):
+        raise FileFormatError(f"{where}: points are pairs of numbers")
+    return of_polygons([[_pixels(region, *point) for point in points]], size, where)
 
 
 def _span(value: Mapping[str, Any]) -> tuple[int, int] | None:
