@@ -36,7 +36,7 @@ DATA ?= ../shared/data
 FUZZ_SECONDS ?= 60
 FUZZ_SANITIZER ?= none
 FUZZ_RUST := integers text table agreement
-FUZZ_PYTHON := load read shard conll
+FUZZ_PYTHON := load read export shard conll
 
 # How many changes of the code are tried in each area, and which.
 MUTANTS_SAMPLE ?= 20

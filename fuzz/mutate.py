@@ -187,6 +187,28 @@ def _other_json(node: Any, rng: random.Random) -> Any:
     return rng.choice([None, True, False, [], {}, [1, 2], *_ODD_NUMBERS, *_ODD_TEXT])
 
 
+def document(data: bytes, most: int, rng: random.Random, change: Change) -> bytes:
+    """Change an export: places of its JSON, attributes of its XML, or its bytes."""
+    if not data:
+        return change(b"\0", most)
+    try:
+        if rng.random() < 0.8 and data[1:2] in (b"[", b"{"):
+            lines = data[1:].decode().splitlines() if data[1:2] == b"{" and b"}\n{" in data else [data[1:].decode()]
+            at = rng.randrange(len(lines))
+            lines[at] = json.dumps(_other_json(json.loads(lines[at]), rng))
+            return (data[:1] + "\n".join(lines).encode())[:most]
+        if rng.random() < 0.8 and data[1:2] == b"<":
+            parts = data.split(b'"')
+            at = rng.randrange(1, len(parts), 2)
+            parts[at] = rng.choice(
+                [str(rng.choice(_ODD_NUMBERS)).encode(), parts[at][:-1], b"", parts[rng.randrange(len(parts))]]
+            )
+            return b'"'.join(parts)[:most]
+    except (ValueError, RecursionError):
+        pass  # what is no such document any more is changed as bytes
+    return data[:1] + change(data[1:], most - 1)
+
+
 def shard(data: bytes, most: int, rng: random.Random, change: Change) -> bytes:
     """Change a shard, and often make its checksums fit again, those of its columns and of its header."""
     out = bytearray(data)
@@ -242,4 +264,4 @@ def conll(data: bytes, most: int, rng: random.Random, change: Change) -> bytes:
 
 
 #: How the corpus of each target is changed.
-MUTATORS = {"load": file, "read": log, "shard": shard, "conll": conll}
+MUTATORS = {"load": file, "read": log, "export": document, "shard": shard, "conll": conll}

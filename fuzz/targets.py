@@ -1,4 +1,4 @@
-"""What a fuzzer runs on strangers' bytes: files of ours for `mh.load`, logs for `mh.read`, shards, tags in columns.
+"""What a fuzzer runs on strangers' bytes: files of ours for `mh.load`, logs and exports for `mh.read`, shards, tags.
 
 The functions are ordinary ones: each takes bytes, and raises for anything but a good answer or an honest refusal.
 `fuzz/run.py` hands them to a coverage-guided engine; ``tests/test_fuzz.py`` runs them on the corpora in
@@ -7,6 +7,7 @@ The functions are ordinary ones: each takes bytes, and raises for anything but a
 
 from __future__ import annotations
 
+import linecache
 import os
 import tempfile
 import warnings
@@ -20,11 +21,16 @@ import pyarrow as pa
 
 import manyhands as mh
 from manyhands import _core
+from manyhands.table.formats import Export, opened
+from manyhands.table.records import Records
+from manyhands.table.sources import Layout, Source
 
 CORPUS = Path(__file__).parent / "corpus"
 
 #: What the first byte of a log chooses. Compressed text and the other kinds of text go through the same door.
 ENDINGS = (".csv", ".parquet", ".csv.gz", ".tsv")
+#: What the first byte of an export chooses.
+DOCUMENTS = (".json", ".xml", ".tsv")
 
 #: More would only be slow: nothing in the readers depends on size.
 MOST_ROWS = 2000
@@ -86,6 +92,9 @@ def read(data: bytes) -> None:
             return
         if votes.n_annotations > MOST_ROWS:
             return
+        if not isinstance(votes, mh.Annotations):
+            votes.describe()  # columns of other names are of another kind
+            return
         use(votes)
         same_table(votes, mh.Annotations.from_frame(votes.to_frame()))
         try:
@@ -93,6 +102,37 @@ def read(data: bytes) -> None:
         except TypeError:
             return  # ids without a plain form, such as dates
         same_table(votes, mh.load(scratch(".mh")))
+
+
+def opened_export(data: bytes) -> list[Any]:
+    """The tables of all questions of a document, whose first byte chooses what it is called."""
+    path = scratch(DOCUMENTS[data[0] % len(DOCUMENTS)])
+    path.write_bytes(data[1:])
+    found = opened([Source(path, Layout())], "auto")
+    if not isinstance(found, Export):
+        return [mh.read(path)]
+    return [found.table(question) for question, kind in found.questions.items() if kind in Records._kinds]
+
+
+def export(data: bytes) -> None:
+    """An export is refused in our own words, or all its questions become tables that can be described and saved."""
+    if not data:
+        return
+    with quiet():
+        try:
+            tables = opened_export(data)
+        except (ValueError, KeyError, TypeError) as error:
+            if isinstance(error, pa.ArrowException | UnicodeError) or not is_ours(error):
+                raise AssertionError("words of another library came through") from error
+            return
+        for table in tables:
+            table.describe()
+            try:
+                assert table.to_frame().num_rows >= 0
+                table.save(scratch(".mh"))
+            except TypeError:
+                continue  # ids without a plain form, or of several
+            assert mh.load(scratch(".mh")) == table, "the table changes when it is saved"
 
 
 def shard(data: bytes) -> None:
@@ -162,7 +202,25 @@ def conll(data: bytes) -> None:
 
 
 #: Every target, by the name of its corpus.
-TARGETS: dict[str, Callable[[bytes], None]] = {"load": load, "read": read, "shard": shard, "conll": conll}
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "load": load,
+    "read": read,
+    "export": export,
+    "shard": shard,
+    "conll": conll,
+}
+
+
+def is_ours(error: BaseException) -> bool:
+    """Whether the library itself raised an exception, in Python or in its core, and not something that it called."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return False
+    path = trace.tb_frame.f_code.co_filename
+    line = linecache.getline(path, trace.tb_lineno)
+    return "manyhands" in Path(path).parts and ("raise" in line or "_core." in line)
 
 
 @contextmanager

@@ -65,9 +65,9 @@ def outcomes(name, tries):
                 _core.Shard(np.frombuffer(data, np.uint8))
                 through += 1
             continue
-        if name == "conll":
+        if name in ("conll", "export"):
             with targets.quiet(), suppress(ValueError, KeyError, TypeError):
-                targets.opened_conll(data)
+                (targets.opened_conll if name == "conll" else targets.opened_export)(data)
                 through += 1
             continue
         ending = ".mh" if name == "load" else targets.ENDINGS[data[0] % len(targets.ENDINGS)]

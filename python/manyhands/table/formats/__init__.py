@@ -13,7 +13,7 @@ from manyhands.checks import check_choice, listed
 from manyhands.table.columns import Chosen
 from manyhands.table.conll import tags_in
 from manyhands.table.formats import argilla, coco, cvat, doccano, label_studio, phoenix, prodigy, sagemaker, webanno
-from manyhands.table.formats.documents import json_or_lines, text_of, xml_root
+from manyhands.table.formats.documents import json_or_lines, of_format, text_of, xml_root
 from manyhands.table.formats.export import Answer, Export, settled_kinds
 from manyhands.table.formats.rows import exploded, frame_of, is_list
 from manyhands.table.formats.sheets import SHEETS
@@ -125,12 +125,14 @@ def _read_documents(sources: list[Source], asked: str) -> Export | pa.Table:
         path, where = source.path, str(source)
         text = text_of(path, source.content())
         if asked == webanno.NAME or webanno.knows(text):
-            found += webanno.answers(text, where, path.parent.name or path.stem, path.stem)
+            with of_format(webanno.NAME, where):
+                found += webanno.answers(text, where, path.parent.name or path.stem, path.stem)
         elif asked == cvat.NAME or text.lstrip().startswith("<"):
             root = xml_root(text, where)
             if not cvat.knows(root):
                 raise ValueError(f"{where} is XML, but not an export of images from CVAT")
-            found += cvat.answers(root, where, path.stem)
+            with of_format(cvat.NAME, where):
+                found += cvat.answers(root, where, path.stem)
         else:
             rows = json_or_lines(text, where)
             one = _format_of(rows, asked, where)
@@ -138,7 +140,8 @@ def _read_documents(sources: list[Source], asked: str) -> Export | pa.Table:
                 plain += rows
             else:
                 more = (path.stem,) if one.NAME in _BY_FILE else ()
-                found += one.answers(rows, where, *more)
+                with of_format(one.NAME, where):
+                    found += one.answers(rows, where, *more)
     if plain and found:
         raise ValueError("the files are of several formats; read them one format at a time")
     return exploded(frame_of(plain, str(sources[0]))) if plain else _export(sources, found)

@@ -61,8 +61,8 @@ def _sides(box: Any) -> list[float]:
 def _region(shape: Any, size: tuple[int, int], where: str) -> Region:
     if shape.tag == "polygon":
         return of_polygons([_points(shape)], size, where)
-    left, top, width, height = (int(_number(shape, name)) for name in ("left", "top", "width", "height"))
-    return of_lengths((shape.get("rle") or "").split(","), (left, top, width, height), size, where)
+    box = [_number(shape, name) for name in ("left", "top", "width", "height")]
+    return of_lengths((shape.get("rle") or "").split(","), box, size, where)
 
 
 def _number(shape: Any, name: str) -> float:

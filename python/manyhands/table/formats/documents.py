@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,15 @@ def xml_root(text: str, where: str) -> Any:
         return ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
         raise FileFormatError(f"{where} is not valid XML: {error}") from None
+
+
+@contextmanager
+def of_format(name: str, where: str) -> Iterator[None]:
+    """Say of a document whose fields are not what they are elsewhere that it is so, and not what became of it."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError) as error:
+        raise FileFormatError(f"{where} is not as exports of {name} are: {error}") from error
 
 
 def need(row: Any, name: str, where: str) -> Any:

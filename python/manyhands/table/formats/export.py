@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from manyhands.checks import counted, listed, warn_of_data
-from manyhands.errors import DataWarning
+from manyhands.errors import DataWarning, FileFormatError
 from manyhands.table import arrow
 from manyhands.table.formats.shapes import as_text, united
 from manyhands.table.formats.spans import Document, is_place
@@ -95,7 +95,10 @@ class Export:
         """The questions that were asked, and the kind of their answers, those with most answers first."""
         counts = Counter((answer.question, answer.kind) for answer in self.answers if answer.source == "worker")
         counts = counts or Counter((answer.question, answer.kind) for answer in self.answers)
-        return {question: kind for (question, kind), _ in counts.most_common()}
+        found: dict[str, str] = {}
+        for (question, kind), _ in counts.most_common():
+            found.setdefault(question, kind)
+        return found
 
     def question(self, asked: str | None = None) -> str:
         """Return the question that was asked for, or the only one there is."""
@@ -130,6 +133,9 @@ class Export:
                 else ""
             )
             raise ValueError(f"{self.name} holds no answer of a worker to {question!r}{hint}")
+        kinds = {self.questions[question], *(answer.kind for answer in given)}
+        if len(kinds) > 1:
+            raise ValueError(f"{self.name}: answers to {question!r} are of several kinds: {', '.join(sorted(kinds))}")
         nameless = sum(answer.worker == UNKNOWN for answer in given)
         if nameless == len(given):
             raise ValueError(
@@ -340,9 +346,22 @@ def _with_nothing_marked(answers: list[Answer]) -> list[Answer]:
     return [answer for answer in answers if answer.question in said] or answers
 
 
+def _refuse_odd(answer: Answer) -> None:
+    """Refuse ids that are none, and rows without all of their columns."""
+    for what, name in (("task", answer.task), ("worker", answer.worker)):
+        if isinstance(name, list | dict):
+            raise FileFormatError(f"{what} {str(name)[:60]} is a {type(name).__name__}, and no id")
+    width = len(SAID[answer.kind]) - (answer.kind == "sequences")
+    for row in answer.said if answer.kind in _MANY else ():
+        if len(row) != width or isinstance(row[-1], list | dict):
+            raise FileFormatError(f"task {answer.task!r}: {str(row)[:60]} are not {', '.join(SAID[answer.kind])}")
+
+
 def settled_kinds(answers: Iterable[Answer]) -> list[Answer]:
     """Give all answers to a question one kind: sets where any answer is a set, marks where any answer is marks."""
     answers = _with_nothing_marked(list(answers))
+    for answer in answers:
+        _refuse_odd(answer)
     sets = {answer.question for answer in answers if _of_set(answer)}
     answers = [
         replace(answer, kind="classes", said=None) if answer.kind == "sets" and answer.question not in sets else answer

@@ -193,7 +193,9 @@ def _region(kind: str, region: Mapping[str, Any], value: Mapping[str, Any], size
         radii = _pixels(region, _number(value, "radiusX"), _number(value, "radiusY"))
         return of_polygons([ellipse(centre, radii, _number(value, "rotation"))], size, where)
     points = value.get("points") or []
-    if not all(isinstance(point, list) and len(point) == 2 for point in points):
+    if not all(
+        isinstance(point, list) and len(point) == 2 and set(map(type, point)) <= {int, float} for point in points
+    ):
         raise FileFormatError(f"{where}: points are pairs of numbers")
     return of_polygons([[_pixels(region, *point) for point in points]], size, where)
 
@@ -230,8 +232,8 @@ def choice_name(choice: Any) -> Any:
 
 def _pixels(region: Mapping[str, Any], x: float, y: float) -> tuple[float, float]:
     """A point in pixels; it is given in per cent of the image."""
-    width, height = region.get("original_width"), region.get("original_height")
-    return (x * float(width) / 100 if width else x, y * float(height) / 100 if height else y)
+    width, height = _number(region, "original_width"), _number(region, "original_height")
+    return (x * width / 100 if width else x, y * height / 100 if height else y)
 
 
 def _first(value: Mapping[str, Any], kind: str) -> Any:

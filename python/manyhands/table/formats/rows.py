@@ -13,18 +13,13 @@ if TYPE_CHECKING:
 
 def frame_of(rows: Sequence[Any], where: str) -> pa.Table:
     """Make a table of objects, all with the same plain fields."""
-    import pyarrow as pa
-
     if len(rows) == 1 and isinstance(rows[0], Mapping) and all(isinstance(column, list) for column in rows[0].values()):
         return _table(dict(rows[0]), where)  # an object of columns
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
             raise FileFormatError(f"value {number} of {where} is {type(row).__name__}, not an object with fields")
     names = list(dict.fromkeys(name for row in rows for name in row))
-    try:
-        return _table({name: [row.get(name) for row in rows] for name in names}, where)
-    except pa.ArrowException:
-        raise FileFormatError(f"{where} holds fields whose values are of several types; convert it to CSV") from None
+    return _table({name: [row.get(name) for row in rows] for name in names}, where)
 
 
 def _table(columns: Mapping[str, list[Any]], where: str) -> pa.Table:
@@ -32,7 +27,12 @@ def _table(columns: Mapping[str, list[Any]], where: str) -> pa.Table:
 
     if len({len(column) for column in columns.values()}) > 1:
         raise FileFormatError(f"{where} holds columns of unequal length")
-    return pa.table({name: pa.array(column) for name, column in columns.items()})
+    try:
+        return pa.table({name: pa.array(column) for name, column in columns.items()})
+    except (pa.ArrowException, OverflowError, UnicodeError):
+        raise FileFormatError(
+            f"{where} holds fields whose values are of several types, or of none that a table has; convert it to CSV"
+        ) from None
 
 
 def exploded(table: pa.Table) -> pa.Table:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,14 +46,7 @@ def size_of(height: Any, width: Any) -> tuple[int, int] | None:
 def of_polygons(rings: Iterable[Any], size: tuple[int, int], where: str) -> Region:
     """What polygons enclose, in pixels; one within another is a hole."""
     outlines = [list(ring) for ring in rings]
-
-    def draw() -> Pixels:
-        try:
-            return _array(Masks.from_polygons([0], [0], [outlines], size))
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{where}: {str(error).replace('polygons at row 0', 'a shape')}") from None
-
-    return Region(size, draw)
+    return Region(size, lambda: _drawn(lambda: Masks.from_polygons([0], [0], [outlines], size), where))
 
 
 def ellipse(centre: tuple[float, float], radii: tuple[float, float], degrees: float) -> list[Any]:
@@ -63,10 +57,12 @@ def ellipse(centre: tuple[float, float], radii: tuple[float, float], degrees: fl
     return corners
 
 
-def of_lengths(counts: Iterable[Any], box: tuple[int, int, int, int], size: tuple[int, int], where: str) -> Region:
+def of_lengths(counts: Iterable[Any], box: Sequence[float], size: tuple[int, int], where: str) -> Region:
     """Run-lengths, background first, row by row of a part of the image: left, top, width and height."""
-    left, top, width, height = box
-    if min(box) < 0 or left + width > size[1] or top + height > size[0]:
+    if not all(0 <= side <= max(size) for side in box):
+        raise FileFormatError(f"{where}: a mask with the left, top, width and height {box} is not within its image")
+    left, top, width, height = map(int, box)
+    if left + width > size[1] or top + height > size[0]:
         raise FileFormatError(f"{where}: a mask of {width} × {height} at {left}, {top} is not within its image")
     try:
         lengths = np.array([int(count) for count in counts], np.int64)
@@ -87,7 +83,7 @@ def of_lengths(counts: Iterable[Any], box: tuple[int, int, int, int], size: tupl
 def of_coco(given: Any, size: tuple[int, int], where: str) -> Region:
     """What COCO calls a segmentation: polygons, or run-lengths, compressed or not."""
     if isinstance(given, Mapping):
-        return Region(size, lambda: _array(Masks.from_arrays([0], [0], [dict(given)])))
+        return Region(size, lambda: _drawn(lambda: Masks.from_arrays([0], [0], [dict(given)]), where))
     return of_polygons(given, size, where)
 
 
@@ -145,8 +141,12 @@ def _pieces(take: Callable[[int], int], n: int, where: str) -> npt.NDArray[np.ui
     return found
 
 
-def _array(masks: Masks) -> Pixels:
-    return masks.mask(0).astype(np.bool_)
+def _drawn(make: Callable[[], Masks], where: str) -> Pixels:
+    """The only mask of a table that may be refused; a message names the place in the export."""
+    try:
+        return make().mask(0).astype(np.bool_)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {re.sub('(polygons|masks) at row 0', 'a shape', str(error))}") from None
 
 
 # ---------------------------------------------------------------------------------------------------------- boxes
@@ -182,9 +182,10 @@ def united(drawn: Iterable[tuple[Region, Any]], label: Any, size: tuple[int, int
     found = np.zeros(size, np.bool_)
     for region, named in drawn:
         if named == label:
-            if region.size != size:
-                raise ValueError(f"shapes of label {label!r} are of images of {size} and {region.size} pixels")
-            found |= region.draw()
+            pixels = region.draw()
+            if pixels.shape != size:
+                raise ValueError(f"shapes of label {label!r} are of images of {size} and {pixels.shape} pixels")
+            found |= pixels
     return found
 
 

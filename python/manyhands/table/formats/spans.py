@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 Span = tuple[Any, Any, Any]
+#: No text is so long.
+_FARTHEST = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class Document:
 
 def is_place(value: Any) -> TypeGuard[int]:
     """Whether a value can be a place in a text."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _FARTHEST
 
 
 def text_among(fields: Mapping[str, Any], named: str, quoted: Iterable[tuple[int, int, str]]) -> str | None:
