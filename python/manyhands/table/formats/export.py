@@ -243,8 +243,14 @@ class Export:
         several = len({label for labels in drawn.values() for label in labels}) > 1
         rows = [(answer, label) for answer in given for label in drawn.get(answer.task, ())]
         tasks = [f"{answer.task} / {label}" if several else answer.task for answer, label in rows]
-        masks = (united(answer.said, label, drawn[answer.task][label]) for answer, label in rows)
+        masks = (self._mask(answer, label, drawn[answer.task][label]) for answer, label in rows)
         return Masks.from_arrays(tasks, [answer.worker for answer, _ in rows], masks, **settings)
+
+    def _mask(self, answer: Answer, label: Any, size: tuple[int, int]) -> Any:
+        try:
+            return united(answer.said, label, size)
+        except ValueError as error:
+            raise ValueError(f"{self.name}: image {answer.task!r} by worker {answer.worker!r}: {error}") from None
 
     def _once(self, given: list[Answer], repeats: str) -> list[Answer]:
         """One answer of each worker to each document."""
