@@ -1,5 +1,6 @@
 """Bad and odd logs of numbers, orders, comparisons, rankings, sameness and sets on the command line."""
 
+import json
 import math
 
 import pytest
@@ -95,3 +96,18 @@ def test_odd_logs_have_finite_answers(name, tmp_path, monkeypatch, capsys):
     assert len(found) == n
     numbers = {"value", "spread", "lower", "upper", "score", "error", "low", "high", "confidence"}
     assert all(math.isfinite(float(row[column])) for row in found for column in numbers & set(row))
+
+
+@pytest.mark.parametrize("command", ["compare", "audit"])
+def test_what_is_for_classes_says_so(command, tmp_path, capsys):
+    write(tmp_path, GAMES, "a,b,a,1 b,c,c,2")
+    assert f"{command} is for answers that are classes; the log holds comparisons" in complaint(
+        capsys, command, tmp_path / "log.csv"
+    )
+
+
+def test_agreement_of_spans(tmp_path, capsys):
+    write(tmp_path, "document,start,end,worker,tag", "a,0,2,x,T a,0,2,y,T b,0,2,x,T b,0,3,y,T")
+    run("agreement", tmp_path / "log.csv", "--json")
+    found = json.loads(capsys.readouterr().out)["agreement"]
+    assert [found[name]["value"] for name in ("spans", "spans-1-off")] == [0.5, 1.0]

@@ -27,7 +27,7 @@ from manyhands.cli.options import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from manyhands import Annotations, Ratings
+    from manyhands import Annotations, Ratings, Sequences
     from manyhands.agreement import Agreement
 
 
@@ -38,7 +38,7 @@ def add(commands: Commands) -> None:
         "agreement",
         run,
         about="Measure how far the labels of a log agree beyond chance: Krippendorff, Fleiss, Gwet, Cohen, Scott; "
-        "of numbers, intraclass correlations and Pearson's.",
+        "of numbers, intraclass correlations and Pearson's; of spans, F1 of pairs of readers, exact and one place off.",
         examples="""
             log.csv
             log.csv -o measures.csv --by-class classes.csv --by-task tasks.csv
@@ -177,10 +177,21 @@ def _measure_numbers(ratings: Ratings, args: Namespace) -> dict[str, Agreement]:
     return {**single, **average, "pearson": agreement.pearson(ratings, **interval)}
 
 
+def _measure_spans(readings: Sequences, args: Namespace) -> dict[str, Agreement]:
+    from manyhands import agreement
+
+    interval = {"resamples": args.resamples, "confidence": args.confidence, "seed": args.seed}
+    return {
+        "spans": agreement.span_agreement(readings, **interval),
+        "spans-1-off": agreement.span_agreement(readings, tolerance=1, **interval),
+    }
+
+
 #: How each kind of answers is measured.
 _MEASURES: dict[str, Callable[[Any, Namespace], dict[str, Agreement]]] = {
     CLASSES: _measure,
     "numbers": _measure_numbers,
+    "sequences": _measure_spans,
 }
 
 

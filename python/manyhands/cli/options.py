@@ -253,6 +253,8 @@ def read_log(args: argparse.Namespace) -> Annotations:
     directory = _directory(args)
     if directory is None:
         votes: Annotations = mh.read(args.log, confidence=args.confidences, **given)
+        if votes.kind != "classes":
+            raise ValueError(f"{args.command} is for answers that are classes; the log holds {votes.kind}")
         return votes
     from manyhands.table.shards.votes import ShardedAnnotations
 
