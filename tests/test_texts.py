@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import pickle
 from pathlib import Path
 
@@ -16,8 +17,10 @@ from draws import SEEDS
 from manyhands import _core, metrics
 from manyhands.table.words import Spelling, joined, tokens_of
 from manyhands.testing import aggregator_checks
+from manyhands.testing.compare import never_falls
 from manyhands.texts._chi import upper_quantiles
 from manyhands.texts._network import Network
+from manyhands.texts._shared import LEVELS, SharedErrors
 from manyhands.texts.nearest import Blocks
 from manyhands.texts.rover import _Readers
 from oracles import texts as twin
@@ -132,10 +135,7 @@ def test_a_pass_of_rover_matches_its_twin(seed: int) -> None:
     readers = _Readers(network, texts.n_workers, 2.0, 0.1)
     start = np.bincount(network.readings) / np.bincount(network.slots)[network.places]
     found = readers._probabilities(start)
-    slots: list[list] = [[] for _ in range(network.n_slots)]
-    for slot, worker, code in zip(network.slots, network.workers, network.readings, strict=True):
-        token = int(network.tokens[code])
-        slots[slot].append((int(worker), token or None))
+    slots = _slots(network)
     none = [
         next((start[c] for c in np.flatnonzero(network.places == s) if not network.tokens[c]), 0.0)
         for s in range(len(slots))
@@ -144,6 +144,63 @@ def test_a_pass_of_rover_matches_its_twin(seed: int) -> None:
     for code, chance in enumerate(found):
         token = int(network.tokens[code]) or None
         assert chance == pytest.approx(wanted[network.places[code]][token], abs=1e-9)
+
+
+def _slots(network: Network) -> list[list[tuple[int, int | None]]]:
+    """What each worker put into each slot."""
+    slots: list[list[tuple[int, int | None]]] = [[] for _ in range(network.n_slots)]
+    for slot, worker, code in zip(network.slots, network.workers, network.readings, strict=True):
+        slots[slot].append((int(worker), int(network.tokens[code]) or None))
+    return slots
+
+
+@given(SEEDS)
+@settings(deadline=None, max_examples=10)
+def test_shared_errors_match_their_twin(seed: int) -> None:
+    texts = mh.simulate_texts(6, 4, texts_per_task=3, words=4, vocabulary=12, seed=seed).texts
+    network = Network.of(texts, Spelling.of(texts.answers.tolist()))
+    rng = np.random.default_rng(seed)
+    right, inserted = rng.uniform(0.5, 0.9, 4), rng.uniform(0.05, 0.3, 4)
+    rates = right, (1 - right) * rng.uniform(0.2, 0.8, 4), inserted
+    shared = SharedErrors(network, rates, math.log(0.05))
+    shares = rng.dirichlet(np.ones(len(LEVELS)))
+    state = shared._state(shares, 0.3 * network.n_slots, 4.0)
+    found, objective, after = shared._pass(state)
+    wanted, log = twin.shared_pass(_slots(network), rates, 0.05, levels=LEVELS, shares=shares, nothing=0.3, variety=4.0)
+    for code, chance in enumerate(found):
+        token = int(network.tokens[code]) or None
+        assert chance == pytest.approx(wanted[network.places[code]][token], abs=1e-9)
+    belief = math.log(4.0) - 4.0 / 100.0
+    assert objective == pytest.approx(log + np.log(shares).sum() + belief, rel=1e-9)
+    assert shared._pass(after)[1] >= objective - 1e-9
+
+
+@pytest.mark.parametrize(("hard", "wrong", "variety"), [(0.0, 0.25, (30, 1e4)), (0.15, 0.1, (0.1, 10))])
+def test_probabilities_of_words_are_about_right(hard: float, wrong: float, variety: tuple[float, float]) -> None:
+    """Words that mislead everybody make the model less sure, and nothing else does."""
+    crowd = mh.simulate_texts(400, 20, wrong=wrong, omitted=0, inserted=0, spread=0.5, hard=hard, seed=3)
+    model = mh.aggregate(crowd.texts)
+    assert never_falls(model.history_)
+    assert len(model.history_) > 5
+    frame = model.words_frame()
+    sure = frame.column("confidence").to_numpy()
+    words = frame.column("word").to_pylist()
+    true = [word for text in crowd.truth for word in text.split()]
+    assert len(words) == len(true)  # nobody left out a word, or added one
+    right = np.array([word == other for word, other in zip(words, true, strict=True)])
+    assert abs(sure.mean() - right.mean()) < (0.03 if hard else 0.01)
+    loss = -np.log(np.maximum(np.where(right, sure, 1 - sure), 1e-9)).mean()
+    network = Network.of(crowd.texts, Spelling.of(crowd.texts.answers.tolist()))
+    readers = _Readers(network, 20, 10.0, 0.01)
+    alone = readers.run(100, 1e-4, None)[0]
+    first = alone[network.best(alone)]
+    apart = -np.log(np.maximum(np.where(right, first, 1 - first), 1e-9)).mean()
+    assert loss < (0.6 if hard else 1.05) * apart
+    shared = SharedErrors(network, readers.rates(alone), readers.log_one)
+    state = shared._state(np.ones(len(LEVELS)), 0.0, 100.0)
+    for _ in range(20):
+        state = shared._pass(state)[2]
+    assert variety[0] < math.exp(state[-1]) < variety[1]
 
 
 @given(SEEDS)

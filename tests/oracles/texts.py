@@ -120,6 +120,47 @@ def reading_pass(slots, rates, share, one):
     return found
 
 
+def shared_pass(slots, rates, one, *, levels, shares, nothing, variety):
+    """Probabilities of the readings of each slot where errors are shared, and the logarithm of that of all slots.
+
+    One by one: for each truth, None for nothing and "?" for a word that nobody wrote, and each level of difficulty.
+    """
+    right, omitted, inserted = rates
+    found, total_log = [], 0.0
+    for said in slots:
+        words = sorted({token for _, token in said if token is not None})
+        truths = ([None] if any(token is None for _, token in said) else []) + [*words, "?"]
+        weights = {}
+        for truth in truths:
+            if truth is None:
+                chance = nothing
+                for worker, token in said:
+                    chance *= 1 - inserted[worker] if token is None else inserted[worker] * one
+                weights[truth] = chance
+                continue
+            # The urn of wrong words: each is drawn anew, or is one of those before.
+            urn, before, drawn = 1.0, {}, 0
+            for _, token in said:
+                if token is not None and token != truth:
+                    urn *= (before.get(token, 0) + variety * one) / (drawn + variety)
+                    before[token] = before.get(token, 0) + 1
+                    drawn += 1
+            weights[truth] = 0.0
+            for level, share in zip(levels, shares, strict=True):
+                chance = (1 - nothing) * share * (1 - len(words) * one if truth == "?" else one) * urn
+                for worker, token in said:
+                    odds = right[worker] / (1 - right[worker]) * math.exp(level)
+                    now = odds / (1 + odds)
+                    left = (1 - now) / (1 - right[worker])
+                    wrong = 1 - right[worker] - omitted[worker]
+                    chance *= now if token == truth else left * (omitted[worker] if token is None else wrong)
+                weights[truth] += chance
+        total = sum(weights.values())
+        total_log += math.log(total)
+        found.append({truth: weight / total for truth, weight in weights.items()})
+    return found, total_log
+
+
 def centre_distances(points, weights):
     """Squared distances to the weighted mean of points."""
     centre = np.average(points, axis=0, weights=weights)

@@ -16,6 +16,9 @@ __all__ = ["TextSimulation", "simulate_texts"]
 
 Floats = npt.NDArray[np.float64]
 
+#: How often hard words are misheard, at least, and heard as one of the two that sound alike.
+_MISHEARD, _ALIKE = 0.6, 0.5
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TextSimulation:
@@ -56,6 +59,7 @@ def simulate_texts(
     omitted: float = 0.05,
     inserted: float = 0.05,
     spread: float = 1.0,
+    hard: float = 0.0,
     seed: int = 0,
 ) -> TextSimulation:
     """Draw a crowd that writes texts, and what it writes.
@@ -72,6 +76,9 @@ def simulate_texts(
         Shares of words that an ordinary worker replaces by another, leaves out, and adds.
     spread
         Standard deviation of the logarithm by which a worker's three shares are multiplied, at most to one half.
+    hard
+        Share of words that are hard for everybody: 60 % of workers or more write another, mostly one of two that sound
+        like it. The crowd's `right` is that of other words.
     seed
         What all draws follow from.
 
@@ -92,24 +99,28 @@ def simulate_texts(
         check_number(name, value, least=1, whole=True)
     for name, share in {"wrong": wrong, "omitted": omitted, "inserted": inserted}.items():
         check_number(name, share, least=0, most=0.5)
+    check_number("hard", hard, least=0, most=1)
     check_number("spread", spread, least=0, most=100)
     check_number("seed", seed, least=0, whole=True)
     if texts_per_task > n_workers:
         raise ValueError(f"{texts_per_task} texts a task need as many workers, and there are {n_workers}")
     rng = np.random.default_rng(seed)
-    frequency = 1.0 / (np.arange(vocabulary) + 10.0)
+    frequency: Floats = np.asarray(1.0 / (np.arange(vocabulary) + 10.0), np.float64)
     frequency /= frequency.sum()
     times = np.exp(spread * rng.standard_normal(n_workers))
     replaced, left_out, added = (np.minimum(share * times, 0.5) for share in (wrong, omitted, inserted))
     left_out = np.minimum(left_out, 1 - replaced)
     truth = rng.choice(vocabulary, (n_tasks, words), p=frequency)
     tasks, workers = np.repeat(np.arange(n_tasks), texts_per_task), raters(rng, n_tasks, n_workers, texts_per_task)
+    misleads, alike = _hard_words(seed, truth.shape, hard, vocabulary, frequency)
     said = []
     for task, worker in zip(tasks, workers, strict=True):
         fate, more = rng.random(words), rng.random(words) < added[worker]
         others = rng.choice(vocabulary, (2, words), p=frequency)
-        row = np.where(fate < replaced[worker], others[0], truth[task])
-        row[(fate >= replaced[worker]) & (fate < replaced[worker] + left_out[worker])] = -1
+        heard = np.where(misleads[task] & (fate < _ALIKE), alike[task, np.arange(words), worker % 2], others[0])
+        missed = np.where(misleads[task], max(replaced[worker], _MISHEARD), replaced[worker])
+        row = np.where(fate < missed, heard, truth[task])
+        row[(fate >= missed) & (fate < missed + left_out[worker])] = -1
         both = np.stack([row, np.where(more, others[1], -1)], axis=1).ravel()
         said.append(_written(both[both >= 0]) or _written(truth[task][:1]))
     texts = Texts.from_arrays(tasks, workers, said)
@@ -122,6 +133,14 @@ def simulate_texts(
         added[here],
         seed,
     )
+
+
+def _hard_words(
+    seed: int, shape: tuple[int, int], hard: float, vocabulary: int, frequency: Floats
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+    """Which words are hard, and two that sound like each; draws of their own, so that others stay as they are."""
+    rng = np.random.default_rng([seed, 1])
+    return rng.random(shape) < hard, rng.choice(vocabulary, (*shape, 2), p=frequency)
 
 
 def _written(words: npt.NDArray[np.int64]) -> str:

@@ -19,7 +19,7 @@ Codes = npt.NDArray[np.int64]
 #: What a slot holds where an answer has no token for it; tokens are one more than their code.
 EMPTY = 0
 #: Most bytes for each slot and answer while a network is built and used.
-_BYTES = 120
+_BYTES = 160
 
 
 @dataclass(frozen=True)

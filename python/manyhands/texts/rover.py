@@ -19,6 +19,7 @@ from manyhands.table.texts import Texts
 from manyhands.table.values import as_objects
 from manyhands.table.words import LEVELS, Spelling, joined
 from manyhands.texts._network import EMPTY, Network
+from manyhands.texts._shared import SharedErrors
 from manyhands.texts.base import TextAggregator, TextFit, unpack_texts
 
 if TYPE_CHECKING:
@@ -49,25 +50,30 @@ class ROVER(TextAggregator, default=True):
     strength
         Imaginary words of each worker with the crowd's rates, so that who wrote little is judged like the crowd.
     max_iter, tol
-        Stop after so many passes, or when no probability changes by as much as `tol`.
+        Stop either part after so many passes, or when no probability changes by as much as `tol`.
 
     Notes
     -----
-    A wrong word is any of the vocabulary with the same probability, one over its effective size (the inverse of the
-    chance that two words drawn from the log are the same). Alignment starts at the answer nearest to all others, adds
-    the rest outwards, and then takes each out and puts it back until the number of differing places no longer falls.
-    Rates are pulled to those of the crowd, which move too: there is no objective that every half of a step improves,
-    and `history_` is empty. Probabilities take workers' errors for independent given the truth; where a recording
-    misleads everybody, they are too high.
+    Alignment starts at the answer nearest to all others, adds the rest outwards, and then takes each out and puts it
+    back until the number of differing places no longer falls.
+
+    Rates of workers are learnt first, as if errors were independent: a wrong word is any of the vocabulary with the
+    same probability, one over its effective size (the inverse of the chance that two words drawn from the log are
+    the same). They are pulled to those of the crowd, which move too, so that this part has no objective. People
+    mishear alike, though, and so with these rates three more things are learnt from the log: how many places are
+    hard or easy for everybody (log-odds of being right shifted by -6, -4, -2, 0 or 2), how often wrong words of a
+    place coincide, and how often nothing belongs; the word that belongs may be one that nobody wrote. Words and
+    probabilities come from that part. It is EM, with leaps; `history_` is its objective, which never falls.
 
     Time O(D² L² + R D L S) a task to align D different answers of L words in S places, R a few rounds (compiled, one
-    task a thread); a pass O(answers · places). Memory 120 bytes a place and answer.
+    task a thread); a pass O(answers · places) at first, O(candidates) then. Memory 160 bytes a place and answer.
 
     References
     ----------
     J. G. Fiscus, "A post-processing system to yield reduced word error rates: recognizer output voting error reduction
     (ROVER)", ASRU (1997). A. P. Dawid and A. M. Skene, "Maximum likelihood estimation of observer error-rates using the
-    EM algorithm", Applied Statistics 28 (1979).
+    EM algorithm", Applied Statistics 28 (1979). R. Varadhan and C. Roland, "Simple and globally convergent methods for
+    accelerating the convergence of any EM algorithm", Scandinavian Journal of Statistics 35 (2008).
 
     Examples
     --------
@@ -114,13 +120,18 @@ class ROVER(TextAggregator, default=True):
         network = Network.of(votes, spelling)
         model = _Readers(network, votes.n_workers, float(self.strength), _one_of_all(spelling, votes))
         probabilities, n_iter, converged = model.run(self.max_iter, self.tol, progress)
+        rates = model.rates(probabilities)
+        self._right, self._omitted, self._inserted = rates
+        history: list[float] = []
+        if network.n_slots:
+            shared = SharedErrors(network, rates, model.log_one)
+            probabilities, history, settled = shared.run(probabilities, self.max_iter, self.tol, progress)
+            converged = converged and settled
         warn_unless_converged(converged, self)
-        self._right, self._omitted, self._inserted = model.rates(probabilities)
-        return self._text(network, spelling, probabilities, n_iter, converged)
+        course = {"history": np.array(history), "n_iter": n_iter + len(history), "converged": converged}
+        return self._text(network, spelling, probabilities, course)
 
-    def _text(
-        self, network: Network, spelling: Spelling, probabilities: Array, n_iter: int, converged: bool
-    ) -> TextFit:
+    def _text(self, network: Network, spelling: Spelling, probabilities: Array, course: Mapping[str, Any]) -> TextFit:
         """Write the chosen words of each task one after the other."""
         chosen = network.best(probabilities)
         sure = np.minimum(probabilities[chosen], 1.0)
@@ -138,9 +149,7 @@ class ROVER(TextAggregator, default=True):
         return TextFit(
             texts=as_objects(texts),
             confidence=np.minimum(confidence, 1.0),
-            history=np.zeros(0),
-            n_iter=n_iter,
-            converged=converged,
+            **course,
         )
 
     # ----------------------------------------------------------------------------------------------- results
@@ -200,7 +209,7 @@ class _Readers:
     def __init__(self, network: Network, n_workers: int, strength: float, same: float) -> None:
         self._network, self._n_workers, self._strength = network, n_workers, strength
         #: Probability of one word among all that could be written by mistake.
-        self._log_one = math.log(min(max(same, 1e-9), 0.5))
+        self.log_one = math.log(min(max(same, 1e-9), 0.5))
         self._nothing = network.tokens == EMPTY
         self._said_nothing = self._nothing[network.readings]
         self._empty = np.full(network.n_slots, -1, np.int64)
@@ -254,11 +263,11 @@ class _Readers:
         share = float(np.clip(none.mean(), _EDGE, 1.0 - _EDGE))
         who, silent = net.workers, self._said_nothing
         # Where nothing belongs, and where another word belongs than was written; then the gain of the written one.
-        if_none = np.where(silent, np.log1p(-inserted)[who], np.log(inserted)[who] + self._log_one)
-        if_other = np.where(silent, np.log(omitted)[who], np.log(wrong)[who] + self._log_one)
+        if_none = np.where(silent, np.log1p(-inserted)[who], np.log(inserted)[who] + self.log_one)
+        if_other = np.where(silent, np.log(omitted)[who], np.log(wrong)[who] + self.log_one)
         gain = np.where(silent, 0.0, np.log(right)[who] - if_other)
         all_none = np.bincount(net.slots, if_none * net.weights, net.n_slots) + math.log(share)
-        all_other = np.bincount(net.slots, if_other * net.weights, net.n_slots) + math.log1p(-share) + self._log_one
+        all_other = np.bincount(net.slots, if_other * net.weights, net.n_slots) + math.log1p(-share) + self.log_one
         scores = all_other[net.places] + np.bincount(net.readings, gain * net.weights, len(net.places))
         scores = np.where(self._nothing, all_none[net.places], scores)
         top = np.full(net.n_slots, -np.inf)
