@@ -39,6 +39,37 @@ def crowd_kit(log: pd.DataFrame) -> pd.Series:
     return ROVER(cut, " ".join).fit_predict(log)
 
 
+def in_place(words: list[str], true: list[str]) -> list[bool]:
+    """Which words stand where they belong in a best alignment with the true ones."""
+    edits = np.zeros((len(words) + 1, len(true) + 1), int)
+    edits[:, 0], edits[0] = range(len(words) + 1), range(len(true) + 1)
+    for i, word in enumerate(words):
+        for j, other in enumerate(true):
+            edits[i + 1, j + 1] = min(edits[i, j] + (word != other), edits[i, j + 1] + 1, edits[i + 1, j] + 1)
+    found, i, j = [False] * len(words), len(words), len(true)
+    while i and j:
+        same = words[i - 1] == true[j - 1]
+        if edits[i, j] == edits[i - 1, j - 1] + (not same):
+            i, j = i - 1, j - 1
+            found[i] = same
+        elif edits[i, j] == edits[i - 1, j] + 1:
+            i -= 1
+        else:
+            j -= 1
+    return found
+
+
+def trust(model: mh.texts.ROVER, gold: pd.Series) -> None:
+    """How far probabilities of words agree with how often words are right."""
+    right, sure = [], []
+    for task, rows in model.words_frame().to_pandas().groupby("task"):
+        right += in_place([*map(folded, rows.word)], [key for word in gold[task].split() if (key := folded(word))])
+        sure += rows.confidence.tolist()
+    said, true = np.array(sure), np.array(right)
+    loss = -np.log(np.maximum(np.where(true, said, 1 - said), 1e-6)).mean()
+    print(f"  {true.mean():.4f} of words right, mean probability {said.mean():.4f}, log loss {loss:.4f}")
+
+
 def report(who: str, texts: pd.Series, gold: pd.Series, took: float) -> None:
     rates = [mh.metrics.word_error_rate(texts[gold.index], gold, average=average) for average in ("corpus", "text")]
     print(f"  {who:<18}{rates[0]:.4f} corpus, {rates[1]:.4f} mean of texts, {took:.2f} s")
@@ -60,6 +91,7 @@ def main() -> None:
             model.fit(mh.Texts.from_frame(log))
             took = time.process_time() - start
             report(repr(model).partition(",")[0][:17], pd.Series(model.texts_, model.tasks_), gold, took)
+        trust(methods[0], gold)
         first = methods[0].texts_.tolist()
         rng = np.random.default_rng(0)
         shuffled = [log.iloc[rng.permutation(len(log))] for _ in range(args.shuffles)]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import unicodedata
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import manyhands as mh
 from manyhands.table.io import write_table
 from manyhands.table.names import Names
 from manyhands.table.tags import Tags, written
+from manyhands.table.words import places_of_tokens
 
 LOG: dict[str, list[Any]] = {
     "sequence": ["a"] * 6 + ["b"] * 2,
@@ -109,6 +112,36 @@ def test_characters_become_tokens() -> None:
         tokens={1: [(0, 3), (4, 7), (7, 8), (9, 11), (12, 16), (16, 17)]},
     )
     assert by_tokens == seqs
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("Ann's 2 cats.", ["Ann", "'", "s", "2", "cats", "."]),
+        ("北京大学 in Rome", ["北", "京", "大", "学", "in", "Rome"]),
+        ("cafe\u0301s, naïve", ["cafe\u0301s", ",", "naïve"]),
+        ("हिन्दी है", ["हिन्दी", "है"]),
+        ("สวัสดี", ["ส", "วั", "ส", "ดี"]),
+        ("שלום, עולם", ["שלום", ",", "עולם"]),
+        ("👍\ufe0f ok", ["👍\ufe0f", "ok"]),
+    ],
+)
+def test_tokens_of_any_script(text: str, tokens: list[str]) -> None:
+    assert [text[a:b] for a, b in places_of_tokens(text)] == tokens
+    marks = mh.Sequences.from_spans([1], [0], [len(tokens[0])], ["u"], ["x"], texts={1: text})
+    assert marks.spans().to_pydict()["end"] == [len(tokens[0])]
+
+
+@given(st.text("aZ7_ \n.é北ไี\u0301ही👍\u200d\ufe0f\ue000", max_size=12))
+@settings(max_examples=100)
+def test_tokens_are_in_order_and_leave_out_spaces_only(text: str) -> None:
+    places = places_of_tokens(text)
+    assert [a for a, _ in places] == sorted({a for a, _ in places})
+    assert all(a < b for a, b in places)
+    assert all(b <= c for (_, b), (c, _) in pairwise(places))
+    left = set(range(len(text))) - {i for a, b in places for i in range(a, b)}
+    # A mark that stands on nothing is no token either.
+    assert all(text[i].isspace() or unicodedata.category(text[i])[0] == "M" or text[i] == "\u200d" for i in left)
 
 
 def test_layers_are_sequences_of_their_own() -> None:
@@ -215,6 +248,7 @@ def test_gaps_are_refused_or_counted() -> None:
         ({"position": [0, 1, 2.5, 0, 1, 2, 5, 7]}, {}, "holds 2.5 at row 2; places are whole numbers"),
         ({"label": [None] * 8}, {}, "there is nothing to aggregate"),
         ({"worker": [None, *LOG["worker"][1:]]}, {}, "needs a sequence and a worker"),
+        ({"label": ["B-x", "I-x", "O", "B-x", "Ix", "O", "O", "O"]}, {}, "'Ix' is no tag of the scheme 'bio'"),
         ({"label": ["B-x", "X"] * 4}, {"scheme": "bio"}, "'X' is no tag of the scheme 'bio'"),
         ({}, {"scheme": "xml"}, "scheme must be one of"),
         ({}, {"gaps": "ignore"}, "gaps must be one of"),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import manyhands as mh
 from draws import SEEDS
 from manyhands import _core, metrics
-from manyhands.table.words import Spelling, joined, tokens_of
+from manyhands.table.words import Spelling, folded, joined, tokens_of
 from manyhands.testing import aggregator_checks
 from manyhands.testing.compare import never_falls
 from manyhands.texts._chi import upper_quantiles
@@ -87,6 +87,12 @@ def test_texts_that_say_nothing_are_set_aside_and_counted() -> None:
 def test_words_of_any_script(text: str, words: list[str]) -> None:
     assert tokens_of(text, "word") == words
     assert joined(words) == " ".join(text.split())
+
+
+def test_pictures_alone_are_words() -> None:
+    texts = mh.Texts.from_arrays([1] * 3, list("abc"), ["👍🏽 Ok!", "👍🏽 ok", "👍 ok"])
+    assert mh.aggregate(texts).texts_.tolist() == ["👍🏽 ok"]
+    assert [folded(word) for word in ("$5", "...", "ok👍", "+", "\u0301☂")] == ["5", "", "ok", "", "\u0301☂"]
 
 
 def test_letters_keep_their_marks() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -21,13 +20,13 @@ from manyhands.table.names import Column, Names
 from manyhands.table.readings import Built, Grid, Ints, build_spans, build_tokens, places, starts_of
 from manyhands.table.spans import PLACES, holds_spans, readers_of, span_columns
 from manyhands.table.tags import UNSAID, Scheme, Tags, Tokens
+from manyhands.table.words import places_of_tokens
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Gaps = Literal["error", "outside", "unsaid"]
 #: What counts as a token of a text: a word, or one sign.
-TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 class Sequences(Answers):
@@ -244,7 +243,7 @@ class Sequences(Answers):
             raise ValueError("give one of lengths, texts and tokens: each says what the tokens of a document are")
         cut = None if tokens is None else {name: [(a, b) for a, b in one] for name, one in tokens.items()}
         if texts is not None:
-            cut = {name: [found.span() for found in TOKEN.finditer(text)] for name, text in texts.items()}
+            cut = {name: places_of_tokens(text) for name, text in texts.items()}
         pairs = None if readers is None else readers_of(readers)
         document_ids = given.ids["document"]
         if "layer" in given.ids:

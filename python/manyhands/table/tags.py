@@ -136,6 +136,9 @@ def _guessed(given: list[Any], outside: Any) -> str:
     for scheme, letters in _LETTERS.items():
         if rest and all(_looks(name, letters) for name in rest):
             return scheme
+    # Where a type is both begun and gone on with, a tag that does not fit is a slip, which taking tags apart will name.
+    if any(f"B{joint}{name[2:]}" in rest for joint in _JOINTS for name in map(str, rest) if name[:2] == f"I{joint}"):
+        return "bio"
     return "io" if len(rest) < len(given) else "classes"
 
 

@@ -20,6 +20,10 @@ _UNSPACED = (
 )
 _WORDS = re.compile(rf"\s+|[{_UNSPACED}]|[^\s{_UNSPACED}]+")
 _SPACE = re.compile(r"\s+")
+#: Words and signs, each a token of its own; a stand-in takes the place of marks, which stay with their letter.
+_STAND_IN = "\ue000"
+_TOKENS = re.compile(rf"[{_UNSPACED}]{_STAND_IN}*|(?:[^\W{_UNSPACED}]{_STAND_IN}*)+|[^\w\s]{_STAND_IN}*")
+_PLAIN_TOKENS = re.compile(r"\w+|[^\w\s]")
 #: What joins the letter before it: a character of zero width that makes one sign of two.
 _JOINER = "\u200d"
 
@@ -48,6 +52,17 @@ def tokens_of(text: str, level: str) -> list[str]:
     return found
 
 
+def places_of_tokens(text: str) -> list[tuple[int, int]]:
+    """Where the words and signs of a text begin, and the first place behind each.
+
+    Signs are tokens of their own, and so are letters of scripts without spaces; marks stay with their letter.
+    """
+    if text.isascii():
+        return [found.span() for found in _PLAIN_TOKENS.finditer(text)]
+    plain = "".join(_STAND_IN if _is_mark(letter) else letter for letter in text)
+    return [found.span() for found in _TOKENS.finditer(plain)]
+
+
 def _letters(text: str) -> list[str]:
     found: list[str] = []
     for letter in text:
@@ -69,9 +84,14 @@ def joined(tokens: Iterable[str]) -> str:
 
 @cache
 def folded(token: str) -> str:
-    """What a token is compared by where case and punctuation do not count; empty for one that is punctuation only."""
+    """What a token is compared by where case and punctuation do not count; empty for one that is punctuation only.
+
+    A picture (an emoji, a star) that stands alone is a word like any other.
+    """
     plain = unicodedata.normalize("NFKC", token).casefold()
-    return "".join(letter for letter in plain if unicodedata.category(letter)[0] not in "PS")
+    kinds = [unicodedata.category(letter) for letter in plain]
+    words = "".join(letter for letter, kind in zip(plain, kinds, strict=True) if kind[0] not in "PS")
+    return plain if "So" in kinds and all(_is_mark(letter) for letter in words) else words
 
 
 def _exact(token: str) -> str:

@@ -16,7 +16,8 @@ from manyhands.table.formats.spans import Document, is_place
 from manyhands.table.masks import Masks
 from manyhands.table.readings import OverlapError
 from manyhands.table.records import Records
-from manyhands.table.sequences import TOKEN, Sequences
+from manyhands.table.sequences import Sequences
+from manyhands.table.words import places_of_tokens
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -277,7 +278,7 @@ class Export:
             if texts.setdefault(answer.task, document) != document:
                 raise ValueError(f"{self.name}: document {answer.task!r} has two texts, and places mean one of them")
             if answer.task not in found:
-                cut = document.tokens or (one.span() for one in TOKEN.finditer(document.text or ""))
+                cut = document.tokens or places_of_tokens(document.text or "")
                 found[answer.task] = [*cut] or [(0, 1)]
         tasks = dict.fromkeys(answer.task for answer in given)
         lacking = dict.fromkeys(answer.task for answer in given if answer.said and answer.task not in found)
