@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
@@ -114,13 +115,20 @@ def run(which: str, data: Path) -> None:
     failed = []
     for result in wanted(which):
         print(f"{result.result} ({result.minutes:g} min): {result.command}", flush=True)
-        start = time.perf_counter()
+        start, spent = time.perf_counter(), processor()
         command = [sys.executable, *result.command.split(), "--data", str(data), "--out", str(STORED)]
         if subprocess.run(command, cwd=ROOT, check=False).returncode:
             failed.append(result.result)
-        print(f"{result.result}: {(time.perf_counter() - start) / 60:.1f} min\n", flush=True)
+        clock, busy = (time.perf_counter() - start) / 60, (processor() - spent) / 60
+        print(f"{result.result}: {clock:.1f} min, {busy:.1f} of processor time\n", flush=True)
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")
+
+
+def processor() -> float:
+    """Processor seconds of all commands that have ended: what a busy machine does not lengthen."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 # The page --------------------------------------------------------------------------------------------

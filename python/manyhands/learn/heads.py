@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -17,6 +18,7 @@ from manyhands.checks import check_choice, check_number
 from manyhands.learn.losses import log_mixture
 from manyhands.train.lazy import WorkerTable as WorkerTable
 
+Change = Callable[[Tensor], Tensor]
 #: Softplus of 1 and of −5: the paper's start 6I − 5 is a confusion matrix close to the identity.
 _START = (1.0, -5.0)
 
@@ -82,11 +84,19 @@ class ConfusionModel(WorkerModel):
 
         In logarithms. All that is made of a whole matrix is made here, once: it is most of what a worker model costs.
         """
-        if self.n_workers < len(worker):  # each worker's matrix once, not once an answer
-            every = self.log_confusion(torch.arange(self.n_workers, device=worker.device))
-            return every[worker, :, label], every.diagonal(dim1=1, dim2=2)[worker]
-        log_confusion = self.log_confusion(worker)
-        return picked(log_confusion, label), log_confusion.diagonal(dim1=1, dim2=2)
+        some, pick, spread = self._once(worker, label)
+        log_confusion = self.log_confusion(some)
+        return pick(log_confusion), spread(log_confusion.diagonal(dim1=1, dim2=2))
+
+    def _once(self, worker: Tensor, label: Tensor) -> tuple[Tensor, Change, Change]:
+        """Workers to make matrices of, and how columns of answers and rows of workers are found among these.
+
+        Where there are fewer workers than answers, each worker's matrix is made once, not once an answer.
+        """
+        if self.n_workers < len(worker):
+            every = torch.arange(self.n_workers, device=worker.device)
+            return every, lambda matrices: matrices[worker, :, label], lambda rows: rows[worker]
+        return worker, lambda matrices: picked(matrices, label), lambda rows: rows
 
     def log_likelihood(self, log_probs: Tensor, worker: Tensor, label: Tensor) -> Tensor:
         """Log-probability of the answers that were given, (n,)."""
@@ -126,17 +136,15 @@ class FreeConfusion(ConfusionModel):
 
     def log_parts(self, worker: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         """Columns of the answers given and diagonals, in logarithms, without making the logarithms of all the rest."""
-        if self.n_workers < len(worker):
-            return super().log_parts(worker, label)
-        rows = self.table(worker)
+        some, pick, spread = self._once(worker, label)
+        rows = self.table(some)
         if self.link == "softmax":
             total = torch.logsumexp(rows, dim=2)
-            return picked(rows, label) - total, rows.diagonal(dim1=1, dim2=2) - total
-        positive = F.softplus(rows)
-        total = positive.sum(dim=2).log()
-        tiny = torch.finfo(positive.dtype).tiny
-        column, diagonal = picked(positive, label), positive.diagonal(dim1=1, dim2=2)
-        return column.clamp_min(tiny).log() - total, diagonal.clamp_min(tiny).log() - total
+            return pick(rows) - spread(total), spread(rows.diagonal(dim1=1, dim2=2) - total)
+        positive, tiny = F.softplus(rows), torch.finfo(rows.dtype).tiny
+        total = positive.sum(dim=2).clamp_min(tiny).log()
+        diagonal = positive.diagonal(dim1=1, dim2=2).clamp_min(tiny).log() - total
+        return pick(positive).clamp_min(tiny).log() - spread(total), spread(diagonal)
 
     def set_confusion(self, confusion: Tensor) -> None:
         """Start from given matrices, (n_workers, true, observed)."""

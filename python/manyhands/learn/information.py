@@ -50,11 +50,18 @@ class CrowdAggregator(nn.Module):
         """Log-probabilities of the classes, (n_classes,)."""
         return F.log_softmax(self.prior_logits, dim=0)
 
+    def place(self, batch: Batch) -> Tensor:
+        """Which row of the weights each label picks, (n_annotations,)."""
+        return batch.worker * self.n_classes + batch.label
+
     def forward(self, batch: Batch) -> Tensor:
         """Log-probabilities of the classes given each sample's labels, (n, n_classes)."""
-        rows = self.table(batch.worker * self.n_classes + batch.label) * batch.weight[:, None]
+        return self.combined(batch, self.table(self.place(batch)))
+
+    def combined(self, batch: Batch, rows: Tensor) -> Tensor:
+        """The same from the rows that the labels pick, (n_annotations, n_classes)."""
         start = self.log_prior().expand(len(batch), -1)
-        return F.log_softmax(start.index_add(0, batch.sample, rows), dim=1)
+        return F.log_softmax(start.index_add(0, batch.sample, rows * batch.weight[:, None]), dim=1)
 
     def set_confusion(self, confusion: Tensor, scale: float = 1.0) -> Tensor:
         """Start from the weights that are right for independent workers: logarithms of confusion, by answer, scaled."""
@@ -217,17 +224,16 @@ class MaxMIG(Learner):
     def _crowd(self) -> Any:
         return self._parts_or_fail()["crowd"]
 
-    def _gain(self, batch: Batch, log_probs: Tensor) -> Tensor:
-        return mutual_information_gain(log_probs, self._crowd(batch), self._crowd.log_prior().exp(), self.divergence)
+    def _gain(self, log_probs: Tensor, aggregated: Tensor) -> Tensor:
+        return mutual_information_gain(log_probs, aggregated, self._crowd.log_prior().exp(), self.divergence)
 
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
-        return self._distance(batch) - self._gain(batch, log_probs)
-
-    def _distance(self, batch: Batch) -> Tensor:
-        """What the prior of the workers' weights takes off a sample's gain, right on average over batches."""
-        rows = batch.worker * self._crowd.n_classes + batch.label
-        moved = (self._crowd.table(rows) - self._anchor[rows]).square().sum(dim=1)
-        return self.shrinkage / 2 * (moved / self._given[rows]).sum() / len(batch)
+        place = self._crowd.place(batch)
+        rows = self._crowd.table(place)
+        # What the prior of the workers' weights takes off a sample's gain, right on average over batches.
+        moved = (rows - self._anchor[place]).square().sum(dim=1)
+        distance = self.shrinkage / 2 * (moved / self._given[place]).sum() / len(batch)
+        return distance - self._gain(log_probs, self._crowd.combined(batch, rows))
 
     def _state(self) -> dict[str, Tensor]:
         return {"anchor": self._anchor}
@@ -236,7 +242,7 @@ class MaxMIG(Learner):
         self._anchor = state["anchor"].to(self._on)
 
     def _score(self, batch: Batch, log_probs: Tensor) -> Tensor:
-        return self._gain(batch, log_probs).expand(batch.n_annotations)
+        return self._gain(log_probs, self._crowd(batch)).expand(batch.n_annotations)
 
     @torch.no_grad()
     def _forecast(self, log_probs: Array, votes: Annotations, tasks: Any) -> Array:

@@ -47,7 +47,7 @@ def mutual_information_gain(h: Tensor, g: Tensor, prior: Tensor, divergence: Div
     """f-mutual information gain of two sets of forecasts of the same samples (Max-MIG, Eq. 1).
 
     `h` and `g` are (n, n_classes) log-probabilities, `prior` (n_classes,). Rewards agreement on the same sample,
-    punishes it on different ones. Time and memory O(n²).
+    punishes it on different ones. Time and memory O(n · n_classes) of ``"kl"``, O(n² · n_classes) and O(n²) of others.
     """
     n = len(h)
     if n < 2:
@@ -55,9 +55,12 @@ def mutual_information_gain(h: Tensor, g: Tensor, prior: Tensor, divergence: Div
     reward, punish = _GAINS[divergence]
     h = h - prior.log()
     same = torch.logsumexp(h + g, dim=1)
-    others = punish(h.exp() @ g.exp().T)
-    off = (others.sum() - others.diagonal().sum()) / (n * (n - 1))
-    return reward(same).mean() - off
+    if divergence == "kl":  # what is punished is the agreement itself, whose sum over all pairs is that of the sums
+        off = h.exp().sum(dim=0) @ g.exp().sum(dim=0) - same.exp().sum()
+    else:
+        others = punish(h.exp() @ g.exp().T)
+        off = others.sum() - others.diagonal().sum()
+    return reward(same).mean() - off / (n * (n - 1))
 
 
 # f′ of the agreement, from its logarithm, and f* of f′, from the agreement itself (Table 1 of Max-MIG).

@@ -100,8 +100,9 @@ class _OneForAll(FreeConfusion):
     def log_confusion(self, worker: Tensor) -> Tensor:
         return super().log_confusion(torch.zeros_like(worker))
 
-    def log_parts(self, worker: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-        return super().log_parts(torch.zeros_like(worker), label)
+    def _once(self, worker: Tensor, label: Tensor) -> tuple[Tensor, Change, Change]:
+        first = torch.zeros_like(worker)
+        return first[:1], lambda matrices: matrices[first, :, label], lambda rows: rows[first]
 
     def set_confusion(self, confusion: Tensor) -> None:
         super().set_confusion(confusion.mean(dim=0, keepdim=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,9 @@ from manyhands.table.annotations import Annotations, as_annotations
 from manyhands.table.names import sequence
 from manyhands.train.features import Features as Features
 from manyhands.train.features import as_features as as_features
+
+#: Annotations that are gathered at once, for as many batches as that makes: one alone is hardly worth the calls.
+_GATHERED = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -144,25 +147,37 @@ class CrowdData:
 
     def batch(self, samples: Tensor, device: torch.device) -> Batch:
         """The given samples with their annotations. O(samples + annotations), no loop."""
-        return self._batch(samples, self.features.take(self.rows[samples], device), device)
+        return next(self._batches([samples], [self.features.take(self.rows[samples], device)], device))
 
-    def _batch(self, samples: Tensor, x: Any, device: torch.device) -> Batch:
+    def _batches(self, parts: Sequence[Tensor], inputs: Iterable[Any], device: torch.device) -> Iterator[Batch]:
+        """Batches of the samples of each part, with their features."""
+        samples = torch.cat(list(parts))
+        ends = _ends(self._offsets[samples + 1] - self._offsets[samples])
+        sizes = ends[_ends(torch.tensor([len(part) for part in parts]))].diff().tolist()
+        gathered = (columns for group in _grouped(sizes) for columns in self._gathered(parts[group], sizes[group]))
+        for columns, x in zip(gathered, inputs, strict=True):
+            yield Batch(x=x, **{name: column.to(device, non_blocking=True) for name, column in columns.items()})
+
+    def _gathered(self, parts: Sequence[Tensor], sizes: Sequence[int]) -> Iterator[dict[str, Tensor]]:
+        """What a batch of each part has beside features, of so many annotations each."""
+        samples = torch.cat(list(parts))
         starts = self._offsets[samples]
         counts = self._offsets[samples + 1] - starts
-        sample = torch.repeat_interleave(counts)
-        # Its number in the batch, moved from where its sample begins here to where it begins among all.
-        moved = starts - (counts.cumsum(0) - counts)
-        index = torch.arange(len(sample)) + moved[sample]
-        return Batch(
-            x=x,
-            tasks=samples.to(device),
-            sample=sample.to(device),
-            worker=self._workers[index].to(device),
-            label=self._labels[index].to(device),
-            weight=self._weights[index].to(device),
-            index=index.to(device),
-            truth=None if self.truth is None else self.truth[samples].to(device),
-        )
+        owner = torch.repeat_interleave(counts)
+        # Its number here, moved from where its sample begins here to where it begins among all.
+        index = torch.arange(len(owner)) + (starts - _ends(counts)[:-1])[owner]
+        place = torch.cat([torch.arange(len(part)) for part in parts])
+        columns = {
+            "tasks": parts,
+            "sample": place[owner].split(sizes),
+            "worker": self._workers[index].split(sizes),
+            "label": self._labels[index].split(sizes),
+            "weight": self._weights[index].split(sizes),
+            "index": index.split(sizes),
+        }
+        if self.truth is not None:
+            columns["truth"] = self.truth[samples].split([len(part) for part in parts])
+        return (dict(zip(columns, of_one, strict=True)) for of_one in zip(*columns.values(), strict=True))
 
     def batches(
         self, samples: Tensor, size: int, device: torch.device, *, shuffle: torch.Generator | None = None
@@ -177,5 +192,20 @@ class CrowdData:
         if len(parts) > 1 and len(parts[-1]) == 1:
             parts[-2:] = [torch.cat(parts[-2:])]
         inputs = self.features.stream([self.rows[part] for part in parts], device, shuffle)
-        for part, x in zip(parts, inputs, strict=True):
-            yield self._batch(part, x, device)
+        yield from self._batches(parts, inputs, device)
+
+
+def _ends(counts: Tensor) -> Tensor:
+    """Where each of so many ends, and the first begins, (n + 1,)."""
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+
+
+def _grouped(sizes: Sequence[int]) -> Iterator[slice]:
+    """Consecutive ones that have no more annotations together than are gathered at once, or one that has more."""
+    start = total = 0
+    for number, size in enumerate(sizes):
+        if number > start and total + size > _GATHERED:
+            yield slice(start, number)
+            start, total = number, 0
+        total += size
+    yield slice(start, len(sizes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -337,25 +338,26 @@ class NetworkEstimator(Parameters, Training, ABC):
         parts = self._parts_or_fail()
         parts.train()
         parameters = list(parts.parameters())
-        total, seen, cut = torch.zeros((), dtype=torch.float64), 0, False
+        total, seen, cut = 0.0, 0, False
         for number, batch in enumerate(data.batches(self._training, self.batch_size, self._on, shuffle=run.shuffle)):
-            run.forget()
+            run.forget(parameters)
             loss = self._loss_of(batch)
-            if not torch.isfinite(loss):
+            value = loss.item()  # the one moment in a batch at which the device is waited for
+            if not math.isfinite(value):
                 raise FloatingPointError(
-                    f"the loss became {loss.item()} in epoch {run.epoch + 1}; lower lr (now {self.lr:g}) or the weight "
+                    f"the loss became {value} in epoch {run.epoch + 1}; lower lr (now {self.lr:g}) or the weight "
                     "of the regulariser, or set clip"
                 )
             run.learn(loss, len(batch), parameters)
-            total += loss.detach().cpu().double() * len(batch)
+            total += value * len(batch)
             seen += len(batch)
             if run.callbacks.awaits("on_batch_end"):
-                told = {"epoch": run.epoch, "batch": number, "n_samples": len(batch), "loss": loss.item()}
+                told = {"epoch": run.epoch, "batch": number, "n_samples": len(batch), "loss": value}
                 cut = run.ended(run.callbacks.tell("on_batch_end", told))
                 if cut:
                     break
         run.step(parameters)
-        return float(total) / max(seen, 1), cut
+        return total / max(seen, 1), cut
 
     def _loss_of(self, batch: Batch) -> Tensor:
         mixed = self.precision != "float32"

@@ -74,13 +74,15 @@ class LazyAdam(torch.optim.Optimizer):
         state["step"] += 1
         rows, gradient = _added_up(table.grad)  # type: ignore[arg-type]
         first, second = group["betas"]
-        mean = state["mean"].index_select(0, rows).lerp_(gradient, 1 - first)
-        square = state["square"].index_select(0, rows).mul_(second).addcmul_(gradient, gradient, value=1 - second)
-        state["mean"].index_copy_(0, rows, mean)
-        state["square"].index_copy_(0, rows, square)
+        mean, square = state["mean"].index_select(0, rows), state["square"].index_select(0, rows)
+        # Added where they stand, which is quicker than to write them back.
+        towards, wider = (gradient - mean).mul_(1 - first), (gradient * gradient).sub_(square).mul_(1 - second)
+        state["mean"].index_add_(0, rows, towards)
+        state["square"].index_add_(0, rows, wider)
+        mean, square = mean.add_(towards), square.add_(wider)
         steps = float(state["step"])
         rate = group["lr"] * (1 - second**steps) ** 0.5 / (1 - first**steps)
-        table.index_add_(0, rows, mean.div_(square.sqrt_().add_(group["eps"])), alpha=-rate)
+        table.index_add_(0, rows, mean.div_(square.sqrt_().add_(group["eps"])).mul_(-rate))
 
 
 def _added_up(gradient: Tensor) -> tuple[Tensor, Tensor]:

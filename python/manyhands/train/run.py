@@ -40,11 +40,11 @@ class Run:
     #: Batches and samples whose gradients wait for a step.
     _waiting: list[int] = field(default_factory=list)
 
-    def forget(self) -> None:
+    def forget(self, parameters: list[nn.Parameter]) -> None:
         """Begin a batch: gradients of those that a step was made of are over."""
         if not self._waiting:
-            for optimizer in self.optimizers:
-                optimizer.zero_grad(set_to_none=True)
+            for parameter in parameters:
+                parameter.grad = None
 
     def learn(self, loss: Tensor, n_samples: int, parameters: list[nn.Parameter]) -> None:
         """Take the gradient of a batch's loss, and a step if enough of them are there."""
