@@ -27,6 +27,8 @@ class Variant:
     starts: bool = True
     #: The plain twin of its loss, of the learner, class probabilities and triples (sample, worker, label).
     twin: Callable[[Any, np.ndarray, list[tuple[int, int, int]]], float] | None = None
+    #: Settings with which its gradient holds nothing fixed that the loss depends on; None if it always does.
+    exact: dict[str, Any] | None = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -66,17 +68,17 @@ VARIANTS = [
         for kind in ("softmax", "one-coin", "low-rank", "embedded")
     ),
     Variant(learn.TraceRegularized),
-    Variant(learn.GeoCrowdNet, {"side": "F"}),
-    Variant(learn.GeoCrowdNet, {"side": "W"}),
+    Variant(learn.GeoCrowdNet, {"side": "F"}, exact={"momentum": 0.0}),
+    Variant(learn.GeoCrowdNet, {"side": "W"}, exact={"momentum": 0.0}),
     Variant(learn.SingleConfusion),
     Variant(learn.SingleConfusion, {"batch_size": 2}),
     Variant(learn.SingleConfusion, {"labels": "majority"}),
-    Variant(learn.COINNet),
+    Variant(learn.COINNet, exact={"momentum": 0.0}),
     Variant(learn.InstanceTrace),
     Variant(learn.CoNAL, starts=False),
     Variant(learn.UnionNet, {"variant": "A"}),
     Variant(learn.UnionNet, {"variant": "B"}),
-    Variant(learn.MaDL),
+    Variant(learn.MaDL, exact=None),  # similarities of workers are not for the network to change
     Variant(learn.MaDL, {"rate": 0.0}),
     Variant(learn.AnnotMix),
     Variant(learn.AnnotMix, {"alpha": 0.0}),
@@ -90,7 +92,8 @@ VARIANTS = [
     Variant(learn.WeightedDoctorNet, {"weight_epochs": 1}, starts=False),
     Variant(learn.Learn2Agree, {"stream": "distribution", "loss": "focal"}),
     Variant(learn.Learn2Agree, {"stream": "linear", "loss": "kappa"}),
-    Variant(learn.Learn2Agree, {"stream_loss": "rmse", "loss": "ce", "weights": "learnt"}, starts=False),
+    # The stream does not change the weights of annotators, which have an aim of their own.
+    Variant(learn.Learn2Agree, {"stream_loss": "rmse", "loss": "ce", "weights": "learnt"}, starts=False, exact=None),
 ]
 
 

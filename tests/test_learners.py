@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -57,6 +58,47 @@ def test_the_loss_of_a_batch_is_that_of_its_twin(variant: Variant):
         found = learner._loss(batch, torch.from_numpy(probs).log()).item()
     # Weights of annotations are in single precision.
     assert found == pytest.approx(variant.twin(learner, probs, triples), rel=1e-6)
+
+
+@pytest.mark.parametrize("variant", [each for each in VARIANTS if each.exact is not None], ids=lambda each: each.name)
+def test_gradients_are_the_slopes_of_the_loss(variant: Variant):
+    """Of the loss of a batch by whatever the networks make of it, and by everything that is learnt of the crowd."""
+    log = crowd(n=30)
+    learner = variant.learner(**{"max_epochs": 2, "worker_lr": 0.1} | variant.exact).fit(log.X, log.votes)
+    data = learn.CrowdData(log.X, log.votes)
+    batch = data.batch(data.samples, torch.device("cpu"))
+    learner._parts.eval()
+    with torch.no_grad():
+        output = learner._forward(batch.x).double().requires_grad_()
+    learner._parts.double()
+    given = {"output": output, **dict(learner._parts.named_parameters())}
+    batch = replace(batch, x=batch.x.double(), weight=batch.weight.double())
+    for name, kept in list(vars(learner).items()):
+        if isinstance(kept, torch.Tensor) and kept.is_floating_point():
+            setattr(learner, name, kept.detach().double())
+            # Of a forward pass, beside its result; some learners leave features to the classes alone.
+            if name in ("_logits", "_level") or (name == "_features" and getattr(learner, "_joint", True)):
+                given[name] = getattr(learner, name).requires_grad_()
+
+    def loss() -> torch.Tensor:
+        torch.manual_seed(0)
+        return learner._loss(batch, output)
+
+    learnt = {name: value for name, value in given.items() if value.requires_grad}
+    found = torch.autograd.grad(loss(), list(learnt.values()), allow_unused=True)
+    rng, moved = np.random.default_rng(1), 0
+    for (name, value), gradient in zip(learnt.items(), found, strict=True):
+        direction, step = torch.from_numpy(rng.normal(size=tuple(value.shape))), 1e-6
+        with torch.no_grad():
+            value += step * direction
+            above = loss().item()
+            value -= 2 * step * direction
+            below = loss().item()
+            value += step * direction
+        slope = 0.0 if gradient is None else (gradient * direction).sum().item()
+        assert slope == pytest.approx((above - below) / (2 * step), rel=1e-4, abs=1e-7), name
+        moved += slope != 0
+    assert moved
 
 
 @every

@@ -105,7 +105,7 @@ class Learner(CrowdNetworkEstimator):
         if self.reduction == "label":
             return weight / weight.sum().clamp(min=least)
         if self.reduction == "sample":
-            totals = torch.zeros(len(batch), device=weight.device).index_add(0, batch.sample, weight)
+            totals = weight.new_zeros(len(batch)).index_add(0, batch.sample, weight)
             return weight / totals[batch.sample].clamp(min=least) / len(batch)
         return weight * self._per_worker[batch.worker] / batch.n_annotations
 
