@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from manyhands.checks import check_choice
 from manyhands.estimator import Array
 from manyhands.learn.confusion import TraceRegularized
-from manyhands.learn.heads import ConfusionModel, FreeConfusion
+from manyhands.learn.heads import Change, ConfusionModel, FreeConfusion
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import soft_cross_entropy
 from manyhands.learn.targets import majority
