@@ -192,7 +192,7 @@ def test_pickle(variant: Variant):
 
 @every
 @pytest.mark.parametrize(
-    "case", ["one label a task", "one worker", "two classes", "a class nobody has", "one sample a batch"]
+    "case", ["one label a task", "one worker", "one class", "two classes", "a class nobody has", "one sample a batch"]
 )
 def test_limits(variant: Variant, case: str):
     options = {}
@@ -203,6 +203,8 @@ def test_limits(variant: Variant, case: str):
     else:
         log = crowd(per_task=1 if case == "one label a task" else 3)
     votes = log.votes
+    if case == "one class":
+        votes = mh.Annotations.from_dense(np.zeros((240, 2), np.int64))
     if case == "a class nobody has":
         votes = mh.Annotations.from_arrays(
             *(votes.to_frame()[name] for name in ("task", "worker", "label")), classes=range(4)
@@ -213,6 +215,7 @@ def test_limits(variant: Variant, case: str):
     learner = variant.learner(votes.n_classes, **options).fit(log.X, votes)
     assert np.isfinite(learner.predict_proba(log.X)).all()
     assert np.isfinite(learner.confusion_).all()
+    assert learner.predict_proba(log.X[:0]).shape == (0, votes.n_classes)
 
 
 @every
@@ -349,6 +352,8 @@ def test_a_backbone_that_does_not_fit():
         def forward(self, x):
             return x[:, :3]
 
+    with pytest.raises(ValueError, match="one output a class, 3, not 5"):
+        learn.DoctorNet(backbone(5), max_epochs=1).fit(log.X, log.votes)
     for make in (learn.DoctorNet, learn.InstanceTrace, learn.Learn2Agree):
         with pytest.raises(ValueError, match="parts named trunk and head"):
             make(Closed(), max_epochs=1).fit(log.X, log.votes)

@@ -48,7 +48,7 @@ class AgreementStream(nn.Module):
         if self.kind == "linear":
             agreement = torch.sigmoid(self.levels(features))
             return agreement, agreement
-        levels = torch.softmax(self.levels(features).reshape(len(features), self.n_tasks, -1), dim=2)
+        levels = torch.softmax(self.levels(features).unflatten(1, (self.n_tasks, -1)), dim=2)
         return levels @ self.values, self.indicator(levels)[:, :, 0]  # type: ignore[operator]
 
 
@@ -193,7 +193,7 @@ class Learn2Agree(BinaryQuestions):
         log_probs = F.log_softmax(self._checked(head(features)), dim=1)
         self._level, indicator = self._parts_or_fail()["stream"](features.float())
         self._logits = towards_agreement(self._log_odds(log_probs), indicator, self.strength)
-        if len(self._positive) == 1:
+        if len(self._classes) == 2:  # one question tells both
             return F.logsigmoid(torch.cat([-self._logits, self._logits], dim=1))
         return F.log_softmax(F.logsigmoid(self._logits), dim=1)
 

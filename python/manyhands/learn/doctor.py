@@ -82,6 +82,11 @@ class DoctorNet(Learner):
             raise ValueError(f"a {type(self).__name__} has no confusion matrices to start from; leave start_from out")
         head = split(self.backbone)[1]
         assert isinstance(head, nn.Linear)
+        if head.out_features != data.votes.n_classes:
+            raise ValueError(
+                f"the last layer of the backbone must have one output a class, {data.votes.n_classes}, not "
+                f"{head.out_features}"
+            )
         self._mean = torch.full((data.votes.n_workers,), 1.0 / data.votes.n_workers, device=self._on)
         return {"heads": DoctorHeads(data.votes.n_workers, head)}
 
