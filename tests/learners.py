@@ -51,13 +51,41 @@ def _crowd_layer(kind: str) -> Variant:
     return Variant(learn.CrowdLayer, {"kind": kind}, starts=kind == "MW", twin=twin)
 
 
+def _votes(*, winner: bool, beta: float = 1.0) -> Callable[[Any, np.ndarray, list[tuple[int, int, int]]], float]:
+    def twin(learner: Any, probs: np.ndarray, triples: list[tuple[int, int, int]]) -> float:
+        return plain.target_cross_entropy(probs, plain.vote_targets(triples, *probs.shape, winner=winner), beta)
+
+    return twin
+
+
+def _posterior(learner: Any, probs: np.ndarray, triples: list[tuple[int, int, int]]) -> float:
+    return plain.target_cross_entropy(probs, learner._posterior.numpy())
+
+
+def _aggregated(learner: Any, probs: np.ndarray, triples: list[tuple[int, int, int]]) -> float:
+    return plain.target_cross_entropy(probs, learner._fit_of_votes.posterior_)
+
+
+def _traced(learner: Any, probs: np.ndarray, triples: list[tuple[int, int, int]]) -> float:
+    return plain.trace_loss(probs, learner._crowd.confusion().numpy(), triples, learner.trace, learner._n_labels)
+
+
+def _max_mig(learner: Any, probs: np.ndarray, triples: list[tuple[int, int, int]]) -> float:
+    k = probs.shape[1]
+    weights, start = (
+        table.detach().numpy().reshape(-1, k, k) for table in (learner._crowd.table.weight, learner._anchor)
+    )
+    prior = learner._crowd.log_prior().exp().detach().numpy()
+    return plain.max_mig_loss(probs, weights, start, prior, triples, learner.divergence, learner.shrinkage)
+
+
 VARIANTS = [
-    Variant(learn.MajorityTarget),
+    Variant(learn.MajorityTarget, twin=_votes(winner=True)),
     Variant(learn.MajorityTarget, {"loss": "kappa"}),
-    Variant(learn.SoftTarget),
-    Variant(learn.AggregatedTarget),
+    Variant(learn.SoftTarget, twin=_votes(winner=False)),
+    Variant(learn.AggregatedTarget, twin=_aggregated),
     Variant(learn.AggregatedTarget, {"aggregator": mh.WeightedVote()}),
-    Variant(learn.SoftBootstrap),
+    Variant(learn.SoftBootstrap, twin=_votes(winner=True, beta=0.95)),
     Variant(learn.LearnFromAll, starts=False, twin=lambda _, probs, triples: plain.cross_entropy(probs, triples)),
     Variant(learn.LearnFromAll, {"reduction": "sample"}, starts=False),
     Variant(learn.LearnFromAll, {"loss": "focal", "reduction": "worker"}, starts=False),
@@ -67,10 +95,10 @@ VARIANTS = [
         Variant(learn.CCEM, {"workers": kind}, twin=_coupled)
         for kind in ("softmax", "one-coin", "low-rank", "embedded")
     ),
-    Variant(learn.TraceRegularized),
+    Variant(learn.TraceRegularized, twin=_traced),
     Variant(learn.GeoCrowdNet, {"side": "F"}, exact={"momentum": 0.0}),
     Variant(learn.GeoCrowdNet, {"side": "W"}, exact={"momentum": 0.0}),
-    Variant(learn.SingleConfusion),
+    Variant(learn.SingleConfusion, twin=_traced),
     Variant(learn.SingleConfusion, {"batch_size": 2}),
     Variant(learn.SingleConfusion, {"labels": "majority"}),
     Variant(learn.COINNet, exact={"momentum": 0.0}),
@@ -83,11 +111,11 @@ VARIANTS = [
     Variant(learn.AnnotMix),
     Variant(learn.AnnotMix, {"alpha": 0.0}),
     Variant(learn.AnchorTransition, {"first_epochs": 5, "judging_epochs": 10, "ratio": 1.0}),
-    Variant(learn.MaxMIG, {"divergence": "kl"}),
-    Variant(learn.MaxMIG, {"divergence": "pearson"}),
-    Variant(learn.MaxMIG, {"divergence": "js", "prior": "learnt"}),
-    Variant(learn.DeepEM),
-    Variant(learn.ModelBootstrappedEM, {"epochs_per_step": 2}),
+    Variant(learn.MaxMIG, {"divergence": "kl"}, twin=_max_mig),
+    Variant(learn.MaxMIG, {"divergence": "pearson"}, twin=_max_mig),
+    Variant(learn.MaxMIG, {"divergence": "js", "prior": "learnt"}, twin=_max_mig),
+    Variant(learn.DeepEM, twin=_posterior),
+    Variant(learn.ModelBootstrappedEM, {"epochs_per_step": 2}, twin=_posterior),
     Variant(learn.DoctorNet, starts=False),
     Variant(learn.WeightedDoctorNet, {"weight_epochs": 1}, starts=False),
     Variant(learn.Learn2Agree, {"stream": "distribution", "loss": "focal"}),

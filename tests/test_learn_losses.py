@@ -323,6 +323,19 @@ def test_the_heads_of_doctors_start_as_the_backbones_last_layer(bias):
     torch.testing.assert_close(heads_of_workers.opinions(features, torch.tensor([4, 1]))[:, 1], expected)
 
 
+def test_the_loss_of_doctor_net():
+    log = crowd(n=12, n_workers=5)
+    learner = learn.DoctorNet(backbone(), max_epochs=2, worker_lr=0.1).fit(log.X, log.votes)
+    learner._parts.double()
+    batch, log_probs, triples, rng = some()
+    features = rng.normal(size=(12, 16))
+    learner._features = torch.from_numpy(features)
+    found = learner._loss(batch, log_probs).item()
+    table = learner._heads.table
+    expected = plain.doctor_loss(features, table.weight.detach().numpy().reshape(-1, *table.shape), triples)
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
 def test_volume():
     rng = np.random.default_rng(0)
     rows = rng.dirichlet(np.ones(3), size=20)

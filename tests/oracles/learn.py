@@ -36,6 +36,58 @@ def cross_entropy(probs: np.ndarray, triples: list[tuple[int, int, int]]) -> flo
     return -sum(np.log(probs[sample, label]) for sample, _, label in triples) / len(triples)
 
 
+def vote_targets(triples: list[tuple[int, int, int]], n: int, k: int, *, winner: bool) -> np.ndarray:
+    """Shares of the votes of each sample or, divided among ties, the class with most of them, (samples × classes)."""
+    votes = np.zeros((n, k))
+    for sample, _, label in triples:
+        votes[sample, label] += 1
+    if winner:
+        votes = np.array([[float(count == max(row)) for count in row] for row in votes])
+    return votes / votes.sum(axis=1, keepdims=True)
+
+
+def target_cross_entropy(probs: np.ndarray, targets: np.ndarray, beta: float = 1.0) -> float:
+    """Mean over samples of the cross-entropy with `beta` of a target and the rest of the prediction itself."""
+    total = 0.0
+    for p, target in zip(probs, targets, strict=True):
+        total -= sum((beta * t + (1 - beta) * q) * np.log(q) for t, q in zip(target, p, strict=True))
+    return total / len(probs)
+
+
+def trace_loss(
+    probs: np.ndarray, confusion: np.ndarray, triples: list[tuple[int, int, int]], trace: float, n_labels: np.ndarray
+) -> float:
+    """Eq. 4 of Tanno et al., divided by the labels a sample has: cross-entropy and the mean trace of all workers."""
+    labelled = [confusion[m] for m in range(len(confusion)) if n_labels[m]]
+    share = sum(n_labels) / len(probs)
+    traces = len(labelled) / len(confusion) * mean_trace(np.array(labelled))
+    return coupled_cross_entropy(probs, confusion, triples) + trace / share * traces
+
+
+def max_mig_loss(
+    probs: np.ndarray,
+    weights: np.ndarray,
+    start: np.ndarray,
+    prior: np.ndarray,
+    triples: list[tuple[int, int, int]],
+    divergence: str,
+    shrinkage: float,
+) -> float:
+    """The gain of Max-MIG, negative, and a normal prior of every weight that some label picks, around its start."""
+    picked = {(worker, label) for _, worker, label in triples}
+    moved = sum(((weights[m, label] - start[m, label]) ** 2).sum() for m, label in picked)
+    g = aggregator(weights, np.log(prior), triples, len(probs))
+    return shrinkage / 2 * moved / len(probs) - mutual_information_gain(probs, g, prior, divergence)
+
+
+def doctor_loss(features: np.ndarray, heads: np.ndarray, triples: list[tuple[int, int, int]]) -> float:
+    """Mean over labels of the cross-entropy of a worker's own linear layer, whose last column is its bias."""
+    total = 0.0
+    for sample, worker, label in triples:
+        total -= np.log(softmax(heads[worker, :, :-1] @ features[sample] + heads[worker, :, -1])[label])
+    return total / len(triples)
+
+
 def crowd_layer(probs: np.ndarray, weights: np.ndarray, triples: list[tuple[int, int, int]], kind: str) -> float:
     """Mean over labels of the cross-entropy of a worker's softmax."""
     total = 0.0
