@@ -38,7 +38,7 @@ macro_rules! zero {
         )*
     };
 }
-zero!(bool, u8, u16, u32, u64, usize, i32, i64, f32, f64);
+zero!(bool, u8, u16, u32, u64, usize, i16, i32, i64, f32, f64);
 
 // SAFETY: nothing but numbers, side by side.
 #[allow(unsafe_code)]

@@ -28,16 +28,21 @@ __all__ = [
     "channel_capacity",
     "cluster_search",
     "cluster_shares",
+    "coco_counts",
+    "coco_lengths",
+    "coco_runs",
     "coincidences",
     "community_fit",
     "components",
     "correlation_sample",
     "covariance_sums",
     "cpd_fit",
+    "crossing_sides",
     "crowd_bt_fit",
     "crowd_prior",
     "crowd_svm_fit",
     "crowd_svm_posterior",
+    "densest",
     "dirichlet_step",
     "edit_counts",
     "effective_votes",
@@ -65,7 +70,11 @@ __all__ = [
     "low_rank_residuals",
     "mace_fit",
     "margin_fit",
+    "mask_bytes",
     "mask_columns",
+    "mask_pixels",
+    "mask_runs",
+    "mask_vote",
     "match_boxes",
     "membership_fit",
     "minimax_fit",
@@ -82,6 +91,7 @@ __all__ = [
     "pair_evidence",
     "pair_excess",
     "plackett_luce_fit",
+    "polygon_runs",
     "pool_posteriors",
     "projection_apply",
     "projection_fit",
@@ -107,6 +117,7 @@ __all__ = [
     "simulate",
     "spa",
     "sparse_fit",
+    "staple",
     "subtypes_fit",
     "subtypes_posterior",
     "value_distances",
@@ -1189,6 +1200,7 @@ class _Likeness(TypedDict):
     products: _F64
     spread: _F64
     middle: _F64
+    thickness: _F64
     disputed: npt.NDArray[np.int64]
     marked: npt.NDArray[np.int64]
 
@@ -1199,6 +1211,42 @@ class _FoundMasks(TypedDict):
     classes: npt.NDArray[np.int64]
     confidence: _F64
 
+class _DecidedMasks(_FoundMasks):
+    disputed: _F64
+
+class _Staple(_DecidedMasks):
+    recall: _F64
+    accuracy: _F64
+    chances: _F64
+    n_iter: int
+    converged: bool
+
+_OneMask = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]
+
+def coco_counts(text: bytes) -> npt.NDArray[np.int64]: ...
+def coco_lengths(runs: _OneMask, size: list[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint16]]: ...
+def coco_runs(lengths: npt.NDArray[np.int64], values: npt.NDArray[np.uint16], size: list[int]) -> _OneMask: ...
+def crossing_sides(corners: _F64) -> tuple[int, int] | None: ...
+def densest(values: _F64, weights: _F64, widths: _F64) -> float: ...
+def mask_bytes(runs: _OneMask, size: int) -> npt.NDArray[np.uint8]: ...
+def mask_pixels(runs: _OneMask, size: int) -> npt.NDArray[np.uint16]: ...
+def mask_runs(pixels: npt.NDArray[np.uint8] | npt.NDArray[np.uint16]) -> _OneMask: ...
+def mask_vote(runs: _Runs, weights: _F64) -> _DecidedMasks: ...
+def polygon_runs(starts: npt.NDArray[np.int64], corners: _F64, height: int, width: int) -> _OneMask: ...
+def staple(
+    runs: _Runs,
+    workers: _U32,
+    weights: _F64,
+    n_workers: int,
+    n_classes: int,
+    *,
+    asymmetry: float,
+    strength: float | None,
+    max_iter: int,
+    tol: float,
+    chances: bool,
+    progress: Callable[[int, float], object] | None = None,
+) -> _Staple: ...
 def mask_columns(runs: _Runs) -> _Columns: ...
 def shape_likeness(runs: _Runs, *, most: float) -> _Likeness: ...
 def shape_masks(runs: _Runs, share: _F64, bias: _F64, doubt: _F64, *, most: float) -> _FoundMasks: ...

@@ -464,3 +464,10 @@ def concrete(base: type[T], package: str = "manyhands.") -> list[type[T]]:
         if not inspect.isabstract(cls) and cls.__module__.startswith(package):
             found.append(cls)
     return sorted(found, key=lambda cls: cls.__name__)
+
+
+def weighted_median(values: Array, weights: Array) -> float:
+    """The weighted median, between the two middle values where there is no one."""
+    order = np.argsort(values, kind="stable")
+    total = np.cumsum(weights[order])
+    return float(np.interp(total[-1] / 2, total - weights[order] / 2, values[order]))

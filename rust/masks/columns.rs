@@ -28,11 +28,11 @@ pub struct Columns {
 
 /// One image.
 #[derive(Debug)]
-struct Folded {
-    ends: Vec<i64>,
-    columns: Vec<u32>,
-    pixels: Vec<i64>,
-    said: Vec<u16>,
+pub(super) struct Folded {
+    pub(super) ends: Vec<i64>,
+    pub(super) columns: Vec<u32>,
+    pub(super) pixels: Vec<i64>,
+    pub(super) said: Vec<u16>,
 }
 
 /// Folds each image: columns in the order in which they first occur.
@@ -67,7 +67,7 @@ pub fn mask_columns(masks: &Drawings<'_>, control: &Control) -> Result<Columns> 
     Ok(all)
 }
 
-fn folded(masks: &Drawings<'_>, task: usize) -> Result<Folded> {
+pub(super) fn folded(masks: &Drawings<'_>, task: usize) -> Result<Folded> {
     let rows = masks.tasks.rows(task);
     let (n, size) = (rows.len(), masks.size(task).unwrap_or(0));
     let mut edges = vec![];

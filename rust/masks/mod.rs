@@ -1,13 +1,22 @@
-//! Masks of images by several workers: runs of equal pixels, folded into columns, or as distances from outlines.
+//! Masks of images by several workers: runs of equal pixels, from pixels, run-lengths and polygons, folded into columns that
+//! are voted on, or taken as distances from outlines.
 
 mod columns;
 mod frame;
+mod polygons;
+mod runs;
 mod shapes;
+mod staple;
 #[cfg(test)]
 mod tests;
+mod votes;
 
 pub use columns::{Columns, mask_columns};
-pub use shapes::{Found, Likeness, Pull, shape_likeness, shape_masks};
+pub use polygons::{Polygons, crossing_sides, polygon_runs};
+pub use runs::{Found, Given, Pixel, Runs, coco_counts, coco_lengths, coco_runs, mask_pixels, mask_runs};
+pub use shapes::{Likeness, Pull, densest, shape_likeness, shape_masks};
+pub use staple::{Hands, Staple, StapleOptions, staple};
+pub use votes::mask_vote;
 
 use std::ops::Range;
 

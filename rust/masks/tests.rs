@@ -53,7 +53,8 @@ fn outlines_meet_half_way() {
     let found =
         with(&[10, 10], &[&small, &large], |masks| shape_masks(masks, 3.0, &pull, &Control::default()).unwrap());
     let mut pixels = [0; 100];
-    for ((begin, end), class) in found.begins.iter().zip(&found.ends).zip(&found.classes) {
+    let Runs { begins, ends, classes } = &found.runs;
+    for ((begin, end), class) in begins.iter().zip(ends).zip(classes) {
         pixels[*begin as usize..*end as usize].fill(*class as u16);
     }
     // Corners are nearer to the small one than sides are.
@@ -71,4 +72,43 @@ fn masks_that_do_not_fit_are_refused() {
     assert!(!with(&[-2, -2], &[&[1, 0, 0, 1]], good));
     let nan = |masks: &Drawings<'_>| shape_likeness(masks, f64::NAN, &Control::default()).is_ok();
     assert!(!with(&[2, 2], &[&[1, 0, 0, 1]], nan));
+}
+
+#[test]
+fn runs_go_to_pixels_and_back() {
+    let pixels: Vec<u8> = (0..200).map(|at| u8::from(at % 67 > 40) * (1 + (at / 100) as u8)).collect();
+    let found = mask_runs(&pixels).unwrap();
+    let given = Given { begins: &found.begins, ends: &found.ends, classes: &found.classes };
+    assert_eq!(mask_pixels::<u8>(given, 200).unwrap(), pixels);
+    assert!(mask_pixels::<u8>(given, 150).is_err());
+    let (lengths, values) = coco_lengths(given, &[20, 10]).unwrap();
+    assert_eq!(lengths.iter().sum::<i64>(), 200);
+    assert_eq!(coco_runs(&lengths, &values, &[20, 10]).unwrap(), found);
+    assert!(coco_runs(&lengths, &values, &[20, 11]).is_err());
+    assert!(coco_runs(&[i64::MAX, 3], &[0, 1], &[1, 2]).is_err());
+    assert_eq!(coco_counts(b"5220003").unwrap(), [5, 2, 2, 2, 2, 2, 5]);
+    assert!(coco_counts(b"oooooooooooooooo0").is_err() && coco_counts(b"o").is_err() && coco_counts(b" ").is_err());
+}
+
+#[test]
+fn polygons_hold_pixels_whose_centres_they_do() {
+    let control = Control::default();
+    let corners = [1.0, 1.0, 4.0, 1.0, 4.0, 3.0, 1.0, 3.0];
+    let square = Polygons { starts: &[0, 4], corners: &corners };
+    let found = polygon_runs(&square, 4, 5, &control).unwrap();
+    assert_eq!((found.begins, found.ends), (vec![6, 11], vec![9, 14]));
+    // Rows that are full are one run.
+    let all = Polygons { starts: &[0, 3], corners: &[-9.0, -9.0, 99.0, -9.0, -9.0, 99.0] };
+    assert_eq!(polygon_runs(&all, 4, 5, &control).unwrap().ends, [20]);
+    assert!(polygon_runs(&Polygons { starts: &[0, 2], corners: &corners[..4] }, 4, 5, &control).is_err());
+    assert!(polygon_runs(&Polygons { starts: &[0, 3], corners: &[f64::NAN; 6] }, 4, 5, &control).is_err());
+    assert_eq!(crossing_sides(&corners, &control).unwrap(), None);
+    assert_eq!(crossing_sides(&[0.0, 0.0, 3.0, 3.0, 3.0, 0.0, 0.0, 3.0], &control).unwrap(), Some((0, 2)));
+}
+
+#[test]
+fn the_densest_place_is_that_of_most() {
+    let found = densest(&[0.0, 0.01, -0.01, 5.0, 5.4], &[1.0; 5], &[0.1; 5]).unwrap();
+    assert!(found.abs() < 0.01, "{found}");
+    assert!(densest(&[], &[], &[]).is_err() && densest(&[0.0], &[1.0], &[0.0]).is_err());
 }

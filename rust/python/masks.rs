@@ -1,12 +1,155 @@
 //! Masks of several workers.
 
-use numpy::PyReadonlyArrayDyn;
+use numpy::{PyArray1, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::{Found, shape, slice, work};
+use super::{Found, pass, shape, slice, work};
 use crate::distance::Tasks;
-use crate::masks::{self, Drawings, Pull};
+use crate::masks::{self, Drawings, Given, Hands, Polygons, Pull, StapleOptions};
+
+/// Pixels that take as long as a row of a table.
+const PIXELS_A_ROW: usize = 64;
+
+type Lists<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
+
+type Lengths<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u16>>);
+
+fn lists(py: Python<'_>, runs: masks::Runs) -> Lists<'_> {
+    let list = |values| PyArray1::from_vec(py, values);
+    (list(runs.begins), list(runs.ends), list(runs.classes))
+}
+
+fn with_masks(found: Found<'_>, masks: masks::Found) -> PyResult<Found<'_>> {
+    found
+        .list("starts", masks.starts)?
+        .list("begins", masks.runs.begins)?
+        .list("ends", masks.runs.ends)?
+        .list("classes", masks.runs.classes)?
+        .list("confidence", masks.confidence)
+}
+
+/// Pixels of a mask, booleans as bytes.
+#[derive(FromPyObject)]
+pub enum Pixels<'py> {
+    /// Up to 255 classes.
+    Bytes(PyReadonlyArrayDyn<'py, u8>),
+    /// More.
+    Words(PyReadonlyArrayDyn<'py, u16>),
+}
+
+/// The runs of one mask.
+#[derive(FromPyObject)]
+pub struct OneMask<'py>(PyReadonlyArrayDyn<'py, i64>, PyReadonlyArrayDyn<'py, i64>, PyReadonlyArrayDyn<'py, i64>);
+
+impl OneMask<'_> {
+    fn given(&self) -> PyResult<Given<'_>> {
+        Ok(Given {
+            begins: slice("begins", &self.0)?,
+            ends: slice("ends", &self.1)?,
+            classes: slice("classes", &self.2)?,
+        })
+    }
+}
+
+/// Begins, ends and classes of the runs of a mask.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub fn mask_runs<'py>(py: Python<'py>, pixels: Pixels<'py>) -> PyResult<Lists<'py>> {
+    let found = match &pixels {
+        Pixels::Bytes(pixels) => {
+            let pixels = slice("pixels", pixels)?;
+            pass(py, pixels.len() / PIXELS_A_ROW, |_| masks::mask_runs(pixels))?
+        }
+        Pixels::Words(pixels) => {
+            let pixels = slice("pixels", pixels)?;
+            pass(py, pixels.len() / PIXELS_A_ROW, |_| masks::mask_runs(pixels))?
+        }
+    };
+    Ok(lists(py, found))
+}
+
+/// The pixels that runs stand for.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub fn mask_pixels<'py>(py: Python<'py>, runs: OneMask<'py>, size: usize) -> PyResult<Bound<'py, PyArray1<u16>>> {
+    let given = runs.given()?;
+    let found = pass(py, size / PIXELS_A_ROW, |_| masks::mask_pixels::<u16>(given, size))?;
+    Ok(PyArray1::from_vec(py, found))
+}
+
+/// The same of masks with no class but background and one more, as bytes that are 0 or 1.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub fn mask_bytes<'py>(py: Python<'py>, runs: OneMask<'py>, size: usize) -> PyResult<Bound<'py, PyArray1<u8>>> {
+    let given = runs.given()?;
+    let found = pass(py, size / PIXELS_A_ROW, |_| masks::mask_pixels::<u8>(given, size))?;
+    Ok(PyArray1::from_vec(py, found))
+}
+
+/// Run-lengths of COCO, and their classes.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub fn coco_lengths<'py>(py: Python<'py>, runs: OneMask<'py>, size: Vec<i64>) -> PyResult<Lengths<'py>> {
+    let given = runs.given()?;
+    let (lengths, values) = work(py, None, |_| masks::coco_lengths(given, &size))?;
+    Ok((PyArray1::from_vec(py, lengths), PyArray1::from_vec(py, values)))
+}
+
+/// Runs of a mask given as run-lengths of COCO.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub fn coco_runs<'py>(
+    py: Python<'py>,
+    lengths: PyReadonlyArrayDyn<'py, i64>,
+    values: PyReadonlyArrayDyn<'py, u16>,
+    size: Vec<i64>,
+) -> PyResult<Lists<'py>> {
+    let (lengths, values) = (slice("lengths", &lengths)?, slice("values", &values)?);
+    Ok(lists(py, work(py, None, |_| masks::coco_runs(lengths, values, &size))?))
+}
+
+/// The lengths in COCO's short text.
+#[pyfunction]
+pub fn coco_counts<'py>(py: Python<'py>, text: &[u8]) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    let found = pass(py, text.len(), |_| masks::coco_counts(text))?;
+    Ok(PyArray1::from_vec(py, found))
+}
+
+/// Runs of the pixels within polygons.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub fn polygon_runs<'py>(
+    py: Python<'py>,
+    starts: PyReadonlyArrayDyn<'py, i64>,
+    corners: PyReadonlyArrayDyn<'py, f64>,
+    height: i64,
+    width: i64,
+) -> PyResult<Lists<'py>> {
+    let polygons = Polygons { starts: slice("starts", &starts)?, corners: slice("corners", &corners)? };
+    Ok(lists(py, work(py, None, |control| masks::polygon_runs(&polygons, height, width, control))?))
+}
+
+/// Two sides of a polygon that cross, if there are any.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub fn crossing_sides<'py>(py: Python<'py>, corners: PyReadonlyArrayDyn<'py, f64>) -> PyResult<Option<(usize, usize)>> {
+    let corners = slice("corners", &corners)?;
+    work(py, None, |control| masks::crossing_sides(corners, control))
+}
+
+/// Where values of such widths lie most densely.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub fn densest<'py>(
+    py: Python<'py>,
+    values: PyReadonlyArrayDyn<'py, f64>,
+    weights: PyReadonlyArrayDyn<'py, f64>,
+    widths: PyReadonlyArrayDyn<'py, f64>,
+) -> PyResult<f64> {
+    let (values, weights, widths) = (slice("values", &values)?, slice("weights", &weights)?, slice("widths", &widths)?);
+    pass(py, 8 * values.len(), |_| masks::densest(values, weights, widths))
+}
 
 /// Arrays that hold masks as runs.
 #[derive(FromPyObject)]
@@ -62,6 +205,7 @@ pub fn shape_likeness<'py>(py: Python<'py>, runs: Runs<'py>, most: f64) -> PyRes
         .list("products", found.products)?
         .list("spread", found.spread)?
         .list("middle", found.middle)?
+        .list("thickness", found.thickness)?
         .list("disputed", found.disputed)?
         .list("marked", found.marked)?;
     Ok(made.dict())
@@ -82,11 +226,54 @@ pub fn shape_masks<'py>(
     let drawings = runs.drawings()?;
     let pull = Pull { share: slice("share", &share)?, bias: slice("bias", &bias)?, doubt: slice("doubt", &doubt)? };
     let found = work(py, None, |control| masks::shape_masks(&drawings, most, &pull, control))?;
-    let made = Found::new(py)
-        .list("starts", found.starts)?
-        .list("begins", found.begins)?
-        .list("ends", found.ends)?
-        .list("classes", found.classes)?
-        .list("confidence", found.confidence)?;
+    Ok(with_masks(Found::new(py), found)?.dict())
+}
+
+/// Masks of the classes that most workers gave; see `mask_columns` for the runs.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub fn mask_vote<'py>(
+    py: Python<'py>,
+    runs: Runs<'py>,
+    weights: PyReadonlyArrayDyn<'py, f64>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (drawings, weights) = (runs.drawings()?, slice("weights", &weights)?);
+    let (found, disputed) = work(py, None, |control| masks::mask_vote(&drawings, weights, control))?;
+    Ok(with_masks(Found::new(py), found)?.list("disputed", disputed)?.dict())
+}
+
+/// Masks by workers whose recall of each class is learnt; see `mask_columns` for the runs.
+#[pyfunction]
+#[pyo3(signature = (
+    runs, workers, weights, n_workers, n_classes, *, asymmetry, strength, max_iter, tol, chances, progress = None
+))]
+#[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)]
+pub fn staple<'py>(
+    py: Python<'py>,
+    runs: Runs<'py>,
+    workers: PyReadonlyArrayDyn<'py, u32>,
+    weights: PyReadonlyArrayDyn<'py, f64>,
+    n_workers: usize,
+    n_classes: usize,
+    asymmetry: f64,
+    strength: Option<f64>,
+    max_iter: usize,
+    tol: f64,
+    chances: bool,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let drawings = runs.drawings()?;
+    let hands =
+        Hands { workers: slice("workers", &workers)?, weights: slice("weights", &weights)?, n_workers, n_classes };
+    let options = StapleOptions { asymmetry, strength, max_iter, tol, chances };
+    let found = work(py, progress.as_ref(), |control| masks::staple(&drawings, hands, options, control))?;
+    let columns = found.chances.len() / n_classes.max(1);
+    let made = with_masks(Found::new(py), found.found)?
+        .array("recall", [n_workers, n_classes], found.recall)?
+        .list("accuracy", found.accuracy)?
+        .list("disputed", found.disputed)?
+        .array("chances", [columns, n_classes], found.chances)?
+        .with("n_iter", found.n_iter)?
+        .with("converged", found.converged)?;
     Ok(made.dict())
 }

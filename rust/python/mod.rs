@@ -373,7 +373,10 @@ mod _core {
     #[pymodule_export]
     use super::margin::{crowd_svm_fit, crowd_svm_posterior, margin_fit};
     #[pymodule_export]
-    use super::masks::{mask_columns, shape_likeness, shape_masks};
+    use super::masks::{
+        coco_counts, coco_lengths, coco_runs, crossing_sides, densest, mask_bytes, mask_columns, mask_pixels,
+        mask_runs, mask_vote, polygon_runs, shape_likeness, shape_masks, staple,
+    };
     #[pymodule_export]
     use super::minimax::{minimax_fit, minimax_posterior};
     #[pymodule_export]

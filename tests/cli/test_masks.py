@@ -10,7 +10,7 @@ import pyarrow.csv
 
 import manyhands as mh
 from manyhands.cli import main
-from manyhands.table.regions import from_rle
+from manyhands.table.regions import filled, from_rle
 
 
 def test_masks_are_found_by_their_column(tmp_path: Path) -> None:
@@ -20,5 +20,5 @@ def test_masks_are_found_by_their_column(tmp_path: Path) -> None:
     main(["aggregate", str(log), "-o", str(out), "--workers", str(workers)])
     found = [from_rle(json.loads(text), "it") for text in pyarrow.csv.read_csv(out).column("mask").to_pylist()]
     for mine, wanted in zip(found, mh.aggregate(crowd.masks).masks_, strict=True):
-        np.testing.assert_array_equal(mine.astype(bool), wanted)
+        np.testing.assert_array_equal(filled(mine.runs, mine.shape, 2), wanted)
     assert "reliability" in pyarrow.csv.read_csv(workers).column_names

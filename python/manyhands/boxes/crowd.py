@@ -13,7 +13,7 @@ import numpy.typing as npt
 from manyhands.boxes._matching import Candidates, matched
 from manyhands.boxes.base import BoxAggregator, BoxFit, concluded
 from manyhands.checks import check_number, check_stopping, warn_unless_converged
-from manyhands.estimator import Array
+from manyhands.estimator import Array, weighted_median
 from manyhands.progress import Callback
 from manyhands.table.boxes import Boxes
 
@@ -322,19 +322,12 @@ def _rate_corners(found: Candidates, crowd: _Crowd, strength: float, pace: float
     # Only differences between workers can be seen: the middle one is taken to have no bias.
     own = sums / (n + strength)[:, None]
     # A part of the way only: where two are in the middle by turns, whole steps would go around in a circle.
-    crowd.bias += pace * (own - np.array([_median(column, n) for column in own.T]) - crowd.bias)
+    crowd.bias += pace * (own - np.array([weighted_median(column, n) for column in own.T]) - crowd.bias)
     left = ((off - crowd.bias[found.worker]) ** 2).mean(axis=1) + crowd.doubt[found.object]
     squares = np.bincount(found.worker, weight * left, m)
     mean = (squares.sum() + 0.01) / (n.sum() + 1)
     variance = (squares + strength * mean) / (n + strength)
     crowd.noise = np.sqrt(np.maximum(variance, _LEAST_NOISE**2 * mean))
-
-
-def _median(values: Array, weights: Array) -> float:
-    """The weighted median, between the two middle values where there is no one."""
-    order = np.argsort(values, kind="stable")
-    total = np.cumsum(weights[order])
-    return float(np.interp(total[-1] / 2, total - weights[order] / 2, values[order]))
 
 
 def _place(found: Candidates, crowd: _Crowd) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from manyhands import _core
 from manyhands.aggregators.links import Graph, likeliest_strength
 from manyhands.estimator import Array
+from manyhands.masks.base import Ints, MaskFit, packed_runs
+from manyhands.table.masks import Masks
+from manyhands.table.regions import MOST_CLASSES, Runs, filled, runs_of
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,42 @@ class Grid:
     def smoothed(self, strength: float) -> Array:
         """Chances of classes of the disputed pixels under links of a strength."""
         return self.graph.beliefs(np.log(np.maximum(self.chances, 1e-12)) + strength * self.settled, strength)
+
+
+def smoothed(votes: Masks, fit: MaskFit, chances: Array, classes: Ints, strength: float | None) -> MaskFit:
+    """A result whose disputed pixels take after their neighbours, by the chances of classes in each column of pixels.
+
+    None learns the strength. Images are laid out one at a time.
+    """
+    folded = _core.mask_columns(packed_runs(votes))
+    disputed = np.flatnonzero(fit.disputed > 0).tolist()
+
+    def grids() -> Iterator[Grid]:
+        return (_grid(votes, folded, chances, task) for task in disputed)
+
+    if strength is None:
+        strength = learnt_strength(grids())
+    if not strength:
+        return fit
+    runs, confidence = [fit.runs.one(task) for task in range(votes.n_tasks)], fit.confidence.copy()
+    for task, grid in zip(disputed, grids(), strict=True):
+        found = grid.smoothed(float(strength))
+        pixels = filled(runs[task], tuple(votes.shapes[task].tolist()), MOST_CLASSES)
+        pixels[grid.disputed] = classes[found.argmax(axis=1)]
+        runs[task] = runs_of(pixels, "a mask")
+        confidence[task] = min(float(found.max(axis=1).mean()), 1.0)
+    return replace(fit, runs=Runs.joined(runs), confidence=confidence)
+
+
+def _grid(votes: Masks, folded: _core._Columns, chances: Array, task: int) -> Grid:
+    """The disputed pixels of an image, side by side."""
+    stretches = slice(*folded["stretch_starts"][task : task + 2])
+    columns = slice(*folded["column_starts"][task : task + 2])
+    shape = votes.shapes[task].tolist()
+    at = np.repeat(folded["columns"][stretches], np.diff(folded["ends"][stretches], prepend=0)).reshape(shape)
+    # Only classes that somebody gave a pixel have a chance.
+    each = chances[columns]
+    return Grid.of(each[at], ((each > 0).sum(axis=1) > 1)[at])
 
 
 def learnt_strength(grids: Iterable[Grid]) -> float:

@@ -1,9 +1,9 @@
-"""What all aggregators of masks share: pixels that are alike made one, results, files."""
+"""What all aggregators of masks share: how kernels take masks, results, files."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,35 +14,13 @@ from manyhands import _core
 from manyhands.estimator import Array, Fit, TaskEstimator
 from manyhands.table import arrow, persist
 from manyhands.table.masks import Masks, _whole
-from manyhands.table.regions import Runs, filled, merged, to_rle
+from manyhands.table.regions import Runs, filled, to_rle
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.uint32]
-
-
-@dataclass(frozen=True)
-class Folded:
-    """An image's pixels, those that all workers marked alike made one: a column each."""
-
-    #: Class by row of the image's answers and column, (answers, columns).
-    said: Ints
-    #: Pixels of each column.
-    pixels: Ints
-    #: Who gave the answers, with which weight.
-    workers: Ints
-    weights: Array
-    #: Stretches of the image: begins, ends, and their columns.
-    begins: Ints
-    ends: Ints
-    columns: Ints
-
-    @property
-    def disputed(self) -> npt.NDArray[np.bool_]:
-        """Columns on which answers differ."""
-        return np.asarray((self.said != self.said[:1]).any(axis=0))
 
 
 def packed_runs(masks: Masks) -> tuple[Codes, Ints, Ints, Ints, Ints, Ints]:
@@ -52,29 +30,9 @@ def packed_runs(masks: Masks) -> tuple[Codes, Ints, Ints, Ints, Ints, Ints]:
     return masks.table.offsets().astype(np.uint32), shapes, runs.starts, runs.begins, runs.ends, runs.classes
 
 
-def folded(masks: Masks) -> Iterator[Folded]:
-    """Each image of a table, as :func:`_core.mask_columns` folds them: no more memory than the table has."""
-    found = _core.mask_columns(packed_runs(masks))
-    _, workers, _ = masks.table.columns()
-    offsets = masks.table.offsets().astype(np.int64)
-    weights = np.ones(len(workers)) if masks.weights is None else masks.weights
-    at = 0
-    for task in range(masks.n_tasks):
-        part = slice(offsets[task], offsets[task + 1])
-        stretches = slice(*found["stretch_starts"][task : task + 2])
-        columns = slice(*found["column_starts"][task : task + 2])
-        ends, pixels = found["ends"][stretches], found["pixels"][columns]
-        n = len(pixels) * (part.stop - part.start)
-        yield Folded(
-            said=found["said"][at : at + n].reshape(-1, len(pixels)).astype(np.int64),
-            pixels=pixels,
-            workers=workers[part].astype(np.int64),
-            weights=weights[part],
-            begins=np.concatenate([np.zeros(1, np.int64), ends[:-1]]),
-            ends=ends,
-            columns=found["columns"][stretches].astype(np.int64),
-        )
-        at += n
+def weights_of(masks: Masks) -> Array:
+    """How much each mask counts."""
+    return np.ones(masks.n_annotations) if masks.weights is None else masks.weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +58,8 @@ class MaskAggregator(TaskEstimator[Masks, MaskFit]):
     def masks_(self) -> list[npt.NDArray[Any]]:
         """The mask of each task, in a list: arrays of booleans, or of classes where there are more than two."""
         fit = self._fitted()
-        dtype = np.bool_ if fit.n_classes == 2 else np.uint16
         shapes = [tuple(shape) for shape in fit.shapes.tolist()]
-        return [filled(fit.runs.one(task), shape, dtype) for task, shape in enumerate(shapes)]
+        return [filled(fit.runs.one(task), shape, fit.n_classes) for task, shape in enumerate(shapes)]
 
     @property
     def confidence_(self) -> Array:
@@ -159,31 +116,14 @@ class MaskAggregator(TaskEstimator[Masks, MaskFit]):
         )
 
 
-def concluded(image: Folded, chances: Array) -> tuple[tuple[Ints, Ints, Ints], float, float]:
-    """Runs, confidence and share disputed of an image, from the chances of classes in each column.
-
-    The most probable class wins; of equal ones the lowest, background before all.
-    """
-    best = np.argmax(chances >= chances.max(axis=1, keepdims=True) - 1e-9, axis=1).astype(np.int64)
-    disputed, marked = image.disputed, image.said.any(axis=0)
-    pixels = image.pixels * disputed
-    sure = chances[np.arange(len(best)), best]
-    n = float(pixels.sum())
-    confidence = float((pixels * sure).sum() / n) if n else 1.0
-    return (
-        merged(image.begins, image.ends, best[image.columns]),
-        min(confidence, 1.0),
-        n / float((image.pixels * marked).sum()) if n else 0.0,
+def decided(votes: Masks, found: _core._DecidedMasks, **course: Any) -> MaskFit:
+    """The result of a kernel that decides pixels."""
+    return MaskFit(
+        runs=Runs(found["starts"], found["begins"], found["ends"], found["classes"]),
+        shapes=votes.shapes,
+        n_classes=votes.n_classes,
+        confidence=found["confidence"],
+        disputed=found["disputed"],
+        history=np.zeros(0),
+        **course,
     )
-
-
-def shares(image: Folded, weights: Array, n_classes: int) -> Array:
-    """Weighted shares of votes for each class in each column, (columns, classes); even where nobody weighs anything."""
-    found = np.zeros((image.said.shape[1], n_classes))
-    for said, weight in zip(image.said, weights, strict=True):
-        found[np.arange(len(said)), said] += weight
-    total = found.sum(axis=1, keepdims=True)
-    if not total.all():
-        return shares(image, np.ones(len(weights)), n_classes)
-    each: Array = found / total
-    return each

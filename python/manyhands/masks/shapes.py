@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from manyhands import _core
 from manyhands.checks import check_number, check_stopping, warn_unless_converged
-from manyhands.estimator import Array
-from manyhands.masks.base import Ints, MaskAggregator, MaskFit, packed_runs
+from manyhands.estimator import Array, weighted_median
+from manyhands.masks.base import Ints, MaskAggregator, MaskFit, decided, packed_runs, weights_of
 from manyhands.progress import Callback
 from manyhands.table import arrow
 from manyhands.table.masks import Masks
@@ -27,6 +27,12 @@ _PIECES = 2.0
 _USUAL, _LAPSES = 9.0, 1.0
 #: Nobody's outlines are more exact than with this share of the crowd's usual variance.
 _LEAST_NOISE = 0.05
+#: From so many passes on, biases go this share over the number of passes of the way.
+_PACE = 8.0
+#: Where the reach is at most this many pixels, outlines tell no more than votes do; from the second on, all they can.
+_THIN = (1.0, 1.5)
+#: Below this probability there are no two groups of workers.
+_LEAST_APART = 1e-3
 #: Precision of a mask that counts for nothing, so that an image without any other has a mask.
 _NOTHING = 1e-9
 
@@ -45,6 +51,8 @@ class _Group:
     #: Where all begins: squares about the middle one, and the mean of that.
     spread: Array
     middle: Array
+    #: How far outlines tell more than votes do, (images,): from 0 where the reach is below a pixel, to 1.
+    depth: Array
 
 
 @dataclass
@@ -53,6 +61,8 @@ class _Crowd:
 
     bias: Array
     variance: Array
+    #: The variance of all.
+    usual: float
     #: Chance that a mask is of the object, and the variance of those that are not.
     reliability: Array
     lapse_variance: float
@@ -80,10 +90,12 @@ class ShapeCrowd(MaskAggregator, default=True):
     Notes
     -----
     A mean of outlines uses by how much they differ, of which votes, their median, only use the order. The bias is
-    relative to that of the densest group of workers, who are taken to have none; it, and lapses, are drawn to the
-    crowd's with strengths that are learnt (empirical Bayes). The thickness of objects is the radius of a ball with as
-    much volume for its surface, the median over an image's masks, so that masks of scattered pixels count like votes.
-    Classes have an outline each. What lies beyond the image is background, so that margins change nothing.
+    relative to that of the middle worker, or of the densest group where workers fall into two; it, and lapses, are
+    drawn to the crowd's with strengths that are learnt (empirical Bayes). The thickness of objects is the radius of a
+    ball with as much volume for its surface, the median over an image's masks, so that masks of scattered pixels count
+    like votes. Where the reach is a pixel or less, as with vessels, roots and specks, pixels are voted on; up to a
+    pixel and a half, workers count more alike the thinner objects are. Classes have an outline each. What lies beyond
+    the image is background, so that margins change nothing.
 
     ``confidence_`` is the mean probability of disputed pixels, by the variance of the mean outline.
 
@@ -123,34 +135,28 @@ class ShapeCrowd(MaskAggregator, default=True):
         check_stopping(self.max_iter, self.tol)
         runs = packed_runs(votes)
         like = _core.shape_likeness(runs, most=float(self.reach))
-        groups = list(_groups(votes, like))
+        groups = list(_groups(votes, like, self.reach))
         crowd = _Crowd(
             bias=np.zeros(votes.n_workers),
             variance=np.full(votes.n_workers, self.reach**2 / 9),
+            usual=self.reach**2 / 9,
             reliability=np.full(votes.n_workers, _USUAL / (_USUAL + _LAPSES)),
             lapse_variance=self.reach**2 / 2,
         )
         n_iter, converged, on = self._learn(groups, crowd, progress) if groups else (1, True, [])
         warn_unless_converged(converged, self)
         self._bias, self._noise, self._reliability = crowd.bias, np.sqrt(crowd.variance), crowd.reliability
-        share, doubt = np.zeros(votes.n_annotations), np.ones(votes.n_tasks)
+        share, bias, doubt = np.zeros(votes.n_annotations), np.zeros(votes.n_annotations), np.ones(votes.n_tasks)
         for group, sound in zip(groups, on, strict=True):
-            precision = _precision(group, sound, crowd)
+            precision, bias[group.rows] = _precision(group, sound, crowd), _bias(group, crowd)
             total = precision.sum(axis=1)
             share[group.rows] = precision / total[:, None]
             doubt[group.tasks] = np.sqrt(np.minimum(1 / total, self.reach**2))
-        bias = crowd.bias[votes.table.columns()[1]]
         made = _core.shape_masks(runs, share, bias, doubt, most=float(self.reach))
-        return MaskFit(
-            runs=Runs(made["starts"], made["begins"], made["ends"], made["classes"]),
-            shapes=votes.shapes,
-            n_classes=votes.n_classes,
-            confidence=made["confidence"],
-            disputed=like["disputed"] / np.maximum(like["marked"], 1),
-            history=np.zeros(0),
-            n_iter=n_iter,
-            converged=converged,
-        )
+        disputed = like["disputed"] / np.maximum(like["marked"], 1)
+        fit = decided(votes, {**made, "disputed": disputed}, n_iter=n_iter, converged=converged)
+        thin = [group.tasks[group.depth == 0] for group in groups]
+        return _voted_on(votes, fit, np.concatenate([np.zeros(0, np.int64), *thin]))
 
     def _learn(self, groups: list[_Group], crowd: _Crowd, progress: Callback | None) -> tuple[int, bool, list[Array]]:
         """Workers and lapses by turns; returns passes, whether they settled, and which masks are of their objects."""
@@ -163,7 +169,7 @@ class ShapeCrowd(MaskAggregator, default=True):
                 squares, shift = _errors(group, on[place], crowd, self.reach) if step > 1 else _first_errors(group)
                 on[place] = _sound(squares, crowd, group.workers)
                 sums.add(group, on[place], squares, shift)
-            prior = self._rate(crowd, sums, prior)
+            prior = self._rate(crowd, sums, prior, min(1.0, _PACE / step))
             if progress is not None:
                 progress(step, math.nan)
             after = np.concatenate([crowd.bias, np.sqrt(crowd.variance)])
@@ -171,15 +177,16 @@ class ShapeCrowd(MaskAggregator, default=True):
                 return step, True, on
         return self.max_iter, False, on
 
-    def _rate(self, crowd: _Crowd, sums: _Sums, prior: Array) -> Array:
+    def _rate(self, crowd: _Crowd, sums: _Sums, prior: Array, pace: float) -> Array:
         """What sums tell of workers; returns the learnt prior of lapses."""
         n, usual = sums.sound, (sums.squares.sum() + 0.01 * self.reach) / (sums.sound.sum() + 1)
         variance = (sums.squares + self.strength * usual) / (n + self.strength)
-        crowd.variance = np.maximum(variance, _LEAST_NOISE * usual)
+        crowd.variance, crowd.usual = np.maximum(variance, _LEAST_NOISE * usual), usual
         # A lapse is an error that is large among those of all.
         lapses = (sums.lapsed_squares + self.reach**2 / 2) / (sums.lapsed + 1)
         crowd.lapse_variance = max(lapses, 4 * usual)
-        crowd.bias = _biases(sums.shifts, n, crowd.variance, usual)
+        # A part of the way: where two are in the middle by turns, whole steps would go around in a circle.
+        crowd.bias = crowd.bias + pace * (_biases(sums.shifts, n, crowd.variance, usual) - crowd.bias)
         counts = np.stack([n, np.maximum(sums.masks - n, 0)], axis=1)
         prior = _core.dirichlet_step(prior, counts, np.array([_USUAL, _LAPSES]))
         crowd.reliability = np.clip((n + prior[0]) / (sums.masks + prior.sum()), 0.02, 0.98)
@@ -234,11 +241,11 @@ class _Sums:
         self.lapsed_squares += float((lapsed * squares).sum())
 
 
-def _groups(votes: Masks, like: _core._Likeness) -> Iterator[_Group]:
+def _groups(votes: Masks, like: _core._Likeness, reach: float) -> Iterator[_Group]:
     """Disputed images by how many masks they have."""
     offsets = votes.table.offsets().astype(np.int64)
     _, workers, _ = votes.table.columns()
-    weights = np.ones(votes.n_annotations) if votes.weights is None else votes.weights
+    weights = weights_of(votes)
     counts = np.diff(offsets)
     places = np.concatenate([[0], np.cumsum(counts**2)])
     for n in np.unique(counts[like["disputed"] > 0]).tolist():
@@ -254,12 +261,33 @@ def _groups(votes: Masks, like: _core._Likeness) -> Iterator[_Group]:
             products=like["products"][pairs].reshape(-1, n, n),
             spread=like["spread"][rows],
             middle=like["middle"][tasks],
+            depth=np.clip((reach * like["thickness"][tasks] - _THIN[0]) / (_THIN[1] - _THIN[0]), 0, 1),
         )
 
 
 def _precision(group: _Group, on: Array, crowd: _Crowd) -> Array:
-    found: Array = on * group.weights / crowd.variance[group.workers] + _NOTHING
+    """How much each mask counts: all alike where outlines tell no more than votes do."""
+    depth = group.depth[:, None]
+    variance = crowd.variance[group.workers] ** depth * crowd.usual ** (1 - depth)
+    found: Array = (depth * on + 1 - depth) * group.weights / variance + _NOTHING
     return found
+
+
+def _bias(group: _Group, crowd: _Crowd) -> Array:
+    """By how much the distances of each mask are too great."""
+    bias: Array = group.depth[:, None] * crowd.bias[group.workers]
+    return bias
+
+
+def _voted_on(votes: Masks, fit: MaskFit, tasks: Ints) -> MaskFit:
+    """A result in which some images, whose objects are too thin for outlines, are as votes have them."""
+    if not len(tasks):
+        return fit
+    found = decided(votes, _core.mask_vote(packed_runs(votes), weights_of(votes)))
+    voted = np.zeros(votes.n_tasks, np.bool_)
+    voted[tasks] = True
+    runs = [(found if thin else fit).runs.one(task) for task, thin in enumerate(voted.tolist())]
+    return replace(fit, runs=Runs.joined(runs), confidence=np.where(voted, found.confidence, fit.confidence))
 
 
 def _first_errors(group: _Group) -> tuple[Array, Array]:
@@ -269,7 +297,7 @@ def _first_errors(group: _Group) -> tuple[Array, Array]:
 
 def _errors(group: _Group, on: Array, crowd: _Crowd, reach: float) -> tuple[Array, Array]:
     """Mean squares of the errors of each mask, about the mean outline, and its mean shift, bias included."""
-    precision, bias = _precision(group, on, crowd), crowd.bias[group.workers]
+    precision, bias = _precision(group, on, crowd), _bias(group, crowd)
     total = precision.sum(axis=1)
     share = precision / total[:, None]
     cross = group.means[:, :, None] * bias[:, None, :]
@@ -294,7 +322,10 @@ def _sound(squares: Array, crowd: _Crowd, workers: Ints) -> Array:
 
 
 def _biases(shifts: Array, n: Array, variance: Array, usual: float) -> Array:
-    """Bias of each worker, drawn to the crowd's by how much workers differ, about the densest group of them."""
+    """Bias of each worker, drawn to the crowd's by how much workers differ, about that of the middle one.
+
+    Where workers fall into two groups, between which the middle is nobody's, it is about the densest of them.
+    """
     seen = n > 0.5
     if not seen.any():
         return np.zeros(len(n))
@@ -305,19 +336,24 @@ def _biases(shifts: Array, n: Array, variance: Array, usual: float) -> Array:
     pull = np.clip(variance / (_PIECES * max(between, 1e-3 * usual)), 0.05, 1e3)
     own = shifts / (n + pull)
     width = np.sqrt(variance / np.maximum(n, 1) + 0.1 * variance)
-    biases: Array = own - _densest(own, n + _NOTHING, width)
+    apart = _two_groups(own[seen], float((variance[seen] / (_PIECES * n[seen])).sum()))
+    group = _core.densest(own, n + _NOTHING, width) if apart else 0.0
+    biases: Array = own - (apart * group + (1 - apart) * weighted_median(own, n))
     return biases
 
 
-def _densest(values: Array, weights: Array, widths: Array) -> float:
-    """Where values of such widths lie most densely: a mode, by steps of the mean shift from the best of the values."""
-    order = np.sort(values)
-    tried = order[np.unique(np.linspace(0, len(order) - 1, 64).round().astype(np.int64))]
-    density = [float((weights / widths / (1 + ((values - x) / widths) ** 2)).sum()) for x in tried]
-    best = float(tried[int(np.argmax(density))])
-    for _ in range(50):
-        near = weights / widths**2 / (1 + ((values - best) / widths) ** 2) ** 2
-        before, best = best, float((near * values).sum() / near.sum())
-        if abs(best - before) < 1e-7:
-            break
-    return best
+def _two_groups(values: Array, error: float) -> float:
+    """Probability that values are of two groups rather than one, by their likeliest parting; `error` is that of all.
+
+    Normal groups of one variance, weighed by the Bayesian information criterion.
+    """
+    n = len(values)
+    if n < 4:
+        return 0.0
+    ordered, left = np.sort(values - values.mean()), np.arange(1, n)
+    sums, total = np.cumsum(ordered)[:-1], float((ordered**2).sum())
+    within = np.maximum(total - sums**2 / left - sums**2 / (n - left), 0)
+    shares = left * np.log(left / n) + (n - left) * np.log(1 - left / n)
+    gain = float((n / 2 * np.log((total + error) / (within + error)) + shares).max()) - math.log(n)
+    apart = 1 / (1 + math.exp(-min(max(gain, -50.0), 50.0)))
+    return apart if apart > _LEAST_APART else 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,22 +11,14 @@ from manyhands import _core
 from manyhands.aggregators.links import STRONGEST
 from manyhands.checks import check_number, check_stopping, warn_unless_converged
 from manyhands.estimator import Array
-from manyhands.masks._smooth import Grid, learnt_strength
-from manyhands.masks.base import Folded, Ints, MaskAggregator, MaskFit, concluded, folded, shares
+from manyhands.masks._smooth import smoothed
+from manyhands.masks.base import MaskAggregator, MaskFit, decided, packed_runs, weights_of
 from manyhands.progress import Callback
 from manyhands.table import arrow
 from manyhands.table.masks import Masks
-from manyhands.table.regions import Runs, filled, runs_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-#: Recalls stay this far from 0 and 1: nobody settles a pixel alone against a few others.
-_EDGE = 0.02
-#: What is believed of a crowd before it is seen, in images: two thirds of disputed pixels rightly.
-_BELIEVED = (2.0, 1.0)
-#: Improvements of the learnt prior in each pass.
-_ROUNDS = 20
 
 
 class STAPLE(MaskAggregator):
@@ -62,7 +53,7 @@ class STAPLE(MaskAggregator):
     Confidences take workers' errors for independent.
 
     Pixels that all workers marked alike are one column, counted. Time O(runs · answers) an image, and a pass O(columns
-    · answers); memory that of the columns, 8 bytes for each and each answer, with images folded one at a time.
+    · answers); memory 2 bytes for each column and answer.
 
     References
     ----------
@@ -81,8 +72,6 @@ class STAPLE(MaskAggregator):
     _learnt_shapes: ClassVar[Mapping[str, str]] = {"_recall": "mk"}
     _recall: Array
     _accuracy: Array
-    #: Parameters of the Beta distribution of workers' rates, while they are learnt.
-    _prior: Array
 
     def __init__(
         self,
@@ -106,90 +95,31 @@ class STAPLE(MaskAggregator):
         if self.smoothness is not None:
             check_number("smoothness", self.smoothness, least=0, most=STRONGEST)
         check_stopping(self.max_iter, self.tol)
-        images = [image for image in map(_disputed, folded(votes)) if image is not None]
-        n_iter, converged = self._learn(votes, images, progress)
-        warn_unless_converged(converged, self)
-        strength = self._strength(votes)
-        found = []
-        for image, shape in zip(folded(votes), votes.shapes.tolist(), strict=True):
-            chances = self._chances(image, votes.n_classes)
-            runs, sure, disputed = concluded(image, chances)
-            if strength and disputed:
-                runs, sure = _smoothed(_grid(image, chances, shape), runs, shape, strength)
-            found.append((runs, sure, disputed))
-        return MaskFit(
-            runs=Runs.joined([runs for runs, _, _ in found]),
-            shapes=votes.shapes,
-            n_classes=votes.n_classes,
-            confidence=np.array([sure for _, sure, _ in found]),
-            disputed=np.array([disputed for _, _, disputed in found]),
-            history=np.zeros(0),
-            n_iter=n_iter,
-            converged=converged,
+        smooth = self.smoothness != 0
+        # Classes that nobody gave are no way to err.
+        offsets, shapes, starts, begins, ends, classes = packed_runs(votes)
+        given = np.union1d([0], classes)
+        given = np.union1d(given, [1]) if len(given) == 1 else given
+        found = _core.staple(
+            (offsets, shapes, starts, begins, ends, np.searchsorted(given, classes)),
+            votes.table.columns()[1].astype(np.uint32),
+            weights_of(votes),
+            votes.n_workers,
+            len(given),
+            asymmetry=float(self.asymmetry),
+            strength=None if self.strength is None else float(self.strength),
+            max_iter=self.max_iter,
+            tol=float(self.tol),
+            chances=smooth,
+            progress=progress,
         )
-
-    def _learn(self, votes: Masks, images: list[Folded], progress: Callback | None) -> tuple[int, bool]:
-        """Rates of workers from disputed columns; returns passes, and whether rates settled."""
-        m, k = votes.n_workers, votes.n_classes
-        self._accuracy, self._recall, self._prior = np.full(m, 0.5), np.full((m, k), 0.5), np.array(_BELIEVED)
-        decisions = [_even_winners(shares(image, image.weights, k)) for image in images]
-        if not images:
-            return 1, True
-        for step in range(1, self.max_iter + 1):
-            before = self._recall
-            self._rate(images, decisions, m, k)
-            decisions = [_even_winners(self._chances(image, k)) for image in images]
-            if progress is not None:
-                progress(step, math.nan)
-            if float(np.abs(self._recall - before).max()) < self.tol:
-                return step, True
-        return self.max_iter, False
-
-    def _rate(self, images: list[Folded], decisions: list[Array], m: int, k: int) -> None:
-        right, could = np.zeros((m, k)), np.zeros((m, k))
-        for image, truth in zip(images, decisions, strict=True):
-            share = truth * (image.pixels / image.pixels.sum())[:, None]
-            for said, worker, weight in zip(image.said, image.workers, image.weights, strict=True):
-                could[worker] += weight * share.sum(axis=0)
-                right[worker] += weight * np.bincount(said, share[np.arange(len(said)), said], k)
-        own, seen = right.sum(axis=1), could.sum(axis=1)
-        if self.strength is None:
-            counts = np.stack([own, np.maximum(seen - own, 0)], axis=1)
-            for _ in range(_ROUNDS):
-                self._prior = _core.dirichlet_step(self._prior, counts, np.array(_BELIEVED))
-            pull = float(self._prior.sum())
-            crowd = float(self._prior[0]) / pull
-        else:
-            pull = self.strength
-            crowd = own.sum() / seen.sum() if seen.sum() > 0 else 0.5
-        accuracy = (own + pull * crowd) / (seen + pull)
-        each = (right + pull * accuracy[:, None]) / (could + pull)
-        self._accuracy = np.clip(accuracy, _EDGE, 1 - _EDGE)
-        recall = self.asymmetry * each + (1 - self.asymmetry) * accuracy[:, None]
-        self._recall = np.clip(recall, _EDGE, 1 - _EDGE)
-
-    def _chances(self, image: Folded, k: int) -> Array:
-        """Chances of classes in each column, of those that somebody gave it, (columns, classes)."""
-        right = np.log(self._recall)
-        wrong = np.log((1 - self._recall) / (k - 1))
-        columns = np.arange(image.said.shape[1])
-        scores, given = np.zeros((len(columns), k)), np.zeros((len(columns), k), np.bool_)
-        for said, worker, weight in zip(image.said, image.workers, image.weights, strict=True):
-            scores += weight * wrong[worker]
-            scores[columns, said] += weight * (right - wrong)[worker, said]
-            given[columns, said] = True
-        scores[~given] = -np.inf
-        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-        chances: Array = odds / odds.sum(axis=1, keepdims=True)
-        return chances
-
-    def _strength(self, votes: Masks) -> float:
-        """How strongly neighbouring pixels take after one another."""
-        if self.smoothness is not None:
-            return float(self.smoothness)
-        images = zip(folded(votes), votes.shapes.tolist(), strict=True)
-        some = (_grid(i, self._chances(i, votes.n_classes), shape) for i, shape in images if i.disputed.any())
-        return learnt_strength(some)
+        warn_unless_converged(found["converged"], self)
+        found["classes"] = given[found["classes"]]
+        self._accuracy = found["accuracy"]
+        self._recall = np.repeat(self._accuracy[:, None], votes.n_classes, axis=1)
+        self._recall[:, given] = found["recall"]
+        fit = decided(votes, found, n_iter=found["n_iter"], converged=found["converged"])
+        return smoothed(votes, fit, found["chances"], given, self.smoothness) if smooth else fit
 
     # ----------------------------------------------------------------------------------------------- results
 
@@ -218,35 +148,3 @@ class STAPLE(MaskAggregator):
         now = self._snapshot()
         rates = {"accuracy": now._accuracy, "sensitivity": now.sensitivity_, "specificity": now.specificity_}
         return arrow.table({"worker": now._workers.arrow(), "n_labels": now._n_labels, **rates})
-
-
-def _grid(image: Folded, chances: Array, shape: list[int]) -> Grid:
-    """The disputed pixels of an image, side by side."""
-    at = np.repeat(image.columns, image.ends - image.begins).reshape(shape)
-    return Grid.of(chances[at], image.disputed[at])
-
-
-def _smoothed(
-    grid: Grid, runs: tuple[Ints, Ints, Ints], shape: list[int], strength: float
-) -> tuple[tuple[Ints, Ints, Ints], float]:
-    """Runs and confidence of an image whose disputed pixels take after their neighbours."""
-    found = grid.smoothed(strength)
-    pixels = filled(runs, tuple(shape), np.uint16)
-    pixels[grid.disputed] = found.argmax(axis=1)
-    return runs_of(pixels, "a mask"), min(float(found.max(axis=1).mean()), 1.0)
-
-
-def _disputed(image: Folded) -> Folded | None:
-    """The columns of an image on which answers differ, without its stretches; None where there are none."""
-    kept = image.disputed
-    nothing = np.zeros(0, np.int64)
-    if not kept.any():
-        return None
-    return Folded(image.said[:, kept], image.pixels[kept], image.workers, image.weights, nothing, nothing, nothing)
-
-
-def _even_winners(chances: Array) -> Array:
-    """All for the most probable class of each column, shared evenly among equals."""
-    best = chances >= chances.max(axis=1, keepdims=True) - 1e-9
-    found: Array = best / best.sum(axis=1, keepdims=True)
-    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.checks import check_choice, counted
+from manyhands.checks import check_choice, counted, warn_of_data
 from manyhands.table import checks, persist
 from manyhands.table.answers import Answers
 from manyhands.table.building import Missing, Repeats
@@ -18,13 +19,18 @@ from manyhands.table.columns import Columns
 from manyhands.table.description import MasksDescription, Spread
 from manyhands.table.ids import encode_ids
 from manyhands.table.names import Column, Names
-from manyhands.table.regions import Runs, filled, from_polygons, from_rle, runs_of, to_rle
+from manyhands.table.regions import Drawn, OneMask, Runs, checked_size, filled, from_polygons, from_rle, runs_of, to_rle
+
+#: What is marked, in images of black and white.
+_WHITE = 255
+_NOTHING: OneMask = (np.zeros(0, np.int64),) * 3
 
 
 class Masks(Answers):
     """An immutable table of (task, worker, mask) rows: which pixels of an image are of which class.
 
-    A mask is an array of booleans or of whole numbers, 0 for background; all masks of a task have one shape. Masks are
+    A mask is an array of booleans or of whole numbers, 0 for background; all masks of a task have one shape. Where all
+    are in black and white, 0 and 255, white is what is marked, with a warning. Masks are
     kept as runs of equal pixels. Ids and repeats are those of :class:`~manyhands.Annotations`; a mask that is None is
     set aside with a warning. An empty mask is an answer: nothing is there.
 
@@ -126,7 +132,7 @@ class Masks(Answers):
         tasks, workers
             Ids, as for :meth:`from_arrays`.
         polygons
-            The outlines of each answer, none for an empty mask.
+            The outlines of each answer, none for an empty mask; None is a missing one.
         shape
             Height and width of the images.
         settings
@@ -139,7 +145,11 @@ class Masks(Answers):
         >>> masks.mask(0).sum()
         np.int64(6)
         """
-        made = (from_polygons(rings, shape, f"polygons at row {row}") for row, rings in enumerate(polygons))
+        size = checked_size(shape)
+        made = (
+            None if rings is None else from_polygons(rings, size, f"polygons at row {row}")
+            for row, rings in enumerate(polygons)
+        )
         return cls.from_arrays(tasks, workers, made, **settings)
 
     @classmethod
@@ -169,7 +179,7 @@ class Masks(Answers):
             checks.refuse_repeats(table, ids.tasks, ids.workers)
         # Masks in the order of the table, whatever that of the rows was.
         task_codes, worker_codes, order = table.columns()
-        runs = Runs.joined([found[int(row)][0] for row in order[:, 0]])
+        runs = _binary(Runs.joined([found[int(row)][0] for row in order[:, 0]]))
         rows = np.arange(len(order), dtype=np.float64)[:, None]
         table = _core.Ratings(task_codes, worker_codes, rows, table.weights(), len(ids.tasks), len(ids.workers))
         n_classes = max(int(runs.classes.max(initial=1)) + 1, 2)
@@ -191,7 +201,7 @@ class Masks(Answers):
         """The mask of a row of :meth:`to_frame`, as an array: of booleans where there are two classes."""
         tasks, _, said = self._table.columns()
         shape = tuple(self._shapes[tasks[row]].tolist())
-        return filled(self._runs.one(int(said[row, 0])), shape, np.bool_ if self._n_classes == 2 else np.uint16)
+        return filled(self._runs.one(int(said[row, 0])), shape, self._n_classes)
 
     def describe(self) -> MasksDescription:
         """Summarise the table in numbers; prints as a short report. O(runs)."""
@@ -272,14 +282,32 @@ def _each(data: Any) -> Iterable[Any]:
     return each
 
 
-def _read(mask: Any, what: str) -> tuple[Any, tuple[int, ...]] | None:
+def _read(mask: Any, what: str) -> tuple[OneMask, tuple[int, ...]] | None:
     """Runs and shape of a mask, whatever its form; None where there is none."""
     if mask is None or (isinstance(mask, float) and mask != mask):
         return None
-    pixels = from_rle(mask, what) if isinstance(mask, str | bytes | dict) else np.asarray(mask)
-    if pixels.ndim < 2 or not pixels.size:
-        raise ValueError(f"{what} has shape {pixels.shape}; a mask has rows and columns of pixels")
-    return runs_of(pixels, what), pixels.shape
+    drawn = from_rle(mask, what) if isinstance(mask, str | bytes | dict) else mask
+    if not isinstance(drawn, Drawn):
+        pixels = _array(mask, what)
+        drawn = Drawn(runs_of(pixels, what), pixels.shape) if pixels.ndim >= 2 else Drawn(_NOTHING, pixels.shape)
+    if len(drawn.shape) < 2 or not math.prod(drawn.shape):
+        raise ValueError(f"{what} has shape {drawn.shape}; a mask has rows and columns of pixels")
+    return drawn.runs, drawn.shape
+
+
+def _array(mask: Any, what: str) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(mask)
+    except ValueError:
+        raise ValueError(f"{what} has rows of different lengths; a mask has rows and columns of pixels") from None
+
+
+def _binary(runs: Runs) -> Runs:
+    """Masks of images in black and white as others: 255 is then no class but what is marked."""
+    if not len(runs.classes) or not (runs.classes == _WHITE).all():
+        return runs
+    warn_of_data("masks hold 0 and 255 only: 255 is taken for what is marked, as 1 or True")
+    return Runs(runs.starts, runs.begins, runs.ends, np.ones_like(runs.classes))
 
 
 def _shapes(task_codes: npt.NDArray[Any], tasks: Names, shapes: list[tuple[int, ...]]) -> npt.NDArray[np.int64]:
@@ -292,7 +320,8 @@ def _shapes(task_codes: npt.NDArray[Any], tasks: Names, shapes: list[tuple[int, 
     odd = np.flatnonzero((found[task_codes] != given).any(axis=1))
     if len(odd):
         task, one, other = task_codes[odd[0]], shapes[odd[0]], tuple(found[task_codes[odd[0]]].tolist())
-        raise ValueError(f"masks of task {tasks.values[task]!r} have shapes {one} and {other}; bring them to one size")
+        name = tasks.values[[task]].tolist()[0]
+        raise ValueError(f"masks of task {name!r} have shapes {one} and {other}; bring them to one size")
     return found
 
 

@@ -173,5 +173,20 @@ fn boxes_and_masks_survive_a_refused_allocation() {
     assert_refused("outlines", |control| masks::shape_likeness(&drawings, 0.5, control));
     let pull = masks::Pull { share: &[0.5; 2], bias: &[0.0; 2], doubt: &[0.1] };
     assert_refused("mean outlines", |control| masks::shape_masks(&drawings, 0.5, &pull, control));
+    assert_refused("votes on pixels", |control| masks::mask_vote(&drawings, &[1.0; 2], control));
+    let hands = masks::Hands { workers: &[0, 1], weights: &[1.0; 2], n_workers: 2, n_classes: 3 };
+    let options = masks::StapleOptions { asymmetry: 0.3, strength: None, max_iter: 3, tol: 1e-4, chances: true };
+    assert_refused("recalls of pixels", |control| masks::staple(&drawings, hands, options, control));
+    let given = masks::Given { begins: &[1, 5], ends: &[3, 6], classes: &[1, 2] };
+    assert_refused("runs of pixels", |_| masks::mask_runs(&[0_u8, 1, 1, 0]));
+    assert_refused("pixels of runs", |_| masks::mask_pixels::<u16>(given, 8));
+    assert_refused("run-lengths", |_| masks::coco_lengths(given, &[2, 4]));
+    assert_refused("runs of run-lengths", |_| masks::coco_runs(&[3, 5], &[0, 1], &[2, 4]));
+    assert_refused("run-lengths as text", |_| masks::coco_counts(b"5220003"));
+    let corners = [0.0, 0.0, 3.0, 0.0, 3.0, 3.0, 0.0, 3.0];
+    let polygons = masks::Polygons { starts: &[0, 4], corners: &corners };
+    assert_refused("pixels of polygons", |control| masks::polygon_runs(&polygons, 4, 4, control));
+    assert_refused("sides that cross", |control| masks::crossing_sides(&corners, control));
+    assert_refused("the densest place", |_| masks::densest(&[0.0, 1.0], &[1.0; 2], &[0.1; 2]));
     assert_refused("a prior", |control| em::dirichlet_step(&[2.0, 1.0], &[3.0, 0.0, 1.0, 4.0], &[2.0, 1.0], control));
 }
