@@ -1,6 +1,6 @@
 """Masks beside crowd-kit and SimpleITK: mean intersection over union and processor seconds, same data, same run.
 
-    python benches/masks.py                      # four crowds of ellipses of 128²; needs crowd-kit and SimpleITK
+    python benches/masks.py --draws 3            # five crowds of ellipses of 128²; needs crowd-kit and SimpleITK
     python benches/masks.py --size 512 --tasks 100 --ours
 
 Ours are timed with the table, from arrays to masks. SimpleITK runs on one thread.
@@ -55,6 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", type=int, default=20)
     parser.add_argument("--size", type=int, default=128)
+    parser.add_argument("--draws", type=int, default=1, help="mean IoU and deviation, median of times")
     parser.add_argument("--seed", type=int, default=11)
     parser.add_argument("--ours", action="store_true", help="leave others out")
     args = parser.parse_args()
@@ -67,16 +68,22 @@ def main() -> None:
         methods |= {f"crowd-kit {name}": crowd_kit(name) for name in names}
         methods["SimpleITK STAPLE"] = simple_itk
     for crowd, sizes in CROWDS.items():
-        drawn = mh.simulate_masks(args.tasks, size=args.size, seed=args.seed, **sizes)
-        tasks, workers, _ = drawn.masks.table.columns()
-        arrays = [drawn.masks.mask(row) for row in range(len(drawn.masks))]
-        log = pd.DataFrame({"task": tasks, "worker": workers, "segmentation": arrays})
-        print(f"{crowd}: {drawn.masks!r}, {args.size}²")
-        for name, run in methods.items():
-            start = time.process_time()
-            found = run(log)
-            took = time.process_time() - start
-            print(f"  {name:<36}{mh.metrics.mask_iou(found, drawn.truth):.4f}, {took:.2f} s")
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
+        for number in range(args.draws):
+            drawn = mh.simulate_masks(args.tasks, size=args.size, seed=args.seed + number, **sizes)
+            tasks, workers, _ = drawn.masks.table.columns()
+            arrays = [drawn.masks.mask(row) for row in range(len(drawn.masks))]
+            log = pd.DataFrame({"task": tasks, "worker": workers, "segmentation": arrays})
+            for name, run in methods.items():
+                start = time.process_time()
+                masks = run(log)
+                took = time.process_time() - start
+                found[name].append((mh.metrics.mask_iou(masks, drawn.truth), took))
+        print(f"{crowd}: {drawn.masks!r}, {args.size}², {args.draws} draws")
+        for name, each in found.items():
+            ious, times = np.array(each).T
+            spread = f" ± {ious.std(ddof=1):.4f}" if len(ious) > 1 else ""
+            print(f"  {name:<36}{ious.mean():.4f}{spread}, {np.median(times):.3f} s", flush=True)
 
 
 if __name__ == "__main__":
