@@ -31,6 +31,31 @@ def test_every_epoch_has_every_sample_once_in_another_order():
     assert plain_order.tolist() == list(range(50))
 
 
+@pytest.mark.parametrize("at_once", [1, 30, 1 << 16])
+def test_batches_have_the_annotations_of_their_samples(monkeypatch, at_once):
+    """However many are gathered at once; samples without annotations, weights and a truth among them."""
+    monkeypatch.setattr("manyhands.train.batch._GATHERED", at_once)
+    rng = np.random.default_rng(0)
+    tasks, workers, labels = rng.integers(40, size=90), rng.integers(7, size=90), rng.integers(3, size=90)
+    votes = mh.Annotations.from_codes(
+        tasks, workers, labels, weights=rng.random(90), n_tasks=40, n_workers=7, n_classes=3
+    )
+    data = CrowdData(rng.normal(size=(40, 2)), votes)
+    data.truth = torch.from_numpy(rng.integers(3, size=40))
+    of_task, of_worker, of_label = votes.codes()
+    found = list(data.batches(torch.arange(40), 8, CPU, shuffle=torch.Generator().manual_seed(1)))
+    assert [len(batch) for batch in found] == [8] * 5
+    for batch in found:
+        expected = [at for task in batch.tasks.tolist() for at in np.flatnonzero(of_task == task)]
+        assert batch.index.tolist() == expected
+        assert batch.tasks[batch.sample].tolist() == of_task[expected].tolist()
+        assert batch.worker.tolist() == of_worker[expected].tolist()
+        assert batch.label.tolist() == of_label[expected].tolist()
+        np.testing.assert_allclose(batch.weight, votes.weights[expected], rtol=1e-6)
+        assert torch.equal(batch.truth, data.truth[batch.tasks])
+        np.testing.assert_allclose(batch.x, data.features.fetch(batch.tasks))
+
+
 @pytest.mark.parametrize("coalesced", [False, True])
 def test_lazy_adam_is_sparse_adam(coalesced):
     """Rows that come twice in a step, rows that rest for some steps, rates that change."""
