@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import manyhands as mh
 from manyhands import learn
@@ -146,3 +147,22 @@ def crowd(
         truth=truth, n_workers=n_workers, n_classes=n_classes, labels_per_task=per_task, seed=seed, **options
     )
     return Crowd(X.astype(np.float32), made.votes, truth, made.confusion)
+
+
+def slopes_agree(loss: Callable[[], Tensor], given: dict[str, Tensor]) -> None:
+    """The gradient of a loss is the slope of finite differences, in a random direction of each tensor that is given."""
+    learnt = {name: value for name, value in given.items() if value.requires_grad}
+    found = torch.autograd.grad(loss(), list(learnt.values()), allow_unused=True)
+    rng, step, moved = np.random.default_rng(1), 1e-6, 0
+    for (name, value), gradient in zip(learnt.items(), found, strict=True):
+        direction = torch.from_numpy(rng.normal(size=tuple(value.shape)))
+        with torch.no_grad():
+            value += step * direction
+            above = loss().item()
+            value -= 2 * step * direction
+            below = loss().item()
+            value += step * direction
+        slope = 0.0 if gradient is None else (gradient * direction).sum().item()
+        assert slope == pytest.approx((above - below) / (2 * step), rel=1e-4, abs=1e-7), name
+        moved += slope != 0
+    assert moved

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ import torch
 from torch import nn
 
 import manyhands as mh
+from learners import slopes_agree
 from manyhands.learn import losses
+from manyhands.train.batch import CrowdData
+from manyhands.train.estimator import NetworkEstimator
 
 torch.set_num_threads(1)
 
@@ -207,6 +211,43 @@ def test_the_likelihood_of_sameness_is_that_of_a_plain_twin() -> None:
     with torch.no_grad():
         found = model._log_likelihood(batch, model._forward(batch.x)).numpy()
     np.testing.assert_allclose(found, wanted, rtol=1e-4)
+
+
+# ------------------------------------------------------------------------------------------------------- gradients
+
+
+def _answers(kind: str) -> tuple[np.ndarray, Any]:
+    rng = np.random.default_rng(0)
+    X, left, right = rng.normal(size=(20, 3)), rng.integers(10, size=60), rng.integers(10, 20, size=60)
+    pair = {"left": left, "right": right, "worker": rng.integers(5, size=60)}
+    if kind == "CrowdRegression":
+        return X, mh.Ratings.from_arrays(left, pair["worker"], rng.normal(size=60))
+    if kind == "SimilarityNetwork":
+        return X, pair | {"same": rng.random(60) < 0.5}
+    return X, mh.Comparisons.from_arrays(left, right, np.where(rng.random(60) < 0.5, left, right), pair["worker"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "outputs"),
+    [("CrowdRegression", 1), ("CrowdReward", 1), ("MixtureReward", 2), ("SimilarityNetwork", 3)],
+)
+def test_gradients_are_the_slopes_of_the_loss(kind: str, outputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[CrowdData] = []
+    adopt = NetworkEstimator._adopt
+    monkeypatch.setattr(NetworkEstimator, "_adopt", lambda self, data: seen.append(data) or adopt(self, data))
+    model = getattr(mh.learn, kind)(perceptron(3, outputs), max_epochs=3, worker_lr=0.1).fit(*_answers(kind))
+    (data,) = seen
+    batch = data.batch(data.samples, torch.device("cpu"))
+    model._parts.eval()
+    with torch.no_grad():
+        output = model._forward(batch.x).double().requires_grad_()
+    model._parts.double()
+    batch = replace(batch, weight=batch.weight.double())
+    for name, kept in list(vars(model).items()):
+        if isinstance(kept, torch.Tensor) and kept.is_floating_point():
+            setattr(model, name, kept.double())
+    given = {"output": output, **dict(model._parts.named_parameters())}
+    slopes_agree(lambda: model._loss(batch, output), given)
 
 
 # ----------------------------------------------------------------------------------------------------------- files
