@@ -54,6 +54,7 @@ mod course;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod gamma;
+mod lengths;
 mod memory;
 #[cfg(feature = "python")]
 mod python;

@@ -62,6 +62,7 @@ pub(crate) fn zeros<T: Zero>(len: usize) -> Result<Vec<T>> {
         }
         Box::from_raw(slice_from_raw_parts_mut(pointer, len)).into_vec()
     };
+    in_large_pages(found.as_ptr(), layout.size());
     leave_room(layout.size())?;
     Ok(found)
 }
@@ -82,6 +83,7 @@ pub(crate) fn reserve<T>(items: &mut Vec<T>, more: usize) -> Result<()> {
     let bytes = len.saturating_mul(size_of::<T>());
     grant(bytes)?;
     items.try_reserve_exact(more).map_err(|_| refusal::<T>(len))?;
+    in_large_pages(items.as_ptr(), bytes);
     leave_room(bytes)
 }
 
@@ -238,27 +240,40 @@ fn hint<T>(item: &T) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(item).cast::<i8>()) }
 }
 
-/// Asks for large pages under a table that is visited in random order: with small ones, most visits would also miss the
-/// processor's list of pages. Tables too small to gain, and systems without such pages, are left alone.
-#[allow(unsafe_code)]
+/// Asks that memory which is about to be written come in large pages: small ones are mapped one by one, each on first touch,
+/// which takes longer than to write them.
+fn in_large_pages<T>(start: *const T, bytes: usize) {
+    #[cfg(target_os = "linux")]
+    advise(start.cast(), bytes, libc::MADV_HUGEPAGE);
+    #[cfg(not(target_os = "linux"))]
+    let _ = (start, bytes);
+}
+
+/// Puts a table that is visited in random order into large pages: with small ones, most visits would also miss the
+/// processor's list of pages. Systems without such pages are left alone.
 pub(crate) fn large_pages(data: &[f64]) {
     #[cfg(target_os = "linux")]
-    {
-        const SMALL: usize = 4096;
-        const WORTHWHILE: usize = 1 << 22;
-        let range = data.as_ptr_range();
-        let first = range.start.addr().next_multiple_of(SMALL);
-        let len = range.end.addr().saturating_sub(first) / SMALL * SMALL;
-        if len < WORTHWHILE {
-            return;
-        }
-        for advice in [libc::MADV_HUGEPAGE, libc::MADV_COLLAPSE] {
-            // SAFETY: the range lies within `data`, and neither advice changes what memory holds. Failure is harmless.
-            unsafe { libc::madvise(range.start.with_addr(first).cast_mut().cast(), len, advice) };
-        }
+    for advice in [libc::MADV_HUGEPAGE, libc::MADV_COLLAPSE] {
+        advise(data.as_ptr().cast(), size_of_val(data), advice);
     }
     #[cfg(not(target_os = "linux"))]
     let _ = data;
+}
+
+/// Tells the system how the whole pages of an allocation are used, unless there are too few to gain.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+fn advise(start: *const u8, bytes: usize, advice: libc::c_int) {
+    const SMALL: usize = 4096;
+    const WORTHWHILE: usize = 1 << 22;
+    let first = start.addr().next_multiple_of(SMALL);
+    let len = (start.addr() + bytes).saturating_sub(first) / SMALL * SMALL;
+    if len < WORTHWHILE {
+        return;
+    }
+    // SAFETY: the callers' memory is allocated and as long as they say, the range lies within it, and neither of the two advices
+    // given here changes what memory holds. Failure is harmless.
+    unsafe { libc::madvise(start.with_addr(first).cast_mut().cast(), len, advice) };
 }
 
 #[cfg(test)]

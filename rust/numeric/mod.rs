@@ -52,12 +52,14 @@ impl<'a> View<'a> {
         self.table.values()[row * self.table.dims() + self.dim] * self.unit - self.centre
     }
 
-    /// Worker and rating of each row of a task. `ONE` says that rows are of one number, which saves a division a task.
+    /// Worker and rating of some rows. `ONE` says that rows are of one number, which saves a division a task.
     #[inline(always)]
-    fn rows<const ONE: bool>(&self, task: usize) -> impl ExactSizeIterator<Item = (usize, f64)> + Clone + use<'a, ONE> {
+    fn rows<const ONE: bool>(
+        &self,
+        rows: Range<usize>,
+    ) -> impl ExactSizeIterator<Item = (usize, f64)> + Clone + use<'a, ONE> {
         let Self { table, dim, unit, centre } = *self;
         let (dims, dim) = if ONE { (1, 0) } else { (table.dims(), dim) };
-        let rows = table.rows_of(task);
         let values = table.values()[rows.start * dims..rows.end * dims].chunks_exact(dims);
         table.workers()[rows].iter().zip(values).map(move |(worker, x)| (*worker as usize, x[dim] * unit - centre))
     }

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::{Job, View, each_chunk};
 use crate::control::Control;
+use crate::lengths::{EachTask, by_length};
 use crate::memory::{collected, zeros};
 use crate::{Error, Result};
 
@@ -113,31 +114,9 @@ impl Step<'_> {
 
     /// The same for normal noise without weights: most passes, and nothing but sums.
     fn run_plain<const ONE: bool>(&self, tasks: Range<usize>, out: &mut [f64], sums: &mut [f64]) {
-        let (sums, _) = sums.as_chunks_mut::<SUMS>();
-        for (task, out) in tasks.zip(out.chunks_exact_mut(TASK)) {
-            let rows = self.view.rows::<ONE>(task);
-            let (mut precision, mut pull) = (self.prior.precision, self.prior.precision * self.prior.mean);
-            for (worker, x) in rows.clone() {
-                let [aa, a, ab] = self.told[worker];
-                precision += aa;
-                pull += a * x - ab;
-            }
-            let mut y = pull / precision;
-            if !(precision > 0.0 && y.is_finite()) {
-                (y, precision) = self.value(task);
-            }
-            out.copy_from_slice(&[y, precision]);
-            let square = y * y + variance(precision);
-            for (worker, x) in rows {
-                let to = &mut sums[worker];
-                to[0] += 1.0;
-                to[1] += x;
-                to[2] += x * x;
-                to[3] += y;
-                to[4] += square;
-                to[5] += x * y;
-            }
-        }
+        let (first, (out, _), (sums, _)) = (tasks.start, out.as_chunks_mut(), sums.as_chunks_mut());
+        let mut each = Plain::<ONE> { step: self, first, out, sums };
+        by_length(self.view.table().offsets(), tasks, &mut each);
     }
 
     #[inline(always)]
@@ -146,7 +125,6 @@ impl Step<'_> {
     }
 
     /// Value and precision of a task.
-    #[inline(always)]
     fn value(&self, task: usize) -> (f64, f64) {
         let rows = self.view.table().rows_of(task);
         let (mut precision, mut pull) = (self.prior.precision, self.prior.precision * self.prior.mean);
@@ -254,6 +232,43 @@ impl Step<'_> {
             }
         }
         Ok(residuals)
+    }
+}
+
+/// Tasks from the `first` on, of normal noise and no weights.
+struct Plain<'a, const ONE: bool> {
+    step: &'a Step<'a>,
+    first: usize,
+    out: &'a mut [[f64; TASK]],
+    sums: &'a mut [[f64; SUMS]],
+}
+
+impl<const ONE: bool> EachTask for Plain<'_, ONE> {
+    #[inline(always)]
+    fn task(&mut self, task: usize, rows: Range<usize>) {
+        let step = self.step;
+        let rows = step.view.rows::<ONE>(rows);
+        let (mut precision, mut pull) = (step.prior.precision, step.prior.precision * step.prior.mean);
+        for (worker, x) in rows.clone() {
+            let [aa, a, ab] = step.told[worker];
+            precision += aa;
+            pull += a * x - ab;
+        }
+        let mut y = pull / precision;
+        if !(precision > 0.0 && y.is_finite()) {
+            (y, precision) = step.value(task);
+        }
+        self.out[task - self.first] = [y, precision];
+        let square = y * y + variance(precision);
+        for (worker, x) in rows {
+            let to = &mut self.sums[worker];
+            to[0] += 1.0;
+            to[1] += x;
+            to[2] += x * x;
+            to[3] += y;
+            to[4] += square;
+            to[5] += x * y;
+        }
     }
 }
 

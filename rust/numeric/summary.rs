@@ -1,9 +1,12 @@
 //! Values of tasks without a model: means, trimmed means and medians, and how far ratings are from them.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::{View, each_chunk};
 use crate::control::Control;
+use crate::lengths::{EachTask, by_length};
 use crate::memory::zeros;
 use crate::{Error, Result};
 
@@ -41,25 +44,37 @@ fn spread_plain<const ONE: bool>(view: &View<'_>, control: &Control) -> Result<S
     let table = view.table();
     let mut tasks = zeros(4 * table.n_tasks())?;
     let workers = each_chunk(table, (&mut tasks, 4), 3, control, &|tasks, out, sums| {
-        let (sums, _) = sums.as_chunks_mut::<3>();
-        for (task, out) in tasks.zip(out.chunks_exact_mut(4)) {
-            let rows = view.rows::<ONE>(task);
-            let n = rows.len().max(1) as f64;
-            let mean = rows.clone().map(|(_, x)| x).sum::<f64>() / n;
-            let mut squares = 0.0;
-            out[0] = rows.len() as f64;
-            for (worker, x) in rows {
-                let away = x - mean;
-                squares += away * away;
-                let to = &mut sums[worker];
-                to[0] += 1.0;
-                to[1] += away;
-                to[2] += away * away;
-            }
-            out[1..].copy_from_slice(&[mean, squares, 1.0 / n]);
-        }
+        let (first, (out, _), (sums, _)) = (tasks.start, out.as_chunks_mut(), sums.as_chunks_mut());
+        by_length(table.offsets(), tasks, &mut Plain::<ONE> { view, first, out, sums });
     })?;
     Ok(Spread { tasks, workers })
+}
+
+/// Tasks from the `first` on, without weights.
+struct Plain<'a, const ONE: bool> {
+    view: &'a View<'a>,
+    first: usize,
+    out: &'a mut [[f64; 4]],
+    sums: &'a mut [[f64; 3]],
+}
+
+impl<const ONE: bool> EachTask for Plain<'_, ONE> {
+    #[inline(always)]
+    fn task(&mut self, task: usize, rows: Range<usize>) {
+        let rows = self.view.rows::<ONE>(rows);
+        let (len, n) = (rows.len(), rows.len().max(1) as f64);
+        let mean = rows.clone().map(|(_, x)| x).sum::<f64>() / n;
+        let mut squares = 0.0;
+        for (worker, x) in rows {
+            let away = x - mean;
+            squares += away * away;
+            let to = &mut self.sums[worker];
+            to[0] += 1.0;
+            to[1] += away;
+            to[2] += away * away;
+        }
+        self.out[task - self.first] = [len as f64, mean, squares, 1.0 / n];
+    }
 }
 
 /// The same, where a rating counts so many times and weighs so much.
