@@ -229,24 +229,42 @@ def coverage(draws: int = 10) -> None:
     """Print which share of simulated values lies within 90 % intervals, by kind of crowd.
 
     As drawn, and in the origin and unit of the crowd that was drawn, which is all that a crowd can tell: what its
-    average worker would say without noise.
+    average worker would say without noise. Rules were settled on other draws.
     """
-    import manyhands as mh
-
+    crowds: list[tuple[str, int, int, dict[str, float]]] = [
+        (f"30 workers, noise spread {spread}", 30, each, {"noise_spread": spread})
+        for each in (3, 5, 10)
+        for spread in (0.3, 1.0)
+    ]
+    others = {
+        "10 workers": (10, {}),
+        "100 workers": (100, {}),
+        "workers alike but for noise": (30, {"bias": 0.0, "scale": 0.0}),
+        "strong biases and scales": (30, {"bias": 1.0, "scale": 0.4}),
+        "Student's t with 3 degrees": (30, {"tails": 3.0}),
+        "a fifth answer at random": (30, {"spammers": 0.2}),
+    }
+    crowds += [(name, n, each, {**kind}) for name, (n, kind) in others.items() for each in (3, 8)]
     warnings.simplefilter("ignore")
     print("share of simulated values within intervals of 90 %, mean of draws")
-    for each in (3, 5, 10):
-        for spread in (0.3, 1.0):
-            models = {"mean": mh.numeric.Mean(), "gaussian": mh.numeric.GaussianCrowd(), "blend": mh.numeric.Blend()}
-            held: dict[str, list[list[float]]] = {name: [] for name in models}
-            for seed in range(draws):
-                crowd = mh.simulate_ratings(400, 30, ratings_per_task=each, noise_spread=spread, seed=seed)
-                for name, model in models.items():
-                    ends = model.fit(crowd.ratings).intervals_
-                    truths = (crowd.truth, crowd.truth * crowd.scale.mean() + crowd.bias.mean())
-                    held[name].append([mh.metrics.coverage(ends, truth) for truth in truths])
-            shares = ", ".join("{} {:.3f} / {:.3f}".format(name, *np.mean(of, axis=0)) for name, of in held.items())
-            print(f"{each} ratings a task, noise spread {spread}: {shares}", flush=True)
+    for name, n_workers, each, kind in crowds:
+        shares = ", ".join("{} {:.3f} / {:.3f}".format(model, *of) for model, of in held(n_workers, each, kind, draws))
+        print(f"{name}, {each} ratings a task: {shares}", flush=True)
+
+
+def held(n_workers: int, each: int, kind: dict[str, Any], draws: int) -> list[tuple[str, Any]]:
+    """For each method the shares of values that its intervals hold, as drawn and in the crowd's origin and unit."""
+    import manyhands as mh
+
+    models = {"mean": mh.numeric.Mean(), "gaussian": mh.numeric.GaussianCrowd(), "blend": mh.numeric.Blend()}
+    found: dict[str, list[list[float]]] = {name: [] for name in models}
+    for seed in range(draws):
+        crowd = mh.simulate_ratings(400, n_workers, ratings_per_task=each, seed=seed, **kind)
+        truths = (crowd.truth, crowd.truth * crowd.scale.mean() + crowd.bias.mean())
+        for name, model in models.items():
+            ends = model.fit(crowd.ratings).intervals_
+            found[name].append([mh.metrics.coverage(ends, truth) for truth in truths])
+    return [(name, np.mean(of, axis=0)) for name, of in found.items()]
 
 
 def main() -> None:

@@ -65,6 +65,20 @@ def test_nine_in_ten_values_lie_within_their_intervals(make):
     assert 0.88 <= np.mean(held) <= 0.92
 
 
+@pytest.mark.parametrize("make", [mh.numeric.GaussianCrowd, lambda: mh.numeric.Blend(folds=2)])
+def test_errors_include_what_a_small_crowd_cannot_know_of_its_origin_and_unit(make):
+    """Ten workers with hardly any noise are all wrong by their average bias and scale, which no rating shows."""
+    away = []
+    for seed in range(12):
+        crowd = mh.simulate_ratings(
+            40, 10, ratings_per_task=10, noise=0.1, noise_spread=0.1, bias=0.5, scale=0.3, seed=seed
+        )
+        model = make().fit(crowd.ratings)
+        away.append((model.values_ - crowd.truth) / model.spread_)
+    # With noise alone, errors would be two to five times too small.
+    assert 0.7 < np.sqrt(np.mean(np.square(away))) < 1.4
+
+
 def test_two_factors_find_groups_who_share_errors():
     rng = np.random.default_rng(4)
     truth, shared = rng.normal(size=(2, 800))

@@ -50,6 +50,8 @@ class Crowd:
     converged: bool
     #: Whether any task has two ratings; if not, there is no noise to learn.
     told: bool
+    #: Variances of the crowd's origin and of its unit about those of the workers it was drawn from, (numbers, 2).
+    convention: Array
 
 
 def start(table: _core.Ratings, units: Units) -> tuple[Crowd, Array]:
@@ -71,7 +73,7 @@ def start(table: _core.Ratings, units: Units) -> tuple[Crowd, Array]:
         prior[dim] = centre, 1.0 / max(signal, 0.05)
         tasks[dim] = np.stack([means[:, 1], means[:, 0] * precision[dim]], axis=1)
         moments[dim, :, 0] = precision[dim]
-    return Crowd(moments, prior, tasks, [], 0, False, told), precision
+    return Crowd(moments, prior, tasks, [], 0, False, told, np.zeros((d, 2))), precision
 
 
 def fit(
@@ -96,22 +98,24 @@ def fit(
             )[0]
         return crowd
     loop = _Loop(table, units, structure, crowd, precision)
+    plain = structure.freedom is None and not structure.messages
     last: float | None = None
     for step in range(1, max_iter + 1):
-        before = crowd.tasks[..., 0].copy()
+        before = None if plain else crowd.tasks[..., 0].copy()
         objective = loop.step()
         crowd.n_iter = step
-        change = float(np.sqrt(np.mean((crowd.tasks[..., 0] - before) ** 2)))
-        plain = structure.freedom is None and not structure.messages
-        if plain:
+        if before is None:
             crowd.history.append(objective)
+            gain = math.inf if last is None else abs(objective - last) / loop.total
+        else:
+            gain = float(np.sqrt(np.mean((crowd.tasks[..., 0] - before) ** 2)))
         if report is not None:
-            report(step, objective if plain else -change)
-        gain = change if not plain else math.inf if last is None else abs(objective - last) / loop.total
+            report(step, objective if plain else -gain)
         last = objective
         if gain < tol:
             crowd.converged = True
             break
+    crowd.convention[:] = loop.convention()
     return crowd
 
 
@@ -126,7 +130,9 @@ class _Loop:
         tasks, self.by, _ = table.columns()
         self.counts = np.bincount(self.by, self.weights, table.n_workers).astype(np.float64)
         self.total = float(self.counts.sum())
-        self.rated = np.bincount(tasks, self.weights, table.n_tasks) > 0
+        rated = np.bincount(tasks, self.weights, table.n_tasks) > 0
+        # All of them without a copy, as a rule.
+        self.rated: slice | npt.NDArray[np.bool_] = slice(None) if rated.all() else rated
         self.working = self.counts > 0
         noise = 1.0 / precision
         self.floor = _FLOOR * noise
@@ -143,8 +149,7 @@ class _Loop:
         bound = 0.0
         for dim in range(self.table.dims):
             sums = self._pass(dim)
-            self._learn_values(dim)
-            bound += self._values_bound(dim)
+            bound += self._learn_values(dim)
             bound += self._learn_workers(dim, sums)
             squares[dim] = (
                 sums[:, 6] if self.structure.messages else self._squares(dim, sums)
@@ -179,19 +184,31 @@ class _Loop:
             sums += precision * (np.bincount(self.by, counted, len(sums)) + self.counts * floor)
         return sums
 
+    def convention(self) -> Array:
+        """Variances of the origin and of the unit, (numbers, 2).
+
+        Nothing but the workers' priors says where 0 is and how long 1: an average of as many biases, or scales, as
+        there are workers, each as uncertain as workers vary and as its own ratings leave it.
+        """
+        own = self.counts[self.working] * self.crowd.moments[:, self.working, 0]
+        used = (self.structure.bias, self.structure.scale)
+        variances = np.stack([self.bias_variance, self.scale_variance])
+        # A scale is known by how far the values are spread, in whose units it is.
+        told = np.stack([own, own / self.crowd.prior[:, 1, None]])
+        found = 1.0 / (1.0 / (variances[..., None] + 1.0 / told)).sum(axis=-1)
+        return np.where(used, found.T, 0.0)
+
     # ------------------------------------------------------------------------------------------------- tasks
 
-    def _learn_values(self, dim: int) -> None:
+    def _learn_values(self, dim: int) -> float:
+        """The prior of the values; returns their bound."""
         values, precision = self.crowd.tasks[dim, self.rated].T
-        mean = float(values.mean())
-        variance = float(((values - mean) ** 2 + 1.0 / precision).mean())
-        self.crowd.prior[dim] = mean, 1.0 / max(variance, _LEAST)
-
-    def _values_bound(self, dim: int) -> float:
-        mean, prior = self.crowd.prior[dim]
-        values, precision = self.crowd.tasks[dim, self.rated].T
-        fit = 0.5 * (math.log(prior) + 1.0) - 0.5 * prior * ((values - mean) ** 2 + 1.0 / precision)
-        return float((fit - 0.5 * np.log(precision)).sum())
+        n = len(values)
+        away = values - float(values.mean())
+        squares = float(away @ away + (1.0 / precision).sum())
+        prior = 1.0 / max(squares / n, _LEAST)
+        self.crowd.prior[dim] = float(values.mean()), prior
+        return 0.5 * (n * (math.log(prior) + 1.0) - prior * squares - float(np.log(precision).sum()))
 
     # ----------------------------------------------------------------------------------------------- workers
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from itertools import combinations
 from typing import ClassVar, NamedTuple
 
@@ -14,7 +15,7 @@ from manyhands.checks import check_number, check_stopping
 from manyhands.estimator import Array
 from manyhands.numeric._hierarchy import Crowd, Structure, fit
 from manyhands.numeric._units import Units
-from manyhands.numeric.base import NumericAggregator, ValueFit
+from manyhands.numeric.base import LEVEL, NumericAggregator, ValueFit
 from manyhands.numeric.gaussian import predicted, read_off, workers_of
 from manyhands.numeric.simple import ALONE, pooled_variance
 from manyhands.progress import Callback
@@ -37,9 +38,10 @@ _MOST = 1 << 20
 
 
 class _Member(NamedTuple):
-    """A model in the units of the mean: values·gain + shift."""
+    """A model, and what brings its values to the units of the mean: values·gain + shift."""
 
     values: Array
+    #: Standard errors, in its own unit.
     errors: Array
     gain: Array
     shift: Array
@@ -70,7 +72,9 @@ class Blend(NumericAggregator, default=True):
     -----
     O(ratings) time a pass; some dozens of passes for each of five models, once and for each fold. Tables of more than a
     million ratings are judged on a million of them, by task. Memory O(ratings + 5·(tasks + workers)). Nothing is drawn
-    at random. Standard errors take the covariance of two members' errors for the variance of the better one.
+    at random. Standard errors are those of the richest model, of which the others are special cases: what it does not
+    know of a value, its workers, and the crowd's origin and unit, and how far the blend is from what it expects, in its
+    own unit. They are such that 90 % intervals hold 90 % if that model is right.
 
     Points: all numbers of an answer are blended by the same weights.
 
@@ -127,7 +131,7 @@ class Blend(NumericAggregator, default=True):
         self._shifts = np.stack([member.shift for member in members])
         self._unit, self._centre = units
         values = self._blended(plain.values, [member.values for member in members])
-        errors = _blended_errors(self._shares, [plain.errors, *(member.errors for member in members)])
+        errors = plain.errors if self._shares[0] == 1.0 else _errors_about(values, members[-1])
         return ValueFit(
             values=units.back(values),
             spread=units.sizes(errors),
@@ -270,13 +274,31 @@ def least_squares_on_simplex(products: Array) -> Array:
     return best
 
 
-def _blended_errors(shares: Array, errors: list[Array]) -> Array:
-    """Standard errors of a blend: the covariance of two estimates is the variance of the better, were it the best."""
-    variance = np.zeros_like(errors[0])
-    for one, a in zip(shares, errors, strict=True):
-        for other, b in zip(shares, errors, strict=True):
-            variance += one * other * np.minimum(a, b) ** 2
-    return np.sqrt(variance)
+def _errors_about(values: Array, model: _Member) -> Array:
+    """Errors of values where a model is right that expects others: 90 % intervals of their size hold 90 %."""
+    away = np.abs(values - model.values)
+    most, size = _half_widths()
+    steps = np.divide(away, model.errors, out=np.zeros_like(away), where=model.errors > 0)
+    # Far away, only the nearer end matters.
+    beyond = np.maximum(steps - most[-1], 0.0)
+    half = model.errors * (np.interp(steps, most, size) + beyond)
+    errors: Array = np.where(model.errors > 0, half, away) / size[0]
+    return errors
+
+
+@cache
+def _half_widths() -> tuple[Array, Array]:
+    """How wide a 90 % interval must be, either way, about a place so many standard errors from the expectation."""
+    from statistics import NormalDist
+
+    chance, places, halves = NormalDist().cdf, np.linspace(0.0, 5.0, 51), []
+    for place in places.tolist():
+        low, high = place, place + 2.0
+        for _ in range(40):
+            half = (low + high) / 2
+            low, high = (low, half) if chance(half - place) - chance(-half - place) > LEVEL else (half, high)
+        halves.append(high)
+    return places, np.array(halves)
 
 
 def _mean(table: _core.Ratings, units: Units) -> _Member:
@@ -295,7 +317,7 @@ def _like_mean(plain: _Member, values: Array, errors: Array) -> _Member:
     """A model whose values have the average and the standard deviation of the means."""
     wanted, own = plain.values.std(axis=0), values.std(axis=0)
     gain = np.divide(wanted, own, out=np.ones_like(own), where=own > 1e-9)
-    return _Member(values, errors * gain, gain, plain.values.mean(axis=0) - values.mean(axis=0) * gain)
+    return _Member(values, errors, gain, plain.values.mean(axis=0) - values.mean(axis=0) * gain)
 
 
 def _folds(table: _core.Ratings, units: Units, folds: int) -> npt.NDArray[np.int64]:

@@ -56,8 +56,9 @@ class GaussianCrowd(NumericAggregator):
     Points: each number of an answer has its own values, biases, scales and level of noise; a worker is as many times
     more precise than the crowd in one of them as in all others, which all of them tell.
 
-    Standard errors include what is not known of biases and scales, of each worker for itself. Repeated ratings of a
-    task by the same worker count as independent.
+    Standard errors include what is not known of biases and scales, of each worker for itself, and of the crowd's origin
+    and unit: with few workers, their average bias and scale is not that of all workers who might have been asked.
+    Repeated ratings of a task by the same worker count as independent.
 
     References
     ----------
@@ -168,7 +169,7 @@ def read_off(
     """Values and their standard errors, given workers: (tasks, numbers) each.
 
     A value is a weighted sum of ratings; its error has the variance of their noise and of what is not known of their
-    workers' biases and scales, and of the prior.
+    workers' biases and scales, of the prior, and of the origin and unit of the crowd.
     """
     values, errors = [], []
     for dim in range(table.dims):
@@ -185,7 +186,9 @@ def read_off(
         # With nobody to tell, a value may be anything that values are.
         known = tasks[:, 1] > 0
         variance = np.divide(sums, tasks[:, 1] ** 2, out=np.full(len(sums), 1.0 / precision), where=known)
-        errors.append(np.sqrt(np.maximum(variance, np.divide(1.0, tasks[:, 1], out=variance.copy(), where=known))))
+        variance = np.maximum(variance, np.divide(1.0, tasks[:, 1], out=variance.copy(), where=known))
+        origin, unit = crowd.convention[dim]
+        errors.append(np.sqrt(variance + origin + unit * (tasks[:, 0] - mean) ** 2))
     return np.stack(values, axis=1), np.stack(errors, axis=1)
 
 
