@@ -10,7 +10,7 @@ import pytest
 
 import manyhands as mh
 from manyhands import _core
-from manyhands.sequences.design import kinds_of_cells
+from manyhands.sequences.design import kinds_of_cells, steps_read
 from manyhands.table.names import Names
 from manyhands.table.tags import Tags
 from manyhands.testing import aggregator_checks
@@ -171,9 +171,7 @@ def test_fits_agree_with_their_twin(contexts: bool, learn: bool, variational: bo
     model.fit(votes)
     cells, first = kinds_of_cells(votes._tags, 6 if contexts else 1, False)
     first = first if variational else 0.1 * first
-    before = votes._tags.legal().astype(float)
-    if variational:
-        before[-1] += oracle.firsts_read(votes)
+    before = oracle.steps_read(votes)
     settings = {"contexts": contexts, "learn": learn, "variational": variational, "n_iter": 6}
     twin = oracle.fit(votes, cells, first, steps_before=before, **settings)
     assert_close(model.history_, twin["history"], 1e-8, "history_")
@@ -181,6 +179,24 @@ def test_fits_agree_with_their_twin(contexts: bool, learn: bool, variational: bo
     possible = np.broadcast_to(cells >= 0, twin["concentration"].shape)
     assert_close(model._concentration[possible], twin["concentration"][possible], 1e-8, "concentration")
     assert_close(model._steps, twin["steps"], 1e-8, "steps")
+
+
+def test_steps_of_classes_are_those_of_readers() -> None:
+    log = {"sequence": [1] * 8, "position": [0, 1, 2, 3] * 2, "worker": [1] * 4 + [2] * 4}
+    votes = mh.Sequences.from_frame(log | {"label": ["a", "a", "b", "c", "a", "a", "a", "c"]}, scheme="classes")
+    assert_close(steps_read(votes), oracle.steps_read(votes), 1e-12, "steps")
+
+
+def test_many_types_do_no_harm() -> None:
+    """A type that is seldom read is judged by what is usual, and not by imaginary steps to all others."""
+    found = []
+    for seed in (0, 1):
+        drawn = mh.simulate_sequences(50, 15, 14, readings_per_sequence=3, seed=seed)
+        models = (mh.sequences.BSC(max_iter=60, tol=1e-4), mh.sequences.HMMCrowd(), mh.sequences.SpanVote())
+        found.append([mh.metrics.span_scores(model.fit(drawn.sequences), drawn.truth).f1 for model in models])
+    bsc, chain, vote = np.mean(found, axis=0)
+    assert bsc > vote + 0.02
+    assert chain > vote - 0.03
 
 
 def test_gaps_are_no_evidence() -> None:

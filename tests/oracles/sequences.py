@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -215,10 +215,30 @@ def _learnt(counts: np.ndarray, cells: np.ndarray, first: np.ndarray, now: np.nd
     return (first + now * gain) / (1 + cost)
 
 
-def firsts_read(votes: mh.Sequences) -> np.ndarray:
-    """First tags of an average reader of each sequence, counted one by one."""
+def steps_read(votes: mh.Sequences) -> np.ndarray:
+    """Imaginary steps and, in the last row, first tags: those of an average reader, counted one by one.
+
+    A step's chance is that of its kind, whatever the types, times the share of its tag among those that such a step may
+    lead to; a row of steps counts as often as there are tags.
+    """
+    names, legal = votes.tags.tolist(), votes._tags.legal()
+    spans, k = votes._tags.spans, len(names)
+    kind = (lambda a, b: (a[0], b[0])) if spans else (lambda a, b: a == b)
+    times: dict[Any, float] = {}
+    arrivals, firsts = dict.fromkeys(names, 1.0), dict.fromkeys(names, 0.0)
     sequences, _, offsets, codes = votes.readings()
-    found = np.zeros(len(votes.tags))
     for reading, sequence in enumerate(sequences):
-        found[codes[offsets[reading]]] += 1 / votes.labels_per_task[sequence]
+        said = [names[code] for code in codes[offsets[reading] : offsets[reading + 1]]]
+        firsts[said[0]] += 1 / votes.labels_per_task[sequence]
+        for a, b in pairwise(said):
+            times[kind(a, b)] = times.get(kind(a, b), 0.0) + 1.0
+            arrivals[b] += 1.0
+    found = np.zeros((k + 1, k))
+    for i, a in enumerate(names):
+        allowed = [b for j, b in enumerate(names) if legal[i, j]]
+        for b in allowed:
+            alike = sum(arrivals[other] for other in allowed if kind(a, other) == kind(a, b))
+            found[i, names.index(b)] = (times.get(kind(a, b), 0.0) + 1.0) * arrivals[b] / alike
+        found[i] *= k / found[i].sum()
+    found[k] = [legal[k, j] * (1.0 + firsts[name]) for j, name in enumerate(names)]
     return found

@@ -15,7 +15,7 @@ from manyhands.checks import check_choice, check_flag, check_positive, check_sto
 from manyhands.estimator import Array
 from manyhands.progress import Callback
 from manyhands.sequences.base import Segments, SequenceAggregator, SequenceFit, compared
-from manyhands.sequences.design import Design, firsts_read, kinds_of_cells
+from manyhands.sequences.design import Design, kinds_of_cells, steps_read
 from manyhands.sequences.votes import token_shares
 from manyhands.table.annotations import Annotations
 from manyhands.table.limits import check_memory
@@ -53,10 +53,6 @@ class _Crowd(SequenceAggregator):
         """The prior to begin with, from the usual one."""
         return prior
 
-    def _steps_before(self, votes: Sequences) -> Array:
-        """Imaginary steps from tag to tag: one of each that is allowed."""
-        return votes._tags.legal().astype(np.float64)
-
     def _fit(self, votes: Sequences, progress: Callback | None) -> SequenceFit:
         options = self._options()
         contexts = self._contexts()
@@ -71,7 +67,7 @@ class _Crowd(SequenceAggregator):
             token_shares(votes),
             cells=kinds,
             prior=self._first(prior),
-            steps=self._steps_before(votes),
+            steps=steps_read(votes),
             progress=progress,
             **options,
         )
@@ -165,8 +161,8 @@ class BSC(_Crowd, default=True):
 
     All probabilities have Dirichlet priors, and none is tuned. Those of workers are learnt from the crowd (empirical
     Bayes): cells that differ only by the types of spans involved share a parameter, so that a rare type, and a worker
-    who read little, are judged by what is usual. First tags of sequences, of which there are few, have those of an
-    average reader as imaginary ones.
+    who read little, are judged by what is usual. Steps from tag to tag have those of an average reader as imaginary
+    ones, put together over types.
 
     Parameters
     ----------
@@ -209,11 +205,6 @@ class BSC(_Crowd, default=True):
 
     def _contexts(self) -> bool:
         return self.worker == "seq"
-
-    def _steps_before(self, votes: Sequences) -> Array:
-        steps = super()._steps_before(votes)
-        steps[-1] += np.where(steps[-1] > 0, firsts_read(votes), 0.0)
-        return steps
 
     def _options(self) -> dict[str, Any]:
         check_choice("worker", self.worker, ("seq", "cm"))

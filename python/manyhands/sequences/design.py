@@ -49,13 +49,51 @@ class Design:
         return bool((self.tags == UNSAID).any())
 
 
-def firsts_read(votes: Sequences) -> Array:
+def _firsts_read(votes: Sequences) -> Array:
     """How often each tag is the first of a sequence in what was read; readers of one sequence share a count."""
     sequences, _, offsets, codes = votes.readings()
     first = codes[offsets[:-1]]
     said = first != UNSAID
     share = 1.0 / votes.labels_per_task[sequences]
     return np.asarray(np.bincount(first[said], weights=share[said], minlength=len(votes._tags)), np.float64)
+
+
+def steps_read(votes: Sequences) -> Array:
+    """Imaginary steps from tag to tag, and first tags in a last row: those of an average reader, (n_tags + 1, n_tags).
+
+    Steps that are alike but for the types involved are put together: what comes after a span of one type tells what
+    comes after one of another. Spans that begin are shared among types by how often they were read. A row counts for as
+    many steps as there are tags, whatever the types; with one imaginary step to each tag instead, a span of a rare
+    type among fifty would nearly always be followed by another.
+    """
+    k, legal = len(votes._tags), votes._tags.legal().astype(np.float64)
+    _, _, offsets, codes = votes.readings()
+    before, after = codes[:-1].astype(np.int64), codes[1:].astype(np.int64)
+    within = np.ones(len(codes) + 1, np.bool_)
+    within[offsets] = False
+    said = within[1:-1] & (before != UNSAID) & (after != UNSAID)
+    read = np.bincount(before[said] * k + after[said], minlength=k * k).reshape(k, k)
+    kinds, n_kinds = (_steps_of_spans if votes._tags.spans else _steps_of_classes)(k)
+    # One imaginary step of each kind, and one to each tag among those of a kind.
+    times = np.bincount(kinds.reshape(-1), read.reshape(-1), n_kinds)[kinds] + 1.0
+    each = (read.sum(axis=0) + 1.0) * legal[:k]
+    alike = np.zeros((k, n_kinds))
+    np.add.at(alike, (np.arange(k)[:, None], kinds), each)
+    steps = times * each / np.maximum(np.take_along_axis(alike, kinds, axis=1), 1e-300)
+    legal[:k] = k * steps / steps.sum(axis=1, keepdims=True)
+    legal[k] += np.where(legal[k] > 0, _firsts_read(votes), 0.0)
+    return legal
+
+
+def _steps_of_spans(k: int) -> tuple[npt.NDArray[np.int64], int]:
+    """Kind of each step, (n_tags, n_tags): from outside, from a beginning or further inside, to any of these."""
+    role = np.concatenate([[0], 1 + np.arange(k - 1) % 2])
+    return 3 * role[:, None] + role, 9
+
+
+def _steps_of_classes(k: int) -> tuple[npt.NDArray[np.int64], int]:
+    """Kind of each step, (n_tags, n_tags): to the same class, or to another."""
+    return np.eye(k, dtype=np.int64), 2
 
 
 def kinds_of_cells(tags: Tags, n_contexts: int, has_gaps: bool) -> tuple[npt.NDArray[np.int32], Array]:
