@@ -140,7 +140,8 @@ class Sequences(Answers):
     @classmethod
     def _needed(cls, names: Sequence[str], named: Collection[str]) -> tuple[str, ...]:
         spans = holds_spans(names, named)
-        said = "label" if "label" in named or not (spans or one_known(names, "label") is None) else "tag"
+        labelled = not spans and one_known(names, "label") is not None
+        said = "label" if labelled or "label" in named else "tag"
         asked = said in named or not spans or bool(known_among(names, WELL_KNOWN[said]))
         return ("sequence", *(PLACES if spans else ("position",)), "worker", *((said,) if asked else ()))
 
