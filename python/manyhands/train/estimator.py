@@ -28,6 +28,7 @@ from manyhands.train.batch import Batch, CrowdData, Features
 from manyhands.train.callbacks import Callbacks, check_callbacks
 from manyhands.train.calls import plain, run, sharing
 from manyhands.train.checkpoint import Owner
+from manyhands.train.half import check_precision
 from manyhands.train.loader import check_loader, loaded
 from manyhands.train.optimizers import made_optimizers, made_scheduler
 from manyhands.train.ranks import Ranks, check_distributed
@@ -188,7 +189,7 @@ class NetworkEstimator(Parameters, Training, ABC):
     def _fit(self, data: Callable[[], CrowdData], *, resume: bool, overwrite: bool, progress: Progress) -> Self:
         """Train on what a function makes, which is called when settings, device and checkpoint are known to do."""
         self._check()
-        find_device(self.device)
+        check_precision(self.precision, find_device(self.device))
         checkpoint.prepare(self.checkpoint, resume=resume, overwrite=overwrite)
         made = data()
         made.features = loaded(made.features, self.loader)

@@ -84,7 +84,8 @@ class Training:
         parameters are kept. The score is that of the crowd's held-out labels: no clean ones are needed, and nothing
         else is learnt from them before the training has ended. 0 keeps the last epoch.
     precision
-        Of the backbone: ``"float32"``, or mixed with ``"bfloat16"`` or ``"float16"``.
+        Of the backbone: ``"float32"``, or mixed with ``"bfloat16"`` or ``"float16"``, which are
+        refused on processors where they would end the process.
     compile
         Whether ``torch.compile`` makes the backbone faster, or its options, such as ``{"mode": "reduce-overhead"}``. A
         network that learners take apart is compiled in parts if these are named ``trunk`` and ``head``.
