@@ -14,7 +14,7 @@ from learners import backbone, crowd
 from manyhands import learn
 from manyhands.learn.performance import WorkerKernel
 from manyhands.train.batch import Batch, CrowdData
-from oracles import learn as plain
+from oracles import learn_instance as instance
 
 CPU = torch.device("cpu")
 
@@ -32,32 +32,6 @@ def trained(make: type[learn.Learner], n: int = 40, **options: Any) -> tuple[Any
     return learner, batch, log_probs, triples
 
 
-def test_the_loss_of_conal():
-    learner, batch, log_probs, triples = trained(learn.CoNAL, apart=0.5)
-    layers = learner._parts["layers"]
-    with torch.no_grad():
-        found = learner._loss(batch, log_probs).item()
-        sample = layers.sample(learner._features).numpy()
-        embedding = layers.embedding.weight.numpy()
-        cosines = [
-            sample[n] @ embedding[m] / np.linalg.norm(sample[n]) / np.linalg.norm(embedding[m]) for n, m, _ in triples
-        ]
-        own = layers.own.weight.reshape(-1, 3, 3).numpy()
-        rates = 1 / (1 + np.exp(-np.array(cosines)))
-        expected = plain.conal_loss(log_probs.exp().numpy(), layers.common.numpy(), own, rates, triples, 0.5)
-    # Weights of annotations are in single precision.
-    assert found == pytest.approx(expected, rel=1e-6)
-
-
-def test_the_loss_of_union_net_is_that_of_one_transition_matrix():
-    learner, batch, log_probs, triples = trained(learn.UnionNet)
-    confusion = learner._crowd.confusion().numpy()
-    transition = learner._who.log_shares.exp().numpy()[:, None, :] * confusion.transpose(0, 2, 1)
-    with torch.no_grad():
-        found = learner._loss(batch, log_probs).item()
-    assert found == pytest.approx(plain.union_loss(log_probs.exp().numpy(), transition, triples), rel=1e-6)
-
-
 def test_union_net_where_it_does_not_matter_who_answers_is_ccem():
     log = crowd()
     options = {"max_epochs": 4, "reduction": "sample"}
@@ -66,57 +40,16 @@ def test_union_net_where_it_does_not_matter_who_answers_is_ccem():
     np.testing.assert_allclose(union.predict_proba(log.X), plainly.predict_proba(log.X), atol=1e-3)
 
 
-@pytest.mark.parametrize("rate", [0.25, 0.0])
-def test_the_loss_of_madl(rate):
-    learner, batch, log_probs, triples = trained(learn.MaDL, rate=rate)
-    with torch.no_grad():
-        found = learner._loss(batch, log_probs).item()
-        matrices = learner._log_confusion(batch).exp().numpy()
-    weights, prior = np.ones(9), 0.0
-    if rate:
-        gamma = learner._parts["kernel"].log_gamma.exp().item()
-        weights = plain.similarity_weights(learner._parts["workers"].weight.detach().numpy(), gamma)
-        np.testing.assert_allclose(learner.worker_weights_, weights)
-        prior = 0.25 * np.log(gamma) - 0.25 * gamma
-    expected = plain.weighted_cross_entropy(log_probs.exp().numpy(), matrices, weights, triples)
-    assert found == pytest.approx(expected - prior, rel=1e-6)
-
-
 def test_similarities_with_a_large_crowd_are_estimated_without_bias():
     torch.manual_seed(0)
     embeddings = torch.randn(2000, 3, dtype=torch.float64) * 0.3
-    exact = plain.similarity_weights(embeddings.numpy(), 1.0)
+    exact = instance.similarity_weights(embeddings.numpy(), 1.0)
     total = np.zeros(2000)
     for _ in range(20):
         kernel = WorkerKernel(2000, 1.25, 0.25).double()
         total += kernel(embeddings, torch.arange(2000)).detach().numpy() / 20
     np.testing.assert_allclose(total, exact, rtol=0.1)
     assert np.abs(total / exact - 1).mean() < 0.02
-
-
-def test_the_loss_of_annot_mix():
-    learner, batch, _, triples = trained(learn.AnnotMix)
-    learner._parts.float()
-    rng = np.random.default_rng(0)
-    share, other = rng.random(len(triples)).astype(np.float32), rng.permutation(len(triples))
-    seen: dict[str, np.ndarray] = {}
-    layer = learner._network
-    hooks = [
-        layer[0].register_forward_hook(lambda _, given, __: seen.update(x=given[0].numpy())),
-        layer[-1].register_forward_hook(lambda _, __, answer: seen.update(logits=answer.numpy())),
-    ]
-    with torch.no_grad():
-        found = learner._mixed_loss(batch, batch.x, torch.from_numpy(share), torch.from_numpy(other)).item()
-        rows = learner._embedded(batch.worker).numpy()
-        mixed = share[:, None] * rows + (1 - share)[:, None] * rows[other]
-        matrices = learner._performance(torch.arange(len(triples)), torch.from_numpy(mixed)).exp().numpy()
-    for hook in hooks:
-        hook.remove()
-    x = batch.x.numpy()[batch.sample.numpy()]
-    np.testing.assert_allclose(seen["x"], share[:, None] * x + (1 - share)[:, None] * x[other], rtol=1e-5, atol=1e-6)
-    probs = np.array([plain.softmax(row) for row in seen["logits"].astype(np.float64)])
-    expected = plain.mixed_cross_entropy(probs, matrices.astype(np.float64), batch.label.numpy(), other, share)
-    assert found == pytest.approx(expected, rel=1e-5)
 
 
 def test_samples_that_cannot_be_mixed():
@@ -126,25 +59,6 @@ def test_samples_that_cannot_be_mixed():
     with pytest.raises(ValueError, match="cannot be mixed"):
         learn.AnnotMix(words, max_epochs=1).fit(tokens, log.votes)
     learn.AnnotMix(words, max_epochs=1, alpha=0.0).fit(tokens, log.votes)
-
-
-def test_the_loss_of_anchor_transition():
-    learner, batch, log_probs, triples = trained(learn.AnchorTransition, ratio=3.0, judging_epochs=2, first_epochs=2)
-    learner._parts.float()
-    with torch.no_grad():
-        matrices = learner._log_confusion(batch).exp().numpy().astype(np.float64)
-        found = learner._loss(batch, log_probs).item()
-    likelihood = np.ones((40, 3))
-    for (sample, _, label), matrix in zip(triples, matrices, strict=True):
-        likelihood[sample] *= matrix[:, label]
-    losses = []
-    for sample, row in enumerate(likelihood):
-        second, first = np.sort(row)[1:]
-        assert learner._aims[sample].sum().item() == (first >= 3 * second)
-        if first >= 3 * second:
-            losses.append(-log_probs[sample, row.argmax()].item())
-    assert 0 < len(losses) < 40
-    assert found == pytest.approx(np.mean(losses), rel=1e-6)
 
 
 def test_a_ratio_that_no_class_reaches():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import manyhands as mh
-from learners import backbone, crowd
+from learners import backbone, crowd, rows
 from manyhands import learn
 from manyhands.aggregators.passes import posterior_under
 from manyhands.learn import heads, losses
@@ -21,6 +21,7 @@ from manyhands.learn.information import CrowdAggregator
 from manyhands.learn.questions import RunningKappa, Said, focus, said_shares
 from manyhands.train.batch import CrowdData
 from oracles import learn as plain
+from oracles import learn_agree as agree
 from oracles.em import Rows
 
 CPU = torch.device("cpu")
@@ -186,7 +187,7 @@ def test_the_gain_of_one_sample_is_an_error():
 def test_regularised_probability(p, indicator, strength):
     logit = torch.tensor(np.log(p / (1 - p)))
     found = torch.sigmoid(losses.towards_agreement(logit, torch.tensor(indicator, dtype=torch.float64), strength))
-    assert found.item() == pytest.approx(plain.towards_agreement(p, indicator, strength), rel=1e-9)
+    assert found.item() == pytest.approx(agree.towards_agreement(p, indicator, strength), rel=1e-9)
     unchanged = torch.sigmoid(losses.towards_agreement(logit, torch.tensor(0.5), strength))
     assert unchanged.item() == pytest.approx(p)
 
@@ -194,14 +195,14 @@ def test_regularised_probability(p, indicator, strength):
 @given(predicted=st.floats(0, 1), agreement=st.floats(0, 1))
 def test_agreement_regression(predicted, agreement):
     found = losses.agreement_regression(torch.tensor(predicted), torch.tensor(agreement))
-    assert found.item() == pytest.approx(plain.agreement_regression(predicted, agreement), abs=1e-6)
+    assert found.item() == pytest.approx(agree.agreement_regression(predicted, agreement), abs=1e-6)
     assert found.item() >= 0
 
 
 @given(p=st.floats(0.001, 0.999), right=st.booleans(), gamma=st.floats(0, 5))
 def test_focal(p, right, gamma):
     log_right = torch.tensor(np.log(p if right else 1 - p))
-    assert losses.focal(log_right, gamma).item() == pytest.approx(plain.focal(p, right, gamma), rel=1e-9)
+    assert losses.focal(log_right, gamma).item() == pytest.approx(agree.focal(p, right, gamma), rel=1e-9)
 
 
 def test_focus():
@@ -211,7 +212,7 @@ def test_focus():
     for worker in range(9):
         said = labels[workers == worker]
         for k in range(3):
-            assert found[worker, k] == pytest.approx(plain.focus((said == k).sum(), len(said)))
+            assert found[worker, k] == pytest.approx(agree.focus((said == k).sum(), len(said)))
 
 
 def weighted(log, rng):
@@ -238,12 +239,12 @@ def test_the_kappa_loss_of_all_samples_is_that_of_the_formula_with_weights_and_r
     given = torch.from_numpy(probs).requires_grad_()
     kappa = running_kappa(votes, 30, reduction == "sample")
     loss = learner._reduce(kappa(batch, given, said, weight.double()).mean(dim=1), batch)
-    assert loss.item() == pytest.approx(plain.kappa_loss(probs, answers, reduction), rel=1e-5)
+    assert loss.item() == pytest.approx(agree.kappa_loss(probs, answers, reduction), rel=1e-5)
     loss.backward()
     for sample, k in ((0, 0), (7, 1), (29, 2)):
         step = np.zeros_like(probs)
         step[sample, k] = 1e-5
-        slope = plain.kappa_loss(probs + step, answers, reduction) - plain.kappa_loss(probs - step, answers, reduction)
+        slope = agree.kappa_loss(probs + step, answers, reduction) - agree.kappa_loss(probs - step, answers, reduction)
         assert given.grad[sample, k].item() == pytest.approx(slope / 2e-5, rel=1e-3)
 
 
@@ -288,21 +289,6 @@ def test_a_worker_who_never_names_a_class_teaches_nothing_of_it_and_breaks_nothi
     assert (probs.grad[:2, :2] != 0).all()
 
 
-def test_the_loss_of_coinnet():
-    log, rng = crowd(n=12, n_workers=5), np.random.default_rng(0)
-    learner = learn.COINNet(backbone(), max_epochs=1, outlier=2.0, volume=0.5, ridge=0.0).fit(log.X, log.votes)
-    batch = CrowdData(log.X, log.votes).batch(torch.arange(12), CPU)
-    parts = learner._parts.double()
-    confusion = plain.free_confusion(random_table(parts["workers"].table, rng), "softplus")
-    shifts = 0.1 * rng.normal(size=(batch.n_annotations, 3))
-    parts["shifts"].set(torch.from_numpy(shifts))
-    parts["volume"] = RunningVolume(3, 0.9, 0.0).double()
-    log_probs = torch.log_softmax(torch.from_numpy(rng.normal(size=(12, 3))), dim=1)
-    triples = list(zip(batch.sample.tolist(), batch.worker.tolist(), batch.label.tolist(), strict=True))
-    expected = plain.coin_loss(log_probs.exp().numpy(), confusion, shifts, triples, 2.0, 0.4, 1e-2, 0.5)
-    assert learner._loss(batch, log_probs).item() == pytest.approx(expected, rel=1e-6)
-
-
 def test_max_mig_starts_from_the_logarithms_of_confusion_by_answer():
     confusion = np.random.default_rng(0).dirichlet(np.ones(4), size=(6, 4))
     crowd_part = CrowdAggregator(6, torch.ones(4) / 4)
@@ -323,17 +309,18 @@ def test_the_heads_of_doctors_start_as_the_backbones_last_layer(bias):
     torch.testing.assert_close(heads_of_workers.opinions(features, torch.tensor([4, 1]))[:, 1], expected)
 
 
-def test_the_loss_of_doctor_net():
-    log = crowd(n=12, n_workers=5)
-    learner = learn.DoctorNet(backbone(), max_epochs=2, worker_lr=0.1).fit(log.X, log.votes)
-    learner._parts.double()
-    batch, log_probs, triples, rng = some()
-    features = rng.normal(size=(12, 16))
-    learner._features = torch.from_numpy(features)
-    found = learner._loss(batch, log_probs).item()
-    table = learner._heads.table
-    expected = plain.doctor_loss(features, table.weight.detach().numpy().reshape(-1, *table.shape), triples)
-    assert found == pytest.approx(expected, rel=1e-6)
+def test_weights_of_doctors_are_learnt_from_what_others_say():
+    log = crowd(n=12, n_workers=5, per_task=(1, 5))
+    learner = learn.WeightedDoctorNet(backbone(), max_epochs=3, weight_epochs=2, lr=0.05, weight_lr=0.5)
+    learner.fit(log.X, log.votes)
+    data = CrowdData(log.X, log.votes)
+    batch = data.batch(data.samples, CPU)
+    assert {len(set(batch.worker[batch.sample == i].tolist())) for i in range(12)} >= {1, 5}
+    triples = list(zip(batch.sample.tolist(), batch.worker.tolist(), batch.label.tolist(), strict=True))
+    with torch.no_grad():
+        found, features = learner._others_opinion(batch).exp(), learner._network[:-1](batch.x).double().numpy()
+    expected = plain.others_opinion(features, rows(learner._heads.table), learner.weights_, triples)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_volume():

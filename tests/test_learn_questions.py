@@ -13,10 +13,10 @@ from learners import backbone, crowd
 from manyhands import learn
 from manyhands.learn import heads
 from manyhands.learn.agree import AnnotatorWeights
-from manyhands.learn.questions import Said, focus
 from manyhands.learn.targets import majority
 from manyhands.train.batch import CrowdData
 from oracles import learn as plain
+from oracles import learn_agree as agree
 
 CPU = torch.device("cpu")
 
@@ -44,9 +44,7 @@ def test_the_loss_of_labels_is_that_of_binary_questions(n_classes, loss):
     # Cross-entropy of binary questions is that of Learn2Agree: of LearnFromAll it is of classes.
     make = learn.Learn2Agree if loss == "ce" else learn.LearnFromAll
     learner = make(backbone(n_classes), loss=loss, reduction="label", max_epochs=1).fit(log.X, log.votes)
-    gamma = np.zeros((4, n_classes)) if loss == "ce" else focus(Said.of(log.votes, by_sample=False).counts)
-    eye = np.eye(n_classes)
-    expected = np.mean([plain.answer_loss(probs[i], eye[label], gamma[worker]) for i, worker, label in triples])
+    expected = agree.answers_loss(probs, triples, loss, "label")
 
     def found(log_probs):
         return learner._labels_loss(batch, learner._log_odds(log_probs))
@@ -62,8 +60,8 @@ def test_the_focal_loss_of_the_majority_divides_ties(per_task):
     learner = learn.MajorityTarget(backbone(), loss="focal", max_epochs=1).fit(log.X, log.votes)
     votes = majority(log.votes)
     assert (votes.max(axis=1) < 1).any()
-    gamma = np.array([plain.focus(votes[:, k].sum(), 20) for k in range(3)])
-    expected = np.mean([plain.answer_loss(p, said, gamma) for p, said in zip(probs, votes, strict=True)])
+    gamma = np.array([agree.focus(votes[:, k].sum(), 20) for k in range(3)])
+    expected = np.mean([agree.answer_loss(p, said, gamma) for p, said in zip(probs, votes, strict=True)])
     assert learner._loss(batch, torch.from_numpy(probs).log()).item() == pytest.approx(expected, rel=1e-6)
     assert gradients_agree(lambda log_probs: learner._loss(batch, log_probs), probs)
 
@@ -76,7 +74,7 @@ def test_the_kappa_loss_of_the_majority_is_that_of_one_who_says_it():
     answers = [(sample, 0, int(label), 1.0) for sample, label in enumerate(majority(log.votes)[:, 1])]
 
     def twin(given):
-        return plain.kappa_loss(given[:, 1:], [(i, w, 1 - label, x) for i, w, label, x in answers], "label")
+        return agree.kappa_loss(given[:, 1:], [(i, w, 1 - label, x) for i, w, label, x in answers], "label")
 
     given = torch.from_numpy(probs).requires_grad_()
     loss = learner._loss(batch, given.log())
@@ -109,11 +107,7 @@ def test_every_stream_learns_by_every_loss(stream, by):
     learner = learn.Learn2Agree(backbone(), stream=stream, stream_loss=by, max_epochs=1).fit(log.X, log.votes)
     learner._forward(batch.x)
     level, agreement = learner._level.detach().numpy(), learner._agreement.numpy()
-    if by == "ar" or (by is None and stream == "distribution"):
-        pairs = zip(level.ravel(), agreement.ravel(), strict=True)
-        expected = np.mean([plain.agreement_regression(a, b) for a, b in pairs])
-    else:
-        expected = np.sqrt(((level - agreement) ** 2).mean())
+    expected = agree.stream_loss(level, agreement, by or ("ar" if stream == "distribution" else "rmse"))
     assert learner._stream_loss(batch).item() == pytest.approx(expected, rel=1e-4)
 
 
@@ -121,7 +115,7 @@ def test_agreement_that_is_whole_teaches_the_regression_loss_nothing():
     """Documented: where all say the same, the loss is zero whatever is predicted."""
     for agreement in (0.0, 1.0):
         for predicted in (0.0, 0.3, 1.0):
-            assert plain.agreement_regression(predicted, agreement) == 0
+            assert agree.agreement_regression(predicted, agreement) == 0
 
 
 def test_weights_of_annotators():
@@ -132,15 +126,15 @@ def test_weights_of_annotators():
     annotators = AnnotatorWeights(5).double()
     annotators.table.set(0.05 * torch.randn(5, 1, dtype=torch.float64))
     weights = annotators(torch.arange(5)).detach().numpy()
-    expected = plain.weighed_agreement(triples, weights, given.numpy(), 12, 3)
+    expected = agree.weighed_agreement(triples, weights, given.numpy(), 12, 3)
     np.testing.assert_allclose(annotators.agreement(batch, said, torch.zeros(12, 3).double()), expected, rtol=1e-6)
     loss = annotators.loss(batch, said, torch.from_numpy(probs))
-    assert loss.item() == pytest.approx(plain.weights_loss(probs, triples, weights, given.numpy()))
+    assert loss.item() == pytest.approx(agree.weights_loss(probs, triples, weights, given.numpy()))
     loss.backward()
     for worker in range(5):
         step = np.where(np.arange(5) == worker, 1e-6, 0)
         ends = [np.exp(10 * (annotators.table.weight.detach().numpy()[:, 0] + sign * step)) for sign in (1, -1)]
-        up, down = (plain.weights_loss(probs, triples, end, given.numpy()) for end in ends)
+        up, down = (agree.weights_loss(probs, triples, end, given.numpy()) for end in ends)
         assert annotators.table.weight.grad[worker].item() == pytest.approx((up - down) / 2e-6, rel=1e-4)
 
 
@@ -167,12 +161,7 @@ def test_annotators_who_do_not_look_count_less_in_the_agreement():
 
 def test_a_single_matrix_of_the_majority():
     log = crowd(n=20, n_workers=4, per_task=2)
-    batch, _, probs = whole(log)
     learner = learn.SingleConfusion(backbone(), labels="majority", trace=0.3, max_epochs=2).fit(log.X, log.votes)
-    learner._parts.double()
-    expected = plain.single_confusion(probs, learner.matrix_, majority(log.votes), 0.3)
-    assert learner._loss(batch, torch.from_numpy(probs).log()).item() == pytest.approx(expected, rel=1e-6)
-    assert gradients_agree(lambda log_probs: learner._loss(batch, log_probs), probs)
     # It is the vote's; workers are judged by the predictions, and differ.
     np.testing.assert_allclose(learner.matrix_.sum(axis=1), 1)
     assert (learner.confusion_[0] != learner.confusion_[1]).any()

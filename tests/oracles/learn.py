@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+
+#: Labels as (sample, worker, label).
+Triples = list[tuple[int, int, int]]
+#: Weights, (outputs × inputs), and biases of a linear layer.
+Layer = tuple[np.ndarray, np.ndarray]
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -14,6 +21,27 @@ def softplus(x: np.ndarray) -> np.ndarray:
     return np.logaddexp(0.0, x)
 
 
+def relu(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0.0)
+
+
+def layered(x: np.ndarray, *layers: Layer, between: Callable[[np.ndarray], np.ndarray] = relu) -> np.ndarray:
+    """What linear layers make of one row, with a function between two of them."""
+    for number, (weights, bias) in enumerate(layers):
+        x = weights @ (between(x) if number else x) + bias
+    return x
+
+
+def reduced(losses: list[float], triples: Triples, reduction: str) -> float:
+    """Mean of the labels' losses: over all labels, or over samples or workers of the mean of their own."""
+    if reduction == "label":
+        return float(np.mean(losses))
+    own: dict[int, list[float]] = {}
+    for (sample, worker, _), loss in zip(triples, losses, strict=True):
+        own.setdefault(sample if reduction == "sample" else worker, []).append(loss)
+    return float(np.mean([np.mean(group) for group in own.values()]))
+
+
 def free_confusion(rows: np.ndarray, link: str) -> np.ndarray:
     """Confusion matrices of free parameters, (workers × true × observed)."""
     out = np.empty_like(rows)
@@ -23,7 +51,30 @@ def free_confusion(rows: np.ndarray, link: str) -> np.ndarray:
     return out
 
 
-def coupled_cross_entropy(probs: np.ndarray, confusion: np.ndarray, triples: list[tuple[int, int, int]]) -> float:
+def one_coin_confusion(log_odds: np.ndarray, n_classes: int) -> np.ndarray:
+    """Confusion matrices of workers who are right with one probability, and wrong in all ways alike."""
+    out = np.empty((len(log_odds), n_classes, n_classes))
+    for m, value in enumerate(log_odds):
+        right = 1 / (1 + np.exp(-value))
+        for k in range(n_classes):
+            out[m, k] = (1 - right) / (n_classes - 1)
+            out[m, k, k] = right
+    return out
+
+
+def low_rank_confusion(shared: np.ndarray, patterns: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Softmax of shared logits and each worker's mixture of patterns of them, (workers × true × observed)."""
+    own = [sum(share * pattern for share, pattern in zip(row, patterns, strict=True)) for row in rows]
+    return free_confusion(np.array([shared + logits for logits in own]), "softmax")
+
+
+def embedded_confusion(shared: np.ndarray, layers: list[Layer], rows: np.ndarray) -> np.ndarray:
+    """Softmax of shared logits and what layers make of each worker's embedding, (workers × true × observed)."""
+    own = [layered(row, *layers, between=np.tanh).reshape(shared.shape) for row in rows]
+    return free_confusion(np.array([shared + logits for logits in own]), "softmax")
+
+
+def coupled_cross_entropy(probs: np.ndarray, confusion: np.ndarray, triples: Triples) -> float:
     """Mean over labels of −log Σ_k p[k] C[m, k, l]."""
     total = 0.0
     for sample, worker, label in triples:
@@ -31,12 +82,12 @@ def coupled_cross_entropy(probs: np.ndarray, confusion: np.ndarray, triples: lis
     return total / len(triples)
 
 
-def cross_entropy(probs: np.ndarray, triples: list[tuple[int, int, int]]) -> float:
+def cross_entropy(probs: np.ndarray, triples: Triples, reduction: str = "label") -> float:
     """Mean over labels of −log p[l]."""
-    return -sum(np.log(probs[sample, label]) for sample, _, label in triples) / len(triples)
+    return reduced([-np.log(probs[sample, label]) for sample, _, label in triples], triples, reduction)
 
 
-def vote_targets(triples: list[tuple[int, int, int]], n: int, k: int, *, winner: bool) -> np.ndarray:
+def vote_targets(triples: Triples, n: int, k: int, *, winner: bool) -> np.ndarray:
     """Shares of the votes of each sample or, divided among ties, the class with most of them, (samples × classes)."""
     votes = np.zeros((n, k))
     for sample, _, label in triples:
@@ -54,9 +105,7 @@ def target_cross_entropy(probs: np.ndarray, targets: np.ndarray, beta: float = 1
     return total / len(probs)
 
 
-def trace_loss(
-    probs: np.ndarray, confusion: np.ndarray, triples: list[tuple[int, int, int]], trace: float, n_labels: np.ndarray
-) -> float:
+def trace_loss(probs: np.ndarray, confusion: np.ndarray, triples: Triples, trace: float, n_labels: np.ndarray) -> float:
     """Eq. 4 of Tanno et al., divided by the labels a sample has: cross-entropy and the mean trace of all workers."""
     labelled = [confusion[m] for m in range(len(confusion)) if n_labels[m]]
     share = sum(n_labels) / len(probs)
@@ -69,7 +118,7 @@ def max_mig_loss(
     weights: np.ndarray,
     start: np.ndarray,
     prior: np.ndarray,
-    triples: list[tuple[int, int, int]],
+    triples: Triples,
     divergence: str,
     shrinkage: float,
 ) -> float:
@@ -80,15 +129,30 @@ def max_mig_loss(
     return shrinkage / 2 * moved / len(probs) - mutual_information_gain(probs, g, prior, divergence)
 
 
-def doctor_loss(features: np.ndarray, heads: np.ndarray, triples: list[tuple[int, int, int]]) -> float:
-    """Mean over labels of the cross-entropy of a worker's own linear layer, whose last column is its bias."""
+def doctor_opinion(features: np.ndarray, head: np.ndarray) -> np.ndarray:
+    """What a worker's own linear layer, whose last column is its bias, makes of a sample, (classes,)."""
+    return softmax(head[:, :-1] @ features + head[:, -1])
+
+
+def doctor_loss(features: np.ndarray, heads: np.ndarray, triples: Triples) -> float:
+    """Mean over labels of the cross-entropy of the worker's own opinion."""
     total = 0.0
     for sample, worker, label in triples:
-        total -= np.log(softmax(heads[worker, :, :-1] @ features[sample] + heads[worker, :, -1])[label])
+        total -= np.log(doctor_opinion(features[sample], heads[worker])[label])
     return total / len(triples)
 
 
-def crowd_layer(probs: np.ndarray, weights: np.ndarray, triples: list[tuple[int, int, int]], kind: str) -> float:
+def others_opinion(features: np.ndarray, heads: np.ndarray, weights: np.ndarray, triples: Triples) -> np.ndarray:
+    """Mean opinion, by weights, of those who did not label a sample, or of all if everybody did."""
+    found = []
+    for sample, row in enumerate(features):
+        asked = set(range(len(heads))) - {m for i, m, _ in triples if i == sample} or set(range(len(heads)))
+        total = sum(weights[m] * doctor_opinion(row, heads[m]) for m in asked)
+        found.append(total / sum(weights[m] for m in asked))
+    return np.array(found)
+
+
+def crowd_layer(probs: np.ndarray, weights: np.ndarray, triples: Triples, kind: str) -> float:
     """Mean over labels of the cross-entropy of a worker's softmax."""
     total = 0.0
     for sample, worker, label in triples:
@@ -107,13 +171,30 @@ def mean_trace(confusion: np.ndarray) -> float:
     return float(np.mean([np.trace(matrix) for matrix in confusion]))
 
 
-def log_det_gram(rows: np.ndarray) -> float:
-    """log det of the mean outer product of rows."""
-    gram = sum(np.outer(row, row) for row in rows) / len(rows)
-    return float(np.log(np.linalg.det(gram)))
+def log_det_gram(rows: np.ndarray, ridge: float = 0.0) -> float:
+    """log det of the mean outer product of rows, with a ridge on its diagonal."""
+    return log_det(sum(np.outer(row, row) for row in rows) / len(rows), ridge)
 
 
-def aggregator(weights: np.ndarray, log_prior: np.ndarray, triples: list[tuple[int, int, int]], n: int) -> np.ndarray:
+def log_det(gram: np.ndarray, ridge: float) -> float:
+    return float(np.log(np.linalg.det(gram + ridge * np.eye(len(gram)))))
+
+
+def geo_loss(
+    probs: np.ndarray, confusion: np.ndarray, triples: Triples, side: str, volume: float, ridge: float
+) -> float:
+    """GeoCrowdNet: coupled cross-entropy, minus log det of the mean of F Fᵀ over samples or of Wᵀ W over workers.
+
+    A worker's part of W has the classes in columns, where confusion matrices have them in rows.
+    """
+    if side == "F":
+        size = log_det_gram(probs, ridge)
+    else:
+        size = log_det(sum(matrix @ matrix.T for matrix in confusion) / len(confusion), ridge)
+    return coupled_cross_entropy(probs, confusion, triples) - volume * size
+
+
+def aggregator(weights: np.ndarray, log_prior: np.ndarray, triples: Triples, n: int) -> np.ndarray:
     """Max-MIG's g: softmax of the weights that the labels pick, (samples × classes)."""
     scores = np.tile(log_prior, (n, 1))
     for sample, worker, label in triples:
@@ -137,115 +218,12 @@ def mutual_information_gain(h: np.ndarray, g: np.ndarray, prior: np.ndarray, div
     return same / n - other / (n * (n - 1))
 
 
-def towards_agreement(p: float, indicator: float, strength: float) -> float:
-    """Eq. 4 of Learn2Agree."""
-    up = p * np.exp(strength * (indicator - 0.5))
-    return up / (up + (1 - p) * np.exp(strength * (0.5 - indicator)))
-
-
-def agreement_regression(predicted: float, agreement: float) -> float:
-    return max(agreement * (predicted - agreement), (agreement - 1) * (predicted - agreement))
-
-
-def focal(p: float, right: bool, gamma: float) -> float:
-    """Eq. 5 of Learn2Agree."""
-    g = float(right)
-    return -(abs(g - p) ** gamma) * (g * np.log(p) + (1 - g) * np.log(1 - p))
-
-
-def focus(n_said: int, n_total: int) -> float:
-    """Eq. 7 of Learn2Agree, with the library's bounds."""
-    most = max(n_said, n_total - n_said)
-    least = max(n_total - most, 1)
-    rate = (n_total - 1) / n_total
-    return min((1 - rate**most) / (1 - rate**least), 5.0)
-
-
-def answer_loss(probs: np.ndarray, said: np.ndarray, gamma: np.ndarray) -> float:
-    """Mean over binary questions of the focal loss of one answer, a distribution; of two classes one is asked."""
-    asked = [1] if len(probs) == 2 else range(len(probs))
-    found = []
-    for k in asked:
-        yes, no = focal(probs[k], True, gamma[k]), focal(probs[k], False, gamma[k])
-        found.append(said[k] * yes + (1 - said[k]) * no)
-    return float(np.mean(found))
-
-
-def weighed_agreement(
-    triples: list[tuple[int, int, int]], weights: np.ndarray, given: np.ndarray, n: int, k: int
-) -> np.ndarray:
-    """Eq. 9 of Learn2Agree with a weight for each annotator, times that of the answer, over those who answered."""
-    level = np.zeros((n, k))
-    for sample in range(n):
-        rows = zip(triples, given, strict=True)
-        own = [(weights[worker] * share, label) for (i, worker, label), share in rows if i == sample]
-        for weight, label in own:
-            level[sample, label] += weight / sum(each for each, _ in own)
-    return level
-
-
-def weights_loss(
-    probs: np.ndarray, triples: list[tuple[int, int, int]], weights: np.ndarray, given: np.ndarray
-) -> float:
-    """Gaussian noise of each annotator around predictions, by its precision; `given` are weights of the answers."""
-    total = 0.0
-    for (sample, worker, label), share in zip(triples, given / given.sum(), strict=True):
-        error = np.mean([(float(label == k) - p) ** 2 for k, p in enumerate(probs[sample])])
-        total += 0.5 * share * (weights[worker] * error - np.log(weights[worker]))
-    return total
-
-
 def single_confusion(probs: np.ndarray, matrix: np.ndarray, votes: np.ndarray, trace: float) -> float:
     """Cross-entropy of votes, which are distributions, with predictions through one matrix, and the matrix's trace."""
     total = 0.0
     for p, said in zip(probs, votes, strict=True):
         total -= sum(said[label] * np.log(p @ matrix[:, label]) for label in range(len(p)))
     return total / len(probs) + trace * np.trace(matrix)
-
-
-def kappa_loss(probs: np.ndarray, answers: list[tuple[int, int, int, float]], reduction: str) -> float:
-    """Sigmoid of log(1 − κ) of each worker and class, over all answers (sample, worker, label, weight), averaged."""
-    of_sample: dict[int, float] = {}
-    for sample, _, _, weight in answers:
-        of_sample[sample] = of_sample.get(sample, 0.0) + weight
-    workers = sorted({worker for _, worker, _, _ in answers})
-    total = share = 0.0
-    for worker in workers:
-        own = [(sample, label, weight) for sample, who, label, weight in answers if who == worker]
-        weights = np.array(
-            [weight / of_sample[sample] if reduction == "sample" else weight for sample, _, weight in own]
-        )
-        counts = weights.sum() / len(own) if reduction == "worker" else weights.sum()
-        share += 1.0 if reduction == "worker" else counts
-        for k in range(probs.shape[1]):
-            p = np.array([probs[sample, k] for sample, _, _ in own])
-            r = np.array([float(label == k) for _, label, _ in own])
-            observed = np.average(np.abs(r - p), weights=weights)
-            mean_p, mean_r = np.average(p, weights=weights), np.average(r, weights=weights)
-            kappa = 1 - observed / (mean_r * (1 - mean_p) + (1 - mean_r) * mean_p)
-            total += counts / (1 + np.exp(-np.log(1 - kappa))) / probs.shape[1]
-    return total / share
-
-
-def coin_loss(
-    probs: np.ndarray,
-    confusion: np.ndarray,
-    shifts: np.ndarray,
-    triples: list[tuple[int, int, int]],
-    outlier: float,
-    p: float,
-    zeta: float,
-    volume: float,
-) -> float:
-    """COINNet's loss: cross-entropy of shifted answers, the samples' outlier terms, minus the volume."""
-    entropy, squares = 0.0, np.zeros(len(probs))
-    for (sample, worker, label), row in zip(triples, shifts, strict=True):
-        shift = row - row.mean()
-        answer = np.maximum(probs[sample] @ confusion[worker] + shift, 1e-6)
-        entropy -= np.log(answer[label] / answer.sum())
-        squares[sample] += (shift**2).sum()
-    penalty = np.mean([(square + zeta) ** (p / 2) for square in squares])
-    return float(entropy / len(triples) + outlier * penalty - volume * log_det_gram(probs))
 
 
 def forecast(rows, priors: np.ndarray, confusion: np.ndarray) -> np.ndarray:
@@ -256,60 +234,19 @@ def forecast(rows, priors: np.ndarray, confusion: np.ndarray) -> np.ndarray:
     return np.array([softmax(row) for row in logs])
 
 
-def conal_loss(
-    probs: np.ndarray,
-    common: np.ndarray,
-    own: np.ndarray,
-    rates: np.ndarray,
-    triples: list[tuple[int, int, int]],
-    apart: float,
-) -> float:
-    """CoNAL: cross-entropy of softmax(p · (ω G + (1 − ω) A_m)), minus the mean distance of the A_m from G."""
-    entropy = 0.0
-    for (sample, worker, label), rate in zip(triples, rates, strict=True):
-        layer = rate * common + (1 - rate) * own[worker]
-        entropy -= np.log(softmax(probs[sample] @ layer)[label])
-    far = np.mean([np.sqrt(((layer - common) ** 2).sum()) for layer in own])
-    return float(entropy / len(triples) - apart * far)
+def union_loss(probs: np.ndarray, shares: np.ndarray, matrices: np.ndarray, triples: Triples, variant: str) -> float:
+    """UnionNet: mean over samples of the mean over its pairs (worker, label) of minus the pair's log-probability.
 
-
-def union_loss(probs: np.ndarray, transition: np.ndarray, triples: list[tuple[int, int, int]]) -> float:
-    """UnionNet-B: mean over samples of the mean over its pairs of −log Σ_k p[k] T[m, l, k]; T[:, :, k] sums to one."""
-    np.testing.assert_allclose(transition.sum(axis=(0, 1)), 1)
-    total = np.zeros(len(probs))
-    pairs = np.zeros(len(probs))
+    A pair has a worker's share of the labels of a class, and the answer that the worker's confusion matrix gives to the
+    class (B) or that a softmax of what the worker's matrix makes of the probabilities gives to the sample (A).
+    """
+    np.testing.assert_allclose(shares.sum(axis=0), 1)
+    losses = []
     for sample, worker, label in triples:
-        total[sample] -= np.log(sum(probs[sample, k] * transition[worker, label, k] for k in range(probs.shape[1])))
-        pairs[sample] += 1
-    return float(np.mean(total / pairs))
-
-
-def similarity_weights(embeddings: np.ndarray, gamma: float) -> np.ndarray:
-    """MaDL: one over the sum of similarities with all workers, averaging one."""
-    sums = [sum(np.exp(-gamma * ((a - b) ** 2).sum()) for b in embeddings) for a in embeddings]
-    weights = 1 / np.array(sums)
-    return weights / weights.mean()
-
-
-def weighted_cross_entropy(
-    probs: np.ndarray, matrices: np.ndarray, weights: np.ndarray, triples: list[tuple[int, int, int]]
-) -> float:
-    """Mean over labels of −w[m] log Σ_k p[k] C[label, k, l], with a matrix for each label."""
-    total = 0.0
-    for (sample, worker, label), matrix in zip(triples, matrices, strict=True):
-        total -= weights[worker] * np.log(probs[sample] @ matrix[:, label])
-    return total / len(triples)
-
-
-def mixed_cross_entropy(
-    probs: np.ndarray, matrices: np.ndarray, labels: np.ndarray, other: np.ndarray, share: np.ndarray
-) -> float:
-    """annot-mix: cross-entropy of soft labels, each a share of one label and the rest of another."""
-    total = 0.0
-    for i in range(len(labels)):
-        answer = probs[i] @ matrices[i]
-        soft = np.zeros(len(answer))
-        soft[labels[i]] += share[i]
-        soft[labels[other[i]]] += 1 - share[i]
-        total -= float(soft @ np.log(answer))
-    return total / len(labels)
+        p, share, matrix = probs[sample], shares[worker], matrices[worker]
+        if variant == "A":
+            chance = sum(p * share) * softmax(p @ matrix)[label]
+        else:
+            chance = sum(p[k] * share[k] * matrix[k, label] for k in range(len(p)))
+        losses.append(-np.log(chance))
+    return reduced(losses, triples, "sample")

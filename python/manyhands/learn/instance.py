@@ -174,7 +174,8 @@ class InstanceTrace(InstanceLearner):
     backbone
         An ``nn.Sequential`` whose last layer makes the logits, or a module with parts ``trunk`` and ``head``.
     trace
-        Weight of the mean trace over all (sample, worker) pairs with a label.
+        Weight of the mean trace over all (sample, worker) pairs with a label, beside the cross-entropy summed over a
+        sample's labels.
     rank
         Of what depends on the sample. 0 has none, and is `TraceRegularized` with the trace averaged over labels.
     **training
