@@ -59,7 +59,7 @@ VARIANTS = [
     Variant(defer.SelectivePrediction),
     Variant(defer.CompareConfidence),
     Variant(defer.SetDeferral, {"context": 20}),
-    Variant(defer.MixtureOfExperts, twin=lambda *case: plain.mixture(*case, cost=0.0)),
+    Variant(defer.MixtureOfExperts, twin=lambda *case: plain.mixture(*case, cost=np.zeros(3))),
     Variant(defer.MixtureOfExperts, {"gate": "stacked"}, choosy=False),
     Variant(defer.Triage, {"warmup": 1}),
     Variant(defer.CrossEntropySurrogate, twin=lambda *case: plain.cross_entropy_surrogate(*case, alpha=1.0)),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from deferrals import table, team
 from learners import backbone
-from manyhands import ConvergenceWarning, defer
+from manyhands import Annotations, ConvergenceWarning, defer, load
 from manyhands.defer import losses
 from manyhands.defer.data import CaseData
 from oracles import defer_losses as plain
@@ -100,12 +100,77 @@ def test_an_anchored_gate_begins_with_what_options_are_worth_and_learns_from_the
     assert learnt.gate_.layers[-1].weight.abs().max() > 0.01
 
 
-def test_decisions_of_a_mixture_by_accuracy_count_its_cost():
+@pytest.mark.parametrize(("cost", "each"), [(0.25, [0.25, 0.25, 0.25]), ({0: 0.3, 2: 0.1}, [0.3, 0.0, 0.1])])
+def test_decisions_of_a_mixture_by_accuracy_count_its_cost(cost, each):
     log = team(200)
-    fitted = defer.MixtureOfExperts(backbone(), cost=0.25, max_epochs=2).fit(log.X, log.truth, log.votes)
-    worth = fitted.expected_accuracy(log.X) - [0.25, 0.25, 0.25, 0.0]
+    fitted = defer.MixtureOfExperts(backbone(), cost=cost, max_epochs=2).fit(log.X, log.truth, log.votes)
+    worth = fitted.expected_accuracy(log.X) - [*each, 0.0]
     who = fitted.decide(log.X, how="argmax", by="accuracy").who
     assert (who == worth.argmax(axis=1)).all()
+
+
+#: All that take costs.
+PRICED = [
+    (defer.NaiveDeferral, {}),
+    (defer.NaiveDeferral, {"gate": None}),
+    (defer.NaiveDeferral, {"unanswered": "wrong"}),
+    (defer.ProbabilisticDeferral, {}),
+    (defer.ProbabilisticDeferral, {"inference": "mean-field"}),
+    (defer.ProbabilisticDeferral, {"experts": "confusion", "constraint": "epoch", "coverage": (0.0, 0.9)}),
+    (defer.ImputedDeferral, {}),
+    (defer.MixtureOfExperts, {}),
+]
+
+
+@pytest.mark.parametrize(("make", "options"), PRICED)
+def test_a_cost_goes_to_the_expert_it_names(make, options):
+    """Experts who are all alike, with a tenth of the answers missing: only what they cost tells them apart."""
+    log = team(300, separation=0.3)
+    cases, experts = np.nonzero(np.random.default_rng(0).random((300, 3)) < 0.9)
+    votes = Annotations.from_arrays(cases, np.array(["Ann", "Bob", "Cy"])[experts], log.truth[cases])
+    for cheap in ("Ann", "Bob", "Cy"):
+        cost = dict.fromkeys({"Cy", "Ann", "Bob"} - {cheap}, 5.0)
+        fitted = make(backbone(), cost=cost, **SETTINGS | options).fit(log.X, log.truth, votes)
+        for by in ("gate", "accuracy"):
+            taken = np.bincount(fitted.decide(log.X, how="argmax", by=by).who, minlength=4)
+            assert taken[:3].argmax() == list(fitted.experts_).index(cheap)
+            assert np.sort(taken[:3])[:2].sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "worth"),
+    [(defer.NaiveDeferral, lambda right, cost: right * np.exp(-cost)), (defer.MixtureOfExperts, np.subtract)],
+)
+def test_held_out_cases_count_what_was_paid_for_them(make, worth):
+    """The best epoch is the one whose right answers are worth most, not the one that asks the dearest."""
+    log = team(90)
+    cost = np.array([0.9, 0.2, 0.0, 0.0])
+    fitted = make(backbone(), cost=dict(enumerate(cost[:3])), max_epochs=2).fit(log.X, log.truth, log.votes)
+    batch = CaseData(log.X, log.truth, log.votes).batch(torch.arange(90), torch.device("cpu"))
+    with torch.no_grad():
+        views = fitted._views(batch.x)
+        found, number = fitted._judged(batch, views)
+    scores, own = fitted._scores(views).numpy(), views.classes.argmax(dim=1).numpy()
+    total = 0.0
+    for i in range(90):
+        options = [j for j in range(3) if log.given[i, j] >= 0] + [3]
+        best = max(options, key=lambda j: scores[i, j])
+        right = float((own[i] if best == 3 else log.given[i, best]) == log.truth[i])
+        total += worth(right, cost[best])
+    assert found.item() == pytest.approx(total, rel=1e-6)
+    assert number.item() == 90
+
+
+def test_costs_and_workloads_of_numpys_numbers_are_kept_in_files(tmp_path):
+    log = team(90)
+    given = {"cost": dict(zip(np.arange(3), np.array([0.3, 2.0, 0.0]), strict=True))}
+    given |= {"workload": {np.int64(1): (np.float64(0.0), np.float32(0.25))}}
+    fitted = defer.NaiveDeferral(backbone(), max_epochs=1, **given).fit(log.X, log.truth, log.votes)
+    fitted.save(tmp_path / "team.pt")
+    again = load(tmp_path / "team.pt", classifier=backbone(seed=1))
+    assert {name: again.get_params()[name] for name in given} == given
+    for how in ({"by": "accuracy"}, {"how": "argmax", "by": "accuracy"}, {"how": "argmax"}):
+        assert (again.decide(log.X, **how).who == fitted.decide(log.X, **how).who).all()
 
 
 def test_a_heavy_penalty_keeps_the_coverage_on_average():

@@ -20,6 +20,12 @@ from manyhands.defer.impute import Imputer
 from oracles import defer_losses as plain
 
 SMOOTHING = 0.01
+#: Of asking each of three experts.
+PRICES = [0.2, 0.0, 0.7]
+
+
+def prices(like: torch.Tensor) -> torch.Tensor:
+    return torch.tensor(PRICES, dtype=like.dtype)
 
 
 def some(seed: int = 0, n: int = 7, m: int = 3, k: int = 4):
@@ -39,7 +45,7 @@ SURROGATES = [
     (lambda c, e, g, a, t: losses.one_vs_all(c, e, a, t), "one_vs_all", "experts", None),
     (lambda c, e, g, a, t: losses.realizable(c, e, a, t, 1.0), "realizable", "experts", 1.0),
     (lambda c, e, g, a, t: losses.realizable(c, e, a, t, 0.3), "realizable", "experts", 0.3),
-    (lambda c, e, g, a, t: losses.mixture_loss(c, g, a, t, 0.2), "mixture", "gate", 0.2),
+    (lambda c, e, g, a, t: losses.mixture_loss(c, g, a, t, prices(c)), "mixture", "gate", PRICES),
 ]
 
 

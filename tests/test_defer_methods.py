@@ -69,6 +69,10 @@ def test_input_that_does_not_fit(change, error, message):
         ({"cost": float("nan")}, ValueError, "cost must be a finite number"),
         ({"cost": {"nobody": 1.0}}, KeyError, "cost names 'nobody', who is no expert; there are 0, 1, 2"),
         ({"cost": {1: "much"}}, TypeError, "the cost of 1 must be a number"),
+        ({"cost": {1: float("nan")}}, ValueError, "the cost of 1 must be a finite number"),
+        ({"cost": {1: 1e9}}, ValueError, "the cost of 1 must be at most 1000"),
+        ({"cost": [0.1, 0.2]}, TypeError, "say whose it is by name, {expert: number}, not .0.1, 0.2."),
+        ({"cost": np.zeros(3)}, TypeError, "say whose it is by name"),
         ({"smoothing": 0.0}, ValueError, "smoothing is a share above 0"),
         ({"unanswered": "asked"}, ValueError, "unanswered must be one of 'left-out', 'wrong'"),
         ({"gate": linear(6, 3)}, ValueError, "for each of 3 experts and one for the classifier"),
@@ -102,6 +106,10 @@ def test_settings_that_cannot_work(options, error, message):
         (defer.CrossEntropySurrogate, {"alpha": -1.0}, "alpha must be at least 0"),
         (defer.RealizableSurrogate, {"alpha": 2.0}, "alpha must be at most 1"),
         (defer.MixtureOfExperts, {"cost": -1.0}, "cost must be at least 0"),
+        (defer.MixtureOfExperts, {"cost": {1: -1.0}}, "the cost of 1 must be at least 0"),
+        (defer.MixtureOfExperts, {"cost": {"Ann": 1.0}}, "cost names 'Ann', who is no expert; there are 0, 1, 2"),
+        (defer.MixtureOfExperts, {"cost": {2: float("nan")}}, "the cost of 2 must be a finite number"),
+        (defer.MixtureOfExperts, {"cost": [0.1, 0.2, 0.3]}, "say whose it is by name"),
         (defer.Triage, {"warmup": -1}, "warmup must be at least 0"),
         (defer.Triage, {"warmup": 0.5}, "warmup must be a whole number"),
         (defer.OneVsAll, {"gate": linear(6, 4)}, "a logit for each of 3 experts, "),
@@ -110,7 +118,7 @@ def test_settings_that_cannot_work(options, error, message):
 )
 def test_settings_of_single_methods(make, options, message):
     log = team()
-    with pytest.raises((TypeError, ValueError), match=message):
+    with pytest.raises((KeyError, TypeError, ValueError), match=message):
         make(backbone(), **{"max_epochs": 1} | options).fit(log.X, log.truth, log.votes)
 
 

@@ -114,11 +114,12 @@ def realizable(classes, experts, answers, truth, alpha) -> float:
 
 
 def mixture(classes, gate, answers, truth, cost) -> float:
+    """Expected loss of the option drawn; `cost` is that of asking each expert."""
     kept = np.array([gate[j] if answers[j] >= 0 else -np.inf for j in range(len(answers))] + [gate[-1]])
     option = softmax(kept)
     loss = -option[-1] * np.log(softmax(classes)[truth])
     for j, answer in enumerate(answers):
-        loss += option[j] * ((answer != truth) + cost)
+        loss += option[j] * ((answer != truth) + cost[j])
     return loss
 
 

@@ -207,13 +207,13 @@ class Deferral(CrowdNetworkEstimator):
         return right
 
     def _judged(self, batch: Batch, views: Views) -> tuple[Tensor, Tensor]:
-        """Right answers of held-out cases, each by the best option that answered, and their number."""
+        """What right answers to held-out cases are worth, each by the best option that answered, and their number."""
         truth, answers = truth_of(batch), answers_of(batch, len(self._workers))
         scores = self._scores(views)
         scores[:, :-1] = scores[:, :-1].masked_fill(answers < 0, -torch.inf)
         said = torch.cat([answers, views.classes.argmax(dim=1, keepdim=True)], dim=1)
-        chosen = said.gather(1, scores.argmax(dim=1, keepdim=True))[:, 0]
-        return (chosen == truth).sum(), torch.tensor(len(batch))
+        worth = torch.from_numpy(self._worth((said == truth[:, None]).cpu().double().numpy()))
+        return worth.gather(1, scores.argmax(dim=1, keepdim=True).cpu()).sum(), torch.tensor(len(batch))
 
     def _after_training(self, data: CrowdData) -> None:
         self._calibration = self._assess_some(data.features, data.rows[self._to_judge_by(data)])

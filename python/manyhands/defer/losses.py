@@ -183,11 +183,11 @@ def realizable(classes: Tensor, experts: Tensor, answers: Tensor, truth: Tensor,
     return -2 * alpha * system + (1 - alpha) * F.cross_entropy(classes, truth, reduction="none")
 
 
-def mixture_loss(classes: Tensor, gate: Tensor, answers: Tensor, truth: Tensor, cost: float) -> Tensor:
+def mixture_loss(classes: Tensor, gate: Tensor, answers: Tensor, truth: Tensor, cost: Tensor) -> Tensor:
     """Expected loss of the option that the gate draws (Madras et al. 2018), (n,).
 
-    The classifier's loss is its cross-entropy, an expert's 0 or 1 and the `cost` of asking; `gate` is
-    (n, n_experts + 1) logits, of which experts who gave no answer are left out.
+    The classifier's loss is its cross-entropy, an expert's 0 or 1 and the `cost` of asking them, (n_experts,);
+    `gate` is (n, n_experts + 1) logits, of which experts who gave no answer are left out.
     """
     option = torch.softmax(torch.cat([masked(gate[:, :-1], answers), gate[:, -1:]], dim=1), dim=1)
     asked = (answers != truth[:, None]).to(option.dtype) + cost

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -15,6 +14,7 @@ from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Deferral, Views
 from manyhands.defer.gate import Gate
 from manyhands.defer.losses import evidence, masked, mixture_loss
+from manyhands.defer.shares import Cost, costs
 from manyhands.estimator import Array
 from manyhands.train.batch import Batch, CrowdData
 from manyhands.train.estimator import PREDICTED
@@ -33,7 +33,8 @@ class MixtureOfExperts(Deferral):
     classifier, gate, coverage, workload
         See :class:`~manyhands.defer.Deferral`; the workload is kept by decisions only.
     cost
-        Of asking an expert, beside 1 for a wrong answer; the classifier's loss is its cross-entropy.
+        Of asking an expert, or of asking each of those named, beside 1 for a wrong answer; the classifier's loss is its
+        cross-entropy.
     **settings
         See :class:`~manyhands.defer.Deferral` and :class:`~manyhands.learn.Training`.
 
@@ -47,20 +48,20 @@ class MixtureOfExperts(Deferral):
     NeurIPS 2018.
     """
 
-    def __init__(self, classifier: nn.Module, gate: Gate = None, *, cost: float = 0.0, **settings: Any) -> None:
+    def __init__(self, classifier: nn.Module, gate: Gate = None, *, cost: Cost = 0.0, **settings: Any) -> None:
         super().__init__(classifier, gate, **settings)
         self.cost = cost
 
-    def _check(self) -> None:
-        super()._check()
-        check_number("cost", self.cost, least=0)
+    def _adopt(self, data: CrowdData) -> None:
+        super()._adopt(data)
+        self._cost = costs(self._workers, self.cost, least=0)
 
     def _worth(self, right: Array) -> Array:
-        return right - np.append(np.full(len(self._workers), float(self.cost)), 0.0)
+        return right - self._cost
 
     def _loss(self, batch: Batch, views: Views) -> Tensor:
-        answers = answers_of(batch, len(self._workers))
-        return mixture_loss(views.classes, views.gate, answers, truth_of(batch), self.cost).mean()
+        answers, cost = answers_of(batch, len(self._workers)), torch.from_numpy(self._cost[:-1]).to(views.gate)
+        return mixture_loss(views.classes, views.gate, answers, truth_of(batch), cost).mean()
 
 
 class Triage(Deferral):

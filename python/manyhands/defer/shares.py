@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -57,19 +57,21 @@ def _share(what: str, value: Any) -> tuple[float, float]:
     return low, high
 
 
-def costs(experts: Names, cost: Cost) -> Array:
+def costs(experts: Names, cost: Cost, *, least: float = -_MOST_COST) -> Array:
     """What it costs to ask each option, (n_experts + 1,); the classifier, the last, costs nothing."""
     found = np.zeros(len(experts) + 1)
     if isinstance(cost, Mapping):
         for code, name, value in _coded(experts, cost, "cost"):
-            found[code] = _checked_cost(f"the cost of {name!r}", value)
+            found[code] = _checked_cost(f"the cost of {name!r}", value, least)
+    elif isinstance(cost, Sequence | np.ndarray):
+        raise TypeError(f"cost must be a number, or say whose it is by name, {{expert: number}}, not {cost!r}")
     else:
-        found[:-1] = _checked_cost("cost", cost)
+        found[:-1] = _checked_cost("cost", cost, least)
     return found
 
 
-def _checked_cost(what: str, value: Any) -> float:
-    check_number(what, value, least=-_MOST_COST, most=_MOST_COST)
+def _checked_cost(what: str, value: Any, least: float) -> float:
+    check_number(what, value, least=least, most=_MOST_COST)
     return float(value)
 
 

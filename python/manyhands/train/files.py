@@ -131,7 +131,7 @@ class SavedNetwork:
 
 def save(model: NetworkEstimator, path: str | os.PathLike[str]) -> None:
     """Write what prediction needs."""
-    given = model.get_params()
+    given = {name: _without_numpy(value) for name, value in model.get_params().items()}
     parts = model._fitted()
     left_out = tuple(f"{name}." for name in model._training_parts)
     content = {
@@ -244,6 +244,15 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, Mapping):
         return all(isinstance(name, _PLAIN) and _is_plain(each) for name, each in value.items())
     return value is None or type(value) in _PLAIN
+
+
+def _without_numpy(value: Any) -> Any:
+    """A setting with Python's numbers in the place of NumPy's, which are no less plain."""
+    if type(value) in (list, tuple):
+        return type(value)(map(_without_numpy, value))
+    if isinstance(value, Mapping):
+        return {_without_numpy(name): _without_numpy(each) for name, each in value.items()}
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _packed(value: Any) -> Any:
