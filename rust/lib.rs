@@ -8,6 +8,7 @@
 //!   in chunk order.
 //! * **Checked once**: [`table::Table`] validates its input when it is built; kernels rely on that.
 
+pub mod adam;
 pub mod agreement;
 pub mod boxes;
 pub mod capacity;

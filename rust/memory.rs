@@ -205,11 +205,10 @@ pub(crate) fn worthwhile(data: &[f64]) -> bool {
 ///
 /// The rows of the worker tables are visited in random order: without the hint every visit waits for memory.
 #[inline(always)]
-pub(crate) fn prefetch(data: &[f64], at: Range<usize>) {
+pub(crate) fn prefetch<T>(data: &[T], at: Range<usize>) {
     #[cfg(target_arch = "x86_64")]
     if let Some(row) = data.get(at) {
-        const DOUBLES_PER_LINE: usize = 8;
-        for line in row.chunks_exact(DOUBLES_PER_LINE) {
+        for line in row.chunks_exact(const { 64 / size_of::<T>() }) {
             hint(&line[0]);
         }
         if let Some(last) = row.last() {

@@ -10,9 +10,10 @@ from torch import nn
 
 import manyhands as mh
 from learners import backbone, crowd
-from manyhands import learn
+from manyhands import _core, learn
 from manyhands.train.batch import CrowdData
 from manyhands.train.lazy import LazyAdam
+from oracles import learn as plain
 
 CPU = torch.device("cpu")
 
@@ -56,15 +57,16 @@ def test_batches_have_the_annotations_of_their_samples(monkeypatch, at_once):
         np.testing.assert_allclose(batch.x, data.features.fetch(batch.tasks))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])  # by the core, and by torch
 @pytest.mark.parametrize("coalesced", [False, True])
-def test_lazy_adam_is_sparse_adam(coalesced):
+def test_lazy_adam_is_sparse_adam(coalesced, dtype):
     """Rows that come twice in a step, rows that rest for some steps, rates that change."""
     torch.manual_seed(0)
-    start = torch.randn(6, 3)
+    start = torch.randn(6, 3, dtype=dtype)
     tables = [nn.Parameter(start.clone()) for _ in range(2)]
     optimizers = [LazyAdam([tables[0]], lr=0.1), torch.optim.SparseAdam([tables[1]], lr=0.1)]
     for step in range(6):
-        worker, weight = torch.randint(5, (4,)), torch.randn(4, 3)
+        worker, weight = torch.randint(5, (4,)), torch.randn(4, 3, dtype=dtype)
         for table, optimizer in zip(tables, optimizers, strict=True):
             optimizer.zero_grad()
             (F.embedding(worker, table, sparse=True) * weight).sum().backward()
@@ -74,6 +76,31 @@ def test_lazy_adam_is_sparse_adam(coalesced):
             optimizer.step()
     torch.testing.assert_close(tables[0], tables[1])
     assert torch.equal(tables[0][5], start[5])
+    assert tables[0]._version >= 6  # whoever kept it for a gradient is told that it changed
+
+
+@pytest.mark.parametrize("width", [1, 3, 100])
+def test_the_compiled_step_is_that_of_its_twin(width):
+    rng = np.random.default_rng(0)
+    start = [rng.normal(size=(50, width)), 0.1 * rng.normal(size=(50, width)), rng.random((50, width))]
+    found, expected = [each.astype(np.float32) for each in start], [each.copy() for each in start]
+    for number in (1, 2, 1000):
+        rows, gradient = rng.integers(40, size=30), rng.normal(size=(30, width)).astype(np.float32)
+        step = {"rate": 0.1, "betas": (0.9, 0.99), "eps": 1e-3, "number": number}
+        _core.adam_rows(*found, rows, gradient, **step)
+        plain.adam_rows(*expected, rows, gradient.astype(np.float64), **step)
+    for own, twin in zip(found, expected, strict=True):
+        np.testing.assert_allclose(own, twin, rtol=1e-5, atol=1e-6)  # the kernel's numbers are of single precision
+
+
+def test_a_step_on_rows_that_are_not_there_is_refused():
+    tables = [np.zeros((3, 2), np.float32) for _ in range(3)]
+    step = {"rate": 0.1, "betas": (0.9, 0.999), "eps": 1e-8, "number": 1}
+    gradient = np.ones((1, 2), np.float32)
+    with pytest.raises(ValueError, match="row 3, and the table has 3 of them"):
+        _core.adam_rows(*tables, np.array([3]), gradient, **step)
+    with pytest.raises(ValueError, match="mean must be"):
+        _core.adam_rows(tables[0], tables[1][:2], tables[2], np.array([1]), gradient, **step)
 
 
 def test_a_sparse_table_learns_the_same_as_a_dense_one(monkeypatch):

@@ -12,6 +12,7 @@ __all__ = [
     "Ratings",
     "Shard",
     "Table",
+    "adam_rows",
     "agreement_by_coincidences",
     "agreement_by_counts",
     "agreement_by_pairs",
@@ -128,6 +129,7 @@ __all__ = [
     "worker_agreement",
 ]
 
+_F32 = npt.NDArray[np.float32]
 _F64 = npt.NDArray[np.float64]
 _U32 = npt.NDArray[np.uint32]
 
@@ -596,6 +598,18 @@ def error_correlation(
 ) -> tuple[float, float]: ...
 def correlation_sample(first: int, n_tasks: int, n_annotations: int) -> npt.NDArray[np.uint32]: ...
 def channel_capacity(confusion: _F64, *, tol: float, max_iter: int) -> tuple[_F64, _F64, _F64]: ...
+def adam_rows(
+    table: _F32,
+    mean: _F32,
+    square: _F32,
+    rows: npt.NDArray[np.int64],
+    gradient: _F32,
+    *,
+    rate: float,
+    betas: Sequence[float],
+    eps: float,
+    number: int,
+) -> None: ...
 def winners(rows: _F64) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.bool_]]: ...
 def agreement_by_counts(
     table: Table, *, coefficient: str, shape: str, positions: _F64, groups: int = 0, seed: int = 0

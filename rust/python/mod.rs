@@ -3,6 +3,7 @@
 //! Only tables, numbers and contiguous arrays of a fixed dtype come in; only freshly owned arrays go out. Every call that
 //! does work goes through [`work`].
 
+mod adam;
 mod agreement;
 mod audit;
 mod bayes;
@@ -53,7 +54,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use numpy::ndarray::{Array, IntoDimension};
-use numpy::{Element, PyArray, PyArray1, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use numpy::{Element, PyArray, PyArray1, PyReadonlyArrayDyn, PyReadwriteArrayDyn, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -224,6 +225,18 @@ fn slice<'a, T: Element>(name: &str, array: &'a PyReadonlyArrayDyn<'_, T>) -> Py
     in_order.ok_or_else(|| PyTypeError::new_err(format!("{name} must be a C-contiguous array")))
 }
 
+/// The numbers of a contiguous array of so many, to be changed where they are.
+fn writable<'a, T: Element>(
+    name: &str,
+    array: &'a mut PyReadwriteArrayDyn<'_, T>,
+    len: usize,
+) -> PyResult<&'a mut [T]> {
+    if !array.is_c_contiguous() || array.len() != len {
+        return Err(PyValueError::new_err(format!("{name} must be a C-contiguous array of {len} numbers")));
+    }
+    array.as_slice_mut().map_err(|error| PyTypeError::new_err(format!("{name}: {error}")))
+}
+
 /// The shape of an array, or an error unless it is of so many dimensions and has the lengths that are given.
 fn shape<const N: usize, T: Element>(
     name: &str,
@@ -326,6 +339,8 @@ fn get_num_threads() -> PyResult<usize> {
 /// The compiled core of manyhands. Private: use the package.
 #[pymodule]
 mod _core {
+    #[pymodule_export]
+    use super::adam::adam_rows;
     #[pymodule_export]
     use super::agreement::{agreement_by_coincidences, agreement_by_counts, agreement_by_pairs, coincidences};
     #[pymodule_export]

@@ -7,7 +7,7 @@ use pyo3::types::{IntoPyDict, PyDict};
 
 use super::shards::Shard;
 use super::table::Table;
-use super::{Found, Line, array, choose, shape, slice, work, work_asking};
+use super::{Found, Line, array, choose, shape, slice, work, work_asking, writable};
 use crate::blocks::each_block;
 use crate::control::Control;
 use crate::em::{self, Factors, Held, Mode, Model, Opening, Parameters, Passes, Shape, Sizes, Sums};
@@ -115,13 +115,6 @@ impl<'a> Crowd<'a> {
 
 fn plus(to: &mut [f64], other: &[f64]) {
     to.iter_mut().zip(other).for_each(|(a, b)| *a += b);
-}
-
-fn writable<'a>(name: &str, array: &'a mut PyReadwriteArrayDyn<'_, f64>, len: usize) -> PyResult<&'a mut [f64]> {
-    if !array.is_c_contiguous() || array.len() != len {
-        return Err(PyValueError::new_err(format!("{name} must be a C-contiguous array of {len} numbers")));
-    }
-    array.as_slice_mut().map_err(|error| PyTypeError::new_err(format!("{name}: {error}")))
 }
 
 /// What `counts` and `classes` must be for sums of the table; told before any work.

@@ -250,3 +250,14 @@ def union_loss(probs: np.ndarray, shares: np.ndarray, matrices: np.ndarray, trip
             chance = sum(p[k] * share[k] * matrix[k, label] for k in range(len(p)))
         losses.append(-np.log(chance))
     return reduced(losses, triples, "sample")
+
+
+def adam_rows(table, mean, square, rows, gradient, *, rate, betas, eps, number) -> None:
+    """Adam with the averages' start corrected, on the rows that have a gradient, in place."""
+    for row in sorted(set(rows.tolist())):
+        g = sum(gradient[at] for at, own in enumerate(rows) if own == row)
+        mean[row] = betas[0] * mean[row] + (1 - betas[0]) * g
+        square[row] = betas[1] * square[row] + (1 - betas[1]) * g**2
+        # As torch has it, eps is added before the root is corrected.
+        size = np.sqrt(square[row]) + eps
+        table[row] -= rate * np.sqrt(1 - betas[1] ** number) / (1 - betas[0] ** number) * mean[row] / size

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from manyhands import _core
 
 #: Numbers in a table from which on its gradients are sparse: a dense step would write them all for the few that
 #: changed.
@@ -41,8 +43,8 @@ class LazyAdam(torch.optim.Optimizer):
     """Adam on the rows that have a gradient; the others, and their averages, stay as they are.
 
     The same numbers as ``torch.optim.SparseAdam``. That one does its arithmetic on sparse tensors, each of which it
-    sorts and checks; here the rows of a step are gathered once, and all else is dense. Time a step O(rows touched ·
-    their length), memory two numbers for each of the table's.
+    sorts and checks; here each row of a step is fetched once, by the compiled core where the table is within its reach.
+    Time a step O(rows touched · their length), memory two numbers for each of the table's.
     """
 
     def __init__(
@@ -72,17 +74,35 @@ class LazyAdam(torch.optim.Optimizer):
         if not state:
             state.update(step=torch.zeros(()), mean=torch.zeros_like(table), square=torch.zeros_like(table))
         state["step"] += 1
-        rows, gradient = _added_up(table.grad)  # type: ignore[arg-type]
-        first, second = group["betas"]
-        mean, square = state["mean"].index_select(0, rows), state["square"].index_select(0, rows)
-        # Added where they stand, which is quicker than to write them back.
-        towards, wider = (gradient - mean).mul_(1 - first), (gradient * gradient).sub_(square).mul_(1 - second)
-        state["mean"].index_add_(0, rows, towards)
-        state["square"].index_add_(0, rows, wider)
-        mean, square = mean.add_(towards), square.add_(wider)
-        steps = float(state["step"])
-        rate = group["lr"] * (1 - second**steps) ** 0.5 / (1 - first**steps)
-        table.index_add_(0, rows, mean.div_(square.sqrt_().add_(group["eps"])).mul_(-rate))
+        tables = (table, state["mean"], state["square"])
+        step = {"rate": group["lr"], "betas": group["betas"], "eps": group["eps"], "number": int(state["step"])}
+        update = _in_core if table.device.type == "cpu" and table.dtype == torch.float32 else _in_torch
+        update(tables, table.grad, **step)  # type: ignore[arg-type]
+
+
+def _in_core(tables: Sequence[Tensor], gradient: Tensor, **step: Any) -> None:
+    """A step by the compiled core, which fetches each row once."""
+    table, mean, square = (each.numpy(force=True) for each in tables)
+    rows, values = gradient._indices()[0], gradient._values().contiguous()
+    _core.adam_rows(table, mean, square, rows.numpy(), values.numpy(), **step)
+    torch.autograd.graph.increment_version(tables)
+
+
+def _in_torch(
+    tables: Sequence[Tensor], gradient: Tensor, *, rate: float, betas: tuple[float, float], eps: float, number: int
+) -> None:
+    """The same where the core cannot go: on accelerators, and in other precisions."""
+    table, mean, square = tables
+    rows, gradient = _added_up(gradient)
+    first, second = betas
+    own_mean, own_square = mean.index_select(0, rows), square.index_select(0, rows)
+    # Added where they stand, which is quicker than to write them back.
+    towards, wider = (gradient - own_mean).mul_(1 - first), (gradient * gradient).sub_(own_square).mul_(1 - second)
+    mean.index_add_(0, rows, towards)
+    square.index_add_(0, rows, wider)
+    own_mean, own_square = own_mean.add_(towards), own_square.add_(wider)
+    rate *= (1 - second**number) ** 0.5 / (1 - first**number)
+    table.index_add_(0, rows, own_mean.div_(own_square.sqrt_().add_(eps)).mul_(-rate))
 
 
 def _added_up(gradient: Tensor) -> tuple[Tensor, Tensor]:
