@@ -70,6 +70,9 @@ class Variant:
     def name(self) -> str:
         return "-".join([self.make.__name__, *(str(value) for value in self.options.values())])
 
+    def made(self, network: nn.Module) -> Any:
+        return self.make(network, **self.options)
+
     def learner(self, n_classes: int = 3, **options: Any) -> learn.Learner:
         return self.make(backbone(n_classes), **{"max_epochs": 3, "batch_size": 32} | self.options | options)
 

@@ -253,31 +253,13 @@ def test_gradients_are_the_slopes_of_the_loss(kind: str, outputs: int, monkeypat
 # ----------------------------------------------------------------------------------------------------------- files
 
 
-def test_all_of_them_come_back_from_files(tmp_path: Path) -> None:
+def test_points_come_back_from_files(tmp_path: Path) -> None:
     X, crowd = rated(2)
     regression = mh.learn.CrowdRegression(nn.Linear(4, 2), max_epochs=2).fit(X, crowd.ratings)
     regression.save(tmp_path / "a")
     again = mh.load(tmp_path / "a", backbone=nn.Linear(4, 2))
     assert (again.predict(X) == regression.predict(X)).all()
     assert again.workers_frame().equals(regression.workers_frame())
-    X, crowd = compared()
-    reward = mh.learn.CrowdReward(nn.Linear(3, 1), max_epochs=2).fit(X, crowd.games)
-    reward.save(tmp_path / "b")
-    other = mh.load(tmp_path / "b", backbone=nn.Linear(3, 1))
-    assert (other.predict(X) == reward.predict(X)).all()
-    assert (other.reliability_ == reward.reliability_).all()
-
-
-def test_held_out_answers_choose_the_epoch_and_training_resumes(tmp_path: Path) -> None:
-    X, crowd = rated()
-    options: dict[str, Any] = {"validation": 0.2, "seed": 1}
-    whole = mh.learn.CrowdRegression(nn.Linear(2, 1), max_epochs=4, **options)
-    network = whole.backbone
-    whole.fit(X, crowd.ratings)
-    part = mh.learn.CrowdRegression(network, max_epochs=2, checkpoint=tmp_path / "run", **options)
-    part.fit(X, crowd.ratings)
-    part.set_params(max_epochs=4).fit(X, crowd.ratings, resume=True)
-    assert (part.predict(X) == whole.predict(X)).all()
 
 
 # ----------------------------------------------------------------------------------------------------- preferences

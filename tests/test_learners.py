@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
 from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -20,6 +19,8 @@ from torch import nn
 import manyhands as mh
 from learners import VARIANTS, Crowd, Seen, Variant, backbone, crowd, slopes_agree
 from manyhands import learn
+from manyhands.testing import network_checks
+from manyhands.testing.learners import drawn, starts
 from manyhands.train.batch import Batch
 
 #: What networks make, and what is made of votes, is in single precision before a loss in double is compared.
@@ -32,22 +33,22 @@ def test_every_learner_has_a_variant():
     assert {variant.make for variant in VARIANTS} == set(learn.all_learners())
 
 
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(check, id=f"{variant.name}-{name}")
+        for variant in VARIANTS
+        for name, check in network_checks(variant.made)
+    ],
+)
+def test_check_list(check: Callable[[], None]):
+    check()
+
+
 @every
-def test_results(variant: Variant):
-    log = crowd()
-    learner = variant.learner().fit(log.X, log.votes)
-    for probs in (learner.predict_proba(log.X), learner.predict_proba(log.X, log.votes)):
-        assert probs.shape == (240, 3)
-        np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-9)
-    assert learner.confusion_.shape == (9, 3, 3)
-    np.testing.assert_allclose(learner.confusion_.sum(axis=2), 1, atol=1e-6)
-    assert learner.skills_.shape == (9,)
-    assert ((learner.skills_ >= 0) & (learner.skills_ <= 1)).all()
-    np.testing.assert_allclose(learner.prior_.sum(), 1)
-    assert set(learner.predict(log.X)) <= set(log.votes.classes)
-    assert len(learner.history_["loss"]) == learner._n_epochs
-    assert learner.workers_frame().num_rows == 9
-    assert learner.score(log.X, log.truth) == (learner.predict(log.X) == log.truth).mean()
+def test_who_can_start_from_an_aggregator(variant: Variant):
+    log = drawn(60)
+    assert starts(variant.learner(max_epochs=2, start_from=mh.MajorityVote()), log) == variant.starts
 
 
 def in_double(learner: Any, log: Crowd) -> tuple[Batch, torch.Tensor]:
@@ -96,67 +97,6 @@ def test_gradients_are_the_slopes_of_the_loss(variant: Variant):
     slopes_agree(loss, given)
 
 
-@every
-def test_same_seed_same_result_and_the_callers_randomness_is_left_alone(variant: Variant):
-    log = crowd()
-    first, second, other = (variant.learner(seed=seed) for seed in (3, 3, 4))
-    first.fit(log.X, log.votes)
-    torch.manual_seed(99)
-    before = torch.get_rng_state()
-    second.fit(log.X, log.votes)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert (first.predict_proba(log.X) == second.predict_proba(log.X)).all()
-    assert (first.confusion_ == second.confusion_).all()
-    other.fit(log.X, log.votes)
-    assert (first.predict_proba(log.X) != other.predict_proba(log.X)).any()
-
-
-@every
-def test_refit_forgets_and_the_backbone_is_left_alone(variant: Variant):
-    log = crowd()
-    learner = variant.learner()
-    before = [p.clone() for p in learner.backbone.parameters()]
-    first = learner.fit(log.X, log.votes).predict_proba(log.X)
-    assert all(torch.equal(a, b) for a, b in zip(before, learner.backbone.parameters(), strict=True))
-    assert (learner.fit(log.X, log.votes).predict_proba(log.X) == first).all()
-
-
-@every
-def test_an_interrupted_training_resumes_to_the_same_result(variant: Variant, tmp_path):
-    log = crowd()
-    options = {"max_epochs": 4, "validation": 0.2, "schedule": "cosine"}
-    whole = variant.learner(**options).fit(log.X, log.votes)
-
-    def interrupt(learner: learn.Learner, record: dict[str, float]) -> bool:
-        return record["epoch"] == 1
-
-    path = tmp_path / "run.pt"
-    variant.learner(**options, checkpoint=path, callbacks=[interrupt]).fit(log.X, log.votes)
-    resumed = variant.learner(**options, checkpoint=path).fit(log.X, log.votes, resume=True)
-    assert (resumed.predict_proba(log.X) == whole.predict_proba(log.X)).all()
-    assert (resumed.confusion_ == whole.confusion_).all()
-    np.testing.assert_array_equal(resumed.history_["loss"], whole.history_["loss"])
-    np.testing.assert_array_equal(resumed.history_["score"], whole.history_["score"])
-
-
-@every
-def test_clone_params_repr(variant: Variant):
-    learner = variant.learner(max_epochs=7)
-    twin = clone(learner)
-    assert twin.get_params() == learner.get_params()
-    assert "max_epochs=7" in repr(learner)
-    with pytest.raises(ValueError, match="no parameter 'nonsense'"):
-        learner.set_params(nonsense=1)
-    with pytest.raises(TypeError, match="nonsense"):
-        variant.learner(nonsense=1)
-
-
-@every
-def test_not_fitted(variant: Variant):
-    with pytest.raises(mh.NotFittedError, match="call fit"):
-        variant.learner().predict(crowd().X)
-
-
 def test_a_fit_that_fails_leaves_nothing_to_predict_with():
     log = crowd()
     learner = learn.CCEM(backbone(), max_epochs=1).fit(log.X, log.votes)
@@ -175,69 +115,6 @@ def test_a_fit_that_fails_at_its_end_leaves_nothing_of_the_one_before():
         learner.fit(log.X, log.votes)
     with pytest.raises(mh.NotFittedError, match="did not end"):
         _ = learner.confusion_
-
-
-@every
-def test_pickle(variant: Variant):
-    log = crowd()
-    learner = variant.learner().fit(log.X, log.votes)
-    again = pickle.loads(pickle.dumps(learner))
-    assert (again.predict_proba(log.X, log.votes) == learner.predict_proba(log.X, log.votes)).all()
-
-
-@every
-@pytest.mark.parametrize(
-    "case", ["one label a task", "one worker", "one class", "two classes", "a class nobody has", "one sample a batch"]
-)
-def test_limits(variant: Variant, case: str):
-    options = {}
-    if case == "one worker":
-        log = crowd(n_workers=1, per_task=1)
-    elif case == "two classes":
-        log = crowd(n_classes=2)
-    else:
-        log = crowd(per_task=1 if case == "one label a task" else 3)
-    votes = log.votes
-    if case == "one class":
-        votes = mh.Annotations.from_dense(np.zeros((240, 2), np.int64))
-    if case == "a class nobody has":
-        votes = mh.Annotations.from_arrays(
-            *(votes.to_frame()[name] for name in ("task", "worker", "label")), classes=range(4)
-        )
-    if case == "one sample a batch":
-        # 33 samples in batches of 32: the last is alone.
-        votes = votes.select(tasks=range(33))
-    learner = variant.learner(votes.n_classes, **options).fit(log.X, votes)
-    assert np.isfinite(learner.predict_proba(log.X)).all()
-    assert np.isfinite(learner.confusion_).all()
-    assert learner.predict_proba(log.X[:0]).shape == (0, votes.n_classes)
-
-
-@every
-def test_start_from(variant: Variant):
-    log = crowd()
-    learner = variant.learner(start_from=mh.DawidSkene(model="one-coin"))
-    if variant.starts:
-        unlike = variant.learner().fit(log.X, log.votes).predict_proba(log.X)
-        assert (learner.fit(log.X, log.votes).predict_proba(log.X) != unlike).any()
-        fitted = mh.DawidSkene(model="one-coin").fit(log.votes)
-        same = variant.learner(start_from=fitted).fit(log.X, log.votes)
-        assert (same.predict_proba(log.X) == learner.predict_proba(log.X)).all()
-    else:
-        with pytest.raises(ValueError, match="start_from"):
-            learner.fit(log.X, log.votes)
-
-
-@every
-def test_learns(variant: Variant):
-    """From a crowd of fair workers, each learner does better than the labels it was given."""
-    log = crowd(600, n_workers=12, per_task=3, crowd="one-coin", accuracy=(0.6, 0.8))
-    tasks, _, labels = log.votes.codes()
-    single = (labels == log.truth[log.votes.tasks[tasks]]).mean()
-    options = {"weight_epochs": 3} if variant.make is learn.WeightedDoctorNet else {}
-    learner = variant.learner(max_epochs=25, lr=5e-3, worker_lr=5e-3, **options).fit(log.X, log.votes)
-    assert learner.score(log.X, log.truth) > single + 0.1
-    assert (learner.predict(log.X, log.votes) == log.truth).mean() > single + 0.1
 
 
 # ------------------------------------------------------------------------------------------------ what goes in
@@ -354,16 +231,6 @@ def test_a_backbone_that_does_not_fit():
             make(Closed(), max_epochs=1).fit(log.X, log.votes)
     with pytest.raises(ValueError, match="no parameters to learn"):
         learn.MajorityTarget(Closed(), max_epochs=1).fit(log.X, log.votes)
-
-
-@pytest.mark.parametrize("make", learn.all_learners())
-def test_layers_that_remember_are_copied_too(make):
-    log = crowd()
-    norm = nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
-    before = {name: value.clone() for name, value in norm.state_dict().items()}
-    options = {"weight_epochs": 1} if make is learn.WeightedDoctorNet else {}
-    make(norm, max_epochs=2, **options).fit(log.X, log.votes)
-    assert all(torch.equal(value, before[name]) for name, value in norm.state_dict().items())
 
 
 # ------------------------------------------------------------------------------------------------ scikit-learn

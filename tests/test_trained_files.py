@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-import deferrals
 import learners
 import manyhands as mh
 from manyhands.learn.information import _Reordered
@@ -22,36 +21,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::manyhands.OverlapWarning")
 @pytest.fixture(scope="module")
 def crowd() -> learners.Crowd:
     return learners.crowd(n=60, n_workers=5)
-
-
-@pytest.mark.parametrize("variant", learners.VARIANTS, ids=lambda variant: variant.name)
-def test_a_learner_comes_back_as_it_was(tmp_path: Path, crowd: learners.Crowd, variant: learners.Variant) -> None:
-    learner = variant.learner(max_epochs=2).fit(crowd.X, crowd.votes)
-    learner.save(tmp_path / "learner.pt")
-    again = mh.load(tmp_path / "learner.pt", type(learner), backbone=learners.backbone(seed=1))
-    for given in ((crowd.X,), (crowd.X, crowd.votes)):
-        assert (again.predict_proba(*given) == learner.predict_proba(*given)).all()
-    assert (again.confusion_ == learner.confusion_).all()
-    assert (again.prior_ == learner.prior_).all()
-    assert again.workers_frame().equals(learner.workers_frame())
-    assert [*again.history_["loss"]] == [*learner.history_["loss"]]
-    for name in ("weights_", "outlier_scores_"):
-        if hasattr(learner, name):
-            assert (getattr(again, name) == getattr(learner, name)).all()
-    # What came back can be trained anew, and kept again.
-    again.fit(crowd.X, crowd.votes).save(tmp_path / "learner.pt")
-
-
-@pytest.mark.parametrize("variant", deferrals.VARIANTS, ids=lambda variant: variant.name)
-def test_a_team_comes_back_as_it_was(tmp_path: Path, crowd: learners.Crowd, variant: deferrals.Variant) -> None:
-    team = variant.model(max_epochs=2, validation=0.2).fit(crowd.X, crowd.truth, crowd.votes)
-    team.save(tmp_path / "team.pt")
-    again = mh.load(tmp_path / "team.pt", classifier=learners.backbone(seed=1))
-    for name in ("predict_proba", "defer_proba", "expected_accuracy"):
-        assert (getattr(again, name)(crowd.X) == getattr(team, name)(crowd.X)).all()
-    for how in ({}, {"coverage": 0.5}, {"coverage": 0.5, "how": "threshold"}):
-        assert (again.decide(crowd.X, **how).who == team.decide(crowd.X, **how).who).all()
-    assert (again.confusion_ == team.confusion_).all()
 
 
 def test_names_of_any_kind_and_a_network_put_on_top(tmp_path: Path) -> None:

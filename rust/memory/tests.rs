@@ -19,7 +19,7 @@ use crate::links::Log;
 use crate::ratings::Ratings;
 use crate::table::{Repeats, Rows, Table, tests::of_rows};
 use crate::{
-    adam, consensus, copies, defer, distance, drift, encode, glad, kos, linked, mace, margin, minimax, moments, num,
+    consensus, copies, defer, distance, drift, encode, glad, kos, linked, mace, margin, minimax, moments, num,
     reputation, sequences, similarity, simulate, texts, votes,
 };
 
@@ -111,16 +111,6 @@ fn ratings_survive_a_refused_allocation() {
     }
     let table = Ratings::new(&log, &values, 2, Repeats::Keep, &Control::default()).unwrap();
     assert_refused("ratings kept", |_| table.keep(&[true, false, true])?.compacted());
-}
-
-#[test]
-fn a_step_on_rows_survives_a_refused_allocation() {
-    let step = adam::Step { rate: 0.1, betas: [0.9, 0.999], eps: 1e-8, number: 1 };
-    assert_refused("Adam on rows", |control| {
-        let (mut table, mut mean, mut square) = ([1.0; 6], [0.0; 6], [0.0; 6]);
-        let tables = adam::Tables { table: &mut table, mean: &mut mean, square: &mut square, width: 2 };
-        adam::adam_rows(tables, &[2, 0], &[1.0; 4], step, control).map(|()| table)
-    });
 }
 
 #[test]

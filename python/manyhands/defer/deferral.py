@@ -428,7 +428,10 @@ class Deferral(CrowdNetworkEstimator):
     @property
     def gate_(self) -> nn.Module:
         """The trained gate, in evaluation mode."""
-        return self._fitted()["gate"]
+        parts = self._fitted()
+        if "gate" not in parts:
+            raise AttributeError(f"{type(self).__name__} has no gate; it decides by expected_accuracy")
+        return parts["gate"]
 
 
 def _one_coverage(coverage: Coverage, workload: Workload) -> float:

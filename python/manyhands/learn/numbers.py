@@ -71,7 +71,7 @@ class _Rescaled(Outer):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.mean + self.deviation * x.reshape(len(x), -1).float()
+        return self.mean + self.deviation * x.reshape(len(x), len(self.mean)).float()
 
 
 class CrowdRegression(ShrunkLearner):
@@ -232,6 +232,7 @@ class CrowdRegression(ShrunkLearner):
 
     def workers_frame(self) -> pa.Table:
         """Return one row a worker: ratings, bias, scale and noise, of each dimension where there are several."""
+        self._fitted()
         columns: dict[str, Any] = {"worker": self._workers.arrow(), "n_labels": self._n_labels}
         for name, values in self._of_workers().items():
             if values.ndim == 1:

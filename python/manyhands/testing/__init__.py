@@ -1,7 +1,8 @@
 """The checks that every estimator of manyhands passes, for estimators that live elsewhere.
 
 An aggregator derives from `Aggregator`; `check_aggregator` then tells whether it keeps what its users
-may expect of it. The library's own tests run the same list, and no other copy of it.
+may expect of it, and `check_network` does the same for learners and ways to defer. The library's own tests run the same
+lists, and no other copy of them.
 
 >>> import manyhands as mh
 >>> from manyhands.testing import aggregator_checks, check_aggregator
@@ -53,12 +54,14 @@ __all__ = [
     "Subject",
     "aggregator_checks",
     "check_aggregator",
+    "check_network",
     "checks_of",
     "classes",
     "clustering_checks",
     "common",
     "comparison_checks",
     "distance_checks",
+    "network_checks",
     "number_checks",
     "numbers",
     "ranking_checks",
@@ -121,6 +124,45 @@ def check_aggregator(
         As for :func:`aggregator_checks`.
     """
     return run_checks(aggregator_checks(estimator, skip=skip))
+
+
+def network_checks(
+    make: Callable[[Any], Any], *, skip: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield every check of a learner or a way to defer, as :func:`aggregator_checks` does.
+
+    Parameters
+    ----------
+    make
+        Its class, or a function that makes it for a network. The network takes six features and is an
+        ``nn.Sequential``; what is left at its default (`max_epochs`, `batch_size`) is set by the checks, so that they
+        take some seconds.
+    skip
+        Names of checks that its settings rule out, each with the reason.
+    """
+    from manyhands.testing import deep
+
+    return deep.network_checks(make, skip or {})
+
+
+def check_network(make: Callable[[Any], Any], *, skip: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Run every check of a learner or a way to defer; returns those that were skipped, each with the reason.
+
+    The first check that fails raises an AssertionError that names it and says what is wrong.
+
+    Parameters
+    ----------
+    make, skip
+        As for :func:`network_checks`.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> from manyhands.testing import check_network
+    >>> check_network(lambda network: mh.learn.CCEM(network, workers="softmax"))
+    {}
+    """
+    return run_checks(network_checks(make, skip=skip))
 
 
 def _checks_in(module: Any) -> Callable[..., Iterator[tuple[str, Callable[[], None]]]]:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from manyhands.errors import IdentifiabilityWarning
 
-S = TypeVar("S", bound="Subject")
+S = TypeVar("S", bound="Checked")
 Check = Callable[[S], None]
 
 
@@ -23,21 +23,26 @@ class Log(Protocol):
 
 
 @dataclass(frozen=True)
-class Subject(ABC):
-    """An estimator that is checked: how to make it, and the logs of its kind that it is tried on.
-
-    The checks of `common` ask for no more than this; a kind of annotation derives from it, and may add what its own
-    checks need.
-    """
+class Checked(ABC):
+    """An estimator that is checked, and how to make it."""
 
     name: str
-    #: A fresh estimator for a log, whose names its parameters may use.
+    #: A fresh estimator for a log, whose names its parameters may use, or for a network.
     make: Callable[[Any], Any]
     #: Checks that cannot be asked of it, each with the reason.
     skip: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.name
+
+
+@dataclass(frozen=True)
+class Subject(Checked):
+    """An estimator with the logs of its kind that it is tried on.
+
+    The checks of `common` ask for no more than this; a kind of annotation derives from it, and may add what its own
+    checks need.
+    """
 
     @property
     @abstractmethod

@@ -47,6 +47,7 @@ class Topped(nn.Sequential):
 
     def __init__(self, network: nn.Module, layer: Outer) -> None:
         super().__init__(network, layer)
+        self.train(network.training)
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """What the layer makes of the network's output."""

@@ -1,9 +1,9 @@
-//! The same for kernels of numbers, comparisons, rankings and sets, and for workers who keep to an order.
+//! The same for kernels of numbers, comparisons, rankings and sets, workers who keep to an order, and steps of networks.
 
 use super::*;
 use crate::numeric::{self, Noise, Prior, View};
 use crate::pairwise::{self, Clusters, LeftBias, Ties};
-use crate::{boxes, masks, relevance};
+use crate::{adam, boxes, masks, relevance};
 
 fn ratings(weighted: bool, dims: usize) -> Ratings {
     let rows = super::log();
@@ -189,4 +189,14 @@ fn boxes_and_masks_survive_a_refused_allocation() {
     assert_refused("sides that cross", |control| masks::crossing_sides(&corners, control));
     assert_refused("the densest place", |_| masks::densest(&[0.0, 1.0], &[1.0; 2], &[0.1; 2]));
     assert_refused("a prior", |control| em::dirichlet_step(&[2.0, 1.0], &[3.0, 0.0, 1.0, 4.0], &[2.0, 1.0], control));
+}
+
+#[test]
+fn a_step_on_rows_survives_a_refused_allocation() {
+    let step = adam::Step { rate: 0.1, betas: [0.9, 0.999], eps: 1e-8, number: 1 };
+    assert_refused("Adam on rows", |control| {
+        let (mut table, mut mean, mut square) = ([1.0; 6], [0.0; 6], [0.0; 6]);
+        let tables = adam::Tables { table: &mut table, mean: &mut mean, square: &mut square, width: 2 };
+        adam::adam_rows(tables, &[2, 0], &[1.0; 4], step, control).map(|()| table)
+    });
 }
