@@ -1,7 +1,7 @@
 """The tables and figures of Nguyen et al. (2025), made small: features in the place of images, and a layer of networks.
 
     python benches/defer/paper.py table1                  # ten minutes on two cores
-    python benches/defer/paper.py real workload batches time ranked costs gates
+    python benches/defer/paper.py real workload batches time ranked costs prices gates
 
 Each part is stored under its own name. CIFAR-10 has 256 unsupervised features here, 1,000 cases to learn from (table1,
 gates: 2,000) and 2,000 others to judge by; networks have one hidden layer of 64 and learn for ten epochs (table1: 20).
@@ -293,6 +293,42 @@ def costs(arguments: Any) -> dict[str, Any]:
     return tables
 
 
+def prices(arguments: Any) -> dict[str, Any]:
+    """A cost for each expert: the best of three is dear, and either that is known in training or it is not."""
+    cases_of = cifar(arguments, teams.graded(3, 10, accuracy=(0.6, 0.9)), 0.5)
+
+    def taught(make: Any, price: float, known: bool, net: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Run:
+        def once(seed: int) -> Measures:
+            cases = cases_of(seed)
+            team = fitted(make, cases, seed, **({"cost": {2: price}} if known else {}))
+            who = team.decide(cases.X_test, how="argmax").who
+            at, expert, label = cases.votes_test.codes()
+            said = np.empty((len(cases.y_test), 4), label.dtype)
+            said[at, expert], said[:, 3] = label, team.predict(cases.X_test)
+            right = (said[np.arange(len(who)), who] == cases.y_test).astype(float)
+            shares = 100 * np.bincount(who, minlength=4) / len(who)
+            names = ("to the worst", "to the middle one", "to the best, who is dear", "kept")
+            return dict(zip(names, shares.tolist(), strict=True)) | {
+                "accuracy": 100 * right.mean(),
+                "worth": 100 * net(right, price * (who == 2)).mean(),
+            }
+
+        return once
+
+    def discounted(right: np.ndarray, cost: np.ndarray) -> np.ndarray:
+        return right * np.exp(-cost)
+
+    kinds = {"naive": (NAIVE, discounted), "mixture of experts": (defer.MixtureOfExperts, np.subtract)}
+    return {
+        f"the best of three experts costs {price:g}": {
+            f"{name}, {'told' if known else 'not told'}": taught(make, price, known, net)
+            for name, (make, net) in kinds.items()
+            for known in (False, True)
+        }
+        for price in (0.05, 0.2, 1.0)
+    }
+
+
 def gates(arguments: Any) -> dict[str, Any]:
     """Gates that learn from few cases beside selective prediction, also where classes do not tell who is skilled."""
 
@@ -338,6 +374,7 @@ PARTS = {
     "time": running_time,
     "ranked": ranked,
     "costs": costs,
+    "prices": prices,
     "gates": gates,
 }
 NOTES = f"""
