@@ -15,6 +15,7 @@ from manyhands.estimator import Array
 from manyhands.learn.instance import InstanceLearner
 from manyhands.train.batch import Batch, CrowdData
 from manyhands.train.lazy import WorkerTable
+from manyhands.train.probabilities import log_softmax
 from manyhands.train.settings import TrainingOptions
 from manyhands.train.trunk import n_features
 
@@ -118,8 +119,8 @@ class CoNAL(InstanceLearner):
 
     @staticmethod
     def _likelihood(batch: Batch, log_probs: Tensor, layers: Tensor) -> Tensor:
-        activation = (log_probs.exp()[batch.sample][:, None, :] @ layers)[:, 0]
-        return F.log_softmax(activation, dim=1).gather(1, batch.label[:, None])[:, 0]
+        activation = (log_probs.exp()[batch.sample][:, :, None] * layers).sum(dim=1)
+        return log_softmax(activation).gather(1, batch.label[:, None])[:, 0]
 
     def _label_log_probs(self, batch: Batch, log_probs: Tensor) -> Tensor:
         return self._likelihood(batch, log_probs, self._layers(batch)[0])

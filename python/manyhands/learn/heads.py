@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from manyhands.checks import check_choice, check_number
 from manyhands.learn.losses import log_mixture
 from manyhands.train.lazy import WorkerTable as WorkerTable
+from manyhands.train.probabilities import log_softmax
 
 Change = Callable[[Tensor], Tensor]
 #: Softplus of 1 and of −5: the paper's start 6I − 5 is a confusion matrix close to the identity.
@@ -263,14 +264,14 @@ class CrowdWeights(WorkerModel):
         """Log-probabilities of each possible answer, (n, n_classes)."""
         probs, rows = log_probs.exp(), self.table(worker)
         if self.kind == "MW":
-            activation = (probs[:, None, :] @ rows)[:, 0]
+            activation = (probs[:, :, None] * rows).sum(dim=1)
         elif self.kind == "VW":
             activation = probs * rows
         elif self.kind == "VB":
             activation = probs + rows
         else:
             activation = probs * rows[:, 0] + rows[:, 1]
-        return F.log_softmax(activation, dim=1)
+        return log_softmax(activation)
 
     def set_confusion(self, confusion: Tensor) -> None:
         """Start from the logarithms of given matrices, which a matrix alone can (Cao et al. 2019, Eq. 2)."""

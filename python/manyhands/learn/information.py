@@ -23,7 +23,7 @@ from manyhands.train.batch import Batch, CrowdData, rows_of
 from manyhands.train.calls import plain
 from manyhands.train.files import Outer, Topped
 from manyhands.train.lazy import WorkerTable
-from manyhands.train.probabilities import normalised
+from manyhands.train.probabilities import log_softmax, normalised
 from manyhands.train.settings import TrainingOptions
 
 __all__ = ["MaxMIG"]
@@ -61,7 +61,7 @@ class CrowdAggregator(nn.Module):
     def combined(self, batch: Batch, rows: Tensor) -> Tensor:
         """The same from the rows that the labels pick, (n_annotations, n_classes)."""
         start = self.log_prior().expand(len(batch), -1)
-        return F.log_softmax(start.index_add(0, batch.sample, rows * batch.weight[:, None]), dim=1)
+        return log_softmax(start.index_add(0, batch.sample, rows * batch.weight[:, None]))
 
     def set_confusion(self, confusion: Tensor, scale: float = 1.0) -> Tensor:
         """Start from the weights that are right for independent workers: logarithms of confusion, by answer, scaled."""

@@ -9,7 +9,6 @@ from typing import Any, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyhands import _core, metrics
@@ -21,7 +20,7 @@ from manyhands.estimator import Array, Progress, concrete
 from manyhands.table.annotations import Annotations
 from manyhands.train.batch import Batch, CrowdData, Features, as_features, as_votes, rows_of
 from manyhands.train.estimator import CrowdNetworkEstimator, checked_logits
-from manyhands.train.probabilities import estimated_confusion, normalised
+from manyhands.train.probabilities import estimated_confusion, log_softmax, normalised
 from manyhands.train.settings import REDUCTIONS, TrainingOptions
 
 
@@ -66,7 +65,7 @@ class Learner(CrowdNetworkEstimator):
 
     def _forward(self, x: Any) -> Tensor:
         """What the backbone makes of some samples: log-probabilities of the classes, (n, n_classes)."""
-        return F.log_softmax(self._checked(self._made(x)), dim=1)
+        return log_softmax(self._checked(self._made(x)))
 
     def _judged(self, batch: Batch, log_probs: Tensor) -> tuple[Tensor, Tensor]:
         return (self._score(batch, log_probs) * batch.weight).sum(), batch.weight.sum()

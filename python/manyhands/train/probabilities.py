@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import torch.nn.functional as F
 from torch import Tensor
 
 from manyhands.aggregators._priors import row_pseudo
@@ -12,6 +13,17 @@ from manyhands.table.annotations import Annotations
 
 #: Pseudo-counts (right, wrong) of the confusion matrices that follow from predictions.
 PSEUDO = (0.1, 0.01)
+
+
+#: Classes below which a processor is quicker across rows: torch takes fewer numbers than a vector holds one by one.
+_NARROW = 16
+
+
+def log_softmax(logits: Tensor) -> Tensor:
+    """Log-probabilities of rows of logits, (n, n_classes)."""
+    if logits.shape[1] < _NARROW and logits.device.type == "cpu":
+        return F.log_softmax(logits.t(), dim=0).t()
+    return F.log_softmax(logits, dim=1)
 
 
 def normalised(log_probs: Array) -> Array:
