@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 import manyhands as mh
 from manyhands import Annotations
@@ -15,12 +16,14 @@ from manyhands.simulate import synthetic
 from manyhands.testing.compare import Array, assert_probabilities, raises, require
 from manyhands.testing.networks import FEATURES, NetworkSubject, Samples, assert_finite
 
+Codes = npt.NDArray[np.int64]
+
 
 @dataclass(frozen=True)
 class CrowdSamples(Samples):
     """Samples with labels of a crowd."""
 
-    truth: Array
+    truth: Codes
 
     @property
     def votes(self) -> Annotations:
@@ -171,7 +174,7 @@ class RatingSubject(NetworkSubject):
         return {"predict": lambda: model.predict(samples.X), "workers_frame": lambda: model.workers_frame()}
 
 
-def _pairs(X: Array) -> dict[str, Array]:
+def _pairs(X: Array) -> dict[str, Codes]:
     rng, n = np.random.default_rng(0), len(X)
     left = rng.integers(n, size=4 * n)
     return {"left": left, "right": (left + rng.integers(1, n, size=4 * n)) % n, "worker": rng.integers(6, size=4 * n)}

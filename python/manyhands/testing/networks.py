@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -62,7 +62,7 @@ class NetworkSubject(Checked):
     def answers(self, model: Any, samples: Samples) -> dict[str, Callable[[], Any]]:
         """What can be asked of a trained model beside its results: methods by name, ready to be called."""
 
-    def network(self, outputs: int | None = None, seed: int = 0) -> nn.Module:
+    def network(self, outputs: int | None = None, seed: int = 0) -> nn.Sequential:
         """A network of one hidden layer that draws numbers while it trains; the caller's own draws are left alone."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -105,9 +105,9 @@ def assert_same(subject: NetworkSubject, a: Any, b: Any, what: str) -> None:
 
 def assert_finite(found: Any, what: str) -> Array:
     """An array of finite numbers."""
-    found = np.asarray(found)
-    require(np.isfinite(found).all(), f"{what} holds numbers that are not finite")
-    return found
+    numbers = np.asarray(found, np.float64)
+    require(np.isfinite(numbers).all(), f"{what} holds numbers that are not finite")
+    return numbers
 
 
 # ------------------------------------------------------------------------------------------------------ checks
@@ -134,7 +134,7 @@ def check_before_fit(subject: NetworkSubject) -> None:
     """Before fit there are no results, and whoever asks is told to fit."""
     model = subject.model()
     asks = subject.answers(model, subject.standard) | {"save": lambda: model.save("nowhere")}
-    asks |= {name: lambda name=name: getattr(model, name) for name in results_of(model)}
+    asks |= {name: partial(getattr, model, name) for name in results_of(model)}
     for name, ask in asks.items():
         with raises(mh.NotFittedError, f"{name} before fit", type(model).__name__, "call fit"):
             ask()
@@ -195,7 +195,7 @@ def check_input_unchanged(subject: NetworkSubject) -> None:
 
 def check_resume(subject: NetworkSubject) -> None:
     """A training that was interrupted and resumed gives the bits of one that was not."""
-    options = {"max_epochs": 4, "validation": 0.2, "schedule": "cosine"}
+    options: dict[str, Any] = {"max_epochs": 4, "validation": 0.2, "schedule": "cosine"}
     whole, (X, given) = subject.trained(**options), (subject.standard.X, subject.standard.given)
 
     def interrupt(model: Any, record: dict[str, float]) -> bool:
