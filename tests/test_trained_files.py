@@ -79,6 +79,22 @@ def test_weights_and_names_without_a_network(saved: tuple[Path, Any]) -> None:
     assert (network[0].weight == learner.network_[0].weight).all()
 
 
+def again(name: str, module: str) -> type[mh.learn.CCEM]:
+    """A class as a cell of a notebook makes it, each time that it is run."""
+    return type(name, (mh.learn.CCEM,), {"__module__": module, "__qualname__": name})
+
+
+def test_classes_of_one_name_are_told_apart_by_module_and_the_last_one_counts(
+    tmp_path: Path, crowd: learners.Crowd
+) -> None:
+    ours, theirs, later = (again("Own", module) for module in ("notebook", "elsewhere", "notebook"))
+    for made, found in ((theirs, theirs), (ours, later), (later, later)):
+        learner = made(learners.backbone(), max_epochs=1).fit(crowd.X, crowd.votes)
+        learner.save(tmp_path / "own.pt")
+        assert type(mh.load(tmp_path / "own.pt", found, backbone=learners.backbone())) is found
+        assert mh.load(tmp_path / "own.pt").kind == f"{made.__module__}.Own"
+
+
 def test_what_does_not_fit_is_refused(saved: tuple[Path, Any], tmp_path: Path, crowd: learners.Crowd) -> None:
     path, _ = saved
     with pytest.raises(ValueError, match="not built as those"):

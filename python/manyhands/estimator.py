@@ -316,7 +316,7 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
         params = {name: _plain(value) for name, value in self.get_params().items() if name not in self._given_data}
         params = {name: value for name, value in params.items() if _is_setting(value)}
         meta = {
-            "class": _file_name(type(self)),
+            "class": file_name(type(self)),
             "params": params,
             "n_iter": fit.n_iter,
             "converged": fit.converged,
@@ -368,7 +368,7 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
     @classmethod
     def _load(cls, content: persist.Content) -> Self:
         # Those that others wrote, too, as far as they are imported: reading a file imports nothing.
-        found = {_file_name(kind): kind for kind in concrete(cls, "")}.get(str(content.meta.get("class")))
+        found = {file_name(kind): kind for kind in concrete(cls, "")}.get(str(content.meta.get("class")))
         params = content.meta.get("params")
         if found is None or not isinstance(params, dict) or not set(params) <= set(found._parameter_names()):
             raise content.damaged("it names no estimator of this version, nor one that was imported")
@@ -420,7 +420,7 @@ class TaskEstimator(Estimator[B, F]):
         return self._tasks.values
 
 
-def _file_name(kind: type[Any]) -> str:
+def file_name(kind: type[Any]) -> str:
     """What a file calls a class: the library's go by their name, wherever they move."""
     ours = kind.__module__.startswith("manyhands.")
     return kind.__name__ if ours else f"{kind.__module__}.{kind.__qualname__}"
@@ -456,14 +456,15 @@ def _unpacked(value: Any) -> Any:
 
 
 def concrete(base: type[T], package: str = "manyhands.") -> list[type[T]]:
-    """The classes of a package that derive from another and can be used, by name."""
-    found, stack = [], list(base.__subclasses__())
-    while stack:
-        cls = stack.pop()
-        stack.extend(cls.__subclasses__())
-        if not inspect.isabstract(cls) and cls.__module__.startswith(package):
-            found.append(cls)
-    return sorted(found, key=lambda cls: cls.__name__)
+    """The classes of a package that derive from another and can be used, by name; of one name, in their order.
+
+    Whoever looks a name up in a dictionary of them finds the last: a cell of a notebook may define a class again.
+    """
+    known = list(base.__subclasses__())
+    for cls in known:
+        known.extend(cls.__subclasses__())
+    usable = [cls for cls in known if not inspect.isabstract(cls) and cls.__module__.startswith(package)]
+    return sorted(usable, key=lambda cls: cls.__name__)
 
 
 def weighted_median(values: Array, weights: Array) -> float:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from manyhands.errors import FileFormatError
-from manyhands.estimator import concrete
+from manyhands.estimator import concrete, file_name
 from manyhands.table.annotations import Annotations
 from manyhands.table.checks import made_table
 from manyhands.table.names import Names, sequence
@@ -137,7 +137,7 @@ def save(model: NetworkEstimator, path: str | os.PathLike[str]) -> None:
     left_out = tuple(f"{name}." for name in model._training_parts)
     content = {
         "trained": _FORMAT,
-        "kind": type(model).__name__,
+        "kind": file_name(type(model)),
         "settings": {name: value for name, value in given.items() if _is_plain(value)},
         "networks": [name for name, value in given.items() if isinstance(value, nn.Module)],
         "workers": _listed(model._workers, "workers"),
@@ -197,7 +197,7 @@ def _whole(path: str, content: dict[str, Any], networks: Mapping[str, nn.Module]
 
 
 def _class_of(path: str, name: str) -> type[Any]:
-    """The class of a name: one of the library, or any that derives from them and is imported."""
+    """The class that a file names: one of the library, or any that derives from them and is imported."""
     from importlib import import_module
 
     from manyhands.train.estimator import NetworkEstimator
@@ -205,7 +205,7 @@ def _class_of(path: str, name: str) -> type[Any]:
     # Which import all that they have.
     import_module("manyhands.learn")
     import_module("manyhands.defer").all_deferrals()
-    known = {cls.__name__: cls for cls in concrete(NetworkEstimator, "")}  # type: ignore[type-abstract]
+    known = {file_name(cls): cls for cls in concrete(NetworkEstimator, "")}  # type: ignore[type-abstract]
     if name not in known:
         raise FileFormatError(f"{path} holds a {name}, which nobody has defined; import what defines it first")
     return known[name]
