@@ -13,8 +13,6 @@ from manyhands import defer
 from manyhands.defer.data import CaseData
 from manyhands.testing import network_checks
 
-every = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
-
 
 def test_every_deferral_has_a_variant():
     assert {variant.make for variant in VARIANTS} == set(defer.all_deferrals())

@@ -259,3 +259,10 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path):
     with pytest.raises(ValueError, match="cannot save what could not be read again: array 'posterior' holds numbers"):
         model.save(tmp_path / "model.mh")
     assert not list(tmp_path.iterdir())
+
+
+def test_settings_of_several_numpy_numbers_are_kept(tmp_path: Path) -> None:
+    votes = mh.simulate(n_tasks=50, n_workers=5, n_classes=2, labels_per_task=3).votes
+    model = mh.DawidSkene(pseudo_count=(np.int64(2), np.float64(0.5))).fit(votes)
+    model.save(tmp_path / "model.mh")
+    assert mh.load(tmp_path / "model.mh", mh.DawidSkene).pseudo_count == (2, 0.5)

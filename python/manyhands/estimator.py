@@ -313,7 +313,9 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
 
     def _save(self, path: str | os.PathLike[str]) -> None:
         fit = self._fitted()
-        params = {name: _plain(value) for name, value in self.get_params().items() if name not in self._given_data}
+        params = {
+            name: without_numpy(value) for name, value in self.get_params().items() if name not in self._given_data
+        }
         params = {name: value for name, value in params.items() if _is_setting(value)}
         meta = {
             "class": file_name(type(self)),
@@ -434,8 +436,12 @@ def _codes(content: persist.Content, name: str, array: npt.NDArray[Any], n: int)
     return codes
 
 
-def _plain(value: Any) -> Any:
-    """A NumPy number as a plain one."""
+def without_numpy(value: Any) -> Any:
+    """A setting with Python's numbers in the place of NumPy's, which are no less plain."""
+    if type(value) in (list, tuple):
+        return type(value)(map(without_numpy, value))
+    if isinstance(value, Mapping):
+        return {without_numpy(name): without_numpy(each) for name, each in value.items()}
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -12,7 +12,7 @@ from manyhands.collect.crowd import EXPLORE
 from manyhands.collect.decisions import EVENTS, REASONS, Decisions, Event
 from manyhands.collect.gains import STRATEGIES, information
 from manyhands.collect.state import State
-from manyhands.estimator import _is_setting, _plain, _unpacked
+from manyhands.estimator import _is_setting, _unpacked, without_numpy
 from manyhands.table import persist
 from manyhands.table.names import Names, sequence
 
@@ -38,7 +38,7 @@ def write(campaign: Campaign, path: str | os.PathLike[str]) -> None:
     state, model = campaign._state, campaign._state.model
     if model is not None and not type(model).__module__.startswith("manyhands."):
         raise TypeError(f"a campaign that fits {type(model).__name__}, which is not the library's, cannot be saved")
-    params = {} if model is None else {name: _plain(value) for name, value in model.get_params().items()}
+    params = {} if model is None else without_numpy(model.get_params())
     meta = {
         "settings": campaign._settings,
         "model": None if model is None else type(model).__name__,

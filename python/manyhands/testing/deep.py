@@ -11,7 +11,6 @@ from manyhands import learn
 from manyhands.defer.deferral import Deferral
 from manyhands.testing import learners, networks, teams
 from manyhands.testing.subject import checks_of
-from manyhands.train.estimator import NetworkEstimator
 
 #: The subject and the checks of each kind, by the base of its estimators.
 _KINDS: dict[type, tuple[type[networks.NetworkSubject], Iterable[Callable[[Any], None]]]] = {
@@ -26,8 +25,8 @@ _KINDS: dict[type, tuple[type[networks.NetworkSubject], Iterable[Callable[[Any],
 
 def network_checks(make: Callable[[Any], Any], skip: Mapping[str, str]) -> Iterator[tuple[str, Callable[[], None]]]:
     """The checks of whatever `make` makes of a network; see :func:`manyhands.testing.network_checks`."""
-    made = make(nn.Linear(networks.FEATURES, 3)) if callable(make) and not isinstance(make, NetworkEstimator) else make
+    made = make(nn.Linear(networks.FEATURES, 3)) if callable(make) else None
     for base, (subject, checks) in _KINDS.items():
-        if isinstance(made, base) and made is not make:
+        if isinstance(made, base):
             return checks_of(subject(type(made).__name__, make, skip), (*networks.CHECKS, *checks))
     raise TypeError(f"expected the class of a learner or a way to defer, or a function that makes one, not {make!r}")

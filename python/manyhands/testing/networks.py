@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 import manyhands as mh
-from manyhands.testing.compare import Array, asked, assert_same_answers, raises, require
+from manyhands.testing.compare import Array, assert_same_answers, assert_same_bits, raises, require
 from manyhands.testing.subject import Checked, results_of
 
 #: Features of a sample.
@@ -95,11 +95,7 @@ def _plain(value: Any) -> Any:
 
 def assert_same(subject: NetworkSubject, a: Any, b: Any, what: str) -> None:
     """All results of two trained models are equal, and so is what they answer, to the last bit."""
-    for name in results_of(a):
-        try:
-            np.testing.assert_equal(_plain(asked(a, name)), _plain(asked(b, name)))
-        except AssertionError as error:
-            raise AssertionError(f"{name} of {what} differs") from error
+    assert_same_bits(a, b, what, _plain)
     assert_same_answers(subject.answers(a, subject.standard), subject.answers(b, subject.standard), what)
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from manyhands.errors import FileFormatError
-from manyhands.estimator import concrete, file_name
+from manyhands.estimator import concrete, file_name, without_numpy
 from manyhands.table.annotations import Annotations
 from manyhands.table.checks import made_table
 from manyhands.table.names import Names, sequence
@@ -132,7 +132,7 @@ class SavedNetwork:
 
 def save(model: NetworkEstimator, path: str | os.PathLike[str]) -> None:
     """Write what prediction needs."""
-    given = {name: _without_numpy(value) for name, value in model.get_params().items()}
+    given = without_numpy(model.get_params())
     parts = model._fitted()
     left_out = tuple(f"{name}." for name in model._training_parts)
     content = {
@@ -245,15 +245,6 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, Mapping):
         return all(isinstance(name, _PLAIN) and _is_plain(each) for name, each in value.items())
     return value is None or type(value) in _PLAIN
-
-
-def _without_numpy(value: Any) -> Any:
-    """A setting with Python's numbers in the place of NumPy's, which are no less plain."""
-    if type(value) in (list, tuple):
-        return type(value)(map(_without_numpy, value))
-    if isinstance(value, Mapping):
-        return {_without_numpy(name): _without_numpy(each) for name, each in value.items()}
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _packed(value: Any) -> Any:
