@@ -1,7 +1,7 @@
 """What the house asks of files and commits, where no other tool looks: ``make lint``.
 
-Files of Python and Rust have at most 500 lines, subjects of commits at most 72 characters, only packages at the top
-import the library as a whole, and no file holds what a merge left open.
+Subjects of commits have at most 72 characters, only packages at the top import the library as a whole, and no file
+holds what a merge left open.
 """
 
 from __future__ import annotations
@@ -13,24 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("python", "rust", "tests", "benches", "fuzz", "scripts")
-
-MOST_LINES = 500
 
 MOST_CHARACTERS = 72
 #: Commits up to this one were made before anybody counted.
 BASE = "c309547"
-
-
-def long_files(root: Path = ROOT) -> Iterator[str]:
-    """Name the files that are too long."""
-    for path in sorted(path for folder in FOLDERS for path in (root / folder).rglob("*")):
-        name = path.relative_to(root).as_posix()
-        if path.suffix not in (".py", ".rs") or "/target/" in name:
-            continue
-        lines = len(path.read_text(encoding="utf-8").splitlines())
-        if lines > MOST_LINES:
-            yield f"{name} has {lines} lines, more than {MOST_LINES}: split it where it divides by itself"
 
 
 def long_subjects(root: Path = ROOT, base: str = BASE) -> Iterator[str]:
@@ -95,7 +81,7 @@ def whole_imports(root: Path = ROOT) -> Iterator[str]:
 
 def main() -> int:
     """Print what is wrong; 1 if anything is."""
-    found = [*long_files(), *long_subjects(), *whole_imports(), *open_merges()]
+    found = [*long_subjects(), *whole_imports(), *open_merges()]
     print("\n".join(found) if found else "files and commits are as the house asks")
     return bool(found)
 

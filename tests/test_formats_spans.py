@@ -206,6 +206,6 @@ def test_places_that_are_none_are_refused_as_bad_input(start: Any, tmp_path: Pat
     path.write_text("\n".join(map(json.dumps, rows)))
     with (
         pytest.raises(ValueError, match="document 201 has a span from"),
-        pytest.warns(mh.DataWarning, match="left out"),
+        pytest.warns(mh.DataWarning, match="dropped"),
     ):
         mh.read(path)

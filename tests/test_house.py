@@ -19,13 +19,6 @@ def house():
     return module
 
 
-def test_files_are_counted_by_their_lines(house, tmp_path: Path) -> None:
-    for folder, name, lines in [("python", "a.py", 500), ("rust", "b.rs", 501), ("tests", "c.txt", 900)]:
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / name).write_text("x\n" * lines)
-    assert [line.split(" has ")[0] for line in house.long_files(tmp_path)] == ["rust/b.rs"]
-
-
 @pytest.fixture
 def git(tmp_path: Path):
     def run(*words: str) -> str:

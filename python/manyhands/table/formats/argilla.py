@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from manyhands.table.formats.export import UNKNOWN, Answer, Status, one_or_set
+from manyhands.table.formats.export import Answer, Dropped, Status, one_or_set
+from manyhands.table.formats.files import ExportFile, Reader, rows_of
 from manyhands.table.formats.spans import Document, text_among
 
 NAME = "argilla"
@@ -28,17 +29,17 @@ def _nested(row: Mapping[str, Any]) -> bool:
     return "fields" in row and any(isinstance(row.get(name), Mapping) for name in ("responses", "suggestions"))
 
 
-def answers(rows: list[Any], where: str) -> Iterator[Answer]:
+def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
     """Yield all answers of an export."""
-    for number, row in enumerate(rows):
+    for file, number, row in rows_of(files):
         if not isinstance(row, Mapping):
             continue
-        for answer in _record(row, row.get("id", number)):
+        for answer in _record(row, row.get("id", file.numbered(number - 1)), file):
             marks = answer.kind == "sequences" or answer.said == []
             yield replace(answer, document=_document(row)) if marks else answer
 
 
-def _record(row: Mapping[str, Any], task: Any) -> Iterator[Answer]:
+def _record(row: Mapping[str, Any], task: Any, file: ExportFile) -> Iterator[Answer]:
     """Yield all answers about one record."""
     for question in flat_questions(row):
         values = row.get(f"{question}.responses")
@@ -46,7 +47,7 @@ def _record(row: Mapping[str, Any], task: Any) -> Iterator[Answer]:
         states = row.get(f"{question}.responses.status")
         for place, value in enumerate(_listed(values)):
             state = _at(states, place)
-            yield from _answer(question, task, _at(users, place), value, _STATUS.get(state, "skipped"))
+            yield from _answer(question, task, file.annotator(_at(users, place)), value, _STATUS.get(state, "skipped"))
         if row.get(f"{question}.suggestion") is not None:
             agent = row.get(f"{question}.suggestion.agent") or "model"
             yield from _suggestion(question, task, agent, row[f"{question}.suggestion"])
@@ -55,7 +56,7 @@ def _record(row: Mapping[str, Any], task: Any) -> Iterator[Answer]:
             for one in _listed(given):
                 if isinstance(one, Mapping):
                     state = _STATUS.get(one.get("status"), "skipped")
-                    yield from _answer(question, task, one.get("user_id"), one.get("value"), state)
+                    yield from _answer(question, task, file.annotator(one.get("user_id")), one.get("value"), state)
         for question, one in (row.get("suggestions") or {}).items():
             if isinstance(one, Mapping):
                 yield from _suggestion(question, task, one.get("agent") or "model", one.get("value"))
@@ -85,20 +86,26 @@ def _at(values: Any, place: int) -> Any:
 
 
 def _answer(question: str, task: Any, worker: Any, value: Any, status: Status) -> Iterator[Answer]:
-    who = UNKNOWN if worker is None else worker
     if value is None:
         return
     if isinstance(value, bool | str):
-        yield Answer(question, "classes", task, who, value, status=status)
+        yield Answer(question, "classes", task, worker, value, status=status)
     elif isinstance(value, int | float):
-        yield Answer(question, "numbers", task, who, float(value), status=status)
+        yield Answer(question, "numbers", task, worker, float(value), status=status)
     elif isinstance(value, list) and all(isinstance(one, str) for one in value):
         kind, said = one_or_set(value)
-        yield Answer(question, kind, task, who, said, status=status)
+        yield Answer(question, kind, task, worker, said, status=status)
     elif isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
         if any("rank" in one for one in value):
             ranks = [(one.get("value"), one.get("rank")) for one in value]
-            yield Answer(question, "rankings", task, who, ranks, status=status)
+            yield Answer(question, "rankings", task, worker, ranks, status=status)
         else:
             spans = [(one.get("start"), one.get("end"), one.get("label")) for one in value]
-            yield Answer(question, "sequences", task, who, spans, status=status)
+            yield Answer(question, "sequences", task, worker, spans, status=status)
+
+
+def _recognizes(file: ExportFile) -> bool:
+    return bool(flat_questions(dict.fromkeys(file.columns))) if file.is_table else file.is_json and knows(file.rows)
+
+
+READER = Reader(NAME, "records with 'fields' and 'responses', or columns '<question>.responses'", _recognizes, answers)

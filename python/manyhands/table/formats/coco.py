@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from manyhands.errors import FileFormatError
-from manyhands.table.formats.export import Answer
+from manyhands.table.formats.export import Answer, Dropped
+from manyhands.table.formats.files import ExportFile, Reader
 from manyhands.table.formats.shapes import of_coco, size_of
 
 NAME = "coco"
@@ -17,7 +18,13 @@ def knows(rows: list[Any]) -> bool:
     return len(rows) == 1 and isinstance(rows[0], Mapping) and {"images", "annotations"} <= set(rows[0])
 
 
-def answers(rows: list[Any], where: str, worker: str) -> Iterator[Answer]:
+def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
+    """Yield all answers of an export, one worker's per file."""
+    for file in files:
+        yield from _in_file(file.rows, file.where, file.worker)
+
+
+def _in_file(rows: list[Any], where: str, worker: str) -> Iterator[Answer]:
     """Yield all answers of a file: boxes, and masks where there are segmentations.
 
     Who drew nothing into an image that the file names saw nothing there.
@@ -60,3 +67,8 @@ def _sides(box: Any, where: str) -> tuple[float, float, float, float]:
     except (TypeError, ValueError):
         raise FileFormatError(f"{where}: a box is left, top, width and height, not {str(box)[:60]}") from None
     return left, top, left + width, top + height
+
+
+READER = Reader(
+    NAME, "an object with 'images' and 'annotations'", lambda file: file.is_json and knows(file.rows), answers
+)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from manyhands.errors import FileFormatError
-from manyhands.table.formats.export import Answer
+from manyhands.table.formats.export import Answer, Dropped
+from manyhands.table.formats.files import ExportFile, Reader
 from manyhands.table.formats.shapes import Region, bounds, of_lengths, of_polygons, size_of, warn_of_turned
 
 NAME = "cvat"
@@ -17,7 +18,13 @@ def knows(root: Any) -> bool:
     return bool(root.tag == "annotations" and root.find("image") is not None)
 
 
-def answers(root: Any, where: str, worker: str) -> Iterator[Answer]:
+def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
+    """Yield all answers of an export, one worker's per file."""
+    for file in files:
+        yield from _in_file(file.xml, file.where, file.worker)
+
+
+def _in_file(root: Any, where: str, worker: str) -> Iterator[Answer]:
     """Yield all answers of a file: tags as classes, boxes, points, masks, and lines as they are.
 
     Who drew nothing into an image of a job saw nothing there.
@@ -70,3 +77,8 @@ def _number(shape: Any, name: str) -> float:
         return float(shape.get(name, "0"))
     except ValueError:
         raise FileFormatError(f"a {shape.tag} has {name} {shape.get(name)!r}, which is no number") from None
+
+
+READER = Reader(
+    NAME, "an XML file with <annotations> and <image>", lambda file: file.is_xml and knows(file.xml), answers
+)

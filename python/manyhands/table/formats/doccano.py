@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from manyhands.table.formats.export import Answer, one_or_set
+from manyhands.table.formats.export import Answer, Dropped, one_or_set
+from manyhands.table.formats.files import ExportFile, Reader
 from manyhands.table.formats.spans import Document, Span, from_utf16, is_place
 
 NAME = "doccano"
@@ -23,19 +24,26 @@ def knows(rows: list[Any]) -> bool:
     )
 
 
-def answers(rows: list[Any], where: str, worker: str) -> Iterator[Answer]:
+def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
+    """Yield all answers of an export, one worker's per file unless annotations name their user."""
+    for file in files:
+        yield from _in_file(file)
+
+
+def _in_file(file: ExportFile) -> Iterator[Answer]:
     """Yield all answers of a file, which belongs to one worker.
 
     Places of spans count units of UTF-16 (doccano's issue 2290). A document without a mark, among others with some, was
     read, and nothing was marked.
     """
+    rows, worker = file.rows, file.worker
     marking = any(_is_marked(row) for row in rows if isinstance(row, Mapping))
     for row in rows:
         if not isinstance(row, Mapping) or "id" not in row:
             continue
         task = row["id"]
         if isinstance(row.get("annotations"), list):
-            yield from _old(row, worker)
+            yield from _old(row, file)
             continue
         given = row.get("entities", row.get("label")) or []
         if _is_marked(row) or (marking and not given):
@@ -68,15 +76,23 @@ def _span(one: Any) -> Span | None:
     return (one[0], one[1], one[2]) if isinstance(one, list) and len(one) == 3 else None
 
 
-def _old(row: Mapping[str, Any], worker: str) -> Iterator[Answer]:
+def _old(row: Mapping[str, Any], file: ExportFile) -> Iterator[Answer]:
     """Annotations as old versions wrote them: each with its user, if with anything."""
     by: dict[Any, list[Mapping[str, Any]]] = {}
     for one in row["annotations"]:
         if isinstance(one, Mapping):
-            by.setdefault(one.get("user", worker), []).append(one)
+            by.setdefault(file.annotator(one.get("user", file.worker)), []).append(one)
     for user, ones in by.items():
         if any("start_offset" in one for one in ones):
             yield _spans(row, user, ones)
         else:
             kind, said = one_or_set([one.get("label") for one in ones])
             yield Answer("label", kind, row["id"], user, said)
+
+
+READER = Reader(
+    NAME,
+    "lines with 'id', 'text', and 'label', 'entities' or 'annotations'",
+    lambda file: file.is_json and knows(file.rows),
+    answers,
+)

@@ -79,6 +79,17 @@ class Answer:
         return [self.said if isinstance(self.said, tuple) else (self.said,)]
 
 
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Part of an export that no table can hold, and why; reported wherever answers are used."""
+
+    #: What was dropped and why, in the plural: "ellipses (not supported)".
+    what: str
+    count: int = 1
+    #: The question it would have answered; None if it concerns the whole export.
+    question: str | None = None
+
+
 @dataclass
 class Export:
     """Answers of an export, by question."""
@@ -86,10 +97,35 @@ class Export:
     #: What messages call the export: its path and format.
     name: str
     answers: list[Answer] = field(default_factory=list)
+    #: What was in the files and is in none of the answers.
+    dropped: list[Dropped] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not self.answers:
-            raise ValueError(f"{self.name} holds no answers: nothing was annotated, or it is another format")
+            lost = f" that can be read (dropped: {_tally(self.dropped)})" if self.dropped else ""
+            raise ValueError(f"{self.name} holds no answers{lost}: nothing was annotated, or it is another format")
+
+    @classmethod
+    def of(cls, name: str, parts: Iterable[Answer | Dropped]) -> Export:
+        """Collect what a reader yields."""
+        parts = list(parts)
+        answers = settled_kinds(part for part in parts if isinstance(part, Answer))
+        return cls(name, answers, [part for part in parts if isinstance(part, Dropped)])
+
+    def left_out(self, asked: str | None = None, *, predictions: bool = False) -> dict[str, int]:
+        """Count what the files hold of a question and its table does not, by reason."""
+        question = self.question(asked)
+        wanted = ("worker", "model") if predictions else ("worker",)
+        counts = Counter(
+            answer.status
+            for answer in self.answers
+            if answer.question == question and answer.source in wanted and answer.status != "given"
+        )
+        total: Counter[str] = Counter({f"{status} answers": n for status, n in sorted(counts.items())})
+        for part in self.dropped:
+            if part.question in (None, question):
+                total[part.what] += part.count
+        return dict(total)
 
     @property
     def questions(self) -> dict[str, str]:
@@ -120,12 +156,11 @@ class Export:
         asked_of = [answer for answer in self.answers if answer.question == question]
         counting = [answer for answer in asked_of if answer.source in wanted]
         given = [answer for answer in counting if answer.status == "given"]
-        left = Counter(answer.status for answer in counting if answer.status != "given")
+        left = self.left_out(question, predictions=predictions)
         if left:
-            shown = " and ".join(f"{n:,} {status}" for status, n in sorted(left.items()))
-            warnings.warn(
-                f"{self.name}: left out {shown} of {counted(len(counting), 'answer')}", DataWarning, stacklevel=3
-            )
+            shown = ", ".join(f"{n:,} {what}" for what, n in left.items())
+            kept = counted(len(given), "answer")
+            warnings.warn(f"{self.name}: dropped {shown}; {kept} left", DataWarning, stacklevel=3)
         if not given:
             models = sum(answer.source == "model" for answer in asked_of)
             hint = (
@@ -312,6 +347,13 @@ class Export:
             if any(v is not None for v in values)
         }
         return arrow.table({name: _as_column(values) for name, values in columns.items()})
+
+
+def _tally(parts: Iterable[Dropped]) -> str:
+    total: Counter[str] = Counter()
+    for part in parts:
+        total[part.what] += part.count
+    return ", ".join(f"{n:,} {what}" for what, n in total.items())
 
 
 #: What can be done with answers of a kind that has no table of its own.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from manyhands.errors import FileFormatError
 from manyhands.table.formats.documents import need
-from manyhands.table.formats.export import SEEN_NOTHING, UNKNOWN, Answer, Source, Status, one_or_set
+from manyhands.table.formats.export import SEEN_NOTHING, Answer, Dropped, Source, Status, one_or_set
+from manyhands.table.formats.files import ExportFile, Reader
 from manyhands.table.formats.shapes import Region, bounds, ellipse, of_brush, of_polygons, size_of, warn_of_turned
 from manyhands.table.formats.spans import Document, counted_by, is_place, text_among
 
@@ -31,17 +32,23 @@ def knows(rows: list[Any]) -> bool:
     )
 
 
-def answers(rows: list[Any], where: str) -> Iterator[Answer]:
+def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
     """Yield all answers of an export."""
+    rows = [row for file in files for row in file.rows]
     asked = _asked(rows)
-    warn_of_turned(sum(map(_is_turned, _drawn_in(rows))), where)
-    for number, task in enumerate(rows, 1):
-        place = f"task {number} of {where}"
-        name = task.get("id", number) if isinstance(task, Mapping) else number
+    warn_of_turned(sum(map(_is_turned, _drawn_in(rows))), files[0].where)
+    for file in files:
+        yield from _in_file(file, asked)
+
+
+def _in_file(file: ExportFile, asked: Mapping[str, tuple[str, str | None]]) -> Iterator[Answer]:
+    for number, task in enumerate(file.rows, 1):
+        place = f"task {number} of {file.where}"
         need(task, "data", place)
+        name = task.get("id", file.numbered(number))
         for annotation in task.get("annotations", task.get("completions")) or []:
             if isinstance(annotation, Mapping):
-                yield from _annotation(task, name, annotation, asked)
+                yield from _annotation(task, name, annotation, asked, file)
         for prediction in task.get("predictions") or []:
             if isinstance(prediction, Mapping):
                 worker = prediction.get("model_version") or "model"
@@ -80,10 +87,14 @@ def _is_turned(region: Mapping[str, Any]) -> bool:
 
 
 def _annotation(
-    task: Mapping[str, Any], name: Any, annotation: Mapping[str, Any], asked: Mapping[str, tuple[str, str | None]]
+    task: Mapping[str, Any],
+    name: Any,
+    annotation: Mapping[str, Any],
+    asked: Mapping[str, tuple[str, str | None]],
+    file: ExportFile,
 ) -> Iterator[Answer]:
     status: Status = "skipped" if annotation.get("was_cancelled") else "given"
-    worker = _worker(annotation.get("completed_by"))
+    worker = file.annotator(_worker(annotation.get("completed_by")))
     sources: tuple[Source, ...] = ("worker", "gold") if annotation.get("ground_truth") else ("worker",)
     for source in sources:
         found = list(_regions(task, name, worker, annotation, status if source == "worker" else "given", source))
@@ -100,7 +111,7 @@ def _worker(by: Any) -> Any:
     """The annotator as text: a number, or of an object with a number and an address the latter."""
     if isinstance(by, Mapping):
         by = by.get("email") or by.get("id")
-    return UNKNOWN if by is None else str(by)
+    return None if by is None else str(by)
 
 
 def _fields(task: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -239,3 +250,6 @@ def _pixels(region: Mapping[str, Any], x: float, y: float) -> tuple[float, float
 def _first(value: Mapping[str, Any], kind: str) -> Any:
     labels = value.get(kind) or value.get("labels") or [None]
     return labels[0] if isinstance(labels, list) else labels
+
+
+READER = Reader(NAME, "tasks with 'data' and 'annotations'", lambda file: file.is_json and knows(file.rows), answers)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from manyhands.table.formats.export import Answer
+from manyhands.table.formats.export import Answer, Dropped
+from manyhands.table.formats.files import ExportFile, Reader, rows_of
 
 NAME = "phoenix"
 
@@ -15,16 +16,22 @@ def knows(rows: list[Any]) -> bool:
     return any(isinstance(row, Mapping) and "span_id" in row and "annotator_kind" in row for row in rows[:10])
 
 
-def answers(rows: list[Any], where: str) -> Iterator[Answer]:
+def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
     """Yield all answers: a label where there is one, a number otherwise. Models and code are workers here."""
-    for row in rows:
+    for file, _, row in rows_of(files):
         if not isinstance(row, Mapping) or "span_id" not in row:
             continue
         nested = row.get("result")
         result: Mapping[str, Any] = nested if isinstance(nested, Mapping) else row
-        worker = row.get("user_id") or row.get("identifier") or str(row.get("annotator_kind", "unknown")).lower()
+        kind = str(row.get("annotator_kind", "unknown")).lower()
+        worker = file.annotator(row.get("user_id") or row.get("identifier") or kind)
         question = str(row.get("name") or row.get("annotation_name") or "label")
         if result.get("label") is not None:
             yield Answer(question, "classes", row["span_id"], worker, result["label"], row.get("created_at"))
         elif result.get("score") is not None:
             yield Answer(question, "numbers", row["span_id"], worker, float(result["score"]), row.get("created_at"))
+
+
+READER = Reader(
+    NAME, "rows with 'span_id' and 'annotator_kind'", lambda file: file.is_json and knows(file.rows), answers
+)

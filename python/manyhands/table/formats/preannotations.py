@@ -11,7 +11,8 @@ from manyhands.checks import check_choice, counted, listed
 from manyhands.errors import FileFormatError
 from manyhands.table.formats import argilla, label_studio
 from manyhands.table.formats.documents import json_or_lines, text_of
-from manyhands.table.formats.export import Export, settled_kinds
+from manyhands.table.formats.export import Export
+from manyhands.table.formats.files import export_files
 from manyhands.table.persist import atomic_write
 from manyhands.table.sources import Layout, PathLike, Source, is_stream
 from manyhands.table.streams import column_names, read_columns
@@ -93,7 +94,7 @@ class Preannotations:
                 f"{where} is no export of {format if format != 'auto' else names}: pre-annotations need one"
             )
         self.format = known[0].NAME
-        found = Export(str(source.path), settled_kinds(known[0].answers(self._rows, where)))
+        found = Export.of(str(source.path), known[0].answers(export_files([source])))
         self._question = found.question(question)
         self._kind = found.questions[self._question]
         if self._kind not in _COLUMNS:

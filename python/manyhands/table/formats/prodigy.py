@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from manyhands.table.formats.export import UNKNOWN, Answer, Status, one_or_set
+from manyhands.table.formats.export import Answer, Dropped, Status, one_or_set
+from manyhands.table.formats.files import ExportFile, Reader, rows_of
 from manyhands.table.formats.spans import Document, is_place
 
 NAME = "prodigy"
@@ -17,16 +18,17 @@ def knows(rows: list[Any]) -> bool:
     return any(isinstance(row, Mapping) and "answer" in row and "_input_hash" in row for row in rows[:10])
 
 
-def answers(rows: list[Any], where: str) -> Iterator[Answer]:
+def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
     """Yield all answers of an export.
 
     The task is the input, since the same text may be asked about with other suggestions. Whoever rejects a suggested
     label says no to it: an answer to the question that the label is.
     """
-    for row in rows:
+    for file, _, row in rows_of(files):
         if not isinstance(row, Mapping):
             continue
-        task, worker = row.get("_input_hash"), row.get("_annotator_id") or row.get("_session_id") or UNKNOWN
+        task = row.get("_input_hash")
+        worker = file.annotator(row.get("_annotator_id") or row.get("_session_id"))
         status = _STATUS.get(row.get("answer"), "skipped")
         rest = (row.get("_timestamp"), None, status)
         rejected = row.get("answer") == "reject"
@@ -60,3 +62,6 @@ def _document(row: Mapping[str, Any]) -> Document:
     tokens = tuple((start, end) for start, end in places if is_place(start) and is_place(end) and start < end)
     known = tokens and len(tokens) == len(cut or [])
     return Document(text if isinstance(text, str) else None, tokens if known else None)
+
+
+READER = Reader(NAME, "lines with 'answer' and '_input_hash'", lambda file: file.is_json and knows(file.rows), answers)

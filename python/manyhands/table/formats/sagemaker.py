@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from manyhands.errors import FileFormatError
 from manyhands.table.formats.documents import parsed
-from manyhands.table.formats.export import Answer, one_or_set
+from manyhands.table.formats.export import Answer, Dropped, one_or_set
+from manyhands.table.formats.files import ExportFile, Reader, rows_of
 
 NAME = "sagemaker"
 #: Where lists of workers' answers are, in consolidation requests and in custom jobs.
@@ -31,24 +32,24 @@ def _consolidated(row: Mapping[str, Any]) -> bool:
     return ("source" in row or "source-ref" in row) and any(str(name).endswith("-metadata") for name in row)
 
 
-def answers(rows: list[Any], where: str) -> Iterator[Answer]:
+def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
     """Yield all answers of workers; an output manifest, which holds none, is refused."""
     found = False
-    for number, row in enumerate(rows):
+    for file, number, row in rows_of(files):
         if not isinstance(row, Mapping):
             continue
-        task = row.get("datasetObjectId", row.get("source-ref", row.get("source", number)))
+        task = row.get("datasetObjectId", row.get("source-ref", row.get("source", file.numbered(number - 1))))
         for one in _of_workers(row):
             found = True
-            yield from _answer(task, one, f"{where}, object {number + 1}")
+            yield from _answer(task, file.annotator(one.get("workerId")), one, f"{file.where}, object {number}")
     if not found:
         raise FileFormatError(
-            f"{where} is an output manifest, which holds only the consolidated labels; what each worker said is in the "
-            "job's annotations/worker-response or annotations/consolidated-annotation/consolidation-request files"
+            f"{files[0].where} is an output manifest, which holds only consolidated labels; the answers of workers are "
+            "in annotations/worker-response or annotations/consolidated-annotation/consolidation-request of the job"
         )
 
 
-def _answer(task: Any, one: Mapping[str, Any], where: str) -> Iterator[Answer]:
+def _answer(task: Any, worker: Any, one: Mapping[str, Any], where: str) -> Iterator[Answer]:
     data = one.get("annotationData", {})
     content = data.get("content") if isinstance(data, Mapping) else None
     if isinstance(content, str):
@@ -59,9 +60,14 @@ def _answer(task: Any, one: Mapping[str, Any], where: str) -> Iterator[Answer]:
         value = said.get("label", said.get("labels")) if isinstance(said, Mapping) else said
         if isinstance(value, list):
             kind, value = one_or_set(value)
-            yield Answer(str(question), kind, task, one["workerId"], value)
+            yield Answer(str(question), kind, task, worker, value)
         elif isinstance(value, Mapping):
             kind, chosen = one_or_set([name for name, on in value.items() if on])
-            yield Answer(str(question), kind, task, one["workerId"], chosen)
+            yield Answer(str(question), kind, task, worker, chosen)
         elif value is not None:
-            yield Answer(str(question), "classes", task, one["workerId"], value)
+            yield Answer(str(question), "classes", task, worker, value)
+
+
+READER = Reader(
+    NAME, "objects whose 'annotations' name a 'workerId'", lambda file: file.is_json and knows(file.rows), answers
+)

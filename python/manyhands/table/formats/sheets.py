@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from manyhands.table.formats.export import Answer, Status
+from manyhands.table.formats.export import Answer, Dropped, Status
+from manyhands.table.formats.files import ExportFile, Reader
 
 Row = Mapping[str, Any]
 
@@ -25,22 +26,26 @@ class Sheet:
     when: str | None = None
     seconds: str | None = None
 
-    def knows(self, names: Sequence[str]) -> bool:
-        """Whether a table with such columns is one of this platform."""
-        return all(name in names for name in self.telling)
+    def recognizes(self, file: ExportFile) -> bool:
+        """Whether a file is a table of this platform, by its columns."""
+        return all(name in file.columns for name in self.telling)
 
-    def answers(self, names: Sequence[str], rows: list[Row], where: str) -> Iterator[Answer]:
-        """Yield all answers, and once a task what is known of it."""
-        for question, column, gold in self.questions(names):
-            kind = _kind(row.get(column) for row in rows)
+    def answers(self, files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
+        """Yield all answers, and what is known of each task once."""
+        rows = [(file, row) for file in files for row in file.rows]
+        for question, column, gold in self.questions(
+            list(dict.fromkeys(name for file in files for name in file.columns))
+        ):
+            kind = _kind(row.get(column) for _, row in rows)
             known = set()
-            for row in rows:
+            for file, row in rows:
                 task = row.get(self.task)
                 when = row.get(self.when) if self.when else None
                 said = _said(row.get(column), kind)
                 if said is not None:
                     seconds = _number(row.get(self.seconds)) if self.seconds else None
-                    yield Answer(question, kind, task, row.get(self.worker), said, when, seconds, self.status(row))
+                    worker = file.annotator(row.get(self.worker))
+                    yield Answer(question, kind, task, worker, said, when, seconds, self.status(row))
                 if gold and _said(row.get(gold), kind) is not None and task not in known:
                     known.add(task)
                     yield Answer(question, kind, task, None, _said(row[gold], kind), source="gold")
@@ -113,4 +118,7 @@ TOLOKA = Sheet(
     lambda row: _TOLOKA.get(row.get("ASSIGNMENT:status"), "skipped"),
     "ASSIGNMENT:submitted",
 )
-SHEETS = (MTURK, CROWDFLOWER, TOLOKA)
+READERS = tuple(
+    Reader(sheet.name, f"columns {', '.join(sheet.telling)}", sheet.recognizes, sheet.answers)
+    for sheet in (MTURK, CROWDFLOWER, TOLOKA)
+)

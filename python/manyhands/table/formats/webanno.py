@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from manyhands.errors import FileFormatError
-from manyhands.table.formats.export import Answer
+from manyhands.table.formats.export import Answer, Dropped
+from manyhands.table.formats.files import ExportFile, Reader
 from manyhands.table.formats.spans import Document, from_utf16
 from manyhands.table.sources import WEBANNO
 
@@ -27,7 +28,13 @@ class _Layer:
     features: list[str] = field(default_factory=list)
 
 
-def answers(text: str, where: str, document: str, worker: str) -> Iterator[Answer]:
+def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
+    """Yield all answers of an export: the folder is the document, and the file its annotator."""
+    for file in files:
+        yield from _in_file(file.text, file.where, file.path.parent.name or file.path.stem, file.path.stem)
+
+
+def _in_file(text: str, where: str, document: str, worker: str) -> Iterator[Answer]:
     """Yield the spans of each feature of a document, which is one task, as one answer a feature, none among them.
 
     Offsets count UTF-16 units in the file; here they count characters, as in Python.
@@ -85,3 +92,8 @@ def _split(cell: str) -> list[str]:
 
 def _plain(label: str) -> str:
     return "" if label == "*" else _ESCAPED.sub(r"\1", label)
+
+
+READER = Reader(
+    NAME, "a first line '#FORMAT=WebAnno TSV'", lambda file: not file.is_table and knows(file.text), answers
+)
