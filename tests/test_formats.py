@@ -213,7 +213,7 @@ def test_bombs_and_strangers_are_refused(tmp_path: Path) -> None:
         mh.read(SAMPLES / "crowdflower.csv", format="mturk")
     with pytest.raises(ValueError, match="format must be"):
         mh.read(SAMPLES / "label_studio.json", format="excel")
-    with pytest.raises(mh.FileFormatError, match="output manifest, which holds only the consolidated labels"):
+    with pytest.raises(mh.FileFormatError, match="output manifest, which holds only consolidated labels"):
         mh.read(SAMPLES / "sagemaker_manifest.jsonl")
 
 
