@@ -1,16 +1,17 @@
-"""Which tests judge changes of which files, for mutants.py: by areas, whose scores are told apart."""
+"""Which tests judge changes of which files, for mutants.py: by areas, each with its own score."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 
 #: Tests of one thing that are more than one file.
 TABLES = ("test_annotations", "test_building", "test_bad_columns", "test_contents")
 FILES = ("test_persist", "test_persist_refusals")
 COMMANDS = ("cli/test_aggregate", "cli/test_commands", "cli/test_failures")
+IMPORTERS = ("test_formats*", "test_preannotations")
 
 #: Modules of each area, and the tests that cover them: quick ones first, since the first that fails ends a run.
-AREAS: dict[str, dict[str, list[str]]] = {
+AREAS: dict[str, dict[str, Sequence[str]]] = {
     "learn": {
         "train/batch": ["test_learn_batches", "test_learn_losses", "test_learn_training", "test_learners"],
         "train/*": ["test_learn_batches", "test_learn_training", "test_learners", "test_deferrals"],
@@ -80,23 +81,56 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "table/arrow": ["test_ids", "test_encoding", *TABLES, "test_sources"],
         "table/labels": [*TABLES, "test_answers", "test_sources"],
         "table/dense": ["test_dense"],
-        "table/sources": ["test_sources", "test_io"],
         "table/overlap": ["test_overlap"],
         "table/limits": ["test_limits", "test_process"],
         "table/frames": ["test_io", *TABLES],
-        "table/io": ["test_io", "test_sources", *COMMANDS],
         "table/gold": ["test_gold", *COMMANDS],
         "table/description": ["test_contents", *COMMANDS],
         "table/kinds": ["test_kinds", "test_ratings_table"],
         "table/ratings": ["test_ratings_table"],
         "table/order": ["test_audit_groups", "cli/test_audit"],
-        "table/streams": ["test_sources", "test_io"],
         "table/*": [*TABLES, "test_kinds", "test_ratings_table", "test_io"],
-        "table/formats/*": ["test_formats"],
-        "table/shards/*": ["test_shards", "test_shard_faults"],
         "simulate/synthetic": ["test_synthetic"],
         "simulate/*": ["test_simulate", "test_synthetic"],
         "kinds": ["test_kinds", "test_ratings_table"],
+    },
+    "tables of other kinds": {
+        "table/tags": ["test_sequences_table"],
+        "table/sequences": ["test_sequences_table", "test_sequences"],
+        "table/readings": ["test_sequences_table", "test_formats_spans"],
+        "table/spans": ["test_sequences_table", "test_formats_spans"],
+        "table/conll": ["test_sequences_table"],
+        "table/words": ["test_texts", "test_sequences_table"],
+        "table/texts": ["test_texts"],
+        "table/boxes": ["test_boxes"],
+        "table/masks": ["test_masks"],
+        "table/regions": ["test_masks", "test_formats_shapes"],
+        "table/sets": ["test_multilabel", "test_kinds"],
+        "table/comparisons": ["test_comparisons", "test_pairwise"],
+        "table/rankings": ["test_comparisons", "test_pairwise"],
+        "table/records": ["test_kinds", "test_comparisons", "test_multilabel", "test_boxes"],
+        "table/columns": ["test_kinds", "test_comparisons", "test_multilabel", "test_boxes"],
+        "table/items": ["test_comparisons", "test_pairwise"],
+        "table/beside": ["test_kinds", "test_comparisons", "test_multilabel", "test_boxes"],
+        "table/html": ["test_contents", "test_kinds", "test_multilabel"],
+        "simulate/_makers": ["test_simulate", "test_comparisons", "test_multilabel", "test_boxes"],
+        "simulate/boxes": ["test_boxes"],
+        "simulate/masks": ["test_masks"],
+        "simulate/sets": ["test_multilabel"],
+        "simulate/texts": ["test_texts"],
+        "simulate/sequences": ["test_sequences"],
+        "simulate/comparisons": ["test_comparisons", "test_pairwise"],
+        "simulate/rankings": ["test_comparisons", "test_pairwise"],
+        "simulate/ratings": ["test_ratings", "test_numeric", "test_ordinal"],
+    },
+    "importers": {
+        "table/formats/*": IMPORTERS,
+        "table/sources": ["test_sources", "test_io"],
+        "table/streams": ["test_sources", "test_io"],
+        "table/io": ["test_io", "test_sources", *COMMANDS],
+    },
+    "shards": {
+        "table/shards/*": ["test_shards", "test_shard_faults"],
     },
     "same or different, any kind": {
         "similarity/*": ["test_similarity_kernels", "test_similarity", "test_similarity_checks"],
@@ -116,28 +150,47 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "audit/*": ["test_audit_groups", "test_audit_review"],
     },
     "other libraries' interfaces": {
-        "compat/_competence": ["test_compat_competence"],
-        "compat/_skills": ["test_compat_skills"],
-        "compat/*": ["test_compat_crowdkit"],
+        "compat/_competence": ["test_compat_competence", "test_compat_parity"],
+        "compat/_skills": ["test_compat_skills", "test_compat_parity"],
+        "compat/_em": ["test_compat_em", "test_compat_parity"],
+        "compat/_voting": ["test_compat_voting", "test_compat_parity"],
+        "compat/_pairwise": ["test_compat_pairwise", "test_compat_parity"],
+        "compat/_sets": ["test_compat_sets", "test_compat_parity"],
+        "compat/*": ["test_compat_crowdkit", "test_compat_shapes", "test_compat_parity"],
     },
-    "cli, persist": {
-        "table/persist": [*FILES, *TABLES],
+    "command line": {
         "cli/audit": ["cli/test_audit"],
         "cli/completion": ["cli/test_shapes"],
-        "cli/*": [*COMMANDS],
+        "cli/*": ["cli/*"],
+    },
+    "files, pictures, reports, check-lists": {
+        "table/persist": [*FILES, *TABLES],
         "progress": ["test_process"],
         "plots/*": ["test_plots"],
         "report/*": ["test_report"],
         "testing/*": ["test_testing"],
+        "testing/networks": ["test_testing_networks"],
+        "testing/deep": ["test_testing_networks"],
     },
-}
-
-#: Packages that no line names are judged by the tests that bear their names.
-ROOT = Path(__file__).resolve().parents[1]
-AREAS["other packages"] = {
-    f"{package.name}/*": sorted(test.stem for test in (ROOT / "tests").glob(f"test_{package.name}*.py"))
-    for package in sorted(path.parent for path in (ROOT / "python" / "manyhands").glob("*/__init__.py"))
-    if not any(line.startswith(f"{package.name}/") for lines in AREAS.values() for line in lines)
+    "numbers, grades, sets": {
+        "numeric/*": ["test_numeric_kernels", "test_numeric", "test_numeric_recovery"],
+        "ordinal/*": ["test_ordinal"],
+        "multilabel/*": ["test_multilabel"],
+    },
+    "pairs, sequences, texts": {
+        "pairwise/*": ["test_pairwise", "test_comparisons"],
+        "sequences/*": ["test_sequences"],
+        "texts/*": ["test_texts"],
+    },
+    "boxes, masks": {
+        "boxes/*": ["test_boxes"],
+        "masks/*": ["test_masks"],
+    },
+    "collecting, fairness, spark": {
+        "collect/*": ["test_collect", "test_campaign"],
+        "fairness/*": ["test_fairness"],
+        "spark/*": ["test_spark_apart", "test_spark"],
+    },
 }
 
 #: What is in no area: it gives names and does no more.

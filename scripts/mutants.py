@@ -1,12 +1,14 @@
 """Change the code in small ways and see whether the tests notice: ``make mutants``.
 
 A mutant is a copy of the Python sources with one change: a comparison turned round, a sum made a difference, a
-constant moved by one, a condition negated, a check or a call removed. The tests that cover the changed module run on
-it; where all pass, nobody would have noticed the slip. Mutants are drawn at random from a seed, so that a run can be
-repeated, and live in a temporary folder: the checkout is never touched.
+constant moved by one, a condition negated, a check or a call removed. A first run of the tests on the sound code, with
+marks at the places of all changes of a sample, notes which test reaches which. Each change is then judged by the tests
+that reach it, quick ones first; where all pass, no test would notice the slip. Mutants are drawn at random from a
+seed, so that a run can be repeated, and live in a temporary folder: the checkout is never touched.
 
     python scripts/mutants.py --area data --sample 20 --seed 1
     python scripts/mutants.py --show data:17        # the change of one mutant
+    python scripts/mutants.py --survivors           # judge again what survived the last run
 
 The compiled core has a script of its own, rust_mutants.py.
 """
@@ -33,6 +35,8 @@ from pathlib import Path
 from typing import Any
 
 from mutant_areas import AREAS, CHECK_LISTS
+from mutant_equivalents import EQUIVALENTS
+from mutant_tests import MOST_SECONDS, PLUGIN, Timed, by_file, reached_in, total, within
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "python/manyhands"
@@ -69,6 +73,9 @@ PATIENCE = 8
 #: Bytes of addresses that a test run may take: a loop that has become endless may fill memory first.
 MOST_MEMORY = 16 << 30
 
+#: Plugins of pytest that would leave files, or run tests elsewhere or in another order.
+WITHOUT = ("cacheprovider", "xdist", "randomly")
+
 
 @dataclass(frozen=True)
 class Mutant:
@@ -84,6 +91,16 @@ class Mutant:
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.kind}: {_short(self.old)} → {_short(self.new)}"
+
+    @property
+    def is_statement(self) -> bool:
+        """Whether a whole statement changes; what takes the place of an expression has parentheses."""
+        return not self.new.startswith("(")
+
+    @property
+    def key(self) -> str:
+        """The change without its line, as `EQUIVALENTS` names it."""
+        return f"{self.path.removeprefix(f'{PACKAGE}/')}: {_short(self.old)} → {_short(self.new)}"
 
     def source(self) -> str:
         """Return the file with the change."""
@@ -113,14 +130,6 @@ def mutants_of(path: Path) -> list[Mutant]:
         text = new if isinstance(new, str) else f"({ast.unparse(new)})"
         found.append(Mutant(str(path.relative_to(ROOT)), node.lineno, kind, start, end, old, text))
     return found
-
-
-def _compiles(mutant: Mutant) -> bool:
-    try:
-        compile(mutant.source(), mutant.path, "exec")
-    except SyntaxError:
-        return False
-    return True
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[Any, str, ast.expr | str]]:
@@ -211,6 +220,59 @@ def _is_text(node: ast.BinOp) -> bool:
     )
 
 
+# ------------------------------------------------------------------------------------------------------ marks
+
+#: Imported by every interpreter of the first run: notes the number of a mark when it is reached.
+NOTES = """
+import builtins, os
+
+reached, log = set(), os.environ.get("MUTANT_LOG")
+
+def _reached(number):
+    if number not in reached and log:
+        reached.add(number)
+        file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(file, b"%d\\n" % number)
+        os.close(file)
+
+builtins._reached = _reached
+"""
+
+FORGET = "from sitecustomize import reached\n\nforget = reached.clear\n"
+
+
+def marked(path: Path, mutants: list[tuple[int, Mutant]]) -> tuple[str, list[int]]:
+    """Return the source of a file with a mark at each change, and the numbers of those where no mark can be."""
+    raw = path.read_bytes()
+    fitting = [numbered for numbered in mutants if _parses(_with_marks(raw, [numbered]))]
+    return _with_marks(raw, fitting), [numbered[0] for numbered in mutants if numbered not in fitting]
+
+
+def _with_marks(raw: bytes, mutants: list[tuple[int, Mutant]]) -> str:
+    inserts: list[tuple[tuple[int, ...], int, str]] = []
+    for number, mutant in mutants:
+        length = mutant.end - mutant.start
+        if mutant.is_statement:
+            indent = " " * (mutant.start - raw.rfind(b"\n", 0, mutant.start) - 1)
+            inserts.append(((mutant.start, 1, -length, 0, number), mutant.start, f"_reached({number})\n{indent}"))
+        else:
+            inserts.append(((mutant.start, 1, -length, 1, number), mutant.start, f"(_reached({number}) or ("))
+            inserts.append(((mutant.end, 0, length, 1, -number), mutant.end, "))"))
+    parts, at = [], 0
+    for _, place, text in sorted(inserts):
+        parts += [raw[at:place].decode(), text]
+        at = place
+    return "".join([*parts, raw[at:].decode()])
+
+
+def _parses(source: str) -> bool:
+    try:
+        compile(source, "marked", "exec")
+    except SyntaxError:
+        return False
+    return True
+
+
 # ------------------------------------------------------------------------------------------------------- runs
 
 
@@ -228,7 +290,10 @@ def tests_of(area: str, path: str) -> list[list[str]]:
     name = path.removeprefix(f"{PACKAGE}/").removesuffix(".py")
     folder = f"{name.rpartition('/')[0]}/*"
     tests = AREAS[area].get(name) or AREAS[area][folder]
-    return [[f"tests/{test}.py", *(_classes(path) if test in CHECK_LISTS else [])] for test in tests]
+    files = {file: test for test in tests for file in sorted((ROOT / "tests").glob(f"{test}.py"))}
+    return [
+        [str(file.relative_to(ROOT)), *(_classes(path) if test in CHECK_LISTS else [])] for file, test in files.items()
+    ]
 
 
 def _classes(path: str) -> list[str]:
@@ -242,20 +307,42 @@ def drawn(area: str, sample: int, seed: int) -> list[Mutant]:
     """Draw mutants of an area."""
     every = [mutant for path in modules(area) for mutant in mutants_of(path)]
     random.Random(f"{seed} {area}").shuffle(every)
-    return list(islice(filter(_compiles, every), sample))
+    return list(islice((mutant for mutant in every if _parses(mutant.source())), sample))
+
+
+def survivors_of(report: Path) -> dict[str, list[Mutant]]:
+    """Return the changes that survived an earlier run, by area, where the code still holds them."""
+    content = json.loads(report.read_text(encoding="utf-8"))
+    left: dict[str, list[Mutant]] = {}
+    for result in content["mutants"]:
+        if result["noticed_by"]:
+            continue
+        path = ROOT / result["path"]
+        same = [
+            mutant
+            for mutant in (mutants_of(path) if path.exists() else [])
+            if all(getattr(mutant, name) == result[name] for name in ("kind", "old", "new"))
+        ]
+        if same:
+            nearest = min(same, key=lambda mutant: abs(mutant.line - result["line"]))
+            left.setdefault(result["area"], []).append(nearest)
+        else:
+            print(f"gone: {result['path']}:{result['line']}: {result['old']} → {result['new']}", flush=True)
+    return left
 
 
 class Workplace:
-    """A copy of all that the tests need, where one file at a time is changed."""
+    """A copy of the checkout, with the compiled extension, where one file at a time is changed."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="manyhands-mutants-"))
-        self.usual: dict[tuple[str, ...], float] = {}
-        for name in ("python", "tests", "fuzz", "docs", "benches"):
-            skipped = shutil.ignore_patterns("__pycache__", "target", "results")
-            shutil.copytree(ROOT / name, self.folder / name, ignore=skipped)
-        for name in ("pyproject.toml", "README.md", "Cargo.toml"):
-            shutil.copy(ROOT / name, self.folder / name)
+        listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        names = subprocess.run(listing, cwd=ROOT, check=True, capture_output=True).stdout.decode().split("\0")
+        names += [str(path.relative_to(ROOT)) for path in (ROOT / PACKAGE).glob("_core*") if path.suffix != ".pyi"]
+        for name in filter(None, dict.fromkeys(names)):
+            if (ROOT / name).is_file():
+                (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / name, self.folder / name)
 
     def __enter__(self) -> Workplace:
         return self
@@ -263,29 +350,58 @@ class Workplace:
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def judge(self, mutant: Mutant, tests: list[list[str]]) -> str:
+    def reaching(self, area: str, mutants: list[Mutant]) -> list[list[Timed]]:
+        """Return the tests that reach each change, by one run of the sound code."""
+        marks, everywhere = self.folder / "marks", []
+        marks.mkdir(exist_ok=True)
+        (marks / "sitecustomize.py").write_text(NOTES)
+        (marks / "mark_log.py").write_text(PLUGIN.format(forget=FORGET))
+        numbered: dict[str, list[tuple[int, Mutant]]] = {}
+        for number, mutant in enumerate(mutants):
+            numbered.setdefault(mutant.path, []).append((number, mutant))
+        for path, of in numbered.items():
+            text, without = marked(ROOT / path, of)
+            (self.folder / path).write_text(text, encoding="utf-8")
+            everywhere += without
+        found: dict[int, list[Timed]] = {number: [] for number in range(len(mutants))}
+        try:
+            for test in dict.fromkeys(tuple(test) for path in numbered for test in tests_of(area, path)):
+                log = self.folder / "reached"
+                log.write_text("".join(f"{number}\n" for number in everywhere))
+                args = ("-p", "mark_log", "--maxfail", "100", *test)
+                code, _, said = self.run(args, None, MUTANT_LOG=str(log))
+                if code not in (0, 1, 5):  # 1: some fail, and are left out; 5: none concerns the class
+                    raise SystemExit(f"{test} cannot run on the sound code:\n{said[-2000:]}")
+                for number, tests in reached_in(log.read_text()).items():
+                    found[number] += tests
+        finally:
+            for path in numbered:
+                shutil.copy(ROOT / path, self.folder / path)
+        return [sorted(tests) for tests in found.values()]
+
+    def judge(self, mutant: Mutant, tests: list[Timed]) -> str:
         """Return which tests noticed the change, "" if none did."""
+        if not tests:
+            return ""
+        chosen = by_file(within(tests, MOST_SECONDS))
+        names = self.folder / "chosen"
+        names.write_text("\n".join(name for _, name in chosen))
         target = self.folder / mutant.path
-        sound = target.read_bytes()
-        for test in map(tuple, tests):
-            if test not in self.usual:
-                code, self.usual[test], said = self.run(test, None)
-                if code not in (0, 5):  # 5: no test of this file concerns the class
-                    raise SystemExit(f"{test} fails on the sound code, so that it can judge no change:\n{said[-2000:]}")
         try:
             target.write_text(mutant.source(), encoding="utf-8")
-            for test in map(tuple, tests):
-                code, _, _ = self.run(test, 30 + PATIENCE * self.usual[test])
-                if code not in (0, 5):
-                    return f"{test[0]}, too long" if code < 0 else test[0]
+            code, _, said = self.run((f"@{names}",), 30 + PATIENCE * total(chosen))
         finally:
-            target.write_bytes(sound)
-        return ""
+            shutil.copy(ROOT / mutant.path, target)
+        if code == 0:
+            return ""
+        failed = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        return "too long" if code < 0 else (failed or ["crashed"])[0].partition(" - ")[0][:200]
 
     def run(self, test: tuple[str, ...], most: float | None, **where: str) -> tuple[int, float, str]:
         """Run a file of tests until the first fails: exit code, processor time, what was said."""
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *test]
-        where |= {"PYTHONPATH": str(self.folder / "python"), "PYTHONDONTWRITEBYTECODE": "1", "CI": "1"}
+        command = [sys.executable, "-m", "pytest", "-x", "-q", *(f"-pno:{name}" for name in WITHOUT), *test]
+        paths = os.pathsep.join(str(self.folder / name) for name in ("python", "marks"))
+        where |= {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "CI": "1"}
         return limited(command, self.folder, where, most)
 
 
@@ -335,29 +451,45 @@ def _limit(seconds: float | None) -> None:
 # ---------------------------------------------------------------------------------------------------- reports
 
 
-def run_python(areas: list[str], sample: int, seed: int, report: Path) -> list[dict[str, Any]]:
-    """Judge a sample of each area; the report is written anew after each mutant."""
+def run_python(drawn_of: dict[str, list[Mutant]], report: Path, **about: Any) -> list[dict[str, Any]]:
+    """Judge the changes of each area; the report is written again after each."""
     results: list[dict[str, Any]] = []
     with Workplace() as place:
-        for area in areas:
-            for i, mutant in enumerate(drawn(area, sample, seed)):
+        for area, mutants in drawn_of.items():
+            judged = [mutant for mutant in mutants if mutant.key not in EQUIVALENTS]
+            reaching = dict(zip(judged, place.reaching(area, judged), strict=True))
+            for number, mutant in enumerate(mutants):
                 start = time.monotonic()
-                noticed = place.judge(mutant, tests_of(area, mutant.path))
-                results.append({"area": area, "number": i, "noticed_by": noticed, **asdict(mutant)})
-                print(f"{noticed or 'SURVIVED':40} {mutant}  ({time.monotonic() - start:.0f} s)", flush=True)
-                content = {"seed": seed, "sample": sample, "date": time.strftime("%Y-%m-%d"), "mutants": results}
+                tests = reaching.get(mutant, [])
+                noticed = place.judge(mutant, tests) if mutant in reaching else EQUIVALENT
+                result = {"area": area, "number": number, "noticed_by": noticed, "tests": len(tests)}
+                results.append(result | asdict(mutant))
+                print(f"{noticed or 'SURVIVED'}  {mutant}  ({time.monotonic() - start:.0f} s)", flush=True)
+                content = {**about, "date": time.strftime("%Y-%m-%d"), "mutants": results}
                 report.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
     return results
 
 
+#: What is reported of a change that makes no difference, instead of the test that noticed it.
+EQUIVALENT = "equivalent"
+
+
 def table(results: list[dict[str, Any]]) -> str:
     """Write the score of each area."""
-    lines = ["| area | valid | killed | of them by time | survived | killed, % |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| area | tried | noticed | of them by time | survived | of these, never run | equivalent | noticed, % |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
     for area in dict.fromkeys(result["area"] for result in results):
-        of = [result["noticed_by"] for result in results if result["area"] == area]
-        killed = sum(map(bool, of))
-        late = sum("too long" in noticed for noticed in of)
-        lines.append(f"| {area} | {len(of)} | {killed} | {late} | {len(of) - killed} | {killed / len(of):.0%} |")
+        of = [result for result in results if result["area"] == area]
+        judged = [result for result in of if result["noticed_by"] != EQUIVALENT]
+        survived = [result for result in judged if not result["noticed_by"]]
+        late = sum(result["noticed_by"] == "too long" for result in judged)
+        idle = sum(not result["tests"] for result in survived)
+        noticed = len(judged) - len(survived)
+        share = f"{noticed / len(judged):.0%}" if judged else ""
+        counts = (len(of), noticed, late, len(survived), idle, len(of) - len(judged), share)
+        lines.append(f"| {area} | {' | '.join(map(str, counts))} |")
     return "\n".join(lines)
 
 
@@ -368,6 +500,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=20, help="mutants of each area (default: 20)")
     parser.add_argument("--seed", type=int, default=1, help="of the sample (default: 1)")
     parser.add_argument("--report", type=Path, default=ROOT / "target" / "mutants" / "python.json")
+    parser.add_argument("--survivors", action="store_true", help="judge again what survived in the report, no more")
     parser.add_argument("--list", action="store_true", help="count the changes of each area, and run nothing")
     parser.add_argument("--show", metavar="AREA:NUMBER", help="print the source of one mutant of the sample")
     args = parser.parse_args()
@@ -383,7 +516,11 @@ def main() -> int:
         sys.stdout.write(drawn(area, int(number) + 1, args.seed)[-1].source())
         return 0
     args.report.parent.mkdir(parents=True, exist_ok=True)
-    results = run_python(areas, args.sample, args.seed, args.report)
+    if args.survivors:
+        chosen = {area: of for area, of in survivors_of(args.report).items() if area in areas}
+    else:
+        chosen = {area: drawn(area, args.sample, args.seed) for area in areas}
+    results = run_python(chosen, args.report, seed=args.seed, sample=args.sample)
     print(f"\nseed {args.seed}, {args.sample} of each area\n\n{table(results)}\n")
     survivors = [result for result in results if not result["noticed_by"]]
     for result in survivors:

@@ -22,9 +22,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from fnmatch import fnmatch
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from mutant_tests import MOST_SECONDS, PLUGIN, by_file, reached_in, total, within
 from mutants import PATIENCE, ROOT, Workplace, limited
 from rust_switches import Change, Crate, listed
 
@@ -54,28 +56,14 @@ AREAS: dict[str, tuple[list[str], list[str]]] = {
     "numbers, threads, memory": (["*"], ["test_em", "test_skills", "test_factor", "test_limits"]),
 }
 
-#: Seconds of processor time that tests of Python may take for one change, on the sound code.
-MOST_SECONDS = 60.0
-
 #: Seconds that any run may take at least before it counts as hanging.
 LEAST_PATIENCE = 10.0
 
-#: Told to pytest, so that the log says after each test that it ended, and how long it took.
-PLUGIN = """
-import ctypes, os, pytest
+#: How the plugin of pytest has switches noted again.
+FORGET = """import ctypes
 import manyhands._core
 
-core = ctypes.CDLL(manyhands._core.__file__)
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item, nextitem):
-    core.forget_switches()
-    start, failed = sum(os.times()[:4]), item.session.testsfailed
-    result = yield
-    passed = item.session.testsfailed == failed
-    with open(os.environ["MUTANT_LOG"], "a") as log:
-        log.write(f"@{sum(os.times()[:4]) - start if passed else 'failed'} {item.nodeid}\\n")
-    return result
+forget = ctypes.CDLL(manyhands._core.__file__).forget_switches
 """
 
 
@@ -106,8 +94,6 @@ class Court:
 
     def __init__(self, place: Workplace, changes: list[Change]) -> None:
         self.place, self.folder = place, place.folder
-        shutil.copytree(ROOT / "rust", self.folder / "rust")
-        shutil.copy(ROOT / "Cargo.lock", self.folder)
         crate = Crate(self.folder, ROOT, changes, ROOT / "target" / "mutants" / "build")
         crate.mend()
         self.changes = crate.changes
@@ -136,14 +122,14 @@ class Court:
         if test not in self.python:
             if not self.python:
                 shutil.copy(self.crate.extension(), self.folder / "python" / "manyhands" / "_core.abi3.so")
-                (self.folder / "python" / "switch_log.py").write_text(PLUGIN)
+                (self.folder / "python" / "switch_log.py").write_text(PLUGIN.format(forget=FORGET))
             log = self.folder / "reached"
             log.write_text("")
             args = ("-p", "switch_log", "--maxfail", "100", f"tests/{test}.py")
             code, _, said = self.place.run(args, None, MUTANT_LOG=str(log))
             if code not in (0, 1):
                 raise SystemExit(f"{test} cannot run on the sound code:\n{said[-2000:]}")
-            self.python[test] = _reached(log.read_text())
+            self.python[test] = reached_in(log.read_text())
         return self.python[test]
 
     def judge(self, change: Change) -> dict[str, Any]:
@@ -151,14 +137,12 @@ class Court:
         where = {"MUTANT": str(change.number)}
         reaching = sorted(self.rust[change.number])
         for group in _groups(reaching):
-            code, _, said = self._run_rust(
-                [test for _, test in group], where, LEAST_PATIENCE + PATIENCE * _total(group)
-            )
+            code, _, said = self._run_rust([test for _, test in group], where, LEAST_PATIENCE + PATIENCE * total(group))
             if code:
                 failed = [line for line in said.splitlines() if line.endswith("FAILED") or "panicked" in line]
                 return {"noticed_by": "cargo test", "how": _how(code, failed), "tests": len(reaching)}
-        found = [entry for test in AREAS[change.area][1] for entry in self._reached_by_python(test)[change.number]]
-        chosen = _within(sorted(found), MOST_SECONDS)
+        reached = [self._reached_by_python(test).get(change.number, []) for test in AREAS[change.area][1]]
+        chosen = by_file(within(sorted(chain.from_iterable(reached)), MOST_SECONDS))
         if chosen:
             names = self.folder / "chosen"
             names.write_text("\n".join(name for _, name in chosen))
@@ -173,50 +157,18 @@ def _how(code: int, failed: list[str]) -> str:
     return "took too long" if code in (-1, -signal.SIGXCPU, -signal.SIGKILL) else (failed or ["crashed"])[0][:200]
 
 
-def _reached(log: str) -> dict[int, list[tuple[float, str]]]:
-    """Read which tests, and how long they take, reach each switch; what fails on the sound code can judge no change."""
-    reached = defaultdict(list)
-    numbers: list[int] = []
-    for line in log.splitlines():
-        if not line.startswith("@"):
-            numbers.append(int(line))
-            continue
-        seconds, _, name = line[1:].partition(" ")
-        if seconds == "failed":
-            print(f"left out, since it fails on the sound code: {name}", flush=True)
-        else:
-            for number in numbers:
-                reached[number].append((float(seconds), name))
-        numbers = []
-    return reached
-
-
 def _patience(tests: list[tuple[float, str]]) -> float:
-    return LEAST_PATIENCE + PATIENCE * _total(tests)
-
-
-def _total(tests: list[tuple[float, str]]) -> float:
-    return sum(seconds for seconds, _ in tests)
+    return LEAST_PATIENCE + PATIENCE * total(tests)
 
 
 def _groups(tests: list[tuple[float, str]]) -> Iterator[list[tuple[float, str]]]:
     """Cut tests, quick ones first, into groups that each take some times as long as the one before."""
     most, at = 1.0, 0
     while at < len(tests):
-        group = _within(tests[at:], most)
+        group = within(tests[at:], most)
         yield group
         at += len(group)
         most *= 5
-
-
-def _within(tests: list[tuple[float, str]], most: float) -> list[tuple[float, str]]:
-    """Return the first tests, at least one, that take at most so many seconds."""
-    taken: list[tuple[float, str]] = []
-    for test in tests:
-        if taken and _total(taken) + test[0] > most:
-            break
-        taken.append(test)
-    return taken
 
 
 def table(results: list[dict[str, Any]], missing: dict[str, int]) -> str:

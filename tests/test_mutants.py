@@ -74,8 +74,8 @@ def test_every_file_has_tests_that_exist(mutants):
             assert list((ROOT / mutants.PACKAGE).glob(f"{pattern}.py")), f"there is no {pattern}.py in {area!r}"
         for path in mutants.modules(area):
             assert mutants.tests_of(area, str(path.relative_to(ROOT))), f"{path} has no tests: name some in {area!r}"
-            for test, *_ in mutants.tests_of(area, str(path.relative_to(ROOT))):
-                assert (ROOT / test).is_file(), test
+        for test in {test for tests in patterns.values() for test in tests}:
+            assert list((ROOT / "tests").glob(f"{test}.py")), f"there is no tests/{test}.py"
 
 
 def test_every_file_is_in_one_area(mutants):
@@ -88,14 +88,43 @@ def test_every_file_is_in_one_area(mutants):
         assert found[path] == wanted, f"{name}.py is in {found[path]} areas of scripts/mutant_areas.py: name it in one"
 
 
+def test_a_mark_at_every_change_leaves_the_code_as_it_was(mutants, tmp_path, monkeypatch):
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    path = tmp_path / "m.py"
+    path.write_text(
+        "def f(a, b):\n    é = -a + 2\n    é += b\n    if é < b < 9:\n        raise ValueError\n    return é\n"
+    )
+    text, without = mutants.marked(path, list(enumerate(mutants.mutants_of(path))))
+    assert without == []
+    reached, names = [], {}
+    exec(compile(text, "m", "exec"), {"_reached": reached.append}, names)
+    assert names["f"](3, 9) == 8
+    assert sorted(reached) == list(range(len(mutants.mutants_of(path))))
+
+
+def test_a_copy_holds_all_that_the_checkout_does(mutants):
+    """Tests read scripts, examples and documents; a list of what they need went out of date."""
+    with mutants.Workplace() as place:
+        for name in ("scripts/exports.py", "tests/data", "docs", "rust", "Cargo.lock", mutants.PACKAGE):
+            assert (place.folder / name).exists(), name
+        assert list((place.folder / mutants.PACKAGE).glob("_core*.*")), "the compiled extension is missing"
+    assert not place.folder.exists()
+
+
+def test_equivalent_changes_are_changes_of_the_code(mutants):
+    paths = [path for area in mutants.AREAS for path in mutants.modules(area)]
+    known = {mutant.key for path in paths for mutant in mutants.mutants_of(path)} if mutants.EQUIVALENTS else set()
+    assert not mutants.EQUIVALENTS.keys() - known, "remove what is no longer in the code"
+
+
 def test_check_lists_are_narrowed_to_the_classes_of_a_file(mutants):
     voting = mutants.tests_of("aggregators", "python/manyhands/aggregators/voting.py")
     assert voting == [["tests/test_voting.py"], ["tests/test_aggregators.py", "-k", "MajorityVote or WeightedVote"]]
 
 
 def test_a_sample_can_be_drawn_again(mutants):
-    one, other = (mutants.drawn("cli, persist", 3, seed) for seed in (1, 2))
-    assert one == mutants.drawn("cli, persist", 3, 1)
+    one, other = (mutants.drawn("audit", 3, seed) for seed in (1, 2))
+    assert one == mutants.drawn("audit", 3, 1)
     assert one != other
 
 
@@ -175,7 +204,9 @@ def test_quick_tests_judge_first_and_the_slow_in_growing_groups(rust):
     assert [[name for _, name in group] for group in rust._groups(tests)] == [["a", "b"], ["c", "d"], ["e"]]
 
 
-def test_tests_that_fail_on_the_sound_code_judge_nothing(rust, capsys):
-    reached = rust._reached("3\n5\n@0.5 a\n@0.1 b\n3\n@failed c\n5\n@2.0 d[x y]\n")
-    assert reached == {3: [(0.5, "a")], 5: [(0.5, "a"), (2.0, "d[x y]")]}
+def test_tests_that_fail_on_the_sound_code_judge_nothing(mutants, capsys):
+    log = "7\n@shared\n3\n5\n@0.5 a\n@0.1 b\n3\n@failed c\n5\n@2.0 d[x y]\n"
+    reached = sys.modules["mutant_tests"].reached_in(log)
+    tests = [(0.5, "a"), (0.1, "b"), (2.0, "d[x y]")]
+    assert reached == {3: tests[:1], 5: [tests[0], tests[2]], 7: tests}
     assert "c" in capsys.readouterr().out
