@@ -15,7 +15,7 @@ import manyhands as mh
 from commands import complaint
 from manyhands.cli import main
 from manyhands.table.formats import Export, opened
-from manyhands.table.formats.export import Answer
+from manyhands.table.formats.export import Answer, one_or_set
 from manyhands.table.sources import Layout, Source, expand
 
 SAMPLES = Path(__file__).parent / "data" / "exports"
@@ -97,8 +97,40 @@ def test_the_kind_follows_from_the_export() -> None:
     assert stars.values.tolist() == [5.0, 4.0]
     assert mh.read(SAMPLES / "argilla_nested.json", question="score").values.tolist() == [7.0]
     assert isinstance(mh.read(SAMPLES / "label_studio_shapes.json", question="note"), mh.Texts)
-    with pytest.raises(ValueError, match="answers are numbers, not classes"):
-        mh.read(SAMPLES / "label_studio.json", question="stars", kind="classes")
+    with pytest.raises(ValueError, match="answers to 'stars' are numbers, not sequences"):
+        mh.read(SAMPLES / "label_studio.json", question="stars", kind="sequences")
+
+
+def choices(*chosen: list[str]) -> Export:
+    said = enumerate(map(one_or_set, chosen))
+    return Export.of("e", [Answer("q", kind, 1, f"w{n}", labels) for n, (kind, labels) in said])
+
+
+def test_one_empty_answer_does_not_turn_classes_into_sets() -> None:
+    with pytest.warns(mh.DataWarning, match="dropped 1 answers without a label; 2 answers left .kind='sets'"):
+        votes = choices(["a"], [], ["b"]).table()
+    assert isinstance(votes, mh.Annotations)
+    assert rows_of(votes) == [(1, "w0", "a"), (1, "w2", "b")]
+    assert isinstance(choices(["a"], [], ["b", "a"]).table(), mh.MultiLabels)
+
+
+def test_an_asked_kind_is_obeyed_by_exports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sets = choices(["a"], [], ["b"]).as_kind(None, "sets")
+    assert sets.columns()["labels"] == [["a"], [], ["b"]]
+    mixed = choices(["a"], [], ["b", "a"])
+    with pytest.warns(mh.DataWarning, match="dropped 1 answers without a label, 1 answers with several labels"):
+        assert rows_of(mixed.as_kind("q", "classes").table()) == [(1, "w0", "a")]  # type: ignore[arg-type]
+    assert mixed.as_kind(None, "classes").as_kind(None, "sets").questions == {"q": "sets"}
+    stars = mh.read(SAMPLES / "label_studio.json", question="stars", kind="classes")
+    assert stars.classes.tolist() == [4, 5]
+    with pytest.raises(ValueError, match="answers to 'q' are classes, not numbers: could not convert"):
+        choices(["a"]).as_kind(None, "numbers")
+    out = tmp_path / "labels.csv"
+    log = [str(SAMPLES / "label_studio.json"), "--question", "mood", "--kind"]
+    assert main(["aggregate", *log, "sets", "-o", str(out), "-q"]) == 0
+    assert out.read_text().startswith('"task","labels"')
+    assert main(["describe", str(SAMPLES / "label_studio.json"), "--question", "stars", "--kind", "classes"]) == 0
+    assert "classes" in capsys.readouterr().out
 
 
 def test_several_questions_must_be_chosen_from() -> None:

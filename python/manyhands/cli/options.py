@@ -252,10 +252,12 @@ def read_log(args: argparse.Namespace) -> Annotations:
     given = {name: getattr(args, name) for name in (*columns, *options)}
     directory = _directory(args)
     if directory is None:
-        votes: Annotations = mh.read(args.log, confidence=args.confidences, **given)
+        kind = getattr(args, "kind", None)
+        votes: Any = mh.read(args.log, kind=kind, confidence=args.confidences, **given)
         if votes.kind != "classes":
             raise ValueError(f"{args.command} is for answers that are classes; the log holds {votes.kind}")
-        return votes
+        log: Annotations = votes
+        return log
     from manyhands.table.shards.votes import ShardedAnnotations
 
     given |= {"out_of_core": directory, "memory": args.memory or "4GB"}

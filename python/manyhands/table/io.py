@@ -271,9 +271,9 @@ def of_export(
     defaults: Mapping[str, Any],
 ) -> Any:
     """Make the table of an export's question."""
+    if kind is not None:
+        found = found.as_kind(question, kind)
     held = found.questions[found.question(question)]
-    if kind is not None and kind != held:
-        raise ValueError(f"{found.name}: answers are {held}, not {kind}")
     table = Records._kinds.get(held)
     settings = {} if table is None else _sorted_out(table, asked, defaults)[1]
     named = [name for name in asked if name not in settings]

@@ -1,8 +1,8 @@
 """Exports of labelling platforms: which format a file is, and what was answered in it.
 
 A platform is a module with a `READER`: its name, a function that recognizes a file, and one that yields the answers of
-all files as `Answer`, and what no table can hold as `Dropped`. Nothing of a file is executed, and what is read is
-bounded by the memory there is.
+all files as `Answer`, what no table can hold as `Dropped`, and what can be read in several ways as `Ambiguous`.
+Nothing of a file is executed, and what is read is bounded by the memory there is.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def opened(
     if reader is not None:
         name = listed([str(source.path) for source in sources])
         with of_format(reader.name, name):
-            return Export.of(name, reader.answers(files))
+            return Export.of(name, reader.answers(files), len(files))
     if files[0].is_table:
         return _lists(sources, named)
     rows = [row for file in files for row in file.rows]

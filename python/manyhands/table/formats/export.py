@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import warnings
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -42,10 +44,19 @@ _MANY = ("rankings", "sequences", "intervals", "boxes", "masks", "shapes")
 #: Kinds of which an answer without rows says something too: that there was nothing to see.
 SEEN_NOTHING = ("sequences", "boxes", "masks")
 
+#: What stands between the parts of a name.
+_JOINT = " / "
 #: Who gave an answer of which the export does not say.
 UNKNOWN = "unknown"
 
-Status = Literal["given", "skipped", "rejected"]
+Status = Literal["given", "skipped", "rejected", "empty", "several"]
+#: How answers that do not count are reported, by status.
+_NOT_COUNTED: Mapping[str, str] = {
+    "skipped": "skipped answers",
+    "rejected": "rejected answers",
+    "empty": "answers without a label",
+    "several": "answers with several labels",
+}
 Source = Literal["worker", "model", "gold"]
 
 
@@ -90,6 +101,19 @@ class Dropped:
     question: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Ambiguous:
+    """Why answers can be read in more than one way, and what the caller can do; they get no table."""
+
+    reason: str
+    #: The question; None if it concerns the whole export.
+    question: str | None = None
+
+
+#: What a reader yields.
+Part = Answer | Dropped | Ambiguous
+
+
 @dataclass
 class Export:
     """Answers of an export, by question."""
@@ -99,6 +123,8 @@ class Export:
     answers: list[Answer] = field(default_factory=list)
     #: What was in the files and is in none of the answers.
     dropped: list[Dropped] = field(default_factory=list)
+    ambiguous: list[Ambiguous] = field(default_factory=list)
+    n_files: int = 1
 
     def __post_init__(self) -> None:
         if not self.answers:
@@ -106,11 +132,12 @@ class Export:
             raise ValueError(f"{self.name} holds no answers{lost}: nothing was annotated, or it is another format")
 
     @classmethod
-    def of(cls, name: str, parts: Iterable[Answer | Dropped]) -> Export:
+    def of(cls, name: str, parts: Iterable[Part], n_files: int = 1) -> Export:
         """Collect what a reader yields."""
         parts = list(parts)
         answers = settled_kinds(part for part in parts if isinstance(part, Answer))
-        return cls(name, answers, [part for part in parts if isinstance(part, Dropped)])
+        dropped = [part for part in parts if isinstance(part, Dropped)]
+        return cls(name, answers, dropped, [part for part in parts if isinstance(part, Ambiguous)], n_files)
 
     def left_out(self, asked: str | None = None, *, predictions: bool = False) -> dict[str, int]:
         """Count what the files hold of a question and its table does not, by reason."""
@@ -121,7 +148,7 @@ class Export:
             for answer in self.answers
             if answer.question == question and answer.source in wanted and answer.status != "given"
         )
-        total: Counter[str] = Counter({f"{status} answers": n for status, n in sorted(counts.items())})
+        total: Counter[str] = Counter({_NOT_COUNTED[status]: n for status, n in sorted(counts.items())})
         for part in self.dropped:
             if part.question in (None, question):
                 total[part.what] += part.count
@@ -142,6 +169,9 @@ class Export:
         known = self.questions
         if asked is not None:
             if asked not in known:
+                lost = [part for part in self.dropped if part.question == asked]
+                if lost:
+                    raise ValueError(f"{self.name}: no answer to {asked!r} can be read (dropped: {_tally(lost)})")
                 raise ValueError(f"{self.name} has no question {asked!r}; it has {listed(list(known))}")
             return asked
         if len(known) > 1:
@@ -156,11 +186,15 @@ class Export:
         asked_of = [answer for answer in self.answers if answer.question == question]
         counting = [answer for answer in asked_of if answer.source in wanted]
         given = [answer for answer in counting if answer.status == "given"]
+        for part in self.ambiguous:
+            if part.question in (None, question):
+                raise ValueError(f"{self.name}: {part.reason}")
         left = self.left_out(question, predictions=predictions)
         if left:
             shown = ", ".join(f"{n:,} {what}" for what, n in left.items())
             kept = counted(len(given), "answer")
-            warnings.warn(f"{self.name}: dropped {shown}; {kept} left", DataWarning, stacklevel=3)
+            hint = " (kind='sets' counts those without a label as empty sets)" if _NOT_COUNTED["empty"] in left else ""
+            warnings.warn(f"{self.name}: dropped {shown}; {kept} left{hint}", DataWarning, stacklevel=3)
         if not given:
             models = sum(answer.source == "model" for answer in asked_of)
             hint = (
@@ -175,8 +209,8 @@ class Export:
         nameless = sum(answer.worker == UNKNOWN for answer in given)
         if nameless == len(given):
             raise ValueError(
-                f"{self.name} does not say who gave its answers to {question!r}; export it with its annotators, or "
-                "make a table with a column of workers"
+                f"{self.name} does not say who gave its answers to {question!r}; if each file is one annotator's, pass "
+                "worker_from_file=True, otherwise export it with its annotators"
             )
         if nameless:
             warnings.warn(
@@ -185,7 +219,31 @@ class Export:
                 DataWarning,
                 stacklevel=3,
             )
+        workers = {answer.worker for answer in given}
+        if self.n_files > 1 and len(workers) == 1:
+            warn_of_data(
+                f"{self.name}: {self.n_files:,} files, but one worker, {next(iter(workers))!r}; if each file is one "
+                "annotator's, pass worker_from_file=True"
+            )
         return given
+
+    def as_kind(self, asked: str | None, kind: str) -> Export:
+        """Return the export with the answers to a question turned into another kind, if they can be."""
+        question = self.question(asked)
+        held = self.questions[question]
+        if kind == held:
+            return self
+        turn = _TURNED.get((held, kind))
+        if turn is None:
+            raise ValueError(f"{self.name}: answers to {question!r} are {held}, not {kind}")
+        try:
+            answers = [
+                replace(turn(one), kind=kind) if one.question == question and one.kind == held else one
+                for one in self.answers
+            ]
+        except ValueError as error:
+            raise ValueError(f"{self.name}: answers to {question!r} are {held}, not {kind}: {error}") from None
+        return replace(self, answers=answers)
 
     def columns(
         self, asked: str | None = None, *, predictions: bool = False, all_rows: bool = False
@@ -242,13 +300,17 @@ class Export:
                         f"{self.name}: document {answer.task!r} has a span from {start!r} to {end!r}; places are whole "
                         "numbers, counted from 0"
                     )
+        tokens = self._tokens(given)
+        marked = [self._touching(answer, None if tokens is None else tokens[answer.task]) for answer in given]
+        blank = sum(len(answer.said) - len(spans) for answer, spans in zip(given, marked, strict=True))
+        if blank:
+            warn_of_data(f"{self.name}: dropped {counted(blank, 'span')} without a token (only blanks are marked)")
         rows = [
             (answer.task, start, end, answer.worker, label)
-            for answer in given
-            for start, end, label in answer.said or [(None, None, None)]
+            for answer, spans in zip(given, marked, strict=True)
+            for start, end, label in spans or [(None, None, None)]
         ]
         columns = [list(column) for column in zip(*rows, strict=True)]
-        tokens = self._tokens(given)
         if all(label is None for label in columns[4]):
             columns.pop()
         try:
@@ -265,6 +327,25 @@ class Export:
         *columns, layers = (list(column) for column in zip(*layered, strict=True))
         return Sequences.from_spans(*columns, layer=layers, tokens=tokens)
 
+    def _touching(self, answer: Answer, tokens: list[tuple[int, int]] | None) -> list[tuple[Any, ...]]:
+        """Return the spans of an answer that touch a token, cut off behind the last one: texts may end in blanks."""
+        if tokens is None:
+            return list(answer.said)
+        text = None if answer.document is None else answer.document.text
+        last = tokens[-1][1]
+        length = last if text is None else len(text)
+        spans = []
+        for start, end, label in answer.said:
+            if end > length:
+                raise ValueError(
+                    f"{self.name}: the span from {start} to {end} goes beyond document {answer.task!r}, which has "
+                    f"{length:,} characters"
+                )
+            first = bisect_right(tokens, start, key=lambda token: token[1])
+            if end <= start or (first < len(tokens) and tokens[first][0] < end):
+                spans.append((start, min(end, last) if start < last else end, label))
+        return spans
+
     def _masks(self, given: list[Answer], **settings: Any) -> Masks:
         """Make the table of masks: one for each label of an image, empty by those who did not draw it there."""
         drawn: dict[Any, dict[Any, tuple[int, int]]] = {}
@@ -278,7 +359,7 @@ class Export:
             raise ValueError(f"{self.name}: nobody drew anything")
         several = len({label for labels in drawn.values() for label in labels}) > 1
         rows = [(answer, label) for answer in given for label in drawn.get(answer.task, ())]
-        tasks = [f"{answer.task} / {label}" if several else answer.task for answer, label in rows]
+        tasks = [path_name((answer.task, label)) if several else answer.task for answer, label in rows]
         masks = (self._mask(answer, label, drawn[answer.task][label]) for answer, label in rows)
         return Masks.from_arrays(tasks, [answer.worker for answer, _ in rows], masks, **settings)
 
@@ -332,7 +413,11 @@ class Export:
         """Return what the export itself knows of the truth, with a column of tasks; None where it knows nothing."""
         question = self.question(asked)
         names = ("task", *SAID[self.questions[question]])
-        known = {one.task: one for one in self.answers if one.source == "gold" and one.question == question}
+        known = {
+            one.task: one
+            for one in self.answers
+            if one.source == "gold" and one.question == question and one.status == "given"
+        }
         nothing = [(None,) * (len(names) - 1)] if self.questions[question] in SEEN_NOTHING else []
         rows = [(task, *said) for task, answer in known.items() for said in answer.rows() or nothing]
         if not rows:
@@ -377,9 +462,12 @@ def one_or_set(labels: Any) -> tuple[str, Any]:
     return ("classes", labels[0]) if len(labels) == 1 else ("sets", labels)
 
 
-def _of_set(answer: Answer) -> bool:
-    """Whether an answer shows that its question asks for sets; one that was skipped says nothing."""
-    return answer.kind == "sets" and (answer.status == "given" or bool(answer.said))
+def path_name(parts: Iterable[Any]) -> str:
+    """Join names into one that no other names join into: a part that holds the separator is quoted."""
+    texts = [str(part) for part in parts]
+    return _JOINT.join(
+        json.dumps(text, ensure_ascii=False) if _JOINT in text or text[:1] == '"' else text for text in texts
+    )
 
 
 def _with_nothing_marked(answers: list[Answer]) -> list[Answer]:
@@ -411,14 +499,58 @@ def settled_kinds(answers: Iterable[Answer]) -> list[Answer]:
     answers = _with_nothing_marked(list(answers))
     for answer in answers:
         _refuse_odd(answer)
-    sets = {answer.question for answer in answers if _of_set(answer)}
-    answers = [
-        replace(answer, kind="classes", said=None) if answer.kind == "sets" and answer.question not in sets else answer
-        for answer in answers
-    ]
+    sets = {answer.question for answer in answers if answer.kind == "sets" and answer.said}
     return [
-        replace(answer, kind="sets", said=[answer.said])
+        _as_set(answer)
         if answer.question in sets and answer.kind == "classes"
+        else _as_class(answer)
+        if answer.question not in sets and answer.kind == "sets"
         else answer
         for answer in answers
     ]
+
+
+# ------------------------------------------------------------------------------------------------- conversions
+
+
+def _as_set(answer: Answer) -> Answer:
+    """A class as a set of one label; an answer without a label as the empty set."""
+    if answer.status == "empty" or answer.said is None:
+        return replace(answer, kind="sets", said=[], status="given" if answer.status == "empty" else answer.status)
+    return replace(answer, kind="sets", said=[answer.said])
+
+
+def _as_class(answer: Answer) -> Answer:
+    """A set of one label as a class; others cannot be one, and do not count."""
+    labels = list(answer.said or [])
+    if len(labels) == 1:
+        return replace(answer, kind="classes", said=labels[0])
+    status: Status = "several" if labels else "empty"
+    return replace(answer, kind="classes", said=None, status=status if answer.status == "given" else answer.status)
+
+
+def _number_as_class(answer: Answer) -> Answer:
+    if answer.said is None:
+        return answer
+    if not float(answer.said).is_integer():
+        raise ValueError(f"{answer.said} is not a whole number")
+    return replace(answer, said=int(answer.said))
+
+
+def _class_as_number(answer: Answer) -> Answer:
+    return answer if answer.said is None else replace(answer, said=float(answer.said))
+
+
+def _class_as_text(answer: Answer) -> Answer:
+    return answer if answer.said is None else replace(answer, said=str(answer.said))
+
+
+#: How answers of one kind become answers of another.
+_TURNED: Mapping[tuple[str, str], Callable[[Answer], Answer]] = {
+    ("classes", "sets"): _as_set,
+    ("sets", "classes"): _as_class,
+    ("numbers", "classes"): _number_as_class,
+    ("classes", "numbers"): _class_as_number,
+    ("texts", "classes"): _class_as_text,
+    ("classes", "texts"): _class_as_text,
+}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from manyhands.table.formats.documents import json_or_lines, text_of, xml_root
-from manyhands.table.formats.export import UNKNOWN, Answer, Dropped
+from manyhands.table.formats.export import UNKNOWN, Part
 from manyhands.table.sources import Source
 from manyhands.table.streams import column_names, read_columns
 
@@ -36,7 +36,7 @@ class ExportFile:
         #: The worker whose file this is, where a file is one worker's.
         self.worker = name
         self._alone = alone
-        self._worker_from_file = worker_from_file
+        self.worker_from_file = worker_from_file
 
     @property
     def is_table(self) -> bool:
@@ -78,7 +78,7 @@ class ExportFile:
 
     def annotator(self, name: Any) -> Any:
         """Return the worker of an answer: the name the file gives, the file's own if asked for, or `UNKNOWN`."""
-        if self._worker_from_file:
+        if self.worker_from_file:
             return self.worker
         return UNKNOWN if name is None or name == "" else name
 
@@ -95,8 +95,8 @@ class Reader:
     #: What a file of the platform has, for messages: "columns HITId and WorkerId".
     expects: str
     recognizes: Callable[[ExportFile], bool]
-    #: Yields every answer of all files, and counts of what no table can hold.
-    answers: Callable[[Sequence[ExportFile]], Iterator[Answer | Dropped]]
+    #: Yields every answer of all files, counts of what no table can hold, and what can be read in several ways.
+    answers: Callable[[Sequence[ExportFile]], Iterator[Part]]
 
 
 def export_files(sources: Sequence[Source], *, worker_from_file: bool = False) -> list[ExportFile]:
