@@ -10,14 +10,29 @@ from types import ModuleType
 
 import pytest
 from hypothesis import settings
+from hypothesis.database import DirectoryBasedExampleDatabase
+from hypothesis.internal.conjecture import providers
 
 # Some virtual machines announce instructions for matrices (AMX) that they do not have, and half precision ends there.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
 
-# Timing is never a reason to fail; in CI the same examples are tried in every run.
-settings.register_profile("home", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "home")
+# Every run tries the same examples, on any machine and in any order of tests. hypothesis would also draw constants from
+# the source of every local module that happens to be loaded, so that an edit elsewhere, or another order, changed them.
+# `make explore` draws at random, and keeps what fails under target/explore. Timing is never a reason to fail.
+settings.register_profile("fixed", deadline=None, derandomize=True, database=None)
+settings.register_profile(
+    "explore",
+    deadline=None,
+    print_blob=True,
+    database=DirectoryBasedExampleDatabase(Path(__file__).parents[1] / "target" / "explore" / "examples"),
+)
+settings.load_profile("fixed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--hypothesis-profile") in (None, "fixed"):
+        no_constants = providers._local_constants
+        providers._get_local_constants = lambda: no_constants
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import manyhands as mh
 from manyhands.aggregators.base import Aggregator
 from manyhands.testing import Crowd, aggregator_checks, subject_of
-from manyhands.testing.classes import assert_renames
-from manyhands.testing.compare import assert_close, assert_sound
+from manyhands.testing.classes import ClassSubject, assert_renames
+from manyhands.testing.compare import SAME, assert_close, assert_sound
 from manyhands.testing.crowds import ODD, STANDARD, large, of_rows
 from oracles import em
 from twins import PARITY, TWINS, assert_matches_twin
@@ -197,4 +197,33 @@ def test_renaming_renames_the_answer(variant: Variant, log: Crowd, data: st.Data
         few = {"max_iter": 6, "tol": 0.0}
         return model.set_params(**few) if few.keys() <= model.get_params().keys() else model
 
-    assert_renames(subject_of(make, {}), log, part, order)
+    subject = subject_of(make, {})
+    try:
+        assert_renames(subject, log, part, order)
+    except AssertionError:
+        # Where classes tie exactly, a pass may multiply the rounding of its sums, which depends on the order of names.
+        if not moves_with_rounding(subject, log):
+            raise
+        assert_renames(subject, log, part, order, tolerance=1e-3)
+
+
+@pytest.mark.parametrize("variant", VARIANTS[mh.MaxMarginVote], ids=str)
+def test_the_order_of_workers_does_not_decide_between_equal_classes(variant: Variant) -> None:
+    rows = np.array([(0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 1), (0, 0, 2), (0, 1, 2)])
+    assert_renames(subject_of(variant.make, {}), of_rows(rows, None), "workers", np.array([1, 0]))
+
+
+def test_classes_that_tie_exactly_move_no_further_than_rounding_grows() -> None:
+    log = of_rows(np.array([(0, 0, 0), (0, 0, 1), (0, 0, 2), (0, 1, 0), (0, 1, 1)]), None)
+    subject = subject_of(lambda _: mh.BayesianDawidSkene(max_iter=6, tol=0.0), {})
+    assert moves_with_rounding(subject, log)
+    assert_renames(subject, log, "classes", np.array([1, 0, 2]), tolerance=1e-3)
+
+
+def moves_with_rounding(subject: ClassSubject, log: Crowd) -> bool:
+    """Whether weights that differ by the rounding of a hundred sums give posteriors that tests would tell apart."""
+    before = subject.fitted(log).posterior_
+    weights = np.ones(len(log.rows)) if log.weights is None else log.weights
+    noise = np.random.default_rng(0).uniform(-1, 1, (3, len(weights))) * 100 * np.finfo(float).eps
+    fits = (subject.fitted(replace(log, weights=weights * (1 + row))) for row in noise)
+    return any(np.abs(fit.posterior_ - before).max() > SAME for fit in fits)

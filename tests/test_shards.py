@@ -94,6 +94,18 @@ def test_batches_give_the_table_that_a_frame_gives(
     assert pickle.loads(pickle.dumps(found)).in_memory() == whole
 
 
+@pytest.mark.parametrize("in_shards", [False, True])
+def test_describe_works_where_only_abstentions_are_left(tmp_path: Path, in_shards: bool) -> None:
+    log = pa.table({"task": ["a", "a", "b"], "worker": ["u", "u", "v"], "label": ["yes", "?", "?"]})
+    votes: Any = mh.Annotations.from_frame(log, repeats="last", abstain="?")
+    if in_shards:
+        votes = mh.Annotations.from_batches([log], out_of_core=tmp_path / "shards", repeats="last", abstain="?")
+    description = votes.describe()
+    assert (description.n_annotations, description.n_classes) == (2, 1)
+    assert description.class_shares == {"yes": 0, "?": 1}
+    assert np.isnan(description.agreement)
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet", "csv.gz"])
 def test_files_are_read_as_in_memory(tmp_path: Path, ending: str) -> None:
     from manyhands.table.io import write_table

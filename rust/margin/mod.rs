@@ -39,7 +39,8 @@ impl Ballot {
         Self { named: vec![], place: vec![0; n_classes] }
     }
 
-    /// Counts the votes on a task.
+    /// Counts the votes on a task. Classes are in the order of their codes, whatever the order of rows, so that the
+    /// numbers of workers do not decide between classes with equal scores.
     fn count(&mut self, table: &Table, task: usize, weights: &[f64]) {
         self.named.drain(..).for_each(|named| self.place[named.class] = 0);
         for row in table.rows_of(task) {
@@ -52,6 +53,10 @@ impl Ballot {
                 }
                 place => self.named[place as usize - 1].score += vote,
             }
+        }
+        self.named.sort_unstable_by_key(|named| named.class);
+        for (i, named) in self.named.iter().enumerate() {
+            self.place[named.class] = i as u32 + 1;
         }
     }
 
@@ -81,17 +86,17 @@ impl Ballot {
         self.rival(class).map_or(0.0, |(_, score)| (margin - (self.score(class) - score)).max(0.0))
     }
 
-    /// The class with the greatest score: `class` itself where none is clearly ahead of it, else the lowest code.
+    /// The class with the greatest score: `class` itself where none is clearly ahead of it, else the lowest code of
+    /// those that are not clearly behind the best.
     fn winner(&self, class: usize, margin: f64) -> usize {
         let unnamed = self.place.iter().position(|place| *place == 0).map(|class| (class, 0.0));
-        let best = (self.named.iter().map(|named| (named.class, named.score)).chain(unnamed))
-            .reduce(|best, other| {
-                let ahead = other.1 > best.1 || (other.1 == best.1 && other.0 < best.0);
-                if ahead { other } else { best }
-            })
-            .unwrap_or((class, 0.0));
-        let clear = best.1 - self.score(class) > CLEAR * best.1.abs().max(margin);
-        if clear { best.0 } else { class }
+        let scores = || self.named.iter().map(|named| (named.class, named.score)).chain(unnamed);
+        let best = scores().map(|(_, score)| score).fold(f64::NEG_INFINITY, f64::max);
+        let near = best - CLEAR * best.abs().max(margin);
+        if self.score(class) >= near {
+            return class;
+        }
+        scores().filter(|(_, score)| *score >= near).map(|(other, _)| other).min().unwrap_or(class)
     }
 }
 

@@ -30,9 +30,9 @@ def indicators(rows: Rows) -> np.ndarray:
     return votes
 
 
-def first_named(rows: Rows) -> list[list[int]]:
-    """The classes named on each task, in the order of the rows."""
-    return [list(dict.fromkeys(rows.labels[rows.tasks == n].tolist())) for n in range(rows.n_tasks)]
+def classes_named(rows: Rows) -> list[list[int]]:
+    """The classes named on each task, in the order of their codes."""
+    return [sorted(set(rows.labels[rows.tasks == n].tolist())) for n in range(rows.n_tasks)]
 
 
 def majority(rows: Rows) -> np.ndarray:
@@ -45,14 +45,14 @@ def lack(scores: np.ndarray, answer: int, margin: float) -> float:
 
 
 def winner(scores: np.ndarray, answer: int, margin: float) -> int:
-    best = int(scores.argmax())
-    return best if scores[best] - scores[answer] > CLEAR * max(abs(scores[best]), margin) else answer
+    near = scores >= scores.max() - CLEAR * max(abs(scores.max()), margin)
+    return answer if near[answer] else int(near.argmax())
 
 
 def margin_fit(rows: Rows, *, cost: float, margin: float, max_iter: int, tol: float) -> Margin:
     """By turns: sweeps over the dual variables of each task, then the answers with the greatest scores."""
     n, k, m = rows.n_tasks, rows.n_classes, rows.n_workers
-    g, named = indicators(rows), first_named(rows)
+    g, named = indicators(rows), classes_named(rows)
     answers, dual, weights = majority(rows), np.zeros((n, k)), np.zeros(m)
     objective, history = np.inf, []
 
@@ -176,7 +176,7 @@ def crowd_svm_fit(rows: Rows, *, cost, margin, variance, pseudo_count, draws: in
     """Sweeps from the majority vote; means of posteriors, confusion matrices and weights."""
     n, k, m = rows.n_tasks, rows.n_classes, rows.n_workers
     g, answers, eta = indicators(rows), majority(rows), np.ones(m)
-    named = first_named(rows)
+    named = classes_named(rows)
     posteriors, matrices, weights = [], [], []
     for sweep in range(burn_in + draws):
         counts = np.full((m, k, k), float(pseudo_count))

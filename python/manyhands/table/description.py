@@ -320,8 +320,11 @@ def class_texts(classes: npt.NDArray[Any]) -> list[str]:
 def described(votes: Any) -> Description:
     """Summarise a table of classes, in memory or on disk."""
     (per_task, overlap), table = votes._task_spread(), votes._table
-    agreeing, pairs = votes.without_abstentions()._table.agreeing_pairs()
-    shares = table.label_counts() / votes.n_annotations
+    counts = table.label_counts()
+    # A later answer that replaces an earlier one may leave nothing but abstentions: no pair of labels to compare.
+    only_abstentions = not counts[: votes.n_classes].any()
+    agreeing, pairs = (0, 0) if only_abstentions else votes.without_abstentions()._table.agreeing_pairs()
+    shares = counts / votes.n_annotations
     return Description(
         n_annotations=votes.n_annotations,
         n_tasks=votes.n_tasks,
