@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,3 +32,8 @@ def close(model: Any, other: Any) -> None:
     assert model.n_iter_ == other.n_iter_
     for name in ("posterior_", "confusion_", "prior_"):
         np.testing.assert_allclose(getattr(other, name), getattr(model, name), rtol=0, atol=ORDER)
+
+
+def fresh(folder: Path) -> Path:
+    """A new directory in a folder: shards are never written over others."""
+    return Path(tempfile.mkdtemp(dir=folder))

@@ -15,6 +15,7 @@ import pytest
 import manyhands as mh
 from manyhands import _core
 from manyhands.table.names import Names
+from manyhands.table.shards.claim import Claim
 from manyhands.table.shards.directory import Writer
 from manyhands.table.shards.passes import Sharded
 from manyhands.table.shards.votes import ShardedAnnotations
@@ -60,16 +61,17 @@ def out_of_core(model: Any, path: Path) -> ShardedAnnotations:
     held = model.aggregator._votes.passes
     stored = held.directory
     names = Names(stored.workers._store)
-    writer = Writer(path, names, stored.classes, stored.labels)
-    for index in range(len(stored.entries)):
-        shard = stored.read(index)
-        local = shard.table()
-        tasks, workers, labels = local.columns()
-        sizes = (local.n_tasks, len(names), shard.n_labels, "keep", shard.n_classes)
-        table = _core.Table(tasks, shard.who()[workers], labels, local.weights(), *sizes)
-        assert _core.Shard.of(table).to_bytes() == shard.to_bytes()
-        writer.add(table, stored.tasks(index))
-    return ShardedAnnotations(Sharded(writer.finish()))
+    with Claim(path) as claim:
+        writer = Writer(claim, names, stored.classes, stored.labels)
+        for index in range(len(stored.entries)):
+            shard = stored.read(index)
+            local = shard.table()
+            tasks, workers, labels = local.columns()
+            sizes = (local.n_tasks, len(names), shard.n_labels, "keep", shard.n_classes)
+            table = _core.Table(tasks, shard.who()[workers], labels, local.weights(), *sizes)
+            assert _core.Shard.of(table).to_bytes() == shard.to_bytes()
+            writer.add(table, stored.tasks(index))
+        return ShardedAnnotations(Sharded(writer.finish()))
 
 
 def same_bits(model: Any, other: Any) -> None:

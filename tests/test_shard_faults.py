@@ -18,7 +18,7 @@ import pytest
 import manyhands as mh
 from manyhands import _core
 from manyhands.cli import main
-from manyhands.table import limits, persist
+from manyhands.table import atomic, limits
 from manyhands.table.io import write_table
 from manyhands.table.shards import encoder
 from manyhands.table.shards.directory import open_directory
@@ -81,7 +81,7 @@ def test_missing_and_mistyped_ids(tmp_path: Path) -> None:
         mh.Annotations.from_batches([good], out_of_core=tmp_path / "g", weight="w", confidence="c")
     # None of them left anything that looks like a log.
     assert not list(tmp_path.glob("*/manifest.json"))
-    with pytest.raises(FileNotFoundError, match="no directory of shards"):
+    with pytest.raises(FileNotFoundError, match="not a directory of shards"):
         open_shards(tmp_path / "a")
 
 
@@ -98,20 +98,22 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "shards"
 
 
+def file_of(directory: Path, name: str) -> Path:
+    return directory / name if name == "manifest.json" else open_directory(directory).folder / name
+
+
 @pytest.mark.parametrize("name", ["00001.shard", "00001.tasks", "names.mh", "manifest.json"])
 def test_every_damage_is_told(directory: Path, name: str) -> None:
     def used() -> None:
         votes = open_shards(directory)
         mh.MajorityVote().fit(votes).to_parquet(directory.parent / "labels.parquet")
 
-    path, rng = directory / name, np.random.default_rng(3)
+    path, rng = file_of(directory, name), np.random.default_rng(3)
     content = path.read_bytes()
     for at in rng.integers(0, len(content), 12).tolist():
         changed = bytearray(content)
         changed[at] ^= 1 << int(rng.integers(8))
         path.write_bytes(changed)
-        if name == "manifest.json":  # it has no checksum: what it says must be that of the files, or not be used
-            continue
         with pytest.raises(mh.FileFormatError, match=name.replace(".", r"\.")):
             used()
     path.write_bytes(content[: len(content) // 2])
@@ -127,15 +129,16 @@ def test_every_damage_is_told(directory: Path, name: str) -> None:
 def test_shards_of_another_log_are_noticed(directory: Path, tmp_path: Path) -> None:
     write_shards(mh.simulate(3000, 10, 3, seed=2, ids="str").votes, tmp_path / "other", n_shards=3)
     for name in ("00000.shard", "00002.tasks", "names.mh"):
-        shutil.copy(directory / name, tmp_path / "kept")
-        shutil.copy(tmp_path / "other" / name, directory / name)
+        path = file_of(directory, name)
+        shutil.copy(path, tmp_path / "kept")
+        shutil.copy(file_of(tmp_path / "other", name), path)
         if name != "names.mh":
             assert len(open_directory(directory).check()) == 1
         with pytest.raises(mh.FileFormatError, match="another log"):
             mh.MajorityVote().fit(open_shards(directory)).to_frame()
-        shutil.copy(tmp_path / "kept", directory / name)
+        shutil.copy(tmp_path / "kept", path)
     manifest = (directory / "manifest.json").read_text()
-    for old, new in (('"version": 1', '"version": 7'), ("manyhands shards", "something else"), ('"names"', '"manes"')):
+    for old, new in (('"version": 2', '"version": 7'), ("manyhands shards", "something else"), ('"names"', '"manes"')):
         (directory / "manifest.json").write_text(manifest.replace(old, new))
         with pytest.raises(mh.FileFormatError):
             open_shards(directory)
@@ -230,7 +233,7 @@ def test_a_killed_command_goes_on_with_the_same_bits(tmp_path: Path) -> None:
         assert (tmp_path / f"{name}.parquet").exists() is (after == 0)
     a, b = (pq.read_table(tmp_path / f"{name}.parquet") for name in "ab")
     assert a.equals(b)
-    assert not (tmp_path / "b" / "journal").exists()
+    assert not (open_directory(tmp_path / "b").folder / "journal").exists()
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -254,7 +257,7 @@ def test_a_log_that_would_not_fit_is_encoded_and_that_is_said(
 
 
 def full(after: int) -> Callable[..., Any]:
-    original, left = persist.atomic_write, [after]
+    original, left = atomic.atomic_write, [after]
 
     def write(path: Any) -> Any:
         left[0] -= 1
@@ -270,7 +273,7 @@ def test_a_full_disk_while_encoding(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Encoder, "_target", lambda *_: 20)
     for after in (0, 3, 11):
         with monkeypatch.context() as patch:
-            patch.setattr(persist, "atomic_write", full(after))
+            patch.setattr(atomic, "atomic_write", full(after))
             with pytest.raises(OSError, match="No space left"):
                 mh.Annotations.from_batches([log], out_of_core=tmp_path / "shards")
         assert not (tmp_path / "shards" / "manifest.json").exists()
@@ -281,7 +284,7 @@ def test_a_full_disk_while_encoding(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_full_disk_for_the_journal_costs_only_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shards = write_shards(mh.simulate(100, 8, 3, seed=7).votes, tmp_path / "shards", n_shards=2)
     wanted = mh.DawidSkene(max_iter=5, tol=0).fit(shards)
-    monkeypatch.setattr(persist, "atomic_write", full(2))
+    monkeypatch.setattr(atomic, "atomic_write", full(2))
     with pytest.warns(mh.DataWarning, match="no longer written down"):
         found = mh.DawidSkene(max_iter=5, tol=0).fit(shards.resumable())
     assert (found.posterior_ == wanted.posterior_).all()

@@ -117,11 +117,11 @@ def test_bugs_keep_their_traceback(log, monkeypatch, capsys):
 def test_output_is_whole_or_absent(log, monkeypatch, capsys):
     (log / "labels.csv").write_text("old")
 
-    def fail(table, path):
+    def fail(path, schema):
         path.write_text("half")
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("manyhands.table.io.write_table", fail)
+    monkeypatch.setattr("manyhands.table.io._writer", fail)
     before = sorted(log.iterdir())
     assert complaint(capsys, "aggregate log.csv -o labels.csv") == "no space left on device"
     assert (log / "labels.csv").read_text() == "old"
@@ -236,7 +236,7 @@ def announcing(place):
         def fitting(*arguments):
             print("there", flush=True)
             return fit(*arguments)
-        def writing(table, path):
+        def writing(path, schema):
             path.write_text("half")
             print("there", flush=True)
             time.sleep(60)
@@ -248,7 +248,7 @@ def announcing(place):
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no signals")
 @pytest.mark.parametrize(("number", "code", "said"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
-@pytest.mark.parametrize("place", ["mh.Consensus._fit = fitting", "mh.table.io.write_table = writing"])
+@pytest.mark.parametrize("place", ["mh.Consensus._fit = fitting", "mh.table.io._writer = writing"])
 def test_signals_leave_nothing_behind(log, place, number, code, said):
     endless = "--tol 0 --max-iter 1000000000" if "fit" in place else ""
     # A parent in the background may have SIGINT ignored, and children inherit that.

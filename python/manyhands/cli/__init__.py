@@ -41,6 +41,7 @@ from manyhands.cli import (
 )
 from manyhands.cli.console import complain, one_line, printed_warnings, replace_closed_streams
 from manyhands.cli.options import Parser
+from manyhands.table.atomic import protecting_inputs
 
 __all__ = ["main"]
 
@@ -78,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = _parser().parse_args(argv)
         wanted = args.traceback
         args.json = args.shown == "json"
-        with _terminable(), printed_warnings() as args.warnings:
+        with _terminable(), protecting_inputs(), printed_warnings() as args.warnings:
             args.run(args)
         sys.stdout.flush()
         return 0

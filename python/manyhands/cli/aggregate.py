@@ -72,7 +72,7 @@ def add(commands: Commands) -> None:
 def run(args: Namespace) -> None:
     """Read, fit, write, and report."""
     inputs = check_inputs(args, args.gold, args.evaluate)
-    check_outputs([args.output, args.workers], others=[args.save, args.preannotations], inputs=inputs)
+    check_outputs([args.output, args.workers], others=[args.save, args.preannotations])
     settle_kind(args)
     check_known(args)
     check_printed(args, "labels")

@@ -82,8 +82,8 @@ def _share(text: str) -> float:
 
 def run(args: Namespace) -> None:
     """Read the log, measure, and show."""
-    inputs = check_inputs(args)
-    check_outputs([args.output, args.by_class, args.by_task], inputs=inputs)
+    check_inputs(args)
+    check_outputs([args.output, args.by_class, args.by_task])
     check_printed(args, "measures")
     if [args.output, args.by_class, args.by_task].count(STDOUT) + args.json > 1:
         raise ValueError("only one thing can go to stdout; name files for the others")

@@ -54,8 +54,8 @@ def add(commands: Commands) -> None:
 
 def run(args: Namespace) -> None:
     """Read the log, audit it, and show one page."""
-    inputs = check_inputs(args)
-    check_outputs([args.output], inputs=inputs)
+    check_inputs(args)
+    check_outputs([args.output])
     check_printed(args, "workers")
     use_threads(args)
     with Stages(args) as stages:

@@ -332,13 +332,11 @@ def number(n: int, one: str, many: str | None = None) -> str:
 def write(table: pa.Table, path: str) -> None:
     """Write an Arrow table: to stdout as CSV, or to a file that appears only when it is complete."""
     from manyhands.table.io import write_table
-    from manyhands.table.persist import atomic_write
 
     if path == STDOUT:
         _write_stdout(table)
-        return
-    with atomic_write(path) as part:
-        write_table(table, part)
+    else:
+        write_table(table, path)
 
 
 def write_parts(tables: Iterable[pa.Table], path: str) -> None:

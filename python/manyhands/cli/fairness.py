@@ -70,8 +70,8 @@ def add(commands: Commands) -> None:
 def run(args: Namespace) -> None:
     """Read, fit, measure, and answer."""
     path, _, column = _divided(args.attribute)
-    inputs = check_inputs(args, args.gold, args.evaluate, path)
-    check_outputs([args.output, args.answers], inputs=inputs)
+    check_inputs(args, args.gold, args.evaluate, path)
+    check_outputs([args.output, args.answers])
     if STDOUT in (args.output, args.answers):
         raise ValueError(
             "gaps and labels go to files; name them with -o and --answers, or print gaps with --format csv"

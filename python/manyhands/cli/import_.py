@@ -41,8 +41,8 @@ def run(args: Namespace) -> None:
     from manyhands.table.formats import Export, opened
     from manyhands.table.sources import Layout, Source, expand
 
-    inputs = check_inputs(args)
-    check_outputs([args.output, args.gold], inputs=inputs)
+    check_inputs(args)
+    check_outputs([args.output, args.gold])
     check_printed(args, "answers")
     with Stages(args) as stages:
         with stages.stage("reading"):

@@ -75,8 +75,8 @@ def add(commands: Commands) -> None:
 def run(args: Namespace) -> None:
     """Read, fit, choose, and write."""
     asked = None if args.ask in (None, "all") else args.ask
-    inputs = check_inputs(args, args.gold, asked)
-    check_outputs([args.output], inputs=inputs)
+    check_inputs(args, args.gold, asked)
+    check_outputs([args.output])
     check_printed(args, "batch")
     if settle_kind(args) != CLASSES:
         raise ValueError(f"only labels that are classes can be chosen; the log holds {args.kind}")

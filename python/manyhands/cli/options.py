@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
@@ -327,7 +326,8 @@ def read_truth(args: argparse.Namespace, path: str | None, votes: Annotations) -
 
 
 def check_inputs(args: argparse.Namespace, *paths: str | None) -> list[Path]:
-    """List the log's files and others; raise unless all of them exist and have a known ending."""
+    """List the log's files and others, none of which is overwritten; raise unless all exist and have a known ending."""
+    from manyhands.table.atomic import protect
     from manyhands.table.sources import expand, is_document, is_stream, kind_of
 
     found = expand([*args.log, *(path for path in paths if path is not None)])
@@ -341,13 +341,12 @@ def check_inputs(args: argparse.Namespace, *paths: str | None) -> list[Path]:
         if name in streams:
             raise ValueError(f"{name} is named twice, and a stream can be read only once; write it to a file first")
         streams.add(name)
+    protect(path for path in found if not is_stream(path))
     return found
 
 
-def check_outputs(
-    tables: Iterable[str | None], *, others: Iterable[str | None] = (), inputs: Iterable[Path] = ()
-) -> None:
-    """Raise if a file to be written could not be, or would overwrite what is read or written besides.
+def check_outputs(tables: Iterable[str | None], *, others: Iterable[str | None] = ()) -> None:
+    """Raise if a file to be written could not be, or would overwrite an input or another output.
 
     Parameters
     ----------
@@ -355,29 +354,19 @@ def check_outputs(
         Files whose ending says what they are; None for none, "-" for stdout.
     others
         Files whose ending does not matter.
-    inputs
-        The files that will be read.
     """
+    from manyhands.table.atomic import check_output, same_file
     from manyhands.table.sources import kind_of
 
-    taken = {path.resolve(): "is read" for path in inputs}
     named = [Path(name) for name in tables if name not in (None, STDOUT)]
     for path in named:
         kind_of(path)
+    outputs: list[Path] = []
     for path in (*named, *(Path(name) for name in others if name is not None)):
-        _check_writable(path)
-        if path.resolve() in taken:
-            raise ValueError(f"cannot write {str(path)!r}: it {taken[path.resolve()]} in the same run")
-        taken[path.resolve()] = "is written"
-
-
-def _check_writable(path: Path) -> None:
-    if path.is_dir():
-        raise IsADirectoryError(f"cannot write {str(path)!r}: it is a folder")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise PermissionError(f"cannot write {str(path)!r}: permission denied")
+        check_output(path)
+        if any(same_file(path, other) for other in outputs):
+            raise ValueError(f"cannot write {str(path)!r}: it is written in the same run")
+        outputs.append(path)
 
 
 # ----------------------------------------------------------------------------------------- types of arguments

@@ -35,8 +35,8 @@ def add(commands: Commands) -> None:
 
 def run(args: Namespace) -> None:
     """Read, fit, and write the page."""
-    inputs = check_inputs(args, args.gold, args.evaluate)
-    check_outputs([], others=[args.output], inputs=inputs)
+    check_inputs(args, args.gold, args.evaluate)
+    check_outputs([], others=[args.output])
     settle_kind(args)
     check_known(args)
     with Stages(args) as stages:

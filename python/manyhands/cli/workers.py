@@ -54,8 +54,8 @@ def add(commands: Commands) -> None:
 
 def run(args: Namespace) -> None:
     """Read, fit, and show the workers."""
-    inputs = check_inputs(args, args.gold)
-    check_outputs([args.output], inputs=inputs)
+    check_inputs(args, args.gold)
+    check_outputs([args.output])
     if settle_kind(args) != CLASSES and args.gold:
         raise ValueError(f"--gold is for classes; the log holds {args.kind}")
     check_printed(args, "workers")

@@ -11,6 +11,7 @@ from typing import Any
 from manyhands.report.content import Content, content_of
 from manyhands.report.kinds import content_of_kind
 from manyhands.table.annotations import as_annotations
+from manyhands.table.atomic import atomic_write, check_output
 from manyhands.table.io import write_table
 
 _HERE = Path(__file__).parent
@@ -36,7 +37,9 @@ def write_report(
     model
         Fitted to the votes.
     path
-        The page, which ends in ``.html``. Tables with more rows than it holds are written beside it.
+        The page, which ends in ``.html``. Tables with more rows than it holds are written next to it, to
+        ``<stem>-tasks.csv`` and ``<stem>-workers.csv``; an existing file of that name is replaced only if it belongs to
+        an earlier report of the same name.
     votes
         The annotations, for a model that was loaded from a file, and for kinds other than classes.
     gold
@@ -57,18 +60,15 @@ def write_report(
     target = Path(path)
     if target.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"a report is a page: its name must end in .html, not {target.name!r}")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {str(target)!r}: there is no folder {str(target.parent)!r}")
+    check_output(target)
     content = _content(model, votes, gold, scores, audit)
-    beside = _beside(content, target)
+    tables = _tables_beside(content, target)
     page = _rendered(jinja2, convert, content, title)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        temporary.write_text(page, encoding="utf-8")
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return [target, *beside]
+    for path, frame in tables.items():
+        write_table(frame, path)
+    with atomic_write(target) as part:
+        part.write_text(page, encoding="utf-8")
+    return [target, *tables]
 
 
 def _content(
@@ -93,17 +93,29 @@ def _libraries() -> tuple[Any, Any]:
     return jinja2, vl_convert
 
 
-def _beside(content: Content, target: Path) -> list[Path]:
-    """Write tables that the page does not hold whole to files beside it."""
-    written = []
+def _tables_beside(content: Content, target: Path) -> dict[Path, Any]:
+    """Name a file next to the page for each table that the page does not hold whole; raise if one cannot be written."""
+    tables = {}
     for name, frame in content.frames.items():
         shown = content.tables[name]
         if shown.n_rows > len(shown.rows):
             path = target.with_name(f"{target.stem}-{name}.csv")
-            write_table(frame, path)
+            check_output(path)
+            if path.exists() and not _is_named_by(target, path):
+                raise FileExistsError(
+                    f"cannot write {str(path)!r}, the table of {name} of {target.name}: there is a file of that name "
+                    f"that does not belong to a report {target.name}; move it, or choose another name for the page"
+                )
             shown.file = path.name
-            written.append(path)
-    return written
+            tables[path] = frame
+    return tables
+
+
+def _is_named_by(page: Path, table: Path) -> bool:
+    """Whether a page is an earlier report whose table is in a file."""
+    if not page.is_file():
+        return False
+    return f'"file":{_embedded(table.name)}' in page.read_text(encoding="utf-8", errors="replace")
 
 
 def _rendered(jinja2: Any, convert: Any, content: Content, title: str | None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from manyhands.table.persist import atomic_write
+from manyhands.table.atomic import atomic_write
 from manyhands.table.tags import written
 
 

@@ -16,6 +16,7 @@ from manyhands.simulate.crowds import CROWDS
 from manyhands.table.annotations import Annotations
 from manyhands.table.checks import made_table
 from manyhands.table.names import Codes, Names, sequence
+from manyhands.table.shards.claim import Claim
 from manyhands.table.shards.directory import Writer
 from manyhands.table.shards.encoder import rows_of_shard
 from manyhands.table.shards.passes import Sharded
@@ -273,21 +274,22 @@ def _in_shards(
     # A task may get no label; the others keep their numbers.
     numbered = "per_task" in common and min(common["per_task"]) > 0
     names = (Names(np.arange(n_workers)), Names(np.arange(n_classes)), Names(np.arange(n_classes)))
-    writer = Writer(directory, *names, numbered=numbered)
-    found, unlabelled = [], [np.zeros(0, np.int64)]
-    for index, first in enumerate(range(0, n_tasks, step)):
-        n = min(step, n_tasks - first)
-        part = None if truth is None else truth[first : first + n]
-        own = int(np.random.SeedSequence([seed, index]).generate_state(1, np.uint64)[0])
-        drawn, tasks, workers, labels = _core.simulate(n, n_workers, n_classes, **common, truth=part, seed=own)
-        if not len(tasks):
-            unlabelled.append(np.arange(first, first + n))
-            continue
-        votes, labelled = _table(tasks, workers, labels, (n, n_workers, n_classes), None, "int")
-        writer.add(votes.table, Names(first + np.flatnonzero(labelled)))
-        found.append(drawn[labelled])
-        unlabelled.append(first + np.flatnonzero(~labelled))
-    return ShardedAnnotations(Sharded(writer.finish(Names(np.concatenate(unlabelled))))), np.concatenate(found)
+    with Claim(directory) as claim:
+        writer = Writer(claim, *names, numbered=numbered)
+        found, unlabelled = [], [np.zeros(0, np.int64)]
+        for index, first in enumerate(range(0, n_tasks, step)):
+            n = min(step, n_tasks - first)
+            part = None if truth is None else truth[first : first + n]
+            own = int(np.random.SeedSequence([seed, index]).generate_state(1, np.uint64)[0])
+            drawn, tasks, workers, labels = _core.simulate(n, n_workers, n_classes, **common, truth=part, seed=own)
+            if not len(tasks):
+                unlabelled.append(np.arange(first, first + n))
+                continue
+            votes, labelled = _table(tasks, workers, labels, (n, n_workers, n_classes), None, "int")
+            writer.add(votes.table, Names(first + np.flatnonzero(labelled)))
+            found.append(drawn[labelled])
+            unlabelled.append(first + np.flatnonzero(~labelled))
+        return ShardedAnnotations(Sharded(writer.finish(Names(np.concatenate(unlabelled))))), np.concatenate(found)
 
 
 def _number(letter: str, n: int, ids: str) -> Names:

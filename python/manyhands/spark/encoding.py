@@ -88,6 +88,7 @@ def _opened(log: Log, content: persist.Content, checkpoint: Checkpoint, retries:
     frames = Frames(shards.where("n_tasks > 0"), workers, Sender(checkpoint), numbers, retries, n_threads)
     return Stored(
         path=checkpoint.path,  # type: ignore[arg-type]
+        folder=checkpoint.path,  # type: ignore[arg-type]
         sizes=sizes,
         entries=tuple(Entry(**entry) for entry in meta["entries"]),
         numbered=False,

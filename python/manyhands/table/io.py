@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from manyhands.checks import check_choice, listed
 from manyhands.table import arrow
 from manyhands.table.annotations import Annotations
+from manyhands.table.atomic import atomic_write
 from manyhands.table.building import Missing, Repeats, build, build_soft
 from manyhands.table.checks import checked_order
 from manyhands.table.columns import spread
@@ -19,7 +19,6 @@ from manyhands.table.formats import Export, opened
 from manyhands.table.frames import WELL_KNOWN, known_among, one_known
 from manyhands.table.kinds import kind_by_columns, table_of
 from manyhands.table.order import Array, as_numbers, ranks, without_ranks
-from manyhands.table.persist import atomic_write
 from manyhands.table.records import Records
 from manyhands.table.sources import (
     COMPRESSED,
@@ -324,11 +323,8 @@ def read_table(path: PathLike, columns: Iterable[str] | None = None, delimiter: 
 
 
 def write_table(table: pa.Table, path: PathLike) -> None:
-    """Write an Arrow table as CSV or Parquet, by the ending of the path."""
-    if kind_of(Path(path)) != "parquet":
-        table = arrow.flat(table)
-    with _writer(Path(path), table.schema) as writer:
-        writer.write_table(table)
+    """Write an Arrow table to a CSV or Parquet file, by its ending; the file appears when it is whole."""
+    write_frames([table if kind_of(Path(path)) == "parquet" else arrow.flat(table)], path)
 
 
 def write_frames(frames: Iterable[pa.Table], path: PathLike) -> None:
@@ -348,14 +344,14 @@ def _writer(target: Path, schema: pa.Schema) -> Iterator[Any]:
     import pyarrow.parquet
 
     if kind_of(target) == "parquet":
-        with pyarrow.parquet.ParquetWriter(target, schema) as writer:
+        with target.open("wb") as file, pyarrow.parquet.ParquetWriter(file, schema) as writer:
             yield writer
         return
     options = pyarrow.csv.WriteOptions(delimiter=CSV[bare_suffix(target)], quoting_style="needed")
     codec = COMPRESSED.get(target.suffix.lower())
-    name = os.fspath(target)
     with (
-        pa.CompressedOutputStream(name, codec) if codec else pa.OSFile(name, "wb") as sink,
+        target.open("wb") as file,  # Arrow itself would reject a name that is not UTF-8
+        pa.CompressedOutputStream(file, codec) if codec else pa.PythonFile(file, "w") as sink,
         pyarrow.csv.CSVWriter(sink, schema, write_options=options) as writer,
     ):
         yield writer

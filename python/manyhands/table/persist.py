@@ -14,8 +14,7 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -25,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.errors import FileFormatError
+from manyhands.table import atomic
 from manyhands.table.arrow import is_number, plain_text, text_buffers
 from manyhands.table.names import Names, sequence
 
@@ -220,63 +220,6 @@ def pack_labels(classes: Names, labels: Names) -> dict[str, npt.NDArray[Any]]:
     return pack_names("abstentions", sequence(labels.values[len(classes) :].tolist()))
 
 
-@contextmanager
-def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a path to write to, whose file takes the place of `path` when the block ends, whole and on disk.
-
-    Until then nobody sees it; if the block or the last step fails, the old file stays and the new one is removed. The
-    path given has the same folder and ending, and a name that nobody else has: any number of threads and processes may
-    write the same file, and the last one to finish wins. What is no plain file (a pipe, a device) is written as it is.
-
-    Examples
-    --------
-    >>> from manyhands.table.persist import atomic_write
-    >>> with atomic_write("notes.txt") as part:  # doctest: +SKIP
-    ...     part.write_text("all or nothing")
-    """
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        yield target
-        return
-    part = _new_file_beside(target)
-    try:
-        yield part
-        _flush(part)
-        os.replace(part, target)
-    except BaseException:
-        with suppress(OSError):  # what made the writing fail is what to tell
-            part.unlink(missing_ok=True)
-        raise
-    # The name is as lasting as the file only when the folder is on disk; not every system can be asked for that.
-    with suppress(OSError):
-        _flush(target.parent, os.O_RDONLY)
-
-
-def check_writable(path: str | os.PathLike[str]) -> None:
-    """Raise `OSError` unless a file could be written there now."""
-    _new_file_beside(Path(os.path.realpath(path))).unlink()
-
-
-def _new_file_beside(target: Path) -> Path:
-    """Make an empty file in the folder of another, with the same ending."""
-    while True:
-        part = target.with_name(f".part-{os.urandom(8).hex()}-{target.name[-100:]}")
-        try:
-            os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-        except FileExistsError:
-            continue
-        return part
-
-
-def _flush(path: Path, mode: int = os.O_RDWR) -> None:
-    """Wait until all of a file, or folder, is on disk."""
-    handle = os.open(path, mode)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def write(
     path: str | os.PathLike[str],
     kind: str,
@@ -300,7 +243,7 @@ def write(
     if read_back is not None:
         _refuse_unreadable(read_back, Content(os.fspath(path), kind, json.loads(header)["meta"], plain))
     start = _PRELUDE.pack(MAGIC, VERSION, len(header))
-    with atomic_write(path) as part, part.open("wb") as file:
+    with atomic.atomic_write(path) as part, part.open("wb") as file:
         file.write(start + _CHECKSUM.pack(zlib.crc32(header, zlib.crc32(start))))
         file.write(header)
         for array in plain.values():

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from manyhands.errors import FileFormatError
-from manyhands.table import persist
+from manyhands.table.atomic import atomic_write
 
 #: Of an entry of a ZIP archive that is a folder: torch makes empty memory of it, whatever it holds.
 _FOLDER = 0x10
@@ -21,7 +21,7 @@ _FOLDER = 0x10
 def write(path: str | os.PathLike[str], content: dict[str, Any], what: str) -> None:
     """Write a file; the one that was there stays until the new one is whole and on the disk."""
     # Given a name, torch refuses one without an ending.
-    with writing(path, what), persist.atomic_write(path) as part, part.open("wb") as file:
+    with writing(path, what), atomic_write(path) as part, part.open("wb") as file:
         torch.save(content, file)
 
 

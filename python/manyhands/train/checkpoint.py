@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.errors import FileFormatError
-from manyhands.table import persist
+from manyhands.table.atomic import check_writable
 from manyhands.table.names import Names
 from manyhands.train import archive
 from manyhands.train.batch import CrowdData
@@ -49,7 +49,7 @@ def prepare(path: str | os.PathLike[str] | None, *, resume: bool, overwrite: boo
             "overwrite=True) begins anew and writes over it"
         )
     with archive.writing(target, _WHAT):
-        persist.check_writable(target)
+        check_writable(target)
 
 
 def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:

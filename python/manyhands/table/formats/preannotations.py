@@ -9,11 +9,11 @@ from typing import Any
 
 from manyhands.checks import check_choice, counted, listed
 from manyhands.errors import FileFormatError
+from manyhands.table.atomic import atomic_write, same_file
 from manyhands.table.formats import argilla, label_studio
 from manyhands.table.formats.documents import json_or_lines, text_of
 from manyhands.table.formats.export import Export
 from manyhands.table.formats.files import export_files
-from manyhands.table.persist import atomic_write
 from manyhands.table.sources import Layout, PathLike, Source, is_stream
 from manyhands.table.streams import column_names, read_columns
 
@@ -84,6 +84,7 @@ class Preannotations:
         if is_stream(Path(export)):
             raise ValueError("pre-annotations need the export again, and a stream can be read only once; name a file")
         source = Source(export, Layout())
+        self._path = Path(export)
         self._rows, where = _rows(source), str(source)
         known = [
             platform for platform in _PLATFORMS if format in ("auto", platform.NAME) and platform.knows(self._rows)
@@ -106,7 +107,9 @@ class Preannotations:
         self._template = _Template(self._rows, self._question, where) if self.format == label_studio.NAME else None
 
     def check(self, path: PathLike) -> None:
-        """Refuse a name for the file that its platform does not know."""
+        """Reject a name for the file that its platform does not know, or that is the export itself."""
+        if same_file(Path(path), self._path):
+            raise ValueError(f"cannot write {str(path)!r}: it is the export that the answers are written back to")
         endings = (".json",) if self.format == label_studio.NAME else (".json", ".jsonl")
         if Path(path).suffix.lower() not in endings:
             raise ValueError(f"cannot write {str(path)!r}: {self.format} takes files ending in {' or '.join(endings)}")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,17 +13,13 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands.errors import FileFormatError
-from manyhands.table import persist
+from manyhands.table import atomic, persist
 from manyhands.table.names import Column, Names, sequence
+from manyhands.table.shards.claim import MANIFEST, Claim, read_manifest
 from manyhands.table.shards.summary import Summary
 
-MANIFEST = "manifest.json"
-_FORMAT = "manyhands shards"
-_VERSION = 1
 _NAMES = "names.mh"
 _KIND = "shard names"
-#: Files that a directory of shards may hold; others are not ours, and are never deleted.
-_OURS = ("*.shard", "*.tasks", _NAMES, MANIFEST, ".part-*", "journal", "spill*")
 
 
 @dataclass(frozen=True)
@@ -59,6 +52,8 @@ class Directory:
     """A directory of shards that is whole, opened by `open_directory` or written by `Writer`."""
 
     path: Path
+    #: Where its files are, but for the manifest.
+    folder: Path
     sizes: Sizes
     entries: tuple[Entry, ...]
     #: Whether tasks are called by their numbers.
@@ -80,7 +75,7 @@ class Directory:
 
     def shard_path(self, index: int) -> Path:
         """Where a shard lies."""
-        return self.path / f"{index:05d}.shard"
+        return self.folder / f"{index:05d}.shard"
 
     def read(self, index: int, *, check: bool = True) -> _core.Shard:
         """Read a shard: the one that was written, or a `FileFormatError`."""
@@ -103,7 +98,7 @@ class Directory:
         if self.numbered:
             first = self.first(index)
             return Names(np.arange(first, first + entry.n_tasks))
-        path = self.path / f"{index:05d}.tasks"
+        path = self.folder / f"{index:05d}.tasks"
         content = _read(path)
         names = unpacked_names(content, "tasks")
         if len(names) != entry.n_tasks or _digest(content.arrays) != entry.names:
@@ -127,27 +122,24 @@ class Writer:
 
     Parameters
     ----------
-    path
-        The directory, new or empty; or one of shards, which are deleted.
+    claim
+        The right to write to the directory.
     workers, classes, labels
         Names of the crowd, of what can be true, and of what can be said.
     numbered
         Whether tasks are called by their numbers.
-    is_prepared
-        Whether the directory is ready to be written to.
     """
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        claim: Claim,
         workers: Names,
         classes: Names,
         labels: Names,
         *,
         numbered: bool = False,
-        is_prepared: bool = False,
     ) -> None:
-        self.path = Path(path) if is_prepared else prepared(path)
+        self._claim, self._folder = claim, claim.folder
         self._names = (workers, classes, labels)
         self._numbered = numbered
         self._entries: list[Entry] = []
@@ -160,11 +152,11 @@ class Writer:
         _, classes, labels = self._names
         shard = _core.Shard.of(table)
         index, name = len(self._entries), ""
-        with persist.atomic_write(self.path / f"{index:05d}.shard") as part:
+        with atomic.atomic_write(self._folder / f"{index:05d}.shard") as part:
             part.write_bytes(shard.to_bytes())
         if tasks is not None and not self._numbered:
             arrays = packed_names("tasks", tasks)
-            persist.write(self.path / f"{index:05d}.tasks", _KIND, {}, arrays)
+            persist.write(self._folder / f"{index:05d}.tasks", _KIND, {}, arrays)
             name = _digest(arrays)
         self._entries.append(Entry(table.n_tasks, table.n_annotations, shard.n_bytes, shard.checksum, name))
         self._weighted |= shard.weighted
@@ -185,7 +177,7 @@ class Writer:
         arrays |= packed_names("unlabelled", none if unlabelled is None else unlabelled)
         for name, one in summaries.items():
             arrays |= one.packed(name)
-        persist.write(self.path / _NAMES, _KIND, {}, arrays)
+        persist.write(self._folder / _NAMES, _KIND, {}, arrays)
         sizes = Sizes(
             n_tasks=sum(entry.n_tasks for entry in self._entries),
             n_workers=len(workers),
@@ -195,54 +187,32 @@ class Writer:
             weighted=self._weighted,
         )
         manifest = {
-            "format": _FORMAT,
-            "version": _VERSION,
             **asdict(sizes),
             "numbered": self._numbered,
             "names": _digest(arrays),
             "source": source,
             "shards": [asdict(entry) for entry in self._entries],
         }
-        with persist.atomic_write(self.path / MANIFEST) as part:
-            part.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-        return open_directory(self.path)
-
-
-def prepared(path: str | os.PathLike[str]) -> Path:
-    """Make a directory to write shards to, or empty one that is of shards; refuse one that holds anything else."""
-    target = Path(path)
-    target.mkdir(parents=True, exist_ok=True)
-    ours = {found for pattern in _OURS for found in target.glob(pattern)}
-    foreign = sorted(set(target.iterdir()) - ours)
-    if foreign:
-        raise FileExistsError(
-            f"{target} holds {foreign[0].name!r}, which is not of shards; name a new directory, or an empty one"
-        )
-    # The manifest first: without it, nobody takes the rest for a log.
-    for found in sorted(ours, key=lambda found: found.name != MANIFEST):
-        shutil.rmtree(found) if found.is_dir() else found.unlink()
-    return target
+        self._claim.finish(manifest)
+        return open_directory(self._claim.path)
 
 
 def is_directory(path: str | os.PathLike[str]) -> bool:
-    """Whether there is a directory of shards, as far as its manifest says."""
-    with suppress(OSError):
-        return (Path(path) / MANIFEST).is_file()
-    return False
+    """Whether there is a directory of shards that is whole, as far as its manifest tells."""
+    manifest = read_manifest(Path(path))
+    return manifest is not None and "unfinished" not in manifest
 
 
 def open_directory(path: str | os.PathLike[str]) -> Directory:
     """Open a directory of shards: what is in memory is checked, shards when they are read."""
     where = Path(path)
     manifest = _manifest(where)
-    content = _read(where / _NAMES)
+    folder = where / manifest["folder"]
+    content = _read(folder / _NAMES)
     if _digest(content.arrays) != manifest["names"]:
         raise FileFormatError(f"{content.path} is of another log than its directory is of; write the directory again")
-    try:
-        sizes = Sizes(**{name: manifest[name] for name in Sizes.__dataclass_fields__})
-        entries = tuple(Entry(**entry) for entry in manifest["shards"])
-    except (TypeError, KeyError) as error:
-        raise FileFormatError(f"{where / MANIFEST} is damaged: {error}; write the directory again") from None
+    sizes = Sizes(**{name: manifest[name] for name in Sizes.__dataclass_fields__})
+    entries = tuple(Entry(**entry) for entry in manifest["shards"])
     classes, workers, labels = unpacked_names(content, "classes"), unpacked_names(content, "workers"), None
     if content.arrays.keys() & {"abstentions", "abstentions.text", "abstentions.arrow"}:
         labels = classes.followed_by(unpacked_names(content, "abstentions"))
@@ -253,9 +223,10 @@ def open_directory(path: str | os.PathLike[str]) -> Directory:
     )
     found = Directory(
         path=where,
+        folder=folder,
         sizes=sizes,
         entries=entries,
-        numbered=bool(manifest["numbered"]),
+        numbered=manifest["numbered"],
         digest=_digest_of_text([manifest["names"], *(f"{e.checksum} {e.names} {e.n_tasks}" for e in entries)]),
         source=manifest["source"],
         workers=workers,
@@ -271,23 +242,43 @@ def open_directory(path: str | os.PathLike[str]) -> Directory:
 
 
 def _manifest(where: Path) -> dict[str, Any]:
-    path = where / MANIFEST
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{where} is no directory of shards: it has no {MANIFEST}") from None
-    except (ValueError, RecursionError):
-        raise FileFormatError(f"{path} is damaged: it is no JSON; write the directory again") from None
-    if not isinstance(found, dict) or found.get("format") != _FORMAT:
-        raise FileFormatError(f"{path} is not that of a directory of shards")
-    if found.get("version") != _VERSION:
+    """Read the manifest of a directory that is whole; raises for anything whose fields or types are others."""
+    manifest = read_manifest(where)
+    if manifest is None:
+        raise FileNotFoundError(f"{where} is not a directory of shards: it has no {MANIFEST}")
+    if "unfinished" in manifest:
+        raise FileNotFoundError(f"{where} is not a directory of shards yet: encoding it has not finished")
+    wrong = [name for name, kind in _FIELDS.items() if not _is_of(manifest.get(name), kind)]
+    entries = manifest.get("shards")
+    if not wrong and isinstance(entries, list):
+        for index, entry in enumerate(entries):
+            names = Entry.__dataclass_fields__
+            known = isinstance(entry, dict) and entry.keys() == names.keys()
+            if not known or not all(_is_of(entry[name], str(each.type)) for name, each in names.items()):
+                wrong.append(f"shards[{index}]")
+                break
+    elif not wrong:
+        wrong.append("shards")
+    if wrong:
         raise FileFormatError(
-            f"{where} has shards of version {found.get('version')}, and this manyhands reads version {_VERSION}; write "
-            "them again"
+            f"{where / MANIFEST} is damaged: {wrong[0]} is missing or has the wrong type; write the directory again"
         )
-    if not {"names", "source", "numbered", "shards"} <= found.keys() or not isinstance(found["shards"], list):
-        raise FileFormatError(f"{path} is damaged: it is incomplete; write the directory again")
-    return found
+    return manifest
+
+
+#: Types of the manifest's fields, but for the shards, as they are written in `Sizes`.
+_FIELDS = {name: str(each.type) for name, each in Sizes.__dataclass_fields__.items()} | {
+    "numbered": "bool",
+    "names": "str",
+    "source": "str | None",
+}
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    """Whether a value of JSON has a type, by its name; numbers are not negative and fit the core's."""
+    if kind == "int":
+        return type(value) is int and 0 <= value < 2**63
+    return (value is None and kind == "str | None") or type(value).__name__ == kind.removesuffix(" | None")
 
 
 def packed_names(name: str, names: Names) -> dict[str, npt.NDArray[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from manyhands.checks import check_choice
 from manyhands.table import arrow, checks, soft
 from manyhands.table.building import encoded_labels
 from manyhands.table.names import Codes, Column, Names
-from manyhands.table.shards.directory import Directory, Writer, prepared
+from manyhands.table.shards.claim import Claim
+from manyhands.table.shards.directory import Directory, Writer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,12 +94,12 @@ class Encoder:
     task's annotations must fit in memory. Disk: the rows as codes and task ids while they are sorted, then the shards.
     """
 
-    def __init__(self, path: str | os.PathLike[str], rules: Rules, *, memory: int) -> None:
+    def __init__(self, claim: Claim, rules: Rules, *, memory: int) -> None:
         rules.check()
         if memory < _LEAST_MEMORY:
             raise ValueError(f"memory must be at least {_LEAST_MEMORY >> 20} MB, not {memory >> 20} MB")
         self._duckdb = _duckdb()
-        self._path, self._rules, self._memory = prepared(path), rules, memory
+        self._claim, self._rules, self._memory = claim, rules, memory
         self._workers, self._labels = Dictionary(), Dictionary()
         self._counts = np.zeros(0, np.int64)
         self._like: Batch | None = None
@@ -107,12 +109,12 @@ class Encoder:
 
     def run(self, batches: Iterator[Batch], source: str | None = None, rows_per_shard: int | None = None) -> Directory:
         """Read all batches, sort them by task, and write the shards."""
-        spill = self._path / "spill.duckdb"
+        spill = self._claim.folder / "spill"
+        spill.mkdir()
         with self._connected(spill) as connection:
             self._collect(connection, batches)
             unlabelled, writer = self._write(connection, rows_per_shard)
-        for left in self._path.glob("spill*"):
-            left.unlink()
+        shutil.rmtree(spill)
         if self._unlabelled_rows or len(unlabelled):
             checks.warn_unlabelled(self._unlabelled_rows, unlabelled)
         return writer.finish(unlabelled, source)
@@ -123,14 +125,14 @@ class Encoder:
         limit = int(self._memory * (1 - _SHARE)) >> 20
         settings = {
             "memory_limit": f"{limit}MB",
-            "temp_directory": os.fspath(self._path / "spill.tmp"),
+            "temp_directory": os.fspath(spill / "temporary"),
             "threads": max(_core.get_num_threads(), 1),
             "preserve_insertion_order": False,
         }
         raised: list[BaseException] = []
         self._raised = raised
         try:
-            connection = self._duckdb.connect(os.fspath(spill), config=settings)
+            connection = self._duckdb.connect(os.fspath(spill / "log.duckdb"), config=settings)
             try:
                 yield connection
             finally:
@@ -140,8 +142,8 @@ class Encoder:
                 raise raised[0] from None
             reason = str(error).strip().splitlines()[0]
             raise OSError(
-                f"cannot bring the log together in {self._path}: {reason}. If the disk is full, free some space or "
-                "name another directory; what is there will be written again"
+                f"cannot sort the log in {self._claim.path}: {reason}. If the disk is full, free some space or name "
+                "another directory"
             ) from error
 
     # --------------------------------------------------------------------------------------------------- rows
@@ -203,7 +205,7 @@ class Encoder:
         if pa.types.is_dictionary(data.type):
             data = arrow.plain_text(data.dictionary_decode())
         if pa.types.is_integer(data.type):
-            data = data.cast(pa.int64())
+            data = self._integers(data, tasks.what)
         elif pa.types.is_floating(data.type):
             data = pc.add(data.cast(pa.float64()), 0.0)
             whole = pc.all(pc.and_(pc.equal(pc.floor(data), data), pc.less(pc.abs(data), 2.0**53))).as_py()
@@ -216,6 +218,18 @@ class Encoder:
         if data.type != self._kind:
             raise TypeError(f"{tasks.what} holds {self._kind} first and {data.type} later; convert one")
         return data
+
+    def _integers(self, data: pa.Array, what: str) -> pa.Array:
+        """Whole numbers in 64 bits, with a sign unless the first rows have none: hashes may take all of them."""
+        import pyarrow as pa
+
+        goal = pa.uint64() if data.type == pa.uint64() else pa.int64()
+        if self._kind is not None and pa.types.is_integer(self._kind):
+            goal = self._kind
+        try:
+            return data.cast(goal)
+        except pa.ArrowInvalid:
+            raise TypeError(f"{what} holds {goal} first and {data.type} later that do not fit; convert one") from None
 
     def _label_codes(self, labels: Column) -> npt.NDArray[np.uint16]:
         absent, n = labels.missing(), len(labels)
@@ -251,7 +265,7 @@ class Encoder:
         worker_codes = np.zeros(len(self._workers), np.uint32)
         worker_codes[used] = rank
         integers = self._plain and (self._spells_numbers(like.tasks) or self._is_float())
-        writer = Writer(self._path, workers, classes, labels, is_prepared=True)
+        writer = Writer(self._claim, workers, classes, labels)
         target = self._target(len(workers), len(labels)) if rows_per_shard is None else rows_per_shard
         unlabelled: list[Names] = []
         for rows in self._sorted(connection, target, integers):

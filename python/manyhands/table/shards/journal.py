@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+import re
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from manyhands.table import persist
 
 Array = npt.NDArray[np.float64]
 _KIND = "sums of a pass"
+#: Names of its files, and of one that was being written when its process was killed.
+_KEY = re.compile(r"(\.part-[0-9a-f]{16}-)?[0-9a-f]{32}")
 
 
 class Journal:
@@ -52,5 +55,9 @@ class Journal:
             warn_of_data(f"passes are no longer written down, so that a run that is killed loses them: {error}")
 
     def forget(self) -> None:
-        """Delete all of it."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Delete all sums that were kept; files of other names stay."""
+        with suppress(OSError):  # what is left costs room only
+            for path in self.path.iterdir():
+                if _KEY.fullmatch(path.name):
+                    path.unlink()
+            self.path.rmdir()

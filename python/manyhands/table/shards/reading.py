@@ -10,7 +10,8 @@ from manyhands.checks import listed
 from manyhands.table import checks, soft
 from manyhands.table.frames import take_columns
 from manyhands.table.names import Column
-from manyhands.table.shards.directory import is_directory, open_directory
+from manyhands.table.shards.claim import Claim
+from manyhands.table.shards.directory import Directory, is_directory, open_directory
 from manyhands.table.shards.encoder import Batch, Encoder, Rules, memory_of
 from manyhands.table.shards.passes import Sharded
 from manyhands.table.shards.votes import ShardedAnnotations
@@ -63,16 +64,28 @@ def encode_files(
     columns, rules = _sorted_out(asked)
     found = [find_columns(one, columns) for one in sources]
     source = _fingerprint(sources, found, rules, labels_as_text)
-    if is_directory(directory):
-        there = open_directory(directory)
-        if source is None or there.source != source:
-            raise FileExistsError(
-                f"{os.fspath(directory)} holds shards of another log, of other settings, or of files that have changed "
-                f"since, than {listed([str(one) for one in sources])}; name another directory, or delete it"
-            )
-        return ShardedAnnotations(Sharded(there))
-    encoder = Encoder(directory, rules, memory=memory_of(memory))
-    return ShardedAnnotations(Sharded(encoder.run(_batches_of(sources, found, labels_as_text), source)))
+    there = _encoded_before(directory, source, sources)
+    if there is None:
+        with Claim(directory, wait=True) as claim:
+            # Another process may have encoded it in the meantime.
+            there = _encoded_before(directory, source, sources)
+            if there is None:
+                encoder = Encoder(claim, rules, memory=memory_of(memory))
+                there = encoder.run(_batches_of(sources, found, labels_as_text), source)
+    return ShardedAnnotations(Sharded(there))
+
+
+def _encoded_before(directory: str | os.PathLike[str], source: str | None, sources: list[Source]) -> Directory | None:
+    """The shards of the same files and settings, None where there are none; raises for those of another log."""
+    if not is_directory(directory):
+        return None
+    there = open_directory(directory)
+    if source is None or there.source != source:
+        raise FileExistsError(
+            f"{os.fspath(directory)} holds shards of another log, of other settings, or of files that have changed "
+            f"since, than {listed([str(one) for one in sources])}; name another directory, or delete it"
+        )
+    return there
 
 
 def encode_batches(
@@ -94,8 +107,9 @@ def encode_batches(
             given = None if number is None else (found[number][1], f"{number} column {found[number][0]!r}")
             yield Batch(tasks, workers, labels, given)
 
-    encoder = Encoder(directory, rules, memory=memory_of(memory))
-    return ShardedAnnotations(Sharded(encoder.run(taken())))
+    with Claim(directory) as claim:
+        encoder = Encoder(claim, rules, memory=memory_of(memory))
+        return ShardedAnnotations(Sharded(encoder.run(taken())))
 
 
 def _fingerprint(sources: list[Source], found: list[dict[str, str]], rules: Rules, labels_as_text: bool) -> str | None:

@@ -121,7 +121,7 @@ class ShardedAnnotations(Annotations):
         A fit that is killed and begun again, with the same settings, takes those that were made from there and ends
         with the same bits. Each pass takes a file as large as the parameters until `forget` deletes them.
         """
-        return type(self)(self._table.but(journal=Journal(self._table.directory.path / "journal")))
+        return type(self)(self._table.but(journal=Journal(self._table.directory.folder / "journal")))
 
     def forget(self) -> None:
         """Delete what `resumable` wrote down."""
@@ -231,24 +231,26 @@ def write_shards(votes: Annotations, path: str | os.PathLike[str], *, n_shards: 
 
     There are never more shards than tasks.
     """
+    from manyhands.table.shards.claim import Claim
     from manyhands.table.shards.directory import Writer
 
     tasks, workers, labels = votes.codes()
     weights, n_labels = votes.weights, votes.n_labels
-    writer = Writer(path, votes._workers, votes._classes, votes._labels)
-    starts = np.searchsorted(tasks, np.arange(votes.n_tasks + 1))
-    bounds = np.unique(np.linspace(0, votes.n_tasks, min(n_shards, votes.n_tasks) + 1).astype(np.int64))
-    for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        rows = slice(starts[first], starts[last])
-        table = checks.made_table(
-            tasks[rows] - np.uint32(first),
-            workers[rows],
-            labels[rows],
-            None if weights is None else weights[rows],
-            last - first,
-            votes.n_workers,
-            n_labels,
-            n_classes=votes.n_classes,
-        )
-        writer.add(table, votes._tasks.take(np.arange(first, last)))
-    return ShardedAnnotations(Sharded(writer.finish(votes._unlabelled)))
+    with Claim(path) as claim:
+        writer = Writer(claim, votes._workers, votes._classes, votes._labels)
+        starts = np.searchsorted(tasks, np.arange(votes.n_tasks + 1))
+        bounds = np.unique(np.linspace(0, votes.n_tasks, min(n_shards, votes.n_tasks) + 1).astype(np.int64))
+        for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            rows = slice(starts[first], starts[last])
+            table = checks.made_table(
+                tasks[rows] - np.uint32(first),
+                workers[rows],
+                labels[rows],
+                None if weights is None else weights[rows],
+                last - first,
+                votes.n_workers,
+                n_labels,
+                n_classes=votes.n_classes,
+            )
+            writer.add(table, votes._tasks.take(np.arange(first, last)))
+        return ShardedAnnotations(Sharded(writer.finish(votes._unlabelled)))
