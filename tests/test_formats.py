@@ -91,6 +91,7 @@ def test_models_are_workers_only_where_asked() -> None:
     assert "gpt" not in mh.read(SAMPLES / "argilla.json").workers.tolist()
 
 
+@pytest.mark.filterwarnings("ignore:.*1 relations:manyhands.DataWarning")
 def test_the_kind_follows_from_the_export() -> None:
     stars = mh.read(SAMPLES / "label_studio.json", question="stars")
     assert isinstance(stars, mh.Ratings)
@@ -152,6 +153,7 @@ def test_gold_comes_along() -> None:
     assert export("mturk.csv").gold() is None
 
 
+@pytest.mark.filterwarnings("ignore:.*1 relations:manyhands.DataWarning")
 def test_spans_boxes_and_texts_are_kept() -> None:
     shapes = export("label_studio_shapes.json")
     assert shapes.questions == {

@@ -152,7 +152,7 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "a brush that is cut off": ("brushlabels", {"rle": packed(bytes(400))[:-1]}, "a brush is cut off"),
     "a brush of another size": ("brushlabels", {"rle": packed(bytes(16))}, "a brush is of another size than its image"),
     "a brush of text": ("brushlabels", {"rle": "AAAA"}, "a brush is a list of bytes"),
-    "a place of text": ("ellipselabels", {"x": "left"}, "a region has 'x' 'left', which is no number"),
+    "a place of text": ("ellipselabels", {"x": "left"}, "a region has 'x' 'left', which is not a number"),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,13 +29,27 @@ def text_of(path: Path, content: bytes | None = None) -> str:
 
 def parsed(text: str, where: str) -> Any:
     """Parse JSON; say where it is wrong."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        content = dict(pairs)
+        if len(content) < len(pairs):
+            key = Counter(name for name, _ in pairs).most_common(1)[0][0]
+            raise FileFormatError(f"{where} has an object with two values for {key!r}; which one counts is unknown")
+        return content
+
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         cut = " (is the file cut off?)" if error.pos >= len(text.rstrip()) - 1 else ""
         raise FileFormatError(f"{where} is not valid JSON: {error.msg} at line {error.lineno}{cut}") from None
     except RecursionError:
         raise FileFormatError(f"{where} is nested too deeply to be a log") from None
+    except FileFormatError:
+        raise
+    except ValueError:
+        raise FileFormatError(
+            f"{where} has a number of more digits than Python converts; if it is an id, put it in quotes"
+        ) from None
 
 
 def lines(text: str, where: str) -> Iterator[Any]:
@@ -61,6 +76,8 @@ def _is_whole(line: str) -> bool:
         json.loads(line)
     except (json.JSONDecodeError, RecursionError):
         return False
+    except ValueError:
+        return True  # a number that is too long; `lines` names its line
     return True
 
 

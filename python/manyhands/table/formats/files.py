@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from manyhands.errors import FileFormatError
 from manyhands.table.formats.documents import json_or_lines, text_of, xml_root
 from manyhands.table.formats.export import UNKNOWN, Part
 from manyhands.table.sources import Source
@@ -85,6 +88,39 @@ class ExportFile:
     def numbered(self, number: int) -> Any:
         """Return an id for a task that has none: its number, with the file's name if there are several files."""
         return number if self._alone else f"{self.worker}#{number}"
+
+
+class Contents:
+    """What tasks are about, to notice one id that stands for two of them, as in exports of two projects."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Any, tuple[str, ExportFile]] = {}
+
+    def check(self, task: Any, content: Any, file: ExportFile) -> None:
+        """Raise if the task is about something else elsewhere; signatures of addresses do not count."""
+        key = json.dumps(_unsigned(content), sort_keys=True, default=str)
+        seen, other = self._seen.setdefault(task, (key, file))
+        if seen != key:
+            places = file.where if other is file else f"{other.where} and {file.where}"
+            raise FileFormatError(
+                f"task {task!r} has two contents in {places}: {_shortened(seen)} and {_shortened(key)}; read exports "
+                "of different projects one at a time"
+            )
+
+
+def _unsigned(content: Any) -> Any:
+    """Content without the parts of addresses that differ from export to export."""
+    if isinstance(content, Mapping):
+        return {str(name): _unsigned(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [_unsigned(value) for value in content]
+    if isinstance(content, str) and re.match(r"\w+://|/", content):
+        return content.partition("?")[0]
+    return content
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 @dataclass(frozen=True)

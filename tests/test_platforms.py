@@ -1,0 +1,245 @@
+"""Exports that can be misread: what stands for two things, what no table can hold, and what is left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import manyhands as mh
+from manyhands.table.formats import Export, opened
+from manyhands.table.sources import Layout, Source, expand
+
+
+def written(path: Path, content: Any) -> Path:
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
+    return path
+
+
+def jsonl(path: Path, *rows: Any) -> Path:
+    return written(path, "\n".join(map(json.dumps, rows)))
+
+
+def export(*paths: Path, **settings: Any) -> Export:
+    found = opened([Source(path, Layout()) for path in expand(paths)], "auto", **settings)
+    assert isinstance(found, Export)
+    return found
+
+
+def rows_of(table: Any) -> list[tuple[Any, ...]]:
+    return list(zip(*table.to_frame().to_pydict().values(), strict=True))
+
+
+def frame(found: Export, question: str | None = None) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = found.to_frame(question).to_pydict()
+    return columns
+
+
+# ------------------------------------------------------------------------------------------------------------ JSON
+
+
+def test_a_key_that_comes_twice_is_rejected_by_name(tmp_path: Path) -> None:
+    path = written(tmp_path / "log.jsonl", '{"task": 1, "worker": "a", "label": "x", "label": "y"}\n{"task": 2}\n')
+    with pytest.raises(mh.FileFormatError, match="line 1 of .*log.jsonl' has an object with two values for 'label'"):
+        mh.read(path)
+
+
+def test_a_number_of_thousands_of_digits_names_its_file(tmp_path: Path) -> None:
+    path = written(tmp_path / "log.json", f'[{{"task": {"9" * 5000}, "worker": "a", "label": "x"}}]')
+    with pytest.raises(mh.FileFormatError, match=r"log.json' has a number of more digits"):
+        mh.read(path)
+    lines = written(tmp_path / "log.jsonl", f'{{"task": {"9" * 5000}}}\n{{"task": 1}}\n')
+    with pytest.raises(mh.FileFormatError, match=r"line 1 of .*log.jsonl' has a number"):
+        mh.read(lines)
+
+
+# ---------------------------------------------------------------------------------------------------- Label Studio
+
+
+def region(question: str, kind: str, value: Any, **more: Any) -> dict[str, Any]:
+    return {"from_name": question, "to_name": "t", "type": kind, "value": value} | more
+
+
+def box(x: float = 10, label: Any = "car", **more: Any) -> dict[str, Any]:
+    labels = label if isinstance(label, list) else [label]
+    value = {"x": x, "y": 10, "width": 20, "height": 20, "rectanglelabels": labels}
+    sizes = {"original_width": 200, "original_height": 200}
+    return region("box", "rectanglelabels", value, **(sizes | more))
+
+
+def studio(path: Path, *tasks: tuple[Any, dict[str, Any]], **more: Any) -> Path:
+    """Tasks, each with its data and the regions of its annotators, by worker."""
+    rows = [
+        {"data": data, "annotations": [{"completed_by": who, "result": result} for who, result in by.items()]} | more
+        for data, by in tasks
+    ]
+    return written(path, [{"id": number} | row for number, row in enumerate(rows, 1)])
+
+
+def choice(label: Any) -> list[dict[str, Any]]:
+    return [region("mood", "choices", {"choices": label if isinstance(label, list) else [label]})]
+
+
+def prefers(side: str) -> list[dict[str, Any]]:
+    return [region("better", "pairwise", {"selected": side})]
+
+
+@pytest.mark.parametrize("fields", [("text1", "text2"), ("Answer A", "Answer B"), ("left_image", "right_image")])
+def test_pairwise_items_are_named_by_their_content(fields: tuple[str, str], tmp_path: Path) -> None:
+    one, other = fields
+    path = studio(
+        tmp_path / "pairs.json",
+        ({one: "foo", other: "bar", "n": 3}, {"1": prefers("left"), "2": prefers("left")}),
+        ({one: "bar", other: "foo", "n": 4}, {"1": prefers("right"), "2": prefers("right")}),
+    )
+    table = mh.read(path)
+    assert sorted(table.items.tolist()) == ["bar", "foo"]
+    scores = dict(zip(table.items.tolist(), mh.aggregate(table).scores_, strict=True))
+    assert scores["foo"] > scores["bar"]
+
+
+def test_models_are_the_items_where_a_pair_has_both_models_and_texts(tmp_path: Path) -> None:
+    data = {"prompt": "?", "model_a": "gpt", "model_b": "llama", "text_a": "x", "text_b": "y"}
+    assert sorted(mh.read(studio(tmp_path / "arena.json", (data, {"1": prefers("left")}))).items) == ["gpt", "llama"]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ({"query": "foo", "image": "bar"}, "no two fields of task 1 can be these .fields: 'query', 'image'"),
+        ({"text1": "a", "text2": "b", "head1": "c", "head2": "d"}, "several fields can be these: 'text1' and 'text2'"),
+    ],
+)
+def test_pairwise_answers_of_unknown_items_are_rejected_with_the_choices(
+    data: dict[str, str], reason: str, tmp_path: Path
+) -> None:
+    path = studio(tmp_path / "pairs.json", (data, {"1": prefers("left") + choice("good")}))
+    with pytest.raises(ValueError, match=reason):
+        mh.read(path, question="better")
+    assert mh.read(path, question="mood").n_annotations == 1
+    assert frame(export(path), "better")["left"] == ["1 / left"]
+
+
+def test_comparisons_of_an_item_with_itself_are_counted(tmp_path: Path) -> None:
+    same, other = {"text1": "a", "text2": "a"}, {"text1": "a", "text2": "b"}
+    path = studio(tmp_path / "pairs.json", (same, {"1": prefers("left")}), (other, {"1": prefers("left")}))
+    with pytest.warns(mh.DataWarning, match="dropped 1 comparisons of an item with itself; 1 answer left"):
+        assert mh.read(path).n_annotations == 1
+
+
+def test_tasks_without_ids_do_not_run_into_one_another(tmp_path: Path) -> None:
+    for name, who in (("p1", "u"), ("p2", "v")):
+        task = {"data": {"text": name}, "annotations": [{"completed_by": who, "result": choice(name)}]}
+        written(tmp_path / f"{name}.json", [task])
+    assert rows_of(mh.read(str(tmp_path / "*.json"))) == [("p1#1", "u", "p1"), ("p2#1", "v", "p2")]
+
+
+def test_one_id_of_two_tasks_is_rejected_where_files_are_of_two_projects(tmp_path: Path) -> None:
+    studio(tmp_path / "p1.json", ({"text": "foo"}, {"1": choice("a")}))
+    studio(tmp_path / "p2.json", ({"text": "bar"}, {"2": choice("b")}))
+    with pytest.raises(mh.FileFormatError, match=r"task 1 has two contents in .*p1.json' and .*p2.json'.*foo.*bar"):
+        mh.read(str(tmp_path / "*.json"))
+    # Addresses are signed anew for every export.
+    for name in ("p1", "p2"):
+        studio(tmp_path / f"{name}.json", ({"image": f"s3://b/1.jpg?sign={name}"}, {name: choice("a")}))
+    assert mh.read(str(tmp_path / "*.json")).n_workers == 2
+
+
+def test_boxes_of_several_images_or_pages_are_not_pooled(tmp_path: Path) -> None:
+    images = studio(tmp_path / "images.json", ({}, {"1": [box(to_name="one"), box(50, to_name="two")], "2": []}))
+    assert sorted(mh.read(images).tasks) == ["1 / one", "1 / two"]
+    table = mh.read(images)
+    assert (table.n_workers, table.n_annotations) == (2, 4)
+    pages = studio(tmp_path / "pages.json", ({}, {"1": [box(item_index=0), box(50, item_index=1)]}))
+    assert sorted(mh.read(pages).tasks) == ["1 / 0", "1 / 1"]
+
+
+def test_boxes_in_pixels_and_in_per_cent_do_not_mix(tmp_path: Path) -> None:
+    bare = {"original_width": None, "original_height": None}
+    path = studio(tmp_path / "boxes.json", ({}, {"1": [box()]}), ({}, {"1": [box(**bare)]}))
+    with pytest.raises(
+        ValueError, match=r"1 of 2 regions of 'box' have no 'original_width'.*pixels and some in per ce"
+    ):
+        mh.read(path)
+    # The size of an image is that of its other regions.
+    same = studio(tmp_path / "same.json", ({}, {"1": [box()], "2": [box(**bare)]}))
+    assert mh.read(same).boxes.tolist() == [[20, 20, 60, 60]] * 2
+
+
+def test_a_region_with_two_labels_counts_for_both(tmp_path: Path) -> None:
+    path = studio(tmp_path / "boxes.json", ({}, {"1": [box(label=["cat", "dog"])]}))
+    assert frame(export(path))["label"] == ["cat", "dog"]
+    span = region("ner", "labels", {"start": 0, "end": 3, "labels": ["PER", "ORG"]})
+    spans = studio(tmp_path / "spans.json", ({"text": "Rex barks"}, {"1": [span]}))
+    assert frame(export(spans))["label"] == ["PER", "ORG"]
+
+
+def test_an_annotator_by_number_and_by_address_is_one_worker(tmp_path: Path) -> None:
+    by = [1, {"id": 1, "email": "ann@example.org"}]
+    tasks = [
+        {"id": number, "data": {}, "annotations": [{"completed_by": who, "result": choice("a")}]}
+        for number, who in enumerate(by)
+    ]
+    assert mh.read(written(tmp_path / "e.json", tasks)).workers.tolist() == ["ann@example.org"]
+
+
+def test_answers_about_a_region_are_not_those_of_the_task(tmp_path: Path) -> None:
+    of_region = region("mood", "choices", {"choices": ["dirty"]}, id="r1")
+    typed = region("words", "textarea", {"text": ["STOP"], "x": 10, "y": 10, "width": 20, "height": 20}, id="r2")
+    path = studio(tmp_path / "e.json", ({}, {"1": [box(id="r1"), of_region, typed], "2": choice("clean")}))
+    found = export(path)
+    assert frame(found, "mood")["label"] == ["clean"]
+    assert found.left_out("mood") == {"answers about a single region (not supported)": 1}
+    with pytest.raises(ValueError, match=r"no answer to 'words' can be read .dropped: 1 answers about a single region"):
+        found.table("words")
+
+
+def test_labels_of_a_bare_rectangle_are_its_labels(tmp_path: Path) -> None:
+    place = {"x": 10, "y": 10, "width": 20, "height": 20}
+    bare = region("shape", "rectangle", place, id="r1", original_width=100, original_height=100)
+    named = region("label", "labels", place | {"labels": ["sign"]}, id="r1")
+    found = export(studio(tmp_path / "e.json", ({}, {"1": [bare, named]})))
+    assert found.questions == {"shape": "boxes"}
+    assert frame(found)["label"] == ["sign"]
+
+
+def test_paths_of_a_taxonomy_and_masks_are_not_joined_into_one_name(tmp_path: Path) -> None:
+    paths = [["a", "b / c"], ["a / b", "c"]]
+    tasks = [({}, {"1": [region("kind", "taxonomy", {"taxonomy": [path]})]}) for path in paths]
+    assert mh.read(studio(tmp_path / "e.json", *tasks)).classes.tolist() == ['"a / b" / c', 'a / "b / c"']
+    ring = [[0, 0], [50, 0], [50, 50], [0, 50]]
+    for name, labels in {"a": ["b / c", "x"], "a / b": ["c", "x"]}.items():
+        drawn = [
+            region(
+                "m", "polygonlabels", {"points": ring, "polygonlabels": [label]}, original_width=9, original_height=9
+            )
+            for label in labels
+        ]
+        studio(tmp_path / "masks" / f"{name[-1]}.json", ({"name": name}, {name: drawn}), id=name)
+    assert mh.read(str(tmp_path / "masks" / "*.json")).n_tasks == 4
+
+
+def test_a_region_without_a_place_is_rejected(tmp_path: Path) -> None:
+    value = {"y": 1, "width": 1, "height": 1, "rectanglelabels": ["car"]}
+    with pytest.raises(mh.FileFormatError, match="a region has 'x' None, which is not a number"):
+        export(studio(tmp_path / "e.json", ({}, {"1": [region("box", "rectanglelabels", value)]})))
+
+
+def test_regions_of_other_kinds_drafts_and_relations_are_counted(tmp_path: Path) -> None:
+    result = [*choice("a"), region("when", "datetime", {"datetime": "2026-01-01"}), {"type": "relation"}]
+    draft = {"result": choice("b")}
+    found = export(studio(tmp_path / "e.json", ({}, {"1": result}), drafts=[draft, {"result": []}]))
+    assert found.left_out("mood") == {"relations (not supported)": 1, "drafts (not submitted)": 1}
+    assert {(part.what, part.question) for part in found.dropped} >= {("datetime regions (not supported)", "when")}
+
+
+def test_completions_of_old_versions_are_read(tmp_path: Path) -> None:
+    old = {"aggregated_completed_by": [103], "result": [choice("bad")]}
+    tasks = [
+        {"id": 1, "completions": [old, {"completed_by": 7, "result": choice("good")}]},
+        {"id": 2, "completions": []},
+    ]
+    assert rows_of(mh.read(written(tmp_path / "old.json", tasks))) == [(1, "103", "bad"), (1, "7", "good")]
