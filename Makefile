@@ -45,7 +45,7 @@ MUTANTS_SEED ?= 1
 # What is told to cargo audit: `--db FOLDER --no-fetch` where the advisories cannot be fetched.
 AUDIT_ARGS ?=
 
-RUST_SOURCES := $(wildcard rust/*.rs rust/*/*.rs rust/*/*/*.rs)
+RUST_SOURCES := $(shell find rust -name '*.rs')
 MANIFESTS := Cargo.toml pyproject.toml $(wildcard Cargo.lock)
 
 # In CI the lock file must already say what will be built; at home a new dependency may still write itself in.

@@ -1,11 +1,13 @@
 //! Criterion benches, one group a kernel: data is made outside the timed part, with a fixed seed.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use manyhands::control::Control;
+use manyhands::base::control::Control;
+use manyhands::base::encode;
+use manyhands::base::num;
+use manyhands::categorical::em::{self, Assignment, Model, Options, Start};
+use manyhands::categorical::table::{Repeats, Rows, Table};
+use manyhands::categorical::votes;
 use manyhands::defer::{self, Bounds, Capacities, Method};
-use manyhands::em::{self, Assignment, Model, Options, Start};
-use manyhands::table::{Repeats, Rows, Table};
-use manyhands::{encode, num, votes};
 use std::hint::black_box;
 
 const ANNOTATIONS: usize = 1_000_000;

@@ -9,10 +9,10 @@ use std::collections::BinaryHeap;
 
 use rayon::prelude::*;
 
-use crate::components::Components;
-use crate::control::Control;
-use crate::distance::Tasks;
-use crate::memory::{collected, filled, par_tried, push, with_room, zeros};
+use crate::base::components::Components;
+use crate::base::control::Control;
+use crate::base::memory::{collected, filled, par_tried, push, with_room, zeros};
+use crate::objects::Tasks;
 use crate::{Error, Result};
 
 /// Looks between two looks at the control.
@@ -298,7 +298,7 @@ impl Linkage {
             match list.binary_search_by_key(&a, |pair| pair.0) {
                 Ok(at) => list[at].1 = sum,
                 Err(at) => {
-                    crate::memory::grow(list, 1)?;
+                    crate::base::memory::grow(list, 1)?;
                     list.insert(at, (a, sum));
                 }
             }

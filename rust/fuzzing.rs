@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::agreement::{Coefficient, Scale, Shape, agreement_by_counts};
-use crate::control::Control;
-use crate::encode::{Strings, canonical_integers, integers, strings};
-use crate::table::{Repeats, Rows, Table, WEIGHTS};
-use crate::votes;
+use crate::base::control::Control;
+use crate::base::encode::{Strings, canonical_integers, integers, strings};
+use crate::categorical::table::{Repeats, Rows, Table, WEIGHTS};
+use crate::categorical::votes;
 
 /// A target by the name of its corpus.
 pub type Target = fn(&[u8]);
@@ -306,7 +306,7 @@ fn alpha(rows: &[(u32, u32, u16, f64)]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::num::{GOLDEN, scramble};
+    use crate::base::num::{GOLDEN, scramble};
     use std::path::Path;
 
     /// Changes of each file of the corpus.

@@ -8,58 +8,29 @@
 //!   in chunk order.
 //! * **Checked once**: [`table::Table`] validates its input when it is built; kernels rely on that.
 
-pub mod adam;
 pub mod agreement;
+pub mod audit;
+pub mod base;
 pub mod boxes;
-pub mod capacity;
-pub mod chance;
-pub mod consensus;
-pub mod control;
-pub mod copies;
+pub mod categorical;
+pub mod clustering;
 pub mod defer;
-pub mod dependence;
-pub mod distance;
-pub mod drift;
-pub mod em;
-pub mod encode;
-pub mod factor;
-pub mod glad;
-pub mod kos;
-pub mod left_out;
-pub mod linked;
-pub mod links;
-pub mod mace;
-pub mod margin;
+pub mod learn;
 pub mod masks;
-pub mod minimax;
 pub mod moments;
-pub mod num;
+pub mod multilabel;
 pub mod numeric;
+pub mod objects;
 pub mod pairwise;
-pub mod ratings;
-pub mod relevance;
-pub mod reputation;
 pub mod sequences;
 pub mod shards;
-pub mod similarity;
 pub mod simulate;
-pub mod special;
-pub mod table;
 pub mod texts;
-pub mod threads;
-pub mod votes;
 
-mod blocks;
-mod components;
-mod course;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
-mod gamma;
-mod lengths;
-mod memory;
 #[cfg(feature = "python")]
 mod python;
-mod squarem;
 
 /// Everything that can go wrong in the core.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -19,10 +19,10 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 
-use crate::em::{Cells, Shape, Tasks};
-use crate::links::{Links, WEIGHTS};
-use crate::memory::{collected, with_room, zeros};
-use crate::table::{Labels, Table};
+use crate::base::links::{Links, WEIGHTS};
+use crate::base::memory::{collected, with_room, zeros};
+use crate::categorical::em::{Cells, Shape, Tasks};
+use crate::categorical::table::{Labels, Table};
 use crate::{Error, Result};
 
 use format::{Header, damaged, padded};

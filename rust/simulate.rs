@@ -16,9 +16,9 @@ use rayon::prelude::*;
 
 use self::choose::Choice;
 use self::random::{Purpose, accumulate, key, search, stream, unit};
-use crate::control::Control;
-use crate::memory::{copied, filled, prefetch, zeros};
-use crate::num::to_unit;
+use crate::base::control::Control;
+use crate::base::memory::{copied, filled, prefetch, zeros};
+use crate::base::num::to_unit;
 use crate::{Error, Result};
 
 /// How far from one the sum of a row of probabilities may be.

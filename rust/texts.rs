@@ -6,9 +6,9 @@
 
 use rayon::prelude::*;
 
-use crate::control::Control;
-use crate::distance::{Tasks, edits};
-use crate::memory::{clear, filled, par_tried, push, ready, with_room, zeros};
+use crate::base::control::Control;
+use crate::base::memory::{clear, filled, par_tried, push, ready, with_room, zeros};
+use crate::objects::{Tasks, edits};
 use crate::{Error, Result};
 
 /// Most rounds in which each answer is taken out and put back where it fits best.

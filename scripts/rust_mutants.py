@@ -33,26 +33,26 @@ from rust_switches import Change, Crate, listed
 #: Files of each area, where the first that fits counts, and the tests of Python that reach them.
 AREAS: dict[str, tuple[list[str], list[str]]] = {
     "tables, ids, votes": (
-        ["table.rs", "table/*", "links.rs", "links/*", "ratings.rs", "encode.rs", "votes.rs"],
+        ["categorical/table*", "categorical/votes.rs", "numeric/table.rs", "base/links*", "base/encode*"],
         ["test_annotations", "test_answers", "test_ids", "test_voting"],
     ),
     "models of confusion": (
-        ["em/*", "dependence.rs", "consensus.rs"],
+        ["categorical/em/*", "categorical/dependence.rs", "categorical/consensus.rs"],
         ["test_em", "test_bayes", "test_communities", "test_sparse", "test_gibbs", "test_dependence"],
     ),
     "models of skill": (
-        ["mace.rs", "glad.rs", "kos.rs", "minimax.rs", "minimax/*", "margin/*"],
+        ["categorical/*"],
         ["test_competence", "test_skills", "test_entropy", "test_margin"],
     ),
     "moments, factorisation": (
-        ["moments/*", "factor/*", "components.rs"],
+        ["moments/*", "base/components.rs"],
         ["test_moments", "test_factor", "test_moment_methods"],
     ),
-    "audit": (["capacity.rs", "left_out.rs"], ["test_worth", "test_audit_worth", "test_audit_spammers"]),
-    "same or different, any kind": (["similarity/*", "distance/*"], ["test_similarity_kernels", "test_distance"]),
+    "audit": (["audit/*"], ["test_worth", "test_audit_worth", "test_audit_spammers"]),
+    "same or different, any kind": (["clustering/*", "objects/*"], ["test_similarity_kernels", "test_distance"]),
     "agreement": (["agreement/*"], ["test_agreement"]),
     "deferral": (["defer/*"], ["test_defer_kernels", "test_defer_decisions"]),
-    "simulation": (["simulate.rs", "simulate/*", "gamma.rs"], ["test_simulate", "test_synthetic"]),
+    "simulation": (["simulate*", "base/gamma.rs"], ["test_simulate", "test_synthetic"]),
     "numbers, threads, memory": (["*"], ["test_em", "test_skills", "test_factor", "test_limits"]),
 }
 

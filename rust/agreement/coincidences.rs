@@ -2,9 +2,9 @@
 
 use super::counts::{Coefficient, Tallies, alpha_of, fleiss_of, gwet_of};
 use super::{Estimate, Scale, Shape, TASKS_PER_CHECK};
-use crate::control::Control;
-use crate::memory::zeros;
-use crate::table::Table;
+use crate::base::control::Control;
+use crate::base::memory::zeros;
+use crate::categorical::table::Table;
 use crate::{Error, Result};
 
 /// Labels that meet on a task: sums over tasks, which may be added up.

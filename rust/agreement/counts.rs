@@ -6,9 +6,9 @@ use super::coincidences::middle_ranks;
 use super::jackknife::{Kept, LeftOut};
 use super::{Estimate, Scale, Shape, TASKS_PER_CHECK, beyond_chance};
 use crate::Result;
-use crate::control::Control;
-use crate::memory::{collected, par_collected, push, reserve};
-use crate::table::Table;
+use crate::base::control::Control;
+use crate::base::memory::{collected, par_collected, push, reserve};
+use crate::categorical::table::Table;
 
 /// Which coefficient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use rayon::prelude::*;
 
 use crate::Result;
-use crate::num::{GOLDEN, scramble};
+use crate::base::num::{GOLDEN, scramble};
 
 /// Which tasks count: all, or all but those of a group.
 #[derive(Debug, Clone, Copy)]

@@ -16,7 +16,7 @@ pub use pairs::{Chance, Paired, Summary, agreement_by_pairs};
 
 use crate::{Error, Result};
 
-/// Tasks looked at between two looks at [`Control::check`](crate::control::Control::check).
+/// Tasks looked at between two looks at [`Control::check`](crate::base::control::Control::check).
 const TASKS_PER_CHECK: usize = 1 << 16;
 
 /// How disagreement grows with what lies between two labels.

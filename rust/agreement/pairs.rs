@@ -6,9 +6,9 @@ use rayon::prelude::*;
 
 use super::jackknife::{Kept, LeftOut};
 use super::{Estimate, Scale, Shape, beyond_chance};
-use crate::control::Control;
-use crate::memory::{collected, copied, grow, joined, push, zeros};
-use crate::table::Table;
+use crate::base::control::Control;
+use crate::base::memory::{collected, copied, grow, joined, push, zeros};
+use crate::categorical::table::Table;
 use crate::{Error, Result};
 
 /// Meetings take at most this much memory, half of it while they are sorted.

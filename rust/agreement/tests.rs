@@ -1,7 +1,7 @@
 use super::*;
-use crate::control::Control;
-use crate::table::Table;
-use crate::table::tests::of_rows;
+use crate::base::control::Control;
+use crate::categorical::table::Table;
+use crate::categorical::table::tests::of_rows;
 
 /// Tasks × workers; a negative label is none.
 fn table(labels: &[&[i32]], n_classes: usize) -> Table {

@@ -12,8 +12,8 @@ use std::collections::BinaryHeap;
 use rayon::prelude::*;
 
 use super::named;
-use crate::control::Control;
-use crate::memory::{filled, par_tried, push, with_room, zeros};
+use crate::base::control::Control;
+use crate::base::memory::{filled, par_tried, push, with_room, zeros};
 use crate::{Error, Result};
 
 /// Below so many cases, offsets start at zero; above, from a solution for every so-manieth case.

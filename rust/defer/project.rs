@@ -3,7 +3,7 @@
 use super::dual::{Bounds, Evaluate, Found, Method, solve};
 use super::rows::{Rows, Sums, apply, reach, sums};
 use crate::Result;
-use crate::control::Control;
+use crate::base::control::Control;
 
 /// Rows of which a start is found. Their solution is about a hundredth off, and Newton's method doubles its digits.
 const SAMPLE: usize = 1 << 14;

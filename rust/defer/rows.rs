@@ -4,9 +4,9 @@ use std::ops::AddAssign;
 
 use rayon::prelude::*;
 
-use crate::control::Control;
-use crate::memory::zeros;
-use crate::num::LogProduct;
+use crate::base::control::Control;
+use crate::base::memory::zeros;
+use crate::base::num::LogProduct;
 use crate::{Error, Result};
 
 /// Rows that sum to one no better than this are refused; what is left is scaled away.

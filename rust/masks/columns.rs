@@ -6,8 +6,8 @@ use rayon::prelude::*;
 
 use super::Drawings;
 use crate::Result;
-use crate::control::Control;
-use crate::memory::{par_tried, push, reserve, with_room, zeros};
+use crate::base::control::Control;
+use crate::base::memory::{par_tried, push, reserve, with_room, zeros};
 
 /// Images as columns of classes, one for all pixels that all masks of the image have alike, and stretches of such pixels.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::ops::Add;
 
 use super::runs::Runs;
 use super::{Drawings, MOST_DIMS};
-use crate::memory::{clear, copied, push, with_room, zeros};
+use crate::base::memory::{clear, copied, push, with_room, zeros};
 use crate::{Error, Result};
 
 /// A square of a distance that is beyond all that is asked for.

@@ -20,7 +20,7 @@ pub use votes::mask_vote;
 
 use std::ops::Range;
 
-use crate::distance::Tasks;
+use crate::objects::Tasks;
 use crate::{Error, Result};
 
 /// Most dimensions of an image.

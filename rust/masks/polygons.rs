@@ -1,8 +1,8 @@
 //! Outlines as polygons: which pixels they hold, and whether they cross themselves.
 
 use super::runs::Runs;
-use crate::control::Control;
-use crate::memory::{collected, push, with_room};
+use crate::base::control::Control;
+use crate::base::memory::{collected, push, with_room};
 use crate::{Error, Result};
 
 /// Coordinates beyond are of no image.

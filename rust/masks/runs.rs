@@ -1,7 +1,7 @@
 //! Masks in few numbers: runs of equal pixels, from pixels, from run-lengths of COCO, and back.
 
 use super::MOST_DIMS;
-use crate::memory::{collected, filled, push, reserve, with_room, zeros};
+use crate::base::memory::{collected, filled, push, reserve, with_room, zeros};
 use crate::{Error, Result};
 
 /// Pixels that are looked at together.

@@ -8,9 +8,9 @@ use rayon::prelude::*;
 use super::frame::{Frame, Scratch};
 use super::runs::Runs;
 use super::{Drawings, Found};
-use crate::control::Control;
-use crate::memory::{clear, copied, par_tried, with_room, zeros};
-use crate::special::normal_below;
+use crate::base::control::Control;
+use crate::base::memory::{clear, copied, par_tried, with_room, zeros};
+use crate::base::special::normal_below;
 use crate::{Error, Result};
 
 /// About so many disputed pixels tell where the middle mask is.

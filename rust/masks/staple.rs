@@ -4,9 +4,9 @@ use rayon::prelude::*;
 
 use super::votes::{Evidence, Image, Tally, check_weights, decided, images};
 use super::{Drawings, Found};
-use crate::control::Control;
-use crate::em::dirichlet_step;
-use crate::memory::{collected, filled, par_tried, with_room, zeros};
+use crate::base::control::Control;
+use crate::base::memory::{collected, filled, par_tried, with_room, zeros};
+use crate::categorical::em::dirichlet_step;
 use crate::{Error, Result};
 
 /// Recalls stay this far from 0 and 1: nobody settles a pixel alone against a few others.
@@ -215,7 +215,7 @@ impl Crowd<'_> {
             }
             Ok(chances)
         }))?;
-        crate::memory::joined(&each)
+        crate::base::memory::joined(&each)
     }
 }
 

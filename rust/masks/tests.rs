@@ -1,5 +1,5 @@
 use super::*;
-use crate::control::Control;
+use crate::base::control::Control;
 
 /// Runs of masks given pixel by pixel, all of one image.
 fn runs(masks: &[&[u16]]) -> (Vec<i64>, Vec<i64>, Vec<i64>, Vec<i64>) {

@@ -5,8 +5,8 @@ use rayon::prelude::*;
 use super::columns::folded;
 use super::runs::Runs;
 use super::{Drawings, Found};
-use crate::control::Control;
-use crate::memory::{clear, collected, par_tried, push, with_room, zeros};
+use crate::base::control::Control;
+use crate::base::memory::{clear, collected, par_tried, push, with_room, zeros};
 use crate::{Error, Result};
 
 /// Chances that differ by less are equal.

@@ -5,9 +5,9 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{MOST_BYTES, Ticker, View, Weights, check_room, follow, with_view};
-use crate::control::Control;
-use crate::memory::zeros;
-use crate::table::{Label, Table, WorkerOrder};
+use crate::base::control::Control;
+use crate::base::memory::zeros;
+use crate::categorical::table::{Label, Table, WorkerOrder};
 use crate::{Error, Result};
 
 /// The number of groups.

@@ -13,9 +13,9 @@ use rayon::prelude::*;
 
 use super::{Ticker, View, Weights, follow, split};
 use crate::Result;
-use crate::control::Control;
-use crate::memory::{par_tried, push, ready, reserve, with_room, zeros};
-use crate::table::{Label, Table, WorkerOrder};
+use crate::base::control::Control;
+use crate::base::memory::{par_tried, push, ready, reserve, with_room, zeros};
+use crate::categorical::table::{Label, Table, WorkerOrder};
 
 /// Two annotations of one task by different workers, as the first of them sees it.
 pub(super) struct Meeting {

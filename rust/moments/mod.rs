@@ -3,6 +3,7 @@
 //! Pairs and triples are lists: only those that label tasks together are there, capped by how well they are supported.
 //! Every sum is made by one job, in the order of the tasks, so that it is the same on any number of threads.
 
+pub mod factor;
 mod groups;
 mod meet;
 mod pairs;
@@ -12,12 +13,12 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::components::Components;
-use crate::control::Control;
-use crate::factor::check_pairs;
-use crate::memory::prefetch_at;
-use crate::memory::{Zero, copied, joined, with_room, zeros};
-use crate::table::{Label, Table, WorkerOrder};
+use crate::base::components::Components;
+use crate::base::control::Control;
+use crate::base::memory::prefetch_at;
+use crate::base::memory::{Zero, copied, joined, with_room, zeros};
+use crate::categorical::table::{Label, Table, WorkerOrder};
+use crate::moments::factor::check_pairs;
 use crate::{Error, Result};
 
 pub use groups::{Cross, Groups, moments_cross, moments_groups};
@@ -226,7 +227,7 @@ struct View<'a, L, W> {
 macro_rules! with_view {
     ($table:expr, |$view:ident| $body:expr) => {{
         let table = $table;
-        $crate::table::with_labels!(table.labels(), |labels| match table.weights() {
+        $crate::categorical::table::with_labels!(table.labels(), |labels| match table.weights() {
             None => {
                 let $view = $crate::moments::View { table, labels, weights: $crate::moments::Even };
                 $body

@@ -6,9 +6,9 @@ use rayon::prelude::*;
 
 use super::meet::{Job, Meet, Meetings, Way, With};
 use super::{Lists, Weights, room_for, split, with_view};
-use crate::control::Control;
-use crate::memory::{collected, copied, filled, par_tried, ready, with_room, zeros};
-use crate::table::{Label, Table};
+use crate::base::control::Control;
+use crate::base::memory::{collected, copied, filled, par_tried, ready, with_room, zeros};
+use crate::categorical::table::{Label, Table};
 use crate::{Error, Result};
 
 /// What pairs of workers said together.

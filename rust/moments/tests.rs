@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::meet::Way;
 use super::*;
-use crate::memory::push;
-use crate::table::{Repeats, Rows};
+use crate::base::memory::push;
+use crate::categorical::table::{Repeats, Rows};
 
 /// So many that a worker who met few of them lists whom it met, and one who met more looks at all.
 const WORKERS: usize = 60;

@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use rayon::prelude::*;
 
 use super::{Lists, View, Weights, follow, room_for, split, with_view};
-use crate::control::Control;
-use crate::factor::check_pairs;
-use crate::memory::{clear, collected, copied, filled, push, ready, room_to_sort, with_room, zeros};
-use crate::table::{Label, Table, WorkerOrder};
+use crate::base::control::Control;
+use crate::base::memory::{clear, collected, copied, filled, push, ready, room_to_sort, with_room, zeros};
+use crate::categorical::table::{Label, Table, WorkerOrder};
+use crate::moments::factor::check_pairs;
 use crate::{Error, Result};
 
 /// What triples of workers said together.

@@ -5,9 +5,9 @@
 //! number of ratings.
 
 use super::{View, each_chunk};
-use crate::control::Control;
-use crate::memory::zeros;
-use crate::num::{cholesky, cholesky_solve};
+use crate::base::control::Control;
+use crate::base::memory::zeros;
+use crate::base::num::{cholesky, cholesky_solve};
 use crate::{Error, Result};
 
 /// What the factors say of the tasks.

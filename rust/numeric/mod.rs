@@ -6,15 +6,16 @@
 mod factor;
 mod pass;
 mod summary;
+pub mod table;
 
 use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::blocks::chunks_with_tables;
-use crate::control::Control;
-use crate::memory::zeros;
-use crate::ratings::Ratings;
+use crate::base::blocks::chunks_with_tables;
+use crate::base::control::Control;
+use crate::base::memory::zeros;
+use crate::numeric::table::Ratings;
 use crate::{Error, Result};
 
 pub use factor::{Scores, covariance_sums, factor_scores};

@@ -7,9 +7,9 @@
 use std::ops::Range;
 
 use super::{Job, View, each_chunk};
-use crate::control::Control;
-use crate::lengths::{EachTask, by_length};
-use crate::memory::{collected, zeros};
+use crate::base::control::Control;
+use crate::base::lengths::{EachTask, by_length};
+use crate::base::memory::{collected, zeros};
 use crate::{Error, Result};
 
 /// Numbers that describe a worker: λ, E[α], E[β], E[α²], E[αβ], E[β²].

@@ -5,9 +5,9 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{View, each_chunk};
-use crate::control::Control;
-use crate::lengths::{EachTask, by_length};
-use crate::memory::zeros;
+use crate::base::control::Control;
+use crate::base::lengths::{EachTask, by_length};
+use crate::base::memory::zeros;
 use crate::{Error, Result};
 
 /// Means, and what ratings lie about them.

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::links::{Log, Repeats};
+use crate::base::links::{Log, Repeats};
 
 fn table(rows: &[(u32, u32, f64)], weights: Option<&[f64]>) -> Ratings {
     let tasks: Vec<u32> = rows.iter().map(|row| row.0).collect();

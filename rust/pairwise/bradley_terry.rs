@@ -7,9 +7,9 @@ use super::newton::{Climb, Crowd, EXTRA, Prior};
 use super::outcome::Ties;
 use super::table::Comparisons;
 use super::workers::{Evidence, Scores, Spread, Workers, alone};
-use crate::control::Control;
-use crate::course::Course;
-use crate::memory::{filled, push, zeros};
+use crate::base::control::Control;
+use crate::base::course::Course;
+use crate::base::memory::{filled, push, zeros};
 use crate::{Error, Result};
 
 /// Whether comparisons favour the item on the left.

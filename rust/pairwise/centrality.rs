@@ -3,9 +3,9 @@
 use super::graph::{Fold, Graph, for_items};
 use super::outcome::Ties;
 use super::table::Comparisons;
-use crate::control::Control;
-use crate::course::Course;
-use crate::memory::zeros;
+use crate::base::control::Control;
+use crate::base::course::Course;
+use crate::base::memory::zeros;
 use crate::{Error, Result};
 
 /// What to do, and how long.

@@ -11,9 +11,9 @@ use super::newton::{Climb, EXTRA, Prior};
 use super::outcome::{Counts, Ties};
 use super::table::Comparisons;
 use super::workers::alone;
-use crate::control::Control;
-use crate::course::{Course, Tolerance};
-use crate::memory::{copied, filled, zeros};
+use crate::base::control::Control;
+use crate::base::course::{Course, Tolerance};
+use crate::base::memory::{copied, filled, zeros};
 use crate::{Error, Result};
 
 /// What to fit, and how long.

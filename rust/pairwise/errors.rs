@@ -15,9 +15,9 @@ use super::outcome::{Counts, Outcomes, Ties};
 use super::solve::solve;
 use super::table::Comparisons;
 use crate::Result;
-use crate::control::Control;
-use crate::memory::{copied, zeros};
-use crate::num::{GOLDEN, scramble};
+use crate::base::control::Control;
+use crate::base::memory::{copied, zeros};
+use crate::base::num::{GOLDEN, scramble};
 
 /// Vectors solved for side by side.
 const LANES: usize = 8;

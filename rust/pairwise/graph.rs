@@ -7,8 +7,8 @@ use rayon::prelude::*;
 use super::outcome::{Counts, Ties};
 use super::table::{Comparisons, TIE, sorted_by};
 use crate::Result;
-use crate::control::Control;
-use crate::memory::{push, with_room, zeros};
+use crate::base::control::Control;
+use crate::base::memory::{push, with_room, zeros};
 
 /// Items handled between two looks at the control, and at least by one thread.
 const ITEMS: usize = 1 << 9;

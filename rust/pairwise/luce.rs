@@ -9,10 +9,10 @@ use super::newton::Crowd;
 use super::rankings::Rankings;
 use super::solve::{Matrix, solve};
 use super::workers::{Evidence, Scores, Spread, Workers, alone, exactness};
-use crate::control::Control;
-use crate::course::Course;
-use crate::memory::{collected, copied, filled, zeros};
-use crate::num::{LEVEL, cholesky, cholesky_solve};
+use crate::base::control::Control;
+use crate::base::course::Course;
+use crate::base::memory::{collected, copied, filled, zeros};
+use crate::base::num::{LEVEL, cholesky, cholesky_solve};
 use crate::{Error, Result};
 
 /// What to fit, and how long.
@@ -152,7 +152,7 @@ impl<'t> Climb<'t> {
                 Ok(found)
             })
             .collect();
-        let mut all = crate::memory::with_room(self.table.len())?;
+        let mut all = crate::base::memory::with_room(self.table.len())?;
         for part in found {
             all.extend(part?);
         }

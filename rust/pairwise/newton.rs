@@ -9,9 +9,9 @@ use super::graph::{EDGES, Graph, for_items};
 use super::outcome::{Counts, Outcomes, Ties};
 use super::solve::{Matrix, solve};
 use super::workers::exactness;
-use crate::control::Control;
-use crate::memory::{copied, zeros};
-use crate::num::{LEVEL, LogProduct};
+use crate::base::control::Control;
+use crate::base::memory::{copied, zeros};
+use crate::base::num::{LEVEL, LogProduct};
 use crate::{Error, Result};
 
 /// Numbers beside the scores: the bias and the parameter of ties.

@@ -1,7 +1,7 @@
 //! How probable the outcomes of a comparison are, given by how much the left item is ahead.
 
 use super::table::{LEFT, RIGHT, TIE};
-use crate::num::LogProduct;
+use crate::base::num::LogProduct;
 
 /// What becomes of ties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

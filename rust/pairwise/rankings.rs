@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use crate::components::Components;
-use crate::control::Control;
-use crate::links::{WEIGHTS, check_codes};
-use crate::memory::{collected, copied, with_room, zeros};
+use crate::base::components::Components;
+use crate::base::control::Control;
+use crate::base::links::{WEIGHTS, check_codes};
+use crate::base::memory::{collected, copied, with_room, zeros};
 use crate::{Error, Result};
 
 /// The table. The same lists in any order give the same table: they are sorted by worker, then item by item.

@@ -3,8 +3,8 @@
 use rayon::prelude::*;
 
 use crate::Result;
-use crate::control::Control;
-use crate::memory::{copied, zeros};
+use crate::base::control::Control;
+use crate::base::memory::{copied, zeros};
 
 /// Rows of a block of vectors; sums are added block by block, whatever the number of threads.
 const ROWS: usize = 1 << 12;

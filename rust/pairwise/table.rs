@@ -1,9 +1,9 @@
 //! The table of comparisons: (left, right, outcome, worker, context) rows by worker, immutable once built.
 
-use crate::components::Components;
-use crate::control::Control;
-use crate::links::{WEIGHTS, check_codes, marked};
-use crate::memory::{collected, copied, zeros};
+use crate::base::components::Components;
+use crate::base::control::Control;
+use crate::base::links::{WEIGHTS, check_codes, marked};
+use crate::base::memory::{collected, copied, zeros};
 use crate::{Error, Result};
 
 /// The left item is better.

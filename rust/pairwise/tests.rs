@@ -8,7 +8,7 @@ use super::graph::{Fold, Graph};
 use super::newton::{Climb, Crowd, Prior};
 use super::outcome::{Counts, Outcomes};
 use super::*;
-use crate::control::Control;
+use crate::base::control::Control;
 
 /// Left, right, outcome, worker.
 type Row = (u32, u32, u8, u32);
@@ -143,7 +143,7 @@ proptest! {
     fn any_order_of_rows_is_the_same_table(log in log(), seed in any::<u64>()) {
         let weights: Vec<f64> = log.iter().enumerate().map(|(i, _)| (i % 3) as f64).collect();
         let mut order: Vec<usize> = (0..log.len()).collect();
-        order.sort_by_key(|&i| crate::num::scramble(seed ^ i as u64));
+        order.sort_by_key(|&i| crate::base::num::scramble(seed ^ i as u64));
         let shuffled: Vec<Row> = order.iter().map(|&i| log[i]).collect();
         let moved: Vec<f64> = order.iter().map(|&i| weights[i]).collect();
         prop_assert_eq!(
@@ -185,7 +185,7 @@ fn errors_by_the_inverse_are_those_by_probes() {
             rows.push((
                 i,
                 (i + step * step) % n,
-                u8::from(crate::num::scramble(u64::from(i * 64 + step)).is_multiple_of(3)),
+                u8::from(crate::base::num::scramble(u64::from(i * 64 + step)).is_multiple_of(3)),
                 i % 4,
             ));
         }
@@ -268,7 +268,7 @@ fn what_cannot_be_a_ranking_is_named() {
 fn rankings_of_two_are_comparisons() {
     let rows: Vec<Row> = (0..200_u64)
         .map(|i| {
-            let draw = crate::num::scramble(i);
+            let draw = crate::base::num::scramble(i);
             let (left, step) = ((draw % 6) as u32, 1 + (draw >> 8) as u32 % 5);
             (left, (left + step) % 6, 0, (draw >> 20) as u32 % 4)
         })

@@ -7,10 +7,10 @@
 
 use super::newton::Crowd;
 use crate::Result;
-use crate::control::Control;
-use crate::course::Course;
-use crate::memory::{copied, filled, with_room, zeros};
-use crate::num::LEVEL;
+use crate::base::control::Control;
+use crate::base::course::Course;
+use crate::base::memory::{copied, filled, with_room, zeros};
+use crate::base::num::LEVEL;
 
 /// How far workers spread around the crowd: the standard deviations of slopes and of biases.
 pub type Spread = [f64; 2];

@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 use super::table::Table;
 use super::{Found, array, choose, slice, work};
 use crate::agreement::{self, Chance, Coefficient, Coincidences, Scale, Shape, Summary};
-use crate::memory::copied;
+use crate::base::memory::copied;
 
 /// A coefficient of the labels that meet on a task, and the same without each of some groups of the tasks.
 #[pyfunction]

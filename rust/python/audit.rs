@@ -6,8 +6,9 @@ use pyo3::types::PyDict;
 
 use super::table::Table;
 use super::{array, shape, slice, work};
-use crate::factor::low_rank::{self, Options};
-use crate::{left_out, reputation};
+use crate::audit::left_out;
+use crate::audit::reputation;
+use crate::moments::factor::low_rank::{self, Options};
 
 /// Sums by class and label, and sums of squares by class.
 type Sums<'py> = (Bound<'py, PyArray3<f64>>, Bound<'py, PyArray2<f64>>);

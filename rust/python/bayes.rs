@@ -6,8 +6,8 @@ use pyo3::types::PyDict;
 
 use super::passes::{Called, Holder};
 use super::{Found, choose, slice, work};
-use crate::control::Control;
-use crate::em::{self, Assignment, Model, Options, Sizes, Start};
+use crate::base::control::Control;
+use crate::categorical::em::{self, Assignment, Model, Options, Sizes, Start};
 
 /// Fits Dawid–Skene by variational Bayes, to what [`super::em::em_fit`] takes; `pseudo` and `class_pseudo` are Dirichlet
 /// parameters.

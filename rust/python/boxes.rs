@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use super::{shape, slice, work};
 use crate::boxes::{self, Drawn};
-use crate::distance::Tasks;
+use crate::objects::Tasks;
 
 /// The group of each box or point, numbered over all tasks; those of a task are in the order of their first numbers.
 #[pyfunction]

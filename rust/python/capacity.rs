@@ -4,7 +4,7 @@ use numpy::{PyArray1, PyArray2, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 
 use super::{array, shape, slice, work};
-use crate::capacity::{Stop, capacities};
+use crate::audit::capacity::{Stop, capacities};
 
 /// Numbers by worker, class frequencies of each, and numbers by worker.
 type Capacities<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>);

@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 
 use super::table::Table;
 use super::{Found, shape, slice, work};
-use crate::em::{self, Common, CommunityOptions};
+use crate::categorical::em::{self, Common, CommunityOptions};
 
 /// Fits Dawid–Skene with workers who belong to communities, from given prototypes (communities × true × observed).
 ///

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use super::table::Table;
 use super::{array, slice, work};
-use crate::consensus;
+use crate::categorical::consensus;
 
 /// Rows of tasks, and a number for each.
 type Pooled<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>);

@@ -6,8 +6,8 @@ use pyo3::types::PyDict;
 
 use super::table::Table;
 use super::{array, slice, work};
-use crate::chance::Beliefs;
-use crate::copies::{self, Excess};
+use crate::audit::chance::Beliefs;
+use crate::audit::copies::{self, Excess};
 
 /// Pairs of workers who agree more often than chance, given what is believed of classes and workers.
 ///

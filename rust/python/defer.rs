@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 
 use super::{array, choose, shape, slice, work};
 use crate::Error;
-use crate::control::Control;
+use crate::base::control::Control;
 use crate::defer::{self, Bounds, Capacities, Evaluate, Found, Method, Rows, Sums};
 
 type Floats<'py> = PyReadonlyArrayDyn<'py, f64>;

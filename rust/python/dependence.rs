@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use super::table::Table;
 use super::{slice, work};
-use crate::dependence;
+use crate::categorical::dependence;
 
 /// The correlation of errors on one task, and its standard error, from a fit that takes workers to err independently.
 ///

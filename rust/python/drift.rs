@@ -6,8 +6,8 @@ use pyo3::types::PyDict;
 
 use super::table::Table;
 use super::{array, slice, work};
-use crate::chance::Beliefs;
-use crate::drift;
+use crate::audit::chance::Beliefs;
+use crate::audit::drift;
 
 /// Workers whose answers change along an order of the annotations, given what is believed of classes and workers.
 ///

@@ -6,8 +6,8 @@ use pyo3::types::PyDict;
 
 use super::passes::{Called, Holder};
 use super::{Found, choose, slice, work};
-use crate::control::Control;
-use crate::em::{self, Assignment, Model, Options, Start};
+use crate::base::control::Control;
+use crate::categorical::em::{self, Assignment, Model, Options, Start};
 
 /// Fits Dawid–Skene by EM to a table, or to whatever the passes of `votes` go through.
 ///

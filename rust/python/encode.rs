@@ -4,7 +4,7 @@ use numpy::{PyArray1, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 
 use super::{slice, work};
-use crate::encode::{self, Strings};
+use crate::base::encode::{self, Strings};
 
 type Codes<'py, T> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<T>>);
 

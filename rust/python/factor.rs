@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 
 use super::table::Table;
 use super::{Found, array, shape, slice, work};
-use crate::factor::{self, Fit, agreement, cpd, nmf};
+use crate::moments::factor::{self, Fit, agreement, cpd, nmf};
 
 /// Indices of points, and their distances.
 type Picks<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f64>>);

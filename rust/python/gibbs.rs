@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 
 use super::table::Table;
 use super::{Found, choose, slice, work};
-use crate::em::{self, Assignment, Model, Options, Sampling, Start};
+use crate::categorical::em::{self, Assignment, Model, Options, Sampling, Start};
 
 /// Draws from the posterior of Dawid–Skene by Gibbs sampling; `pseudo` and `class_pseudo` are Dirichlet parameters.
 ///

@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 
 use super::table::Table;
 use super::{Found, array, slice, work};
-use crate::glad;
+use crate::categorical::glad;
 
 /// Fits GLAD from the prior means of abilities and eases.
 #[pyfunction]

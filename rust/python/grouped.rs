@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 
 use super::table::Table;
 use super::{Found, array, shape, slice, work};
-use crate::em::{self, GroupedOptions, Layers};
+use crate::categorical::em::{self, GroupedOptions, Layers};
 
 /// Fits Dawid–Skene with groups of workers that share a latent answer, from given matrices.
 #[pyfunction]

@@ -7,8 +7,8 @@ use pyo3::types::PyDict;
 
 use super::passes::{Called, Holder};
 use super::{Found, array, choose, pass, shape, slice, work};
-use crate::control::Control;
-use crate::em::{self, Common, Hierarchy, HierarchyFit, Learnt, OrderedCrowd, Sizes};
+use crate::base::control::Control;
+use crate::categorical::em::{self, Common, Hierarchy, HierarchyFit, Learnt, OrderedCrowd, Sizes};
 
 /// Fits Dawid–Skene with priors of the workers that are learnt from the crowd, one fit for each of `priors`: "crowd",
 /// "spammer" or "ordered", and a strength of the latter two, learnt where it is None. They share their start. `votes` as for

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use super::table::Table;
 use super::{array, work};
-use crate::kos;
+use crate::categorical::kos;
 
 /// Scores of the tasks, weights of the workers, and who had nothing to say.
 type Messages<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<bool>>);

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::{Found, shape, slice, work};
-use crate::linked::{Graph, propagate};
+use crate::categorical::linked::{Graph, propagate};
 
 /// Class probabilities of linked tasks under evidence, by belief propagation.
 #[pyfunction]

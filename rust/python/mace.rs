@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 
 use super::table::Table;
 use super::{Found, slice, work};
-use crate::mace;
+use crate::categorical::mace;
 
 /// Fits MACE from given parameters, by EM or variational Bayes.
 #[pyfunction]

@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 
 use super::table::Table;
 use super::{Found, array, slice, work};
-use crate::margin::{gibbs, vote};
+use crate::categorical::margin::{gibbs, vote};
 
 /// Fits weights and answers with wide margins, from the majority vote.
 #[pyfunction]

@@ -5,8 +5,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::{Found, pass, shape, slice, work};
-use crate::distance::Tasks;
 use crate::masks::{self, Drawings, Given, Hands, Polygons, Pull, StapleOptions};
+use crate::objects::Tasks;
 
 /// Pixels that take as long as a row of a table.
 const PIXELS_A_ROW: usize = 64;

@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 
 use super::table::Table;
 use super::{Found, array, slice, work};
-use crate::minimax;
+use crate::categorical::minimax;
 
 /// Fits the multipliers of minimax entropy, from vote shares.
 #[pyfunction]

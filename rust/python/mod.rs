@@ -3,18 +3,17 @@
 //! Only tables, numbers and contiguous arrays of a fixed dtype come in; only freshly owned arrays go out. Every call that
 //! does work goes through [`work`].
 
-mod adam;
 mod agreement;
 mod audit;
 mod bayes;
 mod boxes;
 mod capacity;
+mod clustering;
 mod community;
 mod consensus;
 mod copies;
 mod defer;
 mod dependence;
-mod distance;
 mod drift;
 mod em;
 mod encode;
@@ -24,21 +23,22 @@ mod glad;
 mod grouped;
 mod hierarchy;
 mod kos;
+mod learn;
 mod linked;
 mod mace;
 mod margin;
 mod masks;
 mod minimax;
 mod moments;
+mod multilabel;
 mod num;
 mod numeric;
+mod objects;
 mod pairwise;
 mod passes;
 mod rank_one;
-mod relevance;
 mod sequences;
 mod shards;
-mod similarity;
 mod simulate;
 mod sparse;
 mod special;
@@ -59,9 +59,10 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeE
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::control::Control;
-use crate::em::{Fit, Sizes, Solution};
-use crate::{Error, threads};
+use crate::Error;
+use crate::base::control::Control;
+use crate::base::threads;
+use crate::categorical::em::{Fit, Sizes, Solution};
 
 /// How often the waiting thread looks for Ctrl-C and reports progress.
 const TICK: Duration = Duration::from_millis(50);
@@ -340,8 +341,6 @@ fn get_num_threads() -> PyResult<usize> {
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use super::adam::adam_rows;
-    #[pymodule_export]
     use super::agreement::{agreement_by_coincidences, agreement_by_counts, agreement_by_pairs, coincidences};
     #[pymodule_export]
     use super::audit::{answer_penalties, left_out_sums, low_rank_fit, low_rank_residuals};
@@ -352,6 +351,8 @@ mod _core {
     #[pymodule_export]
     use super::capacity::channel_capacity;
     #[pymodule_export]
+    use super::clustering::{cluster_search, cluster_shares, membership_fit, pair_counts, pair_evidence};
+    #[pymodule_export]
     use super::community::community_fit;
     #[pymodule_export]
     use super::consensus::{effective_votes, pool_posteriors};
@@ -361,8 +362,6 @@ mod _core {
     use super::defer::{assign, projection_apply, projection_fit, projection_reach, projection_solve, projection_sums};
     #[pymodule_export]
     use super::dependence::{correlation_sample, error_correlation};
-    #[pymodule_export]
-    use super::distance::{scheme_fit, value_distances, word_distances};
     #[pymodule_export]
     use super::drift::answer_drift;
     #[pymodule_export]
@@ -382,6 +381,8 @@ mod _core {
     #[pymodule_export]
     use super::kos::kos_fit;
     #[pymodule_export]
+    use super::learn::adam_rows;
+    #[pymodule_export]
     use super::linked::linked_beliefs;
     #[pymodule_export]
     use super::mace::mace_fit;
@@ -397,9 +398,13 @@ mod _core {
     #[pymodule_export]
     use super::moments::{components, moments_cross, moments_first, moments_groups, moments_pairs, moments_triples};
     #[pymodule_export]
+    use super::multilabel::{relevance_fit, relevance_posterior};
+    #[pymodule_export]
     use super::num::winners;
     #[pymodule_export]
     use super::numeric::{covariance_sums, factor_scores, gaussian_pass, rating_spread, rating_trimmed};
+    #[pymodule_export]
+    use super::objects::{scheme_fit, value_distances, word_distances};
     #[pymodule_export]
     use super::pairwise::{
         Comparisons, Rankings, bradley_terry_errors, bradley_terry_fit, crowd_bt_fit, plackett_luce_fit,
@@ -410,13 +415,9 @@ mod _core {
     #[pymodule_export]
     use super::rank_one::{rank_one_fit, rank_one_graph};
     #[pymodule_export]
-    use super::relevance::{relevance_fit, relevance_posterior};
-    #[pymodule_export]
     use super::sequences::{sequence_decode, sequence_evidence, sequence_fit};
     #[pymodule_export]
     use super::shards::Shard;
-    #[pymodule_export]
-    use super::similarity::{cluster_search, cluster_shares, membership_fit, pair_counts, pair_evidence};
     #[pymodule_export]
     use super::simulate::simulate;
     #[pymodule_export]

@@ -4,7 +4,7 @@ use numpy::{PyArray1, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 use super::{slice, work};
-use crate::num;
+use crate::base::num;
 
 /// The winner of each row, and whether it shares its place.
 type Winners<'py> = (Bound<'py, PyArray1<u16>>, Bound<'py, PyArray1<bool>>);

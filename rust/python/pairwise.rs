@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::{Found, choose, slice, work};
-use crate::memory::{copied, zeros};
+use crate::base::memory::{copied, zeros};
 use crate::pairwise::{
     self, CentralityOptions, Clusters, Comparisons as CoreComparisons, CrowdOptions, ErrorOptions, LeftBias,
     LuceOptions, Options, Parameters, Rankings as CoreRankings, Rows, Ties,

@@ -8,10 +8,10 @@ use pyo3::types::{IntoPyDict, PyDict};
 use super::shards::Shard;
 use super::table::Table;
 use super::{Found, Line, array, choose, shape, slice, work, work_asking, writable};
-use crate::blocks::each_block;
-use crate::control::Control;
-use crate::em::{self, Factors, Held, Mode, Model, Opening, Parameters, Passes, Shape, Sizes, Sums};
-use crate::memory::{copied, with_room};
+use crate::base::blocks::each_block;
+use crate::base::control::Control;
+use crate::base::memory::{copied, with_room};
+use crate::categorical::em::{self, Factors, Held, Mode, Model, Opening, Parameters, Passes, Shape, Sizes, Sums};
 use crate::{Error, Result};
 
 type Floats<'py> = PyReadonlyArrayDyn<'py, f64>;

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::{Found, choose, slice, work};
-use crate::factor::rank_one::{self, Links, Options};
+use crate::moments::factor::rank_one::{self, Links, Options};
 
 /// Component of each worker, and whether it has an odd cycle.
 type Graph<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<bool>>);

@@ -8,7 +8,7 @@ use pyo3::types::PyBytes;
 
 use super::table::Table;
 use super::{slice, work};
-use crate::memory::{collected, copied};
+use crate::base::memory::{collected, copied};
 use crate::shards::Shard as CoreShard;
 
 /// Whole tasks of a log, as they lie in a file; immutable. What takes a table for a pass of EM takes a shard too.

@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 
 use super::table::Table;
 use super::{Found, choose, slice, work};
-use crate::em::sparse::{self, Options, Start};
+use crate::categorical::em::sparse::{self, Options, Start};
 
 /// Fits the one-coin model; posteriors are those of the classes named on a task, and one number for all others.
 ///

@@ -6,8 +6,8 @@ use rayon::prelude::*;
 
 use super::{array, slice, work};
 use crate::Error;
-use crate::memory::zeros;
-use crate::special;
+use crate::base::memory::zeros;
+use crate::base::special;
 
 /// Quantiles at `p` of Beta distributions, of the shape of their parameters.
 #[pyfunction]

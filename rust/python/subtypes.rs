@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 
 use super::table::Table;
 use super::{Found, array, slice, work};
-use crate::em::{self, SubtypesOptions};
+use crate::categorical::em::{self, SubtypesOptions};
 
 /// Fits EBCC, in which classes have subtypes, by variational Bayes from a random division of votes among subtypes.
 #[pyfunction]

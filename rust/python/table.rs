@@ -4,11 +4,11 @@ use numpy::{PyArray1, PyArray2, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 
 use super::{array, choose, shape, slice, work};
-use crate::em::{Shape, Sizes};
-use crate::links::{Log, Repeats};
-use crate::memory::copied;
-use crate::ratings::Ratings as CoreRatings;
-use crate::table::{Rows, Table as CoreTable};
+use crate::base::links::{Log, Repeats};
+use crate::base::memory::copied;
+use crate::categorical::em::{Shape, Sizes};
+use crate::categorical::table::{Rows, Table as CoreTable};
+use crate::numeric::table::Ratings as CoreRatings;
 
 /// Columns of task, worker and label codes.
 type Columns<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u16>>);

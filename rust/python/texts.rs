@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::{Found, slice, work};
-use crate::distance::Tasks;
+use crate::objects::Tasks;
 use crate::texts::{self, Texts};
 
 /// Slots of the tokens of texts, distinct ones of each task in their order; answer i is `tokens[starts[i]:starts[i + 1]]`.

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use super::table::Table;
 use super::{array, slice, work};
-use crate::votes;
+use crate::categorical::votes;
 
 /// Rows of tasks, and numbers by class.
 type Shares<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>);

@@ -1,7 +1,7 @@
 //! A chain of tags: probabilities by forward and backward sweeps, and the likeliest chain.
 
 use crate::Result;
-use crate::memory::clear;
+use crate::base::memory::clear;
 
 /// Evidence and transitions weigh no less than these powers of e beside the largest: a chain is never impossible.
 const LEAST_EVIDENCE: f64 = -400.0;

@@ -5,8 +5,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::chain::{Chain, Steps, likeliest};
-use crate::control::Control;
-use crate::memory::{joined, par_tried, push, zeros};
+use crate::base::control::Control;
+use crate::base::memory::{joined, par_tried, push, zeros};
 use crate::{Error, Result};
 
 /// Tokens of a block of sequences, about.

@@ -5,9 +5,9 @@ use rayon::prelude::*;
 use super::chain::{Chain, Steps};
 use super::priors::{Prior, row};
 use super::{Chunk, Design};
-use crate::control::Control;
-use crate::memory::{clear, copied, par_tried, zeros};
-use crate::num::settled;
+use crate::base::control::Control;
+use crate::base::memory::{clear, copied, par_tried, zeros};
+use crate::base::num::settled;
 use crate::{Error, Result};
 
 /// What cannot be said weighs this little; it never is.

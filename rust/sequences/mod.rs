@@ -13,8 +13,8 @@ mod tests;
 
 use std::ops::Range;
 
-use crate::blocks::chunks_with_tables;
-use crate::memory::{with_room, zeros};
+use crate::base::blocks::chunks_with_tables;
+use crate::base::memory::{with_room, zeros};
 use crate::{Error, Result};
 
 /// A token that a worker was not asked about.
@@ -153,7 +153,7 @@ impl Design<'_> {
 
     /// Evidence of all tokens, (tokens × tags), of workers whose logarithms of probabilities are given, (workers × contexts ×
     /// tags said × true tags).
-    pub fn evidence(&self, logs: &[f64], control: &crate::control::Control) -> Result<Vec<f64>> {
+    pub fn evidence(&self, logs: &[f64], control: &crate::base::control::Control) -> Result<Vec<f64>> {
         self.validate()?;
         if logs.len() != self.n_workers * self.cells() || !logs.iter().all(|x| x.is_finite()) {
             return Err(Error::invalid("there must be a finite logarithm for each worker, context and pair of tags"));

@@ -4,8 +4,8 @@ use rayon::prelude::*;
 
 use super::Design;
 use crate::Result;
-use crate::memory::{par_collected, zeros};
-use crate::special::{digamma, ln_gamma};
+use crate::base::memory::{par_collected, zeros};
+use crate::base::special::{digamma, ln_gamma};
 
 /// Imaginary rows for which the first prior counts when it is learnt.
 const FIRM: f64 = 1.0;

@@ -4,8 +4,8 @@ use super::chain::{Chain, Steps, likeliest};
 use super::decode::decode;
 use super::fit::{Options, fit};
 use super::*;
-use crate::control::Control;
-use crate::num::{GOLDEN, scramble, to_unit};
+use crate::base::control::Control;
+use crate::base::num::{GOLDEN, scramble, to_unit};
 
 fn unit(i: usize) -> f64 {
     to_unit(scramble((i as u64).wrapping_mul(GOLDEN)))

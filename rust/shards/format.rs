@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::table::MAX_LABELS;
+use crate::categorical::table::MAX_LABELS;
 use crate::{Error, Result};
 
 /// How every shard begins.

@@ -2,9 +2,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::agreement::{self, Coefficient, Scale};
-use crate::control::Control;
-use crate::em::{self, Factors, Held, Mode, Model};
-use crate::table::tests::of_rows;
+use crate::base::control::Control;
+use crate::categorical::em::{self, Factors, Held, Mode, Model};
+use crate::categorical::table::tests::of_rows;
 
 /// Some tasks of a crowd of eleven, of whom three are not there; four labels, of which one is an abstention.
 fn table(weighted: bool) -> Table {

@@ -9,7 +9,7 @@ use rand::Rng;
 
 use super::random::{Alias, Purpose, below, stream, unit};
 use crate::Result;
-use crate::memory::{collected, copied, push, reserve, zeros};
+use crate::base::memory::{collected, copied, push, reserve, zeros};
 
 /// Chunks aim at this many annotations: enough to hide the cost of a stream, few enough to stop soon and to share out.
 const CHUNK_ANNOTATIONS: f64 = 65_536.0;

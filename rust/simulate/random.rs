@@ -7,8 +7,8 @@ use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::Result;
-use crate::memory::{collected, filled, with_room};
-use crate::num::{GOLDEN, scramble, to_unit};
+use crate::base::memory::{collected, filled, with_room};
+use crate::base::num::{GOLDEN, scramble, to_unit};
 
 /// Rows up to this length are searched by counting, which has no branch to mispredict; longer ones by bisection.
 const COUNTED: usize = 32;

@@ -8,7 +8,7 @@ use rayon::ThreadPoolBuilder;
 use super::choose::Choice;
 use super::{Collusion, Draw, NO_GROUP, Pattern, Spec, simulate};
 use crate::Error;
-use crate::control::Control;
+use crate::base::control::Control;
 
 /// A crowd whose owner can be changed field by field before it is simulated.
 struct Crowd {

@@ -21,7 +21,7 @@ STRONGEST = 8.0
 
 @dataclass(frozen=True)
 class Graph:
-    """Neighbours of each task (or pixel), each edge from both ends; see `rust/linked.rs`."""
+    """Neighbours of each task (or pixel), each edge from both ends; see `rust/categorical/linked.rs`."""
 
     offsets: Codes
     neighbours: Codes
