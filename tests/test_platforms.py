@@ -43,7 +43,7 @@ def frame(found: Export, question: str | None = None) -> dict[str, list[Any]]:
 
 def test_a_key_that_comes_twice_is_rejected_by_name(tmp_path: Path) -> None:
     path = written(tmp_path / "log.jsonl", '{"task": 1, "worker": "a", "label": "x", "label": "y"}\n{"task": 2}\n')
-    with pytest.raises(mh.FileFormatError, match="line 1 of .*log.jsonl' has an object with two values for 'label'"):
+    with pytest.raises(mh.FileFormatError, match=r"line 1 of .*log.jsonl' has an object with two values for 'label'"):
         mh.read(path)
 
 
