@@ -29,6 +29,10 @@ def export(*paths: Path, **settings: Any) -> Export:
     return found
 
 
+def read(source: Any, **settings: Any) -> Any:
+    return mh.read(source, **settings)
+
+
 def rows_of(table: Any) -> list[tuple[Any, ...]]:
     return list(zip(*table.to_frame().to_pydict().values(), strict=True))
 
@@ -44,16 +48,16 @@ def frame(found: Export, question: str | None = None) -> dict[str, list[Any]]:
 def test_a_key_that_comes_twice_is_rejected_by_name(tmp_path: Path) -> None:
     path = written(tmp_path / "log.jsonl", '{"task": 1, "worker": "a", "label": "x", "label": "y"}\n{"task": 2}\n')
     with pytest.raises(mh.FileFormatError, match=r"line 1 of .*log.jsonl' has an object with two values for 'label'"):
-        mh.read(path)
+        read(path)
 
 
 def test_a_number_of_thousands_of_digits_names_its_file(tmp_path: Path) -> None:
     path = written(tmp_path / "log.json", f'[{{"task": {"9" * 5000}, "worker": "a", "label": "x"}}]')
     with pytest.raises(mh.FileFormatError, match=r"log.json' has a number of more digits"):
-        mh.read(path)
+        read(path)
     lines = written(tmp_path / "log.jsonl", f'{{"task": {"9" * 5000}}}\n{{"task": 1}}\n')
     with pytest.raises(mh.FileFormatError, match=r"line 1 of .*log.jsonl' has a number"):
-        mh.read(lines)
+        read(lines)
 
 
 # ---------------------------------------------------------------------------------------------------- Label Studio
@@ -95,7 +99,7 @@ def test_pairwise_items_are_named_by_their_content(fields: tuple[str, str], tmp_
         ({one: "foo", other: "bar", "n": 3}, {"1": prefers("left"), "2": prefers("left")}),
         ({one: "bar", other: "foo", "n": 4}, {"1": prefers("right"), "2": prefers("right")}),
     )
-    table = mh.read(path)
+    table = read(path)
     assert sorted(table.items.tolist()) == ["bar", "foo"]
     scores = dict(zip(table.items.tolist(), mh.aggregate(table).scores_, strict=True))
     assert scores["foo"] > scores["bar"]
@@ -103,7 +107,7 @@ def test_pairwise_items_are_named_by_their_content(fields: tuple[str, str], tmp_
 
 def test_models_are_the_items_where_a_pair_has_both_models_and_texts(tmp_path: Path) -> None:
     data = {"prompt": "?", "model_a": "gpt", "model_b": "llama", "text_a": "x", "text_b": "y"}
-    assert sorted(mh.read(studio(tmp_path / "arena.json", (data, {"1": prefers("left")}))).items) == ["gpt", "llama"]
+    assert sorted(read(studio(tmp_path / "arena.json", (data, {"1": prefers("left")}))).items) == ["gpt", "llama"]
 
 
 @pytest.mark.parametrize(
@@ -118,8 +122,8 @@ def test_pairwise_answers_of_unknown_items_are_rejected_with_the_choices(
 ) -> None:
     path = studio(tmp_path / "pairs.json", (data, {"1": prefers("left") + choice("good")}))
     with pytest.raises(ValueError, match=reason):
-        mh.read(path, question="better")
-    assert mh.read(path, question="mood").n_annotations == 1
+        read(path, question="better")
+    assert read(path, question="mood").n_annotations == 1
     assert frame(export(path), "better")["left"] == ["1 / left"]
 
 
@@ -127,46 +131,44 @@ def test_comparisons_of_an_item_with_itself_are_counted(tmp_path: Path) -> None:
     same, other = {"text1": "a", "text2": "a"}, {"text1": "a", "text2": "b"}
     path = studio(tmp_path / "pairs.json", (same, {"1": prefers("left")}), (other, {"1": prefers("left")}))
     with pytest.warns(mh.DataWarning, match="dropped 1 comparisons of an item with itself; 1 answer left"):
-        assert mh.read(path).n_annotations == 1
+        assert read(path).n_annotations == 1
 
 
 def test_tasks_without_ids_do_not_run_into_one_another(tmp_path: Path) -> None:
     for name, who in (("p1", "u"), ("p2", "v")):
         task = {"data": {"text": name}, "annotations": [{"completed_by": who, "result": choice(name)}]}
         written(tmp_path / f"{name}.json", [task])
-    assert rows_of(mh.read(str(tmp_path / "*.json"))) == [("p1#1", "u", "p1"), ("p2#1", "v", "p2")]
+    assert rows_of(read(str(tmp_path / "*.json"))) == [("p1#1", "u", "p1"), ("p2#1", "v", "p2")]
 
 
 def test_one_id_of_two_tasks_is_rejected_where_files_are_of_two_projects(tmp_path: Path) -> None:
     studio(tmp_path / "p1.json", ({"text": "foo"}, {"1": choice("a")}))
     studio(tmp_path / "p2.json", ({"text": "bar"}, {"2": choice("b")}))
     with pytest.raises(mh.FileFormatError, match=r"task 1 has two contents in .*p1.json' and .*p2.json'.*foo.*bar"):
-        mh.read(str(tmp_path / "*.json"))
+        read(str(tmp_path / "*.json"))
     # Addresses are signed anew for every export.
     for name in ("p1", "p2"):
         studio(tmp_path / f"{name}.json", ({"image": f"s3://b/1.jpg?sign={name}"}, {name: choice("a")}))
-    assert mh.read(str(tmp_path / "*.json")).n_workers == 2
+    assert read(str(tmp_path / "*.json")).n_workers == 2
 
 
 def test_boxes_of_several_images_or_pages_are_not_pooled(tmp_path: Path) -> None:
     images = studio(tmp_path / "images.json", ({}, {"1": [box(to_name="one"), box(50, to_name="two")], "2": []}))
-    assert sorted(mh.read(images).tasks) == ["1 / one", "1 / two"]
-    table = mh.read(images)
+    assert sorted(read(images).tasks) == ["1 / one", "1 / two"]
+    table = read(images)
     assert (table.n_workers, table.n_annotations) == (2, 4)
     pages = studio(tmp_path / "pages.json", ({}, {"1": [box(item_index=0), box(50, item_index=1)]}))
-    assert sorted(mh.read(pages).tasks) == ["1 / 0", "1 / 1"]
+    assert sorted(read(pages).tasks) == ["1 / 0", "1 / 1"]
 
 
 def test_boxes_in_pixels_and_in_per_cent_do_not_mix(tmp_path: Path) -> None:
-    bare = {"original_width": None, "original_height": None}
+    bare: dict[str, Any] = {"original_width": None, "original_height": None}
     path = studio(tmp_path / "boxes.json", ({}, {"1": [box()]}), ({}, {"1": [box(**bare)]}))
-    with pytest.raises(
-        ValueError, match=r"1 of 2 regions of 'box' have no 'original_width'.*pixels and some in per ce"
-    ):
-        mh.read(path)
+    with pytest.raises(ValueError, match=r"1 of 2 regions of 'box' have no 'original_width'.*pixels and some in per"):
+        read(path)
     # The size of an image is that of its other regions.
     same = studio(tmp_path / "same.json", ({}, {"1": [box()], "2": [box(**bare)]}))
-    assert mh.read(same).boxes.tolist() == [[20, 20, 60, 60]] * 2
+    assert read(same).boxes.tolist() == [[20, 20, 60, 60]] * 2
 
 
 def test_a_region_with_two_labels_counts_for_both(tmp_path: Path) -> None:
@@ -183,7 +185,7 @@ def test_an_annotator_by_number_and_by_address_is_one_worker(tmp_path: Path) -> 
         {"id": number, "data": {}, "annotations": [{"completed_by": who, "result": choice("a")}]}
         for number, who in enumerate(by)
     ]
-    assert mh.read(written(tmp_path / "e.json", tasks)).workers.tolist() == ["ann@example.org"]
+    assert read(written(tmp_path / "e.json", tasks)).workers.tolist() == ["ann@example.org"]
 
 
 def test_answers_about_a_region_are_not_those_of_the_task(tmp_path: Path) -> None:
@@ -208,8 +210,8 @@ def test_labels_of_a_bare_rectangle_are_its_labels(tmp_path: Path) -> None:
 
 def test_paths_of_a_taxonomy_and_masks_are_not_joined_into_one_name(tmp_path: Path) -> None:
     paths = [["a", "b / c"], ["a / b", "c"]]
-    tasks = [({}, {"1": [region("kind", "taxonomy", {"taxonomy": [path]})]}) for path in paths]
-    assert mh.read(studio(tmp_path / "e.json", *tasks)).classes.tolist() == ['"a / b" / c', 'a / "b / c"']
+    tasks: list[Any] = [({}, {"1": [region("kind", "taxonomy", {"taxonomy": [path]})]}) for path in paths]
+    assert read(studio(tmp_path / "e.json", *tasks)).classes.tolist() == ['"a / b" / c', 'a / "b / c"']
     ring = [[0, 0], [50, 0], [50, 50], [0, 50]]
     for name, labels in {"a": ["b / c", "x"], "a / b": ["c", "x"]}.items():
         drawn = [
@@ -219,7 +221,7 @@ def test_paths_of_a_taxonomy_and_masks_are_not_joined_into_one_name(tmp_path: Pa
             for label in labels
         ]
         studio(tmp_path / "masks" / f"{name[-1]}.json", ({"name": name}, {name: drawn}), id=name)
-    assert mh.read(str(tmp_path / "masks" / "*.json")).n_tasks == 4
+    assert read(str(tmp_path / "masks" / "*.json")).n_tasks == 4
 
 
 def test_a_region_without_a_place_is_rejected(tmp_path: Path) -> None:
@@ -242,4 +244,70 @@ def test_completions_of_old_versions_are_read(tmp_path: Path) -> None:
         {"id": 1, "completions": [old, {"completed_by": 7, "result": choice("good")}]},
         {"id": 2, "completions": []},
     ]
-    assert rows_of(mh.read(written(tmp_path / "old.json", tasks))) == [(1, "103", "bad"), (1, "7", "good")]
+    assert rows_of(read(written(tmp_path / "old.json", tasks))) == [(1, "103", "bad"), (1, "7", "good")]
+
+
+# --------------------------------------------------------------------------------------------------------- Prodigy
+
+
+def prodigy(task: Any, worker: Any, **more: Any) -> dict[str, Any]:
+    return {"_input_hash": task, "_annotator_id": worker, "answer": "accept", "_view_id": "choice"} | more
+
+
+def options(*texts: str) -> list[dict[str, Any]]:
+    return [{"id": place, "text": text} for place, text in enumerate(texts)]
+
+
+def test_sessions_named_by_the_time_are_not_workers(tmp_path: Path) -> None:
+    kind = {"options": options("a", "b")}
+    ann = jsonl(tmp_path / "ann.jsonl", *(prodigy(n, f"2024-04-23_14-00-4{n}", accept=[0], **kind) for n in range(3)))
+    bob = jsonl(tmp_path / "bob.jsonl", prodigy(1, "talk-2024-05-02_14-07-49", accept=[1], **kind))
+    with pytest.raises(ValueError, match=r"session ids such as '2024-04-23_14-00-40' are times.*worker_from_file=True"):
+        read([ann, bob])
+    assert frame(export(ann))["worker"] == [f"2024-04-23_14-00-4{n}" for n in range(3)]
+    found = export(ann, bob, worker_from_file=True)
+    assert set(frame(found)["worker"]) == {"ann", "bob"}
+    named = jsonl(tmp_path / "named.jsonl", prodigy(1, "cy", accept=[1], **kind))
+    with pytest.warns(mh.DataWarning, match="1 answer without an annotator"):
+        assert read([bob, named]).workers.tolist() == ["cy", "unknown"]
+
+
+def test_other_options_about_one_input_are_another_question(tmp_path: Path) -> None:
+    design, drug = options("trial", "review"), options("ketamine", "other")
+    path = jsonl(
+        tmp_path / "log.jsonl",
+        *(prodigy(1, who, accept=[0], options=design) for who in "ab"),
+        *(prodigy(1, who, accept=[1], options=drug) for who in "ab"),
+    )
+    assert export(path).questions == {"choice: trial, …": "classes", "choice: ketamine, …": "classes"}
+    assert rows_of(read(path, question="choice: ketamine, …")) == [(1, "a", "other"), (1, "b", "other")]
+
+
+def test_options_added_later_stay_one_question_about_other_inputs(tmp_path: Path) -> None:
+    first, later = options("a", "b"), options("a", "b", "c")
+    path = jsonl(
+        tmp_path / "log.jsonl", prodigy(1, "u", accept=[0], options=first), prodigy(2, "u", accept=[2], options=later)
+    )
+    assert rows_of(read(path)) == [(1, "u", "a"), (2, "u", "c")]
+    # Ids stay where texts cannot tell options apart.
+    same = [{"id": "x", "text": "yes"}, {"id": "y", "text": "yes"}]
+    assert rows_of(read(jsonl(tmp_path / "same.jsonl", prodigy(1, "u", accept=["y"], options=same)))) == [(1, "u", "y")]
+
+
+def test_images_of_prodigy_are_not_a_question_of_accepting(tmp_path: Path) -> None:
+    square = {"type": "rect", "x": 1, "y": 2, "width": 3, "height": 4, "label": "car"}
+    ring = {"type": "polygon", "points": [[0, 0], [4, 0], [4, 4]], "label": "road"}
+    line = prodigy(1, "u", _view_id="image_manual", spans=[square, ring], width=9, height=9)
+    found = export(jsonl(tmp_path / "log.jsonl", line, prodigy(2, "u", _view_id="image_manual")))
+    assert found.questions == {"boxes": "boxes", "masks": "masks"}
+    assert found.columns("boxes")["x2"] == [4.0, None]
+
+
+def test_texts_typed_next_to_a_choice_are_counted(tmp_path: Path) -> None:
+    path = jsonl(
+        tmp_path / "log.jsonl", prodigy(1, "u", accept=[0], options=options("a"), user_input="unsure"), {"x": 1}
+    )
+    wanted = {"lines without '_input_hash'": 1, "texts typed next to another answer ('user_input')": 1}
+    assert export(path).left_out() == wanted
+    typed = jsonl(tmp_path / "typed.jsonl", prodigy(1, "u", user_input="hello", _view_id="text_input"))
+    assert export(typed).questions == {"user_input": "texts"}

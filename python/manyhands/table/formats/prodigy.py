@@ -1,16 +1,23 @@
-"""Prodigy: a line an answer, with the annotator's session, accepted options, spans, or a label accepted or rejected."""
+"""Prodigy: one answer per line, with a session and accepted options, spans, or a label accepted or rejected."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from manyhands.table.formats.export import Answer, Dropped, Status, one_or_set
+from manyhands.errors import FileFormatError
+from manyhands.table.formats.export import Ambiguous, Answer, Dropped, Part, Status, one_or_set
 from manyhands.table.formats.files import ExportFile, Reader, rows_of
+from manyhands.table.formats.shapes import of_polygons, size_of
 from manyhands.table.formats.spans import Document, is_place
 
 NAME = "prodigy"
 _STATUS: Mapping[Any, Status] = {"accept": "given", "reject": "given", "ignore": "skipped"}
+#: Sessions without a name are called by the time at which the server was started.
+_BY_TIME = re.compile(r"(?:.*-)?\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d")
+#: An option: its id, and what annotators see of it.
+_Option = tuple[Any, Any]
 
 
 def knows(rows: list[Any]) -> bool:
@@ -18,41 +25,158 @@ def knows(rows: list[Any]) -> bool:
     return any(isinstance(row, Mapping) and "answer" in row and "_input_hash" in row for row in rows[:10])
 
 
-def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
+def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     """Yield all answers of an export.
 
-    The task is the input, since the same text may be asked about with other suggestions. Whoever rejects a suggested
-    label says no to it: an answer to the question that the label is.
+    The task is the input, since the same text may be asked about with other suggestions. An annotator who rejects a
+    suggested label says no to it: an answer to the question that the label is.
     """
+    rows: list[tuple[ExportFile, Mapping[str, Any]]] = []
     for file, _, row in rows_of(files):
-        if not isinstance(row, Mapping):
-            continue
-        task = row.get("_input_hash")
-        worker = file.annotator(row.get("_annotator_id") or row.get("_session_id"))
-        status = _STATUS.get(row.get("answer"), "skipped")
-        rest = (row.get("_timestamp"), None, status)
-        rejected = row.get("answer") == "reject"
-        if "accept" in row and "options" in row:
-            kind, said = one_or_set(row["accept"] or [])
-            yield Answer(
-                "choice", kind, task, worker, said, row.get("_timestamp"), None, "rejected" if rejected else status
-            )
-        elif _marks(row):
-            marked = [span for span in row.get("spans") or [] if isinstance(span, Mapping)]
-            spans = [(span.get("start"), span.get("end"), span.get("label")) for span in marked]
-            status = "rejected" if rejected else status
-            when = row.get("_timestamp")
-            yield Answer("spans", "sequences", task, worker, spans, when, None, status, document=_document(row))
-        elif "label" in row:
-            yield Answer(str(row["label"]), "classes", task, worker, "no" if rejected else "yes", *rest)
+        if isinstance(row, Mapping) and row.get("_input_hash") is not None:
+            rows.append((file, row))
         else:
-            yield Answer("accept", "classes", task, worker, "no" if rejected else "yes", *rest)
+            yield Dropped("lines without '_input_hash'")
+    questions = _questions([row for _, row in rows])
+    names = [_annotator(row) for _, row in rows]
+    sessions = [name for name in names if _is_time(name)]
+    unnamed = bool(sessions) and all(name is None or _is_time(name) for name in names)
+    if unnamed and not files[0].worker_from_file:
+        yield Ambiguous(
+            f"session ids such as {sessions[0]!r} are times at which the server was started, not annotators; if each "
+            "file is one annotator's, pass worker_from_file=True, otherwise name sessions (?session=name)"
+        )
+    for (file, row), name in zip(rows, names, strict=True):
+        # Sessions by time next to named ones are of unknown annotators.
+        worker = file.annotator(None if _is_time(name) and not unnamed else name)
+        yield from _line(row, worker, questions)
 
 
-def _marks(row: Mapping[str, Any]) -> bool:
-    """Whether spans were marked, or could have been; a line without any has no field for them."""
+def _annotator(row: Mapping[str, Any]) -> Any:
+    return row.get("_annotator_id") or row.get("_session_id")
+
+
+def _is_time(name: Any) -> bool:
+    return isinstance(name, str) and _BY_TIME.fullmatch(name) is not None
+
+
+def _line(row: Mapping[str, Any], worker: Any, questions: Mapping[frozenset[_Option], str]) -> Iterator[Part]:
+    """Yield the answers of a line, and what of it no table can hold."""
+    task, when = row["_input_hash"], row.get("_timestamp")
+    status = _STATUS.get(row.get("answer"), "skipped")
+    rejected = row.get("answer") == "reject"
+    whole: Status = "rejected" if rejected else status
     view = str(row.get("_view_id", ""))
-    return view in ("ner_manual", "spans_manual") or ("spans" in row and view.startswith(("ner", "spans")))
+    if row.get("relations"):
+        yield Dropped("relations (not supported)", len(row["relations"]))
+    typed = row.get("user_input")
+    if "accept" in row and "options" in row:
+        options = _options(row)
+        chosen = row["accept"] if isinstance(row["accept"], list) else [row["accept"]]
+        kind, said = one_or_set([_text(one, options) for one in chosen if one is not None])
+        yield Answer(questions[frozenset(options)], kind, task, worker, said, when, None, whole)
+    elif view == "image_manual":
+        yield from _drawn(row, task, worker, when, whole)
+    elif "audio_spans" in row:
+        times = [(one.get("start"), one.get("end"), one.get("label")) for one in _each(row, "audio_spans")]
+        yield Answer("audio_spans", "intervals", task, worker, times, when, None, whole)
+    elif view in ("ner_manual", "spans_manual") or ("spans" in row and view.startswith(("ner", "spans"))):
+        # A line in which nothing was marked has no field for spans.
+        spans = [(span.get("start"), span.get("end"), span.get("label")) for span in _each(row, "spans")]
+        yield Answer("spans", "sequences", task, worker, spans, when, None, whole, document=_document(row))
+    elif "label" in row:
+        yield Answer(str(row["label"]), "classes", task, worker, "no" if rejected else "yes", when, None, status)
+    elif isinstance(typed, str):
+        yield Answer("user_input", "texts", task, worker, typed, when, None, whole)
+        return
+    else:
+        yield Answer("accept", "classes", task, worker, "no" if rejected else "yes", when, None, status)
+    if isinstance(typed, str) and typed:
+        yield Dropped("texts typed next to another answer ('user_input')")
+
+
+def _each(row: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    return [one for one in row.get(name) or [] if isinstance(one, Mapping)]
+
+
+# --------------------------------------------------------------------------------------------------------- options
+
+
+def _options(row: Mapping[str, Any]) -> list[_Option]:
+    """The options of a line as ids and texts; ids alone where two have the same text."""
+    given = row["options"] if isinstance(row["options"], list) else []
+    for one in given:
+        if isinstance(one, Mapping) and isinstance(one.get("id"), list | dict):
+            raise FileFormatError(f"an option has the id {str(one['id'])[:60]}, which is a {type(one['id']).__name__}")
+    pairs = [(one.get("id"), one.get("text")) for one in given if isinstance(one, Mapping)]
+    texts = [text for _, text in pairs]
+    shown = all(isinstance(text, str) and text for text in texts) and len(set(texts)) == len(texts)
+    return pairs if shown else [(name, None) for name, _ in pairs]
+
+
+def _text(chosen: Any, options: Sequence[_Option]) -> Any:
+    """What annotators saw of the option that was chosen."""
+    return next((name if text is None else text for name, text in options if name == chosen), chosen)
+
+
+def _questions(rows: Sequence[Mapping[str, Any]]) -> dict[frozenset[_Option], str]:
+    """The question that each set of options asks.
+
+    Other options are another question, but for a set within a larger one that asks about other inputs: options may be
+    added in time.
+    """
+    inputs: dict[frozenset[_Option], set[Any]] = {}
+    ordered: dict[frozenset[_Option], list[_Option]] = {}
+    for row in rows:
+        if "accept" in row and "options" in row:
+            options = _options(row)
+            inputs.setdefault(frozenset(options), set()).add(row["_input_hash"])
+            ordered.setdefault(frozenset(options), options)
+    groups: list[tuple[frozenset[_Option], set[Any]]] = []
+    group_of: dict[frozenset[_Option], int] = {}
+    for held in sorted(inputs, key=lambda one: -len(one)):
+        fitting = (
+            place for place, (largest, asked) in enumerate(groups) if held <= largest and not asked & inputs[held]
+        )
+        place = next(fitting, len(groups))
+        if place == len(groups):
+            groups.append((held, set()))
+        groups[place][1].update(inputs[held])
+        group_of[held] = place
+    names = _names([ordered[largest] for largest, _ in groups])
+    return {held: names[place] for held, place in group_of.items()}
+
+
+def _names(groups: Sequence[Sequence[_Option]]) -> list[str]:
+    """A name for each question: its first options, as many as tell it from the others."""
+    if len(groups) == 1:
+        return ["choice"]
+    texts = [[str(name if text is None else text) for name, text in options] for options in groups]
+    for shown in range(1, max(map(len, texts), default=0) + 1):
+        names = [f"choice: {', '.join(one[:shown])}{', …' if shown < len(one) else ''}" for one in texts]
+        if len(set(names)) == len(names):
+            return names
+    return [f"choice {place}" for place in range(1, len(groups) + 1)]
+
+
+# ----------------------------------------------------------------------------------------------------------- marks
+
+
+def _drawn(row: Mapping[str, Any], task: Any, worker: Any, when: Any, status: Status) -> Iterator[Part]:
+    """Yield the rectangles of an image, and its polygons."""
+    boxes, masks = [], []
+    size = size_of(row.get("height"), row.get("width"))
+    for one in _each(row, "spans"):
+        label = one.get("label")
+        if one.get("type", "rect") == "rect" and all(name in one for name in ("x", "y", "width", "height")):
+            left, top = float(one["x"]), float(one["y"])
+            boxes.append((left, top, left + float(one["width"]), top + float(one["height"]), label))
+        elif size is not None and isinstance(one.get("points"), list):
+            masks.append((of_polygons([one["points"]], size, f"image {task!r}"), label))
+        else:
+            yield Dropped("shapes of images without width and height")
+    yield Answer("boxes", "boxes", task, worker, boxes, when, None, status)
+    yield Answer("masks", "masks", task, worker, masks, when, None, status)
 
 
 def _document(row: Mapping[str, Any]) -> Document:
