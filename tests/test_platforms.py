@@ -311,3 +311,129 @@ def test_texts_typed_next_to_a_choice_are_counted(tmp_path: Path) -> None:
     assert export(path).left_out() == wanted
     typed = jsonl(tmp_path / "typed.jsonl", prodigy(1, "u", user_input="hello", _view_id="text_input"))
     assert export(typed).questions == {"user_input": "texts"}
+
+
+# ---------------------------------------------------------------------------------------------------- CVAT and COCO
+
+
+def cvat(path: Path, *images: str, size: str = 'width="9" height="9"') -> Path:
+    """Images, each its content; one that begins with attributes has a blank first."""
+    parts = [
+        f'<image id="{place}" {size} {attributes}>{content}</image>'
+        for place, (attributes, _, content) in enumerate(one.partition("|") for one in images)
+    ]
+    return written(path, f"<annotations>{''.join(parts)}</annotations>")
+
+
+CAR = '<box label="car" xtl="1" ytl="1" xbr="4" ybr="4"/>'
+
+
+def test_equal_names_of_files_in_two_folders_are_two_workers(tmp_path: Path) -> None:
+    drawn = [cvat(tmp_path / who / "annotations.xml", f'name="a.png"|{CAR}') for who in ("ann", "bob")]
+    table = read(drawn)
+    assert table.workers.tolist() == ["ann", "bob"]
+    assert mh.aggregate(table).to_frame().num_rows == 1
+    content = {"images": [{"id": 1, "file_name": "a"}], "annotations": [{"image_id": 1, "bbox": [0, 0, 1, 1]}]}
+    coco_files = [written(tmp_path / "coco" / who / "instances_default.json", content) for who in ("ann", "bob")]
+    assert read(coco_files).workers.tolist() == ["ann", "bob"]
+    line = {"id": 1, "text": "x", "label": ["a"]}
+    lines = [jsonl(tmp_path / "doccano" / who / "all.jsonl", line) for who in ("ann", "bob")]
+    assert read(lines).workers.tolist() == ["ann", "bob"]
+
+
+def test_several_files_of_one_worker_are_reported(tmp_path: Path) -> None:
+    for part in (1, 2):
+        studio(tmp_path / f"{part}.json", ({"text": part}, {"ann": choice("a")}), id=part)
+    with pytest.warns(mh.DataWarning, match="2 files, but one worker, 'ann'; .*worker_from_file=True"):
+        read(str(tmp_path / "*.json"))
+
+
+def test_images_of_one_name_in_several_subsets_are_several_tasks(tmp_path: Path) -> None:
+    both = [f'name="a.png" subset="{one}" task_id="{n}"|{CAR}' for n, one in enumerate(("Train", "Test"))]
+    assert sorted(read(cvat(tmp_path / "ann.xml", *both)).tasks) == ["Test / a.png", "Train / a.png"]
+    split = [cvat(tmp_path / "split" / f"{place}.xml", one) for place, one in enumerate(both)]
+    assert sorted(read(split).tasks) == ["Test / a.png", "Train / a.png"]
+    tasks = [f'name="a.png" subset="Train" task_id="{n}"|{CAR}' for n in (7, 8)]
+    assert sorted(read(cvat(tmp_path / "t.xml", *tasks)).tasks) == ["Train / 7 / a.png", "Train / 8 / a.png"]
+    # Names stay names where they are enough.
+    assert read(cvat(tmp_path / "one.xml", both[0])).tasks.tolist() == ["a.png"]
+    with pytest.raises(mh.FileFormatError, match=r"image 'a.png' is listed more than once in one file"):
+        read(cvat(tmp_path / "twice.xml", f'name="a.png"|{CAR}', f'name="a.png"|{CAR}'))
+
+
+def test_several_tags_of_an_image_are_a_set(tmp_path: Path) -> None:
+    one, two = '<tag label="cat"/>', '<tag label="cat"/><tag label="outdoor"/>'
+    table = read([cvat(tmp_path / f"{n}.xml", f'name="a"|{tags}') for n, tags in enumerate((one, two))], question="tag")
+    assert isinstance(table, mh.MultiLabels)
+    assert table.n_annotations == 2
+
+
+def test_attributes_of_two_tags_are_two_questions(tmp_path: Path) -> None:
+    tags = "".join(
+        f'<tag label="{t}"><attribute name="color">{c}</attribute></tag>' for t, c in (("a", "x"), ("b", "y"))
+    )
+    found = export(cvat(tmp_path / "a.xml", f'name="a"|{tags}'))
+    assert set(found.questions) == {"tag", "a.color", "b.color"}
+
+
+def test_shapes_without_a_table_are_counted_and_are_not_nothing(tmp_path: Path) -> None:
+    cuboid = '<cuboid label="car" xtl1="1"/><skeleton label="p"><points label="nose" points="1,1"/></skeleton>'
+    noted = '<box label="car" xtl="1" ytl="1" xbr="4" ybr="4"><attribute name="n">1</attribute></box>'
+    ann = cvat(tmp_path / "ann.xml", f'name="a"|{cuboid}', 'name="b"|')
+    bob = cvat(tmp_path / "bob.xml", f'name="a"|{CAR}', f'name="b"|{noted}')
+    found = export(ann, bob)
+    wanted = {"cuboid shapes (not supported)": 1, "skeleton shapes (not supported)": 1}
+    assert found.left_out("boxes") == wanted | {"attributes of shapes (not supported)": 1}
+    rows = frame(found, "boxes")
+    assert list(zip(rows["worker"], rows["task"], strict=True)) == [("ann", "b"), ("bob", "a"), ("bob", "b")]
+
+
+def test_ellipses_of_cvat_are_masks(tmp_path: Path) -> None:
+    path = cvat(tmp_path / "a.xml", 'name="a"|<ellipse label="car" cx="4.5" cy="4.5" rx="4" ry="1.6"/>')
+    mask = read(path).mask(0)
+    assert (mask.any(axis=1).sum(), mask.any(axis=0).sum()) == (3, 8)
+
+
+def test_masks_of_images_without_a_size_are_counted(tmp_path: Path) -> None:
+    ring = '<polygon label="car" points="1,1;4,1;4,3"/>'
+    found = export(cvat(tmp_path / "a.xml", f'name="a"|{ring}{CAR}', size=""))
+    assert found.left_out("boxes") == {"masks of images without width and height": 1}
+    images = [{"id": 1, "file_name": "a"}]
+    ones = [{"image_id": 1, "bbox": [0, 0, 1, 1], "segmentation": [[0, 0, 1, 0, 1, 1]], "category_id": 1}]
+    found = export(written(tmp_path / "a.json", {"images": images, "annotations": ones}))
+    assert found.left_out("boxes") == {"segmentations of images without width and height": 1}
+
+
+@pytest.mark.parametrize("side", ['xtl="nan"', "", 'xtl="left"'])
+def test_a_side_of_a_box_that_is_not_a_number_is_rejected(side: str, tmp_path: Path) -> None:
+    with pytest.raises(mh.FileFormatError, match=r"a box has xtl .*, which is not a number"):
+        read(cvat(tmp_path / "a.xml", f'name="a"|<box label="car" {side} ytl="1" xbr="4" ybr="4"/>'))
+
+
+def coco(path: Path, *annotations: dict[str, Any], images: Any = None, categories: Any = ()) -> Path:
+    images = [{"id": 1, "file_name": "a.png", "width": 9, "height": 9}] if images is None else images
+    ones = [{"image_id": 1} | one for one in annotations]
+    return written(path, {"images": images, "annotations": ones, "categories": list(categories)})
+
+
+def test_captions_and_keypoints_are_offered_and_boxes_that_are_not_there_are_not(tmp_path: Path) -> None:
+    texts = export(coco(tmp_path / "captions.json", {"caption": "a dog", "category_id": 0}))
+    assert texts.questions == {"captions": "texts"}
+    category = {"id": 1, "name": "person", "keypoints": ["nose", "ear"]}
+    body = {"keypoints": [1, 2, 2, 0, 0, 0, 3, 4, 1], "category_id": 1, "attributes": {"pose": "sits"}}
+    points = export(coco(tmp_path / "points.json", body, categories=[category]))
+    assert points.questions == {"keypoints": "boxes"}
+    assert frame(points)["label"] == ["person / nose", "person / 3"]
+    assert points.left_out() == {"attributes of annotations (not supported)": 1}
+    whole = export(coco(tmp_path / "whole.json", {"category_id": 1}, categories=[category]))
+    assert whole.questions == {"category": "classes"}
+
+
+def test_images_that_are_listed_twice_do_not_double_their_boxes(tmp_path: Path) -> None:
+    image = {"id": 1, "file_name": "a.png"}
+    car = {"bbox": [0, 0, 1, 1]}
+    assert read(coco(tmp_path / "a.json", car, images=[image, image])).n_annotations == 1
+    with pytest.raises(mh.FileFormatError, match="has two images of id 1"):
+        read(coco(tmp_path / "b.json", car, images=[image, image | {"file_name": "b.png"}]))
+    with pytest.raises(mh.FileFormatError, match=r"has two images called 'a.png', 1 and 2"):
+        read(coco(tmp_path / "c.json", car, images=[image, image | {"id": 2}]))
