@@ -437,3 +437,156 @@ def test_images_that_are_listed_twice_do_not_double_their_boxes(tmp_path: Path) 
         read(coco(tmp_path / "b.json", car, images=[image, image | {"file_name": "b.png"}]))
     with pytest.raises(mh.FileFormatError, match=r"has two images called 'a.png', 1 and 2"):
         read(coco(tmp_path / "c.json", car, images=[image, image | {"id": 2}]))
+
+
+# --------------------------------------------------------------------------------------------- WebAnno and CoNLL
+
+HEAD = "#FORMAT=WebAnno TSV 3.3\n"
+ENTITY = "#T_SP=ner.type.NamedEntity|value\n"
+
+
+def webanno(path: Path, *tokens: str, header: str = ENTITY) -> Path:
+    """Words with their cells; they are one blank apart."""
+    lines, at = [], 0
+    for place, (word, *cells) in enumerate((token.split("/") for token in tokens), 1):
+        units = len(word.encode("utf-16-le")) // 2
+        lines.append("\t".join([f"1-{place}", f"{at}-{at + units}", word, *cells]))
+        at += units + 1
+    return written(path, HEAD + header + "\n\n#Text=…\n" + "\n".join(lines) + "\n")
+
+
+def spans(found: Export, question: str | None = None) -> list[tuple[Any, ...]]:
+    columns = frame(found, question)
+    return list(zip(*(columns[name] for name in ("worker", "start", "end", "label")), strict=True))
+
+
+def test_an_annotator_without_a_mark_in_a_layer_read_the_document(tmp_path: Path) -> None:
+    files = [
+        webanno(tmp_path / "doc" / "ann.tsv", "Rex/NAME", "barks/_"),
+        webanno(tmp_path / "doc" / "bob.tsv", "Rex", "barks", header=""),
+    ]
+    assert spans(export(*files)) == [("ann", 0, 3, "NAME"), ("bob", None, None, None)]
+    assert read(files).n_annotations == 2
+
+
+def test_a_document_has_one_name_inside_and_outside_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    webanno(tmp_path / "doc" / "ann.tsv", "Rex/NAME")
+    monkeypatch.chdir(tmp_path / "doc")
+    assert frame(export(Path("ann.tsv")))["task"] == ["doc"]
+
+
+def test_lines_of_webanno_end_at_line_feeds_only(tmp_path: Path) -> None:
+    path = webanno(tmp_path / "doc" / "ann.tsv", "a\u2028b/NAME", "c/_")
+    assert spans(export(path)) == [("ann", 0, 3, "NAME")]
+
+
+def test_two_texts_of_equal_lengths_are_not_one_document(tmp_path: Path) -> None:
+    files = [webanno(tmp_path / "doc" / f"{who}.tsv", f"{word}/NAME") for who, word in (("ann", "Rex"), ("bob", "Sue"))]
+    with pytest.raises(ValueError, match="document 'doc' has two texts"):
+        read(files)
+
+
+def test_relations_and_links_take_their_columns_and_are_counted(tmp_path: Path) -> None:
+    header = (
+        "#T_SP=a.Frame|kind|ROLE_a.Frame:arg_a.Link|a.Frame\n"
+        "#T_RL=a.Dependency|type|BT_a.POS\n"
+        "#T_SP=ner.type.NamedEntity|value\n"
+    )
+    path = webanno(tmp_path / "d" / "ann.tsv", "Rex/act/agent/1-2/subj/1-2/NAME", "barks/_/_/_/_/_/_", header=header)
+    found = export(path)
+    assert spans(found, "NamedEntity.value") == [("ann", 0, 3, "NAME")]
+    assert spans(found, "Frame.kind") == [("ann", 0, 3, "act")]
+    assert found.left_out("Frame.kind") == {"links between spans (not supported)": 1, "relations (not supported)": 1}
+
+
+def test_parts_of_tokens_are_marked_too(tmp_path: Path) -> None:
+    path = webanno(tmp_path / "d" / "ann.tsv", "snowball/_")
+    path.write_text(path.read_text("utf-8") + "1-1.1\t0-4\tsnow\tTHING\n", "utf-8")
+    assert spans(export(path)) == [("ann", 0, 4, "THING")]
+
+
+def test_words_of_workers_are_compared(tmp_path: Path) -> None:
+    ann = written(tmp_path / "ann.conll", "The O\ncat B-A\n\nDogs B-A\nbark O\n")
+    bob = written(tmp_path / "bob.conll", "The O\ncat O\n\nI O\nslept O\n")
+    with pytest.raises(ValueError, match="token 0 of sequence 1 is 'I' by worker 'bob' and 'Dogs' by worker 'ann'"):
+        read([ann, bob])
+    same = [written(tmp_path / who / "tags.conll", ann.read_text()) for who in ("ann", "bob")]
+    assert sorted(read(same).workers) == ["ann", "bob"]
+
+
+def test_a_number_sign_is_a_token_where_it_has_a_tag(tmp_path: Path) -> None:
+    path = written(tmp_path / "ann.conll", "# sent_id = 1\na O\n# B-X\nb O\n\n# B-X\n1 I-X\n")
+    assert read(path).lengths.tolist() == [3, 2]
+
+
+# --------------------------------------------------------------------------------------------------------- doccano
+
+
+def test_a_span_that_ends_in_the_blanks_of_its_text_is_read(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "ann.jsonl", {"id": 1, "text": "by Ann Lee \n", "label": [[3, 11, "NAME"]]})
+    assert read(path).spans().to_pylist()[0]["end"] == 10
+    blank = {"id": 2, "text": "a  b ", "label": [[1, 3, "X"], [0, 1, "Y"], [4, 5, "Z"]]}
+    with pytest.warns(mh.DataWarning, match="dropped 2 spans without a token"):
+        assert [row["tag"] for row in read(jsonl(tmp_path / "bob.jsonl", blank)).spans().to_pylist()] == ["Y"]
+    beyond = jsonl(tmp_path / "eve.jsonl", {"id": 1, "text": "ab ", "label": [[0, 4, "X"]]})
+    with pytest.raises(ValueError, match="the span from 0 to 4 goes beyond document 1, which has 3 characters"):
+        read(beyond)
+
+
+DOCCANO: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "labels": ({"id": 1, "text": "x", "labels": ["a"]}, {"label": "classes"}),
+    "no id": ({"text": "some text", "label": [[0, 4, "A"]]}, {"spans": "sequences"}),
+    "entities and cats": (
+        {"id": 1, "text": "some text", "entities": [[0, 4, "A"]], "cats": ["ask"]},
+        {"spans": "sequences", "cats": "classes"},
+    ),
+    "texts by users": ({"id": 1, "text": "x", "annotations": [{"text": "y", "user": 1}]}, {"text": "texts"}),
+    "boxes": (
+        {
+            "id": 1,
+            "filename": "a.png",
+            "bbox": [{"x": 1, "y": 2, "width": 3, "height": 4, "label": "A"}],
+            "Comments": [],
+        },
+        {"bbox": "boxes"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DOCCANO)
+def test_variants_of_doccano_are_read(name: str, tmp_path: Path) -> None:
+    row, questions = DOCCANO[name]
+    found = export(jsonl(tmp_path / "ann.jsonl", row))
+    assert found.questions == questions
+    assert not found.dropped
+
+
+def test_tables_of_doccano_are_read(tmp_path: Path) -> None:
+    old = written(tmp_path / "old.csv", "annotation_approver,id,label,text,user\n,1,5,x,1\n,1,6,x,2\n")
+    assert rows_of(read(old)) == [("1", "1", "5"), ("1", "2", "6")]
+    new = written(tmp_path / "ann.csv", "id,data,label\n1,x,a#b\n2,y,\n")
+    assert export(new).columns()["labels"] == [["a", "b"], []]
+
+
+def test_documents_without_ids_are_the_same_where_their_text_is(tmp_path: Path) -> None:
+    for who, label in (("ann", "a"), ("bob", "b")):
+        jsonl(tmp_path / f"{who}.jsonl", {"text": "one", "label": [label]}, {"text": "two", "label": [label]})
+    assert read(str(tmp_path / "*.jsonl")).tasks.tolist() == ["one", "two"]
+
+
+def test_lines_without_ids_among_others_are_counted(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "ann.jsonl", {"id": 1, "text": "x", "label": ["a"]}, {"text": "y", "label": ["b"]})
+    assert export(path).left_out() == {"lines without 'id'": 1}
+
+
+def test_who_marked_nothing_at_all_is_a_reader_next_to_others(tmp_path: Path) -> None:
+    jsonl(tmp_path / "ann.jsonl", {"id": 1, "text": "Rex barks", "label": []})
+    jsonl(tmp_path / "bob.jsonl", {"id": 1, "text": "Rex barks", "label": [[0, 3, "NAME"]]})
+    assert read(str(tmp_path / "*.jsonl")).n_annotations == 2
+
+
+def test_one_id_of_two_texts_is_rejected(tmp_path: Path) -> None:
+    for who in ("ann", "bob"):
+        jsonl(tmp_path / f"{who}.jsonl", {"id": 1, "text": f"text of {who}", "label": ["a"]})
+    with pytest.raises(mh.FileFormatError, match="task 1 has two contents"):
+        read(str(tmp_path / "*.jsonl"))

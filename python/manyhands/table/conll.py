@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from io import StringIO
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from manyhands.errors import FileFormatError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_TAG = re.compile(r"[BILOUSEM]-.+|O")
 #: What stands for no tag where each worker has a column.
 _UNSAID = "?"
 
@@ -21,15 +22,11 @@ def read_columns(source: Any) -> tuple[list[int], list[int], list[Any], list[str
     """Return sequence, position, worker and tag of each row; see `Sequences.from_conll`."""
     rows: tuple[list[int], list[int], list[Any], list[str | None]] = ([], [], [], [])
     if isinstance(source, Mapping):
-        lengths: dict[int, tuple[int, Any]] = {}
+        seen: dict[int, tuple[list[str], Any]] = {}
         for worker, path in source.items():
             for place, lines in enumerate(_sequences(path)):
-                seen = lengths.setdefault(place, (len(lines), worker))
-                if seen[0] != len(lines):
-                    raise ValueError(
-                        f"sequence {place} has {len(lines)} tokens by worker {worker!r} and {seen[0]} by worker "
-                        f"{seen[1]!r}: the files are cut into tokens in different ways"
-                    )
+                words = [fields[0] for _, fields in lines]
+                _compare(place, words, worker, *seen.setdefault(place, (words, worker)))
                 for position, (_, fields) in enumerate(lines):
                     _add(rows, place, position, worker, fields[-1])
     else:
@@ -44,14 +41,26 @@ def read_columns(source: Any) -> tuple[list[int], list[int], list[Any], list[str
     return rows
 
 
-def tags_in(paths: Sequence[Path]) -> pa.Table:
-    """Return a row for each tag: those of one file with a column a worker, or of several with a file a worker."""
+def _compare(place: int, words: list[str], worker: Any, other_words: list[str], other: Any) -> None:
+    """Raise if two workers tagged different words."""
+    if len(words) != len(other_words):
+        raise ValueError(
+            f"sequence {place} has {len(words)} tokens by worker {worker!r} and {len(other_words)} by worker "
+            f"{other!r}: the files are cut into tokens in different ways"
+        )
+    for position, (word, other_word) in enumerate(zip(words, other_words, strict=True)):
+        if word != other_word:
+            raise ValueError(
+                f"token {position} of sequence {place} is {word!r} by worker {worker!r} and {other_word!r} by worker "
+                f"{other!r}: all files must hold the same words in the same order"
+            )
+
+
+def tags_in(paths: Mapping[str, Path]) -> pa.Table:
+    """Return a row for each tag: those of one file with a column per worker, or of several with a file per worker."""
     import pyarrow as pa
 
-    by_name = {path.stem: path for path in paths}
-    if len(by_name) < len(paths):
-        raise ValueError("a file of tags is one worker's, and called by their name; several of these have the same")
-    rows = read_columns(paths[0] if len(paths) == 1 else by_name)
+    rows = read_columns(next(iter(paths.values())) if len(paths) == 1 else paths)
     return pa.table(dict(zip(("sequence", "position", "worker", "label"), rows, strict=True)))
 
 
@@ -76,17 +85,24 @@ def _sequences(path: str | os.PathLike[str]) -> Iterator[list[tuple[int, list[st
         content = Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{path} is not text in UTF-8: byte {error.start} is none of it") from None
-    with StringIO(content) as file:
-        for number, line in enumerate(file, 1):
-            text = line.rstrip("\n")
-            if not text.strip():
-                if lines:
-                    yield lines
-                lines = []
-            elif not text.startswith(("-DOCSTART-", "# ")):
-                fields = text.split("\t") if "\t" in text else text.split()
-                if len(fields) < 2:
-                    raise ValueError(f"{path}: line {number} has no tag beside {fields[0]!r}")
-                lines.append((number, fields))
+    written = content.split("\n")
+    tags = {line.split()[-1] for line in written if line.strip() and not line.startswith("# ")}
+    for number, line in enumerate(written, 1):
+        fields = line.split("\t") if "\t" in line else line.split()
+        if not line.strip():
+            if lines:
+                yield lines
+            lines = []
+        elif not (line.startswith("-DOCSTART-") or (line.startswith("# ") and not _is_token(fields, lines, tags))):
+            if len(fields) < 2:
+                raise ValueError(f"{path}: line {number} has no tag next to {fields[0]!r}")
+            lines.append((number, fields))
     if lines:
         yield lines
+
+
+def _is_token(fields: list[str], before: list[tuple[int, list[str]]], tags: set[str]) -> bool:
+    """Whether a line that begins with a number sign is a token: as wide as the one before, or first and with a tag."""
+    if before:
+        return len(fields) == len(before[-1][1])
+    return fields[-1] in tags or _TAG.fullmatch(fields[-1]) is not None

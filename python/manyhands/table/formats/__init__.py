@@ -27,7 +27,7 @@ from manyhands.table.formats import (
 )
 from manyhands.table.formats.documents import of_format
 from manyhands.table.formats.export import Export
-from manyhands.table.formats.files import ExportFile, Reader, export_files
+from manyhands.table.formats.files import ExportFile, Reader, distinct_names, export_files
 from manyhands.table.formats.rows import exploded, frame_of, is_list
 from manyhands.table.frames import WELL_KNOWN, known_among
 from manyhands.table.sources import CONLL, Source
@@ -78,7 +78,8 @@ def opened(
     check_choice("format", asked, FORMATS)
     tagged = [source.path.suffix.lower() in CONLL for source in sources]
     if asked == "conll" or (asked == "auto" and all(tagged)):
-        return tags_in([source.path for source in sources])
+        paths = [source.path for source in sources]
+        return tags_in(dict(zip(distinct_names(paths), paths, strict=True)))
     files = export_files(sources, worker_from_file=worker_from_file)
     documents = [not file.is_table for file in files]
     if any(documents) and not all(documents):

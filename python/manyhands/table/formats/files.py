@@ -166,7 +166,10 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
     names = [
         "/".join(part[place] for place in range(shared, len(part)) if len(part) - place not in equal) for part in parts
     ]
-    if len(set(names)) == len(names):
+    if all(names) and len(set(names)) == len(names):
+        return names
+    names = ["/".join(part[shared:]) for part in parts]
+    if all(names) and len(set(names)) == len(names):
         return names
     return ["/".join((*part[shared:-1], path.name)) for part, path in zip(parts, whole, strict=True)]
 

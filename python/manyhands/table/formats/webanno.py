@@ -1,20 +1,24 @@
-"""WebAnno TSV of INCEpTION: tokens with spans in layers; who annotated is the name of the file."""
+"""WebAnno TSV of INCEpTION: tokens with spans in layers; the annotator is the name of the file."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from manyhands.errors import FileFormatError
-from manyhands.table.formats.export import Answer, Dropped
+from manyhands.table.formats.export import Answer, Dropped, Part
 from manyhands.table.formats.files import ExportFile, Reader
 from manyhands.table.formats.spans import Document, from_utf16
+from manyhands.table.limits import check_memory
 from manyhands.table.sources import WEBANNO
 
 NAME = "webanno"
 _NUMBERED = re.compile(r"^(.*?)(?:\[(\d+)\])?$", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)")
+#: What is read of layers that are not spans: how many there are.
+_UNREAD = {"#T_CH=": "elements of chains (not supported)", "#T_RL=": "relations (not supported)"}
 
 
 def knows(text: str) -> bool:
@@ -23,66 +27,115 @@ def knows(text: str) -> bool:
 
 
 @dataclass
-class _Layer:
-    name: str
-    features: list[str] = field(default_factory=list)
+class _Read:
+    """What one annotator marked in one document."""
+
+    document: str
+    worker: str
+    #: Questions by layer, in the order of columns: a feature of a layer is a question.
+    layers: dict[str, list[str]] = field(default_factory=dict)
+    #: Spans by question and by what tells them apart, in units of UTF-16.
+    spans: dict[str, dict[str, tuple[int, int, str]]] = field(default_factory=dict)
+    unread: Counter[str] = field(default_factory=Counter)
+    tokens: list[tuple[int, int, str]] = field(default_factory=list)
+    #: What each column is: the question it answers, or why it is not read; None for one that says no more.
+    columns: list[tuple[str | None, str | None]] = field(default_factory=list)
 
 
-def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
-    """Yield all answers of an export: the folder is the document, and the file its annotator."""
-    for file in files:
-        yield from _in_file(file.text, file.where, file.path.parent.name or file.path.stem, file.path.stem)
+def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
+    """Yield all answers of an export: the folder is the document, and the file its annotator.
 
-
-def _in_file(text: str, where: str, document: str, worker: str) -> Iterator[Answer]:
-    """Yield the spans of each feature of a document, which is one task, as one answer a feature, none among them.
-
-    Offsets count UTF-16 units in the file; here they count characters, as in Python.
+    A document is one task, and all spans of a feature are one answer. A file lacks the layers in which nothing was
+    marked: its annotator marked nothing there.
     """
-    layers: list[_Layer] = []
-    sentences: list[str] = []
-    spans: dict[str, dict[str, tuple[int, int, str]]] = {}
-    tokens: list[tuple[int, int]] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    read = [_parsed(file) for file in files]
+    layers: dict[str, dict[str, None]] = {}
+    for one in read:
+        for layer, questions in one.layers.items():
+            layers.setdefault(layer, {}).update(dict.fromkeys(questions))
+    labelled = {
+        question for one in read for question, spans in one.spans.items() if any(label for *_, label in spans.values())
+    }
+    asked = []
+    for features in layers.values():
+        # A feature that no annotator filled in asks nothing; a layer without any that was is marks alone.
+        asked += [question for question in features if question in labelled] or list(features)[:1]
+    for one in read:
+        for what, count in one.unread.items():
+            yield Dropped(what, count)
+        text = _text(one)
+        place = from_utf16(text)
+        document = Document(text, tuple((place(start), place(end)) for start, end, _ in one.tokens))
+        for question in asked:
+            spans = one.spans.get(question, {}).values()
+            said = sorted((place(start), place(end), label) for start, end, label in spans)
+            yield Answer(question, "sequences", one.document, one.worker, said, document=document)
+
+
+def _parsed(file: ExportFile) -> _Read:
+    read = _Read(file.path.resolve().parent.name or file.path.stem, file.path.stem)
+    for number, line in enumerate(file.text.split("\n"), 1):
+        line = line.rstrip("\r")
         if line.startswith(("#T_SP=", "#T_CH=", "#T_RL=")):
-            name, *features = line.partition("=")[2].split("|")
-            layers.append(_Layer(name.rpartition(".")[2], features if line.startswith("#T_SP=") else []))
-        elif line.startswith("#Text="):
-            sentences.append(line[6:])
-        elif line and not line.startswith("#") and "." not in line.partition("\t")[0].partition("-")[2]:
-            tokens.append(_token(line, number, layers, spans, where))
-    place = from_utf16("\n".join(sentences))
-    read = Document(tokens=tuple((place(start), place(end)) for start, end in tokens))
-    for question, found in spans.items():
-        # A feature that was not filled in anywhere marks nothing; only a layer without features is marks alone.
-        marked = any(label for _, _, label in found.values()) or question.endswith(".")
-        said = sorted((place(start), place(end), label) for start, end, label in found.values() if marked)
-        yield Answer(question, "sequences", document, worker, said, document=read)
+            _header(line, read)
+        elif line and not line.startswith("#"):
+            _token(line, number, read, file.where)
+    return read
 
 
-def _token(
-    line: str, number: int, layers: list[_Layer], spans: dict[str, dict[str, tuple[int, int, str]]], where: str
-) -> tuple[int, int]:
-    """Note what is marked at a token, and return its place."""
+def _header(line: str, read: _Read) -> None:
+    """Note the columns of a layer: one for each feature, and for each end of a relation or a link."""
+    name, *features = line.partition("=")[2].split("|")
+    layer = name.rpartition(".")[2]
+    if not line.startswith("#T_SP="):
+        read.columns += [(None, _UNREAD[line[:6]]), *[(None, None)] * (len(features) - 1)]
+        return
+    linked = False
+    for feature in features:
+        if feature.startswith("ROLE_") or linked:
+            read.columns.append((None, None if linked else "links between spans (not supported)"))
+            linked = not linked
+            continue
+        read.columns.append((f"{layer}.{feature}", None))
+        read.layers.setdefault(layer, []).append(f"{layer}.{feature}")
+
+
+def _token(line: str, number: int, read: _Read, where: str) -> None:
+    """Note a token, or a part of one, and what is marked there."""
     cells = line.split("\t")
-    if len(cells) < 3 or "-" not in cells[1]:
-        raise FileFormatError(f"line {number} of {where} is no token of WebAnno TSV 3: {line[:40]!r}")
-    begin, end = map(int, cells[1].split("-"))
-    columns = iter(cells[3:])
-    for layer in layers:
-        for feature in layer.features:
-            question = f"{layer.name}.{feature}"
-            marked = spans.setdefault(question, {})
-            for place, stacked in enumerate(_split(next(columns, "_"))):
-                matched = _NUMBERED.match(stacked)
-                label, group = matched.groups() if matched else (stacked, None)
-                if label == "_":
-                    continue
-                key = f"{group}" if group else f"{number}/{place}"
-                held = marked.get(key)
-                first = begin if held is None else min(held[0], begin)
-                marked[key] = (first, end if held is None else max(held[1], end), _plain(label or ""))
-    return begin, end
+    placed = re.fullmatch(r"(\d+)-(\d+)", cells[1]) if len(cells) > 2 else None
+    if placed is None:
+        raise FileFormatError(f"line {number} of {where} is not a token of WebAnno TSV 3: {line[:40]!r}")
+    begin, end = map(int, placed.groups())
+    if "." not in cells[0].partition("-")[2]:  # parts are numbered 1-2.1
+        read.tokens.append((begin, end, cells[2]))
+    for (question, unread), cell in zip(read.columns, cells[3:], strict=False):
+        if unread is not None:
+            read.unread[unread] += sum(part != "_" for part in _split(cell))
+        if question is None:
+            continue
+        marked = read.spans.setdefault(question, {})
+        for place, stacked in enumerate(_split(cell)):
+            matched = _NUMBERED.match(stacked)
+            label, group = matched.groups() if matched else (stacked, None)
+            if label == "_":
+                continue
+            key = f"{group}" if group else f"{number}/{place}"
+            held = marked.get(key)
+            first = begin if held is None else min(held[0], begin)
+            marked[key] = (first, end if held is None else max(held[1], end), _plain(label or ""))
+
+
+def _text(read: _Read) -> str:
+    """The text of a document as far as tokens cover it, blanks elsewhere."""
+    length = max((end for _, end, _ in read.tokens), default=0)
+    check_memory(8 * length, f"the text of document {read.document!r}", "its places are wrong")
+    units = bytearray(b" \0" * length)
+    for begin, end, form in read.tokens:
+        written = form.encode("utf-16-le")
+        if len(written) == 2 * (end - begin):
+            units[2 * begin : 2 * end] = written
+    return units.decode("utf-16-le", "replace")
 
 
 def _split(cell: str) -> list[str]:
