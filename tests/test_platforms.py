@@ -590,3 +590,99 @@ def test_one_id_of_two_texts_is_rejected(tmp_path: Path) -> None:
         jsonl(tmp_path / f"{who}.jsonl", {"id": 1, "text": f"text of {who}", "label": ["a"]})
     with pytest.raises(mh.FileFormatError, match="task 1 has two contents"):
         read(str(tmp_path / "*.jsonl"))
+
+
+# ----------------------------------------------------------------------------------- Argilla, Phoenix, SageMaker
+
+
+def record(name: Any, fields: dict[str, Any], **responses: Any) -> dict[str, Any]:
+    given = {question: [{"user_id": "u", "value": value}] for question, value in responses.items()}
+    return {"id": name, "fields": fields, "responses": given}
+
+
+def ranking(*items: str) -> list[dict[str, Any]]:
+    return [{"value": item, "rank": place} for place, item in enumerate(items, 1)]
+
+
+def test_rankings_of_two_records_are_not_pooled_by_the_names_of_places(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "e.json",
+        [record("r1", {"text": "?"}, rank=ranking("a", "b")), record("r2", {}, rank=ranking("b", "a"))],
+    )
+    with pytest.raises(ValueError, match="'rank' ranks 'a' in several records, and no field of a record is called so"):
+        read(path)
+    assert len(frame(export(path))["item"]) == 4
+    told = [record(n, {"a": f"text {n}", "b": "other"}, rank=ranking("a", "b")) for n in (1, 2)]
+    assert read(written(tmp_path / "told.json", told)).lists() == [["text 1", "other"], ["text 2", "other"]]
+    assert read(written(tmp_path / "one.json", [record(1, {}, rank=ranking("a", "b"))])).lists() == [["a", "b"]]
+
+
+def test_records_of_two_files_are_told_apart_or_rejected(tmp_path: Path) -> None:
+    for name in ("p1", "p2"):
+        one = record(name, {"text": name}, tone=name)
+        written(tmp_path / f"{name}.json", [{key: one[key] for key in ("fields", "responses")}])
+    with pytest.warns(mh.DataWarning, match="2 files, but one worker"):
+        assert read(str(tmp_path / "*.json")).tasks.tolist() == ["p1#0", "p2#0"]
+    for name in ("p1", "p2"):
+        written(tmp_path / f"{name}.json", [record("r1", {"text": name}, tone=name)])
+    with pytest.raises(mh.FileFormatError, match="task 'r1' has two contents"):
+        read(str(tmp_path / "*.json"))
+
+
+def test_responses_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "e.json", [record(1, {}, tone=None), record(2, {}, tone={"x": 1}), record(3, {}, tone="a"), 5]
+    )
+    wanted = {"responses without a value": 1, "responses of another kind (not supported)": 1}
+    assert export(path).left_out() == wanted | {"records that are not objects": 1}
+
+
+def phoenix(span: Any, **more: Any) -> dict[str, Any]:
+    return {"span_id": span, "annotator_kind": "HUMAN", "user_id": "ann", "name": "ok", "result": {"label": "a"}} | more
+
+
+def test_rows_of_phoenix_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
+    rows = [phoenix(1), phoenix(None), {"annotator_kind": "HUMAN"}, phoenix(2, result={"explanation": "none"})]
+    found = export(jsonl(tmp_path / "e.jsonl", *rows))
+    assert found.left_out() == {"rows without 'span_id'": 2, "annotations without a label or a score": 1}
+
+
+def test_people_without_a_name_are_not_one_worker_in_silence(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "e.jsonl", phoenix(1), phoenix(1, user_id=None), phoenix(2, user_id=None))
+    with pytest.warns(mh.DataWarning, match="2 answers without an annotator"):
+        read(path)
+
+
+def sagemaker(*contents: Any, task: str = "0", **more: Any) -> dict[str, Any]:
+    ones = [
+        {"workerId": f"w{n}", "annotationData": {"content": json.dumps(content)}} for n, content in enumerate(contents)
+    ]
+    return {"datasetObjectId": task, "annotations": ones} | more
+
+
+def test_every_answer_of_sagemaker_is_read_or_counted(tmp_path: Path) -> None:
+    ticked = {"pet": {"cat": True, "dog": False}}
+    drawn = {"box": {"boundingBoxes": [{"left": 1, "top": 2, "width": 3, "height": 4, "label": "A"}]}}
+    marked = {"ner": {"entities": [{"startOffset": 0, "endOffset": 3, "label": "NAME"}]}}
+    other = {"pet": {"polygons": [{"vertices": []}]}}
+    row = sagemaker(ticked, drawn, marked, other, {"pet": {"label": None}}, dataObject={"content": "Rex barks"})
+    found = export(written(tmp_path / "e.json", [row]))
+    assert found.questions == {"pet": "classes", "box": "boxes", "ner": "sequences"}
+    assert frame(found, "pet")["label"] == ["cat"]
+    assert found.left_out("pet") == {"answers of another kind (not supported)": 2}
+
+
+def test_responses_of_workers_are_read_by_folder(tmp_path: Path) -> None:
+    for place, label in enumerate("xy"):
+        answer = {"workerId": f"w{place}", "answerContent": {"q": {"label": label}}, "timeSpentInSeconds": 4}
+        written(tmp_path / str(place) / "2026.json", {"answers": [answer]})
+    assert rows_of(read(str(tmp_path / "*" / "*.json"))) == [("0", "w0", "x"), ("1", "w1", "y")]
+
+
+def test_objects_without_ids_do_not_run_into_one_another(tmp_path: Path) -> None:
+    for name in ("p1", "p2"):
+        row = sagemaker({"q": {"label": name}})
+        del row["datasetObjectId"]
+        written(tmp_path / f"{name}.json", [row])
+    with pytest.warns(mh.DataWarning, match="2 files, but one worker"):
+        assert read(str(tmp_path / "*.json")).tasks.tolist() == ["p1#0", "p2#0"]

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from manyhands.table.formats.export import Answer, Dropped, Status, one_or_set
-from manyhands.table.formats.files import ExportFile, Reader, rows_of
+from manyhands.table.formats.export import Ambiguous, Answer, Dropped, Part, Status, one_or_set
+from manyhands.table.formats.files import Contents, ExportFile, Reader, rows_of
 from manyhands.table.formats.spans import Document, text_among
 
 NAME = "argilla"
@@ -29,17 +29,49 @@ def _nested(row: Mapping[str, Any]) -> bool:
     return "fields" in row and any(isinstance(row.get(name), Mapping) for name in ("responses", "suggestions"))
 
 
-def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
+def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     """Yield all answers of an export."""
+    contents = Contents()
+    #: Records by question and by ranked item, of items that no field of their record tells.
+    ranked: dict[str, dict[Any, set[Any]]] = {}
     for file, number, row in rows_of(files):
         if not isinstance(row, Mapping):
+            yield Dropped("records that are not objects")
             continue
-        for answer in _record(row, row.get("id", file.numbered(number - 1)), file):
-            marks = answer.kind == "sequences" or answer.said == []
-            yield replace(answer, document=_document(row)) if marks else answer
+        task = row.get("id", file.numbered(number - 1))
+        fields = _fields(row)
+        contents.check(task, fields, file)
+        for part in _record(row, task, file):
+            if isinstance(part, Answer) and part.kind == "rankings":
+                named = _named(part, fields)
+                if named is part:
+                    for item, _ in part.said:
+                        ranked.setdefault(part.question, {}).setdefault(item, set()).add(task)
+                part = named
+            elif isinstance(part, Answer) and (part.kind == "sequences" or part.said == []):
+                part = replace(part, document=Document(text_among(fields, "text", [])))
+            yield part
+    for question, items in ranked.items():
+        shared = [item for item, tasks in items.items() if len(tasks) > 1]
+        if shared:
+            yield Ambiguous(
+                f"{question!r} ranks {shared[0]!r} in several records, and no field of a record is called so: is it "
+                "the same item in all records, or another one in each? Name the fields of records after the ranked "
+                "items; or write a table with `manyhands import` and read it with kind='rankings', which takes items "
+                "of one name for one item",
+                question,
+            )
 
 
-def _record(row: Mapping[str, Any], task: Any, file: ExportFile) -> Iterator[Answer]:
+def _named(answer: Answer, fields: Mapping[str, Any]) -> Answer:
+    """A ranking whose items are called by their content, where fields of the record have their names."""
+    texts = [fields.get(item) if isinstance(item, str) else None for item, _ in answer.said]
+    told = all(isinstance(text, str) for text in texts) and len(set(texts)) == len(texts)
+    said = [(text, rank) for text, (_, rank) in zip(texts, answer.said, strict=True)]
+    return replace(answer, said=said) if told else answer
+
+
+def _record(row: Mapping[str, Any], task: Any, file: ExportFile) -> Iterator[Part]:
     """Yield all answers about one record."""
     for question in flat_questions(row):
         values = row.get(f"{question}.responses")
@@ -54,7 +86,9 @@ def _record(row: Mapping[str, Any], task: Any, file: ExportFile) -> Iterator[Ans
     if _nested(row):
         for question, given in (row.get("responses") or {}).items():
             for one in _listed(given):
-                if isinstance(one, Mapping):
+                if not isinstance(one, Mapping):
+                    yield Dropped("responses that are not objects", 1, question)
+                else:
                     state = _STATUS.get(one.get("status"), "skipped")
                     yield from _answer(question, task, file.annotator(one.get("user_id")), one.get("value"), state)
         for question, one in (row.get("suggestions") or {}).items():
@@ -62,18 +96,18 @@ def _record(row: Mapping[str, Any], task: Any, file: ExportFile) -> Iterator[Ans
                 yield from _suggestion(question, task, one.get("agent") or "model", one.get("value"))
 
 
-def _document(row: Mapping[str, Any]) -> Document:
-    """The field of a record that spans are of: its only text, or the one called so."""
+def _fields(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a record is about: its fields, nested or flat."""
     known = ("id", "status", "_server_id", "external_id")
-    fields = row["fields"] if _nested(row) else {name: row[name] for name in row if "." not in name}
-    texts = {name: value for name, value in fields.items() if name not in known} if isinstance(fields, Mapping) else {}
-    return Document(text_among(texts, "text", []))
+    fields = row["fields"] if _nested(row) else {name: row[name] for name in row if "." not in str(name)}
+    return {name: value for name, value in fields.items() if name not in known} if isinstance(fields, Mapping) else {}
 
 
 def _suggestion(question: str, task: Any, agent: Any, value: Any) -> Iterator[Answer]:
     """What a model suggested."""
     for one in _answer(question, task, agent, value, "given"):
-        yield replace(one, source="model")
+        if isinstance(one, Answer):
+            yield replace(one, source="model")
 
 
 def _listed(values: Any) -> list[Any]:
@@ -85,10 +119,10 @@ def _at(values: Any, place: int) -> Any:
     return found[place] if place < len(found) else None
 
 
-def _answer(question: str, task: Any, worker: Any, value: Any, status: Status) -> Iterator[Answer]:
+def _answer(question: str, task: Any, worker: Any, value: Any, status: Status) -> Iterator[Part]:
     if value is None:
-        return
-    if isinstance(value, bool | str):
+        yield Dropped("responses without a value", 1, question)
+    elif isinstance(value, bool | str):
         yield Answer(question, "classes", task, worker, value, status=status)
     elif isinstance(value, int | float):
         yield Answer(question, "numbers", task, worker, float(value), status=status)
@@ -102,6 +136,8 @@ def _answer(question: str, task: Any, worker: Any, value: Any, status: Status) -
         else:
             spans = [(one.get("start"), one.get("end"), one.get("label")) for one in value]
             yield Answer(question, "sequences", task, worker, spans, status=status)
+    else:
+        yield Dropped("responses of another kind (not supported)", 1, question)
 
 
 def _recognizes(file: ExportFile) -> bool:

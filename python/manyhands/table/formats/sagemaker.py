@@ -7,12 +7,13 @@ from typing import Any
 
 from manyhands.errors import FileFormatError
 from manyhands.table.formats.documents import parsed
-from manyhands.table.formats.export import Answer, Dropped, one_or_set
-from manyhands.table.formats.files import ExportFile, Reader, rows_of
+from manyhands.table.formats.export import Answer, Dropped, Part, one_or_set
+from manyhands.table.formats.files import Contents, ExportFile, Reader, rows_of
+from manyhands.table.formats.spans import Document
 
 NAME = "sagemaker"
-#: Where lists of workers' answers are, in consolidation requests and in custom jobs.
-_LISTS = ("annotations", "annotationsFromAllWorkers")
+#: Where lists of workers' answers are: in consolidation requests, in custom jobs, and in workers' responses.
+_LISTS = ("annotations", "annotationsFromAllWorkers", "answers")
 
 
 def knows(rows: list[Any]) -> bool:
@@ -32,16 +33,25 @@ def _consolidated(row: Mapping[str, Any]) -> bool:
     return ("source" in row or "source-ref" in row) and any(str(name).endswith("-metadata") for name in row)
 
 
-def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
-    """Yield all answers of workers; an output manifest, which holds none, is refused."""
+def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
+    """Yield all answers of workers; an output manifest, which holds none, is rejected."""
     found = False
+    contents = Contents()
     for file, number, row in rows_of(files):
         if not isinstance(row, Mapping):
+            yield Dropped("values that are not objects")
             continue
-        task = row.get("datasetObjectId", row.get("source-ref", row.get("source", file.numbered(number - 1))))
-        for one in _of_workers(row):
+        ones = _of_workers(row)
+        # A file of workers' responses is in a folder named after its object.
+        numbered = file.path.resolve().parent.name if "answers" in row else file.numbered(number - 1)
+        task = row.get("datasetObjectId", row.get("source-ref", row.get("source", numbered)))
+        content = row.get("dataObject")
+        if ones and content is not None:
+            contents.check(task, content, file)
+        for one in ones:
             found = True
-            yield from _answer(task, file.annotator(one.get("workerId")), one, f"{file.where}, object {number}")
+            worker = file.annotator(one.get("workerId"))
+            yield from _answer(task, worker, one, _text(content), f"{file.where}, object {number}")
     if not found:
         raise FileFormatError(
             f"{files[0].where} is an output manifest, which holds only consolidated labels; the answers of workers are "
@@ -49,25 +59,64 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
         )
 
 
-def _answer(task: Any, worker: Any, one: Mapping[str, Any], where: str) -> Iterator[Answer]:
+def _text(content: Any) -> str | None:
+    """The text of an object, where it is one."""
+    text = content.get("content") if isinstance(content, Mapping) else content
+    return text if isinstance(text, str) else None
+
+
+def _answer(task: Any, worker: Any, one: Mapping[str, Any], text: str | None, where: str) -> Iterator[Part]:
     data = one.get("annotationData", {})
-    content = data.get("content") if isinstance(data, Mapping) else None
+    content = one.get("answerContent", data.get("content") if isinstance(data, Mapping) else None)
     if isinstance(content, str):
         content = parsed(content, f"the content of {where}")
     if not isinstance(content, Mapping):
+        yield Dropped("answers without content")
         return
-    for question, said in content.items():
-        value = said.get("label", said.get("labels")) if isinstance(said, Mapping) else said
-        if isinstance(value, list):
-            kind, value = one_or_set(value)
-            yield Answer(str(question), kind, task, worker, value)
-        elif isinstance(value, Mapping):
-            kind, chosen = one_or_set([name for name, on in value.items() if on])
-            yield Answer(str(question), kind, task, worker, chosen)
-        elif value is not None:
-            yield Answer(str(question), "classes", task, worker, value)
+    when, seconds = one.get("submissionTime"), one.get("timeSpentInSeconds")
+    for question, value in content.items():
+        said = _said(value)
+        if isinstance(said, str):
+            yield Dropped(said, 1, str(question))
+        else:
+            document = Document(text) if said[0] == "sequences" else None
+            yield Answer(str(question), said[0], task, worker, said[1], when, seconds, document=document)
+
+
+def _said(value: Any) -> tuple[str, Any] | str:
+    """Kind and content of an answer; or what it is, if it cannot be read."""
+    if isinstance(value, Mapping):
+        if isinstance(value.get("boundingBoxes"), list):
+            return "boxes", [_box(one) for one in value["boundingBoxes"]]
+        if isinstance(value.get("entities"), list):
+            return "sequences", [
+                (one.get("startOffset"), one.get("endOffset"), one.get("label")) for one in value["entities"]
+            ]
+        named = value.get("label", value.get("labels"))
+        if named is not None:
+            value = named
+    if isinstance(value, Mapping):  # radio buttons and check boxes: names, and which are on
+        if not value or not all(isinstance(on, bool) for on in value.values()):
+            return "answers of another kind (not supported)"
+        return one_or_set([name for name, on in value.items() if on])
+    if isinstance(value, list):
+        if any(isinstance(label, list | dict) for label in value):
+            return "answers of another kind (not supported)"
+        return one_or_set(value)
+    return ("classes", value) if value is not None else "answers without a value"
+
+
+def _box(one: Any) -> tuple[float, float, float, float, Any]:
+    try:
+        left, top, width, height = (float(one[name]) for name in ("left", "top", "width", "height"))
+    except (KeyError, TypeError, ValueError):
+        raise FileFormatError(f"a bounding box is left, top, width and height, not {str(one)[:60]}") from None
+    return left, top, left + width, top + height, one.get("label")
 
 
 READER = Reader(
-    NAME, "objects whose 'annotations' name a 'workerId'", lambda file: file.is_json and knows(file.rows), answers
+    NAME,
+    "objects whose 'annotations' or 'answers' name a 'workerId'",
+    lambda file: file.is_json and knows(file.rows),
+    answers,
 )
