@@ -57,7 +57,7 @@ from manyhands.table.io import write_table
         ("aggregate log.csv --weight label", "cannot be both label and weight; name another with --weight"),
         ("aggregate log.csv --confidences task", "cannot be both task and confidence; name another with --confidences"),
         ("aggregate log.csv --evaluate odd.csv", "name it with --truth-task; the columns are 'id', 'b'"),
-        ("aggregate odd.csv", "odd.csv: no column has a well-known name for the task: name it with --task"),
+        ("aggregate odd.csv", "odd.csv: no column has a well-known name for the worker: name it with --worker"),
         ("aggregate empty.csv", "'empty.csv': Empty CSV file"),
         ("aggregate bare.csv", "there are no annotations"),
         ("aggregate broken.parquet", "cannot read 'broken.parquet'"),

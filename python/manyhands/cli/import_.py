@@ -47,7 +47,8 @@ def run(args: Namespace) -> None:
     with Stages(args) as stages:
         with stages.stage("reading"):
             layout = Layout(*(getattr(args, name) for name in LAYOUT))
-            found = opened([Source(path, layout) for path in expand(args.log)], args.format)
+            sources = [Source(path, layout, args.format) for path in expand(args.log)]
+            found = opened(sources, args.format, worker_from_file=args.worker_from_file)
         if found is None:
             raise ValueError(f"{args.log[0]} is a table already, with an answer a row; aggregate takes it as it is")
         table = found.to_frame(args.question) if isinstance(found, Export) else found

@@ -63,6 +63,7 @@ def settle_kind(args: Namespace) -> str:
 
     A stream can be read only once, and is a log of classes unless told otherwise.
     """
+    args.inferred = args.kind is None
     if args.kind is None:
         args.kind = _told_by_columns(args)
     if args.kind not in Records._kinds:
@@ -82,16 +83,18 @@ def _told_by_columns(args: Namespace) -> str:
     from manyhands.table.streams import column_names
 
     paths = expand(args.log)
-    named = [role for role in roles() if getattr(args, role, None) is not None]
-    plain = args.probabilities is not None or args.label is not None or args.layout == "wide"
-    if plain or any(map(is_stream, paths)):
-        return kind_by_columns([], named) if named else CLASSES
-    sources = [Source(path, Layout(*(getattr(args, name) for name in LAYOUT))) for path in paths]
-    found = opened(sources, args.format, args.worker)
-    if isinstance(found, Export):
-        args.export = found  # a large one takes long to read
-        return found.questions[found.question(args.question)]
-    return kind_by_columns(column_names(sources[0]) if found is None else found.column_names, named)
+    named = {role: column for role in roles() if (column := getattr(args, role, None)) is not None}
+    if args.probabilities is not None or args.layout == "wide":
+        return CLASSES
+    if any(map(is_stream, paths)):
+        return kind_by_columns([], [*named]) if named else CLASSES
+    named |= {role: column for role in ("task", "worker", "label") if (column := getattr(args, role)) is not None}
+    sources = [Source(path, Layout(*(getattr(args, name) for name in LAYOUT)), args.format) for path in paths]
+    document = opened(sources, args.format, named, layout=args.layout, worker_from_file=args.worker_from_file)
+    if isinstance(document, Export):
+        args.export = document  # a large one takes long to read
+        return document.questions[document.question(args.question)]
+    return kind_by_columns(column_names(sources[0]) if document is None else document.column_names, [*named])
 
 
 def read_any(args: Namespace) -> Records:
@@ -117,5 +120,5 @@ def read_any(args: Namespace) -> Records:
     given = {name: getattr(args, name, None) for name in (*table._roles, *table._options)}
     settings = {name: getattr(args, name) for name in ("repeats", "missing", *EXPORT, *LAYOUT)}
     settings |= {name: value for name in _SETTINGS if (value := getattr(args, name, None)) is not None}
-    votes: Records = mh.read(args.log, kind=args.kind, **given, **settings)
+    votes: Records = mh.read(args.log, kind=None if args.inferred else args.kind, **given, **settings)
     return votes

@@ -106,9 +106,10 @@ def add_log(parser: argparse.ArgumentParser, *, task: str = "--task") -> None:
     group = add_files(parser)
     group.add_argument(
         "--layout",
-        choices=("long", "wide"),
+        choices=("long", "wide", "by-worker", "by-task"),
         default="long",
-        help="an answer a row (long, the default), or a task a row and a worker a column",
+        help="one answer per row (long, the default), one task per row and one worker per column (wide), or a JSON "
+        "object {worker: {task: label}} (by-worker) or {task: {worker: label}} (by-task)",
     )
     group.add_argument(
         "--predictions", action="store_true", help="count predictions of models in an export as workers' answers"
@@ -187,6 +188,9 @@ def add_files(parser: argparse.ArgumentParser) -> Any:
     )
     group.add_argument("--question", metavar="NAME", help="which question of an export, where it has several")
     group.add_argument(
+        "--worker-from-file", action="store_true", help="each file is one worker's, called by the name of the file"
+    )
+    group.add_argument(
         "--delimiter",
         type=delimiter,
         metavar="C",
@@ -239,7 +243,7 @@ LAYOUT = ("delimiter", "encoding", "header")
 
 
 #: What exports of platforms are read by.
-EXPORT = ("format", "layout", "question", "predictions")
+EXPORT = ("format", "layout", "question", "predictions", "worker_from_file")
 
 
 def read_log(args: argparse.Namespace) -> Annotations:
@@ -251,7 +255,7 @@ def read_log(args: argparse.Namespace) -> Annotations:
     given = {name: getattr(args, name) for name in (*columns, *options)}
     directory = _directory(args)
     if directory is None:
-        kind = getattr(args, "kind", None)
+        kind = None if getattr(args, "inferred", True) else args.kind
         votes: Any = mh.read(args.log, kind=kind, confidence=args.confidences, **given)
         if votes.kind != "classes":
             raise ValueError(f"{args.command} is for answers that are classes; the log holds {votes.kind}")
@@ -274,7 +278,7 @@ def _directory(args: argparse.Namespace) -> str | None:
         from manyhands.table.limits import free_memory
         from manyhands.table.sources import expand, needed_memory
 
-        needed, free = needed_memory(expand(args.log)), args.memory or free_memory()
+        needed, free = needed_memory(expand(args.log), args.format), args.memory or free_memory()
         if needed is None or free is None or needed <= free:
             return None
         complain(
@@ -328,14 +332,14 @@ def read_truth(args: argparse.Namespace, path: str | None, votes: Annotations) -
 def check_inputs(args: argparse.Namespace, *paths: str | None) -> list[Path]:
     """List the log's files and others, none of which is overwritten; raise unless all exist and have a known ending."""
     from manyhands.table.atomic import protect
-    from manyhands.table.sources import expand, is_document, is_stream, kind_of
+    from manyhands.table.sources import expand, file_kind, is_stream, kind_of
 
-    found = expand([*args.log, *(path for path in paths if path is not None)])
+    logs = expand(args.log)
+    others = expand([path for path in paths if path is not None]) if any(paths) else []
     streams = set()
-    for path in found:
+    for place, path in enumerate(found := [*logs, *others]):
         if not is_stream(path):
-            if not is_document(path):
-                kind_of(path)
+            file_kind(path, args.format) if place < len(logs) else kind_of(path)
             continue
         name = "stdin" if str(path) in _STDIN else str(path)
         if name in streams:

@@ -17,7 +17,7 @@ from manyhands.table.building import Missing, Repeats
 from manyhands.table.columns import Columns
 from manyhands.table.dense import build_dense
 from manyhands.table.description import Description, Spread, described
-from manyhands.table.frames import take_columns
+from manyhands.table.frames import not_a_log, take_columns
 from manyhands.table.names import Codes, Column, Names
 
 
@@ -490,7 +490,8 @@ def as_annotations(votes: Any, *, abstentions: bool = False) -> Annotations:
         return votes if abstentions else votes.without_abstentions()
     if isinstance(votes, Mapping) or hasattr(votes, "__arrow_c_stream__") or hasattr(votes, "columns"):
         return Annotations.from_frame(votes)
-    raise TypeError(
-        f"expected Annotations or a frame, not {type(votes).__name__}; make a table with "
-        "Annotations.from_frame, from_arrays or from_dense"
-    )
+    if isinstance(votes, str | os.PathLike):
+        from manyhands.table.io import read
+
+        return as_annotations(read(votes, kind="classes"), abstentions=abstentions)
+    raise TypeError(not_a_log(votes, "Annotations or a frame"))

@@ -6,12 +6,14 @@ import operator
 import os
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from manyhands.checks import listed
 from manyhands.table import arrow, checks, persist
+from manyhands.table.columns import Columns
 from manyhands.table.names import Codes, Names
 from manyhands.table.records import Records, Rows
 
@@ -51,11 +53,74 @@ class Answers(Records):
 
     __slots__ = ("_tasks", "_unlabelled")
     _table: Links
+    _weak: ClassVar[bool] = True
 
     def __init__(self, table: Links, tasks: Names, workers: Names, unlabelled: Names | None = None) -> None:
         super().__init__(table, workers)
         self._tasks = tasks
         self._unlabelled = unlabelled if unlabelled is not None else tasks.take(np.zeros(0, np.int64))
+
+    def _check_guesses(self, columns: Columns) -> None:
+        guesses = columns.guesses
+        if not guesses:
+            return
+        used = {name for names in columns.names.values() for name in names}
+        others = [name for name in columns.all_names if name not in used]
+        if "task" in guesses and self.n_tasks == self.n_annotations > 1:
+            raise ValueError(
+                f"column {guesses['task']!r} differs in every row, so it may number the answers rather than the tasks; "
+                f"name the task column with task=… ({guesses['task']!r} if it is; other columns are {_shown(others)})"
+            )
+        if "worker" in guesses and self.n_workers > 1 and self._one_per_task(self._table.columns()[1]):
+            raise ValueError(
+                f"column {guesses['worker']!r} has one value per task, so it is about the item rather than the worker; "
+                f"name the worker column with worker=… (other columns are {_shown(others)})"
+            )
+        if "label" in guesses:
+            self._refuse_item(guesses["label"], others)
+
+    def _refuse_item(self, column: str, others: list[str]) -> None:
+        """Raise where the column of what was said seems to be the item that the task is about.
+
+        Parameters
+        ----------
+        column
+            The column, which was found by its name.
+        others
+            Columns of the log that are not used; without any, nothing else can be the answer.
+        """
+        _, workers, said = self._table.columns()
+        if not others:
+            return
+        cure = (
+            f"name the answer column with label=… (other columns are {_shown(others)}), or with "
+            f"{self._roles[-1]}=… and kind={self._kind!r} if it is {column!r}"
+        )
+        if not self._differ_in_task(workers).any():
+            raise ValueError(
+                f"no task has answers of two workers, so column {column!r} may be the item or the answer; {cure}"
+            )
+        if self._one_per_task(said):
+            raise ValueError(
+                f"column {column!r} has one value per task, whoever answered: it is the item, not the answer; {cure}"
+            )
+
+    def _one_per_task(self, values: npt.NDArray[Any]) -> bool:
+        """Whether values differ within no task, and some task has two rows to compare, by two workers if there are."""
+        _, workers, _ = self._table.columns()
+        several = self._differ_in_task(workers)
+        several = several if several.any() else self.labels_per_task > 1
+        differ = self._differ_in_task(values.reshape(len(values), -1)[:, 0])
+        return bool(several.any() and not differ[several].any())
+
+    def _differ_in_task(self, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Whether values of each task's rows differ."""
+        starts = self._table.offsets().astype(np.int64)[:-1]
+        full = self.labels_per_task > 0
+        differ = np.zeros(self.n_tasks, np.bool_)
+        low, high = (part.reduceat(values, starts[full]) for part in (np.minimum, np.maximum))
+        differ[full] = low != high
+        return differ
 
     # ---------------------------------------------------------------------------------------------- contents
 
@@ -212,3 +277,7 @@ class Answers(Records):
         workers = content.array("worker_codes", np.uint32, shape=tasks.shape)
         weighted = "weights" in content.arrays
         return tasks, workers, content.array("weights", np.float64, shape=tasks.shape) if weighted else None
+
+
+def _shown(names: list[str]) -> str:
+    return listed(names, 20) if names else "none"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from manyhands.table.frames import take_columns
+from manyhands.table.frames import taken, weak_among
 from manyhands.table.names import Column
 
 #: The column of a role: its name, several names where the role has several columns, or None for a well-known name.
@@ -23,6 +23,11 @@ class Columns:
 
     ids: dict[str, Column] = field(default_factory=dict)
     others: dict[str, list[tuple[Any, str]]] = field(default_factory=dict)
+    #: Names of the columns of each role.
+    names: dict[str, list[str]] = field(default_factory=dict)
+    #: Columns that were taken for what they are by weak names alone, by role, and all columns that there are.
+    guesses: dict[str, str] = field(default_factory=dict)
+    all_names: list[str] = field(default_factory=list)
 
     def only(self, role: str) -> tuple[Any, str] | None:
         """The one column of a role that is not for ids; None where there is none."""
@@ -45,14 +50,16 @@ def spread(given: Mapping[str, Chosen]) -> Wanted:
     return asked
 
 
-def columns_of(frame: Any, given: Mapping[str, Chosen], others: Collection[str]) -> Columns:
-    """Take the columns of a frame by role; `others` are the roles that hold no ids."""
+def columns_of(frame: Any, given: Mapping[str, Chosen], others: Collection[str], *, weak: bool = False) -> Columns:
+    """Take the columns of a frame by role; `others` are the roles that hold no ids. With `weak`, weak names will do."""
     asked = spread(given)
-    found = take_columns(frame, **dict(asked.values()))
-    columns = Columns()
+    wanted = dict(asked.values())
+    found, names = taken(frame, wanted, weak=weak)
+    columns = Columns(guesses=weak_among({what: name for what, (name, _) in found.items()}, wanted), all_names=names)
     ids: dict[str, list[Column]] = {}
     for (role, _), (what, _) in asked.items():
         name, data = found[what]
+        columns.names.setdefault(role, []).append(name)
         if role in others:
             columns.others.setdefault(role, []).append((data, f"{role} column {name!r}"))
         else:

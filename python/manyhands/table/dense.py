@@ -21,10 +21,19 @@ _EXACT = 2**53
 
 
 def build_dense(
-    matrix: Any, *, task: str | None, missing: Any, classes: Iterable[Any] | None, abstain: Any
+    matrix: Any,
+    *,
+    task: str | None = None,
+    missing: Any = -1,
+    classes: Iterable[Any] | None = None,
+    abstain: Any = None,
+    chosen: bool = False,
 ) -> building.Parts:
-    """Build a table from labels in tasks × workers; see `Annotations.from_dense`."""
-    dense, ids, workers = _take_apart(matrix, task)
+    """Build a table from labels in tasks × workers; see `Annotations.from_dense`.
+
+    With `chosen`, the caller named the columns of workers, so that all of them are.
+    """
+    dense, ids, workers = _take_apart(matrix, task, chosen=chosen)
     given = _given(dense, missing)
     dense = np.asarray(dense)
     if not given.any():
@@ -65,7 +74,7 @@ def _given(dense: npt.NDArray[Any], missing: Any) -> npt.NDArray[np.bool_]:
 # ------------------------------------------------------------------------------------------------------ frames
 
 
-def _take_apart(matrix: Any, task: str | None) -> tuple[npt.NDArray[Any], Column, Column | None]:
+def _take_apart(matrix: Any, task: str | None, *, chosen: bool) -> tuple[npt.NDArray[Any], Column, Column | None]:
     """Return the labels, the names of the rows, and those of the columns if they have any."""
     if not (isinstance(matrix, Mapping) or hasattr(type(matrix), "columns") or hasattr(type(matrix), "column_names")):
         dense = np.asanyarray(matrix)
@@ -84,6 +93,8 @@ def _take_apart(matrix: Any, task: str | None) -> tuple[npt.NDArray[Any], Column
         names = [*names[:at], *names[at + 1 :]]
     if not columns:
         raise ValueError("the frame has no column of labels; it needs one for each worker")
+    if not chosen:
+        _refuse_known_answers(names)
     arrays = [_as_array(column) for column in columns]
     ids = Column(np.arange(len(arrays[0])) if index is None else index, "tasks" if task is None else f"column {task!r}")
     workers = Column(as_objects(names), "the frame's columns")
@@ -128,6 +139,22 @@ def _refuse_long_log(names: Sequence[Any]) -> None:
         raise ValueError(
             f"the columns {shown} look like a log with a row for each answer, not like workers: use "
             "Annotations.from_frame"
+        )
+
+
+#: Columns of known answers, which no worker gave.
+_GOLD = ("gold", "gold_label", "gold_standard", "golden", "truth", "ground_truth", "true_label", "correct_answer")
+
+
+def _refuse_known_answers(names: Sequence[Any]) -> None:
+    """Raise where one of the columns of workers bears the name of known answers."""
+    known = {normalised(name) for name in _GOLD}
+    gold = [name for name in names if normalised(str(name)) in known]
+    if gold:
+        rest = [name for name in names if name not in gold]
+        raise ValueError(
+            f"column {gold[0]!r} looks like known answers, not like a worker; leave it out, or name the columns of "
+            f"workers with worker=… in mh.read: {listed(rest)}"
         )
 
 

@@ -12,9 +12,9 @@ _TASK = ("task", "task_id", "item", "item_id", "question", "question_id", "examp
 _WORKER = ("worker", "worker_id", "annotator", "annotator_id", "rater", "rater_id")
 WELL_KNOWN = {
     "task": _TASK,
-    "worker": (*_WORKER, "performer", "judge", "labeler"),
+    "worker": (*_WORKER, "performer", "judge", "judge_id", "labeler", "labeller"),
     # Ratings and values are classes too, where a table of classes is made: logs of stars have no other column.
-    "label": ("label", "answer", "response", "annotation", "vote", "rating", "value"),
+    "label": ("label", "answer", "response", "annotation", "vote", "verdict", "choice", "rating", "value"),
     "value": ("value", "score", "rating", "number"),
     "labels": ("labels", "label_set", "tags"),
     # Where texts are asked for, a label or an answer is one.
@@ -47,6 +47,13 @@ WELL_KNOWN = {
     "tag": ("tag", "label", "type", "entity"),
     "layer": ("layer",),
 }
+#: Names that are taken where no column has a well-known one. They may mean something else (the number of a row, the
+#: author of an item, its topic), so that `check_guesses` looks at what such a column holds.
+WEAK = {
+    "task": ("id",),
+    "worker": ("user", "user_id", "user_name", "coder", "reviewer", "model"),
+    "label": ("class", "category", "preference", "score"),
+}
 #: Columns that hold classes whatever else there is; a value or a rating may be either. Answers of other kinds go by
 #: these names, too, where no column bears one of their own.
 CLASS_NAMES = tuple(name for name in WELL_KNOWN["label"] if name not in WELL_KNOWN["value"])
@@ -60,15 +67,22 @@ def take_columns(frame: Any, **given: str | None) -> dict[str, tuple[str, Any]]:
     The column of a role is the given one, or else the only one with a well-known name. A frame that is a
     query or a stream is read once.
     """
+    return taken(frame, given)[0]
+
+
+def taken(
+    frame: Any, given: Mapping[str, str | None], *, weak: bool = False
+) -> tuple[dict[str, tuple[str, Any]], list[str]]:
+    """Return what `take_columns` does, and the names of all columns; with `weak`, weak names will do."""
     frame = _readable(frame)
     names = [str(name) for name in _column_names(frame)]
-    found = match_columns(names, given)
+    found = match_columns(names, given, weak=weak)
     if _library(frame) == "duckdb":
         import pyarrow as pa
 
         quoted = ('"' + name.replace('"', '""') + '"' for name in found.values())
         frame = pa.table(frame.project(", ".join(quoted)))
-    return {role: (name, _column(frame, names, name)) for role, name in found.items()}
+    return {role: (name, _column(frame, names, name)) for role, name in found.items()}, names
 
 
 def named_columns(frame: Any) -> tuple[list[Any], list[Any], Any]:
@@ -100,11 +114,12 @@ def one_known(names: Sequence[str], role: str) -> str | None:
     return known[0] if len(set(known)) == 1 else None
 
 
-def match_columns(names: Sequence[str], given: Mapping[str, str | None]) -> dict[str, str]:
-    """Find the column of each role among `names`; see `take_columns`."""
+def match_columns(names: Sequence[str], given: Mapping[str, str | None], *, weak: bool = False) -> dict[str, str]:
+    """Find the column of each role among `names`; see `take_columns`. With `weak`, weak names will do."""
     role_of: dict[str, str] = {}
     for role, choice in given.items():
-        name = _well_known(names, role, [other for other in given if other != role]) if choice is None else choice
+        others = [other for other in given if other != role]
+        name = _well_known(names, role, others, weak=weak) if choice is None else choice
         if name not in names:
             raise KeyError(f"no {role} column {name!r}{_nearest(name, names)}; the columns are {_listed(names)}")
         if names.count(name) > 1:
@@ -113,6 +128,15 @@ def match_columns(names: Sequence[str], given: Mapping[str, str | None]) -> dict
             raise ValueError(f"column {name!r} cannot be both {role_of[name]} and {role}; name another with {role}=…")
         role_of[name] = role
     return {role: name for name, role in role_of.items()}
+
+
+def weak_among(found: Mapping[str, str], given: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the columns that were found by weak names, by role."""
+    return {
+        role: name
+        for role, name in found.items()
+        if given[role] is None and role in WEAK and not known_among([name], WELL_KNOWN[role])
+    }
 
 
 def normalised(name: str) -> str:
@@ -127,8 +151,10 @@ def known_among(names: Sequence[str], known: Sequence[str | None]) -> list[str]:
     return exact or [name for name in names if normalised(name) in wanted]
 
 
-def _well_known(names: Sequence[str], role: str, others: Sequence[str] = ()) -> str:
+def _well_known(names: Sequence[str], role: str, others: Sequence[str] = (), *, weak: bool = False) -> str:
     known = known_among(names, WELL_KNOWN[role])
+    if weak and not known:
+        known = known_among(names, WEAK.get(role, ()))
     # A column that bears the name of another role is that role's.
     taken = {WELL_KNOWN[other][0] for other in others if other in WELL_KNOWN}
     known = [name for name in known if name not in taken] or known
@@ -150,6 +176,16 @@ def _nearest(name: str, names: Sequence[str]) -> str:
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
+def not_a_log(
+    given: Any,
+    wanted: str = "a data frame or a mapping of columns",
+    makers: Sequence[str] = ("Annotations.from_frame", "Annotations.from_arrays", "Annotations.from_dense"),
+) -> str:
+    """Say of something that is not a log what a log can be made with."""
+    shown = f"{', '.join(makers[:-1])} or {makers[-1]}"
+    return f"expected {wanted}, not {type(given).__name__}; make a table with {shown}, or read files with mh.read"
+
+
 def _library(frame: Any) -> str:
     return type(frame).__module__.split(".")[0].lstrip("_")
 
@@ -161,7 +197,7 @@ def _readable(frame: Any) -> Any:
     if isinstance(frame, Mapping) or _column_names(frame) is not None:
         return frame
     if not hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__getitem__"):
-        raise TypeError(f"expected a data frame or a mapping of columns, not {type(frame).__name__}")
+        raise TypeError(not_a_log(frame))
     import pyarrow as pa
 
     return pa.table(frame)

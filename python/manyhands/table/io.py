@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from manyhands.checks import check_choice, listed
 from manyhands.table import arrow
@@ -15,9 +15,11 @@ from manyhands.table.atomic import atomic_write
 from manyhands.table.building import Missing, Repeats, build, build_soft
 from manyhands.table.checks import checked_order
 from manyhands.table.columns import spread
+from manyhands.table.dense import build_dense
 from manyhands.table.formats import Export, opened
+from manyhands.table.formats.files import distinct_names
 from manyhands.table.frames import WELL_KNOWN, known_among, one_known
-from manyhands.table.kinds import kind_by_columns, table_of
+from manyhands.table.kinds import check_inferred, kind_by_columns, table_of
 from manyhands.table.order import Array, as_numbers, ranks, without_ranks
 from manyhands.table.records import Records
 from manyhands.table.sources import (
@@ -36,6 +38,9 @@ from manyhands.table.streams import column_names, read_columns, read_roles
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: How the answers of a log are arranged.
+Layouts = Literal["long", "wide", "by-worker", "by-task"]
+
 
 @overload
 def read(
@@ -43,9 +48,10 @@ def read(
     *,
     kind: Literal["classes"] | None = ...,
     format: str = ...,
-    layout: Literal["long", "wide"] = ...,
+    layout: Layouts = ...,
     question: str | None = ...,
     predictions: bool = ...,
+    worker_from_file: bool = ...,
     task: str | Iterable[str] | None = ...,
     worker: str | Iterable[str] | None = ...,
     label: str | None = ...,
@@ -69,9 +75,10 @@ def read(
     *,
     kind: str | None = None,
     format: str = "auto",
-    layout: Literal["long", "wide"] = "long",
+    layout: Layouts = "long",
     question: str | None = None,
     predictions: bool = False,
+    worker_from_file: bool = False,
     task: str | Iterable[str] | None = None,
     worker: str | Iterable[str] | None = None,
     label: str | None = None,
@@ -98,23 +105,28 @@ def read(
     source
         A path, a glob such as ``"logs/*.parquet"``, or several of either. The ending says what a file is:
         ``.csv``, ``.tsv`` or ``.txt`` (also with ``.gz``, ``.bz2``, ``.zst``, ``.lz4``), ``.parquet`` or
-        ``.pq``, ``.json``, ``.jsonl`` or ``.xml``. ``"-"`` is the standard input; it and pipes tell by their content
-        what they are.
+        ``.pq``, ``.json``, ``.jsonl``, ``.ndjson``, ``.manifest``, ``.xml``, ``.conll``, ``.bio`` or ``.iob``. Under
+        another ending, `format` says it. ``"-"`` is the standard input; it and pipes are recognized by their content.
     kind
         What the answers are: ``"classes"``, or ``"numbers"`` for :class:`~manyhands.Ratings`, …. By default what an
         export says, and classes for a table, unless it lacks a column of tasks or labels and has others that tell of
-        another kind.
+        another kind. A column called ``text`` is taken for answers only if workers wrote different texts for a task.
     format
         The platform an export comes from, such as ``"label-studio"``; by default its fields tell. See
         docs/importing.md for all. ``"csv"``, ``"parquet"`` and ``"json"`` are plain rows, whatever their columns are
         called.
     layout
-        ``"long"``, an answer a row, or ``"wide"``, a task a row and a worker a column, as for
-        :meth:`Annotations.from_dense`.
+        ``"long"``, one answer per row, or ``"wide"``, one task per row and one worker per column, as for
+        :meth:`Annotations.from_dense`; `worker` then lists the columns of workers, by default all but the task. JSON
+        objects of objects are ``"by-worker"``, ``{worker: {task: label}}``, or ``"by-task"``,
+        ``{task: {worker: label}}``.
     question
         Which question of an export is meant, where it has several.
     predictions
         Whether predictions of models that an export holds count as answers of workers.
+    worker_from_file
+        Whether each file holds the answers of one worker, who is called by the name of the file, or by the parts of its
+        path that tell it from the others.
     task, worker, label, weight, confidence, repeats, missing, classes, abstain, ordered
         As for :meth:`Annotations.from_frame`; other kinds take those that their own ``from_frame`` has. Several columns
         in a list are one id together: ``worker=["judge", "prompt"]``.
@@ -158,7 +170,9 @@ def read(
     as their text, until the table is made: docs/scale.md has figures. What comes from a pipe is held whole beside it.
     """
     written = Layout(delimiter, encoding, header)
-    check_choice("layout", layout, ("long", "wide"))
+    check_choice("layout", layout, get_args(Layouts))
+    if worker_from_file and worker is not None:
+        raise ValueError("worker= names a column of workers, and worker_from_file=True names them by files; choose one")
     given = {
         "task": task,
         "worker": worker,
@@ -172,36 +186,39 @@ def read(
     }
     asked = {name: value for name, value in given.items() if value is not None}
     defaults = {"repeats": repeats, "missing": missing}
-    sources = [Source(path, written) for path in expand(source)]
+    sources = [Source(path, written, format) for path in expand(source)]
     if out_of_core is not None:
-        if layout == "wide" or probabilities is not None or kind not in (None, "classes") or question or predictions:
+        plain = layout == "long" and probabilities is None and kind in (None, "classes")
+        if not plain or question or predictions or worker_from_file:
             raise ValueError("out of core, a log of classes has a row for each label: a table in CSV or Parquet files")
         from manyhands.table.shards.reading import encode_files
 
         return encode_files(sources, asked | defaults, out_of_core, memory=memory, labels_as_text=labels_as_text)
     with enough_memory(listed([str(one.path) for one in sources])):
+        workers = distinct_names([one.path for one in sources]) if worker_from_file else None
         if layout == "wide":
+            if workers is not None:
+                raise ValueError("worker_from_file=True is for files of one worker, and a wide table has several")
             return _read_wide(sources, asked)
         if probabilities is not None:
-            return _read_soft(sources, [*probabilities], asked)
-        found = opened(sources, format, named=worker)
-        if isinstance(found, Export):
-            return of_export(found, kind, question, predictions, asked, defaults)
+            return _read_soft(sources, [*probabilities], asked, workers)
+        document = opened(sources, format, asked, layout=layout, worker_from_file=worker_from_file)
+        if isinstance(document, Export):
+            return of_export(document, kind, question, predictions, asked, defaults)
         if question is not None or predictions:
             raise ValueError("question= and predictions= are for exports of platforms; this is a table")
-        if found is not None:
-            table = table_of(kind or kind_by_columns(found.column_names, tuple(asked)))
+        names = column_names(sources[0]) if document is None else document.column_names
+        table = table_of(kind or kind_by_columns(names, [*asked]))
+        if document is None:
+            made = _read_rows(table, sources, asked, defaults, labels_as_text, workers)
+        else:
             columns, settings = _sorted_out(table, asked, defaults)
-            made: Any = table
-            return made.from_frame(found, **columns, **settings)
-        return _read_rows(table_of(kind or _told(sources[0], asked)), sources, asked, defaults, labels_as_text)
-
-
-def _told(source: Source, asked: Mapping[str, Any]) -> str:
-    """The kind of a table of which nobody said it: classes wherever it can hold them, or what its columns tell."""
-    names = column_names(source)
-    plain = all(role in asked or known_among(names, WELL_KNOWN[role]) for role in ("task", "label"))
-    return "classes" if plain else kind_by_columns(names, [*asked])
+            columns |= {} if workers is None else {"worker": WELL_KNOWN["worker"][0]}
+            maker: Any = table
+            made = maker.from_frame(document, **columns, **settings)
+        if kind is None:
+            check_inferred(made, names, asked)
+        return made
 
 
 def _sorted_out(
@@ -219,9 +236,14 @@ def _sorted_out(
 
 
 def _read_rows(
-    table: type[Records], sources: list[Source], asked: Mapping[str, Any], defaults: Mapping[str, Any], as_text: bool
+    table: type[Records],
+    sources: list[Source],
+    asked: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    as_text: bool,
+    workers: list[str] | None,
 ) -> Any:
-    """Read a table of any kind from files with an answer a row."""
+    """Read a table of any kind from files with one answer per row."""
     columns, settings = _sorted_out(table, asked, defaults)
     names = column_names(sources[0])
     needed = table._needed(names, columns)
@@ -229,18 +251,28 @@ def _read_rows(
         there = one_known(names, role) if role not in columns else None
         columns |= {} if there is None else {role: there}
     wanted = spread({role: columns.get(role) for role in needed} | columns)
-    read = read_roles(sources, wanted, numbers=table._numbers, raw=table._raw, as_text=as_text)
-    return table._of_columns(read, **settings)
+    columns_read = read_roles(
+        sources,
+        wanted,
+        numbers=table._numbers,
+        raw=table._raw,
+        as_text=as_text,
+        weak=table._weak,
+        workers=workers,
+    )
+    return table._made(columns_read, **settings)
 
 
-def _read_soft(sources: list[Source], names: list[str], asked: Mapping[str, Any]) -> Annotations:
+def _read_soft(
+    sources: list[Source], names: list[str], asked: Mapping[str, Any], workers: list[str] | None
+) -> Annotations:
     """Read a table of classes from columns of probabilities."""
     for name in asked:
         if name not in ("task", "worker", "abstain", "ordered"):
             raise ValueError(f"{name}= means nothing beside probabilities=, which give each class a column")
     wanted = spread({"task": asked.get("task"), "worker": asked.get("worker")})
     wanted |= {("probability", place): (f"probability of {name!r}", name) for place, name in enumerate(names)}
-    read = read_roles(sources, wanted, numbers=("probability",))
+    read = read_roles(sources, wanted, numbers=("probability",), workers=workers)
     columns = [data for data, _ in read.others["probability"]]
     parts = build_soft([read.ids["task"], read.ids["worker"]], columns, names, asked.get("abstain"))
     return Annotations(*parts, ordered=checked_order(asked.get("ordered", False), parts[3], given=True))
@@ -249,16 +281,26 @@ def _read_soft(sources: list[Source], names: list[str], asked: Mapping[str, Any]
 def _read_wide(sources: list[Source], asked: Mapping[str, Any]) -> Annotations:
     """Read a table of classes from a file with a task a row and a worker a column."""
     for name in asked:
-        if name not in ("task", "classes", "abstain", "ordered"):
+        if name not in ("task", "worker", "classes", "abstain", "ordered"):
             raise ValueError(f"{name}= means nothing to a wide table, where each worker has a column")
     if len(sources) > 1 or sources[0].kind == "document":
         raise ValueError("a wide table is read from one CSV or Parquet file")
     names = column_names(sources[0])
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{sources[0]}: several columns are called {twice!r}; each worker needs a column of its own")
     task = asked.get("task") or next(iter(known_among(names, (*WELL_KNOWN["task"], "id"))), None)
-    if task is not None and task not in names:
-        raise KeyError(f"no task column {task!r}; the columns are {listed(names)}")
+    workers = asked.get("worker")
+    workers = [workers] if isinstance(workers, str) else workers
+    wanted = names if workers is None else [*([] if task is None else [task]), *workers]
+    for name in wanted if task is None else [task, *wanted]:
+        if name not in names:
+            role = "task" if name == task else "worker"
+            raise KeyError(f"no {role} column {name!r}; the columns are {listed(names, 20)}")
     settings = {name: asked[name] for name in ("classes", "abstain", "ordered") if name in asked}
-    return Annotations.from_dense(read_columns(sources[0], names), task=task, **settings)
+    ordered = settings.pop("ordered", False)
+    parts = build_dense(read_columns(sources[0], wanted), task=task, chosen=workers is not None, **settings)
+    return Annotations(*parts, ordered=checked_order(ordered, parts[3], given="classes" in settings))
 
 
 def of_export(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from manyhands.checks import check_choice
-from manyhands.table.frames import CLASS_NAMES, WELL_KNOWN, known_among
+from manyhands.table.columns import spread
+from manyhands.table.frames import CLASS_NAMES, WEAK, WELL_KNOWN, known_among, match_columns, names_of
 from manyhands.table.records import Records
+from manyhands.table.texts import Texts
 
 #: Columns that may hold classes and are taken for such where nothing says otherwise: stars and the like.
 _EITHER = ("rating",)
@@ -32,6 +35,9 @@ def kind_by_columns(names: Sequence[str], given: Sequence[str] = ()) -> str:
     named = set(given)
     forms = [(roles, table._kind) for table in Records._kinds.values() for roles in table._telling]
     for roles, kind in sorted(forms, key=lambda form: -len(form[0])):
+        table = Records._kinds[kind]
+        if "label" in named and "label" not in (*table._roles, *table._options):
+            continue  # the answer is the label that was named
         if all(role in named or _known(names, role) for role in roles):
             return kind
     return "classes"
@@ -40,7 +46,8 @@ def kind_by_columns(names: Sequence[str], given: Sequence[str] = ()) -> str:
 def _known(names: Sequence[str], role: str) -> bool:
     if role == "text":
         # Where there is a label, the text is what was labelled.
-        return bool(known_among(names, WELL_KNOWN["text"])) and not known_among(names, WELL_KNOWN["label"])
+        labels = (*WELL_KNOWN["label"], *WEAK["label"])
+        return bool(known_among(names, WELL_KNOWN["text"])) and not known_among(names, labels)
     if role in ("start", "end") and known_among(names, WELL_KNOWN["task"]):
         return False  # when somebody began a task, and was done with it
     if role == "value":
@@ -49,14 +56,39 @@ def _known(names: Sequence[str], role: str) -> bool:
     return bool(known_among(names, WELL_KNOWN[role]))
 
 
+def check_inferred(table: Records, names: Sequence[str], named: Mapping[str, Any]) -> None:
+    """Raise where a log was taken for texts by a column that is the item.
+
+    Parameters
+    ----------
+    table
+        The table, whose kind nobody named.
+    names
+        The columns of the log.
+    named
+        Columns that the caller named, by role.
+    """
+    if not isinstance(table, Texts) or named.get("text") is not None:
+        return
+    wanted = spread({role: named.get(role) for role in Texts._roles})
+    used = match_columns(names, dict(wanted.values()), weak=True)
+    table._refuse_item(used["text"], [name for name in names if name not in used.values()])
+
+
 def as_kind(answers: Any, kind: str | None = None) -> Records:
-    """Return a table of answers, or make one of a frame whose columns have well-known names and tell its kind."""
+    """Return a table of answers; make one of a path, or of a frame whose columns have well-known names."""
     if isinstance(answers, Records):
         if kind is not None and kind != answers.kind:
             raise ValueError(f"the table holds {answers.kind}, not {kind}; make one of that kind from the log")
         return answers
-    from manyhands.table.frames import names_of
+    if isinstance(answers, str | os.PathLike):
+        from manyhands.table.io import read
 
-    table: Any = table_of(kind if kind is not None else kind_by_columns(names_of(answers)))
+        log: Records = read(answers, kind=kind) if kind is not None else read(answers)
+        return log
+    names = names_of(answers)
+    table: Any = table_of(kind if kind is not None else kind_by_columns(names))
     made: Records = table.from_frame(answers)
+    if kind is None:
+        check_inferred(made, names, {})
     return made

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Codes = npt.NDArray[np.uint32]
+#: The field of values in a document that no column can hold: of several types, or nested.
+MIXED = "json"
 
 
 class Names:
@@ -218,7 +220,14 @@ def _unsupported(data: Any, column: Any, what: str) -> npt.NDArray[np.object_]:
     import pyarrow as pa
 
     if data is column and pa.types.is_nested(column.type):
-        raise TypeError(f"{what} holds Arrow {column.type}; an id must be a single value, such as a number or text")
+        kind, some = column.type, next((value for value in column.to_pylist() if value is not None), None)
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            several = "; if each row has several labels, pass kind='sets' and labels=…" if "label" in what else ""
+            raise TypeError(f"{what} holds lists, such as {str(some)[:60]}; each row needs a single value{several}")
+        if isinstance(some, dict) and [*some] == [MIXED]:
+            shown = f"values of several types, or nested ones, such as {some[MIXED][:60]}"
+            raise TypeError(f"{what} holds {shown}; each row needs a single value, all of one type")
+        raise TypeError(f"{what} holds Arrow {kind}; an id must be a single value, such as a number or text")
     return values.hashable(column.to_pylist() if data is column else data, what)
 
 

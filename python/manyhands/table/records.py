@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from manyhands.table import checks, html, persist
 from manyhands.table.columns import Chosen, Columns, columns_of
-from manyhands.table.frames import if_there
+from manyhands.table.frames import if_there, not_a_log
 from manyhands.table.names import Names
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class Records(persist.Saved, ABC):
     #: Roles whose well-known columns together tell that a log is of this kind, for each form it has; none where columns
     #: cannot tell.
     _telling: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    #: Whether columns may be found by weak names, which `_check_guesses` then checks.
+    _weak: ClassVar[bool] = False
     #: Constructors that a message can point to.
     _makers: ClassVar[tuple[str, ...]] = ("from_frame", "from_arrays")
     #: The maker behind all of a kind: from columns by role, and its settings as keywords.
@@ -88,15 +90,24 @@ class Records(persist.Saved, ABC):
     @classmethod
     def _of_frame(cls, frame: Any, given: Mapping[str, Chosen], options: Mapping[str, Chosen], **settings: Any) -> Self:
         """Build a table from the columns of a frame by role; options where they are named, or there to be found."""
-        made: Self = cls._of_columns(cls._columns_in(frame, given, options), **settings)
+        return cls._made(cls._columns_in(frame, given, options), **settings)
+
+    @classmethod
+    def _made(cls, columns: Columns, **settings: Any) -> Self:
+        """Build a table from columns by role, and check that columns taken by weak names are what they seem."""
+        made: Self = cls._of_columns(columns, **settings)
+        made._check_guesses(columns)
         return made
+
+    def _check_guesses(self, columns: Columns) -> None:
+        """Raise where a column that was taken by a weak name is something else."""
 
     @classmethod
     def _columns_in(cls, frame: Any, given: Mapping[str, Chosen], options: Mapping[str, Chosen]) -> Columns:
         """The columns of a frame by role."""
         found = {role: if_there(frame, role) for role in cls._if_there if options.get(role) is None}
         named = {role: name for role, name in {**options, **found}.items() if name is not None}
-        return columns_of(frame, {**given, **named}, cls._numbers | cls._raw)
+        return columns_of(frame, {**given, **named}, cls._numbers | cls._raw, weak=cls._weak)
 
     @classmethod
     def _needed(cls, names: Sequence[str], named: Collection[str]) -> tuple[str, ...]:
@@ -112,9 +123,12 @@ class Records(persist.Saved, ABC):
             maker: Any = cls
             made: Self = maker.from_frame(answers)
             return made
-        name = cls.__name__
-        makers = " or ".join(f"{name}.{maker}" for maker in cls._makers)
-        raise TypeError(f"expected {name} or a frame, not {type(answers).__name__}; make a table with {makers}")
+        if isinstance(answers, str | os.PathLike):
+            from manyhands.table.io import read
+
+            table: Self = read(answers, kind=cls._kind)
+            return table
+        raise TypeError(not_a_log(answers, f"{cls.__name__} or a frame", [f"{cls.__name__}.{m}" for m in cls._makers]))
 
     # ---------------------------------------------------------------------------------------------- contents
 

@@ -114,10 +114,10 @@ class MultiLabels(Answers):
                 raise ValueError(
                     "label= is for the long form, a row a label, and goes with neither labels= nor repeats="
                 )
-            columns = columns_of(frame, {"task": task, "worker": worker, "label": label}, ())
+            columns = columns_of(frame, {"task": task, "worker": worker, "label": label}, (), weak=cls._weak)
             return cls._of_long(columns, inventory)
-        columns = columns_of(frame, {"task": task, "worker": worker, "labels": labels}, cls._raw)
-        return cls._of_columns(columns, sep=sep, inventory=inventory, repeats=repeats)
+        columns = columns_of(frame, {"task": task, "worker": worker, "labels": labels}, cls._raw, weak=cls._weak)
+        return cls._made(columns, sep=sep, inventory=inventory, repeats=repeats)
 
     @classmethod
     def from_arrays(

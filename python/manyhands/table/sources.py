@@ -21,13 +21,16 @@ from manyhands.table.limits import free_memory
 
 PathLike = str | os.PathLike[str]
 
+#: A CSV or Parquet table, or a document (JSON, XML, text of another format).
+FileKind = Literal["csv", "parquet", "document"]
+
 #: The process's own input.
 STDIN = "-"
 CSV = {".csv": ",", ".tsv": "\t", ".txt": ","}
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 PARQUET = {".parquet", ".pq"}
 #: Endings of files that are no tables, and how a table of WebAnno begins, which is none either.
-DOCUMENTS = (".json", ".jsonl", ".ndjson", ".xml")
+DOCUMENTS = (".json", ".jsonl", ".ndjson", ".manifest", ".xml")
 #: Endings of files with tags in columns, a token a line.
 CONLL = (".conll", ".bio", ".iob")
 WEBANNO = "#FORMAT=WebAnno TSV"
@@ -88,13 +91,14 @@ def is_document(path: Path) -> bool:
         return stream.read(len(WEBANNO)) == WEBANNO.encode()
 
 
-def needed_memory(paths: Sequence[Path]) -> int | None:
+def needed_memory(paths: Sequence[Path], format: str = "auto") -> int | None:
     """Bytes that reading files into memory takes, roughly; None where that cannot be told beforehand."""
-    if any(is_stream(path) or is_document(path) for path in paths):
+    kinds = [None if is_stream(path) else file_kind(path, format) for path in paths]
+    if any(kind in (None, "document") for kind in kinds):
         return None
     total = 0
-    for path in paths:
-        needed = _csv_memory(path) if kind_of(path) == "csv" else _parquet_memory(path)
+    for path, kind in zip(paths, kinds, strict=True):
+        needed = _csv_memory(path) if kind == "csv" else _parquet_memory(path)
         if needed is None:
             return None
         total += needed
@@ -124,15 +128,71 @@ def bare_suffix(path: Path) -> str:
     return suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in COMPRESSED else (suffixes or [""])[-1]
 
 
-def kind_of(path: Path, *others: str) -> Literal["csv", "parquet"]:
-    """Tell by the ending what a table is; `others` are endings that would have done, too."""
+def kind_of(path: Path) -> Literal["csv", "parquet"]:
+    """Return what a table is by the ending of its name."""
+    kind = _by_ending(path)
+    if kind is None:
+        known = ", ".join(sorted([*CSV, *PARQUET]))
+        raise ValueError(f"cannot tell what kind of file {str(path)!r} is; its name should end in one of {known}")
+    return kind
+
+
+def _by_ending(path: Path) -> Literal["csv", "parquet"] | None:
     suffix = bare_suffix(path)
-    if suffix in CSV:
-        return "csv"
-    if suffix in PARQUET:
-        return "parquet"
-    known = ", ".join([*sorted([*CSV, *PARQUET]), *others])
-    raise ValueError(f"cannot tell what kind of file {str(path)!r} is; its name should end in one of {known}")
+    return "csv" if suffix in CSV else "parquet" if suffix in PARQUET else None
+
+
+#: Formats that are of one kind of file; exports of platforms are what their content is.
+_KIND_OF_FORMAT: dict[str, FileKind] = {
+    "csv": "csv",
+    "parquet": "parquet",
+    "json": "document",
+    "conll": "document",
+}
+
+
+def file_kind(path: Path, format: str = "auto") -> FileKind:
+    """Return what a log's file is: what `format` says, or its ending, or, under another ending, its content.
+
+    Parameters
+    ----------
+    path
+        A file.
+    format
+        As for :func:`manyhands.read`; a format that is named is obeyed whatever the ending.
+    """
+    if format == "auto":
+        known = "document" if is_document(path) else _by_ending(path)
+        if known is not None:
+            return known
+    elif format in _KIND_OF_FORMAT:
+        return _KIND_OF_FORMAT[format]
+    elif is_document(path):
+        return "document"
+    kind, _ = _sniffed(_head(path))
+    if format == "auto" and kind == "csv":
+        endings = ", ".join((*sorted([*CSV, *PARQUET]), *DOCUMENTS, *CONLL))
+        raise ValueError(
+            f"cannot tell what kind of file {str(path)!r} is; its name should end in one of {endings} "
+            f"({', '.join(CSV)} also with {', '.join(COMPRESSED)}), or say what it is with format=…, such as 'csv'"
+        )
+    return kind
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(_HEAD)
+
+
+def _sniffed(content: bytes) -> tuple[FileKind, str | None]:
+    """Return what content is, by how it begins, and how it is compressed."""
+    found = next((kind for magic, kind in _MAGIC.items() if content.startswith(magic)), None)
+    if found == "parquet":
+        return "parquet", None
+    bare = content.removeprefix(codecs.BOM_UTF8).lstrip()
+    if found is None and (bare[:1] in (b"[", b"{", b"<") or bare.startswith(WEBANNO.encode())):
+        return "document", None
+    return "csv", found
 
 
 # ------------------------------------------------------------------------------------------------------- sources
@@ -161,23 +221,24 @@ class Layout:
 class Source:
     """A CSV or Parquet file, a document, or a stream of any of them, that can be opened again and again."""
 
-    def __init__(self, path: PathLike, layout: Layout) -> None:
+    def __init__(self, path: PathLike, layout: Layout, format: str = "auto") -> None:
         self.path = Path(path)
         self.layout = layout
         self._content: bytes | None = None
         self._codec: str | None = None
+        self.kind: FileKind
         if not is_stream(self.path):
-            self.kind: str = "document" if is_document(self.path) else kind_of(self.path, *DOCUMENTS, *CONLL)
-            self._codec = COMPRESSED.get(self.path.suffix.lower()) if self.kind == "csv" else None
+            self.kind = file_kind(self.path, format)
+            if self.kind == "csv":
+                by_content = None if _by_ending(self.path) else _sniffed(_head(self.path))[1]
+                self._codec = COMPRESSED.get(self.path.suffix.lower(), by_content)
             return
         # Twice through a stream, for its header and its rows, needs all of it at hand.
         with enough_memory(str(self)):
-            self._content = sys.stdin.buffer.read() if str(path) == STDIN else self.path.read_bytes()
-        found = next((kind for magic, kind in _MAGIC.items() if self._content.startswith(magic)), None)
-        self.kind = "parquet" if found == "parquet" else "csv"
-        self._codec = None if found == "parquet" else found
-        if found is None and self._content.lstrip()[:1] in (b"[", b"{", b"<"):
-            self.kind = "document"
+            self._content = _stdin() if str(path) == STDIN else self.path.read_bytes()
+        self.kind, self._codec = _sniffed(self._content)
+        if format in _KIND_OF_FORMAT:
+            self.kind = _KIND_OF_FORMAT[format]
 
     def __str__(self) -> str:
         return "stdin" if str(self.path) == STDIN else repr(str(self.path))
@@ -243,6 +304,13 @@ class Source:
         if self.layout.header and any(re.fullmatch(r"-?\d+([.,]\d+)?|", name.strip()) for name in names):
             return "; if the first line is no header, say header=False, and name columns by their numbers: 1, 2, …"
         return ""
+
+
+def _stdin() -> bytes:
+    """Return all that the standard input holds."""
+    if sys.stdin is None:
+        raise FileNotFoundError("the standard input is closed; name a file, or pipe the log into it")
+    return sys.stdin.buffer.read()
 
 
 class _Watched(io.RawIOBase):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from manyhands.errors import FileFormatError
 from manyhands.table import arrow
 from manyhands.table.columns import Columns, Wanted, joined_ids
-from manyhands.table.frames import match_columns
+from manyhands.table.frames import match_columns, weak_among
 from manyhands.table.names import Column
 from manyhands.table.sources import Source, reading
 
@@ -24,20 +26,47 @@ _LOOKED_AT = 1 << 16
 
 
 def read_roles(
-    sources: list[Source], wanted: Wanted, *, numbers: Collection[str], raw: Collection[str] = (), as_text: bool = False
+    sources: list[Source],
+    wanted: Wanted,
+    *,
+    numbers: Collection[str],
+    raw: Collection[str] = (),
+    as_text: bool = False,
+    weak: bool = False,
+    workers: Sequence[str] | None = None,
 ) -> Columns:
-    """Read the columns that `spread` lists; `numbers` and `raw` are the roles that hold no ids.
+    """Read columns of files by role.
 
-    With `as_text`, labels are names whatever they look like.
+    Parameters
+    ----------
+    sources
+        The files.
+    wanted
+        The columns, as `spread` lists them.
+    numbers, raw
+        The roles that hold no ids.
+    as_text
+        Whether labels are names whatever they look like.
+    weak
+        Whether weak names of columns will do.
+    workers
+        The worker whose file each is, in place of a column.
     """
-    found = [find_columns(one, dict(wanted.values())) for one in sources]
+    if workers is not None:
+        wanted = {key: column for key, column in wanted.items() if key[0] != "worker"}
+    asked = dict(wanted.values())
+    found = [find_columns(one, asked, weak=weak) for one in sources]
     of_numbers = [what for (role, _), (what, _) in wanted.items() if role in numbers]
     files = [
         _read_roles(one, names, [names[what] for what in of_numbers]) for one, names in zip(sources, found, strict=True)
     ]
-    columns = Columns()
+    columns = Columns(guesses=weak_among(found[0], asked), all_names=column_names(sources[0]))
     ids: dict[str, list[Column]] = {}
+    if workers is not None:
+        counts = [len(next(iter(file.values()))) for file in files]
+        ids["worker"] = [Column(np.repeat(np.array(workers, object), counts), "names of files")]
     for (role, _), (what, _) in wanted.items():
+        columns.names.setdefault(role, []).append(found[0][what])
         # Taking each column out keeps one copy of its text in memory, not two.
         data, parse = _joined(what, [file.pop(what) for file in files], sources)
         called = f"{role} column {found[0][what]!r}"
@@ -51,11 +80,11 @@ def read_roles(
     return columns
 
 
-def find_columns(source: Source, given: Mapping[str, str | None]) -> dict[str, str]:
+def find_columns(source: Source, given: Mapping[str, str | None], *, weak: bool = False) -> dict[str, str]:
     """Return the name of each role's column in a file, given or well known."""
     names = column_names(source)
     try:
-        return match_columns(names, given)
+        return match_columns(names, given, weak=weak)
     except KeyError as error:
         wide = "; if each worker has a column, say layout='wide'" if "name for the worker" in str(error) else ""
         raise KeyError(f"{source.path}: {error.args[0]}{source.hint(names)}{wide}") from None

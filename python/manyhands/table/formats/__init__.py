@@ -7,7 +7,7 @@ Nothing of a file is executed, and what is read is bounded by the memory there i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from manyhands.checks import check_choice, listed
@@ -28,10 +28,18 @@ from manyhands.table.formats import (
 from manyhands.table.formats.documents import of_format
 from manyhands.table.formats.export import Export
 from manyhands.table.formats.files import ExportFile, Reader, distinct_names, export_files
-from manyhands.table.formats.rows import exploded, frame_of, is_list
+from manyhands.table.formats.rows import (
+    KEYED,
+    WORKERS,
+    column_of_workers,
+    frame_of,
+    is_list,
+    one_row_per_worker,
+    plain_rows,
+)
 from manyhands.table.frames import WELL_KNOWN, known_among
 from manyhands.table.sources import CONLL, Source
-from manyhands.table.streams import read_columns
+from manyhands.table.streams import column_names, read_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +63,12 @@ FORMATS = ("auto", "csv", "parquet", "json", *(reader.name for reader in READERS
 
 
 def opened(
-    sources: list[Source], asked: str, named: Chosen = None, *, worker_from_file: bool = False
+    sources: list[Source],
+    asked: str,
+    named: Mapping[str, Chosen] | None = None,
+    *,
+    layout: str = "long",
+    worker_from_file: bool = False,
 ) -> Export | pa.Table | None:
     """Read what is not a log with one answer per row: an export of a platform, or a table made of a document.
 
@@ -66,9 +79,11 @@ def opened(
     asked
         Their format, or ``"auto"``.
     named
-        The columns of workers, if they were named: columns are then the caller's business, and no platform's.
+        Columns that the caller named, by role. Where they name the workers, a table is plain, and not a platform's.
+    layout
+        How the keys of a JSON object of objects are read: ``"by-worker"`` or ``"by-task"``.
     worker_from_file
-        Whether each file of an export is one worker's, called by the file's name.
+        Whether each file is one worker's, called by the file's name.
 
     Returns
     -------
@@ -84,19 +99,26 @@ def opened(
     documents = [not file.is_table for file in files]
     if any(documents) and not all(documents):
         raise ValueError("the files are tables and documents; read them one kind at a time")
-    if asked in ("csv", "parquet") or (files[0].is_table and named is not None and asked == "auto"):
-        return _lists(sources, named)
-    reader = _reader_of(files, asked)
+    named = named or {}
+    plain = asked in ("csv", "parquet") or (asked == "auto" and (named.get("worker") is not None or layout in KEYED))
+    reader = None if plain and (files[0].is_table or layout in KEYED) else _reader_of(files, asked)
     if reader is not None:
         name = listed([str(source.path) for source in sources])
         with of_format(reader.name, name):
             return Export.of(name, reader.answers(files), len(files))
     if files[0].is_table:
-        return _lists(sources, named)
-    rows = [row for file in files for row in file.rows]
+        if layout in KEYED:
+            raise ValueError(f"layout={layout!r} is for JSON documents, and {files[0].where} is a table")
+        return None if worker_from_file else _of_several_workers(sources, named)
+    rows = [
+        {**row, WELL_KNOWN["worker"][0]: file.worker} if worker_from_file else row
+        for file in files
+        for row in plain_rows(file.rows, file.where, layout)
+    ]
     if not rows:
         raise ValueError(f"{files[0].where} holds no answers: it is empty")
-    return exploded(frame_of(rows, files[0].where))
+    table = frame_of(rows)
+    return table if worker_from_file else one_row_per_worker(table, files[0].where, named)
 
 
 def _reader_of(files: Sequence[ExportFile], asked: str) -> Reader | None:
@@ -118,17 +140,23 @@ def _reader_of(files: Sequence[ExportFile], asked: str) -> Reader | None:
     return found[0]
 
 
-def _lists(sources: list[Source], named: Chosen) -> pa.Table | None:
-    """A table whose workers come in lists, several in a row, as one with a row for each; None for another table."""
-    if sources[0].kind != "parquet":
-        return None
+def _of_several_workers(sources: list[Source], named: Mapping[str, Chosen]) -> pa.Table | None:
+    """Return a table with several workers in a row as one with a row for each; None for any other table."""
     import pyarrow as pa
+
+    names = column_names(sources[0])
+    column = column_of_workers(names, named.get("worker"))
+    if column is None or not (_holds_lists(sources[0], column) or known_among([column], WORKERS)):
+        return None
+    table = pa.concat_tables([read_columns(source, names) for source in sources])
+    apart = one_row_per_worker(table, str(sources[0]), named)
+    return None if apart is table else apart
+
+
+def _holds_lists(source: Source, column: str) -> bool:
     import pyarrow.parquet
 
-    with sources[0].open() as stream:
-        schema = pyarrow.parquet.read_schema(stream)
-    known = [named] if isinstance(named, str) else [*(named or known_among(schema.names, WELL_KNOWN["worker"]))]
-    lists = [name for name in known if name in schema.names and is_list(schema.field(name).type)]
-    if not lists:
-        return None
-    return exploded(pa.concat_tables([read_columns(source, schema.names) for source in sources]))
+    if source.kind != "parquet":
+        return False
+    with source.open() as stream:
+        return is_list(pyarrow.parquet.read_schema(stream).field(column).type)

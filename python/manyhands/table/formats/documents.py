@@ -53,8 +53,11 @@ def parsed(text: str, where: str) -> Any:
 
 
 def lines(text: str, where: str) -> Iterator[Any]:
-    """Parse JSONL: a value a line, blank lines aside."""
-    for number, line in enumerate(text.splitlines(), 1):
+    """Parse JSONL: one value per line, except blank lines.
+
+    Lines end at a newline only: JSON text may contain other characters that Unicode calls line breaks.
+    """
+    for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             yield parsed(line, f"line {number} of {where}")
 

@@ -1,0 +1,297 @@
+"""Plain tables and table-like exports: which column is what, and that nothing is misread or lost without a word."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import manyhands as mh
+from commands import complaint, run
+
+EXPORTS = Path(__file__).parents[2] / "shared" / "data" / "exports"
+
+
+def put(path: Path, content: Any) -> Path:
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path
+
+
+def triples(table: Any) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in table.to_frame().to_pylist())
+
+
+# ------------------------------------------------------------------------------------------------ items and answers
+
+ITEMS = "id,annotator,text,sentiment\n1,ann,good film,pos\n1,bob,good film,neg\n2,ann,dull,neg\n2,bob,dull,neg\n"
+
+
+@pytest.mark.parametrize("named", [{}, {"task": "id"}, {"task": "id", "worker": "annotator"}])
+def test_the_text_of_the_item_is_never_taken_for_the_answer(tmp_path, named):
+    path = put(tmp_path / "ls.csv", ITEMS)
+    with pytest.raises(ValueError, match=r"'text' has one value per task, whoever answered: .* label=… .*'sentiment'"):
+        mh.read(path, **named)
+    with pytest.raises(ValueError, match="it is the item, not the answer"):
+        mh.aggregate(mh.table.io.read_table(path))
+    assert mh.read(path, label="sentiment", **named).classes.tolist() == ["neg", "pos"]
+    assert mh.read(path, kind="texts", **named).kind == "texts"
+
+
+def test_the_command_line_asks_for_the_label_beside_a_text(tmp_path, capsys):
+    path = put(tmp_path / "ls.csv", ITEMS)
+    for command in ("aggregate", "describe"):
+        assert "it is the item, not the answer; name the answer column with --label" in complaint(
+            capsys, f"{command} {path} --task id"
+        )
+    run(f"aggregate {path} --task id --label sentiment -q")
+    assert capsys.readouterr().out.splitlines()[0] == '"task","label","confidence","tied"'
+    run(f"describe {path} --kind texts -q")
+    assert "2 of them different" in capsys.readouterr().out
+
+
+def test_a_text_that_no_two_workers_wrote_is_asked_about(tmp_path):
+    path = put(
+        tmp_path / "log.csv", "id,annotator,text,sentiment\n1,ann,good film,pos\n1,ann,good,pos\n2,bob,dull,neg\n"
+    )
+    with pytest.raises(ValueError, match="no task has answers of two workers, so column 'text' may be the item"):
+        mh.read(path)
+
+
+@pytest.mark.parametrize("text", ["text", "transcript", "caption"])
+def test_texts_that_differ_within_tasks_are_answers(tmp_path, text):
+    path = put(tmp_path / "log.csv", f"task,worker,{text},clip\n1,ann,a cat,c1\n1,bob,a cart,c1\n2,ann,dog,c2\n")
+    assert mh.read(path).kind == "texts"
+    alone = put(tmp_path / "alone.csv", f"task,worker,{text}\n1,ann,a cat\n1,bob,a cat\n")
+    assert mh.read(alone).kind == "texts"  # nothing else can be the answer
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "id,user,class",
+        "id,user_id,category",
+        "item,model,verdict",
+        "example,judge_id,choice",
+        "ID,User Name,Preference",
+        "question_id,reviewer,label",
+    ],
+)
+def test_names_that_logs_use_are_known(tmp_path, header):
+    path = put(tmp_path / "log.csv", f"{header}\n1,a,x\n1,b,y\n2,a,y\n2,b,y\n")
+    assert triples(mh.read(path)) == [(1, "a", "x"), (1, "b", "y"), (2, "a", "y"), (2, "b", "y")]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("id,worker,label\n1,a,x\n2,b,y\n3,c,x\n", "'id' differs in every row, so it may number the answers"),
+        ("task,user,label\n1,a,x\n1,a,y\n2,b,y\n2,b,y\n", "'user' has one value per task, so it is about the item"),
+        ("task,worker,category,mood\n1,a,x,p\n1,b,x,q\n2,a,y,p\n2,b,y,q\n", "'category' has one value per task"),
+        ("task,user,model,label\n1,a,m,x\n1,b,m,y\n", "several columns could be the worker .'user', 'model'."),
+    ],
+)
+def test_weak_names_that_mean_something_else_are_rejected(tmp_path, content, message):
+    path = put(tmp_path / "log.csv", content)
+    with pytest.raises((ValueError, KeyError), match=message):
+        mh.read(path)
+
+
+def test_scores_are_numbers_by_the_same_rule_everywhere(tmp_path):
+    log = {"task": [1, 1, 2], "worker": ["a", "b", "a"], "score": [3, 5, 1]}
+    path = put(tmp_path / "log.csv", "task,worker,score\n1,a,3\n1,b,5\n2,a,1\n")
+    assert mh.read(path).kind == type(mh.aggregate(log))._kind == "numbers"
+    assert mh.read(path, kind="classes").classes.tolist() == [1, 3, 5]
+
+
+# ------------------------------------------------------------------------------------------------------------ JSON
+
+
+def test_a_list_beside_the_label_neither_multiplies_nor_drops_answers(tmp_path):
+    rows = [
+        {"task": 1, "worker": "a", "label": "x", "tokens": ["I", "am", "he"]},
+        {"task": 1, "worker": "b", "label": "y", "tokens": ["I"]},
+        {"task": 1, "worker": "c", "label": "y", "tokens": []},
+    ]
+    path = put(tmp_path / "log.jsonl", "\n".join(map(json.dumps, rows)))
+    assert triples(mh.read(path)) == [(1, "a", "x"), (1, "b", "y"), (1, "c", "y")]
+    with pytest.raises(TypeError, match=r"'tokens' holds lists, such as .*pass kind='sets'"):
+        mh.read(path, label="tokens")
+
+
+def test_lists_of_labels_are_sets_and_an_empty_one_is_an_answer(tmp_path):
+    rows = [{"task": 1, "worker": "a", "labels": ["x", "y"]}, {"task": 1, "worker": "b", "labels": []}]
+    path = put(tmp_path / "log.json", rows)
+    for kind in (None, "sets"):
+        assert triples(mh.read(path, kind=kind)) == [(1, "a", ["x", "y"]), (1, "b", [])]
+
+
+def test_rows_of_several_workers_keep_what_they_hold(tmp_path):
+    rows = [
+        {"item": 1, "annotators": ["a", "b"], "labels": ["x", "y"], "tokens": ["I"]},
+        {"item": 2, "annotators": [], "labels": [], "tokens": ["he"]},
+        {"item": 3, "annotators": ["a"], "labels": ["y"], "tokens": ["we", "go"]},
+    ]
+    path = put(tmp_path / "log.json", rows)
+    with pytest.warns(mh.DataWarning, match="dropped 1 row without a worker"):
+        assert triples(mh.read(path)) == [(1, "a", "x"), (1, "b", "y"), (3, "a", "y")]
+    with pytest.warns(mh.DataWarning, match="dropped 1 row without a worker"):
+        assert triples(mh.read(path, worker="annotators", label="labels"))[0] == (1, "a", "x")
+    put(path, [rows[0] | {"labels": ["x"]}])
+    with pytest.raises(ValueError, match="row 1 holds unequal numbers of 'annotators' and 'labels'"):
+        mh.read(path)
+
+
+def test_lists_with_commas_are_taken_apart(tmp_path):
+    content = {
+        "1": {"text": "so", "task": "hate", "annotators": "Ann1,Ann2", "annotations": "0,1", "other": {"a": 1}},
+        "2": {"text": "ok", "task": "hate", "annotators": "Ann2", "annotations": "1", "other": {"a": 2}},
+    }
+    wanted = [("1", "Ann1", "0"), ("1", "Ann2", "1"), ("2", "Ann2", "1")]
+    assert triples(mh.read(put(tmp_path / "lewidi.json", content))) == wanted
+    table = put(tmp_path / "log.csv", 'item,annotators,annotations\n1,"Ann1, Ann2","0, 1"\n2,Ann2,1\n')
+    assert [worker for _, worker, _ in triples(mh.read(table))] == ["Ann1", "Ann2", "Ann2"]
+    broken = put(tmp_path / "broken.csv", 'item,annotators,annotations\n1,"Ann1,Ann2","0,1"\n2,"Ann1,Ann2",1\n')
+    with pytest.raises(ValueError, match="row 2 holds unequal numbers of 'annotators' and 'annotations'"):
+        mh.read(broken)
+
+
+def test_objects_keyed_by_workers_or_items(tmp_path, capsys):
+    path = put(tmp_path / "judges.json", {"gpt": {"q1": "yes", "q2": "no"}, "llama": {"q1": "no", "q2": None}})
+    with pytest.raises(ValueError, match=r"'gpt', 'llama' outside and 'q1', 'q2' inside; .*layout='by-worker'"):
+        mh.read(path)
+    with pytest.warns(mh.DataWarning, match="1 row"):
+        votes = mh.read(path, layout="by-worker")
+    assert triples(votes) == [("q1", "gpt", "yes"), ("q1", "llama", "no"), ("q2", "gpt", "no")]
+    with pytest.warns(mh.DataWarning, match="1 row"):
+        assert mh.read(path, layout="by-task").workers.tolist() == ["q1", "q2"]
+    run(f"aggregate {path} --layout by-worker -q")
+    assert '"q1"' in capsys.readouterr().out
+    assert "--layout by-worker" in complaint(capsys, f"aggregate {path}")
+    with pytest.raises(ValueError, match="layout='by-task' is for one JSON object of objects"):
+        mh.read(put(tmp_path / "rows.json", [{"task": 1, "worker": 1, "label": 1}]), layout="by-task")
+
+
+@pytest.mark.parametrize("orient", ["records", "index", "columns", "list", "split by task"])
+def test_frames_written_as_json_are_the_same_log(tmp_path, orient):
+    rows = [{"task": "t", "worker": "a", "label": "x"}, {"task": "t", "worker": "b", "label": "y"}]
+    forms = {
+        "records": rows,
+        "index": {str(place): row for place, row in enumerate(rows)},
+        "columns": {name: {str(place): row[name] for place, row in enumerate(rows)} for name in rows[0]},
+        "list": {name: [row[name] for row in rows] for name in rows[0]},
+        "split by task": {"t": [{"worker": "a", "label": "x"}, {"worker": "b", "label": "y"}]},
+    }
+    path = put(tmp_path / "log.json", forms[orient])
+    frame = mh.Annotations.from_frame({name: [row[name] for row in rows] for name in rows[0]})
+    assert triples(mh.read(path)) == triples(frame)
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\u0085"])
+def test_lines_of_json_end_at_newlines_only(tmp_path, mark):
+    rows = [{"task": 1, "worker": "a", "label": f"x{mark}y"}, {"task": 1, "worker": "b", "label": "z"}]
+    path = put(tmp_path / "log.jsonl", "\r\n".join(json.dumps(row, ensure_ascii=False) for row in rows))
+    assert mh.read(path).classes.tolist() == [f"x{mark}y", "z"]
+
+
+def test_a_number_that_is_too_long_is_named_with_its_file(tmp_path):
+    path = put(tmp_path / "log.json", '[{"task": ' + "1" * 5000 + "}]")
+    with pytest.raises(mh.FileFormatError, match=r"log.json'? has a number of more digits"):
+        mh.read(path)
+
+
+def test_fields_that_are_not_used_may_be_of_any_type(tmp_path):
+    rows = [{"task": 1, "worker": "a", "label": "x", "note": 5}, {"task": 1, "worker": "b", "label": "y", "note": "no"}]
+    path = put(tmp_path / "log.json", rows)
+    assert len(mh.read(path)) == 2
+    with pytest.raises(TypeError, match=r"'note' holds values of several types, or nested ones, such as 5"):
+        mh.read(path, label="note")
+
+
+# ----------------------------------------------------------------------------------------------------------- files
+
+
+def test_the_format_is_obeyed_whatever_the_ending(tmp_path, capsys):
+    rows = "task,worker,label\n1,a,x\n1,b,y\n"
+    table = put(tmp_path / "log.dat", rows)
+    assert len(mh.read(table, format="csv")) == 2
+    run(f"describe {table} --from csv -q")
+    capsys.readouterr()
+    document = put(tmp_path / "log.txt", [{"task": 1, "worker": "a", "label": "x"}])
+    assert len(mh.read(document, format="json")) == 1
+    assert len(mh.read(put(tmp_path / "log.export", document.read_text()))) == 1  # recognized by its content
+    for ending in (".csv", ".parquet", ".jsonl", ".manifest", ".xml", ".conll"):
+        assert ending in complaint(capsys, f"describe {table}")
+    assert "say what it is with --from" in complaint(capsys, f"describe {table}")
+
+
+def test_output_manifests_are_recognized_by_their_ending(tmp_path):
+    line = {"source-ref": "s3://a.png", "labels": 1, "labels-metadata": {"type": "groundtruth/x"}}
+    path = put(tmp_path / "output.manifest", json.dumps(line))
+    for named in ("auto", "sagemaker"):
+        with pytest.raises(
+            mh.FileFormatError, match=r"output manifest, which holds only consolidated labels; .*worker-re"
+        ):
+            mh.read(path, format=named)
+
+
+def test_a_closed_standard_input_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert "the standard input is closed" in complaint(capsys, "aggregate -")
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_files_name_their_workers(tmp_path, kind, capsys):
+    for worker, label in (("ann", "x"), ("bob", "y")):
+        (tmp_path / worker).mkdir()
+        rows = (
+            f"task,label\n1,{label}\n2,x\n"
+            if kind == "csv"
+            else [{"task": 1, "label": label}, {"task": 2, "label": "x"}]
+        )
+        put(tmp_path / worker / f"log.{kind}", rows)
+    paths = [tmp_path / worker / f"log.{kind}" for worker in ("ann", "bob")]
+    wanted = [(1, "ann", "x"), (1, "bob", "y"), (2, "ann", "x"), (2, "bob", "x")]
+    assert triples(mh.read(paths, worker_from_file=True)) == wanted
+    with pytest.raises(ValueError, match="worker= names a column of workers, and worker_from_file=True"):
+        mh.read(paths, worker_from_file=True, worker="label")
+    run(f"describe {paths[0]} {paths[1]} --worker-from-file -q")
+    assert "workers            2" in capsys.readouterr().out
+
+
+def test_files_without_annotators_point_to_their_names(tmp_path):
+    line = {"text": "a", "label": "INSULT", "answer": "accept", "_input_hash": 1, "_task_hash": 2}
+    paths = [put(tmp_path / f"{name}.jsonl", json.dumps(line)) for name in ("ann", "bob")]
+    with pytest.raises(ValueError, match="worker_from_file=True"):
+        mh.read(paths)
+    assert mh.read(paths, worker_from_file=True).workers.tolist() == ["ann", "bob"]
+
+
+def test_paths_are_read_and_other_things_are_explained(tmp_path):
+    path = put(tmp_path / "log.csv", "task,worker,label\n1,a,x\n1,b,x\n2,a,y\n")
+    assert mh.aggregate(path).labels_.tolist() == mh.aggregate(str(path)).labels_.tolist() == ["x", "y"]
+    assert mh.MajorityVote().fit(path).labels_.tolist() == ["x", "y"]
+    for odd in ([[0, 1], [1, 1]], 3, [("a", "b", "c")]):
+        with pytest.raises(TypeError, match=r"from_dense.*mh\.read"):
+            mh.aggregate(odd)
+
+
+# ------------------------------------------------------------------------------------------------------ wide tables
+
+
+def test_wide_tables_with_odd_columns_are_rejected_by_name(tmp_path, capsys):
+    twice = put(tmp_path / "twice.csv", "item,ann,ann\n1,x,y\n2,x,x\n")
+    with pytest.raises(ValueError, match="several columns are called 'ann'"):
+        mh.read(twice, layout="wide")
+    gold = put(tmp_path / "gold.csv", "item,ann,bob,Gold\n1,x,y,x\n2,x,x,x\n")
+    with pytest.raises(
+        ValueError, match=r"'Gold' looks like known answers, not like a worker; .*worker=.*'ann', 'bob'"
+    ):
+        mh.read(gold, layout="wide")
+    assert "name the columns of workers with --worker" in complaint(capsys, f"describe {gold} --layout wide")
+    assert mh.read(gold, layout="wide", worker=["ann", "bob"]).workers.tolist() == ["ann", "bob"]
+    assert mh.read(gold, layout="wide", worker=["ann", "Gold"]).workers.tolist() == ["Gold", "ann"]
+    with pytest.raises(ValueError, match="'truth' looks like known answers"):
+        mh.Annotations.from_dense({"ann": ["x"], "truth": ["y"]})
+    with pytest.raises(KeyError, match="no worker column 'cy'"):
+        mh.read(gold, layout="wide", worker=["ann", "cy"])
