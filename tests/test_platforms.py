@@ -283,12 +283,13 @@ def test_other_options_about_one_input_are_another_question(tmp_path: Path) -> N
     assert rows_of(read(path, question="choice: ketamine, …")) == [(1, "a", "other"), (1, "b", "other")]
 
 
-def test_options_added_later_stay_one_question_about_other_inputs(tmp_path: Path) -> None:
+def test_options_that_differ_by_input_stay_one_question(tmp_path: Path) -> None:
     first, later = options("a", "b"), options("a", "b", "c")
-    path = jsonl(
-        tmp_path / "log.jsonl", prodigy(1, "u", accept=[0], options=first), prodigy(2, "u", accept=[2], options=later)
-    )
+    lines = [prodigy(1, "u", accept=[0], options=first), prodigy(2, "u", accept=[2], options=later)]
+    path = jsonl(tmp_path / "log.jsonl", *lines)
     assert rows_of(read(path)) == [(1, "u", "a"), (2, "u", "c")]
+    other = [prodigy(1, "v", accept=[1], options=later[1:])]
+    assert len(rows_of(read(jsonl(tmp_path / "more.jsonl", *lines, *other)))) == 3
     # Ids stay where texts cannot tell options apart.
     same = [{"id": "x", "text": "yes"}, {"id": "y", "text": "yes"}]
     assert rows_of(read(jsonl(tmp_path / "same.jsonl", prodigy(1, "u", accept=["y"], options=same)))) == [(1, "u", "y")]

@@ -37,7 +37,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
             rows.append((file, row))
         else:
             yield Dropped("lines without '_input_hash'")
-    questions = _questions([row for _, row in rows])
+    questions = _questions(rows)
     names = [_annotator(row) for _, row in rows]
     sessions = [name for name in names if _is_time(name)]
     unnamed = bool(sessions) and all(name is None or _is_time(name) for name in names)
@@ -119,32 +119,50 @@ def _text(chosen: Any, options: Sequence[_Option]) -> Any:
     return next((name if text is None else text for name, text in options if name == chosen), chosen)
 
 
-def _questions(rows: Sequence[Mapping[str, Any]]) -> dict[frozenset[_Option], str]:
+def _questions(rows: Sequence[tuple[ExportFile, Mapping[str, Any]]]) -> dict[frozenset[_Option], str]:
     """The question that each set of options asks.
 
-    Other options are another question, but for a set within a larger one that asks about other inputs: options may be
-    added in time.
+    Sets are of one question where they share at least half of their options: some may be added in time, or left out for
+    an input. They are of two where an id has two texts, or where one annotator answered both about one input.
     """
-    inputs: dict[frozenset[_Option], set[Any]] = {}
+    asked: dict[frozenset[_Option], set[Any]] = {}
     ordered: dict[frozenset[_Option], list[_Option]] = {}
-    for row in rows:
+    for file, row in rows:
         if "accept" in row and "options" in row:
             options = _options(row)
-            inputs.setdefault(frozenset(options), set()).add(row["_input_hash"])
+            asked.setdefault(frozenset(options), set()).add((file.worker, _annotator(row), row["_input_hash"]))
             ordered.setdefault(frozenset(options), options)
-    groups: list[tuple[frozenset[_Option], set[Any]]] = []
+    groups: list[_Group] = []
     group_of: dict[frozenset[_Option], int] = {}
-    for held in sorted(inputs, key=lambda one: -len(one)):
-        fitting = (
-            place for place, (largest, asked) in enumerate(groups) if held <= largest and not asked & inputs[held]
-        )
+    for options_of in sorted(asked, key=lambda one: -len(one)):
+        fitting = (place for place, group in enumerate(groups) if group.takes(options_of, asked[options_of]))
         place = next(fitting, len(groups))
         if place == len(groups):
-            groups.append((held, set()))
-        groups[place][1].update(inputs[held])
-        group_of[held] = place
-    names = _names([ordered[largest] for largest, _ in groups])
-    return {held: names[place] for held, place in group_of.items()}
+            groups.append(_Group(ordered[options_of]))
+        groups[place].add(options_of, asked[options_of])
+        group_of[options_of] = place
+    names = _names([group.first for group in groups])
+    return {options_of: names[place] for options_of, place in group_of.items()}
+
+
+class _Group:
+    """Sets of options that ask one question."""
+
+    def __init__(self, first: list[_Option]) -> None:
+        self.first = first
+        self._texts: dict[Any, Any] = {}
+        self._asked: set[Any] = set()
+
+    def takes(self, options: frozenset[_Option], asked: set[Any]) -> bool:
+        """Whether options can be of the same question."""
+        shared = [self._texts[name] == text for name, text in options if name in self._texts]
+        enough = 2 * len(shared) >= min(len(options), len(self._texts))
+        return bool(shared) and enough and all(shared) and not asked & self._asked
+
+    def add(self, options: frozenset[_Option], asked: set[Any]) -> None:
+        """Add options, and who was asked them about which input."""
+        self._texts.update(options)
+        self._asked |= asked
 
 
 def _names(groups: Sequence[Sequence[_Option]]) -> list[str]:
