@@ -1,5 +1,7 @@
 """The whole audit: the same as its parts one by one, on one fit."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -59,3 +61,42 @@ def test_weights_cost_one_fit_more(fits):
     found = mh.audit.review(votes, order=order)
     rest = votes.without(found.workers).n_annotations
     assert fits == [votes.n_annotations, votes.n_annotations, rest]
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.OverlapWarning")
+@pytest.mark.parametrize(
+    "log",
+    [
+        {"task": [1, 1, 1], "worker": [1, 2, 3], "label": list("abc")},
+        {"task": [1], "worker": [1], "label": ["a"]},
+        {"task": [1, 2], "worker": [1, 2], "label": ["a", "b"]},
+        {"task": [1, 1, 2, 2], "worker": [1, 2, 1, 2], "label": list("abab")},
+    ],
+)
+def test_logs_without_a_pair_of_workers_are_audited(log, tmp_path):
+    votes = mh.Annotations.from_frame(log)
+    assert not len(mh.audit.review(votes).workers)
+    for method in ("covariance", "agreement", "reputation"):
+        assert not len(mh.audit.colluders(votes, method=method))
+    mh.MajorityVote().fit(votes).report(tmp_path / "report.html")
+
+
+def test_a_slow_search_for_colluders_is_left_out_unless_asked_for(monkeypatch, tmp_path, capsys):
+    from manyhands.cli import main
+    from manyhands.table.io import write_table
+
+    votes = log()[0]
+    monkeypatch.setattr(sys.modules["manyhands.audit.colluders"], "MOST_STEPS", 10)
+    found = mh.audit.review(votes)
+    assert not found.colluders.searched
+    assert "not searched for" in repr(found)
+    assert any("colluders=True" in remark for remark in found.remarks)
+    assert mh.audit.review(votes, colluders=True).colluders.searched
+    assert mh.audit.colluders(votes).searched
+    write_table(votes.to_frame(), tmp_path / "log.csv")
+    assert main(["audit", str(tmp_path / "log.csv")]) == 0
+    assert "--colluders" in capsys.readouterr().out
+    assert main(["audit", str(tmp_path / "log.csv"), "--colluders"]) == 0
+    assert "not searched for" not in capsys.readouterr().out
+    mh.MajorityVote().fit(votes).report(tmp_path / "report.html")
+    assert "not searched for" in (tmp_path / "report.html").read_text(encoding="utf-8")

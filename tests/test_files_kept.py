@@ -344,3 +344,35 @@ def test_long_names_get_temporary_names_that_fit(tmp_path: Path) -> None:
         assert part.name.endswith(".csv.gz")
         part.write_text("x")
     assert path.read_text() == "x"
+
+
+# ------------------------------------------------------------------------------------------------ places of spans
+
+
+def test_times_of_documents_are_not_taken_for_places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "document,worker,start,end,label\nd1,a,{0},{1},x\nd1,b,{0},{1},y\n"
+    for begin, end in ((1_700_000_000, 1_700_000_050), ("2024-01-01 10:00", "2024-01-01 10:05")):
+        path = tmp_path / "log.csv"
+        path.write_text(rows.format(begin, end))
+        with pytest.raises(ValueError, match=r"'start' holds.*kind='classes' and task='document'"):
+            mh.read(path)
+        assert main(["describe", str(path)]) == 2
+        assert "--kind classes and --task document" in capsys.readouterr().err
+        assert mh.read(path, kind="classes", task="document").n_classes == 2
+
+
+def test_spans_far_apart_take_no_token_for_each_place() -> None:
+    far = 10**12
+    spans = (["d", "d", "d", "e"], [2, far, far, 1], [4, far + 9, far + 5, 3], ["a", "a", "b", "b"], ["X"] * 4)
+    with pytest.warns(mh.DataWarning, match=r"1 document with spans beyond place 1,000,000.*'d'"):
+        votes = mh.Sequences.from_spans(*spans)
+    assert votes.lengths.tolist() == [5, 3]
+    assert votes.positions.tolist() == [0, 2, 4, far, far + 5, 0, 1, 2]
+    with pytest.raises(ValueError, match="more than one table can tell apart"):
+        mh.Sequences.from_spans(["d"], [0], [5], ["a"], lengths={"d": far})
+
+
+def test_too_many_places_are_rejected_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("manyhands.table.limits.free_memory", lambda: 1 << 20)
+    with pytest.raises(MemoryError, match="900,000 tokens"):
+        mh.Sequences.from_spans(["d"], [0], [900_000], ["a"])

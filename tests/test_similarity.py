@@ -207,3 +207,15 @@ def test_simulated_crowds_are_what_was_asked():
     ):
         with pytest.raises(ValueError, match=message):
             mh.simulate_similarities(100, 10, 4, **wrong)
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.OverlapWarning")
+def test_the_default_takes_no_room_for_items_times_clusters(monkeypatch):
+    crowd = mh.simulate_similarities(400, 20, 150, pairs=900, seed=1)
+    monkeypatch.setattr("manyhands.similarity.chosen._MOST_MEMBERSHIPS", 1000)
+    model = ChosenClustering().fit(crowd.answers)
+    assert model.method_ == "CorrelationClustering"
+    assert np.isnan(list(model.losses_.values())).all()
+    wanted = CorrelationClustering().fit(crowd.answers)
+    assert (model.clusters_ == wanted.clusters_).all()
+    CrowdClustering().fit(crowd.answers)  # whoever asks for it gets it

@@ -18,6 +18,8 @@ Codes = npt.NDArray[np.uint32]
 _MOST_BYTES = 1 << 30
 #: Partners of a worker, at the least and at the most; in between, so many that there are about so many pairs.
 _PARTNERS, _PAIRS = (32, 256), 1 << 19
+#: Multiplications of a sweep up to which a search is quick: those of the most pairs and four classes.
+MOST_STEPS = _PAIRS * 4**2 * 3
 #: Sweeps over the workers, and the change below which factors have settled.
 _SWEEPS, _SETTLED = 200, 1e-5
 #: Size of the random numbers that factors start from: so small that the first sweeps are steps of a power iteration.
@@ -28,6 +30,14 @@ def check_partners(max_partners: int | None) -> None:
     """Refuse a number of partners that is none."""
     if max_partners is not None:
         check_number("max_partners", max_partners, least=1, whole=True)
+
+
+def _partners(votes: Annotations, max_partners: int | None) -> int:
+    """Partners that a worker keeps: as many as asked for, or as make about `_PAIRS` pairs, if memory allows."""
+    k, m = votes.n_classes, votes.n_workers
+    if max_partners is None:
+        max_partners = min(max(_PAIRS // m, _PARTNERS[0]), _PARTNERS[1])
+    return max(1, min(max_partners, _MOST_BYTES // (8 * k * k * m)))
 
 
 @dataclass(frozen=True)
@@ -49,10 +59,8 @@ class Covariances:
     @classmethod
     def of(cls, votes: Annotations, max_partners: int | None) -> Covariances:
         """Count the pairs of a log, each worker's with the partners that it shares most tasks with."""
-        k, m = votes.n_classes, votes.n_workers
-        if max_partners is None:
-            max_partners = min(max(_PAIRS // m, _PARTNERS[0]), _PARTNERS[1])
-        partners = max(1, min(max_partners, _MOST_BYTES // (8 * k * k * m)))
+        m = votes.n_workers
+        partners = _partners(votes, max_partners)
         pairs, overlap, joint = _core.moments_pairs(votes.table, min_overlap=2.0, max_partners=partners)
         first = _core.moments_first(votes.table)
         shares = first / np.maximum(first.sum(axis=1, keepdims=True), np.finfo(float).tiny)
@@ -60,6 +68,13 @@ class Covariances:
         joint /= overlap[:, None, None]
         joint -= shares[pairs[:, 0], :, None] * shares[pairs[:, 1], None, :]
         return cls(m, shares, pairs, overlap, joint)
+
+    @staticmethod
+    def steps(votes: Annotations) -> int:
+        """Multiplications of a sweep over the pairs of a log."""
+        partners = _partners(votes, None)
+        pairs = _core.moments_pairs(votes.table, min_overlap=2.0, max_partners=partners, joint=False)[0]
+        return len(pairs) * votes.n_classes**2 * max(votes.n_classes - 1, 1)
 
     @property
     def partnered(self) -> npt.NDArray[np.bool_]:

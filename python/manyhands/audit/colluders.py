@@ -11,7 +11,7 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands.aggregators.hierarchical import HierarchicalDawidSkene
 from manyhands.audit._clusters import upper
-from manyhands.audit._covariance import Covariances, check_partners
+from manyhands.audit._covariance import MOST_STEPS, Covariances, check_partners
 from manyhands.audit._crowd import as_crowd
 from manyhands.audit._reputation import PENALTIES, by_reputation
 from manyhands.audit.result import Finding
@@ -58,6 +58,8 @@ class Collusion(Finding):
     #: All tasks of the table, and which of them were attacked, (n_tasks,).
     task_names: Names | None = None
     attacked: npt.NDArray[np.bool_] | None = None
+    #: Whether colluders were searched for at all; see :func:`manyhands.audit.review`.
+    searched: bool = True
 
     @property
     def tasks(self) -> npt.NDArray[Any]:
@@ -176,6 +178,20 @@ def colluders(
     return plot if method == "reputation" or _attacks(table, plot) else _harmless(plot)
 
 
+def unless_slow(votes: Annotations) -> Collusion:
+    """Search for colluders where that is quick; otherwise return a finding that says it was not done."""
+    steps = Covariances.steps(votes)
+    if steps <= MOST_STEPS:
+        return colluders(votes)
+    remark = (
+        f"Colluders were not searched for: with {counted(votes.n_workers, 'worker')} and {votes.n_classes:,} classes "
+        "that may take minutes. Search with colluders=True, or merge classes that few answers have."
+    )
+    nobody = np.zeros(votes.n_workers, np.bool_)
+    found = _collusion(votes, nobody, {"n_labels": votes.labels_per_worker}, (remark,), improbable=0.0)
+    return replace(found, searched=False)
+
+
 def _attacks(votes: Annotations, plot: Collusion) -> bool:
     """Whether the workers found say what the others make improbable, in a share of their common tasks that shows."""
     assert plot.attacked is not None
@@ -283,7 +299,8 @@ class _Search:
     def run(self, spared: Mask) -> tuple[Mask, dict[str, npt.NDArray[Any]], tuple[str, ...]]:
         known = self.covariances.partnered
         nobody = self._nobody()
-        tried = [self._explain(group, nobody) for group in self._beginnings(nobody.factor)]
+        beginnings = self._beginnings(nobody.factor) if known.any() else []
+        tried = [self._explain(group, nobody) for group in beginnings]
         tried = [one for one in tried if one.concert > _CONCERTED and not (one.group & spared).any()]
         best = max(tried, key=lambda one: (round(one.concert, 1), one.group.sum()), default=nobody)
         remarks = []
@@ -410,9 +427,9 @@ class _Search:
         terms = (surplus, 1 - expected, expected * (1 - expected))
         for own, other in (covariances.pairs.T, covariances.pairs.T[::-1]):
             theirs = np.where(group[other], covariances.overlap, 0.0)
-            outside += np.bincount(own, covariances.overlap - theirs, minlength=m)
+            np.add.at(outside, own, covariances.overlap - theirs)
             for total, term in zip(sums, terms, strict=True):
-                total += np.bincount(own, theirs * term, minlength=m)
+                np.add.at(total, own, theirs * term)
         # Nothing is expected of somebody who shares next to nothing with anybody outside.
         sums[0, outside < _OUTSIDE * self.rank] = 0.0
         tiny = np.finfo(float).tiny

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from manyhands.aggregators.hierarchical import HierarchicalDawidSkene
 from manyhands.audit._crowd import Crowd
-from manyhands.audit.colluders import Collusion, colluders
+from manyhands.audit.colluders import Collusion, unless_slow
+from manyhands.audit.colluders import colluders as search_colluders
 from manyhands.audit.copies import Copies, copies
 from manyhands.audit.dependence import Dependence, dependence
 from manyhands.audit.drift import drift
@@ -98,14 +99,15 @@ class Review:
         return arrow.table(columns)
 
     def __repr__(self) -> str:
+        plot = f"{len(self.colluders):,} colluders" if self.colluders.searched else "colluders not searched for"
         found = (
-            f"{len(self.spammers):,} spammers, {len(self.colluders):,} colluders, {len(self.copies):,} pairs of "
+            f"{len(self.spammers):,} spammers, {plot}, {len(self.copies):,} pairs of "
             f"copies, {len(self.groups):,} groups"
         )
         return f"<Review of {len(self.worth.names):,} workers: {found}>"
 
 
-def review(votes: Any, *, order: Any = None, stages: Stages | None = None) -> Review:
+def review(votes: Any, *, order: Any = None, colluders: bool = False, stages: Stages | None = None) -> Review:
     """Look at the whole crowd: what workers are worth, who tells nothing, copies, colludes, forms camps or changes.
 
     Every part can be had alone, with settings of its own: :func:`worth`, :func:`dependence`, :func:`spammers`,
@@ -124,6 +126,9 @@ def review(votes: Any, *, order: Any = None, stages: Stages | None = None) -> Re
     order
         When annotations were made, as numbers aligned with ``votes.to_frame()``; None where that is not known, and
         drift is not looked for.
+    colluders
+        Whether to search for colluders where that takes minutes, with many classes and workers. By default the search
+        is left out there, with a remark, and ``found.colluders.searched`` is False.
     stages
         Called with the name of each part before it begins; what it returns is entered while the part is at work, and
         gives a function of (steps, objective) or None.
@@ -148,7 +153,7 @@ def review(votes: Any, *, order: Any = None, stages: Stages | None = None) -> Re
     with at("spammers"):
         silent = spammers(crowd)
     with at("colluders"):
-        plot = colluders(votes)
+        plot = search_colluders(votes) if colluders else unless_slow(votes)
     with at("copies") as progress:
         same = copies(crowd, progress=progress or False)
     with at("groups") as progress:

@@ -91,10 +91,10 @@ def one_line(error: BaseException) -> str:
     text = " ".join(str(said).split()) or type(error).__name__
     if isinstance(error, MemoryError):
         text = f"out of memory: {text}"
-    return _as_options(text)
+    return as_options(text)
 
 
-def _as_options(text: str) -> str:
+def as_options(text: str) -> str:
     """Write the parameters that a message of the library recommends as options: task=… as --task."""
     columns = "|".join(("task", "worker", "label", "weight", *roles()))
     text = re.sub(rf"\b({columns})=…", r"--\1", text)
@@ -104,10 +104,10 @@ def _as_options(text: str) -> str:
     text = text.replace("format=…", "--from").replace("worker_from_file=True", "--worker-from-file")
     text = text.replace("predictions=True", "--predictions").replace("mh.Sequences", "manyhands.Sequences")
     text = re.sub(r"\bmax_iter\b", "--max-iter", text)
-    text = re.sub(r"\b(repeats|missing|gaps)='(\w+)'", r"--\1 \2", text)
+    text = re.sub(r"\b(repeats|missing|gaps|kind|task)='(\w+)'", r"--\1 \2", text)
     text = re.sub(r"\b(delimiter|encoding)=('[^']*')", r"--\1 \2", text)
     text = text.replace("header=False", "--no-header").replace("labels_as_text=True", "--labels-as-text")
-    return re.sub(r"\b(accelerate)=True", r"--\1", text)
+    return re.sub(r"\b(accelerate|colluders)=True", r"--\1", text)
 
 
 @contextmanager
@@ -123,7 +123,7 @@ def printed_warnings() -> Iterator[list[str]]:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        found.append(_as_options(" ".join(str(message).split())))
+        found.append(as_options(" ".join(str(message).split())))
         complain(f"warning: {found[-1]}")
 
     with warnings.catch_warnings():

@@ -230,7 +230,12 @@ def _findings(found: Review) -> list[tuple[str, str]]:
     rows = [
         ("Spammers", f"{counted(len(found.spammers), 'worker')} whose answers tell nothing of the class"),
         ("Copies", f"{counted(len(found.copies), 'pair')} of workers who agree beyond what their skill explains"),
-        ("Colluders", f"{counted(len(found.colluders), 'worker')} who answer together against the rest"),
+        (
+            "Colluders",
+            f"{counted(len(found.colluders), 'worker')} who answer together against the rest"
+            if found.colluders.searched
+            else "not searched for: many classes and workers make it slow (manyhands audit --colluders)",
+        ),
         ("Groups", f"{counted(len(found.groups), 'group')} of workers who depend on one another"),
     ]
     if change.n_workers:

@@ -11,12 +11,15 @@ from manyhands.checks import check_number
 from manyhands.estimator import Array
 from manyhands.progress import Callback
 from manyhands.similarity.base import ClusterFit, Clustering
-from manyhands.similarity.clusters import CorrelationClustering, CrowdClustering
+from manyhands.similarity.clusters import CorrelationClustering, CrowdClustering, TooManyMemberships
 from manyhands.table.similarities import Similarities
 
 #: Share of the pairs that are held out, and how few held-out pairs are too few to judge by.
 _HELD_OUT = 0.1
 _FEWEST = 10
+
+#: Memberships, items × clusters, up to which crowdclustering is considered.
+_MOST_MEMBERSHIPS = 1 << 24
 
 _METHODS = (CrowdClustering, CorrelationClustering)
 
@@ -36,7 +39,9 @@ class ChosenClustering(Clustering, default=True):
     Notes
     -----
     Where fewer than ten pairs can be held out, so that their items occur in other pairs too, nothing can be judged and
-    correlation clustering is used. Time and memory are those of both methods, twice the time of the one that is chosen.
+    correlation clustering is used. So it is where crowdclustering starts from more than 2²⁴ memberships
+    (items × clusters, 256 MB): with clusters that many, items are best linked one by one. Time and memory are those of
+    both methods, twice the time of the one that is chosen.
 
     Examples
     --------
@@ -56,7 +61,7 @@ class ChosenClustering(Clustering, default=True):
 
     @property
     def losses_(self) -> dict[str, float]:
-        """Mean log-loss of held-out answers of each method; NaN where too few could be held out."""
+        """Mean log-loss of held-out answers of each method; NaN where the methods were not compared."""
         self._fitted()
         return {method.__name__: float(loss) for method, loss in zip(_METHODS, self._losses, strict=True)}
 
@@ -70,9 +75,15 @@ class ChosenClustering(Clustering, default=True):
         check_number("seed", self.seed, least=0, whole=True)
         held = _held_out(votes, self.seed)
         self._losses: Array = np.full(2, np.nan)
-        if held is not None:
-            self._losses = np.array([_loss(method(seed=self.seed), votes, held) for method in _METHODS])
-        return _chosen(self._losses)(seed=self.seed)._fit(votes, progress)
+        crowd, single = CrowdClustering(seed=self.seed), CorrelationClustering(seed=self.seed)
+        crowd._most_memberships = _MOST_MEMBERSHIPS
+        try:
+            if held is not None:
+                self._losses = np.array([_loss(method, votes, held) for method in (crowd, single)])
+            return (crowd if _chosen(self._losses) is CrowdClustering else single)._fit(votes, progress)
+        except TooManyMemberships:
+            self._losses = np.full(2, np.nan)
+            return single._fit(votes, progress)
 
 
 def _chosen(losses: Array) -> type[CrowdClustering] | type[CorrelationClustering]:

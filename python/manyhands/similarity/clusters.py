@@ -112,6 +112,10 @@ def _single(votes: Similarities) -> tuple[str, ...]:
     )
 
 
+class TooManyMemberships(Exception):
+    """Items × clusters are more than the caller allows."""
+
+
 class CrowdClustering(Clustering):
     """Clusters and skills together: memberships of items that make the answers most likely (crowdclustering).
 
@@ -170,6 +174,9 @@ class CrowdClustering(Clustering):
         self.max_iter = max_iter
         self.tol = tol
         self.seed = seed
+
+    #: Items × clusters beyond which it raises `TooManyMemberships`; None for what memory holds.
+    _most_memberships: int | None = None
 
     def _check(self) -> None:
         if self.n_clusters is not None:
@@ -231,11 +238,10 @@ class CrowdClustering(Clustering):
         left, right = votes.pairs()
         kept = _large(clusters, self.n_clusters)
         k = len(kept)
-        check_memory(
-            16 * votes.n_items * k,
-            f"memberships of {counted(votes.n_items, 'item')} in {counted(k, 'cluster')}",
-            "use CorrelationClustering, or give n_clusters=",
-        )
+        what = f"memberships of {counted(votes.n_items, 'item')} in {counted(k, 'cluster')}"
+        if self._most_memberships is not None and votes.n_items * k > self._most_memberships:
+            raise TooManyMemberships
+        check_memory(16 * votes.n_items * k, what, "use CorrelationClustering, or give n_clusters=")
         place = np.full(clusters.max() + 1, -1)
         place[kept] = np.arange(k)
         start = np.full((votes.n_items, k), 1.0 / k)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
@@ -21,6 +22,7 @@ from manyhands.table.formats.files import distinct_names
 from manyhands.table.frames import WELL_KNOWN, known_among, one_known
 from manyhands.table.kinds import check_inferred, kind_by_columns, table_of
 from manyhands.table.order import Array, as_numbers, ranks, without_ranks
+from manyhands.table.readings import TIMES
 from manyhands.table.records import Records
 from manyhands.table.sources import (
     COMPRESSED,
@@ -33,7 +35,7 @@ from manyhands.table.sources import (
     expand,
     kind_of,
 )
-from manyhands.table.streams import column_names, read_columns, read_roles
+from manyhands.table.streams import batches, column_names, read_columns, read_roles
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -251,6 +253,8 @@ def _read_rows(
         there = one_known(names, role) if role not in columns else None
         columns |= {} if there is None else {role: there}
     wanted = spread({role: columns.get(role) for role in needed} | columns)
+    if table._kind == "sequences" and "start" in needed:
+        _refuse_dates(sources[0], columns.get("start") or one_known(names, "start"))
     columns_read = read_roles(
         sources,
         wanted,
@@ -261,6 +265,16 @@ def _read_rows(
         workers=workers,
     )
     return table._made(columns_read, **settings)
+
+
+def _refuse_dates(source: Source, start: str | None) -> None:
+    """Reject a table of documents in which starts are dates or times, by its first row: its rows are no spans."""
+    if start is None or start not in column_names(source) or source.kind == "parquet":
+        return
+    values = next((batch.column(0).drop_null() for batch in batches(source, [start])), None)
+    value = "" if values is None or not len(values) else values[0].as_py()
+    if re.search(r"\d[-:/.]\d+[-:/.]\d", value):
+        raise ValueError(f"{source}: column {start!r} holds {value!r}, which is not a place in a text; {TIMES}")
 
 
 def _read_soft(

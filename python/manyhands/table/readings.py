@@ -20,6 +20,16 @@ Bools = npt.NDArray[np.bool_]
 #: Bytes of a row of tokens while a table is made of it.
 _ROW_BYTES = 64
 _MOST_TOKENS = 2**32 - 2
+#: Most tokens of a document of unknown length; where spans go farther, tokens are what lies between their borders.
+_LONGEST = 1_000_000
+#: Where all spans of a log begin farther than this, they are times: seconds since 1970 are 1.7e9.
+_LEAST_TIME = 10**8
+_DIVIDE = "take a part of the documents at a time"
+#: What to do with a log of documents that has times.
+TIMES = (
+    "if each row is an answer about a document, say kind='classes' and task='document' (with the name of that column); "
+    "if the rows are spans, count places from the beginning of each document"
+)
 
 
 @dataclass(frozen=True)
@@ -241,7 +251,9 @@ def build_spans(
         document, names, more_documents = _joined(document, names, readers[0])
         worker, worker_names, more_workers = _joined(worker, worker_names, readers[1])
         pairs = np.stack([np.concatenate([document, more_documents]), np.concatenate([worker, more_workers])])
-    grid = _grid_of(names, document[there], stop[there], lengths, tokens)
+    if lengths is None and tokens is None:
+        refuse_times(begin[there], start[1])
+    grid = _grid_of(names, document[there], (begin[there], stop[there]), lengths, tokens)
     keys, reading = np.unique(pairs[0] * len(worker_names) + pairs[1], return_inverse=True)
     of, by = keys // len(worker_names), keys % len(worker_names)
     offsets = starts_of(grid.lengths[of])
@@ -284,8 +296,20 @@ def _joined(codes: Ints, names: Names, more: Column) -> tuple[Ints, Names, Ints]
     return together.match(names)[codes], together, together.match(more_names)[more_codes]
 
 
+def refuse_times(begin: npt.NDArray[Any], what: str) -> None:
+    """Reject places of spans that are times: no text is so long that all of its spans begin there."""
+    if len(begin) and begin.min() >= _LEAST_TIME:
+        raise ValueError(
+            f"{what} holds times, it seems (from {begin.min():.0f} on), and no places of spans in a text; {TIMES}"
+        )
+
+
 def _grid_of(
-    names: Names, document: Ints, stop: Ints, lengths: Mapping[Any, int] | None, tokens: Mapping[Any, Any] | None
+    names: Names,
+    document: Ints,
+    spans: tuple[Ints, Ints],
+    lengths: Mapping[Any, int] | None,
+    tokens: Mapping[Any, Any] | None,
 ) -> Grid:
     """Tokens of each document: those given, or as many as it is long, or as its spans reach."""
     known = names.values.tolist()
@@ -300,17 +324,44 @@ def _grid_of(
         joined = np.concatenate(cut)
         return Grid(starts_of(np.array([len(one) for one in cut])), joined[:, 0].copy(), joined[:, 1].copy())
     if lengths is None:
-        sizes = np.zeros(len(known), np.int64)
-        np.maximum.at(sizes, document, stop)
-        sizes = np.maximum(sizes, 1)
+        sizes = np.ones(len(known), np.int64)
+        np.maximum.at(sizes, document, spans[1])
     else:
         sizes = whole_numbers(np.array([lengths[name] for name in known], float), "lengths")[0]
-    _refuse_empty(names, sizes)
-    if sizes.sum() > _MOST_TOKENS:
-        raise ValueError(f"{sizes.sum():,} tokens are more than one table can tell apart; divide the documents")
-    starts = starts_of(sizes)
-    begins = places(np.zeros(len(sizes), np.int64), sizes)
-    return Grid(starts, begins, begins + 1)
+        _refuse_empty(names, sizes)
+    long = sizes > _LONGEST if lengths is None else np.zeros(len(sizes), np.bool_)
+    whole = np.where(long, 0, sizes)
+    if float(whole.sum(dtype=float)) > _MOST_TOKENS:
+        raise ValueError(f"{whole.sum(dtype=float):,.0f} tokens are more than one table can tell apart; {_DIVIDE}")
+    check_memory(40 * int(whole.sum()), f"{int(whole.sum()):,} tokens", _DIVIDE)
+    begins = places(np.zeros(len(sizes), np.int64), whole)
+    if not long.any():
+        return Grid(starts_of(sizes), begins, begins + 1)
+    warn_of_data(
+        f"{counted(int(long.sum()), 'document')} with spans beyond place {_LONGEST:,} and no known text or length "
+        f"({listed(names.take(np.flatnonzero(long)).values.tolist())}): places between two borders of spans count as "
+        "one token there"
+    )
+    return _with_intervals(np.repeat(np.arange(len(sizes)), whole), begins, long, document, spans)
+
+
+def _with_intervals(of: Ints, begins: Ints, long: Bools, document: Ints, spans: tuple[Ints, Ints]) -> Grid:
+    """Tokens of documents, where those of long documents go from one border of a span to the next."""
+    chosen = long[document]
+    first = np.flatnonzero(long)
+    borders = np.stack(
+        [
+            np.concatenate([first, document[chosen], document[chosen]]),
+            np.concatenate([np.zeros(len(first), np.int64), spans[0][chosen], spans[1][chosen]]),
+        ]
+    )
+    document_of, place = np.unique(borders, axis=1)
+    goes_on = document_of[1:] == document_of[:-1]  # the last border of a document begins no token
+    of = np.concatenate([of, document_of[:-1][goes_on]])
+    ends = np.concatenate([begins + 1, place[1:][goes_on]])
+    begins = np.concatenate([begins, place[:-1][goes_on]])
+    order = np.lexsort((begins, of))
+    return Grid(starts_of(np.bincount(of, minlength=len(long))), begins[order], ends[order])
 
 
 def _refuse_empty(names: Names, sizes: Ints) -> None:
@@ -330,6 +381,8 @@ def _token_range(grid: Grid, document: Ints, begin: Ints, stop: Ints, names: Nam
             f"the span from {begin[row]} to {stop[row]} goes beyond document {_name(names, document[row])!r}, which "
             f"ends at {ends[document[row]]} ({counted(len(outside), 'such span')})"
         )
+    if float(ends.sum(dtype=float)) > 2.0**62:
+        raise ValueError(f"{counted(len(ends), 'document')} with places up to {ends.max():,}: {_DIVIDE}")
     # Tokens of all documents on one line: a document begins behind the end of the one before.
     shift = starts_of(ends + 1)[:-1]
     of = np.repeat(np.arange(len(ends)), grid.lengths)

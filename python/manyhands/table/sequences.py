@@ -222,7 +222,8 @@ class Sequences(Answers):
             Who read what, in two columns, document and worker: a frame, or a pair of columns. Needed where readers who
             marked nothing have no row.
         lengths
-            Number of tokens of each document. By default a document ends where its last span does.
+            Number of tokens of each document. By default a document ends where its last span does; if that is beyond
+            1,000,000, what lies between two borders of spans is one token (with a warning).
         texts
             The text of each document: tokens are its words and signs, places are characters, and a token is in a span
             that touches it.
