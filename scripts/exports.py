@@ -35,6 +35,15 @@ EXPORTS: dict[str, tuple[list[str], bool]] = {
     "doccano, spans": (["doccano_spans/*.jsonl"], False),
     "argilla, spans": (["argilla_spans.json"], False),
     "webanno": (["webanno/*/*.tsv"], False),
+    "zooniverse": (["zooniverse.csv", "--question", "T0"], True),
+    "label-studio, CSV": (["label_studio_rows.csv", "--question", "mood"], True),
+    "label-studio, JSON-MIN": (["label_studio_min.json", "--question", "box"], False),
+    "labelbox": (["labelbox.ndjson", "--question", "weather"], True),
+    "brat": (["brat"], False),
+    "labelme": (["labelme", "--question", "boxes"], False),
+    "via": (["via/*.json", "--question", "light"], True),
+    "webanno, TSV 2": (["webanno2"], False),
+    "inspect": (["inspect.json", "--question", "score"], True),
 }
 
 

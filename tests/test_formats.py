@@ -289,7 +289,7 @@ def test_every_sample_is_taken_to_answers_by_the_script(tmp_path: Path) -> None:
     script = exports_script()
     named = {path.split("/")[0] for (path, *_), _ in script.EXPORTS.values()}
     # Other forms of those, and labels without workers.
-    others = {"argilla_nested.json", "label_studio_shapes.json", "sagemaker_manifest.jsonl"}
+    others = {"argilla_nested.json", "label_studio_shapes.json", "labelbox_import.ndjson", "sagemaker_manifest.jsonl"}
     assert named | others == {path.name for path in SAMPLES.iterdir()}
     script.taken("label-studio", tmp_path)
     assert {path.suffix for path in tmp_path.iterdir()} >= {".parquet", ".csv", ".html"}

@@ -284,13 +284,13 @@ def test_missing_files_and_folders_are_named(tmp_path):
         mh.read(tmp_path / "*.csv")
     with pytest.raises(FileNotFoundError, match="no file was named"):
         mh.read([])
-    with pytest.raises(IsADirectoryError, match=r"is a folder; name its files with a glob such as '.*/\*\.parquet'"):
+    with pytest.raises(FileNotFoundError, match=r"the folder .* holds no file that can be read"):
         mh.read(tmp_path)
     with pytest.raises(TypeError, match="int"):
         mh.read([3])
 
 
-@pytest.mark.parametrize("name", ["log", "log.xlsx", "log.gz", "log.csv.zip", "csv"])
+@pytest.mark.parametrize("name", ["log", "log.gz", "csv"])
 def test_other_endings_are_refused(tmp_path, name):
     with pytest.raises(ValueError, match=rf"what kind of file '.*{name}' is; its name should end in one of \.csv"):
         mh.read(put(tmp_path / name, CSV))

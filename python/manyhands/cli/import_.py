@@ -38,8 +38,8 @@ def add(commands: Commands) -> None:
 
 def run(args: Namespace) -> None:
     """Read, choose a question, and write its answers."""
-    from manyhands.table.formats import Export, opened
-    from manyhands.table.sources import Layout, Source, expand
+    from manyhands.table.formats import Export, opened, sources_to_read
+    from manyhands.table.sources import Layout
 
     check_inputs(args)
     check_outputs([args.output, args.gold])
@@ -47,7 +47,7 @@ def run(args: Namespace) -> None:
     with Stages(args) as stages:
         with stages.stage("reading"):
             layout = Layout(*(getattr(args, name) for name in LAYOUT))
-            sources = [Source(path, layout, args.format) for path in expand(args.log)]
+            sources = sources_to_read(args.log, layout, args.format)
             found = opened(sources, args.format, worker_from_file=args.worker_from_file)
         if found is None:
             raise ValueError(f"{args.log[0]} is a table already, with an answer a row; aggregate takes it as it is")

@@ -77,9 +77,9 @@ def settle_kind(args: Namespace) -> str:
 
 
 def _told_by_columns(args: Namespace) -> str:
-    from manyhands.table.formats import Export, opened
+    from manyhands.table.formats import Export, opened, sources_to_read
     from manyhands.table.kinds import kind_by_columns
-    from manyhands.table.sources import Layout, Source, expand, is_stream
+    from manyhands.table.sources import Layout, expand, is_stream
     from manyhands.table.streams import column_names
 
     paths = expand(args.log)
@@ -89,7 +89,7 @@ def _told_by_columns(args: Namespace) -> str:
     if any(map(is_stream, paths)):
         return kind_by_columns([], [*named]) if named else CLASSES
     named |= {role: column for role in ("task", "worker", "label") if (column := getattr(args, role)) is not None}
-    sources = [Source(path, Layout(*(getattr(args, name) for name in LAYOUT)), args.format) for path in paths]
+    sources = sources_to_read(args.log, Layout(*(getattr(args, name) for name in LAYOUT)), args.format)
     document = opened(sources, args.format, named, layout=args.layout, worker_from_file=args.worker_from_file)
     if isinstance(document, Export):
         args.export = document  # a large one takes long to read

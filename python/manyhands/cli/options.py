@@ -331,6 +331,7 @@ def read_truth(args: argparse.Namespace, path: str | None, votes: Annotations) -
 
 def check_inputs(args: argparse.Namespace, *paths: str | None) -> list[Path]:
     """List the log's files and others, none of which is overwritten; raise unless all exist and have a known ending."""
+    from manyhands.table.archives import archive_of
     from manyhands.table.atomic import protect
     from manyhands.table.sources import expand, file_kind, is_stream, kind_of
 
@@ -339,13 +340,14 @@ def check_inputs(args: argparse.Namespace, *paths: str | None) -> list[Path]:
     streams = set()
     for place, path in enumerate(found := [*logs, *others]):
         if not is_stream(path):
-            file_kind(path, args.format) if place < len(logs) else kind_of(path)
+            if archive_of(path) is None:
+                file_kind(path, args.format) if place < len(logs) else kind_of(path)
             continue
         name = "stdin" if str(path) in _STDIN else str(path)
         if name in streams:
             raise ValueError(f"{name} is named twice, and a stream can be read only once; write it to a file first")
         streams.add(name)
-    protect(path for path in found if not is_stream(path))
+    protect(archive_of(path) or path for path in found if not is_stream(path))
     return found
 
 

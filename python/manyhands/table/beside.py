@@ -10,7 +10,7 @@ import numpy.typing as npt
 from manyhands.table.frames import WELL_KNOWN, known_among
 from manyhands.table.gold import in_types_of
 from manyhands.table.names import Column, Names
-from manyhands.table.sources import Layout, PathLike, Source, expand
+from manyhands.table.sources import Layout, PathLike, Source, one_file
 from manyhands.table.streams import column_names, read_columns
 
 
@@ -47,7 +47,7 @@ def read_beside(
     columns : dict
         The columns that were found, as Arrow's.
     """
-    (found,) = expand([path])[:1]
+    found = one_file(path)
     source = Source(found, layout or Layout())
     names = column_names(source)
     ids = list(dict.fromkeys(known_among(names, WELL_KNOWN[role])))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from manyhands.table.annotations import Annotations
 from manyhands.table.frames import WELL_KNOWN, known_among, match_columns
 from manyhands.table.names import Column, Names
-from manyhands.table.sources import Layout, PathLike, Source, expand
+from manyhands.table.sources import Layout, PathLike, Source, one_file
 from manyhands.table.streams import column_names, read_columns
 from manyhands.table.values import as_objects
 
@@ -64,7 +64,7 @@ def read_gold(
     ValueError
         If a task has two labels that differ, or a label no task.
     """
-    (found,) = expand([path])[:1]
+    found = one_file(path)
     source = Source(found, Layout(delimiter, encoding, header))
     names = _gold_columns(source, task, label, like)
     table = read_columns(source, [*names.values()])

@@ -17,7 +17,7 @@ from manyhands.table.building import Missing, Repeats, build, build_soft
 from manyhands.table.checks import checked_order
 from manyhands.table.columns import spread
 from manyhands.table.dense import build_dense
-from manyhands.table.formats import Export, opened
+from manyhands.table.formats import Export, opened, sources_to_read
 from manyhands.table.formats.files import distinct_names
 from manyhands.table.frames import WELL_KNOWN, known_among, one_known
 from manyhands.table.kinds import check_inferred, kind_by_columns, table_of
@@ -32,7 +32,6 @@ from manyhands.table.sources import (
     Source,
     bare_suffix,
     enough_memory,
-    expand,
     kind_of,
 )
 from manyhands.table.streams import batches, column_names, read_columns, read_roles
@@ -188,7 +187,7 @@ def read(
     }
     asked = {name: value for name, value in given.items() if value is not None}
     defaults = {"repeats": repeats, "missing": missing}
-    sources = [Source(path, written, format) for path in expand(source)]
+    sources = sources_to_read(source, written, format)
     if out_of_core is not None:
         plain = layout == "long" and probabilities is None and kind in (None, "classes")
         if not plain or question or predictions or worker_from_file:
@@ -363,7 +362,7 @@ def read_in_order(
         Ranks in that order, equal for equal times, aligned with ``votes.to_frame()``.
     """
     wanted = spread({role: settings.pop(role) for role in ("task", "worker", "label")} | {"order": order})
-    sources = [Source(path, layout) for path in expand(source)]
+    sources = sources_to_read(source, layout)
     with enough_memory(listed([str(one.path) for one in sources])):
         read = read_roles(sources, wanted, numbers=(), as_text=labels_as_text)
         when = read.ids.pop("order")

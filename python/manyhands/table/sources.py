@@ -9,7 +9,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from manyhands.errors import FileFormatError
+from manyhands.table.archives import archive_of, contents_of, files_in, is_archive, members_of
 from manyhands.table.limits import free_memory
 
 PathLike = str | os.PathLike[str]
@@ -30,10 +31,12 @@ CSV = {".csv": ",", ".tsv": "\t", ".txt": ","}
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 PARQUET = {".parquet", ".pq"}
 #: Endings of files that are no tables, and how a table of WebAnno begins, which is none either.
-DOCUMENTS = (".json", ".jsonl", ".ndjson", ".manifest", ".xml")
+DOCUMENTS = (".json", ".jsonl", ".ndjson", ".manifest", ".xml", ".ann")
 #: Endings of files with tags in columns, a token a line.
 CONLL = (".conll", ".bio", ".iob")
 WEBANNO = "#FORMAT=WebAnno TSV"
+#: The second version begins with its layers, or at once with the number and the text of a sentence.
+WEBANNO_2 = re.compile(rb"(\xef\xbb\xbf)?( ?# [^\n]*\|[^\n]*\r?\n)?#id=\d+\r?\n#text=")
 #: How compressed streams and Parquet files begin: those of no name, and so of no ending, are told by it.
 _MAGIC = {
     b"\x1f\x8b": "gzip",
@@ -41,6 +44,19 @@ _MAGIC = {
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\x04\x22\x4d\x18": "lz4",
     b"PAR1": "parquet",
+}
+#: Endings of files that are not read, and what to do with them.
+NOT_READ = {
+    ".xlsx": "an Excel workbook, which is not read; save the sheet as CSV",
+    ".xls": "an Excel workbook, which is not read; save the sheet as CSV",
+    ".eval": "a log of Inspect in its binary form, which is not read; convert it with `inspect log convert --to json`",
+    ".spacy": "a DocBin of spaCy, which is not read; it names no annotators: read what your annotation tool exports",
+    ".xmi": "UIMA XMI, which is not read; export the project of INCEpTION or WebAnno as WebAnno TSV v3",
+    ".tar": "a tar archive, which is not read; unpack it and name the folder",
+    ".tgz": "a tar archive, which is not read; unpack it and name the folder",
+    ".7z": "a 7z archive, which is not read; unpack it and name the folder",
+    ".rar": "a RAR archive, which is not read; unpack it and name the folder",
+    ".tfrecord": "TFRecord, which is not read; export as COCO",
 }
 _BYTE_ORDER_MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _DELIMITERS = ",;\t|"
@@ -55,20 +71,41 @@ _WATCH_FROM = _RESERVE = 1 << 28
 
 
 def expand(source: PathLike | Iterable[PathLike]) -> list[Path]:
-    """List the files and streams that paths and globs name; raise if one of them names none."""
+    """List the files and streams that paths, globs, folders and archives name; raise if one of them names none."""
+    return [path for path, _ in _expanded(source)]
+
+
+def sources_of(source: PathLike | Iterable[PathLike], layout: Layout, format: str = "auto") -> list[Source]:
+    """Return what `expand` lists, ready to be read; those in folders and archives are what their endings say."""
+    files = _expanded(source)
+    packed = contents_of(path for path, contained in files if contained)
+    return [
+        Source(path, layout, "auto" if contained else format, contained=contained, packed=packed)
+        for path, contained in files
+    ]
+
+
+def one_file(path: PathLike) -> Path:
+    """Return the only file that a path names; raise where it names several."""
+    found = expand(path)
+    if len(found) > 1:
+        raise ValueError(f"{os.fspath(path)!r} names {len(found):,} files, and one is needed")
+    return found[0]
+
+
+def _expanded(source: PathLike | Iterable[PathLike]) -> list[tuple[Path, bool]]:
+    """List files, each with whether it was not named itself but a folder or an archive with it in it."""
     items = [source] if isinstance(source, str | os.PathLike) else list(source)
-    paths: list[Path] = []
+    paths: list[tuple[Path, bool]] = []
     for item in items:
         text = os.fspath(item)
-        if Path(text).is_dir():
-            raise IsADirectoryError(f"{text!r} is a folder; name its files with a glob such as '{text}/*.parquet'")
         if text == STDIN or Path(text).exists():
-            paths.append(Path(text))
+            paths.extend(_in_container(Path(text)))
         elif glob.has_magic(text):
             found = sorted(name for name in glob.glob(text, recursive=True) if Path(name).is_file())
             if not found:
                 raise FileNotFoundError(f"no file matches {text!r}")
-            paths.extend(map(Path, found))
+            paths.extend(file for name in found for file in _in_container(Path(name)))
         else:
             raise FileNotFoundError(f"there is no file {text!r}")
     if not paths:
@@ -76,24 +113,38 @@ def expand(source: PathLike | Iterable[PathLike]) -> list[Path]:
     return paths
 
 
+def _in_container(path: Path) -> list[tuple[Path, bool]]:
+    """List the files of a folder or an archive; a path to anything else is itself."""
+    tables = tuple(f"{ending}{packed}" for ending in CSV for packed in ("", *COMPRESSED))
+    endings = (*DOCUMENTS, *CONLL, *tables, *PARQUET)
+    if path.is_dir():
+        files = files_in(path, endings)
+        if not files:
+            raise FileNotFoundError(f"the folder {str(path)!r} holds no file that can be read")
+        return [(file, True) for found in files for file, _ in _in_container(found)]
+    if is_archive(path):
+        return [(file, True) for file in members_of(path, endings)]
+    return [(path, False)]
+
+
 def is_stream(path: Path) -> bool:
     """Whether a path is no file but stdin, a pipe or a device, which can be read once and has no ending."""
     return str(path) == STDIN or str(path).startswith(("/dev/", "/proc/")) or (path.exists() and not path.is_file())
 
 
-def is_document(path: Path) -> bool:
+def is_document(path: Path, content: bytes | None = None) -> bool:
     """Whether a file is no table: by its ending, or, under the ending of a table, by how it begins."""
     if path.suffix.lower() in (*DOCUMENTS, *CONLL):
         return True
-    if path.suffix.lower() != ".tsv" or not path.is_file():
+    if path.suffix.lower() != ".tsv" or not (path.is_file() or content):
         return False
-    with path.open("rb") as stream:
-        return stream.read(len(WEBANNO)) == WEBANNO.encode()
+    content = _head(path) if content is None else content
+    return content.startswith(WEBANNO.encode()) or WEBANNO_2.match(content) is not None
 
 
 def needed_memory(paths: Sequence[Path], format: str = "auto") -> int | None:
     """Bytes that reading files into memory takes, roughly; None where that cannot be told beforehand."""
-    kinds = [None if is_stream(path) else file_kind(path, format) for path in paths]
+    kinds = [None if is_stream(path) or archive_of(path) else file_kind(path, format) for path in paths]
     if any(kind in (None, "document") for kind in kinds):
         return None
     total = 0
@@ -151,7 +202,7 @@ _KIND_OF_FORMAT: dict[str, FileKind] = {
 }
 
 
-def file_kind(path: Path, format: str = "auto") -> FileKind:
+def file_kind(path: Path, format: str = "auto", content: bytes | None = None) -> FileKind:
     """Return what a log's file is: what `format` says, or its ending, or, under another ending, its content.
 
     Parameters
@@ -160,9 +211,14 @@ def file_kind(path: Path, format: str = "auto") -> FileKind:
         A file.
     format
         As for :func:`manyhands.read`; a format that is named is obeyed whatever the ending.
+    content
+        What it holds, if it is in an archive.
     """
+    suffix = path.suffix.lower()
+    if suffix in NOT_READ and format not in _KIND_OF_FORMAT:
+        raise ValueError(f"{str(path)!r} is {NOT_READ[suffix]}")
     if format == "auto":
-        known = "document" if is_document(path) else _by_ending(path)
+        known = "document" if is_document(path, content) else _by_ending(path)
         if known is not None:
             return known
     elif format in _KIND_OF_FORMAT:
@@ -221,14 +277,26 @@ class Layout:
 class Source:
     """A CSV or Parquet file, a document, or a stream of any of them, that can be opened again and again."""
 
-    def __init__(self, path: PathLike, layout: Layout, format: str = "auto") -> None:
+    def __init__(
+        self,
+        path: PathLike,
+        layout: Layout,
+        format: str = "auto",
+        *,
+        contained: bool = False,
+        packed: Mapping[Path, bytes] | None = None,
+    ) -> None:
         self.path = Path(path)
         self.layout = layout
-        self._content: bytes | None = None
+        #: Whether a folder or an archive was named, and not this file.
+        self.contained = contained
+        #: What files of archives hold, this one and those next to it.
+        self._packed = {} if packed is None else packed
+        self._content = self._packed.get(self.path)
         self._codec: str | None = None
         self.kind: FileKind
         if not is_stream(self.path):
-            self.kind = file_kind(self.path, format)
+            self.kind = file_kind(self.path, format, self._content)
             if self.kind == "csv":
                 by_content = None if _by_ending(self.path) else _sniffed(_head(self.path))[1]
                 self._codec = COMPRESSED.get(self.path.suffix.lower(), by_content)
@@ -244,8 +312,13 @@ class Source:
         return "stdin" if str(self.path) == STDIN else repr(str(self.path))
 
     def content(self) -> bytes | None:
-        """Return what a stream held; None for a file."""
+        """Return what a stream or a member of an archive holds; None for a file on disk."""
         return self._content
+
+    def companion(self, ending: str) -> bytes | None:
+        """Return what the file of the same name with another ending holds; None if there is none."""
+        path = self.path.with_suffix(ending)
+        return path.read_bytes() if path.is_file() else self._packed.get(path)
 
     def open(self) -> Any:
         """Return the content, decompressed, as a stream of Arrow."""

@@ -7,23 +7,33 @@ Nothing of a file is executed, and what is read is bounded by the memory there i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from manyhands.checks import check_choice, listed
+from manyhands.checks import check_choice, counted, listed, warn_of_data
+from manyhands.errors import FileFormatError
 from manyhands.table.columns import Chosen
 from manyhands.table.conll import tags_in
 from manyhands.table.formats import (
     argilla,
+    brat,
     coco,
     cvat,
     doccano,
+    inspect_ai,
     label_studio,
+    label_studio_rows,
+    labelbox,
+    labelme,
     phoenix,
     prodigy,
     sagemaker,
     sheets,
+    via,
     webanno,
+    webanno2,
+    zooniverse,
 )
 from manyhands.table.formats.documents import of_format
 from manyhands.table.formats.export import Export
@@ -37,18 +47,26 @@ from manyhands.table.formats.rows import (
     one_row_per_worker,
     plain_rows,
 )
+from manyhands.table.formats.unsupported import reject_unsupported
 from manyhands.table.frames import WELL_KNOWN, known_among
-from manyhands.table.sources import CONLL, Source
+from manyhands.table.sources import CONLL, Layout, PathLike, Source, sources_of
 from manyhands.table.streams import column_names, read_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FORMATS", "Export", "opened"]
+__all__ = ["FORMATS", "Export", "opened", "sources_to_read"]
 
 #: Every platform that is read, the most particular first: doccano's fields are the least telling.
 READERS: tuple[Reader, ...] = (
     label_studio.READER,
+    label_studio_rows.READER,
+    labelbox.READER,
+    labelme.READER,
+    via.READER,
+    inspect_ai.READER,
+    zooniverse.READER,
+    brat.READER,
     prodigy.READER,
     argilla.READER,
     phoenix.READER,
@@ -56,10 +74,69 @@ READERS: tuple[Reader, ...] = (
     coco.READER,
     cvat.READER,
     webanno.READER,
+    webanno2.READER,
     *sheets.READERS,
     doccano.READER,
 )
 FORMATS = ("auto", "csv", "parquet", "json", *(reader.name for reader in READERS), "conll")
+
+
+def sources_to_read(source: PathLike | Iterable[PathLike], layout: Layout, asked: str = "auto") -> list[Source]:
+    """Return the files that paths name; of folders and archives, those of one format.
+
+    Parameters
+    ----------
+    source
+        Paths, globs, folders, zip archives.
+    layout
+        How CSV files are written.
+    asked
+        The format that was asked for, or ``"auto"``.
+    """
+    check_choice("format", asked, FORMATS)
+    sources = sources_of(source, layout, asked)
+    # The text that a file of brat is about is read with it.
+    marked = {one.path.with_suffix(".txt") for one in sources if one.path.suffix.lower() == brat.ENDING}
+    sources = [one for one in sources if one.path not in marked]
+    if len(sources) < 2 or not all(one.contained for one in sources):
+        return sources
+    by_format: dict[str, list[Source]] = {}
+    for one, file in zip(sources, export_files(sources), strict=True):
+        by_format.setdefault(_format_of(file), []).append(one)
+    if asked != "auto":
+        return by_format.get(asked, sources)
+    exports = [name for name in by_format if name not in ("csv", "parquet", "json")]
+    chosen = exports or list(by_format)
+    if len(chosen) > 1:
+        counts = ", ".join(f"{name} ({counted(len(by_format[name]), 'file')})" for name in chosen)
+        raise ValueError(
+            f"{_container(source)} holds files of several formats: choose one with format=; they are {counts}"
+        )
+    left = sum(map(len, by_format.values())) - len(by_format[chosen[0]])
+    if left:
+        warn_of_data(
+            f"{_container(source)}: read {counted(len(by_format[chosen[0]]), 'file')} of format {chosen[0]}; "
+            f"{counted(left, 'other file')} left out"
+        )
+    return by_format[chosen[0]]
+
+
+def _container(source: PathLike | Iterable[PathLike]) -> str:
+    items = [source] if isinstance(source, str | os.PathLike) else list(source)
+    return listed([os.fspath(item) for item in items])
+
+
+def _format_of(file: ExportFile) -> str:
+    """Name the format of a file of a folder or an archive."""
+    if file.path.suffix.lower() in CONLL:
+        return "conll"
+    try:
+        reader = next((one for one in READERS if one.recognizes(file)), None)
+    except FileFormatError:
+        if not file.is_table:
+            raise
+        reader = None  # a text that is not a table
+    return reader.name if reader is not None else file.source.kind if file.is_table else "json"
 
 
 def opened(
@@ -105,7 +182,7 @@ def opened(
     if reader is not None:
         name = listed([str(source.path) for source in sources])
         with of_format(reader.name, name):
-            return Export.of(name, reader.answers(files), len(files))
+            return Export.of(name, reader.answers(files), 1 if reader.file_per_item else len(files))
     if files[0].is_table:
         if layout in KEYED:
             raise ValueError(f"layout={layout!r} is for JSON documents, and {files[0].where} is a table")
@@ -132,6 +209,9 @@ def _reader_of(files: Sequence[ExportFile], asked: str) -> Reader | None:
                 raise ValueError(f"{file.where} is not of format {asked!r}: it needs {reader.expects}")
         return reader
     found = [next((one for one in READERS if one.recognizes(file)), None) for file in files]
+    for file, known in zip(files, found, strict=True):
+        if known is None:
+            reject_unsupported(file)
     names = dict.fromkeys("a plain table" if one is None else one.name for one in found)
     if len(names) > 1:
         raise ValueError(f"the files are of several formats ({', '.join(names)}); read them one format at a time")

@@ -76,6 +76,8 @@ class Answer:
     source: Source = "worker"
     #: What spans are of.
     document: Document | None = None
+    #: Fields of the item that the platform shows to its workers: a text, an address of an image, and others.
+    item: Mapping[str, Any] | None = None
 
     def rows(self) -> list[tuple[Any, ...]]:
         """What was said, as rows of the columns of its kind."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from manyhands.errors import FileFormatError
+from manyhands.table.archives import ARCHIVE
 from manyhands.table.formats.documents import json_or_lines, text_of, xml_root
 from manyhands.table.formats.export import UNKNOWN, Part
 from manyhands.table.sources import Source
@@ -133,6 +134,8 @@ class Reader:
     recognizes: Callable[[ExportFile], bool]
     #: Yields every answer of all files, counts of what no table can hold, and what can be read in several ways.
     answers: Callable[[Sequence[ExportFile]], Iterator[Part]]
+    #: Whether a file is about one item, so that a worker has several files.
+    file_per_item: bool = False
 
 
 def export_files(sources: Sequence[Source], *, worker_from_file: bool = False) -> list[ExportFile]:
@@ -157,7 +160,7 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
     if len(set(whole)) < len(whole):
         twice = next(path for place, path in enumerate(whole) if path in whole[:place])
         raise ValueError(f"{str(twice)!r} is named twice; name each file once")
-    parts = [(*path.parts[:-1], path.stem) for path in whole]
+    parts = [(*(part.removesuffix(ARCHIVE) for part in path.parts[:-1]), path.stem) for path in whole]
     least = min(map(len, parts))
     equal = {place for place in range(1, least + 1) if len({part[-place] for part in parts}) == 1}
     shared = 0
@@ -171,7 +174,7 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
     names = ["/".join(part[shared:]) for part in parts]
     if all(names) and len(set(names)) == len(names):
         return names
-    return ["/".join((*part[shared:-1], path.name)) for part, path in zip(parts, whole, strict=True)]
+    return ["/".join(path.parts[shared:]) for path in whole]
 
 
 def rows_of(files: Sequence[ExportFile]) -> Iterator[tuple[ExportFile, int, Any]]:

@@ -148,5 +148,9 @@ def _plain(label: str) -> str:
 
 
 READER = Reader(
-    NAME, "a first line '#FORMAT=WebAnno TSV'", lambda file: not file.is_table and knows(file.text), answers
+    NAME,
+    "a first line '#FORMAT=WebAnno TSV'",
+    lambda file: not file.is_table and knows(file.text),
+    answers,
+    file_per_item=True,
 )

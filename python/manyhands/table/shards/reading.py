@@ -116,9 +116,12 @@ def _fingerprint(sources: list[Source], found: list[dict[str, str]], rules: Rule
     """What tells files and settings from others; None for streams, which are gone once they are read."""
     import hashlib
 
+    from manyhands.table.archives import archive_of
+
     if any(is_stream(one.path) for one in sources):
         return None
-    files = [(os.fspath(one.path.resolve()), one.path.stat().st_size, one.path.stat().st_mtime_ns) for one in sources]
+    stats = [(archive_of(one.path) or one.path).stat() for one in sources]
+    files = [(os.fspath(one.path.resolve()), s.st_size, s.st_mtime_ns) for one, s in zip(sources, stats, strict=True)]
     names = [None if part is None else part.values.tolist() for part in (rules.classes, rules.abstain)]
     settings = (rules.repeats, rules.missing, rules.confidence, labels_as_text, names, found)
     layout = [(one.layout.delimiter, one.layout.encoding, one.layout.header) for one in sources]

@@ -1,0 +1,553 @@
+"""Readers of further tools: exact tables of hand-made samples, and an account of everything that is in them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import manyhands as mh
+from manyhands.table.formats import READERS, Export, opened, sources_to_read
+from manyhands.table.formats.unsupported import UNSUPPORTED
+from manyhands.table.sources import Layout
+
+SAMPLES = Path(__file__).parent / "data" / "exports"
+
+
+def export(source: Any, asked: str = "auto", **settings: Any) -> Export:
+    found = opened(sources_to_read(source, Layout(), asked), asked, **settings)
+    assert isinstance(found, Export)
+    return found
+
+
+def rows(found: Export, question: str, *names: str) -> list[tuple[Any, ...]]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        columns = found.columns(question)
+    return list(zip(*(columns[name] for name in ("task", "worker", *names)), strict=True))
+
+
+BOX = ("x1", "y1", "x2", "y2", "label")
+SPAN = ("start", "end", "label", "text")
+
+#: What each question of a sample holds, in rows of task, worker and answer; files by format.
+TABLES: dict[str, tuple[str, dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]]]] = {
+    "zooniverse": (
+        "zooniverse.csv",
+        {
+            "T0": (
+                ("label",),
+                [
+                    ("101", "ann", "Yes"),
+                    ("101", "bob", "Yes"),
+                    ("101", "not-logged-in-f00d", "No"),
+                    ("102", "ann", "No"),
+                ],
+            ),
+            "T1": (
+                ("labels",),
+                [("101", "ann", ["eating", "moving"]), ("101", "bob", ["eating"]), ("102", "ann", [])],
+            ),
+            "T2.points": (
+                BOX,
+                [
+                    ("101", "ann", 10.0, 20.0, None, None, "Eye"),
+                    ("101", "bob", 11.0, 21.0, None, None, "Eye"),
+                    ("101", "not-logged-in-f00d", None, None, None, None, None),
+                ],
+            ),
+            "T2.boxes": (
+                BOX,
+                [
+                    ("101", "ann", 5.0, 5.0, 25.0, 15.0, "Body"),
+                    ("101", "bob", None, None, None, None, None),
+                    ("101", "not-logged-in-f00d", None, None, None, None, None),
+                ],
+            ),
+            "T3": (("value",), [("101", "ann", 0.5), ("101", "not-logged-in-f00d", 2.0)]),
+            "T4": (("labels",), [("102", "bob", ["FOX", "OWL"])]),
+        },
+    ),
+    "label-studio-rows": (
+        "label_studio_rows.csv",
+        {
+            "mood": (
+                ("label",),
+                [
+                    ("1", "ann@example.org", "good"),
+                    ("1", "bob@example.org", "good"),
+                    ("2", "ann@example.org", "bad"),
+                    ("2", "bob@example.org", "good"),
+                ],
+            ),
+            "aspects": (
+                ("labels",),
+                [
+                    ("1", "ann@example.org", ["plot", "cast"]),
+                    ("1", "bob@example.org", ["plot"]),
+                    ("2", "ann@example.org", ["cast"]),
+                ],
+            ),
+        },
+    ),
+    "label-studio-rows, JSON-MIN": (
+        "label_studio_min.json",
+        {
+            "stars": (("value",), [(1, "1", 5), (1, "2", 4), (2, "1", 3)]),
+            "box": (
+                BOX,
+                [
+                    (1, "1", 20.0, 10.0, 80.0, 30.0, "dog"),
+                    (1, "2", 22.0, 10.0, 82.0, 30.0, "dog"),
+                    (2, "1", None, None, None, None, None),
+                ],
+            ),
+        },
+    ),
+    "labelbox": (
+        "labelbox.ndjson",
+        {
+            "weather": (
+                ("label",),
+                [
+                    ("street.jpg", "ann@example.org", "sun"),
+                    ("street.jpg", "bob@example.org", "rain"),
+                    ("field.jpg", "ann@example.org", "sun"),
+                ],
+            ),
+            "seen": (
+                ("labels",),
+                [("street.jpg", "ann@example.org", ["car", "tree"]), ("street.jpg", "bob@example.org", ["car"])],
+            ),
+            "boxes": (
+                BOX,
+                [
+                    ("street.jpg", "ann@example.org", 10.0, 20.0, 40.0, 60.0, "car"),
+                    ("street.jpg", "bob@example.org", 12.0, 20.0, 42.0, 60.0, "car"),
+                    ("field.jpg", "ann@example.org", None, None, None, None, None),
+                ],
+            ),
+        },
+    ),
+    "brat": (
+        "brat",
+        {
+            "spans": (
+                SPAN,
+                [
+                    ("letter", "ann", 0, 3, "Person", "Ann"),
+                    ("letter", "ann", 13, 18, "Place", "Paris"),
+                    ("note", "ann", None, None, None, None),
+                    ("letter", "bob", 0, 3, "Person", "Ann"),
+                    ("letter", "bob", 4, 8, "Plan", "goes"),
+                    ("letter", "bob", 19, 24, "Plan", "today"),
+                    ("note", "bob", 6, 10, "Place", "Rome"),
+                ],
+            )
+        },
+    ),
+    "labelme": (
+        "labelme",
+        {
+            "boxes": (
+                BOX,
+                [
+                    ("a.jpg", "ann", 10.0, 10.0, 30.0, 30.0, "dog"),
+                    ("b.jpg", "ann", None, None, None, None, None),
+                    ("a.jpg", "bob", 12.0, 10.0, 32.0, 30.0, "dog"),
+                    ("b.jpg", "bob", None, None, None, None, None),
+                ],
+            ),
+            "points": (
+                BOX,
+                [
+                    ("a.jpg", "ann", None, None, None, None, None),
+                    ("b.jpg", "ann", 10.0, 5.0, None, None, "eye"),
+                    ("a.jpg", "bob", None, None, None, None, None),
+                    ("b.jpg", "bob", 12.0, 5.0, None, None, "eye"),
+                ],
+            ),
+            "flags": (
+                ("labels",),
+                [("a.jpg", "ann", []), ("b.jpg", "ann", ["night"]), ("a.jpg", "bob", []), ("b.jpg", "bob", ["night"])],
+            ),
+            "shapes": (
+                ("shape", "label"),
+                [
+                    ("b.jpg", "ann", "[(0.0, 0.0), (9.0, 9.0)]", "wire"),
+                    ("b.jpg", "bob", "[(0.0, 0.0), (9.0, 9.0)]", "wire"),
+                ],
+            ),
+        },
+    ),
+    "via": (
+        "via/*.json",
+        {
+            "boxes": (
+                BOX,
+                [
+                    ("a.jpg", "ann", 10.0, 10.0, 30.0, 30.0, "dog"),
+                    ("b.jpg", "ann", None, None, None, None, None),
+                    ("a.jpg", "bob", 12.0, 10.0, 32.0, 30.0, "dog"),
+                    ("b.jpg", "bob", None, None, None, None, None),
+                ],
+            ),
+            "light": (
+                ("label",),
+                [
+                    ("a.jpg", "ann", "day"),
+                    ("b.jpg", "ann", "night"),
+                    ("a.jpg", "bob", "day"),
+                    ("b.jpg", "bob", "night"),
+                ],
+            ),
+            "seen": (
+                ("labels",),
+                [("a.jpg", "ann", ["sky"]), ("b.jpg", "ann", []), ("a.jpg", "bob", ["sky"]), ("b.jpg", "bob", [])],
+            ),
+        },
+    ),
+    "via, CSV": (
+        "via/cy.csv",
+        {
+            "boxes": (
+                BOX,
+                [("a.jpg", "cy", 13.0, 10.0, 33.0, 30.0, "dog"), ("b.jpg", "cy", None, None, None, None, None)],
+            ),
+            "light": (("label",), [("a.jpg", "cy", "day"), ("b.jpg", "cy", "night")]),
+        },
+    ),
+    "webanno-tsv2": (
+        "webanno2",
+        {
+            "NamedEntity.value": (
+                SPAN,
+                [
+                    ("letter.txt", "ann", 0, 7, "PER", "Ann Lee"),
+                    ("letter.txt", "ann", 16, 21, "LOC", "Paris"),
+                    ("letter.txt", "bob", 0, 3, "PER", "Ann"),
+                    ("letter.txt", "bob", 4, 7, "PER", "Lee"),
+                ],
+            )
+        },
+    ),
+    "inspect": (
+        "inspect.json",
+        {
+            "score": (("label",), [(1, "judge_a", "C"), (1, "judge_b", "C"), (2, "judge_a", "I"), (2, "judge_b", "C")]),
+            "score (number)": (("value",), [(1, "length", 0.5), (2, "length", 0.7)]),
+        },
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.DataWarning")
+@pytest.mark.parametrize("name", TABLES)
+def test_samples_of_further_tools_become_exact_tables(name: str) -> None:
+    path, questions = TABLES[name]
+    for asked in ("auto", name.partition(",")[0]):
+        found = export(SAMPLES / path, asked)
+        for question, (names, wanted) in questions.items():
+            assert rows(found, question, *names) == wanted
+
+
+#: What is dropped of each sample, whatever the question: the rest of its answers are in the tables above.
+DROPPED = {
+    "zooniverse.csv": {
+        "marks of tools other than points and rectangles in task T2": 1,
+        "answers to task T5 (drop-down lists are not supported)": 1,
+        "survey choices with answers about the choice (the choice is read, the answers are not)": 1,
+    },
+    "label_studio_rows.csv": {},
+    "label_studio_min.json": {},
+    "labelbox.ndjson": {"masks (stored elsewhere, at an address)": 1},
+    "brat": {"relations (only spans are read)": 1, "notes (only spans are read)": 1},
+    "labelme": {"shapes of type 'mask' with 2 points (not supported)": 2},
+    "via/*.json": {},
+    "webanno2": {"values of POS.PosValue (not spans tagged B- and I-)": 2},
+    "inspect.json": {"samples without a score": 1},
+}
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.DataWarning")
+@pytest.mark.parametrize("path", DROPPED)
+def test_what_a_reader_drops_is_counted(path: str) -> None:
+    assert {part.what: part.count for part in export(SAMPLES / path).dropped} == DROPPED[path]
+
+
+@pytest.mark.filterwarnings("ignore:.*fragments:manyhands.DataWarning")
+def test_dropped_parts_are_reported_where_answers_are_used() -> None:
+    with pytest.warns(mh.DataWarning, match="1 relations .only spans are read., 1 notes"):
+        mh.read(SAMPLES / "brat")
+
+
+def test_left_out_questions_of_zooniverse_are_skipped_answers() -> None:
+    found = export(SAMPLES / "zooniverse.csv")
+    assert found.left_out("T0") == {
+        "skipped answers": 1,
+        "marks of tools other than points and rectangles in task T2": 1,
+        "answers to task T5 (drop-down lists are not supported)": 1,
+    }
+    gold = found.gold("T0")
+    assert gold is not None
+    assert gold.to_pydict() == {"task": ["102"], "label": ["No"]}
+    assert [answer.seconds for answer in found.answers][:1] == [30.0]
+
+
+def zooniverse(tmp_path: Path, change: Any) -> Export:
+    import csv
+
+    with (SAMPLES / "zooniverse.csv").open(newline="") as stream:
+        found = list(csv.DictReader(stream))
+    for number, row in enumerate(found):
+        change(number, row)
+    path = tmp_path / "changed.csv"
+    with path.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, list(found[0]))
+        writer.writeheader()
+        writer.writerows(found)
+    return export(path)
+
+
+def test_zooniverse_workflows_and_edited_tasks_are_questions_of_their_own(tmp_path: Path) -> None:
+    def other_workflow(number: int, row: dict[str, str]) -> None:
+        row["workflow_name"] = "Traps" if number == 1 else row["workflow_name"]
+
+    assert {"Cameras: T0", "Traps: T0"} <= set(zooniverse(tmp_path, other_workflow).questions)
+
+    def edited(number: int, row: dict[str, str]) -> None:
+        row["annotations"] = row["annotations"].replace("an animal?", "a fox?") if number == 1 else row["annotations"]
+
+    assert {"T0 (Is there an animal?)", "T0 (Is there a fox?)"} <= set(zooniverse(tmp_path, edited).questions)
+
+
+def test_zooniverse_marks_in_different_frames_are_in_different_images(tmp_path: Path) -> None:
+    def second_frame(number: int, row: dict[str, str]) -> None:
+        row["annotations"] = (
+            row["annotations"].replace('"frame": 0', '"frame": 1') if number == 1 else row["annotations"]
+        )
+
+    points = rows(zooniverse(tmp_path, second_frame), "T2.points", "x1")
+    assert points == [
+        ("101#0", "ann", 10.0),
+        ("101#1", "ann", None),
+        ("101#0", "bob", None),
+        ("101#1", "bob", 11.0),
+        ("101#0", "not-logged-in-f00d", None),
+        ("101#1", "not-logged-in-f00d", None),
+    ]
+
+
+def test_label_studio_rows_never_take_the_item_for_the_answer(tmp_path: Path) -> None:
+    assert set(export(SAMPLES / "label_studio_rows.csv").questions) == {"mood", "aspects"}
+    # All annotators agree: mood could be a field of the task as well as a result, and so could kind.
+    head = "annotation_id,annotator,id,kind,lead_time,mood,text\n"
+    agreed = tmp_path / "agreed.csv"
+    agreed.write_text(head + "".join(f"{n},u{n % 2},{n // 2},film,1,good,text {n // 2}\n" for n in range(6)))
+    with pytest.raises(ValueError, match=r"several questions: choose one .* 'kind' .classes., 'mood' .classes."):
+        mh.read(agreed)
+    assert mh.read(agreed, question="mood").n_annotations == 6
+    agreed.write_text(head + "1,u,1,,1,,first\n2,v,2,,1,,second\n")
+    with pytest.raises(ValueError, match="no column of this Label Studio export is a result"):
+        mh.read(agreed)
+
+
+def test_labelbox_lines_without_annotators_need_a_worker() -> None:
+    path = SAMPLES / "labelbox_import.ndjson"
+    with pytest.raises(ValueError, match="does not say who gave its answers to 'mood'"):
+        mh.read(path, question="mood")
+    found = export(path, worker_from_file=True)
+    assert rows(found, "mood", "label") == [("d1", "labelbox_import", "good"), ("d2", "labelbox_import", "bad")]
+    # The last character of an entity belongs to it.
+    assert rows(found, "spans", *SPAN) == [("d1", "labelbox_import", 0, 3, "person", None)]
+
+
+# --------------------------------------------------------------------------------------------- folders and archives
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.DataWarning")
+def test_folders_of_documents_or_of_annotators(tmp_path: Path) -> None:
+    by_worker = mh.read(SAMPLES / "brat")
+    for worker in ("ann", "bob"):
+        for document in ("letter", "note"):
+            for ending in (".ann", ".txt"):
+                target = tmp_path / "turned" / document / f"{worker}{ending}"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(SAMPLES / "brat" / worker / f"{document}{ending}", target)
+    by_document = mh.read(tmp_path / "turned")
+    assert sorted(by_document.workers.tolist()) == ["ann", "bob"]
+    assert by_document.describe().to_dict() == by_worker.describe().to_dict()
+    assert mh.read(str(tmp_path / "turned" / "*" / "*")) == by_document
+
+
+def test_files_whose_annotator_no_name_tells_are_rejected(tmp_path: Path) -> None:
+    for image in ("a", "b"):
+        for worker in ("ann", "bob"):
+            shutil.copy(SAMPLES / "labelme" / worker / f"{image}.json", tmp_path / f"{image}-{worker}.json")
+    with pytest.raises(ValueError, match=r"about the same item, .* put the files of each annotator in a folder"):
+        mh.read(tmp_path, question="boxes")
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.DataWarning")
+def test_a_brat_file_without_its_text_is_named(tmp_path: Path) -> None:
+    shutil.copy(SAMPLES / "brat" / "ann" / "letter.ann", tmp_path / "letter.ann")
+    with pytest.raises(mh.FileFormatError, match=r"has no letter\.txt next to it"):
+        mh.read(tmp_path / "letter.ann")
+
+
+def packed(path: Path, files: dict[str, str | bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
+
+
+def tree(folder: Path, under: str = "") -> dict[str, str | bytes]:
+    return {
+        f"{under}{path.relative_to(folder).as_posix()}": path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.DataWarning")
+@pytest.mark.parametrize(
+    ("sample", "question"),
+    [("brat", None), ("labelme", "boxes"), ("webanno", None), ("webanno2", None), ("doccano", None), ("cvat", "tag")],
+)
+def test_an_archive_is_read_as_its_folder(sample: str, question: str | None, tmp_path: Path) -> None:
+    archive = packed(tmp_path / "export.zip", tree(SAMPLES / sample) | {"image.png": b"\x89PNG", ".DS_Store": b"x"})
+    assert mh.read(archive, question=question) == mh.read(SAMPLES / sample, question=question)
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.DataWarning")
+def test_archives_of_several_annotators_are_several_workers(tmp_path: Path) -> None:
+    for job, worker in (("job1", "ann"), ("job2", "bob")):
+        packed(tmp_path / f"{worker}.zip", {"annotations.xml": (SAMPLES / "cvat" / f"{job}.xml").read_bytes()})
+    votes = mh.read([tmp_path / "ann.zip", tmp_path / "bob.zip"], question="tag")
+    assert votes.workers.tolist() == ["ann", "bob"]
+    assert mh.read(str(tmp_path / "*.zip"), question="tag") == votes
+    assert mh.read(tmp_path, question="tag") == votes
+
+
+def test_a_project_with_other_files_is_read_and_says_what_is_left_out(tmp_path: Path) -> None:
+    files = tree(SAMPLES / "webanno", "annotation/") | {
+        "exportedproject.json": '{"name": "letters"}',
+        "log.txt": "ran\n",
+    }
+    with pytest.warns(mh.DataWarning, match="read 2 files of format webanno; 2 other files left out"):
+        letters = mh.read(packed(tmp_path / "project.zip", files))
+    assert letters.workers.tolist() == ["ann", "bob"]
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.DataWarning")
+def test_folders_of_several_formats_must_be_chosen_from(tmp_path: Path) -> None:
+    shutil.copytree(SAMPLES / "doccano", tmp_path / "doccano")
+    shutil.copytree(SAMPLES / "cvat", tmp_path / "cvat")
+    with pytest.raises(ValueError, match=r"several formats: choose one with format=; they are cvat .2 files., doccano"):
+        mh.read(tmp_path)
+    assert mh.read(tmp_path, format="doccano").n_annotations == 4
+
+
+def test_a_folder_of_tables_is_one_table(tmp_path: Path) -> None:
+    for number in (1, 2):
+        (tmp_path / f"part{number}.csv").write_text(f"task,worker,label\n{number},a,x\n{number},b,y\n")
+    assert mh.read(tmp_path).n_tasks == 2
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="holds no file that can be read"):
+        mh.read(tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"inner.zip": b"PK"}, "archives within the archive .'inner.zip'., which are not opened"),
+        ({"../evil.csv": "task,worker,label\n1,a,x\n"}, "not a path within the archive"),
+        ({"bomb.json": b"[" + b" " * (40 << 20) + b"]"}, "'bomb.json' .* would grow from .* more than exports do"),
+        ({"photo.png": b"\x89PNG"}, "holds no file that can be read; it holds '.png'"),
+    ],
+)
+def test_unsafe_archives_are_rejected_by_name(files: dict[str, str | bytes], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        mh.read(packed(tmp_path / "export.zip", files))
+
+
+def test_damaged_archives_are_named(tmp_path: Path) -> None:
+    path = packed(tmp_path / "export.zip", {"log.csv": "task,worker,label\n" + "1,a,x\n" * 500})
+    content = bytearray(path.read_bytes())
+    content[60] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(mh.FileFormatError, match=r"log\.csv' cannot be unpacked"):
+        mh.read(path)
+    path.write_bytes(b"PK not an archive")
+    with pytest.raises(mh.FileFormatError, match="is not a zip archive that can be read"):
+        mh.read(path)
+
+
+# ------------------------------------------------------------------------------------- formats that are not read
+
+#: A file of each format that is recognized and not read.
+FOREIGN: dict[str, tuple[str, str]] = {
+    "Labelbox export v1": ("a.json", '[{"ID": "c", "DataRow ID": "d", "Label": {}, "Created By": "ann"}]'),
+    "a SuperAnnotate export": ("a.json", '{"metadata": {"name": "a"}, "instances": [], "tags": []}'),
+    "a Scale AI task list": ("a.json", '[{"task_id": "1", "params": {}, "response": {}, "status": "completed"}]'),
+    "a Supervisely annotation": (
+        "a.json",
+        '{"size": {}, "tags": [], "objects": [{"classTitle": "cat", "geometryType": "rectangle", "points": {}}]}',
+    ),
+    "a Datumaro dataset": ("a.json", '{"infos": {}, "categories": {}, "items": [{"id": "1", "annotations": []}]}'),
+    "a V7 Darwin annotation": ("a.json", '{"version": "2.0", "item": {"name": "a", "slots": []}, "annotations": []}'),
+    "a Dataturks export": ("a.json", '{"content": "x", "annotation": {"labels": ["a"]}, "extras": null}'),
+    "a LightTag export": ("a.json", '{"examples": [{"content": "x", "metadata": {}, "annotations": []}]}'),
+    "a tagtog annotation": ("a.json", '{"annotatable": {}, "anncomplete": true, "entities": [], "relations": []}'),
+    "a UBIAI export": ("a.json", '[{"documentName": "a", "document": "x", "tokens": [], "relations": []}]'),
+    "a Hasty export": (
+        "a.json",
+        '{"project_name": "a", "export_format_version": "1.1", "label_classes": [], "images": []}',
+    ),
+    "an Encord export": ("a.json", '[{"label_hash": "a", "data_hash": "b", "data_units": {}}]'),
+    "a Kili export": ("a.json", '[{"externalId": "a", "content": "x", "labels": [{"jsonResponse": {}}]}]'),
+    "a Diffgram export": ("a.json", '{"readme": {}, "label_map": {}, "attribute_groups_reference": []}'),
+    "a FiftyOne dataset": ("a.json", '{"samples": [{"filepath": "a.jpg", "_id": {}}]}'),
+    "the output of a human loop": ("a.json", '{"humanLoopName": "a", "humanAnswers": [], "inputContent": {}}'),
+    "a UIMA CAS in JSON": ("a.json", '{"%TYPES": {}, "%FEATURE_STRUCTURES": []}'),
+    "a UIMA CAS in XMI": ("a.xml", '<xmi:XMI xmlns:xmi="http://www.omg.org/XMI"/>'),
+    "a GATE document": ("a.xml", "<GateDocument/>"),
+    "a VIA 3 project": (
+        "a.json",
+        '{"project": {}, "config": {}, "attribute": {}, "file": {}, "metadata": {}, "view": {}}',
+    ),
+    "a Pascal VOC file": ("a.xml", "<annotation><object><bndbox/></object></annotation>"),
+    "a YOLO label file": ("a.txt", "0 0.5 0.5 0.25 0.1\n1 0.2 0.2 0.1 0.1\n"),
+    "a log of OpenAI Evals": ("a.jsonl", '{"run_id": "r", "event_id": 0, "sample_id": "s", "type": "match"}\n'),
+}
+
+
+def test_every_format_that_is_not_read_has_an_example() -> None:
+    assert len(FOREIGN) == len(UNSUPPORTED)
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_formats_that_are_not_read_are_named_with_the_way_out(name: str, tmp_path: Path) -> None:
+    file, content = FOREIGN[name]
+    (tmp_path / file).write_text(content)
+    with pytest.raises(mh.FileFormatError, match=rf"is {name}.*, which is not read; \w+"):
+        mh.read(tmp_path / file)
+
+
+@pytest.mark.parametrize("ending", [".xlsx", ".eval", ".spacy", ".xmi", ".tar", ".rar"])
+def test_endings_of_files_that_are_not_read_are_explained(ending: str, tmp_path: Path) -> None:
+    (tmp_path / f"a{ending}").write_bytes(b"x")
+    with pytest.raises(ValueError, match=r"which is not read; \w+"):
+        mh.read(tmp_path / f"a{ending}")
+
+
+def test_readers_have_names_of_their_own() -> None:
+    names = [reader.name for reader in READERS]
+    assert len(set(names)) == len(names)
+    assert json.loads(json.dumps(names)) == names
