@@ -13,16 +13,21 @@ BIN := $(VENV)/bin
 endif
 PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check
+# What is installed has the versions of this file, whichever group asks for it. `make lock` writes it.
+LOCK := requirements/lock.txt
+PIP_INSTALL := $(PIP) install --quiet --constraint $(LOCK)
 
 TOOLS := $(VENV)/stamp-tools
 EXTENSION := $(VENV)/stamp-extension
 LINT := $(VENV)/stamp-lint
+CHECK := $(VENV)/stamp-check
 DEV := $(VENV)/stamp-dev
 BENCH := $(VENV)/stamp-bench
 FUZZ := $(VENV)/stamp-fuzz
 MUTANTS := $(VENV)/stamp-mutants
 AUDIT := $(VENV)/stamp-audit
 DOCS := $(VENV)/stamp-docs
+RELOCK := $(VENV)/stamp-lock
 
 # Programs of cargo that only some targets need are kept out of the user's own. They are waited for once and run for
 # seconds, so that nobody optimises them.
@@ -31,6 +36,10 @@ WITH_CARGO_TOOLS := PATH="$(CARGO_TOOLS)/bin:$$PATH"
 
 # Where real data sets lie.
 DATA ?= ../shared/data
+
+# How often `make explore` draws new examples, and how many of them each property test of Rust tries.
+EXPLORE_ROUNDS ?= 3
+EXPLORE_CASES ?= 5000
 
 # How long each fuzz target runs, and what watches over its memory: none is quicker, address sees more.
 FUZZ_SECONDS ?= 60
@@ -64,7 +73,8 @@ endif
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo test docs notebooks bench reproduce reproduce-all fuzz mutants audit wheel lint format clean
+.PHONY: help build demo check test explore docs notebooks bench reproduce reproduce-all fuzz mutants audit lock wheel
+.PHONY: lint format clean
 .PHONY: check-rustfmt check-clippy check-ruff check-house check-types test-rust test-python
 
 help: ## list the targets
@@ -80,9 +90,32 @@ demo: build ## simulate a million annotations, aggregate them, show accuracy bes
 		--evaluate demo/truth.parquet
 	$(BIN)/manyhands workers demo/log.parquet --worst 10
 
+# As many processes as there are processors, but not so many that each one's threads get in the way of the others'.
+PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
+
+check: $(EXTENSION) $(CHECK) ## the quick tier: ruff, and the Python tests that need neither PyTorch nor Spark nor a browser
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m pytest $(PARALLEL) --quick tests
+	@echo "make check: all passed"
+
 # The quick checks come first, so that a slip in formatting is told before anything is compiled.
 test: lint test-rust test-python ## all Rust and Python tests, lint and types
 	@$(call warn_missing,fmt,rustfmt) $(call warn_missing,clippy,clippy) echo "make test: all passed"
+
+# What fails is kept under target/explore and tried again first, by Rust in proptest-regressions; the log prints how to
+# reproduce it. Both say "failed" only after all rounds.
+explore: $(EXTENSION) $(DEV) ## property tests with random examples in a random order, EXPLORE_ROUNDS=3 times; findings go to target/explore
+	@mkdir -p target/explore
+	@failed=0; \
+	for round in $$(seq $(EXPLORE_ROUNDS)); do \
+		log=target/explore/$$(date +%Y%m%dT%H%M%S); \
+		echo "round $$round: $$log.*.log"; \
+		PROPTEST_CASES=$(EXPLORE_CASES) cargo test --lib $(LOCKED) >$$log.rust.log 2>&1 \
+			|| { failed=1; tail -n 40 $$log.rust.log; }; \
+		$(PY) -m pytest $(PARALLEL) -p randomly -m "hypothesis and not spark" --hypothesis-profile=explore \
+			>$$log.python.log 2>&1 || { failed=1; grep -A40 "^___" $$log.python.log; tail -n 20 $$log.python.log; }; \
+	done; exit $$failed
 
 # Once the packages are there, neither needs a network.
 docs: $(EXTENSION) $(DEV) $(DOCS) ## build the documentation as a site, target/docs/html
@@ -118,6 +151,12 @@ mutants: $(EXTENSION) $(DEV) $(MUTANTS) ## change the code at random, MUTANTS_SA
 	$(PY) scripts/mutants.py --sample $(MUTANTS_SAMPLE) --seed $(MUTANTS_SEED) || failed=1; \
 	$(WITH_CARGO_TOOLS) $(PY) scripts/rust_mutants.py --sample $(MUTANTS_SAMPLE) --seed $(MUTANTS_SEED) || failed=1; \
 	exit $$failed
+
+# Versions that are in the file stay, unless LOCK_ARGS=--upgrade, or LOCK_ARGS="--upgrade-package NAME", says otherwise.
+lock: $(RELOCK) ## write requirements/lock.txt from the groups of pyproject.toml (LOCK_ARGS=--upgrade for newer versions)
+	$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --no-annotate \
+		--custom-compile-command "make lock" $(LOCK_ARGS) --output-file $(LOCK) pyproject.toml \
+		$(addprefix --group ,test lint bench docs fuzz mutants audit build)
 
 audit: $(EXTENSION) $(DEV) $(AUDIT) ## look up known weaknesses of all that we depend on
 	$(WITH_CARGO_TOOLS) $(PY) scripts/audit.py $(AUDIT_ARGS)
@@ -170,20 +209,20 @@ check-types: $(EXTENSION) $(DEV)
 	$(PY) -m mypy
 	$(PY) -m mypy.stubtest manyhands._core
 
-# The library alone: there are no documentation tests, for which all would be compiled a second time.
+# The library alone: there are no documentation tests, for which all would be compiled a second time. Property tests try
+# the same examples in every run, as those of Python do; `make explore` tries others.
 test-rust:
-	cargo test --lib $(LOCKED)
+	PROPTEST_RNG_SEED=1 cargo test --lib $(LOCKED)
 
-# Several at a time, but not so many that each one's threads get in the way of the others'. Those on Spark share a session,
-# and come after.
+# Tests on Spark share a session, and come after.
 test-python: $(EXTENSION) $(DEV)
-	$(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal -m "not spark"
+	$(PY) -m pytest $(PARALLEL) -m "not spark"
 	$(PY) -m pytest -m spark tests
 
 # --- the environment ------------------------------------------------------------------------------------------------
 
 # Only what compiling needs. pip must know dependency groups (25.1).
-$(TOOLS): pyproject.toml
+$(TOOLS): pyproject.toml $(LOCK)
 	@command -v $(PYTHON) >/dev/null || { echo "manyhands needs Python 3.11 or newer, and there is no '$(PYTHON)': \
 	try make PYTHON=/path/to/python" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("manyhands needs Python 3.11 or newer, \
@@ -191,42 +230,51 @@ $(TOOLS): pyproject.toml
 	@command -v cargo >/dev/null || { echo "manyhands needs a Rust toolchain, and there is no 'cargo': \
 	see https://rustup.rs" >&2; exit 1; }
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet "pip>=25.1"
-	$(PIP) install --quiet --group build
+	$(PIP_INSTALL) pip
+	$(PIP_INSTALL) --group build
 	@touch $@
 
 # An editable install: edited Python files are in force at once, and only Rust or a manifest calls for this again.
 # The group is named because maturin would install all of `dev` otherwise.
 $(EXTENSION): $(RUST_SOURCES) $(MANIFESTS) | $(TOOLS)
-	PIP_QUIET=1 $(IN_VENV) $(PY) -m maturin develop --release --group build $(LOCKED)
+	PIP_QUIET=1 PIP_CONSTRAINT=$(LOCK) $(IN_VENV) $(PY) -m maturin develop --release --group build $(LOCKED)
 	@touch $@
 
-$(LINT): pyproject.toml | $(TOOLS)
-	$(PIP) install --quiet --group lint
+$(LINT): pyproject.toml $(LOCK) | $(TOOLS)
+	$(PIP_INSTALL) --group lint
 	@touch $@
 
-$(DEV): pyproject.toml | $(TOOLS)
-	$(PIP) install --quiet --group dev
+$(CHECK): pyproject.toml $(LOCK) | $(TOOLS)
+	$(PIP_INSTALL) --group check
 	@touch $@
 
-$(BENCH): pyproject.toml | $(TOOLS)
-	$(PIP) install --quiet --group bench
+$(DEV): pyproject.toml $(LOCK) | $(TOOLS)
+	$(PIP_INSTALL) --group dev
 	@touch $@
 
-$(DOCS): pyproject.toml | $(TOOLS)
-	$(PIP) install --quiet --group docs
+$(BENCH): pyproject.toml $(LOCK) | $(TOOLS)
+	$(PIP_INSTALL) --group bench
 	@touch $@
 
-$(FUZZ): pyproject.toml fuzz/Cargo.toml | $(TOOLS)
-	$(PIP) install --quiet --group fuzz
+$(DOCS): pyproject.toml $(LOCK) | $(TOOLS)
+	$(PIP_INSTALL) --group docs
+	@touch $@
+
+$(FUZZ): pyproject.toml $(LOCK) fuzz/Cargo.toml | $(TOOLS)
+	$(PIP_INSTALL) --group fuzz
 	cargo install --quiet --locked --debug --root "$(CARGO_TOOLS)" cargo-fuzz@0.13.2
+	@touch $@
+
+# Not pinned: it only writes the file.
+$(RELOCK): pyproject.toml | $(TOOLS)
+	$(PIP) install --quiet --group lock
 	@touch $@
 
 $(MUTANTS): | $(TOOLS)
 	cargo install --quiet --locked --debug --root "$(CARGO_TOOLS)" cargo-mutants@27.1.0
 	@touch $@
 
-$(AUDIT): pyproject.toml | $(TOOLS)
-	$(PIP) install --quiet --group audit
+$(AUDIT): pyproject.toml $(LOCK) | $(TOOLS)
+	$(PIP_INSTALL) --group audit
 	cargo install --quiet --locked --debug --root "$(CARGO_TOOLS)" cargo-audit@0.22.2
 	@touch $@

@@ -6,6 +6,9 @@ import sys
 
 from manyhands.cli import main
 
+#: Seconds after which a process is taken to hang: machines may be slow, and busy.
+PATIENCE = 300
+
 
 def words(*arguments):
     """Split arguments as a shell does; no path here holds a space."""

@@ -15,3 +15,8 @@ ROUNDING = float(np.finfo(np.float32).eps) / 2
 def sum_in_single(n_terms: float, *, roundings: float = 4.0) -> float:
     """The share by which a sum of positive terms may be off, each the result of a few rounded operations."""
     return (n_terms + roundings) * ROUNDING
+
+
+#: How far apart two trainings may end that take the same steps of Adam but add up in another order. A step is the
+#: gradient by its own size: where a gradient is next to nothing, its rounding becomes a share of the rate, 1e-3.
+TRAINED = 1e-4

@@ -10,9 +10,7 @@ import torch.multiprocessing as processes
 import shared_training
 from learners import backbone, crowd
 from manyhands import learn
-
-#: Sums over the parts of a batch are added in another order, in single precision, and steps add up over epochs.
-ROUNDING = 1e-6
+from precision import TRAINED
 
 
 @pytest.mark.skipif(not (dist.is_available() and dist.is_gloo_available()), reason="this torch has no gloo")
@@ -22,12 +20,12 @@ def test_two_processes_learn_what_one_does(tmp_path):
     plain = shared_training.fits(0)
     assert len(plain) == 9
     for name, expected in plain.items():
-        np.testing.assert_allclose(first[name], expected, atol=ROUNDING, err_msg=name)
+        np.testing.assert_allclose(first[name], expected, atol=TRAINED, err_msg=name)
         np.testing.assert_array_equal(second[name], first[name], err_msg=name)
     assert first["ended"] == second["ended"] == 1
     log = shared_training.LOG
     whole = learn.CCEM(shared_training.network(0), max_epochs=3).fit(log.X, log.votes).predict_proba(log.X)
-    np.testing.assert_allclose(first["resumed"], whole, atol=ROUNDING)
+    np.testing.assert_allclose(first["resumed"], whole, atol=TRAINED)
     for found in (first, second):
         assert "process 1 has other votes or settings than process 0" in str(found["refused"])
 

@@ -67,7 +67,7 @@ def shell(line: str) -> None:
         assert main(words[1:]) in (0, None), line
     elif sys.platform != "win32":
         ours = f'manyhands() {{ "{sys.executable}" -m manyhands "$@"; }}\nset -o pipefail\n'
-        subprocess.run(["bash", "-c", ours + line], check=True, capture_output=True, timeout=120)
+        subprocess.run(["bash", "-c", ours + line], check=True, capture_output=True, timeout=600)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())

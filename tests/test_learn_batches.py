@@ -14,6 +14,7 @@ from manyhands import _core, learn
 from manyhands.train.batch import CrowdData
 from manyhands.train.lazy import LazyAdam
 from oracles import learn as plain
+from precision import TRAINED
 
 CPU = torch.device("cpu")
 
@@ -111,8 +112,8 @@ def test_a_sparse_table_learns_the_same_as_a_dense_one(monkeypatch):
     monkeypatch.setattr("manyhands.train.lazy._LAZY_FROM", 1)
     lazy = learn.TraceRegularized(backbone(), **options, clip=1e6).fit(log.X, log.votes)
     assert lazy._crowd.table.sparse
-    np.testing.assert_allclose(lazy.confusion_, dense.confusion_, atol=1e-6)
-    np.testing.assert_allclose(lazy.predict_proba(log.X), dense.predict_proba(log.X), atol=1e-5)
+    np.testing.assert_allclose(lazy.confusion_, dense.confusion_, atol=TRAINED)
+    np.testing.assert_allclose(lazy.predict_proba(log.X), dense.predict_proba(log.X), atol=TRAINED)
 
 
 def test_early_stopping_keeps_the_best_epoch():

@@ -17,6 +17,7 @@ from manyhands.learn.targets import majority
 from manyhands.train.batch import CrowdData
 from oracles import learn as plain
 from oracles import learn_agree as agree
+from precision import TRAINED
 
 CPU = torch.device("cpu")
 
@@ -173,7 +174,7 @@ def test_of_one_label_a_sample_all_and_majority_are_the_same():
     log = crowd(per_task=1)
     made = [learn.SingleConfusion(backbone(), labels=labels, max_epochs=3) for labels in ("all", "majority")]
     every, vote = (learner.fit(log.X, log.votes).predict_proba(log.X) for learner in made)
-    np.testing.assert_allclose(every, vote, atol=1e-5)
+    np.testing.assert_allclose(every, vote, atol=TRAINED)
 
 
 # -------------------------------------------------------------------------------------------- starts that are known

@@ -16,6 +16,7 @@ import learners
 import manyhands as mh
 from learners import backbone, crowd
 from manyhands import defer, learn
+from precision import TRAINED
 
 LOG = crowd(n=96)
 
@@ -305,11 +306,11 @@ def test_accumulated_batches_are_one_large_batch(clip):
     options = {"max_epochs": 3, "clip": clip, "optimizer": "sgd", "lr": 0.1}
     large = probs(learn.SoftTarget(network, batch_size=32, **options))
     small = probs(learn.SoftTarget(network, batch_size=8, accumulate=4, **options))
-    np.testing.assert_allclose(small, large, atol=1e-6)
+    np.testing.assert_allclose(small, large, atol=TRAINED)
     # Five of eight and the rest: the last step has fewer.
     uneven = probs(learn.SoftTarget(network, batch_size=8, accumulate=5, **options))
     wide = probs(learn.SoftTarget(network, batch_size=40, **options))
-    np.testing.assert_allclose(uneven, wide, atol=1e-6)
+    np.testing.assert_allclose(uneven, wide, atol=TRAINED)
 
 
 def test_sparse_gradients_accumulate(monkeypatch):
@@ -320,7 +321,7 @@ def test_sparse_gradients_accumulate(monkeypatch):
     small = ccem(nn.Linear(6, 3), batch_size=8, accumulate=4, **options)
     small.set_params(backbone=large.backbone).fit(log.X, log.votes)
     assert small._crowd.table.sparse
-    np.testing.assert_allclose(small.confusion_, large.confusion_, atol=1e-5)
+    np.testing.assert_allclose(small.confusion_, large.confusion_, atol=TRAINED)
 
 
 # ------------------------------------------------------------------------------------------------------- compiling
@@ -332,10 +333,10 @@ def test_compiled_networks_learn_the_same(tmp_path):
     expected = learn.MaxMIG(backbone(), **options).fit(LOG.X, LOG.votes).predict_proba(LOG.X)
     eager = {"backend": "eager"}
     learner = learn.MaxMIG(backbone(), compile=eager, **options).fit(LOG.X, LOG.votes)
-    np.testing.assert_allclose(learner.predict_proba(LOG.X), expected, atol=1e-6)
+    np.testing.assert_allclose(learner.predict_proba(LOG.X), expected, atol=TRAINED)
     given = torch.compile(backbone(), **eager)
     found = learn.MaxMIG(given, **options).fit(LOG.X, LOG.votes)
-    np.testing.assert_allclose(found.predict_proba(LOG.X), expected, atol=1e-6)
+    np.testing.assert_allclose(found.predict_proba(LOG.X), expected, atol=TRAINED)
     found.save(tmp_path / "a")
     for network in (backbone(), given):
         again = mh.load(tmp_path / "a", backbone=network)
@@ -356,7 +357,7 @@ def test_the_compiler_of_torch():
         pytest.skip(f"no compiler for torch.compile here: {error}")
     network = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
     expected = probs(ccem(network, max_epochs=1, batch_size=48))
-    np.testing.assert_allclose(probs(ccem(network, max_epochs=1, batch_size=48, compile=True)), expected, atol=1e-5)
+    np.testing.assert_allclose(probs(ccem(network, max_epochs=1, batch_size=48, compile=True)), expected, atol=TRAINED)
 
 
 # ------------------------------------------------------------------------------------------------------- callbacks

@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 import manyhands as mh
-from commands import complaint, rows, run, subprocess_of, words, write_rows
+from commands import PATIENCE, complaint, rows, run, subprocess_of, words, write_rows
 from manyhands.cli import main
 from manyhands.simulate import simulate
 from manyhands.table.io import write_table
@@ -133,12 +133,12 @@ def test_output_is_whole_or_absent(log, monkeypatch, capsys):
 
 def test_no_progress_bar_in_a_pipe(log):
     process = subprocess_of("aggregate log.csv -o l.csv", env={**os.environ, "FORCE_COLOR": "1"})
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert err == ""
     assert "300 tasks" in out
     process = subprocess_of("aggregate log.csv --json")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert len(json.loads(out)["labels"]) == 300
     assert err == ""
 
@@ -156,7 +156,7 @@ def test_progress_bar_on_a_terminal(log):
         while chunk := os.read(master, 1 << 16):
             shown += chunk
     os.close(master)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert b"fitting" in shown
     assert "━".encode() in shown
@@ -165,7 +165,7 @@ def test_progress_bar_on_a_terminal(log):
 
 def test_bad_input_of_a_process(log):
     process = subprocess_of("aggregate absent.csv")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out, err) == (2, "", "manyhands: error: there is no file 'absent.csv'\n")
 
 
@@ -175,7 +175,7 @@ def test_reader_that_goes_away(log):
         assert process.stdout.readline() == '"task","worker","label"\n'
         process.stdout.close()
         assert process.stderr.read() == ""
-        assert process.wait(timeout=60) == 141
+        assert process.wait(timeout=PATIENCE) == 141
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such pipes")
@@ -186,7 +186,7 @@ def test_reader_of_a_table_that_goes_away(tmp_path, monkeypatch):
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == ""
-        assert process.wait(timeout=60) == 141
+        assert process.wait(timeout=PATIENCE) == 141
 
 
 def closing(number):
@@ -198,17 +198,17 @@ def closing(number):
 @pytest.mark.parametrize("number", [0, 2])
 def test_closed_streams_that_nothing_depends_on_do_no_harm(number, log):
     process = subprocess_of("describe log.csv -q", **closing(number))
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert out == f"{mh.read('log.csv').describe()}\n"
     process = subprocess_of("aggregate log.csv -o labels.csv", **closing(number))
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     run("aggregate log.csv -o again.csv -q")
     # Nothing that was said went into the file, which might have got the stream's number.
     assert (log / "labels.csv").read_bytes() == (log / "again.csv").read_bytes()
     process = subprocess_of("aggregate absent.csv", **closing(number))
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
 
 
@@ -216,13 +216,13 @@ def test_closed_streams_that_nothing_depends_on_do_no_harm(number, log):
 def test_closed_stdout_is_no_place_for_results(log):
     for command in ("describe log.csv", "aggregate log.csv", "workers log.csv", "describe log.csv --json"):
         process = subprocess_of(command, **closing(1))
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 2
         assert err.splitlines()[-1].startswith("manyhands: error: ")
         assert "stdout is closed" in err
         assert "Traceback" not in err
     process = subprocess_of("aggregate log.csv -o labels.csv", **closing(1))
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (0, "")
     assert len(rows("labels.csv")) == 300
 
@@ -239,7 +239,7 @@ def announcing(place):
         def writing(path, schema):
             path.write_text("half")
             print("there", flush=True)
-            time.sleep(60)
+            time.sleep({PATIENCE})
         {place}
         signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.exit(main(sys.argv[1:]))
@@ -259,7 +259,7 @@ def test_signals_leave_nothing_behind(log, place, number, code, said):
         try:
             assert process.stdout.readline() == "there\n"
             process.send_signal(getattr(signal, number))
-            _, err = process.communicate(timeout=30)
+            _, err = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()
     assert process.returncode == code
