@@ -295,3 +295,113 @@ def test_wide_tables_with_odd_columns_are_rejected_by_name(tmp_path, capsys):
         mh.Annotations.from_dense({"ann": ["x"], "truth": ["y"]})
     with pytest.raises(KeyError, match="no worker column 'cy'"):
         mh.read(gold, layout="wide", worker=["ann", "cy"])
+
+
+# ------------------------------------------------------------------------------------------------ tables of platforms
+
+HIT = "HITId,WorkerId,AssignmentStatus,Input.a"
+UNITS = "_unit_id,_worker_id,_tainted,_trust,topic,mood,why"
+
+
+def sheet(path: Path, header: str, *rows: str) -> Path:
+    return put(path, "\n".join([header, *rows]) + "\n")
+
+
+def test_rows_that_lack_approve_and_reject_are_read(tmp_path):
+    path = sheet(
+        tmp_path / "b.csv", f"{HIT},Answer.q,Approve,Reject", "h1,w1,Approved,u,cat", "h1,w2,Approved,u,dog,,no"
+    )
+    with pytest.warns(mh.DataWarning, match="dropped 1 rejected"):
+        assert triples(mh.read(path)) == [("h1", "w1", "cat")]
+    broken = sheet(tmp_path / "c.csv", f"{HIT},Answer.q,Approve,Reject", "h1,w1,Approved,u", "h1,w2,Approved,u,dog,,")
+    with pytest.raises(mh.FileFormatError, match="line 2 has 4 fields, and the first line 7"):
+        mh.read(broken)
+
+
+def test_ticked_boxes_of_mturk_are_sets(tmp_path, capsys):
+    rows = ["h1,w1,Approved,u,a|b", "h1,w2,Approved,u,b", "h2,w1,Approved,v,a", "h2,w2,Approved,v,"]
+    path = sheet(tmp_path / "b.csv", f"{HIT},Answer.q", *rows)
+    with pytest.warns(mh.DataWarning, match="dropped 1 answers without a label; 3 answers left"):
+        votes = mh.read(path)
+    assert triples(votes) == [("h1", "w1", ["a", "b"]), ("h1", "w2", ["b"]), ("h2", "w1", ["a"])]
+    with pytest.warns(mh.DataWarning, match="1 answers with several labels"):
+        assert mh.read(path, kind="classes").classes.tolist() == ["a", "b"]
+
+
+def test_kind_sets_is_obeyed_where_combinations_do_not_show_it(tmp_path, capsys):
+    path = sheet(tmp_path / "b.csv", f"{HIT},Answer.q", "h1,w1,Approved,u,a|b", "h1,w2,Approved,u,c")
+    assert mh.read(path).classes.tolist() == ["a|b", "c"]
+    assert mh.read(path, kind="sets").labels.tolist() == ["a", "b", "c"]
+    run(f"describe {path} --kind sets -q")
+    assert "labels             3" in capsys.readouterr().out
+
+
+def test_buttons_with_a_column_each_are_one_question(tmp_path):
+    header = f"{HIT},Answer.mood.good,Answer.mood.bad,Answer.tags.x,Answer.tags.y,Answer.on"
+    rows = ["h1,w1,Approved,u,true,false,true,true,yes", "h1,w2,Approved,u,false,true,false,true,no"]
+    path = sheet(tmp_path / "b.csv", header, *rows, "h2,w1,Approved,v,false,false,false,false,no")
+    with pytest.raises(ValueError, match=r"they are 'on' .classes., 'mood' .classes., 'tags' .sets."):
+        mh.read(path)
+    with pytest.warns(mh.DataWarning, match="dropped 1 answers without a label"):
+        assert triples(mh.read(path, question="mood")) == [("h1", "w1", "good"), ("h1", "w2", "bad")]
+    with pytest.warns(mh.DataWarning, match="dropped 1 answers without a label"):
+        assert triples(mh.read(path, label="Answer.tags")) == [("h1", "w1", ["x", "y"]), ("h1", "w2", ["y"])]
+
+
+def test_several_items_of_a_hit_can_be_one_question(tmp_path):
+    header = "HITId,WorkerId,AssignmentStatus,Input.text_1,Input.text_2,Answer.ok_1,Answer.ok_2"
+    path = sheet(tmp_path / "b.csv", header, "h1,w1,Approved,s,t,yes,no", "h1,w2,Approved,s,t,yes,yes")
+    wanted = [("h1 / 1", "w1", "yes"), ("h1 / 1", "w2", "yes"), ("h1 / 2", "w1", "no"), ("h1 / 2", "w2", "yes")]
+    assert triples(mh.read(path, question="ok_*")) == wanted
+    assert triples(mh.read(path, question="ok_2")) == [("h1", "w1", "no"), ("h1", "w2", "yes")]
+
+
+def test_a_label_that_is_not_a_number_keeps_a_question_one_of_classes(tmp_path):
+    path = sheet(
+        tmp_path / "b.csv", f"{HIT},Answer.q", "h1,w1,Approved,u,1", "h1,w2,Approved,u,nan", "h2,w1,Approved,v,inf"
+    )
+    assert mh.read(path).kind == "classes"
+
+
+def test_crowdflower_needs_no_gold_to_have_questions(tmp_path, capsys):
+    rows = ["1,7,false,1,pets,good,so", "1,8,false,1,pets,bad,", "2,7,false,1,cars,good,", "2,9,true,1,cars,good,no"]
+    path = sheet(tmp_path / "f.csv", UNITS, *rows)
+    with pytest.raises(ValueError, match=r"they are 'mood' .classes., 'why' .classes."):
+        mh.read(path)
+    for named in ({"question": "mood"}, {"label": "mood"}):
+        with pytest.warns(mh.DataWarning, match="dropped 1 rejected"):
+            assert triples(mh.read(path, **named)) == [("1", "7", "good"), ("1", "8", "bad"), ("2", "7", "good")]
+    run(f"describe {path} --label mood -q")
+    assert "annotations        3" in capsys.readouterr().out
+    assert "name two questions" in complaint(capsys, f"describe {path} --label mood --question why")
+
+
+def test_ticked_boxes_of_crowdflower_are_sets(tmp_path):
+    rows = ['1,7,false,1,pets,"a\nb",', "1,8,false,1,pets,b,", "2,7,false,1,cars,a,"]
+    votes = mh.read(sheet(tmp_path / "f.csv", UNITS, *rows))
+    assert triples(votes) == [("1", "7", ["a", "b"]), ("1", "8", ["b"]), ("2", "7", ["a"])]
+
+
+def test_toloka_as_the_site_writes_it(tmp_path):
+    header = "INPUT:left\tINPUT:right\tINPUT:doc\tOUTPUT:result\tASSIGNMENT:worker_id\tASSIGNMENT:status"
+    rows = ["a\tb\tx\tYES\tw1\tAPPROVED", "\t\t\t\t\t", "a\tb\tx\tNO\tw2\tAPPROVED", "", "a\tc\ty\tNO\tw1\tREJECTED"]
+    with pytest.warns(mh.DataWarning, match="dropped 1 rejected answers; 2 answers left"):
+        votes = mh.read(sheet(tmp_path / "t.tsv", header, *rows))
+    assert triples(votes) == [("a / b", "w1", "YES"), ("a / b", "w2", "NO")]
+
+
+#: Real exports: what is asked besides, and how many answers they hold, counted in the file.
+COUNTED = {
+    "mturk/Batch_short_rows.csv": ("--question Q1", "answers            45"),
+    "crowdflower/f_without_gold.csv": ("--label rellist", "answers            60"),
+    "toloka/assignments_without_task_id.tsv": ("--question result", "annotations        40"),
+    "judges/gpt3-crowd-comparisons.csv": ("", "comparisons        2,139"),
+}
+
+
+@pytest.mark.skipif(not EXPORTS.is_dir(), reason="real exports are not at hand")
+@pytest.mark.parametrize("name", COUNTED)
+def test_real_tables_are_read_whole(name, capsys):
+    asked, counts = COUNTED[name]
+    run(f"describe {EXPORTS / name} {asked} -q")
+    assert counts in capsys.readouterr().out

@@ -101,6 +101,7 @@ def as_options(text: str) -> str:
     text = re.sub(r"\bconfidence=…", "--confidences", text)
     text = re.sub(r"\bquestion=(?!\w)", "--question", text)
     text = re.sub(r"\b(layout|kind)='([\w-]+)'", r"--\1 \2", text)
+    text = re.sub(r"\bformat='(\w+)'", r"--from \1", text)
     text = text.replace("format=…", "--from").replace("worker_from_file=True", "--worker-from-file")
     text = text.replace("predictions=True", "--predictions").replace("mh.Sequences", "manyhands.Sequences")
     text = re.sub(r"\bmax_iter\b", "--max-iter", text)

@@ -93,7 +93,8 @@ def _told_by_columns(args: Namespace) -> str:
     document = opened(sources, args.format, named, layout=args.layout, worker_from_file=args.worker_from_file)
     if isinstance(document, Export):
         args.export = document  # a large one takes long to read
-        return document.questions[document.question(args.question)]
+        question = args.question if args.label is None else document.question_named(args.label, args.question)
+        return document.questions[document.question(question)]
     return kind_by_columns(column_names(sources[0]) if document is None else document.column_names, [*named])
 
 
@@ -117,7 +118,7 @@ def read_any(args: Namespace) -> Records:
     if args.kind == CLASSES:
         return read_log(args)
     table = Records._kinds[args.kind]
-    given = {name: getattr(args, name, None) for name in (*table._roles, *table._options)}
+    given = {name: getattr(args, name, None) for name in ("label", *table._roles, *table._options)}
     settings = {name: getattr(args, name) for name in ("repeats", "missing", *EXPORT, *LAYOUT)}
     settings |= {name: value for name in _SETTINGS if (value := getattr(args, name, None)) is not None}
     votes: Records = mh.read(args.log, kind=None if args.inferred else args.kind, **given, **settings)

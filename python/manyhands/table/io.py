@@ -24,6 +24,7 @@ from manyhands.table.kinds import check_inferred, kind_by_columns, table_of
 from manyhands.table.order import Array, as_numbers, ranks, without_ranks
 from manyhands.table.readings import TIMES
 from manyhands.table.records import Records
+from manyhands.table.sets import SEP
 from manyhands.table.sources import (
     COMPRESSED,
     CSV,
@@ -324,15 +325,21 @@ def of_export(
     asked: Mapping[str, Any],
     defaults: Mapping[str, Any],
 ) -> Any:
-    """Make the table of an export's question."""
+    """Make the table of an export's question; a label that was named is the question."""
+    asked = dict(asked)
+    if "label" in asked:
+        question = found.question_named(asked.pop("label"), question)
     if kind is not None:
-        found = found.as_kind(question, kind)
+        found = found.as_kind(question, kind, sep=asked.get("sep", SEP))
     held = found.questions[found.question(question)]
     table = Records._kinds.get(held)
     settings = {} if table is None else _sorted_out(table, asked, defaults)[1]
     named = [name for name in asked if name not in settings]
     if named:
-        raise ValueError(f"{named[0]}= names a column, and {found.name} is an export, whose fields have their places")
+        raise ValueError(
+            f"{named[0]}= names a column, and {found.name} is an export, whose fields have their places; if it is a "
+            "table after all, read it with format='csv', 'parquet' or 'json'"
+        )
     return found.table(question, predictions=predictions, **settings)
 
 

@@ -21,6 +21,8 @@ from manyhands.table.names import Codes, Column, Names
 from manyhands.table.values import as_objects
 
 Ints = npt.NDArray[np.int64]
+#: What separates the labels of a set that is written as text, unless the caller names it.
+SEP = "|"
 
 
 class MultiLabels(Answers):
@@ -78,7 +80,7 @@ class MultiLabels(Answers):
         worker: str | None = None,
         labels: str | None = None,
         label: str | None = None,
-        sep: str | None = "|",
+        sep: str | None = SEP,
         inventory: Iterable[Any] | None = None,
         repeats: Repeats = "keep",
     ) -> Self:
@@ -126,7 +128,7 @@ class MultiLabels(Answers):
         workers: Any,
         labels: Any,
         *,
-        sep: str | None = "|",
+        sep: str | None = SEP,
         inventory: Iterable[Any] | None = None,
         repeats: Repeats = "keep",
     ) -> Self:
@@ -143,7 +145,7 @@ class MultiLabels(Answers):
         cls,
         columns: Columns,
         *,
-        sep: str | None = "|",
+        sep: str | None = SEP,
         inventory: Iterable[Any] | None = None,
         repeats: Repeats = "keep",
     ) -> Self:

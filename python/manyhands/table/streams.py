@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,6 +108,34 @@ def column_names(source: Source) -> list[str]:
         with pyarrow.csv.open_csv(stream, read_options=options, parse_options=_parse_options(source)) as reader:
             names = list(reader.schema.names)
     return names if source.layout.header else [str(place + 1) for place in range(len(names))]
+
+
+def header_of(source: Source) -> list[str]:
+    """Return the names of a file's columns, also where its rows are of other lengths; reading those names the line."""
+    try:
+        return column_names(source)
+    except FileFormatError as error:
+        if source.kind != "csv" or not source.layout.header:
+            raise
+        try:
+            return next(csv_lines(source))
+        except (StopIteration, OSError, UnicodeError, csv.Error):
+            raise error from None
+
+
+def csv_lines(source: Source) -> Iterator[list[str]]:
+    """Yield the fields of every line of a CSV file, whatever their number, but for empty lines."""
+    encoding = "utf-8-sig" if source.encoding == "utf-8" else source.encoding
+    with source.open() as stream, io.TextIOWrapper(stream, encoding, newline="") as text:
+        yield from filter(None, csv.reader(text, delimiter=source.delimiter))
+
+
+def padded_rows(source: Source, optional: Collection[str]) -> list[dict[str, str | None]] | None:
+    """Return the rows of a CSV file of which some lack the last columns, if these are optional; None if not."""
+    header, *lines = csv_lines(source)
+    if any(len(line) > len(header) or not set(header[len(line) :]) <= set(optional) for line in lines):
+        return None
+    return [dict(zip_longest(header, (field or None for field in line))) for line in lines]
 
 
 def _parse_options(source: Source) -> Any:

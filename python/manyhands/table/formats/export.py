@@ -181,6 +181,13 @@ class Export:
             raise ValueError(f"{self.name} holds several questions: choose one with question=; they are {shown}")
         return next(iter(known))
 
+    def question_named(self, column: str, asked: str | None = None) -> str:
+        """Return the question of a column that was named as the label, with or without the platform's prefix."""
+        question = next((one for one in self.questions if column in (one, f"Answer.{one}", f"OUTPUT:{one}")), column)
+        if asked is not None and asked != question:
+            raise ValueError(f"label={column!r} and question={asked!r} name two questions of {self.name}; name one")
+        return self.question(question)
+
     def chosen(self, asked: str | None = None, *, predictions: bool = False) -> list[Answer]:
         """Return the answers to a question that count: by workers, and by models if they are asked for."""
         question = self.question(asked)
@@ -229,13 +236,18 @@ class Export:
             )
         return given
 
-    def as_kind(self, asked: str | None, kind: str) -> Export:
-        """Return the export with the answers to a question turned into another kind, if they can be."""
+    def as_kind(self, asked: str | None, kind: str, *, sep: str | None = None) -> Export:
+        """Return the export with the answers to a question turned into another kind, if they can be.
+
+        Classes become sets of the labels that `sep` separates, or of one label each.
+        """
         question = self.question(asked)
         held = self.questions[question]
         if kind == held:
             return self
         turn = _TURNED.get((held, kind))
+        if (held, kind) == ("classes", "sets") and sep is not None:
+            turn = _split_at(sep)
         if turn is None:
             raise ValueError(f"{self.name}: answers to {question!r} are {held}, not {kind}")
         try:
@@ -520,6 +532,17 @@ def _as_set(answer: Answer) -> Answer:
     if answer.status == "empty" or answer.said is None:
         return replace(answer, kind="sets", said=[], status="given" if answer.status == "empty" else answer.status)
     return replace(answer, kind="sets", said=[answer.said])
+
+
+def _split_at(sep: str) -> Callable[[Answer], Answer]:
+    """Turn classes into sets of the labels between separators."""
+
+    def turn(answer: Answer) -> Answer:
+        if not isinstance(answer.said, str):
+            return _as_set(answer)
+        return replace(answer, kind="sets", said=[part.strip() for part in answer.said.split(sep) if part.strip()])
+
+    return turn
 
 
 def _as_class(answer: Answer) -> Answer:

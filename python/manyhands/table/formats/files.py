@@ -15,7 +15,7 @@ from manyhands.table.archives import ARCHIVE
 from manyhands.table.formats.documents import json_or_lines, text_of, xml_root
 from manyhands.table.formats.export import UNKNOWN, Part
 from manyhands.table.sources import Source
-from manyhands.table.streams import column_names, read_columns
+from manyhands.table.streams import header_of, read_columns
 
 
 class ExportFile:
@@ -50,7 +50,7 @@ class ExportFile:
     @cached_property
     def columns(self) -> list[str]:
         """Names of the columns of a table; none for a document."""
-        return list(column_names(self.source)) if self.is_table else []
+        return header_of(self.source) if self.is_table else []
 
     @cached_property
     def text(self) -> str:
