@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, overloa
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core
+from manyhands import _core, metrics
+from manyhands.aggregators._reference import KnownReference, Reference
 from manyhands.aggregators.confusion import Confusion, Matrices, OneCoin, as_confusion
 from manyhands.aggregators.insight import Insight
 from manyhands.aggregators.passes import posterior_under
@@ -112,6 +113,8 @@ class Aggregator(TaskEstimator[Annotations, ClassFit], Insight):
     _most_classes: ClassVar[int | None] = None
 
     _winners: Winners | None
+    #: What standard errors of workers' measures follow from; None where the log is not at hand.
+    _reference: Reference | None = None
 
     def _hears_abstentions(self) -> bool:
         """Whether abstentions tell it something; if not, they are missing answers."""
@@ -149,6 +152,7 @@ class Aggregator(TaskEstimator[Annotations, ClassFit], Insight):
         self._adopt(result, votes._tasks, votes._workers, votes._classes, votes.labels_per_worker)
         self._all_labels = votes._labels
         self._votes = votes
+        self._reference = Reference(votes, getattr(self, "gold", None), self._hierarchical())
 
     def _adopt(
         self, result: ClassFit, tasks: Names, workers: Names, classes: Names, n_labels: npt.NDArray[np.int64]
@@ -157,6 +161,7 @@ class Aggregator(TaskEstimator[Annotations, ClassFit], Insight):
         self._tasks, self._workers, self._classes = tasks, workers, classes
         self._all_labels = None
         self._n_labels = n_labels
+        self._reference = None
         # Of a log on disk, when somebody asks.
         self._winners = None if isinstance(result.posterior, StreamedPosterior) else self._decide(result.posterior)
 
@@ -217,6 +222,16 @@ class Aggregator(TaskEstimator[Annotations, ClassFit], Insight):
 
     def _errors(self) -> Confusion:
         return self._fitted().confusion
+
+    def _hierarchical(self) -> tuple[Array, Array] | None:
+        """Class prior and confusion matrices of a `HierarchicalDawidSkene` that is part of the fit, if one is."""
+        return None
+
+    def _worker_measures(self) -> metrics.Worth:
+        worth = super()._worker_measures()
+        if self._reference is None:
+            return worth
+        return self._reference.errors_of(worth, same_measure=not self._knows_abstentions())
 
     @property
     def prior_(self) -> Array:
@@ -305,6 +320,7 @@ class Aggregator(TaskEstimator[Annotations, ClassFit], Insight):
         fit = self._fitted()
         arrays = {"prior": fit.prior} | fit.posterior.packed() | fit.confusion.packed()
         arrays |= {f"learnt.{name}": getattr(self, name) for name in self._learnt_arrays()}
+        arrays |= {} if self._reference is None else self._reference.packed()
         return arrays | persist.pack_names("classes", self._classes) | persist.pack_labels(self._classes, self._labels)
 
     def _take_back(self, content: persist.Content, course: Mapping[str, Any]) -> None:
@@ -323,6 +339,11 @@ class Aggregator(TaskEstimator[Annotations, ClassFit], Insight):
         )
         self._adopt(result, tasks, workers, classes, self._n_labels)
         self._all_labels = labels
+        if "reference" in content.arrays:
+            reference = content.array("reference", np.float64, shape=(6, len(workers)))
+            if (reference < 0).any():
+                raise content.damaged("it holds negative errors")
+            self._reference = KnownReference(metrics.Worth(*reference))
 
 
 def _sizes(votes: Annotations) -> str:

@@ -193,6 +193,9 @@ class Consensus(Aggregator, default=True):
         self._fitted()
         return self._classes.values[self._of_tasks()[0]]
 
+    def _hierarchical(self) -> tuple[Array, Array] | None:
+        return self._priors[0], self._confusions[0]
+
     def _averaged(self) -> list[tuple[float, Array, Array]]:
         return list(zip(self._weights.tolist(), self._priors, self._confusions, strict=True))
 

@@ -130,6 +130,9 @@ class HierarchicalDawidSkene(Hierarchical):
     def _prior(self) -> tuple[str, float | None]:
         return "crowd", None
 
+    def _hierarchical(self) -> tuple[Array, Array] | None:
+        return self.prior_, self.confusion_
+
     def _keep(self, found: _core._HierarchyFit) -> None:
         self._crowd_prior: Array = found["alpha"]
 

@@ -87,12 +87,12 @@ def worth(votes: Any, *, model: Aggregator | None = None, progress: Progress = F
     """
     votes = as_annotations(votes)
     fitted = HierarchicalDawidSkene().fit(votes, progress=progress) if model is None else model
-    errors, prior = fitted._errors(), fitted.prior_
-    margins = metrics.dominance(errors.matrices())
+    prior = fitted.prior_
+    margins = metrics.dominance(fitted.confusion_)
     return Worth(
         fitted._workers,
         fitted._n_labels,
-        errors.worth(prior, fitted._n_labels),
+        fitted._worker_measures(),
         entropy=abs(float((prior * np.log2(np.maximum(prior, 1e-300))).sum())),
         n_tasks=len(fitted.tasks_),
         dominance=margins,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 from itertools import combinations
 from typing import ClassVar, NamedTuple
 
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands.checks import check_number, check_stopping
 from manyhands.estimator import Array
+from manyhands.metrics.intervals import offset_errors
 from manyhands.numeric._hierarchy import Crowd, Structure, fit
 from manyhands.numeric._units import Units
 from manyhands.numeric.base import LEVEL, NumericAggregator, ValueFit
@@ -131,7 +131,11 @@ class Blend(NumericAggregator, default=True):
         self._shifts = np.stack([member.shift for member in members])
         self._unit, self._centre = units
         values = self._blended(plain.values, [member.values for member in members])
-        errors = plain.errors if self._shares[0] == 1.0 else _errors_about(values, members[-1])
+        errors = (
+            plain.errors
+            if self._shares[0] == 1.0
+            else offset_errors(values - members[-1].values, members[-1].errors, LEVEL)
+        )
         return ValueFit(
             values=units.back(values),
             spread=units.sizes(errors),
@@ -272,33 +276,6 @@ def least_squares_on_simplex(products: Array) -> Array:
             if loss < least * (1.0 - 1e-12):
                 best, least = weights, loss
     return best
-
-
-def _errors_about(values: Array, model: _Member) -> Array:
-    """Errors of values where a model is right that expects others: 90 % intervals of their size hold 90 %."""
-    away = np.abs(values - model.values)
-    most, size = _half_widths()
-    steps = np.divide(away, model.errors, out=np.zeros_like(away), where=model.errors > 0)
-    # Far away, only the nearer end matters.
-    beyond = np.maximum(steps - most[-1], 0.0)
-    half = model.errors * (np.interp(steps, most, size) + beyond)
-    errors: Array = np.where(model.errors > 0, half, away) / size[0]
-    return errors
-
-
-@cache
-def _half_widths() -> tuple[Array, Array]:
-    """How wide a 90 % interval must be, either way, about a place so many standard errors from the expectation."""
-    from statistics import NormalDist
-
-    chance, places, halves = NormalDist().cdf, np.linspace(0.0, 5.0, 51), []
-    for place in places.tolist():
-        low, high = place, place + 2.0
-        for _ in range(40):
-            half = (low + high) / 2
-            low, high = (low, half) if chance(half - place) - chance(-half - place) > LEVEL else (half, high)
-        halves.append(high)
-    return places, np.array(halves)
 
 
 def _mean(table: _core.Ratings, units: Units) -> _Member:

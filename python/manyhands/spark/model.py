@@ -145,7 +145,7 @@ def _light(model: Aggregator, *, learnt: bool = False) -> Aggregator:
     """The model without what executors do not need: names, the log, and what was learnt, unless they predict."""
     taken = model._snapshot()
     result = model._fitted()
-    taken._votes = None
+    taken._votes = taken._reference = None
     taken._tasks = taken._workers = model._classes.take(np.zeros(0, np.int64))
     posterior: Posterior = DensePosterior(np.zeros((0, len(model._classes))))
     taken._result = replace(result, posterior=posterior)

@@ -1,0 +1,86 @@
+"""Stated uncertainties hold: simulated coverage with fixed seeds. The full table is made by benches/coverage.py."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import manyhands as mh
+from manyhands.aggregators import _reference
+from manyhands.metrics.intervals import offset_errors, student_quantile
+
+
+def accuracy_held(model: mh.aggregators.base.Aggregator, draws: int, labels: int, n_classes: int) -> float:
+    """Share of workers whose true accuracy is within 1.96 stated errors, which are not much larger than the errors."""
+    held, errors, distances = [], [], []
+    for seed in range(draws):
+        crowd = mh.simulate(300, 15, n_classes, labels_per_task=labels, seed=seed)
+        frame = model.fit(crowd.votes).workers_frame()
+        truth = mh.metrics.skill(crowd.confusion, crowd.prior)
+        distances.append(np.abs(frame["accuracy"].to_numpy() - truth))
+        errors.append(frame["accuracy_error"].to_numpy())
+        held.append(distances[-1] <= 1.96 * errors[-1])
+    assert np.mean(errors) < 1.5 * np.sqrt(np.mean(np.square(distances)))
+    return float(np.mean(held))
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.errors.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "model",
+    [mh.Consensus(), mh.DawidSkene(), mh.BayesianDawidSkene(), mh.HierarchicalDawidSkene(), mh.MajorityVote()],
+    ids=lambda model: type(model).__name__,
+)
+@pytest.mark.parametrize(("labels", "n_classes"), [(3, 2), (8, 2), (5, 4)])
+def test_errors_of_accuracies_include_the_uncertainty_of_classes(model, labels, n_classes):
+    # Before, classes were taken as known: 0.55 to 0.85 for most of these.
+    assert accuracy_held(model, 12, labels, n_classes) >= 0.91
+
+
+def test_errors_of_accuracies_shrink_with_more_tasks():
+    errors = []
+    for n in (300, 3000):
+        frame = mh.aggregate(mh.simulate(n, 15, 2, labels_per_task=5, seed=1).votes).workers_frame()
+        errors.append(frame["accuracy_error"].to_numpy())
+    assert np.mean(errors[1]) < 0.45 * np.mean(errors[0])
+
+
+@pytest.mark.parametrize("most", [30, 10])
+def test_errors_of_large_crowds_are_close_to_the_joint_ones(monkeypatch, most):
+    votes = mh.simulate(1500, 20, 2, labels_per_task=5, seed=3).votes
+    joint = mh.HierarchicalDawidSkene().fit(votes).workers_frame()["accuracy_error"].to_numpy()
+    monkeypatch.setattr(_reference, "_MOST_PARAMETERS", most)
+    reduced = mh.HierarchicalDawidSkene().fit(votes).workers_frame()["accuracy_error"].to_numpy()
+    assert np.abs(np.log(reduced / joint)).mean() < 0.2
+
+
+def test_errors_of_workers_survive_pickling_and_files(tmp_path):
+    votes = mh.simulate(200, 10, 3, labels_per_task=4, seed=5).votes
+    model = mh.MajorityVote().fit(votes)
+    model.save(tmp_path / "model.mh")
+    expected = model.workers_frame()
+    assert mh.load(tmp_path / "model.mh").workers_frame().equals(expected)
+    assert pickle.loads(pickle.dumps(model)).workers_frame().equals(expected)
+
+
+def test_errors_of_workers_are_the_same_out_of_core(tmp_path):
+    votes = mh.simulate(400, 12, 3, labels_per_task=4, seed=6).votes
+    sharded = mh.Annotations.from_batches([votes.to_frame()], out_of_core=tmp_path / "shards")
+    here, there = (mh.MajorityVote().fit(log).workers_frame() for log in (votes, sharded))
+    np.testing.assert_allclose(here["accuracy_error"].to_numpy(), there["accuracy_error"].to_numpy(), rtol=1e-6)
+
+
+def test_abstentions_leave_finite_errors():
+    rng = np.random.default_rng(0)
+    answers = np.where(rng.random((80, 6)) < 0.2, "?", np.where(rng.random((80, 6)) < 0.8, "a", "b"))
+    votes = mh.Annotations.from_dense(answers.tolist(), abstain="?")
+    errors = mh.DawidSkene().fit(votes).workers_frame()["accuracy_error"].to_numpy()
+    assert np.isfinite(errors).all()
+    assert (errors > 0).all()
+
+
+def test_offset_errors_hold_at_their_level():
+    truth = np.random.default_rng(1).standard_normal(200_000)
+    for offset in (0.0, 0.7, 2.0, 9.0):
+        (error,) = offset_errors(np.array([offset]), np.ones(1), 0.95)
+        reach = student_quantile(0.95, None) * error
+        assert np.mean(np.abs(truth - offset) <= reach) == pytest.approx(0.95, abs=0.003)
