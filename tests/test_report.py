@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import manyhands as mh
+from commands import PATIENCE
 from manyhands.cli import main
 
 EVIL = "</script><script>document.title='broken'</script><b onmouseover=alert(1)>\u2028&amp;"
@@ -111,7 +112,9 @@ def test_the_command_line_writes_it(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.fixture(scope="module")
-def browser(page: Path):
+def browser(page: Path, request: pytest.FixtureRequest):
+    if request.config.getoption("--quick"):
+        pytest.skip("not in the quick tier")
     binary, driver = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
     if binary is None or driver is None:
         pytest.skip("there is no Chromium with its driver here (Debian: chromium, chromium-driver)")
@@ -119,7 +122,13 @@ def browser(page: Path):
 
     options = webdriver.ChromeOptions()
     options.binary_location = binary
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1200,1600"):
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--window-size=1200,1600",
+    ):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     window = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
@@ -159,7 +168,7 @@ def test_charts_and_matrices_are_drawn(browser: Any) -> None:
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import Select, WebDriverWait
 
-    WebDriverWait(browser, 20).until(lambda b: len(b.find_elements(By.CSS_SELECTOR, ".chart svg")) == 4)
+    WebDriverWait(browser, PATIENCE).until(lambda b: len(b.find_elements(By.CSS_SELECTOR, ".chart svg")) == 4)
     before = browser.find_element(By.ID, "matrix").text
     Select(browser.find_element(By.ID, "who")).select_by_index(3)
     assert browser.find_element(By.ID, "matrix").text != before
@@ -178,7 +187,7 @@ def test_on_a_phone_columns_keep_a_width_and_keys_scroll_to_them(browser: Any) -
         region = browser.find_element("css selector", "[data-table=tasks] .scroll")
         browser.execute_script("arguments[0].focus()", region)
         region.send_keys(Keys.ARROW_RIGHT)
-        WebDriverWait(browser, 5).until(lambda b: b.execute_script("return arguments[0].scrollLeft", region) > 0)
+        WebDriverWait(browser, PATIENCE).until(lambda b: b.execute_script("return arguments[0].scrollLeft", region) > 0)
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
@@ -197,7 +206,7 @@ def colours(browser: Any) -> set[tuple[int, ...]]:
 def test_charts_follow_the_screen_and_are_light_on_paper(browser: Any) -> None:
     from selenium.webdriver.support.ui import WebDriverWait
 
-    WebDriverWait(browser, 20).until(lambda b: len(b.find_elements("css selector", ".chart svg")) == 4)
+    WebDriverWait(browser, PATIENCE).until(lambda b: len(b.find_elements("css selector", ".chart svg")) == 4)
     accents = {"light": (43, 95, 179), "dark": (138, 180, 248)}
     inks = {("light", ""): (28, 33, 40), ("dark", ""): (228, 232, 238)}
     inks |= {("light", "print"): (0, 0, 0), ("dark", "print"): (0, 0, 0)}
@@ -205,9 +214,9 @@ def test_charts_follow_the_screen_and_are_light_on_paper(browser: Any) -> None:
         for (scheme, media), ink in inks.items():
             features = [{"name": "prefers-color-scheme", "value": scheme}]
             browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
-            seen = colours(browser)
             expected = accents["light" if media else scheme]
-            assert {ink, expected} <= seen
+            WebDriverWait(browser, PATIENCE).until(lambda b, drawn=frozenset({ink, expected}): drawn <= colours(b))
+            seen = colours(browser)
             assert not ({*inks.values(), *accents.values()} - {ink, expected, (0, 0, 0)}) & seen
     finally:
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})

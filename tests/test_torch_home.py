@@ -243,7 +243,8 @@ def test_loaders_that_will_not_do(loader, error, told):
 
 def test_an_optimiser_of_ones_own_is_the_built_in_one_if_it_is_the_same():
     own = ccem(optimizer=lambda groups: torch.optim.Adam(groups))
-    assert (probs(own) == probs(ccem())).all()
+    # Its own steps are taken by one kernel for all parameters, and rounded in another order.
+    np.testing.assert_allclose(probs(own), probs(ccem()), atol=TRAINED)
 
 
 def test_several_optimisers_and_rates_of_groups(tmp_path):

@@ -89,6 +89,8 @@ def crowd_bt(games, link, hits, misses, n_iter):
                 hessian[j, i] -= w
             step = np.linalg.solve(hessian, gradient)
             scores = scores + step * min(1.0, 2.0 / np.abs(step).max())
+            if np.abs(step).max() < 1e-13:
+                break
         return scores
 
     scores = m_step(scores, won)
