@@ -78,7 +78,10 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "example", module)
     names = vars(module)
     names["EXPORTS"] = ROOT / "tests" / "data" / "exports"
-    for language, block in blocks(page.read_text(encoding="utf-8")):
+    text = page.read_text(encoding="utf-8")
+    if re.search(r"^(?:import|from) torch\b", text, re.MULTILINE):
+        pytest.importorskip("torch")
+    for language, block in blocks(text):
         if language == "sh":
             for line in block.replace("\\\n", " ").splitlines():
                 shell(line)
