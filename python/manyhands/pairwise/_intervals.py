@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core
 from manyhands.checks import check_between, check_choice, check_number
 from manyhands.estimator import Array
+from manyhands.metrics.intervals import offset_errors, student_quantile
 
 #: Fewer workers than this say too little of how workers differ to stand for it.
 LEAST_CLUSTERS = 10
+#: Slopes are not taken to have been shrunk by more.
+_MOST_SHRINKAGE = 0.8
 METHODS = ("sandwich", "bootstrap", "none")
 
 
@@ -38,27 +40,59 @@ def few_workers(n_workers: int, what: str) -> tuple[str, ...]:
     )
 
 
-def width(level: float, n_clusters: int | None) -> float:
-    """How many standard errors an interval reaches to either side: Student's t by the number of clusters."""
-    tail = 1.0 - level
-    if n_clusters is None:
-        from statistics import NormalDist  # slow to import, and seldom needed
+def shrinkage_offset(slopes: Array, errors: Array, spread: float, n_per_worker: npt.NDArray[np.int64]) -> float:
+    """By which share scores are too large because slopes of workers were shrunk to their average.
 
-        return NormalDist().inv_cdf(1.0 - tail / 2)
-    freedom = max(n_clusters - 1, 1)
-    below = float(_core.beta_quantile(np.array([freedom / 2]), np.array([0.5]), tail)[0])
-    return float(np.sqrt(freedom * (1.0 - below) / below))
-
-
-def pooled(model: Array, sandwich: Array, components: npt.NDArray[np.int64], prior: float, factor: float) -> Array:
-    """Standard errors of scores that average 0 in their group, never below what the model itself says.
-
-    The sandwich sees only what answers say: of an item that always won it takes the lack of surprise for certainty.
-    The model's own variance, from which what is not known of the group's mean is taken away, does not.
+    A slope with standard error e was moved to 1 by a share of (e / spread)². Scores, which are fitted with the shrunk
+    slopes a instead of those before, a*, come out larger by Σ n·a·a* / Σ n·a²: most where some workers guess.
     """
+    if not len(slopes) or not spread > 0:
+        return 0.0
+    moved = np.minimum((errors / spread) ** 2, _MOST_SHRINKAGE)
+    before = 1.0 + (slopes - 1.0) / (1.0 - moved)
+    total = float(n_per_worker @ slopes**2)
+    return float(n_per_worker @ (slopes * before)) / total - 1.0 if total > 0 else 0.0
+
+
+def of_scores(
+    scores: Array,
+    *,
+    model: Array,
+    clustered: Array,
+    components: npt.NDArray[np.int64],
+    prior: float,
+    clusters: tuple[str, int],
+    level: float,
+    offset: float,
+) -> tuple[Array, Array]:
+    """Standard errors and intervals of scores that average 0 in their group.
+
+    Variances by clusters see only what answers say: of an item that always won they take the lack of surprise for
+    certainty. The model's own variance, from which what is not known of the group's mean is taken away, does not, and
+    no interval is narrower than it says. Intervals by clusters reach as far as Student's t for as many workers.
+
+    Parameters
+    ----------
+    scores, model, clustered
+        Scores, their variances by the model, and by clusters (a sandwich or a bootstrap).
+    components, prior
+        Groups of items that comparisons link, and the standard deviation of scores before any comparison.
+    clusters
+        What is taken to be independent, and how many of those there are.
+    level
+        Of the intervals.
+    offset
+        The share by which scores may be too large; see `shrinkage_offset`.
+    """
+    what, n = clusters
     sizes = np.bincount(components)[components]
-    own = np.maximum(model - prior**2 / sizes, 0.0)
-    return np.sqrt(np.maximum(own, factor * sandwich))
+    own = np.sqrt(np.maximum(model - prior**2 / sizes, 0.0))
+    said = np.sqrt(clustered * (n / (n - 1) if n > 1 else 1.0))
+    normal = student_quantile(level, None)
+    wide = student_quantile(level, n - 1 if what == "workers" else None)
+    errors = offset_errors(offset * scores, np.maximum(own, said), level)
+    reach = normal * offset_errors(offset * scores, np.maximum(own, wide / normal * said), level)
+    return errors, np.stack([scores - reach, scores + reach], axis=1)
 
 
 def ranks_of(scores: Array) -> npt.NDArray[np.int64]:

@@ -66,18 +66,30 @@ class _Fitter(ComparisonEstimator):
         components = votes.components
         errors, intervals = no_intervals(n)
         rough = float("nan")
-        if self.intervals == "sandwich":
-            errors, intervals, rough = self._sandwich(votes, found, asked)
-        elif self.intervals == "bootstrap":
-            errors, intervals = self._bootstrap(votes, found, asked)
+        scores = _centred(found["point"][:n], components)
+        slopes = _or(found["slopes"], m, 1.0)
+        if self.intervals != "none":
+            clusters = _intervals.clusters_of(votes.labels_per_worker)
+            model, clustered, rough = self._variances(votes, found, asked, clusters[0])
+            spread, of_slopes = float(found["spread"][0]), (found["slopes"], found["slope_errors"])
+            errors, intervals = _intervals.of_scores(
+                scores,
+                model=model,
+                clustered=clustered,
+                components=components,
+                prior=self.prior,
+                clusters=clusters,
+                level=self.level,
+                offset=_intervals.shrinkage_offset(*of_slopes, spread, votes.labels_per_worker),
+            )
         left_bias, tie = found["point"][n:].tolist()
         return RankFit(
-            scores=_centred(found["point"][:n], components),
+            scores=scores,
             errors=errors,
             intervals=intervals,
             components=components,
             of_workers={
-                "slope": _or(found["slopes"], m, 1.0),
+                "slope": slopes,
                 "slope_error": _or(found["slope_errors"], m, 0.0),
                 "left_bias": left_bias + _or(found["biases"], m, 0.0),
                 "left_bias_error": _or(found["bias_errors"], m, 0.0),
@@ -99,9 +111,10 @@ class _Fitter(ComparisonEstimator):
         asked = self.intervals != "none"
         return Doubts(quiet=_intervals.few_workers(votes.n_workers, "comparisons") if asked else ())
 
-    def _sandwich(self, games: Comparisons, found: Any, asked: dict[str, Any]) -> tuple[Array, Array, float]:
-        """Errors and intervals of scores, and how exact they are."""
-        clusters, n_clusters = _intervals.clusters_of(games.labels_per_worker)
+    def _variances(
+        self, games: Comparisons, found: Any, asked: dict[str, Any], clusters: str
+    ) -> tuple[Array, Array, float]:
+        """Variances of scores by the model, and by clusters, and how exact they are."""
         model, sandwich, inexact = _core.bradley_terry_errors(
             games.table,
             point=found["point"],
@@ -114,25 +127,17 @@ class _Fitter(ComparisonEstimator):
             n_probes=N_PROBES,
             seed=int(self.seed),
         )
-        by_worker = clusters == "workers"
-        factor = n_clusters / (n_clusters - 1) if n_clusters > 1 else 1.0
-        errors = _intervals.pooled(model, sandwich, games.components, self.prior, factor)
-        reach = _intervals.width(self.level, n_clusters if by_worker else None) * errors
-        scores = _centred(found["point"][: games.n_items], games.components)
-        return errors, np.stack([scores - reach, scores + reach], axis=1), max(inexact)
+        if self.intervals == "sandwich":
+            return model, sandwich, max(inexact)
+        return model, self._bootstrap(games, found, asked, clusters), float("nan")
 
-    def _bootstrap(self, games: Comparisons, found: Any, asked: dict[str, Any]) -> tuple[Array, Array]:
-        """Errors and intervals from fits to logs drawn from this one, by whole workers where there are enough.
-
-        Where no draw can be as extreme as the log itself, intervals still contain its scores.
-        """
-        clusters, _ = _intervals.clusters_of(games.labels_per_worker)
+    def _bootstrap(self, games: Comparisons, found: Any, asked: dict[str, Any], clusters: str) -> Array:
+        """Variances of scores over fits to logs drawn from this one, by whole workers where there are enough."""
         rng = np.random.default_rng(self.seed)
         start = np.nan_to_num(found["point"])
         n, components = games.n_items, games.components
         workers = games.codes()[3]
         weights = np.ones(len(games)) if games.weights is None else games.weights
-        scores = _centred(found["point"][:n], components)
         drawn = np.empty((self.n_resamples, n))
         for row in drawn:
             if clusters == "workers":
@@ -142,9 +147,7 @@ class _Fitter(ComparisonEstimator):
                 counts = weights * np.bincount(rng.integers(0, len(games), len(games)), minlength=len(games))
             table = games.table.counted(counts)
             row[:] = _centred(_core.bradley_terry_fit(table, **asked, start=start)["point"][:n], components)
-        tail = (1.0 - self.level) / 2
-        low, high = np.quantile(drawn, [tail, 1.0 - tail], axis=0)
-        return drawn.std(axis=0, ddof=1), np.stack([np.minimum(low, scores), np.maximum(high, scores)], axis=1)
+        return np.asarray(drawn.var(axis=0, ddof=1))
 
     # ----------------------------------------------------------------------------------------------- results
 
@@ -207,8 +210,9 @@ class BradleyTerry(_Fitter):
     prior
         Standard deviation of scores, of the bias and of the logarithm that governs ties, before any comparison.
     intervals
-        ``"sandwich"``: from what workers say beside each other (comparisons, where there are fewer than ten workers),
-        but never below what the model itself says; ``"bootstrap"``; or ``"none"``.
+        ``"sandwich"``: from the differences between workers (comparisons, where there are fewer than ten workers), with
+        quantiles of Student's t, but never narrower than the model's own; ``"bootstrap"``: the same with the variance
+        over logs that are drawn from this one by worker; or ``"none"``. Simulated coverage: docs/evidence/coverage.md.
     level
         The probability with which intervals shall cover the truth.
     n_resamples
@@ -285,7 +289,8 @@ class WorkerBradleyTerry(_Fitter, default=True):
     spread
         Standard deviation of slopes; None to learn it.
     prior, intervals, level, n_resamples, seed, max_iter, tol
-        As for :class:`BradleyTerry`. Intervals take slopes as they were found.
+        As for :class:`BradleyTerry`. Intervals take slopes as estimated, and are widened by as much as the shrinkage of
+        slopes may have enlarged scores. They are about scores times the average slope of these workers.
 
     References
     ----------

@@ -53,8 +53,9 @@ class PlackettLuce(RankingEstimator, default=True):
     prior
         Standard deviation of scores before any ranking.
     intervals
-        ``"sandwich"``, from what workers say beside each other (rankings, where there are fewer than ten workers), but
-        never below what the model itself says; or ``"none"``. More than 2,000 items have none.
+        ``"sandwich"``, from the differences between workers (rankings, where there are fewer than ten workers), never
+        narrower than the model's own and widened as in :class:`WorkerBradleyTerry`; or ``"none"``. More than 2,000
+        items have none.
     level
         The probability with which intervals shall cover the truth.
     max_iter, tol
@@ -110,7 +111,7 @@ class PlackettLuce(RankingEstimator, default=True):
     def _fit(self, votes: Rankings, progress: Callback | None) -> RankFit:
         self._check()
         n, m, components = votes.n_items, votes.n_workers, votes.components
-        clusters, n_clusters = _intervals.clusters_of(votes.labels_per_worker)
+        clusters = _intervals.clusters_of(votes.labels_per_worker)
         wanted = self.intervals == "sandwich"
         remarks = list(said_of_groups(components, votes._items, BY_PRIOR))
         if wanted and n > MOST_ITEMS:
@@ -122,7 +123,7 @@ class PlackettLuce(RankingEstimator, default=True):
             prior=float(self.prior),
             spread=None if self.spread is None else float(self.spread),
             errors=wanted,
-            by_worker=clusters == "workers",
+            by_worker=clusters[0] == "workers",
             max_iter=int(self.max_iter),
             tol=float(self.tol),
             progress=progress,
@@ -131,10 +132,17 @@ class PlackettLuce(RankingEstimator, default=True):
         scores: Array = found["scores"]
         errors, intervals = no_intervals(n)
         if wanted:
-            factor = n_clusters / (n_clusters - 1) if n_clusters > 1 else 1.0
-            errors = _intervals.pooled(found["model"], found["sandwich"], components, self.prior, factor)
-            reach = _intervals.width(self.level, n_clusters if clusters == "workers" else None) * errors
-            intervals = np.stack([scores - reach, scores + reach], axis=1)
+            of_slopes = (found["slopes"], found["slope_errors"], float(found["spread"]))
+            errors, intervals = _intervals.of_scores(
+                scores,
+                model=found["model"],
+                clustered=found["sandwich"],
+                components=components,
+                prior=self.prior,
+                clusters=clusters,
+                level=self.level,
+                offset=_intervals.shrinkage_offset(*of_slopes, votes.labels_per_worker),
+            )
         slopes = found["slopes"]
         return RankFit(
             scores=scores,
