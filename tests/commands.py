@@ -8,6 +8,13 @@ from manyhands.cli import main
 
 #: Seconds after which a process is taken to hang: machines may be slow, and busy.
 PATIENCE = 300
+#: Environment of processes whose memory is limited: stacks and arenas of threads, one for each core, count as well.
+FEW_THREADS = {
+    "MALLOC_ARENA_MAX": "2",
+    "MANYHANDS_NUM_THREADS": "2",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
 
 
 def words(*arguments):

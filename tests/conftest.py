@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +70,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--hypothesis-profile") in (None, "fixed"):
         no_constants = providers._local_constants
         providers._get_local_constants = lambda: no_constants
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Networks that are made without a seed start alike, whichever tests ran before."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture(scope="session", autouse=True)

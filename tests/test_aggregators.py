@@ -184,7 +184,7 @@ def parts_to_rename(variant: Variant) -> list[str]:
 
 
 @pytest.mark.parametrize("variant", [v for v in ALL if v.determined and parts_to_rename(v)], ids=str)
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 @given(log=crowds(), data=st.data())
 def test_renaming_renames_the_answer(variant: Variant, log: Crowd, data: st.DataObject) -> None:
     log = variant.subject.fits(log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import manyhands as mh
+from commands import FEW_THREADS, PATIENCE
 from manyhands.table import limits
 
 LINUX = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system has no /proc")
@@ -56,7 +58,8 @@ def test_without_control_groups_nothing_is_said(tmp_path):
 def run(code: str, *, limit: str, gigabytes: float) -> str:
     """What code prints in a process that is allowed so much memory."""
     setup = f"import resource; resource.setrlimit(resource.{limit}, ({int(gigabytes * 2**30)},) * 2)\n"
-    done = subprocess.run([sys.executable, "-c", setup + code], capture_output=True, text=True, timeout=600)
+    program, environment = [sys.executable, "-c", setup + code], os.environ | FEW_THREADS
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.strip()
 
@@ -65,7 +68,8 @@ def run(code: str, *, limit: str, gigabytes: float) -> str:
 @pytest.mark.parametrize("limit", ["RLIMIT_AS", "RLIMIT_DATA"])
 def test_limits_of_the_process_are_known(limit):
     free = int(run("from manyhands.table import limits; print(limits.free_memory())", limit=limit, gigabytes=4))
-    assert 2 * 2**30 < free < 4 * 2**30
+    # What the machine itself has left may be less than the limit leaves.
+    assert min(2 * 2**30, limits.free_memory() / 2) < free < 4 * 2**30
 
 
 def test_constructors_ask_whether_there_is_room(monkeypatch):

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import manyhands as mh
-from commands import PATIENCE
+from commands import FEW_THREADS, PATIENCE
 
 
 def test_importing_stays_light():
@@ -307,9 +307,9 @@ def run_limited(code: str, gigabytes: float, *command: str) -> subprocess.Comple
     most, hard = int(gigabytes * 2**30), resource.getrlimit(resource.RLIMIT_AS)[1]
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({most},) * 2)\n"
-    return subprocess.run(
-        [sys.executable, "-c", limit + code, *command], capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
+    program = [sys.executable, "-c", limit + code, *command]
+    environment = os.environ | FEW_THREADS
+    return subprocess.run(program, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 REFUSED = {
