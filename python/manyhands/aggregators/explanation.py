@@ -55,6 +55,8 @@ class Explanation:
     rest: float
     #: What would change if a good worker contradicted: the worker, the answer then, and its confidence.
     one_more: tuple[Any, Any, float] | None
+    #: What the task shows to workers, a text or an address; None where that is not known.
+    shown: str | None = None
 
     @property
     def log_odds(self) -> float:
@@ -72,9 +74,11 @@ class Explanation:
 
     def _lines(self) -> list[str]:
         lines = [f"task {self.task}: {self.answer} ({self.confidence:.3f})"]
+        shown = [] if self.shown is None else [f"  {' '.join(self.shown.split()):.200}"]
         if self.runner_up is None:
-            return lines
+            return lines + shown
         lines[0] += f", rather than {self.runner_up} ({self.runner_up_confidence:.3f})"
+        lines += shown
         lines.append(f"  {'worker':<20} {'said':<14} {'accuracy':>8} {'answers':>8} {'evidence':>9}")
         lines.extend(
             f"  {vote.worker!s:<20.20} {vote.label!s:<14.14} {vote.accuracy:>8.3f} {vote.n_labels:>8,} "

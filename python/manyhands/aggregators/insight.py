@@ -202,6 +202,7 @@ class Insight(KnowsConfusion):
             share=share,
             rest=rest,
             one_more=None if second is None else now._one_more(posterior, second, worth.accuracy),
+            shown=None if now._tasks.shown is None else now._tasks.shown[place].as_py(),
         )
 
     def _votes_on(self, task: Any, votes: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Array, Names]:

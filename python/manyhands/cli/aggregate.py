@@ -83,12 +83,12 @@ def run(args: Namespace) -> None:
             seen = Seen()
             piped = args.output in (None, STDOUT)
             if piped:
-                labels = _answers(args, model)
+                labels = _answers(args, model, votes)
                 seen.look(labels)
             elif hasattr(votes, "forget"):  # it is on disk
                 write_parts(map(seen.look, model._frames()), args.output)
             else:
-                write(seen.look(_answers(args, model)), args.output)
+                write(seen.look(_answers(args, model, votes)), args.output)
             if args.workers is not None:
                 write(model.workers_frame(), args.workers)
             if args.save is not None:
@@ -119,10 +119,12 @@ def run(args: Namespace) -> None:
         print_summary(args, facts, stderr=piped and args.shown != "table")
 
 
-def _answers(args: Namespace, model: Any) -> pa.Table:
+def _answers(args: Namespace, model: Any, votes: Any) -> pa.Table:
     """The answers, in the form they were given in: spans for an export of spans, which `to_frame` gives by tokens."""
+    from manyhands.table.shown import with_shown
+
     spans = args.kind == "sequences" and getattr(args, "export", None) is not None
-    return model.segments_ if spans else model.to_frame()
+    return with_shown(model.segments_ if spans else model.to_frame(), votes)
 
 
 def _preannotations(args: Namespace, inputs: list[Path]) -> Preannotations | None:

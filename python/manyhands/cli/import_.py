@@ -51,7 +51,7 @@ def run(args: Namespace) -> None:
             found = opened(sources, args.format, worker_from_file=args.worker_from_file)
         if found is None:
             raise ValueError(f"{args.log[0]} is a table already, with an answer a row; aggregate takes it as it is")
-        table = found.to_frame(args.question) if isinstance(found, Export) else found
+        table = found.to_frame(args.question, args.show) if isinstance(found, Export) else found
         gold = found.gold(args.question) if isinstance(found, Export) else None
         if args.gold is not None:
             if gold is None:

@@ -113,6 +113,7 @@ def read_any(args: Namespace) -> Records:
             args.predictions,
             asked,
             {"repeats": args.repeats, "missing": args.missing},
+            args.show,
         )
         return made
     if args.kind == CLASSES:

@@ -188,6 +188,12 @@ def add_files(parser: argparse.ArgumentParser) -> Any:
     )
     group.add_argument("--question", metavar="NAME", help="which question of an export, where it has several")
     group.add_argument(
+        "--show",
+        metavar="COLUMN",
+        help="column or field with what a task shows to workers, a text or an address, to be written next to the task; "
+        "auto for the one that an export's platform shows",
+    )
+    group.add_argument(
         "--worker-from-file", action="store_true", help="each file is one worker's, called by the name of the file"
     )
     group.add_argument(
@@ -243,7 +249,7 @@ LAYOUT = ("delimiter", "encoding", "header")
 
 
 #: What exports of platforms are read by.
-EXPORT = ("format", "layout", "question", "predictions", "worker_from_file")
+EXPORT = ("format", "layout", "question", "predictions", "worker_from_file", "show")
 
 
 def read_log(args: argparse.Namespace) -> Annotations:

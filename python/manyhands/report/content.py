@@ -13,6 +13,7 @@ from manyhands import agreement, metrics
 from manyhands.audit import Review, review
 from manyhands.checks import counted
 from manyhands.table.annotations import Annotations
+from manyhands.table.shown import with_shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,8 +92,11 @@ WORKERS = {
     "spammer_score": "0: answers do not depend on the class; 1: perfect",
     "found": "what an audit found",
 }
+#: Characters that a page shows of what a task shows.
+LONGEST = 300
 TASKS = {
     "task": "the task",
+    "shown": "what the task shows to workers",
     "label": "its answer",
     "confidence": "probability of the answer",
     "runner_up": "the next best answer",
@@ -138,7 +142,7 @@ def content_of(model: Aggregator, votes: Annotations, gold: tuple[Any, Any] | No
         remarks=list(dict.fromkeys([*model.remarks_, *(() if found is None else found.remarks)])),
         method=repr(model),
         truth=truth,
-        frames={"tasks": tasks, "workers": workers},
+        frames={"tasks": with_shown(tasks, votes), "workers": workers},
     )
 
 
@@ -189,7 +193,7 @@ def _tasks(model: Aggregator, votes: Annotations, frame: pa.Table) -> Table:
 
     margin = frame.column("margin").to_numpy()
     order = np.argsort(margin, kind="stable")[:MOST_TASKS]
-    shown = frame.take(order)
+    shown = with_shown(frame.take(order), votes, LONGEST)
     said = _votes_of(votes, order)
     found = Table.of("tasks", shown.append_column("votes", pa.array(said)), TASKS, MOST_TASKS)
     found.n_rows = frame.num_rows

@@ -11,7 +11,8 @@ import numpy as np
 
 from manyhands import agreement, metrics
 from manyhands.checks import counted
-from manyhands.report.content import MOST_TASKS, MOST_WORKERS, Content, Table, histogram
+from manyhands.report.content import LONGEST, MOST_TASKS, MOST_WORKERS, Content, Table, histogram
+from manyhands.table.shown import with_shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,6 +22,7 @@ _ANSWERS = {
     "task": "the task",
     "item": "the item",
     "sequence": "the sequence or document",
+    "shown": "what it shows to workers",
     "start": "where the span begins",
     "end": "the first place behind it",
     "tag": "its type",
@@ -97,14 +99,20 @@ def content_of_kind(model: Any, votes: Any, scores: Mapping[str, Any] | None) ->
         title=f"{votes.kind.capitalize()}: {repr(votes).strip('<>').partition(': ')[2]}",
         figures=_figures(votes, answers, sure, agreed),
         agreement=agreed,
-        tables={"tasks": _answers(votes.kind, answers), "workers": _workers(workers)},
+        tables={
+            "tasks": _answers(votes.kind, with_shown(answers, votes, LONGEST)),
+            "workers": _workers(workers),
+        },
         charts=charts,
         matrices={},
         findings=[],
         remarks=remarks,
         method=repr(model),
         truth=[(name.replace("_", " "), _shown(value), "") for name, value in measured.items()],
-        frames={"tasks": _plain_columns(answers, _ANSWERS), "workers": _plain_columns(workers, _WORKERS)},
+        frames={
+            "tasks": _plain_columns(with_shown(answers, votes), _ANSWERS),
+            "workers": _plain_columns(workers, _WORKERS),
+        },
         log=said,
         about=_ABOUT.get(votes.kind, ""),
     )

@@ -18,6 +18,14 @@
     return Number.isInteger(value) ? value.toLocaleString("en") : value.toFixed(3);
   };
 
+  // An address is a link; all else is text.
+  const cell = (value, column) => {
+    const td = make("td", undefined, { class: column.kind, "data-column": column.name });
+    const link = column.name === "shown" && /^https?:\/\/[^\s]+$/.test(String(value));
+    td.append(link ? make("a", value, { href: value, rel: "noopener noreferrer", target: "_blank" }) : shown(value));
+    return td;
+  };
+
   const compare = (place, sign) => (a, b) => {
     const [x, y] = [a[place], b[place]];
     if (x === null || y === null) return (x === null) - (y === null);
@@ -76,7 +84,7 @@
       body.replaceChildren(
         ...rows.slice(state.from, state.from + PAGE).map((row) => {
           const tr = make("tr");
-          tr.append(...row.map((value, place) => make("td", shown(value), { class: table.columns[place].kind, "data-column": table.columns[place].name })));
+          tr.append(...row.map((value, place) => cell(value, table.columns[place])));
           return tr;
         }),
       );

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -149,6 +149,45 @@ class Answers(Records):
     def unlabelled(self) -> npt.NDArray[Any]:
         """Names of tasks that came in with rows but without a label; they are not part of the table."""
         return self._unlabelled.values
+
+    @property
+    def shown(self) -> dict[Any, str]:
+        """What tasks show to workers, a text or an address, by task; empty where that is not known."""
+        texts = self._tasks.shown
+        if texts is None:
+            return {}
+        pairs = zip(self.tasks.tolist(), texts.to_pylist(), strict=True)
+        return {task: text for task, text in pairs if text is not None}
+
+    def showing(self, contents: Mapping[Any, str]) -> Self:
+        """Return the same answers with what tasks show to workers: a text, or an address, for some or all of them.
+
+        It is kept by :meth:`select` and :meth:`save`, and shown next to tasks on the command line and in reports. It
+        changes no result, and tables that differ in it alone are equal.
+
+        Parameters
+        ----------
+        contents
+            What each task shows, by task; those of other tasks are not used.
+
+        Examples
+        --------
+        >>> import manyhands as mh
+        >>> votes = mh.Annotations.from_dense([[0, 1, 1], [1, 1, 0]]).showing({1: "Is this a cat?"})
+        >>> votes.select(workers=[0]).shown
+        {1: 'Is this a cat?'}
+        """
+        import pyarrow as pa
+
+        texts = [contents.get(task) for task in self.tasks.tolist()]
+        for text in texts:
+            if text is not None and not isinstance(text, str):
+                raise TypeError(f"tasks show texts or addresses, not {type(text).__name__} ({str(text)[:40]!r})")
+        return self._showing(pa.array(texts, pa.large_string()))
+
+    def _showing(self, texts: pa.Array) -> Self:
+        """The same answers with texts that are aligned with tasks."""
+        return self._part(self._table, self._tasks.showing(texts), self._workers, self._unlabelled)
 
     @property
     def labels_per_task(self) -> npt.NDArray[np.int64]:

@@ -25,6 +25,7 @@ from manyhands.table.order import Array, as_numbers, ranks, without_ranks
 from manyhands.table.readings import TIMES
 from manyhands.table.records import Records
 from manyhands.table.sets import SEP
+from manyhands.table.shown import shown_in_files, shown_in_frame
 from manyhands.table.sources import (
     COMPRESSED,
     CSV,
@@ -53,6 +54,7 @@ def read(
     layout: Layouts = ...,
     question: str | None = ...,
     predictions: bool = ...,
+    show: str | None = ...,
     worker_from_file: bool = ...,
     task: str | Iterable[str] | None = ...,
     worker: str | Iterable[str] | None = ...,
@@ -80,6 +82,7 @@ def read(
     layout: Layouts = "long",
     question: str | None = None,
     predictions: bool = False,
+    show: str | None = None,
     worker_from_file: bool = False,
     task: str | Iterable[str] | None = None,
     worker: str | Iterable[str] | None = None,
@@ -126,6 +129,10 @@ def read(
         Which question of an export is meant, where it has several.
     predictions
         Whether predictions of models that an export holds count as answers of workers.
+    show
+        The column, or the field of an export, with what a task shows to workers: a text, or the address of an image. It
+        is in :attr:`~manyhands.Annotations.shown` of the table, next to tasks in files that the command line writes,
+        and in reports. ``"auto"`` takes the field that an export's platform shows.
     worker_from_file
         Whether each file holds the answers of one worker, who is called by the name of the file, or by the parts of its
         path that tell it from the others.
@@ -191,7 +198,7 @@ def read(
     sources = sources_to_read(source, written, format)
     if out_of_core is not None:
         plain = layout == "long" and probabilities is None and kind in (None, "classes")
-        if not plain or question or predictions or worker_from_file:
+        if not plain or question or predictions or worker_from_file or show is not None:
             raise ValueError("out of core, a log of classes has a row for each label: a table in CSV or Parquet files")
         from manyhands.table.shards.reading import encode_files
 
@@ -201,12 +208,14 @@ def read(
         if layout == "wide":
             if workers is not None:
                 raise ValueError("worker_from_file=True is for files of one worker, and a wide table has several")
-            return _read_wide(sources, asked)
+            wide = _read_wide(sources, asked)
+            return wide if show is None else shown_in_files(sources, wide, asked.get("task"), show)
         if probabilities is not None:
-            return _read_soft(sources, [*probabilities], asked, workers)
+            soft = _read_soft(sources, [*probabilities], asked, workers)
+            return soft if show is None else shown_in_files(sources, soft, asked.get("task"), show)
         document = opened(sources, format, asked, layout=layout, worker_from_file=worker_from_file)
         if isinstance(document, Export):
-            return of_export(document, kind, question, predictions, asked, defaults)
+            return of_export(document, kind, question, predictions, asked, defaults, show)
         if question is not None or predictions:
             raise ValueError("question= and predictions= are for exports of platforms; this is a table")
         names = column_names(sources[0]) if document is None else document.column_names
@@ -220,7 +229,14 @@ def read(
             made = maker.from_frame(document, **columns, **settings)
         if kind is None:
             check_inferred(made, names, asked)
-        return made
+        if show is None:
+            return made
+        task = asked.get("task", asked.get("sequence"))
+        return (
+            shown_in_files(sources, made, task, show)
+            if document is None
+            else shown_in_frame(document, made, task, show)
+        )
 
 
 def _sorted_out(
@@ -324,6 +340,7 @@ def of_export(
     predictions: bool,
     asked: Mapping[str, Any],
     defaults: Mapping[str, Any],
+    show: str | None = None,
 ) -> Any:
     """Make the table of an export's question; a label that was named is the question."""
     asked = dict(asked)
@@ -340,7 +357,7 @@ def of_export(
             f"{named[0]}= names a column, and {found.name} is an export, whose fields have their places; if it is a "
             "table after all, read it with format='csv', 'parquet' or 'json'"
         )
-    return found.table(question, predictions=predictions, **settings)
+    return found.table(question, predictions=predictions, show=show, **settings)
 
 
 def read_in_order(

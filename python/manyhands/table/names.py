@@ -33,10 +33,12 @@ class Names:
     objects would cost more than the whole table); `values` converts on first use.
     """
 
-    __slots__ = ("_index", "_store", "_values")
+    __slots__ = ("_index", "_store", "_values", "shown")
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, shown: pa.Array | None = None) -> None:
         self._store = store
+        #: What each name stands for, a text or an address, where that is known: an Arrow array of text, aligned.
+        self.shown = shown
         self._values: npt.NDArray[Any] | None = store if isinstance(store, np.ndarray) else None
         self._index: dict[Any, int] | None = None
 
@@ -63,7 +65,7 @@ class Names:
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Names, (self._store,)  # without the caches
+        return Names, (self._store, self.shown)  # without the caches
 
     def is_plain(self) -> bool:
         """Whether the names are text, integers or booleans."""
@@ -86,7 +88,12 @@ class Names:
     def take(self, index: npt.NDArray[Any]) -> Names:
         """Return the names at the given codes."""
         array = isinstance(self._store, np.ndarray)
-        return Names(self._store[index] if array else arrow.take(self._store, index))
+        shown = None if self.shown is None else arrow.take(self.shown, index)
+        return Names(self._store[index] if array else arrow.take(self._store, index), shown)
+
+    def showing(self, shown: pa.Array | None) -> Names:
+        """Return the names with what they stand for."""
+        return Names(self._store, shown)
 
     def joined(self, other: Names) -> Names:
         """Return the names of both, in sorted order."""

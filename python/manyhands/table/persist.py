@@ -81,7 +81,20 @@ class Content:
             good = len(found.unique()) == len(found)
         if not good:
             raise self.damaged(f"names {name!r} repeat")
-        return Names(found)
+        return Names(found, self._shown(name, len(found)))
+
+    def _shown(self, name: str, n: int) -> Any:
+        """What names stand for, as `pack_names` wrote it; None where it wrote nothing."""
+        if f"{name}.shown.text" not in self.arrays:
+            return None
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        text = self._text(f"{name}.shown")
+        absent = self.array(f"{name}.shown.absent", np.bool_, ndim=1)
+        if len(text) != n or len(absent) != n:
+            raise self.damaged(f"what names {name!r} stand for is not one text per name")
+        return pc.if_else(pa.array(absent), pa.scalar(None, text.type), text)
 
     def labels(self, classes: Names) -> Names:
         """Return the classes followed by the abstentions, if `pack_labels` wrote any."""
@@ -193,7 +206,20 @@ def _loaded(content: Content) -> Any:
 
 
 def pack_names(name: str, names: Names) -> dict[str, npt.NDArray[Any]]:
-    """Turn names into plain arrays; raises for values that have no such form."""
+    """Turn names, and what they stand for, into plain arrays; raises for values that have no such form."""
+    return _packed_names(name, names) | _packed_shown(name, names)
+
+
+def _packed_shown(name: str, names: Names) -> dict[str, npt.NDArray[Any]]:
+    if names.shown is None:
+        return {}
+    offsets, data = text_buffers(names.shown.fill_null(""))
+    absent = names.shown.is_null().to_numpy(zero_copy_only=False)
+    text = {"text": data[offsets[0] : offsets[-1]], "offsets": offsets - offsets[0]}
+    return {f"{name}.shown.{part}": array for part, array in (text | {"absent": absent}).items()}
+
+
+def _packed_names(name: str, names: Names) -> dict[str, npt.NDArray[Any]]:
     import pyarrow as pa
 
     try:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from manyhands.table.formats.export import Ambiguous, Answer, Dropped, Part, Status, one_or_set
+from manyhands.table.formats.export import Ambiguous, Answer, Dropped, Item, Part, Status, one_or_set
 from manyhands.table.formats.files import Contents, ExportFile, Reader, rows_of
 from manyhands.table.formats.spans import Document, text_among
 
@@ -41,6 +41,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
         task = row.get("id", file.numbered(number - 1))
         fields = _fields(row)
         contents.check(task, fields, file)
+        yield Item(task, fields)
         for part in _record(row, task, file):
             if isinstance(part, Answer) and part.kind == "rankings":
                 named = _named(part, fields)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from manyhands.errors import FileFormatError
-from manyhands.table.formats.export import Answer, Dropped, Part, one_or_set, path_name
+from manyhands.table.formats.export import Answer, Dropped, Item, Part, one_or_set, path_name
 from manyhands.table.formats.files import ExportFile, Reader
 from manyhands.table.formats.shapes import Region, of_coco, size_of
 
@@ -40,6 +40,7 @@ def _in_file(content: Mapping[str, Any], where: str, worker: str) -> Iterator[Pa
         raise FileFormatError(f"{where} has annotations of image {lost[0]!r}, which is not among its images")
     for name, image in images.items():
         task = image.get("file_name") or name
+        yield Item(task, {field: image[field] for field in ("coco_url", "flickr_url") if image.get(field)})
         yield from _in_image(drawn.get(name, []), image, task, worker, categories, f"image {task!r} of {where}")
 
 

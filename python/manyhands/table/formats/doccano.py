@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from manyhands.errors import FileFormatError
-from manyhands.table.formats.export import Answer, Dropped, Part, one_or_set
+from manyhands.table.formats.export import Answer, Dropped, Item, Part, one_or_set
 from manyhands.table.formats.files import Contents, ExportFile, Reader
 from manyhands.table.formats.spans import Document, Span, from_utf16, is_place
 
@@ -66,6 +66,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
             yield Dropped("lines without 'id'")
             continue
         contents.check(task, content, file)
+        yield Item(task, {"text": content})
         yield from _line(row, task, content if isinstance(content, str) else None, file, marking)
 
 

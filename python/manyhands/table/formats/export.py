@@ -19,6 +19,8 @@ from manyhands.table.masks import Masks
 from manyhands.table.readings import OverlapError
 from manyhands.table.records import Records
 from manyhands.table.sequences import Sequences
+from manyhands.table.shown import COLUMN as SHOWN
+from manyhands.table.shown import check_shows, chosen_field
 from manyhands.table.words import places_of_tokens
 
 if TYPE_CHECKING:
@@ -76,8 +78,6 @@ class Answer:
     source: Source = "worker"
     #: What spans are of.
     document: Document | None = None
-    #: Fields of the item that the platform shows to its workers: a text, an address of an image, and others.
-    item: Mapping[str, Any] | None = None
 
     def rows(self) -> list[tuple[Any, ...]]:
         """What was said, as rows of the columns of its kind."""
@@ -112,8 +112,16 @@ class Ambiguous:
     question: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What a task is about: fields that the platform shows to workers, such as a text or the address of an image."""
+
+    task: Any
+    fields: Mapping[str, Any]
+
+
 #: What a reader yields.
-Part = Answer | Dropped | Ambiguous
+Part = Answer | Dropped | Ambiguous | Item
 
 
 @dataclass
@@ -127,6 +135,8 @@ class Export:
     dropped: list[Dropped] = field(default_factory=list)
     ambiguous: list[Ambiguous] = field(default_factory=list)
     n_files: int = 1
+    #: Fields of tasks, by task.
+    items: dict[Any, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.answers:
@@ -139,7 +149,20 @@ class Export:
         parts = list(parts)
         answers = settled_kinds(part for part in parts if isinstance(part, Answer))
         dropped = [part for part in parts if isinstance(part, Dropped)]
-        return cls(name, answers, dropped, [part for part in parts if isinstance(part, Ambiguous)], n_files)
+        items = {part.task: part.fields for part in parts if isinstance(part, Item)}
+        return cls(name, answers, dropped, [part for part in parts if isinstance(part, Ambiguous)], n_files, items)
+
+    def shown(self, asked: str, tasks: Iterable[Any]) -> dict[Any, str]:
+        """Return a field of tasks as text: the one that was asked for, or with ``"auto"`` the one workers see."""
+        texts = {
+            answer.task: {"text": answer.document.text}
+            for answer in self.answers
+            if answer.document is not None and answer.document.text is not None
+        }
+        found = {str(task): text for task, text in chosen_field(texts | self.items, asked, self.name).items()}
+        # Parts of an item are tasks of their own, called by the item and the part.
+        named = {task: found.get(str(task), found.get(str(task).rpartition(_JOINT)[0])) for task in tasks}
+        return {task: text for task, text in named.items() if text is not None}
 
     def left_out(self, asked: str | None = None, *, predictions: bool = False) -> dict[str, int]:
         """Count what the files hold of a question and its table does not, by reason."""
@@ -280,8 +303,19 @@ class Export:
                     columns[name].append(value)
         return columns
 
-    def table(self, asked: str | None = None, *, predictions: bool = False, **settings: Any) -> Records:
+    def table(
+        self, asked: str | None = None, *, predictions: bool = False, show: str | None = None, **settings: Any
+    ) -> Records:
         """Make the table of a question's answers, of the kind they are."""
+        table = self._table(asked, predictions=predictions, **settings)
+        if show is None:
+            return table
+        check_shows(type(table))
+        answers: Any = table
+        made: Records = answers.showing(self.shown(show, answers.tasks.tolist()))
+        return made
+
+    def _table(self, asked: str | None = None, *, predictions: bool = False, **settings: Any) -> Records:
         question = self.question(asked)
         kind = self.questions[question]
         made: Any = Records._kinds.get(kind)
@@ -438,13 +472,16 @@ class Export:
             return None
         return arrow.table({name: _as_column(part) for name, part in zip(names, zip(*rows, strict=True), strict=True)})
 
-    def to_frame(self, asked: str | None = None) -> pa.Table:
+    def to_frame(self, asked: str | None = None, show: str | None = None) -> pa.Table:
         """Return all answers to a question, also those that do not count, with when, status and source."""
         columns = {
             name: values
             for name, values in self.columns(asked, all_rows=True).items()
             if any(v is not None for v in values)
         }
+        if show is not None:
+            texts = self.shown(show, columns["task"])
+            columns[SHOWN] = [texts.get(task) for task in columns["task"]]
         return arrow.table({name: _as_column(values) for name, values in columns.items()})
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from manyhands.table.formats.export import Answer, Dropped
+from manyhands.table.formats.export import Answer, Dropped, Item, Part
 from manyhands.table.formats.files import ExportFile, Reader
 
 NAME = "inspect"
@@ -27,7 +27,7 @@ def knows(rows: list[Any]) -> bool:
     )
 
 
-def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
+def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     """Yield the scores of all samples: letters and booleans as classes, numbers as numbers.
 
     The item is the output of a model for a sample, so logs of several models have items of their own. A scorer that
@@ -46,25 +46,27 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
     for file, model, sample, epoch, content in graded:
         task = sample if not epochs else f"{sample} / {epoch}"
         task = task if len(models) < 2 else f"{model} / {task}"
+        yield Item(
+            task, {"input": _text(content.get("input")), "output": _output(content), "target": content.get("target")}
+        )
         scores = content.get("scores") or {}
         unscored += not scores
         for scorer, score in scores.items():
             worker = file.annotator(f"{scorer} ({file.worker})" if scorer in again else scorer)
             value = score.get("value") if isinstance(score, Mapping) else score
-            item = {"input": content.get("input"), "output": _output(content), "target": content.get("target")}
             for question, part in value.items() if isinstance(value, Mapping) else [("score", value)]:
-                yield _answer(str(question), task, worker, part, item)
+                yield _answer(str(question), task, worker, part)
     if unscored:
         yield Dropped("samples without a score", unscored)
 
 
-def _answer(question: str, task: Any, worker: Any, value: Any, item: Mapping[str, Any]) -> Answer:
+def _answer(question: str, task: Any, worker: Any, value: Any) -> Answer:
     if isinstance(value, int | float) and not isinstance(value, bool):
         # A question has one kind of answers.
-        return Answer(f"{question} (number)", "numbers", task, worker, float(value), item=item)
+        return Answer(f"{question} (number)", "numbers", task, worker, float(value))
     if value is None:
-        return Answer(question, "classes", task, worker, None, status="skipped", item=item)
-    return Answer(question, "classes", task, worker, str(value), item=item)
+        return Answer(question, "classes", task, worker, None, status="skipped")
+    return Answer(question, "classes", task, worker, str(value))
 
 
 def _graded(file: ExportFile) -> Iterator[tuple[Any, Any, Any, Mapping[str, Any]]]:
@@ -72,6 +74,14 @@ def _graded(file: ExportFile) -> Iterator[tuple[Any, Any, Any, Mapping[str, Any]
     log = file.rows[0]
     for sample in log.get("samples") or []:
         yield log["eval"].get("model"), sample["id"], sample.get("epoch"), sample
+
+
+def _text(messages: Any) -> Any:
+    """What a model was asked: a text, or the last message of a dialogue."""
+    if not isinstance(messages, list) or not messages:
+        return messages
+    last = messages[-1]
+    return last.get("content") if isinstance(last, Mapping) else str(last)
 
 
 def _output(sample: Mapping[str, Any]) -> Any:

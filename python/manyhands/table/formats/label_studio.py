@@ -15,6 +15,7 @@ from manyhands.table.formats.export import (
     Ambiguous,
     Answer,
     Dropped,
+    Item,
     Part,
     Source,
     Status,
@@ -57,6 +58,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     warn_of_turned(sum(map(_is_turned, project.regions())), files[0].where)
     for file, number, task in project.tasks:
         name = task.get("id", file.numbered(number))
+        yield Item(name, _fields(task))
         for annotation in _annotations(task):
             if isinstance(annotation, Mapping):
                 yield from project.annotation(task, name, annotation, file)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from manyhands.errors import FileFormatError
-from manyhands.table.formats.export import Answer, Dropped, Source, Status
+from manyhands.table.formats.export import Answer, Dropped, Item, Part, Source, Status
 from manyhands.table.formats.files import ExportFile, Reader, rows_of
 from manyhands.table.formats.shapes import of_polygons, size_of
 from manyhands.table.formats.spans import Document
@@ -38,7 +38,7 @@ def knows(rows: list[Any]) -> bool:
     return bool(rows) and (all(map(_is_row, rows[:10])) or all(map(_is_line, rows[:10])))
 
 
-def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
+def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     """Yield all answers: classifications by their names, objects by their forms with their names as labels."""
     labels: list[_Label] = []
     lost: Counter[str] = Counter()
@@ -50,6 +50,8 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
     labels = _joined(labels)
     forms = dict.fromkeys(form for label in labels for form in label.objects(lost))
     for label in labels:
+        if label.item:
+            yield Item(label.task, label.item)
         yield from label.classified(lost)
         drawn = label.objects(Counter())
         for form in forms if label.complete else drawn:
@@ -89,7 +91,6 @@ class _Label:
             self.status,
             self.source,
             document,
-            item=self.item,
         )
 
     def classified(self, lost: Counter[str]) -> Iterator[Answer]:

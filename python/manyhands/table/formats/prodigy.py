@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from manyhands.errors import FileFormatError
-from manyhands.table.formats.export import Ambiguous, Answer, Dropped, Part, Status, one_or_set
+from manyhands.table.formats.export import Ambiguous, Answer, Dropped, Item, Part, Status, one_or_set
 from manyhands.table.formats.files import ExportFile, Reader, rows_of
 from manyhands.table.formats.shapes import of_polygons, size_of
 from manyhands.table.formats.spans import Document, is_place
 
 NAME = "prodigy"
+#: Fields that may be shown to annotators.
+_SHOWN = ("text", "html", "image", "audio", "video", "prompt", "path", "url")
 _STATUS: Mapping[Any, Status] = {"accept": "given", "reject": "given", "ignore": "skipped"}
 #: Sessions without a name are called by the time at which the server was started.
 _BY_TIME = re.compile(r"(?:.*-)?\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d")
@@ -49,6 +51,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     for (file, row), name in zip(rows, names, strict=True):
         # Sessions by time next to named ones are of unknown annotators.
         worker = file.annotator(None if _is_time(name) and not unnamed else name)
+        yield Item(row["_input_hash"], {field: row[field] for field in _SHOWN if isinstance(row.get(field), str)})
         yield from _line(row, worker, questions)
 
 

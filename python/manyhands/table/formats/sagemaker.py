@@ -7,7 +7,7 @@ from typing import Any
 
 from manyhands.errors import FileFormatError
 from manyhands.table.formats.documents import parsed
-from manyhands.table.formats.export import Answer, Dropped, Part, one_or_set
+from manyhands.table.formats.export import Answer, Dropped, Item, Part, one_or_set
 from manyhands.table.formats.files import Contents, ExportFile, Reader, rows_of
 from manyhands.table.formats.spans import Document
 
@@ -48,6 +48,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
         content = row.get("dataObject")
         if ones and content is not None:
             contents.check(task, content, file)
+            yield Item(task, content if isinstance(content, Mapping) else {"content": content})
         for one in ones:
             found = True
             worker = file.annotator(one.get("workerId"))

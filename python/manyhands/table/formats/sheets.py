@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from manyhands.errors import FileFormatError
-from manyhands.table.formats.export import Answer, Part, Status, path_name
+from manyhands.table.formats.export import Answer, Item, Part, Status, path_name
 from manyhands.table.formats.files import ExportFile, Reader
 from manyhands.table.streams import padded_rows
 
@@ -64,6 +64,9 @@ class Sheet:
         questions: dict[str, list[Question]] = {}
         for question in self.questions(names, bare, task):
             questions.setdefault(question.name, []).append(question)
+        asked = {question.name for several in questions.values() for question in several}
+        for row in bare:
+            yield Item(task(row), _shown(row, asked))
         for several in questions.values():
             yield from self._answered(several, rows, task)
 
@@ -105,6 +108,18 @@ class Sheet:
                 if gold is not None and about not in known:
                     known.add(about)
                     yield Answer(question.name, kind, about, None, gold, source="gold")
+
+
+def _shown(row: Row, asked: Collection[str]) -> dict[str, Any]:
+    """Fields of a row that workers see: the inputs, or all but the platform's own, the questions and their gold."""
+    inputs = {name: value for name, value in row.items() if name.startswith(("Input.", "INPUT:"))}
+    if inputs:
+        return {name[len("Input.") :]: value for name, value in inputs.items()}
+    return {
+        name: value
+        for name, value in row.items()
+        if name.removesuffix("_gold") not in asked and not name.startswith(("_", "Answer.", "OUTPUT:", "GOLDEN:"))
+    }
 
 
 def _number(value: Any) -> float | None:

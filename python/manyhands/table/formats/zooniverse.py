@@ -17,7 +17,7 @@ from typing import Any
 
 from manyhands.errors import FileFormatError
 from manyhands.table.formats.documents import parsed
-from manyhands.table.formats.export import Answer, Dropped, Source, Status
+from manyhands.table.formats.export import Answer, Dropped, Item, Part, Source, Status
 from manyhands.table.formats.files import ExportFile, Reader, rows_of
 
 NAME = "zooniverse"
@@ -49,7 +49,7 @@ class _Classification:
     fields: Mapping[str, Any]
 
 
-def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
+def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     """Yield the answers to each task of each workflow; marks are points or boxes, those of other tools are dropped."""
     rows = [_classification(file, number, row) for file, number, row in rows_of(files)]
     names = _names(rows)
@@ -57,6 +57,8 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
     drawing = _Drawings(rows)
     lost: Counter[tuple[str, str | None]] = Counter()
     for row in rows:
+        for _, image in [(0, row.subject), *drawing.images(row.subject)]:
+            yield Item(image, row.fields)
         sources: tuple[Source, ...] = ("worker", "gold") if row.gold else ("worker",)
         for task in row.tasks:
             question = names[task.workflow, task.key, task.label]
@@ -72,7 +74,6 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
                         row.seconds,
                         status,
                         source,
-                        item=row.fields,
                     )
     for (what, asked), count in (+lost).items():
         yield Dropped(what, count, asked)
