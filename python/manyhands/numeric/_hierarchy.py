@@ -12,7 +12,9 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands.estimator import Array
+from manyhands.metrics.intervals import student_quantile
 from manyhands.numeric._units import Units
+from manyhands.numeric.base import LEVEL
 from manyhands.numeric.simple import pooled_variance
 
 #: Share of the crowd's noise that every rating has at the least: answers on a grid are never exact.
@@ -188,7 +190,8 @@ class _Loop:
         """Variances of the origin and of the unit, (numbers, 2).
 
         Nothing but the workers' priors says where 0 is and how long 1: an average of as many biases, or scales, as
-        there are workers, each as uncertain as workers vary and as its own ratings leave it.
+        there are workers, each as uncertain as workers vary and as its own ratings leave it. By how much workers vary
+        is itself estimated from them: quantiles are those of Student's t.
         """
         own = self.counts[self.working] * self.crowd.moments[:, self.working, 0]
         used = (self.structure.bias, self.structure.scale)
@@ -196,7 +199,8 @@ class _Loop:
         # A scale is known by how far the values are spread, in whose units it is.
         told = np.stack([own, own / self.crowd.prior[:, 1, None]])
         found = 1.0 / (1.0 / (variances[..., None] + 1.0 / told)).sum(axis=-1)
-        return np.where(used, found.T, 0.0)
+        few = student_quantile(LEVEL, int(self.working.sum()) - 1) / student_quantile(LEVEL, None)
+        return np.where(used, found.T * few**2, 0.0)
 
     # ------------------------------------------------------------------------------------------------- tasks
 

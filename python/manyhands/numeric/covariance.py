@@ -12,6 +12,7 @@ from manyhands.checks import check_number, check_stopping, warn_unless_converged
 from manyhands.estimator import Array
 from manyhands.numeric._units import Units
 from manyhands.numeric.base import NumericAggregator, ValueFit
+from manyhands.numeric.gaussian import errors_about
 from manyhands.numeric.simple import ALONE, pooled_variance
 from manyhands.progress import Callback
 from manyhands.table.ratings import Ratings
@@ -47,6 +48,9 @@ class CovarianceCrowd(NumericAggregator):
     and memory O(tasks + workers · rank²). Tasks should be given to workers regardless of their values: a worker's mean
     is told by differences from the means of tasks. Values are on the scale of the crowd's average worker, and pulled
     towards their average by as much as they are uncertain.
+
+    Standard errors are those of :class:`GaussianCrowd`, widened by how far its values are from these: what the linear
+    predictor itself expects takes covariances as known, and is too small by half.
 
     Points: each number of an answer for itself.
 
@@ -107,6 +111,8 @@ class CovarianceCrowd(NumericAggregator):
             columns.append(self._scores(table, units, dim, self._means[dim], self._factors[dim], self._precision[dim]))
         warn_unless_converged(converged, self)
         values, errors = (np.stack(found, axis=1) for found in zip(*columns, strict=True))
+        if told:
+            errors = errors_about(values, table, units)
         target = self._targets()
         scale = np.einsum("dmr,dr->md", self._factors, target) / np.maximum((target**2).sum(axis=1), 1e-300)
         return ValueFit(

@@ -10,9 +10,10 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands.checks import check_choice, check_flag, check_number, check_stopping, warn_unless_converged
 from manyhands.estimator import Array
+from manyhands.metrics.intervals import offset_errors
 from manyhands.numeric._hierarchy import Crowd, Structure, fit
 from manyhands.numeric._units import Units
-from manyhands.numeric.base import NumericAggregator, ValueFit
+from manyhands.numeric.base import LEVEL, NumericAggregator, ValueFit
 from manyhands.numeric.simple import ALONE
 from manyhands.progress import Callback
 from manyhands.table.ratings import Ratings
@@ -58,7 +59,9 @@ class GaussianCrowd(NumericAggregator):
 
     Standard errors include what is not known of biases and scales, of each worker for itself, and of the crowd's origin
     and unit: with few workers, their average bias and scale is not that of all workers who might have been asked.
-    Repeated ratings of a task by the same worker count as independent.
+    Repeated ratings of a task by the same worker count as independent. With `tails` they are those of the model with
+    normal noise, widened by how far its values are from these, at the cost of fitting it too. 90 % intervals held 86 to
+    93 % of simulated values, those of ``"messages"`` 91 to 95 % (docs/evidence/coverage.md).
 
     References
     ----------
@@ -119,6 +122,8 @@ class GaussianCrowd(NumericAggregator):
         self._moments, self._prior = crowd.moments, crowd.prior
         self._unit, self._centre = units
         values, spread = read_off(votes.table, units, crowd, structure.freedom, shrink=bool(self.shrink))
+        if structure.freedom is not None:
+            spread = errors_about(values, votes.table, units)
         return ValueFit(
             values=units.back(values),
             spread=units.sizes(spread),
@@ -190,6 +195,16 @@ def read_off(
         origin, unit = crowd.convention[dim]
         errors.append(np.sqrt(variance + origin + unit * (tasks[:, 0] - mean) ** 2))
     return np.stack(values, axis=1), np.stack(errors, axis=1)
+
+
+def errors_about(values: Array, table: _core.Ratings, units: Units) -> Array:
+    """Standard errors of values of another model, (tasks, numbers), by `GaussianCrowd` with normal noise.
+
+    Its own error, and how far the values are from what it expects.
+    """
+    crowd = fit(table, units, Structure(), max_iter=300, tol=1e-5)
+    expected, errors = read_off(table, units, crowd, None, shrink=True)
+    return offset_errors(values - expected, errors, LEVEL)
 
 
 def _error_sums(moments: Array, mean: float, variance: float) -> Array:

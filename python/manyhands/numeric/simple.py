@@ -118,11 +118,21 @@ class Mean(_Simple):
         return means
 
 
+def _median_inefficiency(counts: Array) -> Array:
+    """How many times the variance of a mean of so many normal ratings that of their median is: from 1 to π/2.
+
+    Within a hundredth for whole numbers; the mean of two in the middle, of an even number, is more efficient.
+    """
+    even = 0.5 + 0.5 * np.cos(math.pi * counts)  # 1 for even numbers, 0 for odd ones
+    return np.maximum(1.0, math.pi / 2 * counts / (counts + 0.5 + 0.78 * even))
+
+
 class Median(_Simple):
     """The median of the ratings of each task, of each number for itself.
 
     Weights count ratings; with an even number of them it lies halfway between the two in the middle. Standard errors
-    are those of medians of normal ratings: by √(π/2) larger than those of means from three ratings on.
+    are those of medians of normal ratings, by up to √(π/2) larger than those of means: too large where workers differ
+    in noise (90 % intervals then hold 91 to 95 %).
 
     Notes
     -----
@@ -141,7 +151,7 @@ class Median(_Simple):
         return _core.rating_trimmed(table, *view, 0.5)
 
     def _inefficiency(self, counts: Array) -> Array:
-        return np.where(counts > 2, math.pi / 2, 1.0)
+        return _median_inefficiency(counts)
 
 
 class TrimmedMean(_Simple):
@@ -176,7 +186,7 @@ class TrimmedMean(_Simple):
         return _core.rating_trimmed(table, *view, float(self.trim))
 
     def _inefficiency(self, counts: Array) -> Array:
-        return np.where(counts > 2, 1.0 + 2.0 * self.trim * (math.pi / 2 - 1.0), 1.0)
+        return 1.0 + 2.0 * self.trim * (_median_inefficiency(counts) - 1.0)
 
 
 class WeightedMean(_Simple):
