@@ -129,7 +129,11 @@ def _in_container(path: Path) -> list[tuple[Path, bool]]:
 
 def is_stream(path: Path) -> bool:
     """Whether a path is no file but stdin, a pipe or a device, which can be read once and has no ending."""
-    return str(path) == STDIN or str(path).startswith(("/dev/", "/proc/")) or (path.exists() and not path.is_file())
+    return (
+        str(path) == STDIN
+        or str(path).startswith(("/dev/fd/", "/dev/std", "/proc/"))
+        or (path.exists() and not path.is_file())
+    )
 
 
 def is_document(path: Path, content: bytes | None = None) -> bool:

@@ -35,7 +35,7 @@ from manyhands.table.formats import (
     webanno2,
     zooniverse,
 )
-from manyhands.table.formats.documents import of_format
+from manyhands.table.formats.documents import naming, of_format
 from manyhands.table.formats.export import Export
 from manyhands.table.formats.files import ExportFile, Reader, distinct_names, export_files
 from manyhands.table.formats.rows import (
@@ -175,13 +175,14 @@ def opened(
     files = export_files(sources, worker_from_file=worker_from_file)
     documents = [not file.is_table for file in files]
     if any(documents) and not all(documents):
-        raise ValueError("the files are tables and documents; read them one kind at a time")
+        table, document = files[documents.index(False)], files[documents.index(True)]
+        raise ValueError(f"{table.where} is a table and {document.where} a document; read them one kind at a time")
     named = named or {}
     plain = asked in ("csv", "parquet") or (asked == "auto" and (named.get("worker") is not None or layout in KEYED))
     reader = None if plain and (files[0].is_table or layout in KEYED) else _reader_of(files, asked)
     if reader is not None:
         name = listed([str(source.path) for source in sources])
-        with of_format(reader.name, name):
+        with naming(name, *(str(source.path) for source in sources)), of_format(reader.name, name):
             return Export.of(name, reader.answers(files), 1 if reader.file_per_item else len(files))
     if files[0].is_table:
         if layout in KEYED:
@@ -212,9 +213,10 @@ def _reader_of(files: Sequence[ExportFile], asked: str) -> Reader | None:
     for file, known in zip(files, found, strict=True):
         if known is None:
             reject_unsupported(file)
-    names = dict.fromkeys("a plain table" if one is None else one.name for one in found)
+    names = {"plain rows" if one is None else one.name: file.where for one, file in zip(found, files, strict=True)}
     if len(names) > 1:
-        raise ValueError(f"the files are of several formats ({', '.join(names)}); read them one format at a time")
+        listing = ", ".join(f"{where} is {name}" for name, where in names.items())
+        raise ValueError(f"the files are of several formats ({listing}); read them one format at a time")
     if found[0] is None and files[0].is_xml:
         raise ValueError(f"{files[0].where} is XML, but not an export of images from CVAT")
     return found[0]

@@ -97,6 +97,17 @@ def xml_root(text: str, where: str) -> Any:
 
 
 @contextmanager
+def naming(where: str, *names: str) -> Iterator[None]:
+    """Put the name of an export before messages that name neither it nor one of its files."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if not any(name in str(error) for name in (where, *names)):
+            error.args = (f"{where}: {error}",)
+        raise
+
+
+@contextmanager
 def of_format(name: str, where: str) -> Iterator[None]:
     """Say of a document whose fields are not what they are elsewhere that it is so, and not what became of it."""
     try:

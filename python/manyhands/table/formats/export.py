@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from manyhands.checks import counted, listed, warn_of_data
 from manyhands.errors import DataWarning, FileFormatError
 from manyhands.table import arrow
+from manyhands.table.formats.documents import naming
 from manyhands.table.formats.shapes import as_text, united
 from manyhands.table.formats.spans import Document, is_place
 from manyhands.table.masks import Masks
@@ -307,13 +308,14 @@ class Export:
         self, asked: str | None = None, *, predictions: bool = False, show: str | None = None, **settings: Any
     ) -> Records:
         """Make the table of a question's answers, of the kind they are."""
-        table = self._table(asked, predictions=predictions, **settings)
-        if show is None:
-            return table
-        check_shows(type(table))
-        answers: Any = table
-        made: Records = answers.showing(self.shown(show, answers.tasks.tolist()))
-        return made
+        with naming(self.name):
+            table = self._table(asked, predictions=predictions, **settings)
+            if show is None:
+                return table
+            check_shows(type(table))
+            answers: Any = table
+            made: Records = answers.showing(self.shown(show, answers.tasks.tolist()))
+            return made
 
     def _table(self, asked: str | None = None, *, predictions: bool = False, **settings: Any) -> Records:
         question = self.question(asked)
@@ -539,6 +541,8 @@ def _refuse_odd(answer: Answer) -> None:
     for what, name in (("task", answer.task), ("worker", answer.worker)):
         if isinstance(name, list | dict):
             raise FileFormatError(f"{what} {str(name)[:60]} is a {type(name).__name__}, and no id")
+    if answer.kind in ("numbers", "texts", "classes") and isinstance(answer.said, list | dict):
+        raise FileFormatError(f"task {answer.task!r}: {str(answer.said)[:60]} is not one value")
     width = len(SAID[answer.kind]) - (answer.kind == "sequences")
     for row in answer.said if answer.kind in _MANY else ():
         if len(row) != width or isinstance(row[-1], list | dict):

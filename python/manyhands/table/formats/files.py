@@ -52,6 +52,13 @@ class ExportFile:
         """Names of the columns of a table; none for a document."""
         return header_of(self.source) if self.is_table else []
 
+    def distinct_columns(self) -> list[str]:
+        """Return the names of the columns of a table, which must differ for its rows to be dictionaries."""
+        twice = next((name for place, name in enumerate(self.columns) if name in self.columns[:place]), None)
+        if twice is not None:
+            raise FileFormatError(f"{self.where} has several columns called {twice!r}; rename them, or keep one")
+        return self.columns
+
     @cached_property
     def text(self) -> str:
         """The document as text."""
@@ -76,7 +83,7 @@ class ExportFile:
     def rows(self) -> list[Any]:
         """Values of a JSON or JSONL document, or rows of a table as dictionaries."""
         if self.is_table:
-            rows: list[Any] = read_columns(self.source, self.columns).to_pylist()
+            rows: list[Any] = read_columns(self.source, self.distinct_columns()).to_pylist()
             return rows
         return json_or_lines(self.text, self.where)
 

@@ -99,7 +99,11 @@ def _line(row: Mapping[str, Any], worker: Any, questions: Mapping[frozenset[_Opt
 
 
 def _each(row: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    return [one for one in row.get(name) or [] if isinstance(one, Mapping)]
+    found = row.get(name) or []
+    for one in found if isinstance(found, list) else [found]:
+        if not isinstance(one, Mapping):
+            raise FileFormatError(f"{name!r} of a line holds {str(one)[:60]}, which is not an object")
+    return list(found)
 
 
 # --------------------------------------------------------------------------------------------------------- options

@@ -21,11 +21,11 @@ def knows(rows: list[Any]) -> bool:
     return any(isinstance(row, Mapping) and (_of_workers(row) or _consolidated(row)) for row in rows[:10])
 
 
-def _of_workers(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _of_workers(row: Mapping[str, Any]) -> list[Any]:
     for name in _LISTS:
         found = row.get(name)
         if isinstance(found, list) and any(isinstance(one, Mapping) and "workerId" in one for one in found):
-            return [one for one in found if isinstance(one, Mapping)]
+            return found
     return []
 
 
@@ -42,6 +42,9 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
             yield Dropped("values that are not objects")
             continue
         ones = _of_workers(row)
+        lost = sum(len(row[name]) for name in _LISTS if not ones and isinstance(row.get(name), list))
+        if lost:
+            yield Dropped("answers without a workerId", lost)
         # A file of workers' responses is in a folder named after its object.
         numbered = file.path.resolve().parent.name if "answers" in row else file.numbered(number - 1)
         task = row.get("datasetObjectId", row.get("source-ref", row.get("source", numbered)))
@@ -51,6 +54,9 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
             yield Item(task, content if isinstance(content, Mapping) else {"content": content})
         for one in ones:
             found = True
+            if not isinstance(one, Mapping):
+                yield Dropped("answers that are not objects")
+                continue
             worker = file.annotator(one.get("workerId"))
             yield from _answer(task, worker, one, _text(content), f"{file.where}, object {number}")
     if not found:

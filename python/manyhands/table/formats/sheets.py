@@ -72,6 +72,7 @@ class Sheet:
 
     def _rows(self, file: ExportFile) -> list[Row]:
         """Return the rows of a file, without blank lines; rows may lack optional columns at the end."""
+        file.distinct_columns()
         try:
             rows: list[Row] = file.rows
         except FileFormatError:

@@ -106,6 +106,11 @@ def _token(line: str, number: int, read: _Read, where: str) -> None:
     placed = re.fullmatch(r"(\d+)-(\d+)", cells[1]) if len(cells) > 2 else None
     if placed is None:
         raise FileFormatError(f"line {number} of {where} is not a token of WebAnno TSV 3: {line[:40]!r}")
+    if any(cell not in ("", "_") for cell in cells[3 + len(read.columns) :]):
+        raise FileFormatError(
+            f"line {number} of {where} has {len(cells) - 3} columns of annotations, and the header names "
+            f"{len(read.columns)}: a line such as '#T_SP=' is missing"
+        )
     begin, end = map(int, placed.groups())
     if "." not in cells[0].partition("-")[2]:  # parts are numbered 1-2.1
         read.tokens.append((begin, end, cells[2]))
