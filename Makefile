@@ -45,7 +45,7 @@ EXPLORE_CASES ?= 5000
 FUZZ_SECONDS ?= 60
 FUZZ_SANITIZER ?= none
 FUZZ_RUST := integers text table agreement
-FUZZ_PYTHON := load read export shard conll
+FUZZ_PYTHON := load read export shard conll fields
 
 # How many changes of the code are tried in each area, and which.
 MUTANTS_SAMPLE ?= 20

@@ -263,5 +263,10 @@ def conll(data: bytes, most: int, rng: random.Random, change: Change) -> bytes:
     return (first + b"\n".join(lines))[:most]
 
 
+def choices(data: bytes, most: int, rng: random.Random, change: Change) -> bytes:
+    """Change bytes that choose: any do."""
+    return change(data, min(most, 64)) or rng.randbytes(8)
+
+
 #: How the corpus of each target is changed.
-MUTATORS = {"load": file, "read": log, "export": document, "shard": shard, "conll": conll}
+MUTATORS = {"load": file, "read": log, "export": document, "shard": shard, "conll": conll, "fields": choices}

@@ -12,6 +12,8 @@ import sys
 
 import atheris
 
+import fields as structure
+
 # The engine sees only code that is imported under its eyes.
 with atheris.instrument_imports(include=["manyhands"]):
     import manyhands as mh
@@ -28,6 +30,7 @@ def main() -> None:
     def mutator(data: bytes, most: int, seed: int) -> bytes:
         return mutate.MUTATORS[name](data, most, random.Random(seed), atheris.Mutate)
 
+    targets.EXPORTS += structure.exports(structure.REAL)
     mh.set_num_threads(1)
     atheris.Setup(sys.argv, targets.TARGETS[name], custom_mutator=mutator)
     atheris.Fuzz()

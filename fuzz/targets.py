@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import linecache
 import os
+import shutil
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+import fields as structure
 import manyhands as mh
 from manyhands import _core
-from manyhands.table.formats import Export, opened
+from manyhands.table.formats import READERS, Export, opened
+from manyhands.table.formats.export import Answer
+from manyhands.table.formats.files import export_files
 from manyhands.table.records import Records
 from manyhands.table.sources import Layout, Source
 
@@ -51,9 +56,7 @@ def cleanup() -> None:
     """Delete what `scratch` made."""
     global _folder
     if _folder is not None:
-        for path in _folder.iterdir():
-            path.unlink()
-        _folder.rmdir()
+        shutil.rmtree(_folder)
         _folder = None
 
 
@@ -201,6 +204,205 @@ def conll(data: bytes) -> None:
             assert found["tag"].to_pylist() == wanted["tag"].to_pylist(), "spans change when they are written"
 
 
+#: Exports that `fields` changes; `fuzz/run.py` adds real ones.
+EXPORTS = structure.exports(structure.SAMPLES)
+
+#: Platforms where what `structure.COUNTS` counts answers one question only.
+ONE_TO_ONE = ("label-studio", "sagemaker", "mturk", "toloka")
+
+#: Kinds of which an answer has a row in its table.
+ONE_ROW = ("classes", "numbers", "sets", "texts", "comparisons")
+
+
+def fields(data: bytes) -> None:
+    """Answers of an export that was changed field by field are in its table, reported as dropped, or refused by name.
+
+    The first byte chooses the export, the second what is done to it: fields are changed, or the same answers are
+    brought in another order, in two files, or twice under one name.
+    """
+    choices = structure.Choices(data)
+    documents = [document.copy() for document in choices.of(EXPORTS)]
+    match choices.below(8):
+        case (0 | 1 | 2) as way if is_read(documents):
+            (same_in_any_order, same_in_two_files, same_names_are_different_workers)[way](documents, choices)
+        case _:
+            done = [structure.changed(choices.of(documents), choices) for _ in range(1 + choices.below(3))]
+            accounts_for_all(documents, "; ".join(done))
+
+
+def is_read(documents: Sequence[structure.Document]) -> bool:
+    """Whether files are an export of a platform that is read, as they are."""
+    with quiet():
+        try:
+            return read_files(written(documents))[0] is not None
+        except ValueError:
+            return False
+
+
+def written(documents: Sequence[structure.Document], *folders: str) -> list[Path]:
+    """Write documents to files, each in a folder of its own if `folders` names some."""
+    base = scratch("").parent / "export"
+    shutil.rmtree(base, ignore_errors=True)
+    paths = []
+    for place, document in enumerate(documents):
+        path = base / (folders[place] if folders else "") / document.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(document.text(), encoding="utf-8")
+        paths.append(path)
+    return [path for path in paths if path.suffix != ".txt"]  # brat keeps a text next to its annotations
+
+
+def read_files(paths: Sequence[Path]) -> tuple[Export | None, str]:
+    """Read files as an export of the platform that recognizes them; None, with no name, for plain tables."""
+    sources = [Source(path, Layout()) for path in paths]
+    export = opened(sources, "auto")
+    if not isinstance(export, Export):
+        return None, ""
+    file = export_files(sources)[0]
+    return export, next(reader.name for reader in READERS if reader.recognizes(file))
+
+
+def check_refusal(error: Exception, paths: Sequence[Path], done: str) -> None:
+    """A refusal is in our own words and names the file."""
+    ours = is_ours(error) and not isinstance(error, pa.ArrowException | UnicodeError)
+    if not ours or not any(path.name in str(error) or str(path.parent) in str(error) for path in paths):
+        raise AssertionError(f"{done}: {type(error).__name__}: {error}") from error
+
+
+def marks(answer: Answer) -> int:
+    """How many marks or labels an answer has."""
+    return len(answer.said) if isinstance(answer.said, list) else 1
+
+
+def accounts_for_all(documents: Sequence[structure.Document], done: str) -> None:
+    """Answers in the files are answers of the export, or counted as dropped; answers that count are in the tables."""
+    paths = written(documents)
+    with warnings.catch_warnings(record=True) as notes, np.errstate(all="ignore"):
+        warnings.simplefilter("always")
+        try:
+            export, platform = read_files(paths)
+        except (ValueError, KeyError, TypeError) as error:
+            check_refusal(error, paths, done)
+            return
+        if export is None:
+            plain_rows_are_kept(paths, documents, notes, done)
+            return
+    count = structure.COUNTS.get(platform)
+    if count is not None:
+        held = sum(map(count, documents))
+        given = [answer for answer in export.answers if answer.source == "worker"]
+        dropped = sum(part.count for part in export.dropped)
+        read = sum(max(marks(answer), 1) for answer in given)
+        account = f"{done}: {held} answers in {platform}, {read} read, {dropped} reported as dropped"
+        most = max(structure.most_of_a_record(count, document) for document in documents)
+        assert held <= read + dropped * most, account
+        certain = sum(marks(answer) for answer in given if answer.status == "given" and answer.said is not None)
+        assert certain <= held or platform not in ONE_TO_ONE, account
+    for question, kind in export.questions.items():
+        if kind in Records._kinds:
+            table_holds_all(export, question, kind, paths, done)
+
+
+def table_holds_all(export: Export, question: str, kind: str, paths: Sequence[Path], done: str) -> None:
+    """A question's answers that count are all in its table, or a warning says how many are not."""
+    given = [one for one in export.answers if (one.question, one.source, one.status) == (question, "worker", "given")]
+    with warnings.catch_warnings(record=True) as notes, np.errstate(all="ignore"):
+        warnings.simplefilter("always")
+        try:
+            table = export.table(question)
+        except (ValueError, KeyError, TypeError) as error:
+            check_refusal(error, paths, done)
+            return
+        left = export.left_out(question)
+    reported = any(issubclass(note.category, mh.DataWarning) for note in notes)
+    assert reported or not left, f"{done}: {left} are dropped without a warning"
+    if kind in ONE_ROW:
+        rows = table.n_annotations
+        assert rows == len(given) or reported, f"{done}: {len(given)} answers, {rows} rows"
+    table.describe()
+
+
+def plain_rows_are_kept(
+    paths: Sequence[Path], documents: Sequence[structure.Document], notes: Sequence[Any], done: str
+) -> None:
+    """A plain table has a row for each row of the file, warns, or refuses in our own words."""
+    try:
+        table = mh.read(paths)
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, pa.ArrowException | UnicodeError) or not is_ours(error):
+            raise AssertionError(f"{done}: words of another library came through") from error
+        return
+    rows = sum(len(document.records) for document in documents)
+    warned = any(issubclass(note.category, mh.DataWarning) for note in notes)
+    assert table.n_annotations >= rows or warned, f"{done}: {rows} rows in files, {table.n_annotations} in the table"
+
+
+def contents(export: Export | None) -> Counter[tuple[Any, ...]]:
+    """All answers of an export in a form that can be compared; what is known of the truth counts once."""
+    counts = Counter(
+        (one.question, one.kind, str(one.task), str(one.worker), _plain(one), one.status, one.source)
+        for one in (export.answers if export else ())
+    )
+    return Counter({key: 1 if key[-1] == "gold" else n for key, n in counts.items()})
+
+
+def _plain(answer: Answer) -> str:
+    said = answer.rows() if answer.kind == "masks" else answer.said
+    return str(sorted(map(repr, said)) if isinstance(said, list | tuple) else said)
+
+
+def same_in_any_order(documents: list[structure.Document], choices: structure.Choices) -> None:
+    """The order of records changes no answer."""
+    with quiet():
+        before, _ = read_files(written(documents))
+        for document in documents:
+            document.records = choices.order(document.records)
+        after, _ = read_files(written(documents))
+    assert contents(before) == contents(after), "the order of records changes answers"
+
+
+def renamed_to(prefix: str, document: structure.Document) -> structure.Document:
+    """Return a document whose file has another name."""
+    path = Path(document.name)
+    return document.copy(str(path.with_name(f"{prefix}-{path.name}")))
+
+
+def same_in_two_files(documents: list[structure.Document], choices: structure.Choices) -> None:
+    """An export that names its workers holds the same in two files as in one."""
+    document = documents[0]
+    if len(document.records) < 2 or any(other.form == "lines" for other in documents):
+        return
+    with quiet():
+        before, _ = read_files(written([document]))
+        renamed, _ = read_files(written([renamed_to("other", document)]))
+        if contents(before) != contents(renamed):
+            return
+        at = 1 + choices.below(len(document.records) - 1)
+        parts = [renamed_to(name, document) for name in ("one", "two")]
+        parts[0].records, parts[1].records = document.records[:at], document.records[at:]
+        try:
+            after, _ = read_files(written(parts))
+        except ValueError as error:
+            check_refusal(error, written(parts), "cut in two files")
+            return
+        assert contents(before) == contents(after), "answers change when an export is cut in two files"
+
+
+def same_names_are_different_workers(documents: list[structure.Document], _: structure.Choices) -> None:
+    """Files of one name in two folders are two workers', or name their workers themselves."""
+    document = documents[0]
+    if document.form == "lines":  # a folder is a document, and one name in two folders is one worker
+        return
+    with quiet():
+        one, _ = read_files(written([document]))
+        both, _ = read_files(written([document, document], "first", "second"))
+    alone = {answer.worker for answer in one.answers if answer.source == "worker"}
+    together = {answer.worker for answer in both.answers if answer.source == "worker"}
+    assert together == alone or len(together) == 2 * len(alone), f"{alone} and {alone} became {together}"
+    if document.name.split(".")[0] in alone:
+        assert len(together) == 2 * len(alone), f"workers of two folders were merged: {together}"
+
+
 #: Every target, by the name of its corpus.
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "load": load,
@@ -208,6 +410,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "export": export,
     "shard": shard,
     "conll": conll,
+    "fields": fields,
 }
 
 

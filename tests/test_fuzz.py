@@ -2,10 +2,12 @@
 
 import random
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import fields
 import manyhands as mh
 import mutate
 import targets
@@ -61,6 +63,12 @@ def outcomes(name, tries):
                 _core.Shard(np.frombuffer(data, np.uint8))
                 through += 1
             continue
+        if name == "fields":
+            choices = fields.Choices(data)
+            documents = [document.copy() for document in choices.of(targets.EXPORTS)]
+            fields.changed(choices.of(documents), choices)
+            through += targets.is_read(documents)
+            continue
         if name in ("conll", "export"):
             with targets.quiet(), suppress(ValueError, KeyError, TypeError):
                 (targets.opened_conll if name == "conll" else targets.opened_export)(data)
@@ -91,6 +99,34 @@ def test_a_target_fails_where_a_reader_is_wrong(monkeypatch):
     monkeypatch.setattr(mh, "load", wrong)
     with pytest.raises(IndexError):
         targets.load(b"")
+
+
+LOSSES = {
+    "an answer": lambda export: export.answers.pop(),
+    "a report": lambda export: export.dropped.clear(),
+    "a worker's name": lambda export: export.answers.__setitem__(0, replace(export.answers[0], worker="x")),
+}
+
+
+@pytest.mark.parametrize("lost", LOSSES)
+def test_a_reader_that_loses_something_is_found_out(lost, monkeypatch):
+    sound = targets.read_files
+
+    def careless(paths):
+        export, platform = sound(paths)
+        if export is not None:
+            LOSSES[lost](export)
+        return export, platform
+
+    monkeypatch.setattr(targets, "read_files", careless)
+    rng = random.Random(0)
+
+    def run():
+        for _ in range(TRIES):
+            targets.fields(rng.randbytes(24))
+
+    with pytest.raises(AssertionError, match=r"answers|workers"):
+        run()
 
 
 def test_files_are_laid_out_as_the_library_does():
