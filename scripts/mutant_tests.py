@@ -15,7 +15,8 @@ MOST_SECONDS = 60.0
 Timed = tuple[float, str]
 
 #: A plugin of pytest that ends the log of each test with its seconds and its name. What is reached by imports, or by a
-#: fixture, which other tests may share, counts for all tests of the run. ``forget()`` has marks noted again.
+#: fixture, which other tests may share, counts for all tests of the run. ``forget()`` has marks noted again. Where the
+#: environment limits the seconds of processor time, tests that would start later are left out.
 PLUGIN = """
 import os, pytest
 
@@ -38,6 +39,9 @@ def pytest_runtest_setup(item):
 def pytest_runtest_protocol(item, nextitem):
     forget()
     start, failed = sum(os.times()[:4]), item.session.testsfailed
+    if start > float(os.environ.get("MUTANT_SECONDS", "inf")):
+        item.add_marker(pytest.mark.skip)
+        return (yield)
     result = yield
     passed = item.session.testsfailed == failed
     log(f"@{{sum(os.times()[:4]) - start if passed else 'failed'}} {{item.nodeid}}")

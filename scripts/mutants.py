@@ -19,6 +19,7 @@ import argparse
 import ast
 import copy
 import json
+import math
 import os
 import random
 import shutil
@@ -88,6 +89,8 @@ class Mutant:
     end: int
     old: str
     new: str
+    #: The line of the source where it begins.
+    code: str
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.kind}: {_short(self.old)} → {_short(self.new)}"
@@ -99,8 +102,8 @@ class Mutant:
 
     @property
     def key(self) -> str:
-        """The change without its line, as `EQUIVALENTS` names it."""
-        return f"{self.path.removeprefix(f'{PACKAGE}/')}: {_short(self.old)} → {_short(self.new)}"
+        """The change without the number of its line, as `EQUIVALENTS` names it."""
+        return f"{self.path.removeprefix(f'{PACKAGE}/')}: {self.code}: {_short(self.old)} → {_short(self.new)}"
 
     def source(self) -> str:
         """Return the file with the change."""
@@ -128,7 +131,8 @@ def mutants_of(path: Path) -> list[Mutant]:
         end = starts[node.end_lineno - 1] + node.end_col_offset
         old = raw[start:end].decode()
         text = new if isinstance(new, str) else f"({ast.unparse(new)})"
-        found.append(Mutant(str(path.relative_to(ROOT)), node.lineno, kind, start, end, old, text))
+        code = raw[starts[node.lineno - 1] : starts[node.lineno] - 1].decode().strip()
+        found.append(Mutant(str(path.relative_to(ROOT)), node.lineno, kind, start, end, old, text, code))
     return found
 
 
@@ -350,7 +354,7 @@ class Workplace:
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def reaching(self, area: str, mutants: list[Mutant]) -> list[list[Timed]]:
+    def reaching(self, area: str, mutants: list[Mutant], most: float) -> list[list[Timed]]:
         """Return the tests that reach each change, by one run of the sound code."""
         marks, everywhere = self.folder / "marks", []
         marks.mkdir(exist_ok=True)
@@ -369,7 +373,7 @@ class Workplace:
                 log = self.folder / "reached"
                 log.write_text("".join(f"{number}\n" for number in everywhere))
                 args = ("-p", "mark_log", "--maxfail", "100", *test)
-                code, _, said = self.run(args, None, MUTANT_LOG=str(log))
+                code, _, said = self.run(args, None, MUTANT_LOG=str(log), MUTANT_SECONDS=str(most))
                 if code not in (0, 1, 5):  # 1: some fail, and are left out; 5: none concerns the class
                     raise SystemExit(f"{test} cannot run on the sound code:\n{said[-2000:]}")
                 for number, tests in reached_in(log.read_text()).items():
@@ -443,6 +447,8 @@ def _children() -> float:
 def _limit(seconds: float | None) -> None:
     import resource
 
+    # In the background a shell has programs ignore it, and tests that interrupt themselves would run on.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     if seconds is not None:
         resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 5))
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
@@ -451,13 +457,13 @@ def _limit(seconds: float | None) -> None:
 # ---------------------------------------------------------------------------------------------------- reports
 
 
-def run_python(drawn_of: dict[str, list[Mutant]], report: Path, **about: Any) -> list[dict[str, Any]]:
+def run_python(drawn_of: dict[str, list[Mutant]], report: Path, most: float, **about: Any) -> list[dict[str, Any]]:
     """Judge the changes of each area; the report is written again after each."""
     results: list[dict[str, Any]] = []
     with Workplace() as place:
         for area, mutants in drawn_of.items():
             judged = [mutant for mutant in mutants if mutant.key not in EQUIVALENTS]
-            reaching = dict(zip(judged, place.reaching(area, judged), strict=True))
+            reaching = dict(zip(judged, place.reaching(area, judged, most), strict=True))
             for number, mutant in enumerate(mutants):
                 start = time.monotonic()
                 tests = reaching.get(mutant, [])
@@ -499,6 +505,12 @@ def main() -> int:
     parser.add_argument("--area", action="append", choices=list(AREAS), help="by default all, one after the other")
     parser.add_argument("--sample", type=int, default=20, help="mutants of each area (default: 20)")
     parser.add_argument("--seed", type=int, default=1, help="of the sample (default: 1)")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=math.inf,
+        help="of each file of tests, leave out what starts later",
+    )
     parser.add_argument("--report", type=Path, default=ROOT / "target" / "mutants" / "python.json")
     parser.add_argument("--survivors", action="store_true", help="judge again what survived in the report, no more")
     parser.add_argument("--list", action="store_true", help="count the changes of each area, and run nothing")
@@ -520,7 +532,7 @@ def main() -> int:
         chosen = {area: of for area, of in survivors_of(args.report).items() if area in areas}
     else:
         chosen = {area: drawn(area, args.sample, args.seed) for area in areas}
-    results = run_python(chosen, args.report, seed=args.seed, sample=args.sample)
+    results = run_python(chosen, args.report, args.seconds, seed=args.seed, sample=args.sample)
     print(f"\nseed {args.seed}, {args.sample} of each area\n\n{table(results)}\n")
     survivors = [result for result in results if not result["noticed_by"]]
     for result in survivors:
