@@ -389,3 +389,35 @@ def test_scores_by_hand() -> None:
         mh.metrics.box_scores([[[0, 0, 0, 1]]], [[one]])
     with pytest.raises(ValueError, match="give labels and true_labels"):
         mh.metrics.box_scores([[one]], [[one]], labels=[["a"]])
+
+
+def test_the_unit_of_coordinates_changes_nothing() -> None:
+    crowd = mh.simulate_boxes(12, seed=3)
+    corners = crowd.boxes.boxes
+    tasks, workers = crowd.boxes.codes()[:2]
+    models = [
+        mh.boxes.BoxCrowd(radius=8 * unit).fit(mh.Boxes.from_arrays(tasks, workers, corners[:, :2] * unit))
+        for unit in (1.0, 0.01)
+    ]
+    np.testing.assert_allclose(models[0].noise_, models[1].noise_, rtol=1e-9)
+    for whole, small in zip(models[0].boxes_, models[1].boxes_, strict=True):
+        np.testing.assert_allclose(whole * 0.01, small, rtol=1e-9)
+
+
+def test_of_two_labels_the_one_that_confuses_them_is_seen() -> None:
+    tasks, workers = np.repeat(np.arange(20), 4), np.tile(list("abcz"), 20)
+    kinds = np.array(["cat", "dog"])[(tasks % 2) ^ (workers == "z")]
+    model = mh.boxes.BoxCrowd().fit(mh.Boxes.from_arrays(tasks, workers, [[0, 0, 4, 4]] * 80, kinds))
+    accuracy = dict(zip(model.workers_.tolist(), model.workers_frame()["accuracy"].to_pylist(), strict=True))
+    assert accuracy["z"] < 0.3 < 0.7 < accuracy["a"]
+
+
+def test_of_ten_objects_eight_are_expected_to_be_drawn() -> None:
+    with pytest.warns(mh.OverlapWarning):
+        model = mh.boxes.BoxCrowd(strength=5.0, max_iter=1, tol=0.0).fit(
+            mh.Boxes.from_arrays([1], ["a"], [[0, 0, 4, 4]])
+        )
+    exists, missed = 0.9, 1 - 8 / 10
+    there = exists + missed * (exists + 1) / (1 - missed + 1)
+    mean = (exists + 8) / (there + 10)
+    assert model.recall_[0] == pytest.approx((exists + 5 * mean) / (there + 5), rel=1e-9)
