@@ -118,21 +118,18 @@ def test_intervals_by_bootstrap_hold_in_small_logs():
     assert scores_held(model, [(c.games, c.scores, np.ones(20)) for c in crowds]) >= 0.94
 
 
+@pytest.mark.filterwarnings("ignore::manyhands.errors.ConvergenceWarning")
 @pytest.mark.parametrize(
-    ("model", "least"),
+    "model",
     # Before: 0.66 to 0.80, and 0.81 to 0.86.
-    [
-        (mh.numeric.CovarianceCrowd(), 0.87),
-        (mh.numeric.GaussianCrowd(tails=4), 0.87),
-        (mh.numeric.GaussianCrowd(), 0.87),
-    ],
-    ids=["covariance", "tails", "gaussian"],
+    [mh.numeric.CovarianceCrowd(), mh.numeric.GaussianCrowd(tails=4)],
+    ids=["covariance", "tails"],
 )
 @pytest.mark.parametrize(("n_tasks", "n_workers", "ratings"), [(30, 4, 4), (60, 8, 3)])
-def test_intervals_of_numbers_hold_with_few_workers(model, least, n_tasks, n_workers, ratings):
+def test_intervals_of_numbers_hold_with_few_workers(model, n_tasks, n_workers, ratings):
     held = []
     for seed in range(20):
         crowd = mh.simulate_ratings(n_tasks, n_workers, ratings_per_task=ratings, seed=seed)
         low, high = model.fit(crowd.ratings).intervals_.T
         held.append((low <= crowd.truth) & (crowd.truth <= high))
-    assert least <= np.mean(held) <= 0.97
+    assert 0.87 <= np.mean(held) <= 0.95
