@@ -405,3 +405,55 @@ def test_real_tables_are_read_whole(name, capsys):
     asked, counts = COUNTED[name]
     run(f"describe {EXPORTS / name} {asked} -q")
     assert counts in capsys.readouterr().out
+
+
+# --------------------------------------------------------------------------------------------------------- spelling
+
+MESSY = "task,worker,label\n1,a,Yes\n1,b,yes \n1,c,Yes\n2,a,no\n2,b,NO\n2,c,no\n3,a,may  be\n3,b,Maybe\n"
+
+
+def test_labels_that_differ_by_case_or_blanks_are_named_and_can_be_merged(tmp_path, capsys):
+    path = put(tmp_path / "log.csv", MESSY)
+    with pytest.warns(mh.DataWarning, match=r"by case or blanks only: 'NO', 'no'; 'Yes', 'yes '\. .*fold_labels=True"):
+        votes = mh.read(path)
+    assert votes.n_classes == 6
+    merged = mh.read(path, fold_labels=True)
+    assert merged.classes.tolist() == ["Maybe", "Yes", "may be", "no"]
+    assert merged.describe().agreement > votes.describe().agreement
+    run(f"describe {path} -q")
+    out, err = capsys.readouterr()
+    assert "'yes ' 12.5%" in out and "--fold-labels" in err
+    run(f"describe {path} --fold-labels -q")
+    assert "classes            4" in capsys.readouterr().out
+    votes = mh.read(path, fold_labels=True, classes=["YES", "No", "maybe"], abstain="MAY BE")
+    assert votes.classes.tolist() == ["YES", "No", "maybe"]
+    assert votes.n_annotations == 8
+
+
+def test_folding_is_rejected_where_it_has_no_meaning(tmp_path):
+    path = put(tmp_path / "log.csv", "task,worker,value\n1,a,2\n1,b,3\n")
+    with pytest.raises(TypeError, match="fold_labels= means nothing to a log of numbers"):
+        mh.read(path, fold_labels=True)
+
+
+def test_workers_that_look_alike_are_hinted_at(tmp_path, capsys):
+    names = ["ann", "ann ", "\u200bann", "\u0430nn", "Ann", "bob"]
+    log = {"task": [1] * 6, "worker": names, "label": ["x"] * 6}
+    found = mh.Annotations.from_frame(log).describe()
+    assert found.n_workers == 6
+    assert [sorted(group) for group in found.look_alikes] == [sorted(names[:5])]
+    assert "look-alikes        workers 'Ann', 'ann', 'ann '" in str(found)
+    assert "'\\u0430nn'" in str(found) or "and 1 more" in str(found) or "\\u200bann" in str(found)
+    assert "look-alikes" not in str(mh.Annotations.from_frame(log | {"worker": [*"abcdef"]}).describe())
+
+
+def test_repeats_that_count_are_in_the_summary(tmp_path, capsys):
+    path = put(tmp_path / "log.csv", "task,worker,label\n1,a,x\n1,a,x\n1,b,y\n")
+    run(f"aggregate {path} -o {tmp_path / 'found.csv'}")
+    assert "repeats  1 further answer by a worker to the same task, all counted (--repeats first or last)" in (
+        capsys.readouterr().out
+    )
+    run(f"aggregate {path} -o {tmp_path / 'found.csv'} --repeats first")
+    assert "further answer" not in capsys.readouterr().out
+    run(f"aggregate {path} --json -o {tmp_path / 'found.csv'}")
+    assert json.loads(capsys.readouterr().out)["n_repeats"] == 1

@@ -111,6 +111,7 @@ def run(args: Namespace) -> None:
         files = ", ".join(path for path in written if path not in (None, STDOUT))
         facts = {
             "log": summary_of_log(votes),
+            "repeats": summary_of_repeats(args, votes),
             "fit": summary_of_fit(args, model),
             "errors": summary_of_errors(model),
             "labels": str(seen),
@@ -173,6 +174,7 @@ def report(args: Namespace, votes: Any, model: Any, stages: Stages) -> dict[str,
         "log": [str(path) for path in args.log],
         "kind": args.kind,
         **{name: getattr(votes, name) for name in sizes if hasattr(votes, name)},
+        **({"n_repeats": votes.table.n_repeats()} if hasattr(votes.table, "n_repeats") else {}),
         **({"n_unlabelled": len(votes.unlabelled)} if hasattr(votes, "unlabelled") else {}),
         "method": args.method,
         "n_iter": model.n_iter_,
@@ -199,6 +201,14 @@ def summary_of_log(votes: Records) -> str:
         f"{number(votes.n_annotations, 'annotation')} of {number(votes.n_tasks, 'task')}{lost} "
         f"by {number(votes.n_workers, 'worker')}, {number(votes.n_classes, 'class', 'classes')}"
     )
+
+
+def summary_of_repeats(args: Namespace, votes: Records) -> str:
+    """Say how many answers of a worker to the same task count, if any do."""
+    repeats = votes.table.n_repeats() if hasattr(votes.table, "n_repeats") else 0
+    if not repeats or args.repeats != "keep":
+        return ""
+    return f"{number(repeats, 'further answer')} by a worker to the same task, all counted (--repeats first or last)"
 
 
 def summary_of_fit(args: Namespace, model: Any) -> str:

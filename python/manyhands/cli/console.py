@@ -108,6 +108,7 @@ def as_options(text: str) -> str:
     text = re.sub(r"\b(repeats|missing|gaps|kind|task)='(\w+)'", r"--\1 \2", text)
     text = re.sub(r"\b(delimiter|encoding)=('[^']*')", r"--\1 \2", text)
     text = text.replace("header=False", "--no-header").replace("labels_as_text=True", "--labels-as-text")
+    text = text.replace("fold_labels=True", "--fold-labels")
     return re.sub(r"\b(accelerate|colluders)=True", r"--\1", text)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from argparse import Namespace
+from typing import Any
 
 from manyhands.cli.options import EXPORT, LAYOUT, columns, read_log
 from manyhands.table.records import Records
@@ -104,8 +105,8 @@ def read_any(args: Namespace) -> Records:
     from manyhands.table.io import of_export
 
     if getattr(args, "export", None) is not None:
-        named = ("task", "worker", "label", "weight", "abstain")
-        asked = {name: value for name in named if (value := getattr(args, name)) is not None}
+        named = ("task", "worker", "label", "weight", "abstain", "classes", "ordered", "fold_labels")
+        asked = {name: value for name in named if (value := getattr(args, name)) not in (None, False)}
         made: Records = of_export(
             args.export,
             None,
@@ -122,5 +123,7 @@ def read_any(args: Namespace) -> Records:
     given = {name: getattr(args, name, None) for name in ("label", *table._roles, *table._options)}
     settings = {name: getattr(args, name) for name in ("repeats", "missing", *EXPORT, *LAYOUT)}
     settings |= {name: value for name in _SETTINGS if (value := getattr(args, name, None)) is not None}
-    votes: Records = mh.read(args.log, kind=None if args.inferred else args.kind, **given, **settings)
+    settings |= {"fold_labels": True} if args.fold_labels else {}
+    read: Any = mh.read
+    votes: Records = read(args.log, kind=None if args.inferred else args.kind, **given, **settings)
     return votes

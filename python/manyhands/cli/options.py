@@ -154,6 +154,9 @@ def add_log(parser: argparse.ArgumentParser, *, task: str = "--task") -> None:
         help="take labels for names even if they look like scores, such as 2.5",
     )
     group.add_argument(
+        "--fold-labels", action="store_true", help="merge labels that differ by case or blanks only: Yes, yes, 'YES '"
+    )
+    group.add_argument(
         "--repeats",
         choices=("keep", "first", "last", "error"),
         default="keep",
@@ -257,7 +260,7 @@ def read_log(args: argparse.Namespace) -> Annotations:
     import manyhands as mh
 
     columns = ("task", "worker", "label", "weight", "probabilities")
-    options = ("repeats", "missing", "abstain", "classes", "ordered", "labels_as_text", *EXPORT, *LAYOUT)
+    options = ("repeats", "missing", "abstain", "classes", "ordered", "labels_as_text", "fold_labels", *EXPORT, *LAYOUT)
     given = {name: getattr(args, name) for name in (*columns, *options)}
     directory = _directory(args)
     if directory is None:

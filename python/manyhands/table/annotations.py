@@ -60,7 +60,14 @@ class Annotations(Answers):
     _roles: ClassVar[tuple[str, ...]] = ("task", "worker", "label")
     _options: ClassVar[tuple[str, ...]] = ("weight", "confidence")
     _numbers: ClassVar[frozenset[str]] = frozenset(_options)
-    _settings: ClassVar[tuple[str, ...]] = ("repeats", "missing", "classes", "abstain", "ordered")
+    _settings: ClassVar[tuple[str, ...]] = (
+        "repeats",
+        "missing",
+        "classes",
+        "abstain",
+        "ordered",
+        "fold_labels",
+    )
     _file_kind: ClassVar[str] = "annotations"
     _table: _core.Table
 
@@ -98,6 +105,7 @@ class Annotations(Answers):
         classes: Iterable[Any] | None = None,
         abstain: Any = None,
         ordered: bool = False,
+        fold_labels: bool = False,
     ) -> Self:
         """Build a table from a pandas, polars, pyarrow or duckdb frame, or a mapping of columns.
 
@@ -127,6 +135,9 @@ class Annotations(Answers):
             Label, or labels, that are never true, such as "don't know". They are not among the `classes`.
         ordered
             Whether the classes have an order: that of `classes`, which must be given unless they are numbers.
+        fold_labels
+            Whether labels that differ by case or blanks only are one class, spelled as most answers are, or as in
+            `classes`. By default each is a class of its own, with a warning.
 
         Examples
         --------
@@ -144,6 +155,7 @@ class Annotations(Answers):
             classes=classes,
             abstain=abstain,
             ordered=ordered,
+            fold_labels=fold_labels,
         )
 
     @classmethod
@@ -156,6 +168,7 @@ class Annotations(Answers):
         classes: Iterable[Any] | None = None,
         abstain: Any = None,
         ordered: bool = False,
+        fold_labels: bool = False,
     ) -> Self:
         parts = building.build(
             columns.ids["task"],
@@ -167,6 +180,7 @@ class Annotations(Answers):
             missing=missing,
             classes=classes,
             abstain=abstain,
+            fold_labels=fold_labels,
         )
         return cls(*parts, ordered=checks.checked_order(ordered, parts[3], given=classes is not None))
 
@@ -184,6 +198,7 @@ class Annotations(Answers):
         classes: Iterable[Any] | None = None,
         abstain: Any = None,
         ordered: bool = False,
+        fold_labels: bool = False,
     ) -> Self:
         """Build a table from three columns of equal length: lists, arrays, Series or Arrow arrays of ids.
 
@@ -199,6 +214,7 @@ class Annotations(Answers):
             missing=missing,
             classes=classes,
             abstain=abstain,
+            fold_labels=fold_labels,
         )
         return cls(*parts, ordered=checks.checked_order(ordered, parts[3], given=classes is not None))
 

@@ -12,7 +12,7 @@ from manyhands import _core
 from manyhands.checks import check_choice
 from manyhands.table import checks, soft
 from manyhands.table.ids import encode_ids
-from manyhands.table.labels import check_classes
+from manyhands.table.labels import check_classes, merged
 from manyhands.table.names import Codes, Column, Names
 
 Repeats = Literal["keep", "first", "last", "error"]
@@ -32,6 +32,7 @@ def build(
     missing: Missing,
     classes: Iterable[Any] | None,
     abstain: Any,
+    fold_labels: bool = False,
 ) -> Parts:
     """Build a table from three columns of ids; see `Annotations.from_frame`. Numbers come with their names."""
     check_choice("repeats", repeats, ("keep", "first", "last", "error"))
@@ -45,7 +46,7 @@ def build(
     if absent is not None:
         checks.refuse_missing_answers(labels.what, absent, missing)
         labels.filter(~absent)
-    label_codes, class_names, label_names = encoded_labels(labels, fixed, never)
+    label_codes, class_names, label_names = encoded_labels(labels, fixed, never, fold=fold_labels)
     ids = encode_ids(tasks, workers, absent)
     table = checks.made_table(
         ids.task_codes,
@@ -108,15 +109,24 @@ def _numbers(weights: tuple[Any, str] | None, confidence: tuple[Any, str] | None
 
 
 def encoded_labels(
-    labels: Column, fixed: Names | None, never: Names | None, counts: npt.NDArray[np.int64] | None = None
+    labels: Column,
+    fixed: Names | None,
+    never: Names | None,
+    counts: npt.NDArray[np.int64] | None = None,
+    *,
+    fold: bool = False,
 ) -> tuple[Codes, Names, Names]:
     """Codes of the labels, the classes, which are the fixed ones if there are any, and all that codes stand for.
 
-    A row stands for as many answers as `counts` says, by default for one.
+    A row stands for as many answers as `counts` says, by default for one. With `fold`, labels that differ by case or
+    blanks only are one.
     """
     if fixed is not None and fixed.values.dtype == object:
         labels.parse_integers = False  # classes given as text are compared with labels as text
     codes, names = labels.encode()
+    if fold:
+        own = fixed if never is None else never if fixed is None else fixed.joined(never)
+        codes, names = merged(codes, names, own, counts)
     if never is not None:
         never = soft.in_numbers(never, names)
         codes, classes, names = soft.set_apart(codes, names, fixed, never)

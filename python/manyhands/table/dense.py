@@ -27,6 +27,7 @@ def build_dense(
     missing: Any = -1,
     classes: Iterable[Any] | None = None,
     abstain: Any = None,
+    fold_labels: bool = False,
     chosen: bool = False,
 ) -> building.Parts:
     """Build a table from labels in tasks × workers; see `Annotations.from_dense`.
@@ -51,6 +52,7 @@ def build_dense(
         missing="drop",
         classes=classes,
         abstain=abstain,
+        fold_labels=fold_labels,
     )
     unlabelled = ids.at(np.flatnonzero(~given.any(axis=1))).encode()[1]
     if len(unlabelled):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands.table.html import block
+from manyhands.table.spelling import groups_of, quoted, shown, skeleton
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,8 @@ class Description(Described):
 
     ``overlap`` is the share of tasks with two or more labels, ``agreement`` the share of equal labels among
     all pairs on the same task (NaN where no task has two), ``n_components`` the number of separate groups of
-    workers that share no task (methods that compare workers can only compare within a group).
+    workers that share no task (methods that compare workers can only compare within a group). ``look_alikes`` are
+    workers whose names differ by case, blanks or letters that look alike: one person under several names, perhaps.
     """
 
     n_annotations: int
@@ -237,6 +239,7 @@ class Description(Described):
     agreement: float
     n_components: int
     class_shares: dict[str, float]
+    look_alikes: list[list[str]] = field(default_factory=list)
 
     def _rows(self) -> Iterable[tuple[str, str]]:
         agreement = f"{self.agreement:.1%} of pairs of labels on a task are equal"
@@ -252,6 +255,7 @@ class Description(Described):
             ("overlap", f"{self.overlap:.1%} of tasks have two or more labels"),
             ("agreement", agreement),
             ("repeats", f"{self.n_repeats:,} further answers by a worker to the same task"),
+            *((("look-alikes", f"workers {shown(self.look_alikes)}"),) if self.look_alikes else ()),
         )
 
 
@@ -312,7 +316,7 @@ def _in_groups(n: int) -> str:
 
 def class_texts(classes: npt.NDArray[Any]) -> list[str]:
     """Print the names of classes, all different."""
-    texts = [name if isinstance(name, str) else repr(name) for name in classes.tolist()]
+    texts = [quoted(name) if isinstance(name, str) else repr(name) for name in classes.tolist()]
     # The number 1 and the text "1" may both be classes.
     return texts if len(set(texts)) == len(texts) else [repr(name) for name in classes.tolist()]
 
@@ -338,6 +342,7 @@ def described(votes: Any) -> Description:
         agreement=agreeing / pairs if pairs else float("nan"),
         n_components=table.n_components(),
         class_shares=dict(zip(class_texts(votes.labels), shares.tolist(), strict=True)),
+        look_alikes=groups_of(votes.workers.tolist() if votes.workers.dtype == object else (), skeleton),
     )
 
 

@@ -68,6 +68,7 @@ def read(
     abstain: Any = ...,
     ordered: bool = ...,
     labels_as_text: bool = ...,
+    fold_labels: bool = ...,
     delimiter: str | None = ...,
     encoding: str | None = ...,
     header: bool = ...,
@@ -96,6 +97,7 @@ def read(
     abstain: Any = None,
     ordered: bool = False,
     labels_as_text: bool = False,
+    fold_labels: bool = False,
     delimiter: str | None = None,
     encoding: str | None = None,
     header: bool = True,
@@ -136,7 +138,7 @@ def read(
     worker_from_file
         Whether each file holds the answers of one worker, who is called by the name of the file, or by the parts of its
         path that tell it from the others.
-    task, worker, label, weight, confidence, repeats, missing, classes, abstain, ordered
+    task, worker, label, weight, confidence, repeats, missing, classes, abstain, ordered, fold_labels
         As for :meth:`Annotations.from_frame`; other kinds take those that their own ``from_frame`` has. Several columns
         in a list are one id together: ``worker=["judge", "prompt"]``.
     probabilities
@@ -191,6 +193,7 @@ def read(
         "classes": classes,
         "abstain": abstain,
         "ordered": ordered or None,
+        "fold_labels": fold_labels or None,
         **others,
     }
     asked = {name: value for name, value in given.items() if value is not None}
@@ -308,10 +311,14 @@ def _read_soft(
     return Annotations(*parts, ordered=checked_order(asked.get("ordered", False), parts[3], given=True))
 
 
+#: Settings that a wide table takes.
+_WIDE = ("classes", "abstain", "ordered", "fold_labels")
+
+
 def _read_wide(sources: list[Source], asked: Mapping[str, Any]) -> Annotations:
     """Read a table of classes from a file with a task a row and a worker a column."""
     for name in asked:
-        if name not in ("task", "worker", "classes", "abstain", "ordered"):
+        if name not in ("task", "worker", *_WIDE):
             raise ValueError(f"{name}= means nothing to a wide table, where each worker has a column")
     if len(sources) > 1 or sources[0].kind == "document":
         raise ValueError("a wide table is read from one CSV or Parquet file")
@@ -327,7 +334,7 @@ def _read_wide(sources: list[Source], asked: Mapping[str, Any]) -> Annotations:
         if name not in names:
             role = "task" if name == task else "worker"
             raise KeyError(f"no {role} column {name!r}; the columns are {listed(names, 20)}")
-    settings = {name: asked[name] for name in ("classes", "abstain", "ordered") if name in asked}
+    settings = {name: asked[name] for name in _WIDE if name in asked}
     ordered = settings.pop("ordered", False)
     parts = build_dense(read_columns(sources[0], wanted), task=task, chosen=workers is not None, **settings)
     return Annotations(*parts, ordered=checked_order(ordered, parts[3], given="classes" in settings))

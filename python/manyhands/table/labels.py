@@ -9,9 +9,13 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from manyhands.checks import counted, listed, warn_of_data
 from manyhands.table import checks
-from manyhands.table.names import Names
+from manyhands.table.names import Codes, Column, Names
+from manyhands.table.spelling import folded, groups_of, shown
 
 #: A number as people write them, with a point or a comma.
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
@@ -50,6 +54,40 @@ def check_classes(names: Names, n_answers: int, what: str, *, spelt: bool) -> No
     checks.check_n_classes(len(names), what)
     warn_of_many(len(names), n_answers, what)
     _warn_of_sets(names, what)
+    variants = groups_of(names.values.tolist() if names.values.dtype == object else (), folded)
+    if variants:
+        warn_of_data(
+            f"{what} holds labels that differ by case or blanks only: {shown(variants)}. Each is a class of its own; "
+            "pass fold_labels=True to merge them"
+        )
+
+
+def merged(
+    codes: Codes, names: Names, fixed: Names | None, counts: npt.NDArray[np.int64] | None
+) -> tuple[Codes, Names]:
+    """Merge labels that differ by case or blanks only.
+
+    Parameters
+    ----------
+    codes, names
+        The labels.
+    fixed
+        All labels that can be said, in their own spelling; None for the most frequent spelling of those that were.
+    counts
+        How many answers each code stands for; None for one.
+    """
+    texts = names.values.tolist()
+    often = np.bincount(codes, counts, len(texts))
+    spelling: dict[str, str] = {}
+    for place in np.argsort(-often, kind="stable").tolist():
+        if isinstance(texts[place], str):
+            spelling.setdefault(folded(texts[place]), " ".join(texts[place].split()))
+    for name in () if fixed is None else fixed.values.tolist():
+        if isinstance(name, str):
+            spelling[folded(name)] = name
+    same = [spelling[folded(text)] if isinstance(text, str) else text for text in texts]
+    places, together = Column(same, "labels").encode()
+    return places[codes], together
 
 
 def warn_of_many(n_classes: int, n_answers: int, what: str) -> None:

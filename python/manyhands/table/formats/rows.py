@@ -92,7 +92,7 @@ def _records(content: Mapping[str, Mapping[str, Any]], fields: Sequence[str]) ->
     several = not known_among(fields, WELL_KNOWN["worker"])
     constant = len(content) > 1 and all(len({str(row[name]) for row in content.values()}) == 1 for name in named)
     if named and not (several and constant):
-        return [{"key": key} | row for key, row in content.items()]
+        return [{"key": key, **row} for key, row in content.items()]
     return [_with_task(row, key) for key, row in content.items()]
 
 
