@@ -109,7 +109,7 @@ def test_the_command_line_ranks(tmp_path, capsys):
     [
         ({"left": ["b", "b", "a", "c"]}, "item 'b' is compared with itself in 1 of 4 rows, first at row 0"),
         ({"winner": ["c", "tie", "c", "a"]}, "names 'c' at row 0, where 'a' was compared with 'b'"),
-        ({"winner": ["nobody", "tie", "c", "a"]}, "names 'nobody', which is no item on either side"),
+        ({"winner": ["nobody", "tie", "c", "a"]}, "names 'nobody', which is not an item on either side"),
         ({"right": ["b", None, "c", "a"]}, "right column 'right' is missing .* at row 1"),
         ({"worker": ["x", "", "x", "y"]}, "worker column 'worker' is missing"),
         ({"winner": [None] * 4}, "nothing to aggregate"),

@@ -422,7 +422,8 @@ def test_labels_that_differ_by_case_or_blanks_are_named_and_can_be_merged(tmp_pa
     assert merged.describe().agreement > votes.describe().agreement
     run(f"describe {path} -q")
     out, err = capsys.readouterr()
-    assert "'yes ' 12.5%" in out and "--fold-labels" in err
+    assert "'yes ' 12.5%" in out
+    assert "--fold-labels" in err
     run(f"describe {path} --fold-labels -q")
     assert "classes            4" in capsys.readouterr().out
     votes = mh.read(path, fold_labels=True, classes=["YES", "No", "maybe"], abstain="MAY BE")
@@ -457,3 +458,101 @@ def test_repeats_that_count_are_in_the_summary(tmp_path, capsys):
     assert "further answer" not in capsys.readouterr().out
     run(f"aggregate {path} --json -o {tmp_path / 'found.csv'}")
     assert json.loads(capsys.readouterr().out)["n_repeats"] == 1
+
+
+# ------------------------------------------------------------------------------------------- a column for each label
+
+FLAGS = "id,text,rater_id,joy,anger,neutral\n1,so,a,1,0,0\n1,so,b,1,1,0\n2,ok,a,0,0,0\n2,ok,b,0,0,1\n"
+
+
+def test_columns_of_labels_are_sets(tmp_path, capsys):
+    path = put(tmp_path / "emotions.csv", FLAGS)
+    votes = mh.read(path, kind="sets", labels=["joy", "anger", "neutral"])
+    assert triples(votes) == [(1, "a", ["joy"]), (1, "b", ["joy", "anger"]), (2, "a", []), (2, "b", ["neutral"])]
+    assert votes.labels.tolist() == ["joy", "anger", "neutral"]  # in the order of the columns
+    frame = mh.table.io.read_table(path)
+    assert mh.MultiLabels.from_frame(frame, labels=["joy", "anger", "neutral"]).n_annotations == 4
+    run(f"describe {path} --kind sets --labels joy,anger,neutral -q")
+    assert "answers            4, 1 of them empty" in capsys.readouterr().out
+    assert "it is the item, not the answer" in complaint(capsys, f"describe {path}")
+    for odd, shown in (("2", "'2'"), ("", "no value")):
+        put(path, FLAGS.replace("1,so,a,1", f"1,so,a,{odd}"))
+        with pytest.raises(ValueError, match=f"'joy' holds {shown} at row 0; a column for each label holds 1 or 0"):
+            mh.read(path, kind="sets", labels=["joy", "anger", "neutral"])
+
+
+# ------------------------------------------------------------------------------------------------ winners and dates
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "tie"),
+    [
+        ("A", "B", "tie"),
+        ("a", "b", "Tie"),
+        ("1", "2", "1.5"),
+        ("model_a", "model_b", "tie (bothbad)"),
+        ("output_1", "output_2", "draw"),
+        ("[[A]]", "[[B]]", "tie"),
+        ("Left", "RIGHT", "equal"),
+    ],
+)
+def test_winners_are_called_by_the_conventions_of_judges(tmp_path, one, two, tie):
+    rows = f"model_a,model_b,winner,judge\nx,y,{one},j\nx,y,{two},k\ny,z,{tie},j\n"
+    games = mh.read(put(tmp_path / "games.csv", rows))
+    assert games.to_frame().column("winner").to_pylist() == ["x", "tie", "y"]
+
+
+def test_winners_that_may_mean_either_side_are_mapped_by_the_caller(tmp_path, capsys):
+    path = put(tmp_path / "games.csv", "model_a,model_b,winner\nx,y,0\nx,y,1\ny,z,1\n")
+    with pytest.raises(ValueError, match=r"names 0, 1, which is not an item .* winners=…"):
+        mh.read(path)
+    games = mh.read(path, kind="comparisons", winners={0: "left", 1: "right"})
+    assert sorted(games.to_frame().column("winner").to_pylist()) == ["x", "y", "z"]
+    run(f"describe {path} --winners 0=left,1=right -q")
+    capsys.readouterr()
+    assert "say with --winners whether they stand for left, right or tie" in complaint(capsys, f"describe {path}")
+    with pytest.raises(ValueError, match=r"winners\['0'\] must be"):
+        mh.read(path, kind="comparisons", winners={0: "up"})
+    named = mh.Comparisons.from_arrays(["a", "b"], ["b", "a"], ["a", "a"])  # an item's name means the item
+    assert named.to_frame().column("winner").to_pylist() == ["a", "a"]
+
+
+DATED = "task,worker,label,Date\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        ("9.11.2025", "30.11.2025"),
+        ("11/09/2025 11:00 AM", "11/30/2025 1:00 PM"),
+        ("2025/11/09", "2025/11/30"),
+        ("30-11-2025 09:00", "30-11-2025 10:30:15"),
+        ("Sat Oct 07 03:19:21 PDT 2017", "Sat Dec 09 03:19:21 PST 2017"),
+        ("05.05.2025", "06.06.2025"),
+    ],
+)
+def test_dates_whose_order_is_clear_are_read(first, later):
+    from manyhands.table.order import as_numbers
+
+    low, high = as_numbers([first, later], "order")
+    assert low < high
+
+
+def test_dates_that_can_be_read_in_two_ways_are_asked_about(tmp_path, capsys):
+    rows = "".join(
+        f"{task},{worker},{label},{1 + task:02}.11.2025\n" for task in range(6) for worker, label in ("ax", "by")
+    )
+    path = put(tmp_path / "log.csv", DATED + rows)
+    said = complaint(capsys, f"audit {path} --order Date")
+    assert "'01.11.2025', in which the day or the month may come first" in said
+    assert "--dates day-first" in said
+    run(f"audit {path} --order Date --dates day-first -q")
+    capsys.readouterr()
+    put(path, DATED + "1,a,x,31.1.2025\n1,b,y,1.31.2025\n")
+    assert "some dates must have the day first and others the month" in complaint(capsys, f"audit {path} --order Date")
+    put(path, DATED + "1,a,x,soon\n1,b,y,later\n")
+    assert "must hold numbers, dates or times, not 'soon'; write times as" in complaint(
+        capsys, f"audit {path} --order Date"
+    )
+    put(path, DATED + "1,a,x,31.31.2025\n1,b,y,31.1.2025\n")
+    assert "the month" in complaint(capsys, f"audit {path} --order Date")

@@ -18,7 +18,7 @@ REFUSED = {
     "nobody rated": ("task,value", "a,1 b,2", "--kind numbers", "name it with --worker"),
     "an item beside itself": (GAMES, "a,b,a,1 b,b,b,2", "", "item 'b' is compared with itself in 1 of 2 rows"),
     "a winner of another pair": (GAMES, "a,b,c,1 b,c,c,2", "", "names 'c' at row 0, where 'a' was compared with 'b'"),
-    "a winner on no side": (GAMES, "a,b,z,1 b,c,c,2", "", "names 'z', which is no item on either side"),
+    "a winner on no side": (GAMES, "a,b,z,1 b,c,c,2", "", "names 'z', which is not an item on either side"),
     "one item only": (GAMES, "a,,a,1 b,c,c,2", "", "column 'right' is missing (null, NaN or empty) in 1 of 2 rows"),
     "weight NaN": (GAMES + ",w", "a,b,a,1,nan b,c,c,2,1", "--weight w", "'w' holds nan at row 0; weights must be"),
     "infinite weight": (GAMES + ",w", "a,b,a,1,inf b,c,c,2,1", "--weight w", "'w' holds inf at row 0"),

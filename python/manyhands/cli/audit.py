@@ -41,7 +41,13 @@ def add(commands: Commands) -> None:
         """,
     )
     add_log(parser)
-    parser.add_argument_group("the order").add_argument(
+    order = parser.add_argument_group("the order")
+    order.add_argument(
+        "--dates",
+        choices=("day-first", "month-first"),
+        help="what comes first in dates such as 10.11.2025, where the dates themselves do not show it",
+    )
+    order.add_argument(
         "--order", metavar="COLUMN", help="column of when answers were given (numbers, dates, times): looks for drift"
     )
     parser.add_argument_group("the search").add_argument(
@@ -100,7 +106,7 @@ def _read(args: Namespace) -> tuple[Annotations, Any]:
     beside = [name for name in ("weight", "confidences", "probabilities") if getattr(args, name) is not None]
     if beside:
         raise ValueError(f"--order and --{beside[0]} cannot be given together: drift is sought in plain labels")
-    settings = ("task", "worker", "label", "repeats", "missing", "abstain", "labels_as_text", "fold_labels")
+    settings = ("task", "worker", "label", "repeats", "missing", "abstain", "labels_as_text", "fold_labels", "dates")
     layout = Layout(args.delimiter, args.encoding, args.header)
     return read_in_order(args.log, args.order, layout=layout, **{name: getattr(args, name) for name in settings})
 

@@ -97,10 +97,10 @@ def one_line(error: BaseException) -> str:
 def as_options(text: str) -> str:
     """Write the parameters that a message of the library recommends as options: task=… as --task."""
     columns = "|".join(("task", "worker", "label", "weight", *roles()))
-    text = re.sub(rf"\b({columns})=…", r"--\1", text)
+    text = re.sub(rf"\b({columns}|winners)=…", r"--\1", text)
     text = re.sub(r"\bconfidence=…", "--confidences", text)
     text = re.sub(r"\bquestion=(?!\w)", "--question", text)
-    text = re.sub(r"\b(layout|kind)='([\w-]+)'", r"--\1 \2", text)
+    text = re.sub(r"\b(layout|kind|dates)='([\w-]+)'", r"--\1 \2", text)
     text = re.sub(r"\bformat='(\w+)'", r"--from \1", text)
     text = text.replace("format=…", "--from").replace("worker_from_file=True", "--worker-from-file")
     text = text.replace("predictions=True", "--predictions").replace("mh.Sequences", "manyhands.Sequences")

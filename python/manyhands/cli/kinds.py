@@ -16,6 +16,7 @@ _SETTINGS = {
     "outside": "the tag of tokens that are in no span (default: O)",
     "gaps": "tokens that only some readers tagged: error, outside or unsaid",
     "sep": "what separates the labels of a set (default: |)",
+    "winners": "what values of the winner stand for: left, right or tie, as in 0=left,1=right",
 }
 
 
@@ -51,7 +52,16 @@ def add_kind(parser: argparse.ArgumentParser) -> None:
             help=f"column of the {role} ({', '.join(kinds)})",
         )
     for name, meaning in _SETTINGS.items():
-        group.add_argument(f"--{name}", metavar="TEXT", help=f"{meaning} ({', '.join(_taking(name))})")
+        parse = sides if name == "winners" else str
+        group.add_argument(f"--{name}", type=parse, metavar="TEXT", help=f"{meaning} ({', '.join(_taking(name))})")
+
+
+def sides(text: str) -> dict[str, str]:
+    """Return what winners stand for, written as 0=left,1=right."""
+    pairs = [part.rpartition("=") for part in text.split(",")]
+    if not all(equals for _, equals, _ in pairs):
+        raise argparse.ArgumentTypeError(f"must be such as 0=left,1=right,2=tie, not {text!r}")
+    return {name: side for name, _, side in pairs}
 
 
 def _taking(setting: str) -> list[str]:

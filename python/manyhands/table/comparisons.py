@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
@@ -29,17 +30,20 @@ _Codes = tuple[Codes, Codes, npt.NDArray[np.uint8], Codes, Codes | None]
 _Names = tuple[Names, Names, Names | None]
 
 LEFT, RIGHT, TIE = 0, 1, 2
-#: What a winner may be called that is not an item, as logs of arenas have it.
+#: What a winner may be called that is not an item, as logs of arenas and judges have it.
 WORDS = {
-    "left": LEFT,
-    "model_a": LEFT,
-    "right": RIGHT,
-    "model_b": RIGHT,
-    "tie": TIE,
-    "draw": TIE,
-    "tie (bothbad)": TIE,
-    "both_bad": TIE,
+    **dict.fromkeys(("left", "a", "first"), LEFT),
+    **dict.fromkeys(("right", "b", "second"), RIGHT),
+    **dict.fromkeys(("tie", "draw", "tie (bothbad)", "both_bad", "equal"), TIE),
 }
+#: A side that is called by what stands there: model_a, output_2, [[B]].
+_SIDE = re.compile(
+    r"\[\[([ab])\]\]|(?:model|output|response|assistant|answer|option|candidate|item|system)[ _-]?([ab12])"
+)
+#: Numbers of sides, and what lies between them.
+_NUMBERS = {1.0: LEFT, 2.0: RIGHT, 1.5: TIE}
+#: What the caller can map winners to.
+_OUTCOMES = {"left": LEFT, "right": RIGHT, "tie": TIE}
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,9 @@ class Comparisons(Records):
     """An immutable, sparse table of comparisons: two items side by side, and which of them a worker found better.
 
     Made by one of the constructors below or by :func:`manyhands.read` with ``kind="comparisons"``. The winner is one
-    of the two items, or ``"tie"`` (also ``"draw"``, ``"tie (bothbad)"``, ``"both_bad"``), or a side: ``"left"`` and
-    ``"model_a"``, ``"right"`` and ``"model_b"``. A word that is the name of an item means the item. Contradictions are
+    of the two items, or ``"tie"`` (also ``"draw"``, ``"tie (bothbad)"``, ``"both_bad"``), or a side: ``"left"``,
+    ``"a"`` and ``"model_a"``, ``"right"``, ``"b"`` and ``"model_b"``, or 1 and 2 with 1.5 for a tie; `winners` maps
+    others. A word that is the name of an item means the item. Contradictions are
     no error: comparisons are noisy. An item compared with itself, and a winner that is neither side, are refused.
 
     Memory: 13 bytes a comparison, 4 more with contexts and 8 more with weights, besides the names.
@@ -91,7 +96,7 @@ class Comparisons(Records):
     _roles: ClassVar[tuple[str, ...]] = ("left", "right", "winner")
     _options: ClassVar[tuple[str, ...]] = ("worker", "context", "weight")
     _if_there: ClassVar[tuple[str, ...]] = ("worker",)
-    _settings: ClassVar[tuple[str, ...]] = ("missing",)
+    _settings: ClassVar[tuple[str, ...]] = ("missing", "winners")
     _telling: ClassVar[tuple[tuple[str, ...], ...]] = (("left", "right", "winner"),)
     _file_kind: ClassVar[str] = "comparisons"
     _table: _core.Comparisons
@@ -115,6 +120,7 @@ class Comparisons(Records):
         context: str | None = None,
         weight: str | None = None,
         missing: Missing = "drop",
+        winners: Mapping[Any, str] | None = None,
     ) -> Self:
         """Build a table from a pandas, polars, pyarrow or duckdb frame, or a mapping of columns.
 
@@ -133,6 +139,9 @@ class Comparisons(Records):
             The column of how often each comparison counts.
         missing
             ``"drop"`` rows without a winner, with a warning, or ``"error"``.
+        winners
+            What values in the column of winners stand for, ``"left"``, ``"right"`` or ``"tie"``, where they are not
+            items or words that are known: ``{0: "left", 1: "right", -1: "tie"}``.
 
         Examples
         --------
@@ -143,7 +152,7 @@ class Comparisons(Records):
         """
         given = {"left": left, "right": right, "winner": winner}
         options = {"worker": worker, "context": context, "weight": weight}
-        return cls._of_frame(frame, given, options, missing=missing)
+        return cls._of_frame(frame, given, options, missing=missing, winners=winners)
 
     @classmethod
     def from_arrays(
@@ -156,6 +165,7 @@ class Comparisons(Records):
         weights: Any = None,
         *,
         missing: Missing = "drop",
+        winners: Mapping[Any, str] | None = None,
     ) -> Self:
         """Build a table from columns of equal length: lists, arrays, Series or Arrow arrays.
 
@@ -164,15 +174,21 @@ class Comparisons(Records):
         given = {"left": left, "right": right, "winner": winner, "worker": workers, "context": contexts}
         ids = {role: Column(data, role) for role, data in given.items() if data is not None}
         return cls._of_columns(
-            Columns(ids, {} if weights is None else {"weight": [(weights, "weights")]}), missing=missing
+            Columns(ids, {} if weights is None else {"weight": [(weights, "weights")]}),
+            missing=missing,
+            winners=winners,
         )
 
     @classmethod
-    def _of_columns(cls, columns: Columns, *, missing: Missing = "drop") -> Self:
-        return _made(cls, *cls._coded(columns, missing))
+    def _of_columns(
+        cls, columns: Columns, *, missing: Missing = "drop", winners: Mapping[Any, str] | None = None
+    ) -> Self:
+        return _made(cls, *cls._coded(columns, missing, winners))
 
     @classmethod
-    def _coded(cls, columns: Columns, missing: Missing) -> tuple[_Codes, npt.NDArray[np.float64] | None, _Names]:
+    def _coded(
+        cls, columns: Columns, missing: Missing, winners: Mapping[Any, str] | None = None
+    ) -> tuple[_Codes, npt.NDArray[np.float64] | None, _Names]:
         """The columns as codes, in the order of the log, weights, and names of items, workers and contexts."""
         check_choice("missing", missing, ("drop", "error"))
         ids, given = columns.ids, columns.only("weight")
@@ -189,7 +205,7 @@ class Comparisons(Records):
             numbers = None if numbers is None else numbers[~absent]
         left, right, items = _encode_items(ids["left"], ids["right"])
         refuse_selves(left, right, items)
-        outcomes = _outcomes(ids["winner"], left, right, items)
+        outcomes = _outcomes(ids["winner"], left, right, items, winners)
         workers, worker_names = encode_workers(ids.get("worker"), len(left))
         contexts, context_names = ids["context"].encode() if "context" in ids else (None, None)
         return (left, right, outcomes, workers, contexts), numbers, (items, worker_names, context_names)
@@ -411,35 +427,61 @@ def refuse_selves(left: Codes, right: Codes, items: Names) -> None:
         )
 
 
-def _outcomes(winner: Column, left: Codes, right: Codes, items: Names) -> npt.NDArray[np.uint8]:
-    """Which side won each row: the item that is named, or what a word stands for."""
+def _outcomes(
+    winner: Column, left: Codes, right: Codes, items: Names, winners: Mapping[Any, str] | None
+) -> npt.NDArray[np.uint8]:
+    """Which side won each row: what the caller maps it to, the item that is named, or what a word stands for."""
+    mapped = {str(name): side for name, side in (winners or {}).items()}
+    for name, side in mapped.items():
+        check_choice(f"winners[{name!r}]", side, tuple(_OUTCOMES))
     codes, names = winner.encode()
     found = items.match(names)
     words = np.full(len(names), -1)
-    for place in np.flatnonzero(found < 0):
-        name = names.values[[place]].tolist()[0]
-        if isinstance(name, str):
-            as_number = items.find([int(name)])[0] if _is_integer(name) else -1
-            found[place] = as_number
-            words[place] = -1 if as_number >= 0 else WORDS.get(name.strip().casefold(), -1)
+    values = names.values.tolist()
+    for place, name in enumerate(values):
+        if str(name) in mapped:
+            found[place], words[place] = -1, _OUTCOMES[mapped[str(name)]]
+        elif found[place] < 0 and isinstance(name, str):
+            found[place] = items.find([int(name)])[0] if _is_integer(name) else -1
+            words[place] = -1 if found[place] >= 0 else _word(name)
     unknown = (found < 0) & (words < 0)
-    if unknown.any():
+    numbers = [_number(values[place]) for place in np.flatnonzero(unknown)]
+    if 2.0 in numbers and set(numbers) <= set(_NUMBERS):
+        words[unknown] = [_NUMBERS[number] for number in numbers if number is not None]
+    elif unknown.any():
         raise ValueError(
-            f"{winner.what} names {listed(names.values[unknown].tolist())}, which is no item on either side and none "
-            f"of {', '.join(WORDS)}; mend or drop those rows"
+            f"{winner.what} names {listed(names.values[unknown].tolist())}, which is not an item on either side and "
+            f"none of {', '.join(WORDS)}; say with winners=… whether they stand for left, right or tie, or drop those "
+            "rows"
         )
     item = found[codes]
     outcomes = np.where(item == left, LEFT, np.where(item == right, RIGHT, words[codes]))
     neither = outcomes < 0
     if neither.any():
         row = int(np.argmax(neither))
-        values = [items.values[[code]].tolist()[0] for code in (int(item[row]), left[row], right[row])]
-        word = " (an item's name is taken for the item)" if str(values[0]) in WORDS else ""
+        names_at = [items.values[[code]].tolist()[0] for code in (int(item[row]), left[row], right[row])]
+        word = " (an item's name is taken for the item)" if _word(str(names_at[0])) >= 0 else ""
         raise ValueError(
-            f"{winner.what} names {values[0]!r} at row {row}, where {values[1]!r} was compared with {values[2]!r}"
+            f"{winner.what} names {names_at[0]!r} at row {row}, where {names_at[1]!r} was compared with {names_at[2]!r}"
             f"{word}; {int(neither.sum()):,} such rows: mend or drop them"
         )
     return outcomes.astype(np.uint8)
+
+
+def _word(name: str) -> int:
+    """Return the outcome that a word stands for; -1 for none."""
+    text = name.strip().casefold()
+    side = _SIDE.fullmatch(text)
+    if side is not None:
+        return LEFT if (side[1] or side[2]) in ("a", "1") else RIGHT
+    return WORDS.get(text, -1)
+
+
+def _number(name: Any) -> float | None:
+    try:
+        return None if isinstance(name, bool) else float(name)
+    except (TypeError, ValueError):
+        return None
 
 
 def _is_integer(text: str) -> bool:

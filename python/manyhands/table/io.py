@@ -21,7 +21,7 @@ from manyhands.table.formats import Export, opened, sources_to_read
 from manyhands.table.formats.files import distinct_names
 from manyhands.table.frames import WELL_KNOWN, known_among, one_known
 from manyhands.table.kinds import check_inferred, kind_by_columns, table_of
-from manyhands.table.order import Array, as_numbers, ranks, without_ranks
+from manyhands.table.order import Array, Dates, as_numbers, ranks, without_ranks
 from manyhands.table.readings import TIMES
 from manyhands.table.records import Records
 from manyhands.table.sets import SEP
@@ -368,7 +368,13 @@ def of_export(
 
 
 def read_in_order(
-    source: PathLike | Iterable[PathLike], order: str, *, layout: Layout, labels_as_text: bool = False, **settings: Any
+    source: PathLike | Iterable[PathLike],
+    order: str,
+    *,
+    layout: Layout,
+    dates: Dates | None = None,
+    labels_as_text: bool = False,
+    **settings: Any,
 ) -> tuple[Annotations, Array]:
     """Read a log with a column that says when annotations were made: numbers, dates or times, also as text.
 
@@ -380,6 +386,8 @@ def read_in_order(
         The column.
     layout
         How CSV files are written.
+    dates
+        Whether days or months come first in dates such as 10.11.2025.
     labels_as_text
         As in :func:`read`.
     **settings
@@ -397,7 +405,7 @@ def read_in_order(
     with enough_memory(listed([str(one.path) for one in sources])):
         read = read_roles(sources, wanted, numbers=(), as_text=labels_as_text)
         when = read.ids.pop("order")
-        moments = ranks(as_numbers(when.data, when.what))
+        moments = ranks(as_numbers(when.data, when.what, dates))
         parts = build(*read.ids.values(), weights=(moments, when.what), confidence=None, classes=None, **settings)
     return without_ranks(Annotations(*parts))
 

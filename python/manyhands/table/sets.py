@@ -78,7 +78,7 @@ class MultiLabels(Answers):
         *,
         task: str | None = None,
         worker: str | None = None,
-        labels: str | None = None,
+        labels: str | Iterable[str] | None = None,
         label: str | None = None,
         sep: str | None = SEP,
         inventory: Iterable[Any] | None = None,
@@ -93,7 +93,8 @@ class MultiLabels(Answers):
         task, worker
             Column names, as for :meth:`Annotations.from_frame`.
         labels
-            The column of sets, a row an answer: lists, sets or text. Null and empty text are empty sets.
+            The column of sets, one row per answer: lists, sets or text. Null and empty text are empty sets. Several
+            columns in a list are one per label, each with 1 or true where the label was said, and 0 or false elsewhere.
         label
             In place of `labels`: the column of a log in long form, a row for each label that a worker says of a task. A
             row without a label says that there was an answer, if only an empty one.
@@ -152,7 +153,10 @@ class MultiLabels(Answers):
         check_choice("repeats", repeats, ("keep", "first", "last", "error"))
         if sep is not None and (not isinstance(sep, str) or not sep):
             raise ValueError(f"sep must be text of at least one character, or None, not {sep!r}")
-        ((data, what),) = columns.others["labels"]
+        (data, what), *others = columns.others["labels"]
+        if others:
+            data, inventory = _from_flags(columns), inventory or columns.names["labels"]
+            what, sep = "the columns of labels", None
         lengths, said = _spread(data, what, sep)
         tasks, workers = columns.ids["task"], columns.ids["worker"]
         sizes = {"tasks": len(tasks), "workers": len(workers), what: len(lengths)}
@@ -289,18 +293,46 @@ def _unpickle(cls: type[MultiLabels], columns: tuple[Any, Any, Any], parts: tupl
     return cls(_core.Ratings(*columns, None, len(parts[0]), len(parts[1])), *parts)
 
 
+#: How a column of one label says whether it was said.
+_FLAGS = {**dict.fromkeys(("1", "1.0", "true", "yes"), True), **dict.fromkeys(("0", "0.0", "false", "no"), False)}
+
+
+def _from_flags(columns: Columns) -> list[list[str]]:
+    """The labels of every row, from one column per label."""
+    rows: list[list[str]] = []
+    for name, (data, what) in zip(columns.names["labels"], columns.others["labels"], strict=True):
+        flags = _listed(data)
+        rows = rows or [[] for _ in flags]
+        for place, flag in enumerate(flags):
+            said = _FLAGS.get(str(flag).strip().lower())
+            if said is None:
+                shown = "no value" if _is_missing(flag) or flag == "" else repr(flag)
+                raise ValueError(
+                    f"{what} holds {shown} at row {place}; a column for each label holds 1 or 0, or true or false"
+                )
+            if said:
+                rows[place].append(name)
+    return rows
+
+
+def _listed(data: Any) -> list[Any]:
+    """The values of a column, whatever library it is from."""
+    return list(
+        data.to_pylist() if hasattr(data, "to_pylist") else data.to_list() if hasattr(data, "to_list") else data
+    )
+
+
 def _spread(data: Any, what: str, sep: str | None) -> tuple[Ints, list[Any]]:
     """How many labels each row says, and all of them, one after the other."""
-    rows = (
-        data.to_pylist() if hasattr(data, "to_pylist") else data.to_list() if hasattr(data, "to_list") else list(data)
-    )
+    rows = _listed(data)
     lengths, said = np.zeros(len(rows), np.int64), []
     for place, row in enumerate(rows):
         items = _items(row, sep)
         if items is None or any(_is_missing(item) for item in items):
             shown = "a label that is missing" if items is not None else f"{row!r}, a {type(row).__name__}"
             raise TypeError(
-                f"{what} holds {shown} at row {place}; give lists of labels, or text with sep= between them"
+                f"{what} holds {shown} at row {place}; give lists of labels, or text with sep= between them, or list "
+                "the columns where each label has one"
             )
         lengths[place] = len(items)
         said.extend(items)

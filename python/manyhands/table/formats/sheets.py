@@ -74,7 +74,7 @@ class Sheet:
         """Return the rows of a file, without blank lines; rows may lack optional columns at the end."""
         file.distinct_columns()
         try:
-            rows: list[Row] = file.rows
+            rows: Sequence[Row] = file.rows
         except FileFormatError:
             padded = padded_rows(file.source, self.optional) if self.optional else None
             if padded is None:
