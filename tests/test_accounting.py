@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 import manyhands as mh
-from manyhands.table.formats import Export, opened
+from manyhands.table.formats import Export, opened, sources_to_read
 from manyhands.table.formats.export import Answer
-from manyhands.table.sources import Layout, Source, expand
+from manyhands.table.sources import Layout, expand
 
 SAMPLES = Path(__file__).parent / "data" / "exports"
 #: Real exports, which are not part of the repository.
@@ -64,13 +64,53 @@ CASES: dict[str, Case] = {
     "cvat": Case("cvat/*.xml", {"tag": 4, "boxes": 2}, answers={"boxes": 4}),
     "webanno": Case("webanno/*/*.tsv", {"NamedEntity.value": 5}, answers={"NamedEntity.value": 2}),
     "phoenix": Case("phoenix.jsonl", {"correct": 3}),
+    "zooniverse": Case(
+        "zooniverse.csv",
+        {"T0": 5, "T1": 3, "T2.points": 2, "T2.boxes": 1, "T3": 2, "T4": 1},
+        {
+            "marks of tools other than points and rectangles in task T2": 1,
+            "answers to task T5 (drop-down lists are not supported)": 1,
+            "survey choices with answers about the choice (the choice is read, the answers are not)": 1,
+        },
+        answers={"T2.points": 3, "T2.boxes": 3},
+    ),
+    "label-studio-rows": Case("label_studio_rows.csv", {"mood": 4, "aspects": 3}),
+    "label-studio-rows, JSON-MIN": Case("label_studio_min.json", {"stars": 3, "box": 2}, answers={"box": 3}),
+    "labelbox": Case(
+        "labelbox.ndjson",
+        {"weather": 4, "seen": 2, "boxes": 2, "masks": 1},
+        {"masks (stored elsewhere, at an address)": 1},
+        answers={"boxes": 4, "masks": 4},
+    ),
+    "labelbox, import": Case("labelbox_import.ndjson", {"mood": 2, "spans": 1}, settings={"worker_from_file": True}),
+    "brat": Case(
+        "brat",
+        {"spans": 6},
+        {"relations (only spans are read)": 1, "notes (only spans are read)": 1},
+        answers={"spans": 4},
+    ),
+    "labelme": Case(
+        "labelme",
+        {"boxes": 2, "points": 2, "masks": 2, "shapes": 2, "flags": 4},
+        {"shapes of type 'mask' with 2 points (not supported)": 2},
+        answers={"boxes": 4, "points": 4, "masks": 4},
+    ),
+    "via": Case("via/*.json", {"boxes": 2, "shapes": 2, "light": 4, "seen": 4}, answers={"boxes": 4}),
+    "via, CSV": Case("via/*.csv", {"boxes": 1, "shapes": 1, "light": 2, "seen": 2}, answers={"boxes": 2}),
+    "webanno-tsv2": Case(
+        "webanno2",
+        {"NamedEntity.value": 4},
+        {"values of POS.PosValue (not spans tagged B- and I-)": 2},
+        answers={"NamedEntity.value": 2},
+    ),
+    "inspect": Case("inspect.json", {"score": 4, "score (number)": 2}, {"samples without a score": 1}),
 }
 
 
 def export_of(pattern: str, folder: Path = SAMPLES, **settings: Any) -> Export:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", mh.DataWarning)
-        export = opened([Source(path, Layout()) for path in expand(str(folder / pattern))], "auto", **settings)
+        export = opened(sources_to_read(str(folder / pattern), Layout()), "auto", **settings)
     assert isinstance(export, Export)
     return export
 
@@ -234,6 +274,18 @@ PATTERNS: dict[str, tuple[str, dict[str, tuple[str | Callable[[str], int], int, 
         },
         {},
     ),
+    "Zooniverse, two questions": (
+        "zooniverse/cls_export.csv",
+        {"T0": (r'""task"":""T0""', 1, 7), "T1": (r'""task"":""T1""', 1, 3)},
+        {},
+    ),
+    "Labelbox, entities": ("labelbox/ndjson_text_entity_import.json", {"spans": (r'"location"', 1, 1)}, {}),
+    "WebAnno TSV 2, stacked names": (
+        "inception/tsv2_example.tsv",
+        {"column 5": (r"(?<=[\t|])B-", 1, 11)},
+        {f"values of column {n} (not spans tagged B- and I-)": 86 for n in (4, 7, 8)},
+    ),
+    "Inspect, one scorer": ("inspect/popularity.json", {"score": (r'"match": \{\s+"value": "[CI]"', 1, 3)}, {}),
 }
 
 
@@ -246,5 +298,5 @@ def test_answers_of_real_exports_are_in_tables_or_reported(name: str) -> None:
         occurring = len(re.findall(pattern, text)) if isinstance(pattern, str) else pattern(text)
         assert occurring * each == count
     case = Case(files, {question: count for question, (_, _, count) in patterns.items()}, dropped)
-    named = name.startswith("Prodigy") and "single" not in name
+    named = name.startswith(("Prodigy", "Labelbox")) and "single" not in name
     check(export_of(files, REAL, worker_from_file=named), case)
