@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import manyhands as mh
+from manyhands.cli import main
 from manyhands.table.formats import READERS, Export, opened, sources_to_read
 from manyhands.table.formats.unsupported import UNSUPPORTED
 from manyhands.table.sources import Layout
@@ -425,6 +426,33 @@ def test_an_archive_is_read_as_its_folder(sample: str, question: str | None, tmp
     assert mh.read(archive, question=question) == mh.read(SAMPLES / sample, question=question)
 
 
+def test_tags_and_tables_in_archives_are_read(tmp_path: Path) -> None:
+    tags = {"ann.conll": "The O\ncat B-X\n", "bob.conll": "The O\r\ncat O\r\n"}
+    for name, content in tags.items():
+        (tmp_path / name).write_bytes(content.encode())
+    assert mh.read(packed(tmp_path / "tags.zip", dict(tags))) == mh.read(str(tmp_path / "*.conll"))
+    table = "task,worker,label\n1,a,x\n1,b,y\n"
+    (tmp_path / "log.csv").write_text(table)
+    archive = packed(tmp_path / "log.zip", {"log.csv": table})
+    assert mh.read(archive) == mh.read(tmp_path / "log.csv")
+    assert mh.read(archive, out_of_core=tmp_path / "shards").n_annotations == 2
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.DataWarning", "ignore::manyhands.OverlapWarning")
+def test_an_archive_is_never_overwritten_and_can_be_written_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = packed(tmp_path / "project.zip", {"project.json": (SAMPLES / "label_studio.json").read_bytes()})
+    before = archive.read_bytes()
+    asked = [str(archive), "--question", "mood", "-q"]
+    assert main(["aggregate", *asked, "--save", str(archive)]) == 2
+    assert "it is read in the same run" in capsys.readouterr().err
+    back = tmp_path / "pre.json"
+    assert main(["aggregate", *asked, "-o", str(tmp_path / "labels.csv"), "--preannotations", str(back)]) == 0
+    assert json.loads(back.read_text())[0]["predictions"]
+    assert archive.read_bytes() == before
+
+
 @pytest.mark.filterwarnings("ignore::manyhands.DataWarning")
 def test_archives_of_several_annotators_are_several_workers(tmp_path: Path) -> None:
     for job, worker in (("job1", "ann"), ("job2", "bob")):
@@ -433,6 +461,18 @@ def test_archives_of_several_annotators_are_several_workers(tmp_path: Path) -> N
     assert votes.workers.tolist() == ["ann", "bob"]
     assert mh.read(str(tmp_path / "*.zip"), question="tag") == votes
     assert mh.read(tmp_path, question="tag") == votes
+
+
+def test_files_of_inception_that_no_annotator_wrote_are_no_workers(tmp_path: Path) -> None:
+    files = tree(SAMPLES / "webanno", "annotation/")
+    files["annotation/letter.txt/INITIAL_CAS.tsv"] = files["annotation/letter.txt/ann.tsv"]
+    files["curation/letter.txt/CURATION_USER.tsv"] = files["annotation/letter.txt/bob.tsv"]
+    found = export(packed(tmp_path / "project.zip", files))
+    assert {answer.worker for answer in found.answers if answer.source == "worker"} == {"ann", "bob"}
+    assert found.left_out() == {"initial annotations of documents (INITIAL_CAS)": 3}
+    gold = found.gold()
+    assert gold is not None
+    assert gold.num_rows == 2
 
 
 def test_a_project_with_other_files_is_read_and_says_what_is_left_out(tmp_path: Path) -> None:

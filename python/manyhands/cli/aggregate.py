@@ -136,7 +136,7 @@ def _preannotations(args: Namespace, inputs: list[Path]) -> Preannotations | Non
 
     if len(args.log) > 1:
         raise ValueError("pre-annotations are written for one export; the log is several files")
-    back = Preannotations(inputs[0], question=args.question)
+    back = Preannotations(args.log[0], question=args.question)
     back.check(args.preannotations)
     return back
 

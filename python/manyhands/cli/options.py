@@ -179,7 +179,8 @@ def add_files(parser: argparse.ArgumentParser) -> Any:
         "log",
         nargs="+",
         metavar="LOG",
-        help="CSV (also .gz, .bz2, .zst, .lz4), Parquet, JSON, a platform's export; several, a glob, - for stdin",
+        help="CSV (also .gz, .bz2, .zst, .lz4), Parquet, JSON, a platform's export; several, a glob, a folder, a zip "
+        "archive, - for stdin",
     )
     group.add_argument(
         "--from",

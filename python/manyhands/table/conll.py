@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyhands.errors import FileFormatError
+from manyhands.table.archives import contents_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,7 +83,8 @@ def _sequences(path: str | os.PathLike[str]) -> Iterator[list[tuple[int, list[st
     """The lines of each sequence, with their numbers, cut into fields."""
     lines: list[tuple[int, list[str]]] = []
     try:
-        content = Path(path).read_text(encoding="utf-8-sig")
+        packed = contents_of([Path(path)]).get(Path(path))
+        content = (Path(path).read_bytes() if packed is None else packed).decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{path} is not text in UTF-8: byte {error.start} is none of it") from None
     written = content.split("\n")

@@ -110,7 +110,8 @@ def read(
     Parameters
     ----------
     source
-        A path, a glob such as ``"logs/*.parquet"``, or several of either. The ending says what a file is:
+        A path, a glob such as ``"logs/*.parquet"``, a folder or a zip archive, or several of these. Of a folder or an
+        archive, all files of one format are read. The ending says what a file is:
         ``.csv``, ``.tsv`` or ``.txt`` (also with ``.gz``, ``.bz2``, ``.zst``, ``.lz4``), ``.parquet`` or
         ``.pq``, ``.json``, ``.jsonl``, ``.ndjson``, ``.manifest``, ``.xml``, ``.conll``, ``.bio`` or ``.iob``. Under
         another ending, `format` says it. ``"-"`` is the standard input; it and pipes are recognized by their content.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from manyhands.errors import FileFormatError
 from manyhands.table.archives import ARCHIVE
 from manyhands.table.formats.documents import json_or_lines, text_of, xml_root
-from manyhands.table.formats.export import UNKNOWN, Part
+from manyhands.table.formats.export import UNKNOWN, Answer, Dropped, Part
 from manyhands.table.sources import Source
 from manyhands.table.streams import header_of, read_columns
 
@@ -129,6 +129,19 @@ def _unsigned(content: Any) -> Any:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+#: What INCEpTION and WebAnno call the files that no annotator wrote: the document as it was, and what curators decided.
+_INITIAL, _CURATED = "INITIAL_CAS", "CURATION_USER"
+
+
+def curated(answer: Answer) -> Part:
+    """Return an answer of INCEpTION as gold if it is the curators', or as dropped if the document came with it."""
+    if answer.worker == _CURATED:
+        return replace(answer, source="gold")
+    if answer.worker == _INITIAL:
+        return Dropped(f"initial annotations of documents ({_INITIAL})", len(answer.said), answer.question)
+    return answer
 
 
 @dataclass(frozen=True)

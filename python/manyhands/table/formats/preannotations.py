@@ -14,7 +14,7 @@ from manyhands.table.formats import argilla, label_studio
 from manyhands.table.formats.documents import json_or_lines, text_of
 from manyhands.table.formats.export import Export
 from manyhands.table.formats.files import export_files
-from manyhands.table.sources import Layout, PathLike, Source, is_stream
+from manyhands.table.sources import Layout, PathLike, Source, is_stream, sources_of
 from manyhands.table.streams import column_names, read_columns
 
 _PLATFORMS = (label_studio, argilla)
@@ -83,7 +83,10 @@ class Preannotations:
         check_choice("format", format, ("auto", *(platform.NAME for platform in _PLATFORMS)))
         if is_stream(Path(export)):
             raise ValueError("pre-annotations need the export again, and a stream can be read only once; name a file")
-        source = Source(export, Layout())
+        sources = sources_of(export, Layout())
+        if len(sources) > 1:
+            raise ValueError(f"{str(export)!r} holds {len(sources)} files, and pre-annotations are written for one")
+        (source,) = sources
         self._path = Path(export)
         self._rows, where = _rows(source), str(source)
         known = [

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from manyhands.errors import FileFormatError
 from manyhands.table.formats.export import Answer, Dropped, Part
-from manyhands.table.formats.files import ExportFile, Reader
+from manyhands.table.formats.files import ExportFile, Reader, curated
 from manyhands.table.formats.spans import Document, from_utf16
 from manyhands.table.limits import check_memory
 from manyhands.table.sources import WEBANNO
@@ -69,7 +69,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
         for question in asked:
             spans = one.spans.get(question, {}).values()
             said = sorted((place(start), place(end), label) for start, end, label in spans)
-            yield Answer(question, "sequences", one.document, one.worker, said, document=document)
+            yield curated(Answer(question, "sequences", one.document, one.worker, said, document=document))
 
 
 def _parsed(file: ExportFile) -> _Read:

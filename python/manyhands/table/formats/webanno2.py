@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from manyhands.errors import FileFormatError
-from manyhands.table.formats.export import Answer, Dropped
-from manyhands.table.formats.files import ExportFile, Reader
+from manyhands.table.formats.export import Answer, Dropped, Part
+from manyhands.table.formats.files import ExportFile, Reader, curated
 from manyhands.table.formats.paths import parts_of
 from manyhands.table.formats.spans import Document
 from manyhands.table.sources import WEBANNO_2
@@ -23,7 +23,7 @@ _TAG = re.compile(r"([BI])-(.*)", re.DOTALL)
 _NOTHING = ("_", "O", "")
 
 
-def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
+def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     """Yield the spans of each column that is tagged B- and I-; values of other columns are counted as dropped.
 
     The folder is the document, and the file its annotator, as in TSV 3.
@@ -35,7 +35,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
         worker, folder = parts_of(file.path)[:2]
         for name in tagged:
             spans = _spans(columns.get(name, []), document.tokens or ())
-            yield Answer(name, "sequences", folder, file.annotator(worker), spans, document=document)
+            yield curated(Answer(name, "sequences", folder, file.annotator(worker), spans, document=document))
         for name, cells in columns.items():
             if name not in tagged:
                 lost[f"values of {name} (not spans tagged B- and I-)"] += sum(cell not in _NOTHING for cell in cells)
