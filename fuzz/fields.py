@@ -352,6 +352,44 @@ def _sagemaker(document: Document) -> int:
     return sum(len(_list(row, "annotations")) for row in _objects(document))
 
 
+def _argilla(document: Document) -> int:
+    """Responses, spans one by one."""
+    responses = []
+    for row in _objects(document):
+        nested = row.get("responses")
+        for question in nested if isinstance(nested, dict) else ():
+            responses += [one.get("value") for one in _list(nested, question) if isinstance(one, dict)]
+        for name in row:
+            responses += _list(row, name) if name.endswith(".responses") else []
+    return sum(_spans_in(value) or 1 for value in responses if value is not None)
+
+
+def _spans_in(value: Any) -> int:
+    return sum(isinstance(one, dict) for one in value) if isinstance(value, list) else 0
+
+
+def _phoenix(document: Document) -> int:
+    """Lines with a label or a score."""
+    results = [row.get("result") for row in _objects(document)]
+    return sum(isinstance(one, dict) and (one.get("label", one.get("score"))) is not None for one in results)
+
+
+def _labelme(document: Document) -> int:
+    """Shapes."""
+    return sum(len(_list(row, "shapes")) for row in _objects(document))
+
+
+def _inspect(document: Document) -> int:
+    """Scores of samples."""
+    scores = [one.get("scores") for row in _objects(document) for one in _list(row, "samples") if isinstance(one, dict)]
+    return sum(len(one) for one in scores if isinstance(one, dict))
+
+
+def _brat(document: Document) -> int:
+    """Lines of text-bound annotations."""
+    return sum(line.startswith("T") for line in document.content) if document.name.endswith(".ann") else 0
+
+
 def _coco(document: Document) -> int:
     """Annotations of images."""
     return sum(len(_list(row, "annotations")) for row in _objects(document))
@@ -399,6 +437,11 @@ COUNTS: dict[str, Callable[[Document], int]] = {
     "prodigy": _prodigy,
     "doccano": _doccano,
     "sagemaker": _sagemaker,
+    "argilla": _argilla,
+    "phoenix": _phoenix,
+    "labelme": _labelme,
+    "inspect": _inspect,
+    "brat": _brat,
     "coco": _coco,
     "cvat": _cvat,
     "webanno": _webanno,

@@ -373,8 +373,11 @@ class Workplace:
                 log = self.folder / "reached"
                 log.write_text("".join(f"{number}\n" for number in everywhere))
                 args = ("-p", "mark_log", "--maxfail", "100", *test)
-                code, _, said = self.run(args, None, MUTANT_LOG=str(log), MUTANT_SECONDS=str(most))
-                if code not in (0, 1, 5):  # 1: some fail, and are left out; 5: none concerns the class
+                limit = None if most == math.inf else 60 + 2 * most
+                code, _, said = self.run(args, limit, MUTANT_LOG=str(log), MUTANT_SECONDS=str(most))
+                if code < 0:
+                    print(f"{test} was stopped: one of its tests takes too long", flush=True)
+                elif code not in (0, 1, 5):  # 1: some fail, and are left out; 5: none concerns the class
                     raise SystemExit(f"{test} cannot run on the sound code:\n{said[-2000:]}")
                 for number, tests in reached_in(log.read_text()).items():
                     found[number] += tests

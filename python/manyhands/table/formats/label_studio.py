@@ -254,7 +254,9 @@ class _Project:
         if not isinstance(value, Mapping):
             return Dropped("regions without a value", 1, question)
         if kind in CHOICES:
-            chosen = value.get(kind) or []
+            chosen = value.get(kind)
+            if chosen is None:
+                return Dropped("regions without a value", 1, question)
             return "sets", [[choice_name(one) for one in ([chosen] if isinstance(chosen, str) else chosen)]]
         if kind in ("rating", "number", "textarea", "pairwise"):
             content = value.get({"textarea": "text", "pairwise": "selected"}.get(kind, kind))
