@@ -91,7 +91,7 @@ def run_apart(script: str, *arguments: str, expect: int = 0) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=600,
+        timeout=1800,
     )
     assert done.returncode == expect, done.stderr[-4000:] + done.stdout[-2000:]
     return done.stdout
