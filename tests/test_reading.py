@@ -1,7 +1,10 @@
 """Plain tables and table-like exports: which column is what, and that nothing is misread or lost without a word."""
 
 import json
+import random
+import re
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -556,3 +559,66 @@ def test_dates_that_can_be_read_in_two_ways_are_asked_about(tmp_path, capsys):
     )
     put(path, DATED + "1,a,x,31.31.2025\n1,b,y,31.1.2025\n")
     assert "the month" in complaint(capsys, f"audit {path} --order Date")
+
+
+# ------------------------------------------------------------------------------------------------------- accounting
+
+
+def reported(caught: Any) -> int:
+    """Rows and answers that warnings report as dropped."""
+    total = 0
+    for warning in caught:
+        for part in re.findall(r"(?:dropped|[Ss]et aside) ([^;]*)", str(warning.message)):
+            total += sum(
+                int(count.replace(",", "")) for count in re.findall(r"(\d[\d,]*) (?:rows?|[a-z ]*answers?)", part)
+            )
+    return total
+
+
+def logs(seed: int) -> dict[str, tuple[str, str, int]]:
+    """Logs of random answers, some of them blank, rejected or repeated: content, question, and how many there are."""
+    rng = random.Random(seed)
+    rows = [
+        (f"t{rng.randrange(6)}", f"w{rng.randrange(4)}", rng.choice(["x", "y", "x|y", "", ""]), rng.random() < 0.2)
+        for _ in range(40)
+    ]
+    plain = [(task, worker, label) for task, worker, label, _ in rows]
+    mturk = [f"{t},{w},{'Rejected' if no else 'Approved'},u,{said}" for t, w, said, no in rows]
+    units = [f'{t},{w},{str(no).lower()},1,z,"{said}",'.replace("|", "\n") for t, w, said, no in rows]
+    toloka = [f"{t}\t{said}\t{w}\t{'REJECTED' if no else 'APPROVED'}" for t, w, said, no in rows]
+    workers = {
+        task: [(w, said) for t, w, said in plain if t == task] for task in sorted({task for task, _, _ in plain})
+    }
+    several = [
+        {"item": task, "annotators": [w for w, _ in given], "labels": [said or None for _, said in given]}
+        for task, given in workers.items()
+    ]
+    n = len(rows)
+    return {
+        "log.csv": ("\n".join(["task,worker,label", *map(",".join, plain)]), "", n),
+        "log.tsv": ("\n".join(["task\tworker\tlabel", *map("\t".join, plain)]), "", n),
+        "log.jsonl": (
+            "\n".join(json.dumps(dict(zip(("id", "user", "class"), row, strict=True))) for row in plain),
+            "",
+            n,
+        ),
+        "lists.json": (json.dumps([*several, {"item": "t9", "annotators": [], "labels": []}]), "", n + 1),
+        "mturk.csv": ("\n".join([f"{HIT},Answer.q", *mturk]), "q", n),
+        "crowdflower.csv": ("\n".join([UNITS, *units]), "mood", n),
+        "toloka.tsv": (
+            "\n\t\t\t\n".join(["INPUT:a\tOUTPUT:q\tASSIGNMENT:worker_id\tASSIGNMENT:status", *toloka]),
+            "q",
+            n,
+        ),
+    }
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", logs(0))
+def test_every_answer_is_in_the_table_or_reported(tmp_path, name, seed):
+    content, question, n = logs(seed)[name]
+    path = put(tmp_path / name, content + "\n")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        votes = mh.read(path, question=question or None)
+    assert votes.n_annotations + reported(caught) == n
