@@ -317,7 +317,7 @@ def test_labels_needed_are_about_those_that_were() -> None:
     votes = mh.Annotations.from_codes(
         tasks, workers, np.where(right, truth[tasks], 1 - truth[tasks]), n_tasks=n, n_workers=15, n_classes=2
     )
-    fitted = mh.DawidSkene(model="one-coin").fit(votes)
+    fitted = mh.Consensus(correlation=0).fit(votes)
     found = mh.collect.labels_needed(fitted, accuracy=0.93, seed=1)
     assert found.low <= found.labels <= found.high < np.inf
     rows = fitted.posterior_.copy()

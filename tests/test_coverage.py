@@ -133,3 +133,36 @@ def test_intervals_of_numbers_hold_with_few_workers(model, n_tasks, n_workers, r
         low, high = model.fit(crowd.ratings).intervals_.T
         held.append((low <= crowd.truth) & (crowd.truth <= high))
     assert 0.87 <= np.mean(held) <= 0.95
+
+
+def bought_until(accuracy: float, model, truth, answers, skills, rng) -> int:
+    """Labels bought by entropy, a twentieth of the tasks at a time with a refit after each, until the accuracy."""
+    tasks, workers, labels = answers
+    bought = 0
+    while True:
+        model.fit(mh.Annotations.from_arrays(tasks, workers, labels, classes=[0, 1]))
+        if (model.labels_[np.argsort(model.tasks_)] == truth).mean() >= accuracy:
+            return bought
+        rows = model.posterior_[np.argsort(model.tasks_)]
+        asked = np.argsort(rows.max(axis=1), kind="stable")[: len(truth) // 20]
+        who = np.array([rng.choice(np.setdiff1d(np.arange(len(skills)), workers[tasks == task])) for task in asked])
+        said = np.where(rng.random(len(asked)) < skills[who], truth[asked], 1 - truth[asked])
+        tasks, workers, labels = np.append(tasks, asked), np.append(workers, who), np.append(labels, said)
+        bought += len(asked)
+
+
+@pytest.mark.parametrize("model", [mh.Consensus(), mh.DawidSkene()], ids=lambda model: type(model).__name__)
+def test_labels_needed_hold_what_was_needed(model):
+    # Before, 3 of 60 for the default, whose confidences are low, and 6 of 60 for DawidSkene, whose are high.
+    held = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        truth, skills = rng.integers(0, 2, 160), rng.uniform(0.65, 0.9, 40)
+        tasks = np.repeat(np.arange(160), 5)
+        workers = np.concatenate([rng.choice(40, 5, replace=False) for _ in range(160)])
+        labels = np.where(rng.random(800) < skills[workers], truth[tasks], 1 - truth[tasks])
+        model.fit(mh.Annotations.from_arrays(tasks, workers, labels, classes=[0, 1]))
+        needed = mh.collect.labels_needed(model, 0.95, draws=19)
+        bought = bought_until(0.95, model, truth, (tasks, workers, labels), skills, rng)
+        held.append(needed.low <= bought <= needed.high)
+    assert sum(held) >= 3
