@@ -285,6 +285,11 @@ PATTERNS: dict[str, tuple[str, dict[str, tuple[str | Callable[[str], int], int, 
         {"column 5": (r"(?<=[\t|])B-", 1, 11)},
         {f"values of column {n} (not spans tagged B- and I-)": 86 for n in (4, 7, 8)},
     ),
+    "WebAnno TSV 2, parts of speech": (
+        "inception/kappatest.tsv",
+        {"POS.PosValue": (r"(?m)^1-\d\t\w+\tB-", 1, 9)},
+        {"relations (not spans tagged B- and I-)": 9},
+    ),
     "Inspect, one scorer": ("inspect/popularity.json", {"score": (r'"match": \{\s+"value": "[CI]"', 1, 3)}, {}),
 }
 

@@ -368,6 +368,22 @@ def test_labelbox_lines_without_annotators_need_a_worker() -> None:
     assert rows(found, "spans", *SPAN) == [("d1", "labelbox_import", 0, 3, "person", None)]
 
 
+def test_coco_of_via_has_ids_that_are_texts(tmp_path: Path) -> None:
+    for worker, x in (("ann", 10), ("bob", 12)):
+        content = {
+            "info": {"description": "VIA"},
+            "images": [{"id": 1, "file_name": "a.jpg", "width": 50, "height": 60}],
+            "annotations": [{"id": 1, "image_id": "1", "category_id": 1, "bbox": [x, 10, 20, 20], "segmentation": []}],
+            "categories": [{"id": 1, "name": "dog", "supercategory": "animal"}],
+        }
+        (tmp_path / f"{worker}.json").write_text(json.dumps(content))
+    found = export(tmp_path)
+    assert rows(found, "boxes", *BOX) == [
+        ("a.jpg", "ann", 10.0, 10.0, 30.0, 30.0, "dog"),
+        ("a.jpg", "bob", 12.0, 10.0, 32.0, 30.0, "dog"),
+    ]
+
+
 # --------------------------------------------------------------------------------------------- folders and archives
 
 
@@ -489,7 +505,7 @@ def test_a_project_with_other_files_is_read_and_says_what_is_left_out(tmp_path: 
 def test_folders_of_several_formats_must_be_chosen_from(tmp_path: Path) -> None:
     shutil.copytree(SAMPLES / "doccano", tmp_path / "doccano")
     shutil.copytree(SAMPLES / "cvat", tmp_path / "cvat")
-    with pytest.raises(ValueError, match=r"several formats: choose one with format=; they are cvat .2 files., doccano"):
+    with pytest.raises(ValueError, match=r"choose one with format=…; they are cvat .2 files., doccano .2 files."):
         mh.read(tmp_path)
     assert mh.read(tmp_path, format="doccano").n_annotations == 4
 

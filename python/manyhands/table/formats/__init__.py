@@ -110,7 +110,7 @@ def sources_to_read(source: PathLike | Iterable[PathLike], layout: Layout, asked
     if len(chosen) > 1:
         counts = ", ".join(f"{name} ({counted(len(by_format[name]), 'file')})" for name in chosen)
         raise ValueError(
-            f"{_container(source)} holds files of several formats: choose one with format=; they are {counts}"
+            f"{_container(source)} holds files of several formats: choose one with format=…; they are {counts}"
         )
     left = sum(map(len, by_format.values())) - len(by_format[chosen[0]])
     if left:

@@ -35,6 +35,9 @@ def _in_file(content: Mapping[str, Any], where: str, worker: str) -> Iterator[Pa
     for one in _each(content, "annotations", where):
         drawn.setdefault(one.get("image_id"), []).append(one)
     images = _images(content, where)
+    if not any(name in images for name in drawn):  # ids may be texts in one place and numbers in the other
+        by_text = {str(name): name for name in images}
+        drawn = {by_text.get(str(name), name): marks for name, marks in drawn.items()}
     lost = [name for name in drawn if name not in images]
     if lost:
         raise FileFormatError(f"{where} has annotations of image {lost[0]!r}, which is not among its images")

@@ -2,7 +2,8 @@
 
 Facts from WebAnno's documentation and samples: a first line may name the layers, ``# layer | feature | feature # …``;
 then each sentence has lines ``#id=`` and ``#text=``, and a line per token with its number, its word and the features.
-Spans are tagged B- and I-, stacked ones with a bar between them; O and _ are no annotation.
+Spans are tagged B- and I-, stacked ones with a bar between them; O and _ are no annotation. A layer with a feature
+``AttachTo=`` is one of relations.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from manyhands.table.sources import WEBANNO_2
 NAME = "webanno-tsv2"
 _TAG = re.compile(r"([BI])-(.*)", re.DOTALL)
 _NOTHING = ("_", "O", "")
+#: What a layer of relations has: a column of the tokens that others are attached to.
+_ENDS = "AttachTo="
+_RELATION = "relation "
 
 
 def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
@@ -29,7 +33,8 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     The folder is the document, and the file its annotator, as in TSV 3.
     """
     read = [(file, *_read(file)) for file in files]
-    tagged = list(dict.fromkeys(name for _, _, columns in read for name, cells in columns.items() if _is_tagged(cells)))
+    found = dict.fromkeys(name for _, _, columns in read for name, cells in columns.items() if _is_tagged(cells))
+    tagged = [name for name in found if _RELATION not in name]
     lost: Counter[str] = Counter()
     for file, document, columns in read:
         worker, folder = parts_of(file.path)[:2]
@@ -37,8 +42,9 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
             spans = _spans(columns.get(name, []), document.tokens or ())
             yield curated(Answer(name, "sequences", folder, file.annotator(worker), spans, document=document))
         for name, cells in columns.items():
-            if name not in tagged:
-                lost[f"values of {name} (not spans tagged B- and I-)"] += sum(cell not in _NOTHING for cell in cells)
+            if name not in tagged and _ENDS not in name:
+                what = "relations" if _RELATION in name else f"values of {name}"
+                lost[f"{what} (not spans tagged B- and I-)"] += sum(cell not in _NOTHING for cell in cells)
     for what, count in (+lost).items():
         yield Dropped(what, count)
 
@@ -81,11 +87,12 @@ def _read(file: ExportFile) -> tuple[Document, dict[str, list[str]]]:
 
 
 def _features(line: str) -> list[str]:
-    """Names of the columns that a line of layers declares."""
+    """Names of the columns that a line of layers declares; those of a layer that attaches tokens are marked."""
     found = []
     for layer in line.split("#")[1:]:
         name, *features = (part.strip() for part in layer.split("|"))
-        found += [f"{name.rpartition('.')[2]}.{feature.rpartition('_')[2]}" for feature in features if feature]
+        relation = _RELATION if any(feature.startswith(_ENDS) for feature in features) else ""
+        found += [f"{relation}{name.rpartition('.')[2]}.{feature}" for feature in features if feature]
     return found
 
 
