@@ -421,3 +421,19 @@ def test_of_ten_objects_eight_are_expected_to_be_drawn() -> None:
     there = exists + missed * (exists + 1) / (1 - missed + 1)
     mean = (exists + 8) / (there + 10)
     assert model.recall_[0] == pytest.approx((exists + 5 * mean) / (there + 5), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("n", "told"),
+    [
+        ((3, 2, 2, 2), "columns differ in length: 3 tasks, 2 workers"),
+        ((2, 3, 2, 2), "columns differ in length: 2 tasks, 3 workers"),
+        ((2, 2, 3, 2), "columns differ in length: 2 tasks, 2 workers, 3"),
+        ((2, 2, 2, 3), "columns differ in length: .*3 labels"),
+        ((0, 0, 0, 0), "there are no annotations"),
+    ],
+)
+def test_columns_of_unequal_length_are_rejected(n: tuple[int, ...], told: str) -> None:
+    columns = list(range(n[0])), list("abc"[: n[1]]), np.tile([0.0, 0, 1, 1], (n[2], 1)), list("xyz"[: n[3]])
+    with pytest.raises(ValueError, match=told):
+        mh.Boxes.from_arrays(*columns)

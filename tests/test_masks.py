@@ -71,6 +71,11 @@ def test_run_lengths_are_those_of_coco() -> None:
     np.testing.assert_array_equal(pixels(from_rle({"size": [4, 5], "counts": "5220003"}, "it")), SQUARE)
 
 
+def test_runs_alternate_and_the_first_is_background() -> None:
+    for counts, wanted in (([0, 2, 1, 1], [1, 1, 0, 1]), ([1, 1, 1, 1], [0, 1, 0, 1])):
+        np.testing.assert_array_equal(pixels(from_rle({"size": [4, 1], "counts": counts}, "it")).ravel(), wanted)
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -84,6 +89,17 @@ def test_run_lengths_are_those_of_coco() -> None:
         ({"size": [4, 5], "counts": [9, 11], "values": [1]}, "1 values for 2 counts"),
         ({"size": [4, 5], "counts": [9, 11], "values": [0, -1]}, "has values of"),
         ({"size": [1 << 30, 1 << 30], "counts": [3]}, "runs of 3 pixels in all"),
+        (
+            {"size": [(1 << 40) + 1, 1], "counts": [3]},
+            "has a size of .* from 1 to 1,099,511,627,776",
+        ),
+        ({"size": [1 << 40, 1], "counts": [3]}, "runs of 3 pixels in all"),
+        (
+            {"size": [1, 1], "counts": [(1 << 40) + 1]},
+            "has counts of .* from 0 to 1,099,511,627,776",
+        ),
+        ({"size": [1, 1], "counts": [1 << 40]}, "runs of 1,099,511,627,776 pixels in all"),
+        ({"size": [1, 2], "counts": [1, 1], "values": [0, 65_536]}, "has values of"),
         ("{", "no JSON"),
     ],
 )

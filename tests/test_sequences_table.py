@@ -354,3 +354,20 @@ def test_files_of_tags_are_read_by_their_ending(tmp_path: Path) -> None:
     again = tmp_path / "more" / "ann.bio"
     again.write_bytes(ann.read_bytes())
     assert mh.read([ann, again]).workers.tolist() == ["ann", "more/ann"]
+
+
+def test_a_scheme_that_is_named_is_not_guessed() -> None:
+    labels, places = ["B-x", "I-x", "O"], ([1] * 3, range(3), ["u"] * 3)
+    guessed, named, plain = (
+        mh.Sequences.from_arrays(*places, labels, scheme=scheme) for scheme in ("auto", "classes", "io")
+    )
+    assert guessed.spans()["tag"].to_pylist() == ["x"]
+    assert set(named.tags) == set(labels)
+    assert not named._tags.spans
+    assert plain.spans()["tag"].to_pylist() == ["B-x", "I-x"]
+
+
+@pytest.mark.parametrize("outside", [True, 1.5, None])
+def test_what_is_outside_is_a_tag(outside: object) -> None:
+    with pytest.raises(TypeError, match="outside must be the tag"):
+        mh.Sequences.from_arrays([1] * 2, range(2), ["u"] * 2, [0, 1], outside=outside)
