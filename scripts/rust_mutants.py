@@ -53,6 +53,13 @@ AREAS: dict[str, tuple[list[str], list[str]]] = {
     "agreement": (["agreement/*"], ["test_agreement"]),
     "deferral": (["defer/*"], ["test_defer_kernels", "test_defer_decisions"]),
     "simulation": (["simulate*", "base/gamma.rs"], ["test_simulate", "test_synthetic"]),
+    "numbers, grades, comparisons": (
+        ["numeric/*", "pairwise/*", "multilabel/*"],
+        ["test_numeric_kernels", "test_ratings", "test_comparisons", "test_multilabel"],
+    ),
+    "sequences, texts": (["sequences/*", "texts*"], ["test_sequences", "test_texts"]),
+    "boxes, masks": (["boxes.rs", "masks/*"], ["test_boxes", "test_masks"]),
+    "shards": (["shards*"], ["test_shards", "test_shard_faults"]),
     "numbers, threads, memory": (["*"], ["test_em", "test_skills", "test_factor", "test_limits"]),
 }
 

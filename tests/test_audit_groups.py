@@ -358,3 +358,13 @@ def test_progress_is_reported_by_worker():
     steps: list[int] = []
     mh.audit.copies(crowd(), progress=lambda step, _: steps.append(step))
     assert max(steps) == 12
+
+
+def test_of_each_set_of_copies_all_but_one_are_redundant():
+    league = [-1, 0, 0, 1, 1, 1, *[-1] * 8]
+    settings = {"crowd": "one-coin", "accuracy": (0.6, 0.9), "labels_per_task": 10}
+    crowd = mh.simulate(400, len(league), 3, groups=league, copying=0.95, seed=1, **settings)
+    found = mh.audit.copies(crowd.votes)
+    assert found.workers.tolist() == [1, 2, 3, 4, 5]
+    redundant = set(found.redundant.tolist())
+    assert (len(redundant & {1, 2}), len(redundant & {3, 4, 5}), len(redundant)) == (1, 2, 3)

@@ -47,6 +47,9 @@ def test_a_review_is_its_parts(weighted):
     assert found.dependence == mh.audit.dependence(votes)
     assert found.spammers.workers.tolist() == [14, 15]
     assert found.copies.workers.tolist() == [0, 1]
+    grouped = np.isin(found.worth.names.values, found.groups.workers)
+    assert not grouped.all()
+    assert set(np.array(found.frame()["group"])[~grouped].tolist()) == {-1}
 
 
 def test_a_review_fits_once_and_once_without_who_was_found(fits):

@@ -437,3 +437,9 @@ def test_columns_of_unequal_length_are_rejected(n: tuple[int, ...], told: str) -
     columns = list(range(n[0])), list("abc"[: n[1]]), np.tile([0.0, 0, 1, 1], (n[2], 1)), list("xyz"[: n[3]])
     with pytest.raises(ValueError, match=told):
         mh.Boxes.from_arrays(*columns)
+
+
+def test_a_format_that_does_not_exist_is_rejected() -> None:
+    log = {"task": [1], "worker": ["u"], "a": [0], "b": [0], "c": [1], "d": [1]}
+    with pytest.raises(ValueError, match="format must be one of"):
+        mh.Boxes.from_frame(log, box=("a", "b", "c", "d"), format="yxyx")

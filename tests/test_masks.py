@@ -452,3 +452,9 @@ def test_classes_and_volumes() -> None:
     volume[1, 1:3, 1:3] = 2
     masks = mh.Masks.from_arrays([0] * 3, range(3), [volume, volume, volume * 0])
     np.testing.assert_array_equal(mh.aggregate(masks).masks_[0], volume)
+
+
+@pytest.mark.parametrize("setting", ["repeats", "missing"])
+def test_settings_of_tables_are_checked(setting: str) -> None:
+    with pytest.raises(ValueError, match=f"{setting} must be one of"):
+        mh.Masks.from_arrays([1], ["u"], [SQUARE], **{setting: "all"})

@@ -193,3 +193,10 @@ def test_errors_are_those_of_means_where_no_model_can_tell() -> None:
     with pytest.warns(mh.IdentifiabilityWarning, match="standard deviation of all ratings"):
         single = mh.aggregate(mh.Ratings.from_arrays([1, 2, 3], list("aba"), [1.0, 2.0, 3.0]))
     np.testing.assert_allclose(single.spread_, np.std([1.0, 2.0, 3.0]))
+
+
+def test_biases_and_scales_of_simulated_ratings_are_about_zero() -> None:
+    crowd = mh.simulate_ratings(20, 6, mean=40.0, deviation=5.0, bias=0.5, scale=0.3, noise=0.0, seed=2)
+    tasks, workers = crowd.ratings.codes()[:2]
+    expected = crowd.bias[workers] + crowd.scale[workers] * crowd.truth[tasks]
+    np.testing.assert_allclose(crowd.ratings.values.reshape(-1), expected, rtol=1e-12)

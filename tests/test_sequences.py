@@ -284,3 +284,9 @@ def test_entities_of_a_real_crowd() -> None:
     )
     assert vote == pytest.approx(0.631, abs=0.01)
     assert best > vote + 0.11
+
+
+def test_more_spans_than_fit_are_not_simulated() -> None:
+    assert mh.simulate_sequences(2, 6, length=10, spans=5, seed=1).sequences.n_tokens == 20
+    with pytest.raises(ValueError, match="spans"):
+        mh.simulate_sequences(2, 6, length=10, spans=6, seed=1)
