@@ -141,7 +141,7 @@ AREAS: dict[str, dict[str, Sequence[str]]] = {
         "table/objects": ["test_distance"],
     },
     "audit": {
-        "audit/colluders": ["test_audit_colluders"],
+        "audit/colluders": ["test_audit_colluders", "test_audit_review"],
         "audit/worth": ["test_audit_worth", "test_worth"],
         "audit/review": ["test_audit_review", "cli/test_audit"],
         "audit/result": ["test_audit_result", "test_audit_spammers", "test_audit_colluders"],

@@ -8,6 +8,8 @@ from __future__ import annotations
 #: Why, by file, line of code and change.
 EQUIVALENTS: dict[str, str] = {
     "audit/colluders.py: _ROUNDS, _SWEEPS, _ODD = 10, 30, 3.0: 3.0 → (4.0)": "tuning constant of a robust weight",
+    "audit/colluders.py: return found if found @ total >= 0 else -found: found if found @ total >= 0 else -found → "
+    "(found if not found @ total >= 0 else -found)": "one of several starts; others end in the same groups",
     "masks/shapes.py: group = _core.densest(own, n + _NOTHING, width) if apart else 0.0: 0.0 → (1.0)": (
         "multiplied by `apart`, which is zero there"
     ),

@@ -376,3 +376,8 @@ def test_what_depends_on_the_class_is_measured_cell_by_cell():
     found, limit = _dependence(cross, squares=true[None])
     np.testing.assert_allclose(found, [wanted])
     assert wanted > limit > 1
+
+
+def test_a_share_of_false_alarms_is_suggested():
+    with pytest.raises(ValueError, match=r"false_alarms .*0\.05"):
+        mh.audit.spammers(mh.simulate(20, 5, 2, seed=1).votes, false_alarms=1.0)
