@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import manyhands as mh
-from commands import complaint, run
+from commands import complaint, rows, run
 
 EXPORTS = Path(__file__).parents[2] / "shared" / "data" / "exports"
 
@@ -485,6 +485,20 @@ def test_columns_of_labels_are_sets(tmp_path, capsys):
 
 
 # ------------------------------------------------------------------------------------------------ winners and dates
+
+
+def test_an_order_is_read_of_files_that_name_their_workers(tmp_path, capsys):
+    for worker in ("ann", "bob"):
+        put(tmp_path / f"{worker}.log", "id,label,at\n1,x,1\n2,y,2\n3,x,3\n")
+    paths = f"{tmp_path / 'ann.log'} {tmp_path / 'bob.log'}"
+    run(f"audit {paths} --order at --worker-from-file --from csv -q -o {tmp_path / 'found.csv'}")
+    assert [row["worker"] for row in rows(tmp_path / "found.csv")] == ["ann", "bob"]
+
+
+def test_two_names_for_a_worker_are_rejected(tmp_path):
+    path = put(tmp_path / "judges.json", {"gpt": {"q1": "yes"}, "llama": {"q1": "no"}})
+    with pytest.raises(ValueError, match="layout='by-worker' names the workers, and so does worker_from_file=True"):
+        mh.read(path, layout="by-worker", worker_from_file=True)
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,19 @@ def _read(args: Namespace) -> tuple[Annotations, Any]:
     beside = [name for name in ("weight", "confidences", "probabilities") if getattr(args, name) is not None]
     if beside:
         raise ValueError(f"--order and --{beside[0]} cannot be given together: drift is sought in plain labels")
-    settings = ("task", "worker", "label", "repeats", "missing", "abstain", "labels_as_text", "fold_labels", "dates")
+    settings = (
+        "task",
+        "worker",
+        "label",
+        "repeats",
+        "missing",
+        "abstain",
+        "labels_as_text",
+        "fold_labels",
+        "dates",
+        "format",
+        "worker_from_file",
+    )
     layout = Layout(args.delimiter, args.encoding, args.header)
     return read_in_order(args.log, args.order, layout=layout, **{name: getattr(args, name) for name in settings})
 

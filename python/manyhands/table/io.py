@@ -24,7 +24,6 @@ from manyhands.table.kinds import check_inferred, kind_by_columns, table_of
 from manyhands.table.order import Array, Dates, as_numbers, ranks, without_ranks
 from manyhands.table.readings import TIMES
 from manyhands.table.records import Records
-from manyhands.table.sets import SEP
 from manyhands.table.shown import shown_in_files, shown_in_frame
 from manyhands.table.sources import (
     COMPRESSED,
@@ -355,7 +354,7 @@ def of_export(
     if "label" in asked:
         question = found.question_named(asked.pop("label"), question)
     if kind is not None:
-        found = found.as_kind(question, kind, sep=asked.get("sep", SEP))
+        found = found.as_kind(question, kind, sep=asked.get("sep"))
     held = found.questions[found.question(question)]
     table = Records._kinds.get(held)
     settings = {} if table is None else _sorted_out(table, asked, defaults)[1]
@@ -373,6 +372,8 @@ def read_in_order(
     order: str,
     *,
     layout: Layout,
+    format: str = "auto",
+    worker_from_file: bool = False,
     dates: Dates | None = None,
     labels_as_text: bool = False,
     **settings: Any,
@@ -387,6 +388,8 @@ def read_in_order(
         The column.
     layout
         How CSV files are written.
+    format, worker_from_file
+        As in :func:`read`.
     dates
         Whether days or months come first in dates such as 10.11.2025.
     labels_as_text
@@ -402,13 +405,18 @@ def read_in_order(
         Ranks in that order, equal for equal times, aligned with ``votes.to_frame()``.
     """
     wanted = spread({role: settings.pop(role) for role in ("task", "worker", "label")} | {"order": order})
-    sources = sources_to_read(source, layout)
+    sources = sources_to_read(source, layout, format)
+    if any(one.kind == "document" for one in sources):
+        raise ValueError(f"{sources[0]} is a document, and the order is a column of a table in CSV or Parquet files")
+    workers = distinct_names([one.path for one in sources]) if worker_from_file else None
     with enough_memory(listed([str(one.path) for one in sources])):
-        read = read_roles(sources, wanted, numbers=(), as_text=labels_as_text)
-        when = read.ids.pop("order")
+        read = read_roles(sources, wanted, numbers=(), as_text=labels_as_text, weak=Annotations._weak, workers=workers)
+        when = read.ids["order"]
         moments = ranks(as_numbers(when.data, when.what, dates))
-        parts = build(*read.ids.values(), weights=(moments, when.what), confidence=None, classes=None, **settings)
-    return without_ranks(Annotations(*parts))
+        ids = (read.ids[role] for role in Annotations._roles)
+        votes = Annotations(*build(*ids, weights=(moments, when.what), confidence=None, classes=None, **settings))
+        votes._check_guesses(read)
+    return without_ranks(votes)
 
 
 def read_table(path: PathLike, columns: Iterable[str] | None = None, delimiter: str | None = None) -> pa.Table:

@@ -21,8 +21,6 @@ from manyhands.table.names import Codes, Column, Names
 from manyhands.table.values import as_objects
 
 Ints = npt.NDArray[np.int64]
-#: What separates the labels of a set that is written as text, unless the caller names it.
-SEP = "|"
 
 
 class MultiLabels(Answers):
@@ -80,7 +78,7 @@ class MultiLabels(Answers):
         worker: str | None = None,
         labels: str | Iterable[str] | None = None,
         label: str | None = None,
-        sep: str | None = SEP,
+        sep: str | None = "|",
         inventory: Iterable[Any] | None = None,
         repeats: Repeats = "keep",
     ) -> Self:
@@ -129,7 +127,7 @@ class MultiLabels(Answers):
         workers: Any,
         labels: Any,
         *,
-        sep: str | None = SEP,
+        sep: str | None = "|",
         inventory: Iterable[Any] | None = None,
         repeats: Repeats = "keep",
     ) -> Self:
@@ -146,7 +144,7 @@ class MultiLabels(Answers):
         cls,
         columns: Columns,
         *,
-        sep: str | None = SEP,
+        sep: str | None = "|",
         inventory: Iterable[Any] | None = None,
         repeats: Repeats = "keep",
     ) -> Self:

@@ -183,7 +183,9 @@ def opened(
     if reader is not None:
         name = listed([str(source.path) for source in sources])
         with naming(name, *(str(source.path) for source in sources)), of_format(reader.name, name):
-            return Export.of(name, reader.answers(files), 1 if reader.file_per_item else len(files))
+            return Export.of(name, reader.answers(files), 1 if reader.file_per_item else len(files), reader.sep)
+    if layout in KEYED and worker_from_file:
+        raise ValueError(f"layout={layout!r} names the workers, and so does worker_from_file=True; choose one")
     if files[0].is_table:
         if layout in KEYED:
             raise ValueError(f"layout={layout!r} is for JSON documents, and {files[0].where} is a table")

@@ -138,6 +138,8 @@ class Export:
     n_files: int = 1
     #: Fields of tasks, by task.
     items: dict[Any, Mapping[str, Any]] = field(default_factory=dict)
+    #: What separates several labels in one text, on this platform.
+    sep: str | None = None
 
     def __post_init__(self) -> None:
         if not self.answers:
@@ -145,13 +147,14 @@ class Export:
             raise ValueError(f"{self.name} holds no answers{lost}: nothing was annotated, or it is another format")
 
     @classmethod
-    def of(cls, name: str, parts: Iterable[Part], n_files: int = 1) -> Export:
+    def of(cls, name: str, parts: Iterable[Part], n_files: int = 1, sep: str | None = None) -> Export:
         """Collect what a reader yields."""
         parts = list(parts)
         answers = settled_kinds(part for part in parts if isinstance(part, Answer))
         dropped = [part for part in parts if isinstance(part, Dropped)]
         items = {part.task: part.fields for part in parts if isinstance(part, Item)}
-        return cls(name, answers, dropped, [part for part in parts if isinstance(part, Ambiguous)], n_files, items)
+        ambiguous = [part for part in parts if isinstance(part, Ambiguous)]
+        return cls(name, answers, dropped, ambiguous, n_files, items, sep)
 
     def shown(self, asked: str, tasks: Iterable[Any]) -> dict[Any, str]:
         """Return a field of tasks as text: the one that was asked for, or with ``"auto"`` the one workers see."""
@@ -263,15 +266,16 @@ class Export:
     def as_kind(self, asked: str | None, kind: str, *, sep: str | None = None) -> Export:
         """Return the export with the answers to a question turned into another kind, if they can be.
 
-        Classes become sets of the labels that `sep` separates, or of one label each.
+        Classes become sets of the labels that `sep`, or the platform's mark, separates, or else of one label each.
         """
         question = self.question(asked)
         held = self.questions[question]
         if kind == held:
             return self
         turn = _TURNED.get((held, kind))
-        if (held, kind) == ("classes", "sets") and sep is not None:
-            turn = _split_at(sep)
+        between = self.sep if sep is None else sep
+        if (held, kind) == ("classes", "sets") and between is not None:
+            turn = _split_at(between)
         if turn is None:
             raise ValueError(f"{self.name}: answers to {question!r} are {held}, not {kind}")
         try:

@@ -156,6 +156,8 @@ class Reader:
     answers: Callable[[Sequence[ExportFile]], Iterator[Part]]
     #: Whether a file is about one item, so that a worker has several files.
     file_per_item: bool = False
+    #: What separates several labels in one text.
+    sep: str | None = None
 
 
 def export_files(sources: Sequence[Source], *, worker_from_file: bool = False) -> list[ExportFile]:

@@ -310,6 +310,6 @@ TOLOKA = Sheet(
     "ASSIGNMENT:submitted",
 )
 READERS = tuple(
-    Reader(sheet.name, f"columns {', '.join(sheet.telling)}", sheet.recognizes, sheet.answers)
+    Reader(sheet.name, f"columns {', '.join(sheet.telling)}", sheet.recognizes, sheet.answers, sep=sheet.between)
     for sheet in (MTURK, CROWDFLOWER, TOLOKA)
 )
