@@ -384,6 +384,50 @@ def test_coco_of_via_has_ids_that_are_texts(tmp_path: Path) -> None:
     ]
 
 
+def test_labelbox_projects_and_equal_external_ids_are_kept_apart(tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in (SAMPLES / "labelbox.ndjson").read_text().splitlines()]
+    lines[1]["data_row"]["external_id"] = "street.jpg"
+    lines[1]["projects"] = {"p2": lines[1]["projects"]["p1"] | {"name": "Fields"}}
+    path = tmp_path / "two.ndjson"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    found = export(path)
+    assert rows(found, "Streets: weather", "label") == [
+        ("d1", "ann@example.org", "sun"),
+        ("d1", "bob@example.org", "rain"),
+    ]
+    assert rows(found, "Fields: weather", "label") == [("d2", "ann@example.org", "sun")]
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.DataWarning")
+def test_inspect_logs_of_other_tasks_and_models_are_about_other_items(tmp_path: Path) -> None:
+    log = json.loads((SAMPLES / "inspect.json").read_text())
+    for name, changed in (("first", {}), ("second", {"task": "exam"}), ("third", {"model": "other"})):
+        (tmp_path / f"{name}.json").write_text(json.dumps(log | {"eval": log["eval"] | changed}))
+    votes = mh.read([tmp_path / "first.json", tmp_path / "second.json"], question="score", format="inspect")
+    assert votes.tasks.tolist() == ["exam / 1", "exam / 2", "quiz / 1", "quiz / 2"]
+    votes = mh.read([tmp_path / "first.json", tmp_path / "third.json"], question="score", format="inspect")
+    assert votes.n_tasks == 4
+    again = mh.read([tmp_path / "first.json", SAMPLES / "inspect.json"], question="score", format="inspect")
+    assert again.workers.tolist() == ["judge_a (first)", "judge_a (inspect)", "judge_b (first)", "judge_b (inspect)"]
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.DataWarning")
+def test_equal_ids_and_names_of_different_items_are_rejected(tmp_path: Path) -> None:
+    other = (SAMPLES / "label_studio_rows.csv").read_text().replace("good movie", "another movie")
+    (tmp_path / "other.csv").write_text(other)
+    with pytest.raises(mh.FileFormatError, match="task '1' has two contents"):
+        mh.read([SAMPLES / "label_studio_rows.csv", tmp_path / "other.csv"], question="mood")
+    image = json.loads((SAMPLES / "labelme" / "ann" / "a.json").read_text()) | {"imageHeight": 7}
+    (tmp_path / "a.json").write_text(json.dumps(image))
+    with pytest.raises(mh.FileFormatError, match=r"task 'a.jpg' has two contents"):
+        mh.read([SAMPLES / "labelme" / "ann" / "a.json", tmp_path / "a.json"], question="boxes")
+    images = json.loads((SAMPLES / "via" / "bob.json").read_text())
+    images["a.jpg5"]["size"] = 99
+    (tmp_path / "bob.json").write_text(json.dumps(images))
+    with pytest.raises(mh.FileFormatError, match=r"task 'a.jpg' has two contents .*5 bytes.*99 bytes"):
+        mh.read([SAMPLES / "via" / "ann.json", tmp_path / "bob.json"], question="light")
+
+
 # --------------------------------------------------------------------------------------------- folders and archives
 
 
@@ -579,7 +623,6 @@ FOREIGN: dict[str, tuple[str, str]] = {
         "a.json",
         '{"project": {}, "config": {}, "attribute": {}, "file": {}, "metadata": {}, "view": {}}',
     ),
-    "a CVAT export of video tracks": ("a.xml", '<annotations><track id="0" label="car"/></annotations>'),
     "a Pascal VOC file": ("a.xml", "<annotation><object><bndbox/></object></annotation>"),
     "a YOLO label file": ("a.txt", "0 0.5 0.5 0.25 0.1\n1 0.2 0.2 0.1 0.1\n"),
     "a log of OpenAI Evals": ("a.jsonl", '{"run_id": "r", "event_id": 0, "sample_id": "s", "type": "match"}\n'),

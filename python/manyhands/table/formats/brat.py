@@ -41,7 +41,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
     so of different annotators. A span of several fragments counts as that many spans, with a warning.
     """
     texts = [_text(file) for file in files]
-    level = worker_level(files, texts)
+    level = worker_level(files, [text if text.strip() else file.where for file, text in zip(files, texts, strict=True)])
     lost: Counter[str] = Counter()
     parted = 0
     for file, text in zip(files, texts, strict=True):

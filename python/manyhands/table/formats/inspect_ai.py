@@ -30,11 +30,12 @@ def knows(rows: list[Any]) -> bool:
 def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     """Yield the scores of all samples: letters and booleans as classes, numbers as numbers.
 
-    The item is the output of a model for a sample, so logs of several models have items of their own. A scorer that
-    scores the same item in several logs counts as one worker per log.
+    The item is the output of a model for a sample, so logs of several models or tasks have items of their own. A
+    scorer that scores the same item in several logs counts as one worker per log.
     """
     graded = [(file, *one) for file in files for one in _graded(file)]
-    models = {model for _, model, *_ in graded}
+    evals = {name for _, (name, _), *_ in graded}
+    models = {model for _, (_, model), *_ in graded}
     epochs = any(epoch not in (None, 1) for _, _, _, epoch, _ in graded)
     scored = Counter(
         (model, sample, epoch, scorer)
@@ -45,7 +46,8 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     unscored = 0
     for file, model, sample, epoch, content in graded:
         task = sample if not epochs else f"{sample} / {epoch}"
-        task = task if len(models) < 2 else f"{model} / {task}"
+        task = task if len(models) < 2 else f"{model[1]} / {task}"
+        task = task if len(evals) < 2 else f"{model[0]} / {task}"
         yield Item(
             task, {"input": _text(content.get("input")), "output": _output(content), "target": content.get("target")}
         )
@@ -70,10 +72,10 @@ def _answer(question: str, task: Any, worker: Any, value: Any) -> Answer:
 
 
 def _graded(file: ExportFile) -> Iterator[tuple[Any, Any, Any, Mapping[str, Any]]]:
-    """Yield model, sample, epoch and content of all samples of a log."""
+    """Yield task with model, sample, epoch and content of all samples of a log."""
     log = file.rows[0]
     for sample in log.get("samples") or []:
-        yield log["eval"].get("model"), sample["id"], sample.get("epoch"), sample
+        yield (log["eval"].get("task"), log["eval"].get("model")), sample["id"], sample.get("epoch"), sample
 
 
 def _text(messages: Any) -> Any:

@@ -20,6 +20,8 @@ from manyhands.table.formats.files import ExportFile, Reader
 NAME = "label-studio-rows"
 _TELLING = ("id", "annotation_id", "annotator", "lead_time")
 _ABOUT = (*_TELLING, "created_at", "updated_at", "agreement")
+#: Where the file and the id of a row's task are kept: no column has this name.
+_TASK = "\0task"
 #: The field of a region that shows its type, and the type.
 _TYPES = {
     name: name
@@ -52,7 +54,12 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     value per task may be either: it is a field if every task has another value, and otherwise listed among the
     questions, to be chosen from.
     """
-    rows = [{name: _value(file, cell) for name, cell in row.items()} for file in files for row in file.rows]
+    # Ids of other projects' tasks may be the same: files are looked at one by one.
+    rows = [
+        {name: _value(file, cell) for name, cell in row.items()} | {_TASK: (file.where, str(row.get("id")))}
+        for file in files
+        for row in file.rows
+    ]
     results = {name: _textual(rows, name) for name in _names(rows) if _is_result(rows, name)}
     if not results:
         raise ValueError(
@@ -86,7 +93,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
 
 
 def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [name for name in dict.fromkeys(name for row in rows for name in row) if name not in _ABOUT]
+    return [name for name in dict.fromkeys(name for row in rows for name in row) if name not in (*_ABOUT, _TASK)]
 
 
 def _value(file: ExportFile, cell: Any) -> Any:
@@ -107,18 +114,18 @@ def _seconds(value: Any) -> float | None:
 
 
 def _is_result(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
-    cells = [(str(row.get("id")), row.get(name)) for row in rows]
+    cells = [(row[_TASK], row.get(name)) for row in rows]
     filled = [(task, cell) for task, cell in cells if cell not in (None, "", [])]
     if any(_of_regions(cell) for _, cell in filled):
         return True
     if not filled or any(isinstance(cell, list | Mapping) for _, cell in filled):
         return False
-    by_task: dict[str, set[str]] = {}
+    by_task: dict[Any, set[str]] = {}
     for task, cell in cells:
         by_task.setdefault(task, set()).add("" if cell is None else str(cell))
     if any(len(values) > 1 for values in by_task.values()):
         return True
-    return len({str(cell) for _, cell in filled}) < len({task for task, _ in filled})
+    return len({str(cell) for _, cell in filled}) < len({task for (_, task), _ in filled})
 
 
 def _of_regions(cell: Any) -> bool:

@@ -42,19 +42,22 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     """Yield all answers: classifications by their names, objects by their forms with their names as labels."""
     labels: list[_Label] = []
     lost: Counter[str] = Counter()
+    several = len({project for _, _, row in rows_of(files) if _is_row(row) for project in row["projects"]}) > 1
+    name = _naming([row["data_row"] for _, _, row in rows_of(files) if _is_row(row)])
     for file, number, row in rows_of(files):
         where = f"row {number} of {file.where}"
         if not (_is_row(row) or _is_line(row)):
             raise FileFormatError(f"{where} has neither 'data_row' and 'projects' nor 'dataRow'")
-        labels += _exported(file, row, where) if _is_row(row) else [_imported(file, row, where)]
+        labels += _exported(file, row, where, name, several=several) if _is_row(row) else [_imported(file, row, where)]
     labels = _joined(labels)
-    forms = dict.fromkeys(form for label in labels for form in label.objects(lost))
+    forms = dict.fromkeys((label.project, form) for label in labels for form in label.objects(lost))
     for label in labels:
         if label.item:
             yield Item(label.task, label.item)
         yield from label.classified(lost)
         drawn = label.objects(Counter())
-        for form in forms if label.complete else drawn:
+        asked = [form for project, form in forms if project == label.project]
+        for form in asked if label.complete else drawn:
             yield label.answer(
                 form, _KINDS[form], drawn.get(form, []), document=label.document if form == "spans" else None
             )
@@ -78,10 +81,12 @@ class _Label:
         self.size: tuple[int, int] | None = None
         self.document = Document()
         self.item: Mapping[str, Any] = {}
+        #: The project, where there are several: their questions are different questions.
+        self.project: str | None = None
 
     def answer(self, question: str, kind: str, said: Any, document: Document | None = None) -> Answer:
         return Answer(
-            question,
+            question if self.project is None else f"{self.project}: {question}",
             kind,
             self.task,
             self.worker,
@@ -175,16 +180,27 @@ def _point(given: Any, where: str) -> tuple[float, float]:
     return _number(given, "x", where), _number(given, "y", where)
 
 
-def _exported(file: ExportFile, row: Mapping[str, Any], where: str) -> Iterator[_Label]:
+def _naming(data_rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the field that names data rows: the first that all of them have, and that no two of them share."""
+    ids = {row.get("id") for row in data_rows}
+    for name in ("external_id", "global_key"):
+        pairs = {(row.get("id"), row.get(name)) for row in data_rows}
+        if all(value for _, value in pairs) and len({value for _, value in pairs}) == len(ids) == len(pairs):
+            return name
+    return "id"
+
+
+def _exported(file: ExportFile, row: Mapping[str, Any], where: str, name: str, *, several: bool) -> Iterator[_Label]:
     """Yield the labels of a data row of export v2."""
     about = row["data_row"]
-    task = about.get("external_id") or about.get("global_key") or about.get("id")
+    task = about.get(name)
     media = row.get("media_attributes") or {}
     content = about.get("row_data")
-    for project in row["projects"].values():
+    for key, project in row["projects"].items():
         for one in project.get("labels") or []:
             details, effort = one.get("label_details") or {}, one.get("performance_details") or {}
             label = _Label(task, file.annotator(details.get("created_by")), where, complete=True)
+            label.project = str(project.get("name") or key) if several else None
             label.when, label.seconds = details.get("created_at"), effort.get("seconds_to_create")
             label.status = "skipped" if effort.get("skipped") or one.get("skipped") else "given"
             label.source = "gold" if details.get("is_benchmark_reference") else "worker"

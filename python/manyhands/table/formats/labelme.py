@@ -15,7 +15,7 @@ from typing import Any
 
 from manyhands.errors import FileFormatError
 from manyhands.table.formats.export import Answer, Dropped
-from manyhands.table.formats.files import ExportFile, Reader
+from manyhands.table.formats.files import Contents, ExportFile, Reader
 from manyhands.table.formats.paths import parts_of, worker_level
 from manyhands.table.formats.shapes import ellipse, of_polygons, size_of
 
@@ -34,6 +34,11 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
     The image is `imagePath`, and the annotator the folder or the file, whichever tells the files of an image apart.
     """
     images = [PurePosixPath(str(file.rows[0]["imagePath"]).replace("\\", "/")).name for file in files]
+    contents = Contents()
+    for file, image in zip(files, images, strict=True):
+        about = file.rows[0]
+        seen = [about.get("imageHeight"), about.get("imageWidth"), hash(about.get("imageData") or "")]
+        contents.check(image, seen, file)
     level = worker_level(files, images)
     flagged = any(file.rows[0].get("flags") for file in files)
     lost: Counter[str] = Counter()

@@ -16,7 +16,7 @@ from typing import Any
 from manyhands.errors import FileFormatError
 from manyhands.table.formats.documents import parsed
 from manyhands.table.formats.export import Answer, Dropped
-from manyhands.table.formats.files import ExportFile, Reader
+from manyhands.table.formats.files import Contents, ExportFile, Reader
 
 NAME = "via"
 _COLUMNS = ("filename", "region_count", "region_id", "region_shape_attributes", "region_attributes")
@@ -44,7 +44,8 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
 
     The attribute of a region is its label. Where there are several attributes each is a question of its own.
     """
-    read = [(file, _images(file)) for file in files]
+    contents = Contents()
+    read = [(file, _images(file, contents)) for file in files]
     attributes: list[str | None] = list(
         dict.fromkeys(
             name for _, images in read for _, regions in images.values() for _, said in regions for name in said
@@ -104,10 +105,10 @@ def _number(shape: Mapping[str, Any], name: str, where: str) -> float:
     return number
 
 
-def _images(file: ExportFile) -> dict[str, _Image]:
-    """Images of a file by name."""
+def _images(file: ExportFile, contents: Contents) -> dict[str, _Image]:
+    """Images of a file by name; one name stands for one image, as the size of the file shows."""
     if file.is_table:
-        return _in_rows(file)
+        return _in_rows(file, contents)
     found: dict[str, _Image] = {}
     for one in file.rows[0].get("_via_img_metadata", file.rows[0]).values():
         regions = one["regions"]
@@ -115,16 +116,23 @@ def _images(file: ExportFile) -> dict[str, _Image]:
         name = str(one["filename"])
         if name in found:
             raise FileFormatError(f"{file.where} has two images called {name!r}; give them different names")
+        _check_size(name, one.get("size"), file, contents)
         pairs = [(part["shape_attributes"], part.get("region_attributes") or {}) for part in regions]
         found[name] = (one.get("file_attributes") or {}, pairs)
     return found
 
 
-def _in_rows(file: ExportFile) -> dict[str, _Image]:
+def _check_size(name: str, size: Any, file: ExportFile, contents: Contents) -> None:
+    if str(size).isdigit():  # it is -1 where it is not known
+        contents.check(name, f"{size} bytes", file)
+
+
+def _in_rows(file: ExportFile, contents: Contents) -> dict[str, _Image]:
     found: dict[str, _Image] = {}
     for number, row in enumerate(file.rows, 2):
         where = f"line {number} of {file.where}"
         _, regions = found.setdefault(str(row["filename"]), (_object(row, "file_attributes", where), []))
+        _check_size(str(row["filename"]), row.get("file_size"), file, contents)
         shape = _object(row, "region_shape_attributes", where)
         if shape:
             regions.append((shape, _object(row, "region_attributes", where)))
