@@ -161,6 +161,13 @@ def test_boxes_of_several_images_or_pages_are_not_pooled(tmp_path: Path) -> None
     assert sorted(read(pages).tasks) == ["1 / 0", "1 / 1"]
 
 
+def test_an_object_that_was_renamed_is_not_another(tmp_path: Path) -> None:
+    path = studio(tmp_path / "e.json", ({}, {"1": [box(to_name="img")], "2": [box(to_name="image")]}))
+    assert read(path).tasks.tolist() == [1]
+    pages = studio(tmp_path / "pages.json", ({}, {"1": [box(item_index=1)], "2": []}), ({"n": 2}, {"1": [], "2": []}))
+    assert sorted(read(pages).tasks) == ["1 / 1", "2 / 0"]
+
+
 def test_boxes_in_pixels_and_in_per_cent_do_not_mix(tmp_path: Path) -> None:
     bare: dict[str, Any] = {"original_width": None, "original_height": None}
     path = studio(tmp_path / "boxes.json", ({}, {"1": [box()]}), ({}, {"1": [box(**bare)]}))
@@ -238,6 +245,11 @@ def test_regions_of_other_kinds_drafts_and_relations_are_counted(tmp_path: Path)
     assert {(part.what, part.question) for part in found.dropped} >= {("datetime regions (not supported)", "when")}
 
 
+def test_completions_of_a_model_are_not_label_studio(tmp_path: Path) -> None:
+    rows = [{"task": 1, "worker": "a", "label": "x", "completions": "text"}]
+    assert rows_of(read(written(tmp_path / "log.json", rows))) == [(1, "a", "x")]
+
+
 def test_completions_of_old_versions_are_read(tmp_path: Path) -> None:
     old = {"aggregated_completed_by": [103], "result": [choice("bad")]}
     tasks = [
@@ -293,6 +305,20 @@ def test_options_that_differ_by_input_stay_one_question(tmp_path: Path) -> None:
     # Ids stay where texts cannot tell options apart.
     same = [{"id": "x", "text": "yes"}, {"id": "y", "text": "yes"}]
     assert rows_of(read(jsonl(tmp_path / "same.jsonl", prodigy(1, "u", accept=["y"], options=same)))) == [(1, "u", "y")]
+
+
+def test_options_of_each_input_are_one_question(tmp_path: Path) -> None:
+    quiz = [prodigy(n, who, accept=[0], options=options(f"a{n}", f"b{n}")) for n in range(12) for who in "uv"]
+    assert export(jsonl(tmp_path / "quiz.jsonl", *quiz)).questions == {"choice": "classes"}
+    twice = [
+        prodigy(n, "u", accept=[0], options=options(f"{one}{n}", "none")) for n in range(250) for one in ("a", "b")
+    ]
+    with pytest.raises(mh.FileFormatError, match="options differ from line to line, which are more than 200 questions"):
+        read(jsonl(tmp_path / "many.jsonl", *twice))
+
+
+def test_choices_without_their_options_are_choices(tmp_path: Path) -> None:
+    assert rows_of(read(jsonl(tmp_path / "log.jsonl", prodigy(1, "u", accept=["spam"])))) == [(1, "u", "spam")]
 
 
 def test_images_of_prodigy_are_not_a_question_of_accepting(tmp_path: Path) -> None:
@@ -567,6 +593,12 @@ def test_tables_of_doccano_are_read(tmp_path: Path) -> None:
     assert rows_of(read(old)) == [("1", "1", "5"), ("1", "2", "6")]
     new = written(tmp_path / "ann.csv", "id,data,label\n1,x,a#b\n2,y,\n")
     assert export(new).columns()["labels"] == [["a", "b"], []]
+
+
+def test_a_log_with_users_is_not_doccano(tmp_path: Path) -> None:
+    rows = [{"id": 1, "text": "x", "user": who, "label": label} for who, label in (("a", ["x"]), ("b", ["y"]))]
+    with pytest.raises(TypeError, match=r"label column 'label' holds lists.*pass kind='sets'"):
+        read(jsonl(tmp_path / "log.jsonl", *rows))
 
 
 def test_documents_without_ids_are_the_same_where_their_text_is(tmp_path: Path) -> None:

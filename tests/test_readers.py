@@ -615,7 +615,6 @@ FOREIGN: dict[str, tuple[str, str]] = {
     "a Diffgram export": ("a.json", '{"readme": {}, "label_map": {}, "attribute_groups_reference": []}'),
     "a FiftyOne dataset": ("a.json", '{"samples": [{"filepath": "a.jpg", "_id": {}}]}'),
     "the output of a human loop": ("a.json", '{"humanLoopName": "a", "humanAnswers": [], "inputContent": {}}'),
-    "CVAT for video": ("a.xml", '<annotations><track id="0"><box frame="0"/></track></annotations>'),
     "a UIMA CAS in JSON": ("a.json", '{"%TYPES": {}, "%FEATURE_STRUCTURES": []}'),
     "a UIMA CAS in XMI": ("a.xml", '<xmi:XMI xmlns:xmi="http://www.omg.org/XMI"/>'),
     "a GATE document": ("a.xml", "<GateDocument/>"),

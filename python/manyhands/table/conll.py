@@ -84,10 +84,10 @@ def _sequences(path: str | os.PathLike[str]) -> Iterator[list[tuple[int, list[st
     lines: list[tuple[int, list[str]]] = []
     try:
         packed = contents_of([Path(path)]).get(Path(path))
-        content = (Path(path).read_bytes() if packed is None else packed).decode("utf-8-sig").replace("\r\n", "\n")
+        content = (Path(path).read_bytes() if packed is None else packed).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{path} is not text in UTF-8: byte {error.start} is none of it") from None
-    written = content.split("\n")
+    written = content.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     tags = {line.split()[-1] for line in written if line.strip() and not line.startswith("# ")}
     for number, line in enumerate(written, 1):
         fields = line.split("\t") if "\t" in line else line.split()

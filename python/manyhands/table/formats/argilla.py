@@ -99,7 +99,7 @@ def _record(row: Mapping[str, Any], task: Any, file: ExportFile) -> Iterator[Par
 
 def _fields(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a record is about: its fields, nested or flat."""
-    known = ("id", "status", "_server_id", "external_id")
+    known = ("id", "status", "_server_id", "external_id", "inserted_at", "updated_at")
     fields = row["fields"] if _nested(row) else {name: row[name] for name in row if "." not in str(name)}
     return {name: value for name, value in fields.items() if name not in known} if isinstance(fields, Mapping) else {}
 

@@ -16,7 +16,7 @@ _CONTENT = ("text", "data", "filename")
 _LABELS = ("label", "labels", "entities", "cats", "annotations", "bbox", "segments")
 _OTHERS = ("id", "meta", "metadata", "relations", "comments", "annotation_approver", "upload_name")
 #: What fields of other logs begin with: doccano names no worker in a line.
-_WORKERS = ("annotator", "worker", "rater", "judge", "labeler", "performer")
+_WORKERS = ("annotator", "worker", "rater", "judge", "labeler", "performer", "user", "coder", "created_by")
 #: Columns of its tables, of old versions and of new ones.
 _TABLES = (("annotation_approver", "id", "label", "user"), ("id", "data", "label"))
 
@@ -146,8 +146,9 @@ def _by_users(annotations: list[Any], task: Any, text: str | None, file: ExportF
             yield Dropped("annotations that are not objects")
     for user, ones in by.items():
         marked = [one for one in ones if one.get("start_offset") is not None]
-        typed = [one for one in ones if "label" not in one and one.get("text") is not None]
-        named = [one.get("label") for one in ones if one not in marked and one not in typed]
+        others = [one for one in ones if one.get("start_offset") is None]
+        typed = [one for one in others if "label" not in one and one.get("text") is not None]
+        named = [one.get("label") for one in others if "label" in one or one.get("text") is None]
         if marked:
             yield from _spans(task, text, user, list(marked))
         for one in typed:

@@ -106,7 +106,7 @@ class Contents:
 
     def check(self, task: Any, content: Any, file: ExportFile) -> None:
         """Raise if the task is about something else elsewhere; signatures of addresses do not count."""
-        key = json.dumps(_unsigned(content), sort_keys=True, default=str)
+        key = json.dumps(unsigned(content), sort_keys=True, default=str)
         seen, other = self._seen.setdefault(task, (key, file))
         if seen != key:
             places = file.where if other is file else f"{other.where} and {file.where}"
@@ -116,12 +116,12 @@ class Contents:
             )
 
 
-def _unsigned(content: Any) -> Any:
+def unsigned(content: Any) -> Any:
     """Content without the parts of addresses that differ from export to export."""
     if isinstance(content, Mapping):
-        return {str(name): _unsigned(value) for name, value in content.items()}
+        return {str(name): unsigned(value) for name, value in content.items()}
     if isinstance(content, list):
-        return [_unsigned(value) for value in content]
+        return [unsigned(value) for value in content]
     if isinstance(content, str) and re.match(r"\w+://|/", content):
         return content.partition("?")[0]
     return content

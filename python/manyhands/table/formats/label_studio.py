@@ -22,7 +22,7 @@ from manyhands.table.formats.export import (
     one_or_set,
     path_name,
 )
-from manyhands.table.formats.files import Contents, ExportFile, Reader
+from manyhands.table.formats.files import Contents, ExportFile, Reader, unsigned
 from manyhands.table.formats.shapes import Region, bounds, ellipse, of_brush, of_polygons, size_of, warn_of_turned
 from manyhands.table.formats.spans import Document, counted_by, is_place, text_among
 
@@ -47,9 +47,15 @@ def knows(rows: list[Any]) -> bool:
     """Whether parsed JSON looks like such an export."""
     return any(
         isinstance(row, Mapping)
-        and ("completions" in row or ("data" in row and ("annotations" in row or "predictions" in row)))
+        and (_is_old(row) or ("data" in row and ("annotations" in row or "predictions" in row)))
         for row in rows[:10]
     )
+
+
+def _is_old(row: Mapping[str, Any]) -> bool:
+    """Whether a task has completions, as annotations were called before 2021; elsewhere these are texts of a model."""
+    found = row.get("completions")
+    return isinstance(found, list) and any(isinstance(one, Mapping) and "result" in one for one in found)
 
 
 def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
@@ -105,7 +111,8 @@ class _Project:
         #: Questions whose answers are marks, with their kind and the name of the text that is marked, if it is one: an
         #: annotation without any says that there is nothing.
         self._marked: dict[str, tuple[str, str | None]] = {}
-        self._objects: dict[str, set[str]] = {}
+        #: Questions about several objects of a task, and about several pages of an object.
+        self._several: set[str] = set()
         self._paged: set[str] = set()
         self._places: dict[tuple[str, Any], dict[_Place, None]] = {}
         self._sizes: dict[tuple[Any, _Place], tuple[float, float]] = {}
@@ -114,8 +121,12 @@ class _Project:
         self._unpaired: dict[str, str] = {}
         for file, number, task in self.tasks:
             for annotation in _annotations(task):
+                objects: dict[str, set[str]] = {}
                 for region in _regions(annotation) if isinstance(annotation, Mapping) else []:
                     self._note(task.get("id", file.numbered(number)), region)
+                    objects.setdefault(_question(region), set()).add(_place(region)[0])
+                # An object of another name in another annotation is one that was renamed.
+                self._several |= {question for question, names in objects.items() if len(names - {""}) > 1}
 
     def regions(self) -> Iterator[Mapping[str, Any]]:
         """All regions of workers' annotations."""
@@ -159,7 +170,6 @@ class _Project:
         kind = str(region.get("type", "")).lower()
         if kind not in _MARKS and kind not in CHOICES:
             return
-        self._objects.setdefault(question, set()).add(place[0])
         if place[1] is not None:
             self._paged.add(question)
         self._places.setdefault((question, task), {})[place] = None
@@ -174,8 +184,8 @@ class _Project:
 
     def _task(self, question: str, task: Any, place: _Place) -> Any:
         """The id of what was asked about: a task, or an object or a page of it where a question is about several."""
-        more = [place[0]] if len(self._objects.get(question, set()) - {""}) > 1 else []
-        more += [place[1]] if question in self._paged else []
+        more: list[Any] = [place[0]] if question in self._several else []
+        more += [place[1] or 0] if question in self._paged else []
         return path_name((task, *more)) if more else task
 
     def annotation(
@@ -293,7 +303,7 @@ class _Project:
         """What a pairwise answer compares: the texts of two fields that differ by a side."""
         pairs = _pairs(data)
         if len(pairs) == 1:
-            left, right = data[pairs[0][0]], data[pairs[0][1]]
+            left, right = (unsigned(data[name]) for name in pairs[0])
         else:
             shown = ", ".join(f"{one!r} and {other!r}" for one, other in pairs)
             fields = ", ".join(map(repr, data)) or "none"

@@ -18,6 +18,9 @@ _SHOWN = ("text", "html", "image", "audio", "video", "prompt", "path", "url")
 _STATUS: Mapping[Any, Status] = {"accept": "given", "reject": "given", "ignore": "skipped"}
 #: Sessions without a name are called by the time at which the server was started.
 _BY_TIME = re.compile(r"(?:.*-)?\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d")
+#: Sets of options that are few enough to be questions, and questions that are too many.
+_FEW = 10
+_MOST_QUESTIONS = 200
 #: An option: its id, and what annotators see of it.
 _Option = tuple[Any, Any]
 
@@ -73,7 +76,7 @@ def _line(row: Mapping[str, Any], worker: Any, questions: Mapping[frozenset[_Opt
     if row.get("relations"):
         yield Dropped("relations (not supported)", len(row["relations"]))
     typed = row.get("user_input")
-    if "accept" in row and "options" in row:
+    if _is_choice(row):
         options = _options(row)
         chosen = row["accept"] if isinstance(row["accept"], list) else [row["accept"]]
         kind, said = one_or_set([_text(one, options) for one in chosen if one is not None])
@@ -109,9 +112,14 @@ def _each(row: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 # --------------------------------------------------------------------------------------------------------- options
 
 
+def _is_choice(row: Mapping[str, Any]) -> bool:
+    """Whether options were chosen among, also where the line does not have them."""
+    return isinstance(row.get("accept"), list) or ("accept" in row and "options" in row)
+
+
 def _options(row: Mapping[str, Any]) -> list[_Option]:
     """The options of a line as ids and texts; ids alone where two have the same text."""
-    given = row["options"] if isinstance(row["options"], list) else []
+    given = row["options"] if isinstance(row.get("options"), list) else []
     for one in given:
         if isinstance(one, Mapping) and isinstance(one.get("id"), list | dict):
             raise FileFormatError(f"an option has the id {str(one['id'])[:60]}, which is a {type(one['id']).__name__}")
@@ -130,20 +138,30 @@ def _questions(rows: Sequence[tuple[ExportFile, Mapping[str, Any]]]) -> dict[fro
     """The question that each set of options asks.
 
     Sets are of one question where they share at least half of their options: some may be added in time, or left out for
-    an input. They are of two where an id has two texts, or where one annotator answered both about one input.
+    an input. They are of two where an id has two texts, or where one annotator answered both about one input. Where
+    every input has options of its own, as in a quiz, all are one question.
     """
     asked: dict[frozenset[_Option], set[Any]] = {}
     ordered: dict[frozenset[_Option], list[_Option]] = {}
     for file, row in rows:
-        if "accept" in row and "options" in row:
+        if _is_choice(row):
             options = _options(row)
             asked.setdefault(frozenset(options), set()).add((file.worker, _annotator(row), row["_input_hash"]))
             ordered.setdefault(frozenset(options), options)
+    inputs = [{task for _, _, task in ones} for ones in asked.values()]
+    alone = sum(map(len, inputs)) == len(set().union(*inputs))
+    if alone and len(asked) > _FEW and 2 * len(asked) > sum(map(len, inputs)):
+        return dict.fromkeys(asked, "choice")
     groups: list[_Group] = []
     group_of: dict[frozenset[_Option], int] = {}
     for options_of in sorted(asked, key=lambda one: -len(one)):
         fitting = (place for place, group in enumerate(groups) if group.takes(options_of, asked[options_of]))
         place = next(fitting, len(groups))
+        if place == _MOST_QUESTIONS:
+            raise FileFormatError(
+                f"options differ from line to line, which are more than {_MOST_QUESTIONS} questions; make a table with "
+                "columns task, worker and label"
+            )
         if place == len(groups):
             groups.append(_Group(ordered[options_of]))
         groups[place].add(options_of, asked[options_of])
@@ -176,7 +194,7 @@ def _names(groups: Sequence[Sequence[_Option]]) -> list[str]:
     """A name for each question: its first options, as many as tell it from the others."""
     if len(groups) == 1:
         return ["choice"]
-    texts = [[str(name if text is None else text) for name, text in options] for options in groups]
+    texts = [[str(name if text is None else text) for name, text in options] or ["no options"] for options in groups]
     for shown in range(1, max(map(len, texts), default=0) + 1):
         names = [f"choice: {', '.join(one[:shown])}{', …' if shown < len(one) else ''}" for one in texts]
         if len(set(names)) == len(names):

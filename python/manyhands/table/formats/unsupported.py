@@ -157,11 +157,6 @@ UNSUPPORTED = (
         "export the project of INCEpTION as WebAnno TSV v3",
         _fields("%TYPES", "%FEATURE_STRUCTURES"),
     ),
-    Unsupported(
-        "CVAT for video",
-        "export it as CVAT for images 1.1, which has every frame as an image",
-        lambda file: file.is_xml and file.xml.tag == "annotations" and file.xml.find("track") is not None,
-    ),
     Unsupported("a UIMA CAS in XMI", "export the project of INCEpTION or WebAnno as WebAnno TSV v3", _xml("XMI")),
     Unsupported(
         "a GATE document",
