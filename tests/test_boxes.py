@@ -443,3 +443,10 @@ def test_a_format_that_does_not_exist_is_rejected() -> None:
     log = {"task": [1], "worker": ["u"], "a": [0], "b": [0], "c": [1], "d": [1]}
     with pytest.raises(ValueError, match="format must be one of"):
         mh.Boxes.from_frame(log, box=("a", "b", "c", "d"), format="yxyx")
+
+
+@pytest.mark.parametrize("far", [1e308, -1e308, 1e301])
+def test_coordinates_too_large_to_subtract_are_rejected(far):
+    boxes = np.sort(np.array([[0.0, 0.0, 1.0, 1.0], [far, 0.0, 1.0, 1.0]]).reshape(2, 2, 2), axis=1).reshape(2, 4)
+    with pytest.raises(ValueError, match=r"boxes\[:, \d\] holds .* at row 1.*scale the coordinates down"):
+        mh.Boxes.from_arrays([1, 1], ["a", "b"], boxes)

@@ -252,3 +252,79 @@ def test_labels_within_a_point_are_counted() -> None:
     assert curve.labels_within() == 40
     assert curve.labels_within(0.3) == 20
     assert curve.labels_within(0.001) is None
+
+
+@pytest.mark.parametrize("update", ["batch", "online"])
+def test_a_repeated_delivery_is_no_further_vote(update: str) -> None:
+    campaign, once = (Campaign(range(3), ["cat", "dog"], update=update, budget=6) for _ in range(2))
+    for worker in "abc":
+        for one in (campaign, once):
+            one.tell(0, worker, "dog")
+    once.tell(0, "d", "cat")
+    for _ in range(4):
+        campaign.tell(0, "d", "cat")
+    assert campaign.labels[0] == "dog"
+    assert (campaign.posterior == once.posterior).all()
+    assert campaign.n_labels == 4
+    assert campaign.log.equals(once.log)
+    assert len(campaign.ask(2, worker="e")) == 2  # four of six labels are spent, whatever was delivered how often
+
+
+@pytest.mark.parametrize(("update", "n"), [("batch", 3), ("batch", 40), ("online", 40)])
+def test_a_changed_answer_replaces_the_earlier_one(update: str, n: int, crowd: mh.Simulation) -> None:
+    said = answers(crowd)
+    campaign, wanted = (Campaign(range(n), range(3), workers=range(6), update=update) for _ in range(2))
+    campaign.tell(0, 0, (said[0, 0] + 1) % 3)
+    for task in range(n):
+        for worker in range(6):
+            wanted.tell(task, worker, said[task, worker])
+            if (task, worker) != (0, 0):
+                campaign.tell(task, worker, said[task, worker])
+    campaign.tell(0, 0, said[0, 0])
+    assert campaign.votes == wanted.votes
+    assert campaign.n_labels == 6 * n
+    if update == "batch" and n > 10:
+        wanted._refit()
+    np.testing.assert_allclose(campaign.posterior, wanted.posterior, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("meta", "arrays"),
+    [
+        ({"asked": -1}, {}),
+        ({"asked": 10**400}, {}),
+        ({"kappa": 10**400}, {}),
+        ({"settings": {"budget": -1}}, {}),
+        ({"settings": {"budget": 10**400}}, {}),
+        ({"settings": {"labels_per_task": 0}}, {}),
+        ({"settings": {"epsilon": 7.0}}, {}),
+        ({"settings": {"epsilon": 10**400}}, {}),
+        ({"settings": {"epsilon": float("nan")}}, {}),
+        ({"params": {"max_iter": 10**400}}, {}),
+        ({}, {"state.settings": [50.0, -1.0]}),
+        ({}, {"state.posterior": -1.0}),
+        ({}, {"state.confusion": 0.0}),
+        ({}, {"state.total": 0.0}),
+        ({}, {"state.decay": 1.0}),
+        ({}, {"left": -1}),
+    ],
+)
+def test_crafted_campaigns_are_rejected(tmp_path: Path, meta: dict, arrays: dict, crowd: mh.Simulation) -> None:
+    campaign = Campaign(range(4), range(3), workers=range(6), budget=30, labels_per_task=5)
+    for task in range(3):
+        campaign.tell(task, task, 1)
+    campaign.save(tmp_path / "sound")
+    content = persist.read(tmp_path / "sound")
+    settings = {"settings": content.meta["settings"] | meta["settings"]} if "settings" in meta else meta
+    changed = {
+        name: np.broadcast_to(np.array(value, content.arrays[name].dtype), content.arrays[name].shape)
+        for name, value in arrays.items()
+    }
+    persist.write(tmp_path / "crafted", "campaign", content.meta | settings, content.arrays | changed)
+    try:
+        loaded = mh.load(tmp_path / "crafted")
+    except mh.FileFormatError:
+        return
+    assert "params" in meta  # the model itself rejects it, when it is fitted
+    with pytest.raises((ValueError, TypeError)):
+        loaded._refit()

@@ -202,3 +202,31 @@ def test_lists_that_cannot_be_rankings():
             mh.Rankings.from_lists(lists)
     with pytest.raises(ValueError, match="different weights"):
         mh.Rankings.from_frame({"task": [1, 1], "item": ["a", "b"], "rank": [1, 2], "w": [1, 2]}, weight="w")
+
+
+def test_a_left_bias_that_was_not_learnt_is_not_reported(tmp_path, capsys):
+    from manyhands.cli import main
+    from manyhands.table.io import write_table
+
+    crowd = mh.simulate_comparisons(6, 4, 200, left_bias=1.0, seed=1)
+    for model in (mh.pairwise.WorkerBradleyTerry(), mh.pairwise.BradleyTerry()):
+        assert "left_bias" not in model.fit(crowd.games).workers_frame().column_names
+    learnt = mh.pairwise.WorkerBradleyTerry(left_bias="worker").fit(crowd.games).workers_frame()
+    assert min(learnt["left_bias"].to_pylist()) > 0.3
+    write_table(crowd.games.to_frame(), tmp_path / "log.csv")
+    command = ["workers", str(tmp_path / "log.csv"), "--kind", "comparisons", "-q", "--format", "csv"]
+    assert main(command) == 0
+    assert "left_bias" not in capsys.readouterr().out
+    for whose in ("worker", "crowd"):
+        assert main([*command, "--left-bias", whose]) == 0
+        assert '"left_bias","left_bias_error"' in capsys.readouterr().out
+    assert main([*command[:2], "--kind", "comparisons", "--method", "rank-centrality", "--left-bias", "worker"]) == 2
+    assert "--left-bias means nothing to rank-centrality" in capsys.readouterr().err
+
+
+def test_intervals_that_were_not_asked_for_are_unbounded():
+    crowd = mh.simulate_comparisons(6, 4, 200, seed=1)
+    model = mh.pairwise.BradleyTerry(intervals="none").fit(crowd.games)
+    assert (model.intervals_ == [-np.inf, np.inf]).all()
+    assert (model.rank_intervals_ == [1, 6]).all()
+    assert "-inf to inf" in type(model).intervals_.__doc__

@@ -265,3 +265,10 @@ def test_assignments_that_cannot_be_are_refused() -> None:
         fairness.assign([[0.9, 0.5]], [5, 5], 10, gap=0.1)
     with pytest.raises(ValueError, match="whole numbers"):
         fairness.assign([[0.9, 0.5]], [5.5, 5], 10, gap=0.1)
+
+
+def test_groups_of_one_text_have_columns_of_their_own():
+    votes = mh.simulate(40, 5, 2, seed=1).votes
+    groups = {task: (1 if task % 2 else "1") for task in votes.tasks.tolist()}
+    frame = mh.fairness.gaps(votes, mh.MajorityVote().fit(votes), attribute=groups, draws=20).frame()
+    assert {"rate 1", "rate '1'"} <= set(frame.column_names)

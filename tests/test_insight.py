@@ -115,3 +115,16 @@ def test_answers_are_those_that_were_decided(decision: str) -> None:
         assert [why.runner_up for why in told] == frame.column("runner_up").to_pylist()
         margins = [why.confidence - why.runner_up_confidence for why in told]
         np.testing.assert_allclose(margins, frame.column("margin").to_numpy(), atol=1e-12)
+
+
+@pytest.mark.parametrize("make", [mh.Consensus, mh.MajorityVote, mh.DawidSkene])
+@pytest.mark.filterwarnings("ignore::manyhands.OverlapWarning", "ignore::manyhands.ConvergenceWarning")
+def test_a_task_on_which_all_abstained_is_explained(make):
+    log = {"task": [1, 1, 2, 2, 3], "worker": ["a", "b", "a", "b", "a"], "label": ["x", "y", "?", "?", "x"]}
+    votes = mh.Annotations.from_frame(log, abstain="?")
+    model = make().fit(votes)
+    for why in (model.explain(2), model.explain(2, votes)):
+        assert why.task == 2
+        assert all(vote.label == "?" for vote in why.votes)
+        assert why.log_odds == pytest.approx(why.prior + sum(vote.evidence for vote in why.votes) + why.rest)
+        assert "task 2" in str(why)

@@ -88,3 +88,8 @@ def test_load_gives_what_was_asked_for_or_refuses(tmp_path):
     assert isinstance(mh.load(tmp_path / "model.mh", mh.MajorityVote), mh.MajorityVote)
     with pytest.raises(TypeError, match=r"votes\.mh holds Annotations, not MajorityVote"):
         mh.load(tmp_path / "votes.mh", mh.MajorityVote)
+
+
+def test_no_aggregator_is_listed_twice() -> None:
+    for names in (mh.all_aggregators(), mh.learn.all_learners()):
+        assert len(set(names)) == len(names)

@@ -228,3 +228,14 @@ def test_nothing_breaks_and_nothing_is_asked_for(browser: Any, page: Path) -> No
     asked = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     urls = [entry["params"]["request"]["url"] for entry in asked if entry["method"] == "Network.requestWillBeSent"]
     assert all(url.startswith(("file:", "data:", "blob:")) for url in urls)
+
+
+def test_headings_are_not_broken_inside_words_and_downloads_hold_no_formulas():
+    from importlib import resources
+
+    style = (resources.files("manyhands.report") / "page.css").read_text(encoding="utf-8")
+    broken = [line for line in style.splitlines() if "overflow-wrap: anywhere" in line]
+    assert not any(" th" in line.split("{")[0] for line in broken)
+    assert "background-attachment: local" in style  # the shadow that shows that a table goes on
+    script = (resources.files("manyhands.report") / "page.js").read_text(encoding="utf-8")
+    assert r"/^[=+\-@\t\r]/" in script

@@ -290,3 +290,10 @@ def test_more_spans_than_fit_are_not_simulated() -> None:
     assert mh.simulate_sequences(2, 6, length=10, spans=5, seed=1).sequences.n_tokens == 20
     with pytest.raises(ValueError, match="spans"):
         mh.simulate_sequences(2, 6, length=10, spans=6, seed=1)
+
+
+def test_many_types_are_warned_of_before_a_long_fit(monkeypatch):
+    monkeypatch.setattr("manyhands.sequences.crowd._MANY_CELLS", 10)
+    votes = mh.Sequences.from_spans(["d", "d"], [0, 0], [1, 2], ["a", "b"], ["X", "Y"])
+    with pytest.warns(mh.DataWarning, match=r"BSC learns .* worker='cm'"):
+        mh.sequences.BSC(max_iter=2, tol=0).fit(votes)

@@ -143,7 +143,7 @@ def test_damage_and_malice_are_refused(saved: tuple[Path, Any], monkeypatch: pyt
     with pytest.raises(mh.FileFormatError):
         mh.load(path)
     torch.save({"trained": 1, "kind": "CCEM"}, path)
-    with pytest.raises(mh.FileFormatError, match="lacks something"):
+    with pytest.raises(mh.FileFormatError, match="is missing or has the wrong type"):
         mh.load(path)
     torch.save([1], path)
     with pytest.raises(mh.FileFormatError, match="no file of a trained network"):
@@ -152,3 +152,61 @@ def test_damage_and_malice_are_refused(saved: tuple[Path, Any], monkeypatch: pyt
     with pytest.raises(mh.FileFormatError):
         mh.load(path)
     assert not (path.parent / "harm").exists()
+
+
+def test_crafted_headers_are_rejected_before_memory_is_taken(saved: tuple[Path, Any]) -> None:
+    path, learner = saved
+    sound = torch.load(path, weights_only=True)
+    weight = next(name for name in sound["parts"] if name.endswith("weight"))
+    nan = torch.full_like(sound["parts"][weight], float("nan"))
+    kept = sound["kept"]
+    crafted: list[tuple[dict[str, Any], str]] = [
+        ({"example": [[10**10], "float32"]}, "a sample cannot have shape"),
+        ({"example": [[2**40] * 50, "float32"]}, "a sample cannot have shape"),
+        ({"example": [[-1], "float32"]}, "a sample cannot have shape"),
+        ({"example": [[6], "load"]}, "numbers cannot have type"),
+        ({"example": [[6]]}, "example"),
+        ({"example": {"x": {"y": [[6], "float32"]}}}, "example"),
+        ({"example": None}, "example"),
+        ({"parts": sound["parts"] | {weight: nan}}, "hold NaN"),
+        ({"parts": sound["parts"] | {weight: 7}}, "is not an array"),
+        ({"workers": [0, 1, 2, 3, 3]}, "names of workers repeat"),
+        ({"workers": [0, 1, 2, 3, float("nan")]}, "workers are missing"),
+        ({"workers": []}, "workers are missing"),
+        ({"classes": [None, 1, 2]}, "classes are missing"),
+        ({"kept": kept | {"_confusion": torch.zeros(2, 2)}}, "confusion does not have shape"),
+        ({"kept": kept | {"_prior": torch.full((3,), float("nan"), dtype=torch.float64)}}, "prior holds numbers"),
+        ({"kept": kept | {"_n_labels": "many"}}, "n_labels does not have shape"),
+        ({"settings": {"nonsense": 1}}, "nonsense"),
+        ({"settings": {"max_epochs": "many"}}, "max_epochs"),
+        ({"settings": {"max_epochs": torch.zeros(3)}}, "settings are not plain"),
+        ({"networks": "backbone"}, "networks"),
+        ({"outer": [7]}, "outer"),
+        ({"history": 7}, "history"),
+    ]
+    for changed, message in crafted:
+        torch.save(sound | changed, path)
+        for networks in ({"backbone": learners.backbone()}, {}):
+            if not networks and "settings" in changed and "plain" not in message:
+                continue
+            with pytest.raises(mh.FileFormatError, match=message):
+                mh.load(path, **networks)
+    learner._parts["network"][0].weight.data.fill_(float("nan"))
+    with pytest.raises(ValueError, match="cannot save what could not be read again"):
+        learner.save(path)
+
+
+def test_a_file_neither_tells_nor_chooses_the_path_of_a_checkpoint(tmp_path: Path, crowd: learners.Crowd) -> None:
+    secret = tmp_path / "my-secret-project.ckpt"
+    learner = mh.learn.CCEM(learners.backbone(), max_epochs=1, checkpoint=str(secret)).fit(crowd.X, crowd.votes)
+    path = tmp_path / "learner.pt"
+    learner.save(path)
+    assert b"secret" not in path.read_bytes()
+    content = torch.load(path, weights_only=True)
+    content["settings"]["checkpoint"] = str(tmp_path / "chosen-by-a-stranger")
+    torch.save(content, path)
+    assert "checkpoint" not in mh.load(path).settings
+    again = mh.load(path, backbone=learners.backbone())
+    assert again.checkpoint is None
+    again.fit(crowd.X, crowd.votes)
+    assert not (tmp_path / "chosen-by-a-stranger").exists()

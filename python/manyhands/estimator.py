@@ -469,7 +469,7 @@ def concrete(base: type[T], package: str = "manyhands.") -> list[type[T]]:
     known = list(base.__subclasses__())
     for cls in known:
         known.extend(cls.__subclasses__())
-    usable = [cls for cls in known if not inspect.isabstract(cls) and cls.__module__.startswith(package)]
+    usable = [cls for cls in dict.fromkeys(known) if not inspect.isabstract(cls) and cls.__module__.startswith(package)]
     return sorted(usable, key=lambda cls: cls.__name__)
 
 

@@ -279,3 +279,48 @@ def test_a_handler_of_the_callers_own_stays(log):
         signal.signal(signal.SIGTERM, before)
     run("describe log.csv -q")
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "-5", "x"])
+def test_odd_widths_of_a_terminal_hide_nothing(log, monkeypatch, capsys, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    run("workers log.csv -q")
+    out = capsys.readouterr().out
+    assert "worker" in out
+    assert len(out.splitlines()) > len(mh.read("log.csv").workers)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows closes no streams of a child")
+def test_a_closed_stdin_is_named(log):
+    process = subprocess_of("aggregate - -o labels.csv", **closing(0))
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "stdin is closed" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_formulas_in_csv_are_escaped_where_that_is_asked_for(log, capsys):
+    names = ["=1+1", "+a", "-b", "@c", "\td", "\re", "-1", "plain", "'q"]
+    rows_ = "".join(f'{task},"{name}",{label}\n' for task, label in ((1, "x"), (2, "=y")) for name in names)
+    (log / "odd.csv").write_bytes(("task,worker,label\n" + rows_).encode())
+    run("aggregate odd.csv -o labels.csv --workers workers.csv -q")
+    assert {row["worker"] for row in rows("workers.csv")} == set(names)
+    run("aggregate odd.csv -o labels.csv --workers workers.csv -q --escape-formulas")
+    escaped = {name if name in ("plain", "'q") else f"'{name}" for name in names}
+    assert {row["worker"] for row in rows("workers.csv")} == escaped
+    assert [row["label"] for row in rows("labels.csv")] == ["x", "'=y"]
+    capsys.readouterr()
+    run("aggregate odd.csv -q --escape-formulas")
+    assert "'=y" in capsys.readouterr().out
+    run("workers odd.csv -q --format csv --escape-formulas")
+    assert "'@c" in capsys.readouterr().out
+    run("aggregate odd.csv -o labels.parquet -q --escape-formulas")
+    assert mh.table.io.read_table("labels.parquet")["label"].to_pylist() == ["x", "=y"]
+
+
+def test_every_method_of_the_help_can_be_chosen():
+    from manyhands.cli.methods import _BY_KIND
+    from manyhands.table.records import Records
+
+    assert set(_BY_KIND) <= set(Records._kinds)
+    assert "linked-dawid-skene" not in [name for methods in _BY_KIND.values() for name in methods]

@@ -79,7 +79,10 @@ class Explanation:
             return lines + shown
         lines[0] += f", rather than {self.runner_up} ({self.runner_up_confidence:.3f})"
         lines += shown
-        lines.append(f"  {'worker':<20} {'said':<14} {'accuracy':>8} {'answers':>8} {'evidence':>9}")
+        if not self.votes:
+            lines.append("  no vote counts: nobody answered, or all who did abstained")
+        else:
+            lines.append(f"  {'worker':<20} {'said':<14} {'accuracy':>8} {'answers':>8} {'evidence':>9}")
         lines.extend(
             f"  {vote.worker!s:<20.20} {vote.label!s:<14.14} {vote.accuracy:>8.3f} {vote.n_labels:>8,} "
             f"{vote.evidence:>+9.2f}"

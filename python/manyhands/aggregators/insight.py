@@ -212,9 +212,13 @@ class Insight(KnowsConfusion):
             raise ValueError(
                 "a model that was loaded from a file does not know the votes; give them: explain(task, votes)"
             )
-        part = table.select(tasks=[task])
+        place = _code(table._tasks, task, "task")
+        part = table.select(tasks=[task]) if table.labels_per_task[place] else None
+        abstaining = len(self._labels) > len(self._classes)
+        if part is None or (not abstaining and (part.codes()[2] >= part.n_classes).all()):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), self._labels  # all abstained
         workers = self._workers.match(part._workers)
-        recoded = self._recode(part if len(self._labels) > len(self._classes) else part.without_abstentions())
+        recoded = self._recode(part if abstaining else part.without_abstentions())
         _, by, labels = recoded.columns()
         known = workers[by] >= 0
         weights = recoded.weights()

@@ -19,7 +19,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NoReturn
 
 from manyhands.cli import (
@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = _parser().parse_args(argv)
         wanted = args.traceback
         args.json = args.shown == "json"
-        with _terminable(), protecting_inputs(), printed_warnings() as args.warnings:
+        with _terminable(), protecting_inputs(), _escaping(args), printed_warnings() as args.warnings:
             args.run(args)
         sys.stdout.flush()
         return 0
@@ -97,6 +97,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         complain(f"error: {one_line(error)}")
         return 2
+
+
+def _escaping(args: argparse.Namespace) -> AbstractContextManager[None]:
+    """Escape formulas in CSV output where that was asked for."""
+    from manyhands.table.formulas import escaping_formulas
+
+    return escaping_formulas(args.escape_formulas)
 
 
 def _parser() -> Parser:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 #: Wide enough for any table, where there is neither a terminal to fit into nor the variable COLUMNS.
 _PIPE_WIDTH = 200
 
+#: Narrower lines would hold nothing of a table.
+_LEAST_WIDTH = 20
+
 #: Rows of a long table that are shown on a screen.
 SHOWN = 30
 
@@ -52,6 +55,15 @@ class ClosedStdout(io.TextIOBase):
         self.write("")
 
 
+class ClosedStdin(io.TextIOBase):
+    """Stands for a stdin that was closed before the program began: nothing can be read from it."""
+
+    @property
+    def buffer(self) -> NoReturn:
+        """Raise, as a read of the closed file would."""
+        raise OSError(errno.EBADF, "stdin is closed, so that there is nothing to read; name a file")
+
+
 def replace_closed_streams() -> None:
     """Put something in the place of standard streams that were closed (``2>&-``), which Python leaves as None.
 
@@ -64,6 +76,8 @@ def replace_closed_streams() -> None:
                 os.fstat(number)
             except OSError:
                 os.open(os.devnull, os.O_RDWR)
+    if sys.stdin is None:
+        sys.stdin = ClosedStdin()
     if sys.stdout is None:
         sys.stdout = ClosedStdout()
     if sys.stderr is None:
@@ -163,10 +177,12 @@ def print_rows(args: Namespace, columns: Sequence[str], rows: Sequence[Sequence[
         return
     import csv
 
+    from manyhands.table.formulas import escaped_cell
+
     writer = csv.writer(sys.stdout, lineterminator="\n")
     if columns:  # further rows have no head
         writer.writerow(columns)
-    writer.writerows([_plain(value) for value in row] for row in rows)
+    writer.writerows([escaped_cell(_plain(value)) for value in row] for row in rows)
     sys.stdout.flush()
 
 
@@ -209,8 +225,11 @@ def console(*, stderr: bool = False) -> Console:
             raise BrokenPipeError
 
     file = sys.stderr if stderr else sys.stdout
-    fitted = file.isatty() or os.environ.get("COLUMNS", "").isdigit()
-    return Plain(file=file, width=None if fitted else _PIPE_WIDTH, markup=False, emoji=False, highlight=False)
+    columns = os.environ.get("COLUMNS", "")
+    width = None if file.isatty() else _PIPE_WIDTH
+    if columns.isdecimal() and int(columns) > 0:
+        width = max(int(columns), _LEAST_WIDTH)
+    return Plain(file=file, width=width, markup=False, emoji=False, highlight=False)
 
 
 def print_facts(facts: dict[str, str], *, stderr: bool = False) -> None:
@@ -354,9 +373,10 @@ def _write_stdout(table: pa.Table) -> None:
     import pyarrow.csv
 
     from manyhands.table.arrow import flat
+    from manyhands.table.formulas import escaped
 
     sys.stdout.flush()
-    pyarrow.csv.write_csv(flat(table), sys.stdout.buffer, pyarrow.csv.WriteOptions(quoting_style="needed"))
+    pyarrow.csv.write_csv(escaped(flat(table)), sys.stdout.buffer, pyarrow.csv.WriteOptions(quoting_style="needed"))
     sys.stdout.buffer.flush()
 
 

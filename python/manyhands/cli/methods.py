@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from manyhands import aggregators
 from manyhands.cli.options import amount, count, natural
 from manyhands.estimator import Estimator
+from manyhands.table.records import Records
 
 if TYPE_CHECKING:
     from manyhands import Annotations
@@ -28,6 +29,7 @@ _OPTIONS = (
     "gold",
     "correlation",
     "ties",
+    "left_bias",
 )
 
 
@@ -111,7 +113,7 @@ DEFAULT = next(iter(METHODS))
 #: The default for classes with an order.
 ORDERED = "ordered-consensus"
 #: Methods for all kinds of answers, by kind.
-_BY_KIND = {kind: methods_of(kind) for kind in Estimator._bases}
+_BY_KIND = {kind: methods_of(kind) for kind in Estimator._bases if kind in Records._kinds}
 #: What a comparison runs unless told otherwise: what takes any log, in not much more than the time of EM.
 COMPARED = (
     "consensus",
@@ -171,19 +173,34 @@ def add_fit(parser: argparse.ArgumentParser, *, choose: bool = True) -> None:
         help="of the errors on one task, from 0 (independent) to 1, to discount confidences with (consensus; "
         "default: estimated)",
     )
-    group.add_argument("--ties", choices=("lowest", "random", "abstain"), help="who wins a tie (majority)")
+    group.add_argument("--ties", choices=("lowest", "random", "abstain"), help="which class wins a tie (majority)")
+    group.add_argument(
+        "--left-bias",
+        type=_left_bias,
+        metavar="WHOSE",
+        help="of comparisons, learn how far the left item is favored: by the 'crowd' as a whole, or by each 'worker' "
+        "(default: not at all)",
+    )
     if choose:
         lists = (f"methods for {kind}: {', '.join(methods)}" for kind, methods in _BY_KIND.items())
         group.description = "; ".join(lists)
 
 
+def _left_bias(text: str) -> bool | str:
+    """Return the setting of a model of comparisons."""
+    if text not in ("crowd", "worker"):
+        raise argparse.ArgumentTypeError(f"must be crowd or worker, not {text!r}")
+    return True if text == "crowd" else text
+
+
 def given_options(args: argparse.Namespace, methods: Mapping[str, Method]) -> dict[str, Any]:
     """Return the options of a fit that were given; raise for one that no chosen method has."""
-    names = {name for method in METHODS.values() for name in method.options}
+    known = {name: method for kind in _BY_KIND.values() for name, method in kind.items()}
+    names = {name for method in known.values() for name in method.options}
     given = {name: value for name in sorted(names) if (value := getattr(args, name, None)) is not None}
     for name in given:
         if not any(name in method.options for method in methods.values()):
-            knowing = ", ".join(other for other, method in METHODS.items() if name in method.options)
+            knowing = ", ".join(other for other, method in known.items() if name in method.options)
             raise ValueError(
                 f"--{name.replace('_', '-')} means nothing to {', '.join(methods)}; it goes with {knowing}"
             )

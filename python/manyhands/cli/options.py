@@ -57,6 +57,11 @@ def add_command(
         help="how results are printed: tables for people, rows of CSV, or one JSON object and nothing else",
     )
     shown.add_argument("--json", dest="shown", action="store_const", const="json", help="short for --format json")
+    parser.add_argument(
+        "--escape-formulas",
+        action="store_true",
+        help="put an apostrophe before text in CSV that a spreadsheet would take for a formula (= + - @)",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no summary")
     parser.add_argument("--threads", type=threads, metavar="N", help="threads to use; by default one for each core")
     return parser

@@ -289,6 +289,9 @@ class Campaign(persist.Saved):
     def tell(self, task: Any, worker: Any, label: Any) -> None:
         """Take in an answer, asked for or not.
 
+        An answer that is delivered again changes nothing. Another answer of the same worker to the same task replaces
+        the earlier one, as if it had been the first: it counts once, and takes nothing from the budget.
+
         Parameters
         ----------
         task, worker, label
@@ -299,6 +302,11 @@ class Campaign(persist.Saved):
         if said is None:
             raise ValueError(f"{label!r} is not among the classes {list(self._class_of)[:5]}")
         who = self._known(worker)
+        earlier = [at for at in self._state.of_task.get(code, ()) if self._state.workers[at] == who]
+        if earlier:
+            if self._state.labels[earlier[-1]] != said:
+                self._replace(earlier[-1], said)
+            return
         asked = self._pending.pop(code, None)
         if asked is not None and asked not in (who, NOBODY):
             self._left[asked] += 1
@@ -312,6 +320,23 @@ class Campaign(persist.Saved):
             self._score(code)
             self._close(code)
             self._push(code)
+
+    def _replace(self, at: int, label: int) -> None:
+        """Change an answer, and learn again from all of them."""
+        state = self._state
+        state.labels[at] = label
+        task = state.tasks[at]
+        self._closed[task] = False
+        if state.model is not None and self._events.have("fit"):
+            self._refit()
+        else:
+            sizes = len(self._tasks), len(self._worker_names), len(self._classes)
+            self._state = State(*sizes, state.model, state.kappa)
+            for answer in zip(state.tasks, state.workers, state.labels, strict=True):
+                self._state.tell(*answer)
+            self._score_all()
+        value = float(self._state.posterior[task].max())
+        self._events.note("answer", task, state.workers[at], label, value=value)
 
     def _take(self, votes: Annotations) -> None:
         tasks, workers, labels = votes.codes()

@@ -44,6 +44,10 @@ class Decisions(list[Event]):
         """Add what happened."""
         self.append(Event(EVENTS.index(event), task, worker, label, REASONS.index(why), value))
 
+    def have(self, event: str) -> bool:
+        """Whether something of the kind happened."""
+        return any(e.event == EVENTS.index(event) for e in self)
+
     def frame(self, tasks: list[Any], workers: list[Any], classes: list[Any]) -> pa.Table:
         """Return the log by names, as an Arrow table."""
         import pyarrow as pa

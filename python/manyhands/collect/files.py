@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from manyhands.aggregators.base import all_aggregators
-from manyhands.collect.crowd import EXPLORE
+from manyhands.checks import check_number
+from manyhands.collect.crowd import EXPLORE, check_epsilon
 from manyhands.collect.decisions import EVENTS, REASONS, Decisions, Event
 from manyhands.collect.gains import STRATEGIES, information
 from manyhands.collect.state import State
@@ -87,8 +88,8 @@ def restored(cls: type[C], content: persist.Content) -> C:
     campaign._worker_of = {name: code for code, name in enumerate(campaign._worker_names)}
     campaign._left = left.copy()
     chosen, asked = content.meta.get("chosen"), content.meta.get("asked")
-    if type(chosen) is not bool or type(asked) is not int:
-        raise content.damaged("its settings are incomplete")
+    if type(chosen) is not bool or type(asked) is not int or not 0 <= asked < 2**63 or (left < 0).any():
+        raise content.damaged("its settings are incomplete, or count less than nothing")
     campaign._chosen, campaign._n_asked = chosen, asked
     campaign._state = _state(content, answers, sizes)
     campaign._tie = content.array("tie", np.float64, shape=(sizes["n"],)).copy()
@@ -118,7 +119,11 @@ def _settings(content: persist.Content) -> dict[str, Any]:
     ):
         raise content.damaged("its settings are not those of this version")
     if found["error"] is not None and not 0 < found["error"] < 1:
-        raise content.damaged("its error is no probability")
+        raise content.damaged("its error is not a probability")
+    check_epsilon(found["epsilon"])
+    for name, least in (("labels_per_task", 1), ("budget", 0)):
+        if found[name] is not None:
+            check_number(name, found[name], least=least, whole=True)
     return found
 
 
@@ -132,6 +137,7 @@ def _state(content: persist.Content, answers: Any, sizes: dict[str, int]) -> Sta
     for name, letters in State.ARRAYS.items():
         shape = tuple(int(letter) if letter.isdigit() else sizes[letter] for letter in letters)
         found = content.array(f"state.{name}", np.float64, shape=shape).copy()
+        _check_state(content, name, found)
         setattr(state, name, found.tolist() if name == "weights" else found)
     state.tasks, state.workers, state.labels = (row.tolist() for row in answers)
     for at, task in enumerate(state.tasks):
@@ -139,6 +145,18 @@ def _state(content: persist.Content, answers: Any, sizes: dict[str, int]) -> Sta
     state.n_of_worker = np.bincount(answers[1], minlength=sizes["m"]).tolist()
     state.skill = information(state.confusion, state.prior) if sizes["m"] else np.zeros(0)
     return state
+
+
+def _check_state(content: persist.Content, name: str, found: Any) -> None:
+    """Raise unless an array of a state is one that answers lead to."""
+    signless = name not in ("average", "decay")  # the former are sums of changes, the latter logarithms of shares
+    bad = (found < 0).any() if signless else (found > 0).any() if name == "decay" else False
+    if name in ("posterior", "prior", "confusion"):
+        bad = bad or (np.abs(found.sum(axis=-1) - 1) > 1e-6).any()
+    elif name in ("total", "class_counts"):
+        bad = bad or (found.sum(axis=-1) <= 0).any()
+    if bad:
+        raise content.damaged(f"its {name} holds numbers that answers cannot lead to")
 
 
 def _model(content: persist.Content) -> Any:

@@ -19,13 +19,11 @@ ABSENT = {
 }
 
 
-def explain(module: str, name: str, known: list[str]) -> Exception:
-    """Return the error for a name that a module has not."""
+def explain(module: str, name: str, known: list[str]) -> AttributeError:
+    """Return the error for a name that a module does not have."""
     if name in ABSENT:
-        # Not an AttributeError, which Python would replace by a message of its own in `from ... import`.
-        return ImportError(
-            f"{name} of crowd-kit has no twin in {module}: {ABSENT[name]}. There are {', '.join(known)}; "
-            "docs/migrating-from-crowd-kit.md has all",
-            name=module,
+        return AttributeError(
+            f"{name} of crowd-kit has no counterpart in {module}: {ABSENT[name]}. There are {', '.join(known)}; "
+            "docs/migrating-from-crowd-kit.md lists all",
         )
     return AttributeError(f"module {module!r} has no attribute {name!r}")

@@ -74,8 +74,11 @@ class Gaps:
         }
         for name in ("gap", "low", "high"):
             columns[name] = np.array([getattr(row[2], name) for row in rows])
-        for group in self.groups:
-            columns[f"rate {group}"] = np.array([row[2].rates[group] for row in rows])
+        texts = [str(group) for group in self.groups]
+        for group, text in zip(self.groups, texts, strict=True):
+            # Groups 1 and "1" are two.
+            name = f"rate {text if texts.count(text) == 1 else repr(group)}"
+            columns[name] = np.array([row[2].rates[group] for row in rows])
         return arrow.table(columns)
 
     def __repr__(self) -> str:

@@ -72,7 +72,7 @@ class ItemEstimator(Estimator[A, RankFit]):
 
     @property
     def intervals_(self) -> Array:
-        """Interval of each score, (n_items, 2); NaN where none were asked for."""
+        """Interval of each score, (n_items, 2); from -inf to inf where none were asked for."""
         return self._fitted().intervals
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from manyhands.progress import Callback
 from manyhands.table.comparisons import Comparisons
 from manyhands.table.overlap import Doubts
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 Ties = Literal["davidson", "rao-kupper", "half"]
 Intervals = Literal["sandwich", "bootstrap", "none"]
 #: How the scores of groups that are not linked come to be on one scale.
@@ -37,6 +40,7 @@ class _Fitter(ComparisonEstimator):
     _of_all: ClassVar[tuple[str, ...]] = ("left_bias", "tie", "slope_spread", "bias_spread", "error_of_errors")
 
     ties: Ties
+    left_bias: bool | Literal["worker"]
     prior: float
     intervals: Intervals
     level: float
@@ -151,9 +155,20 @@ class _Fitter(ComparisonEstimator):
 
     # ----------------------------------------------------------------------------------------------- results
 
+    def workers_frame(self) -> pa.Table:
+        """Return what was found of each worker, and the number of their answers, as an Arrow table.
+
+        Columns of the left bias are there only where it was learnt (``left_bias=``).
+        """
+        frame = super().workers_frame()
+        return frame if self.left_bias else frame.drop_columns(["left_bias", "left_bias_error"])
+
     @property
     def left_bias_(self) -> float:
-        """By how much the item on the left is ahead of an equal one on the right, for the average worker."""
+        """By how much the item on the left is ahead of an equal one on the right, for the average worker.
+
+        0 where it was not learnt (``left_bias=False``).
+        """
         return self._fitted().of_all["left_bias"]
 
     @property

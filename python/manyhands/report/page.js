@@ -33,8 +33,9 @@
   };
 
   const csv = (columns, rows) => {
+    // A spreadsheet would take text that begins like this for a formula.
     const cell = (value) => {
-      const text = value === null ? "" : String(value);
+      const text = value === null ? "" : typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
       return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
     };
     return [columns.map((c) => cell(c.name)), ...rows.map((row) => row.map(cell))].map((row) => row.join(",")).join("\r\n");

@@ -11,7 +11,14 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands.aggregators import DawidSkene
-from manyhands.checks import check_choice, check_flag, check_positive, check_stopping, warn_unless_converged
+from manyhands.checks import (
+    check_choice,
+    check_flag,
+    check_positive,
+    check_stopping,
+    warn_of_data,
+    warn_unless_converged,
+)
 from manyhands.estimator import Array
 from manyhands.progress import Callback
 from manyhands.sequences.base import Segments, SequenceAggregator, SequenceFit, compared
@@ -22,6 +29,9 @@ from manyhands.table.limits import check_memory
 from manyhands.table.readings import places
 from manyhands.table.sequences import Sequences
 from manyhands.table.tags import UNSAID, Tags
+
+#: Probabilities of workers with contexts from which on a pass takes a second or more.
+_MANY_CELLS = 1 << 25
 
 
 class _Crowd(SequenceAggregator):
@@ -60,6 +70,11 @@ class _Crowd(SequenceAggregator):
         cells = (k + 1 if contexts else 1) * k * k
         room = f"what {m:,} workers say of {k} tags"
         check_memory(8 * 4 * m * cells, room, "take worker='cm', which has no contexts" if contexts else "join tags")
+        if contexts and m * cells > _MANY_CELLS:
+            warn_of_data(
+                f"BSC learns {m * cells:,} probabilities of {m:,} workers and {k} tags, which takes long; worker='cm', "
+                "without contexts, or HMMCrowd is much quicker"
+            )
         design = Design.of(votes, contexts=contexts)
         kinds, prior = kinds_of_cells(votes._tags, design.sizes[2], design.has_gaps)
         found = _core.sequence_fit(

@@ -23,6 +23,8 @@ Floats = npt.NDArray[np.float64]
 _CORNERS = ("x1", "y1", "x2", "y2")
 _POINT = ("x", "y")
 _FORMATS = {"xyxy": _CORNERS, "xywh": ("x", "y", "width", "height"), "cxcywh": ("cx", "cy", "width", "height")}
+#: Coordinates beyond this leave sums and differences of them no room.
+_FARTHEST = 1e300
 _NUMBERS = tuple(dict.fromkeys(role for roles in _FORMATS.values() for role in roles))
 Format = Literal["xyxy", "xywh", "cxcywh"]
 
@@ -290,6 +292,13 @@ def _checked(boxes: Floats, whats: list[str], roles: tuple[str, ...]) -> npt.NDA
         raise ValueError(
             f"{what} is missing at row {row}, whose other numbers are there; mend or drop that row "
             "(all numbers missing say that the worker saw nothing)"
+        )
+    far = np.abs(np.where(absent, 0.0, boxes)) > _FARTHEST
+    if far.any():
+        row, column = np.argwhere(far)[0].tolist()
+        raise ValueError(
+            f"{whats[column]} holds {boxes[row, column]:g} at row {row}: differences of such numbers are not finite; "
+            "scale the coordinates down"
         )
     for low, high in ((0, 2), (1, 3)) if boxes.shape[1] == 4 else ():
         sized = roles[high] in ("width", "height")

@@ -19,6 +19,7 @@ from manyhands.table.columns import spread
 from manyhands.table.dense import build_dense
 from manyhands.table.formats import Export, opened, sources_to_read
 from manyhands.table.formats.files import distinct_names
+from manyhands.table.formulas import escaped
 from manyhands.table.frames import WELL_KNOWN, known_among, one_known
 from manyhands.table.kinds import check_inferred, kind_by_columns, table_of
 from manyhands.table.order import Array, Dates, as_numbers, ranks, without_ranks
@@ -427,12 +428,12 @@ def read_table(path: PathLike, columns: Iterable[str] | None = None, delimiter: 
 
 def write_table(table: pa.Table, path: PathLike) -> None:
     """Write an Arrow table to a CSV or Parquet file, by its ending; the file appears when it is whole."""
-    write_frames([table if kind_of(Path(path)) == "parquet" else arrow.flat(table)], path)
+    write_frames([table], path)
 
 
 def write_frames(frames: Iterable[pa.Table], path: PathLike) -> None:
     """Write tables of the same columns, one after the other, to a CSV or Parquet file that appears when it is whole."""
-    frames = iter(frames)
+    frames = iter(frames) if kind_of(Path(path)) == "parquet" else (escaped(arrow.flat(frame)) for frame in frames)
     first = next(frames)
     with atomic_write(path) as part, _writer(part, first.schema) as writer:
         for frame in chain([first], frames):

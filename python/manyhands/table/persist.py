@@ -199,7 +199,7 @@ def _loaded(content: Content) -> Any:
         raise content.damaged(f"it holds an unknown kind of object, {content.kind[:40]!r}")
     try:
         return _READERS[content.kind](content)
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, LookupError, ArithmeticError) as error:
         if isinstance(error, FileFormatError):
             raise
         raise content.damaged(str(error)) from error

@@ -6,8 +6,10 @@ built: whoever loads it gives them again, and their weights are taken from the f
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -31,6 +33,12 @@ if TYPE_CHECKING:
 _FORMAT = 1
 _WHAT = "file of a trained network"
 _PLAIN = (bool, int, float, str)
+#: Networks, layers and named inputs that a file may list.
+_MOST_PARTS = 100
+#: Numbers of a sample, at the most: a network is asked for its output for one when a file is loaded.
+_MOST_NUMBERS = 1 << 28
+#: Settings that concern the machine of whoever trains, and are neither written nor taken from a file.
+_LOCAL = ("checkpoint", "distributed")
 
 
 class Outer(nn.Module):
@@ -138,7 +146,7 @@ def save(model: NetworkEstimator, path: str | os.PathLike[str]) -> None:
     content = {
         "trained": _FORMAT,
         "kind": file_name(type(model)),
-        "settings": {name: value for name, value in given.items() if _is_plain(value)},
+        "settings": {name: value for name, value in given.items() if _is_plain(value) and name not in _LOCAL},
         "networks": [name for name, value in given.items() if isinstance(value, nn.Module)],
         "workers": _listed(model._workers, "workers"),
         "classes": _listed(model._classes, "classes"),
@@ -148,6 +156,10 @@ def save(model: NetworkEstimator, path: str | os.PathLike[str]) -> None:
         "parts": {name: value.cpu() for name, value in parts.state_dict().items() if not name.startswith(left_out)},
         "kept": {name: _packed(getattr(model, name)) for name in model._kept if hasattr(model, name)},
     }
+    try:
+        _check(content)
+    except _Wrong as error:
+        raise ValueError(f"cannot save what could not be read again: {error}") from None
     archive.write(path, content, _WHAT)
 
 
@@ -158,11 +170,74 @@ def load(path: str | os.PathLike[str], networks: Mapping[str, nn.Module]) -> Any
         told = "a checkpoint: fit(..., resume=True) goes on from it" if "owner" in content else "of another version"
         raise FileFormatError(f"{os.fspath(path)} holds no trained network; it is {told}")
     try:
-        if not networks:
-            return SavedNetwork(os.fspath(path), content)
-        return _whole(os.fspath(path), content, networks)
-    except (LookupError, AttributeError) as error:
-        raise FileFormatError(f"{os.fspath(path)} lacks something: {error!r}") from error
+        _check(content)
+    except _Wrong as error:
+        raise FileFormatError(f"{os.fspath(path)} is damaged: {error}; write it again") from None
+    content["settings"] = {name: value for name, value in content["settings"].items() if name not in _LOCAL}
+    if not networks:
+        return SavedNetwork(os.fspath(path), content)
+    return _whole(os.fspath(path), content, networks)
+
+
+class _Wrong(Exception):
+    """What is wrong with the content of a file."""
+
+
+def _check(content: Mapping[str, Any]) -> None:
+    """Raise unless all of a file's content has the types and sizes that `save` writes."""
+    kinds = {"kind": str, "settings": dict, "networks": list, "workers": list, "classes": list, "history": list}
+    for name, kind in (kinds | {"outer": list, "parts": dict, "kept": dict}).items():
+        if not isinstance(content.get(name), kind):
+            raise _Wrong(f"{name} is missing or has the wrong type")
+    for name in ("networks", "outer"):
+        if not all(isinstance(one, str) for one in content[name]) or len(content[name]) > _MOST_PARTS:
+            raise _Wrong(f"{name} has the wrong type")
+    if not all(isinstance(name, str) and _is_plain(value) for name, value in content["settings"].items()):
+        raise _Wrong("settings are not plain")
+    for name in ("workers", "classes"):
+        names = content[name]
+        if not names or not all(type(one) in _PLAIN and one == one for one in names):
+            raise _Wrong(f"{name} are missing, or are neither numbers nor text")
+        if len(set(names)) < len(names):
+            raise _Wrong(f"names of {name} repeat")
+    _check_example(content.get("example"))
+    for name, value in content["parts"].items():
+        if not isinstance(name, str) or not isinstance(value, Tensor):
+            raise _Wrong(f"part {name!r} is not an array")
+        if value.is_floating_point() and value.isnan().any():
+            raise _Wrong(f"weights {name!r} hold NaN")
+    m, k = len(content["workers"]), len(content["classes"])
+    # A network of numbers has a scale and a bias of each worker in place of matrices.
+    shapes: dict[str, list[tuple[int, ...]]] = {
+        "_n_labels": [(m,)],
+        "_confusion": [(m, k, k), (m, 2)],
+        "_prior": [(k,), (1,)],
+    }
+    for name, allowed in shapes.items():
+        value = content["kept"].get(name)
+        if value is None:
+            continue
+        if not isinstance(value, Tensor) or tuple(value.shape) not in allowed:
+            raise _Wrong(f"{name.strip('_')} does not have shape {allowed[0]}")
+        if not value.isfinite().all():
+            raise _Wrong(f"{name.strip('_')} holds numbers that are not finite")
+
+
+def _check_example(example: Any) -> None:
+    """Raise unless it is the shape and type of a sample, or those of each name, and small enough to be one."""
+    if isinstance(example, dict):
+        if not example or not all(isinstance(name, str) for name in example) or len(example) > _MOST_PARTS:
+            raise _Wrong("the example of an input has the wrong type")
+        for one in example.values():
+            _check_example(None if isinstance(one, dict) else one)
+        return
+    if not (isinstance(example, list) and len(example) == 2 and isinstance(example[0], list)):
+        raise _Wrong("the example of an input is missing or has the wrong type")
+    shape, dtype = example
+    if not all(type(n) is int and n >= 0 for n in shape) or math.prod(max(n, 1) for n in shape) > _MOST_NUMBERS:
+        raise _Wrong(f"a sample cannot have shape {shape!r:.80}")
+    if not isinstance(dtype, str) or not isinstance(getattr(torch, dtype, None), torch.dtype):
+        raise _Wrong(f"numbers cannot have type {dtype!r:.80}")
 
 
 def _whole(path: str, content: dict[str, Any], networks: Mapping[str, nn.Module]) -> NetworkEstimator:
@@ -172,28 +247,41 @@ def _whole(path: str, content: dict[str, Any], networks: Mapping[str, nn.Module]
             f"{path} holds a {content['kind']}, which needs {', '.join(f'{name}=…' for name in wanted)}; given "
             f"{', '.join(networks)}"
         )
-    settings = content["settings"] | {"distributed": False}  # a matter of training alone
-    model = _class_of(path, content["kind"])(**{name: plain(one) for name, one in networks.items()}, **settings)
-    model._check()
+    made = _class_of(path, content["kind"])
+    with _damage_named(path):
+        model = made(**{name: plain(one) for name, one in networks.items()}, **content["settings"])
+        model._check()
+        data = _skeleton(content)
     model._on = find_device(model.device)
-    data = _skeleton(content)
-    model._adopt(data)
     with seeded(0, model._on):
-        _take_kept(model, content["kept"])
-        parts = nn.ModuleDict(model._blank_parts(data))
-    for name in model._training_parts:
-        if name in parts:
-            del parts[name]
-    for name in reversed(content["outer"]):
-        parts["network"] = Topped(parts["network"], _outer(path, name, len(content["classes"])))
-    try:
-        parts.load_state_dict(content["parts"])
-    except (RuntimeError, TypeError) as error:
-        raise ValueError(f"the networks given are not built as those in {path}: {error}") from error
+        with _damage_named(path):
+            model._adopt(data)
+            _take_kept(model, content["kept"])
+        try:
+            parts = nn.ModuleDict(model._blank_parts(data))
+            for name in model._training_parts:
+                if name in parts:
+                    del parts[name]
+            for name in reversed(content["outer"]):
+                parts["network"] = Topped(parts["network"], _outer(path, name, len(content["classes"])))
+            parts.load_state_dict(content["parts"])
+        except (RuntimeError, TypeError, LookupError) as error:
+            raise ValueError(f"the networks given are not built as those in {path}: {error}") from error
     model._parts = parts.to(model._on).eval()
     _take_kept(model, content["kept"])
     model._history = content["history"]
     return model
+
+
+@contextmanager
+def _damage_named(path: str) -> Iterator[None]:
+    """Name the file in whatever its settings and arrays make the library raise."""
+    try:
+        yield
+    except (TypeError, ValueError, RuntimeError, LookupError, AttributeError, ArithmeticError) as error:
+        if isinstance(error, FileFormatError):
+            raise
+        raise FileFormatError(f"{path} is damaged: {error}; write it again") from error
 
 
 def _class_of(path: str, name: str) -> type[Any]:

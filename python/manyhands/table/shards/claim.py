@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import re
@@ -191,5 +190,7 @@ def read_manifest(path: Path) -> dict[str, Any] | None:
 
 
 def _checksum(content: dict[str, Any]) -> str:
+    import hashlib
+
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
