@@ -41,6 +41,7 @@ class ShardNames(Names):
         self._read: Any = None
         self._values = None
         self._index = None
+        self.shown = None
 
     def __len__(self) -> int:
         return self._directory.sizes.n_tasks
