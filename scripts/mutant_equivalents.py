@@ -14,6 +14,10 @@ EQUIVALENTS: dict[str, str] = {
         "multiplied by `apart`, which is zero there"
     ),
     "masks/shapes.py: usual=self.reach**2 / 9,: 9 → (10)": "a start from which the same fixed point is reached",
+    "table/shards/encoder.py: codes, names = Column(column.data, column.what, sound=True).encode(): True → (False)": (
+        "text that was checked is checked again"
+    ),
+    "table/shards/encoder.py: final = np.full(NO_LABEL + 1, NO_LABEL, np.uint16): 1 → (2)": "an entry without a code",
     "simulate/sequences.py: right = (true if inside else 0) if true > 0 and true % 2 == 0 else true: 0 → (1)": (
         "an even number above 0 is above 1"
     ),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -21,10 +22,15 @@ from manyhands.cli import main
 from manyhands.table import atomic, limits
 from manyhands.table.io import write_table
 from manyhands.table.shards import encoder
-from manyhands.table.shards.directory import open_directory
+from manyhands.table.shards.claim import Claim
+from manyhands.table.shards.directory import _is_of, open_directory, unpacked_names
 from manyhands.table.shards.encoder import Encoder, memory_of
 from manyhands.table.shards.journal import Journal
+from manyhands.table.shards.passes import Sharded
+from manyhands.table.shards.reading import _common
+from manyhands.table.shards.summary import Summary
 from manyhands.table.shards.votes import ShardedAnnotations, open_shards, write_shards
+from manyhands.table.sources import Layout, Source
 from shard_logs import METHODS, ORDER, close
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.OverlapWarning", "ignore::manyhands.ConvergenceWarning")
@@ -315,3 +321,75 @@ def test_duckdb_is_imported_where_it_is_used(monkeypatch: pytest.MonkeyPatch, tm
     with pytest.raises(ImportError, match=r"manyhands\[scale\]"):
         mh.Annotations.from_batches([{"task": [1], "worker": [1], "label": [1]}], out_of_core=tmp_path)
     assert encoder.ROWS == 1 << 22
+
+
+def test_too_little_memory_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("task,worker,label\n1,a,x\n")
+    with pytest.raises(ValueError, match="memory must be at least 256 MB, not 255 MB"):
+        mh.read(tmp_path / "log.csv", out_of_core=tmp_path / "shards", memory="255MiB")
+
+
+def test_the_lock_of_a_directory_is_closed(tmp_path: Path) -> None:
+    with Claim(tmp_path / "shards") as claim:
+        lock = claim._lock
+        assert lock is not None
+        os.fstat(lock)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(lock)
+
+
+def test_a_shard_is_checked_once(crowd: tuple[mh.Annotations, ShardedAnnotations], monkeypatch: Any) -> None:
+    passes = Sharded(crowd[1].passes.directory)
+    checks: list[bool] = []
+    read = type(passes.directory).read
+
+    def noted(self: Any, index: int, *, check: bool) -> Any:
+        checks.append(check)
+        return read(self, index, check=check)
+
+    monkeypatch.setattr(type(passes.directory), "read", noted)
+    passes.part(0), passes.part(0)
+    assert checks == [True, False]
+
+
+@pytest.mark.parametrize(("value", "fits"), [(0, True), (2**63 - 1, True), (2**63, False), (-1, False), (True, False)])
+def test_sizes_fit_the_core(value: Any, fits: bool) -> None:
+    assert _is_of(value, "int") == fits
+
+
+class Damaged(Exception):
+    """What a content of `Given` raises."""
+
+
+class Given:
+    """A content that holds given arrays."""
+
+    def __init__(self, **arrays: Any) -> None:
+        self.arrays = {name.replace("_", "."): array for name, array in arrays.items()}
+
+    def array(self, name: str, *_: Any, **__: Any) -> Any:
+        return self.arrays[name]
+
+    def damaged(self, what: str) -> Damaged:
+        return Damaged(what)
+
+
+def test_groups_of_workers_begin_with_their_first() -> None:
+    with pytest.raises(Damaged, match="groups of workers begin after their first"):
+        Summary.unpacked(Given(x_groups=np.array([0, 2, 0], np.uint32)), "x", 3, 2)
+
+
+def test_names_beyond_their_buffer_are_damage() -> None:
+    offsets = pa.py_buffer(np.array([0, 100, 2], np.int32))
+    column = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"ab")])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema([("name", column.type)])) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays([column], names=["name"]))
+    with pytest.raises(Damaged, match="names 'x' are no Arrow column"):
+        unpacked_names(Given(x_arrow=np.frombuffer(sink.getvalue(), np.uint8)), "x")
+
+
+def test_numbers_in_one_file_and_text_in_another_are_read_as_text_is() -> None:
+    sources = [Source(Path(name), Layout()) for name in ("one.parquet", "two.parquet")]
+    assert _common("task", [pa.int64(), pa.string()], sources) == ("large_string", True)
+    assert _common("task", [pa.string(), pa.large_string()], sources) == ("large_string", False)
