@@ -11,6 +11,7 @@
 from typing import TYPE_CHECKING, Any
 
 from manyhands import (
+    _start,  # noqa: F401  first of all
     aggregators,
     agreement,
     boxes,

@@ -324,3 +324,32 @@ def test_every_method_of_the_help_can_be_chosen():
 
     assert set(_BY_KIND) <= set(Records._kinds)
     assert "linked-dawid-skene" not in [name for methods in _BY_KIND.values() for name in methods]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no signals")
+@pytest.mark.parametrize("start", [["manyhands"], ["-m"]])
+def test_an_interrupt_while_modules_are_imported_leaves_no_traceback(start):
+    code = f"""if True:
+        import importlib.abc, os, signal, sys
+        class Interrupted(importlib.abc.MetaPathFinder):
+            def find_spec(self, name, path, target=None):
+                if name == "manyhands.aggregators":
+                    os.kill(os.getpid(), signal.SIGINT)
+        sys.meta_path.insert(0, Interrupted())
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.argv = {start!r}
+        sys.orig_argv = ["python", "-m", "manyhands"]
+        import manyhands
+    """
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert found.returncode == -signal.SIGINT
+    assert found.stderr == ""
+    # A program that imports the library keeps its handler.
+    found = subprocess.run(
+        [sys.executable, "-c", code.replace(repr(start), "['other.py']")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert "KeyboardInterrupt" in found.stderr

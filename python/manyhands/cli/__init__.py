@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NoReturn
 
+from manyhands._start import raise_interrupts
 from manyhands.cli import (
     aggregate,
     agreement,
@@ -75,6 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     wanted = False
     replace_closed_streams()
     try:
+        raise_interrupts()
         _tolerate_ascii()
         args = _parser().parse_args(argv)
         wanted = args.traceback
