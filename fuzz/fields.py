@@ -404,9 +404,8 @@ def _cvat(document: Document) -> int:
 def _webanno(document: Document) -> int:
     """Spans that have all features, each once, by its number in a sentence if it has one."""
     spans: set[Any] = set()
-    sentence = 0
     for number, line in enumerate(document.content):
-        sentence += line.startswith("#Text=")
+        sentence = line.partition("-")[0]
         cells = line.rstrip("\t").split("\t")[3:] if re.match(r"\d+-\d+\t", line) else []
         for place, part in enumerate(cells[-1].split("|") if cells and not {"", "_"} & set(cells) else ()):
             numbered = re.search(r"\[\d+\]$", part)

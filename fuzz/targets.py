@@ -208,7 +208,7 @@ def conll(data: bytes) -> None:
 EXPORTS = structure.exports(structure.SAMPLES)
 
 #: Platforms where what `structure.COUNTS` counts answers one question only.
-ONE_TO_ONE = ("label-studio", "sagemaker", "mturk", "toloka")
+ONE_TO_ONE = ("label-studio", "sagemaker", "toloka")
 
 #: Kinds of which an answer has a row in its table.
 ONE_ROW = ("classes", "numbers", "sets", "texts", "comparisons")

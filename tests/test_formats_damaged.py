@@ -82,6 +82,22 @@ def test_a_span_that_is_not_an_object_is_rejected(tmp_path: Path) -> None:
         export_of(path)
 
 
+def test_an_empty_cell_of_webanno_is_no_mark(tmp_path: Path) -> None:
+    text = (SAMPLES / "webanno" / "letter.txt" / "bob.tsv").read_text(encoding="utf-8")
+    path = tmp_path / "bob.tsv"
+    path.write_text(text.replace("met\t_\t_", "met\t\t"), encoding="utf-8")
+    (answer,) = export_of(path).answers
+    assert answer.said == [(0, 3, "PER"), (12, 15, "PER")]
+
+
+def test_responses_of_a_record_without_fields_are_counted(tmp_path: Path) -> None:
+    def change(records: Any) -> None:
+        del records[0]["fields"]
+
+    export = export_of(damaged(tmp_path, "argilla_spans.json", change))
+    assert export.left_out("names")["responses of records without fields"] == 2
+
+
 def test_tables_that_cannot_be_made_name_the_file(tmp_path: Path) -> None:
     def change(records: Any) -> None:
         records[0]["id"] = ""

@@ -95,6 +95,9 @@ def _record(row: Mapping[str, Any], task: Any, file: ExportFile) -> Iterator[Par
         for question, one in (row.get("suggestions") or {}).items():
             if isinstance(one, Mapping):
                 yield from _suggestion(question, task, one.get("agent") or "model", one.get("value"))
+    elif isinstance(row.get("responses"), Mapping):
+        for question, given in row["responses"].items():
+            yield Dropped("responses of records without fields", len(given) if isinstance(given, list) else 1, question)
 
 
 def _fields(row: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -123,7 +123,7 @@ def _token(line: str, number: int, read: _Read, where: str) -> None:
         for place, stacked in enumerate(_split(cell)):
             matched = _NUMBERED.match(stacked)
             label, group = matched.groups() if matched else (stacked, None)
-            if label == "_":
+            if label in ("_", ""):
                 continue
             key = f"{group}" if group else f"{number}/{place}"
             held = marked.get(key)
