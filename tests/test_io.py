@@ -126,7 +126,8 @@ def test_one_odd_value_keeps_a_column_text(tmp_path, odd):
 def test_names_that_look_missing_are_names(tmp_path):
     names = ["NA", "null", "None", "nan", "NaN", "#N/A", "N/A", "-"]
     text = "task,worker,label\n" + "".join(f"{name},{name},{name}\n" for name in names)
-    votes = mh.read(put(tmp_path / "log.csv", text))
+    with pytest.warns(mh.DataWarning, match="'NaN', 'nan'"):
+        votes = mh.read(put(tmp_path / "log.csv", text))
     assert votes.classes.tolist() == votes.tasks.tolist() == sorted(names)
 
 
@@ -171,6 +172,7 @@ def test_weights_must_be_numbers(tmp_path):
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6)
 
 
+@pytest.mark.filterwarnings("ignore:.*differ by case or blanks only")
 @given(st.lists(st.tuples(NAMES, st.integers(-(10**17), 10**17), NAMES), min_size=1, max_size=20))
 def test_csv_and_parquet_hold_the_same_log(tmp_path_factory, rows):
     folder = tmp_path_factory.mktemp("log")

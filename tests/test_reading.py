@@ -100,6 +100,16 @@ def test_weak_names_that_mean_something_else_are_rejected(tmp_path, content, mes
         mh.read(path)
 
 
+def test_what_judges_look_at_is_not_their_answer(tmp_path):
+    rows = "item,response,judge,score\n1,hi there,j,3\n1,hi there,k,4\n2,so what,j,1\n2,so what,k,2\n"
+    path = put(tmp_path / "log.csv", rows)
+    with pytest.raises(ValueError, match="'response' has one value per task, whoever answered"):
+        mh.read(path)
+    assert mh.read(path, kind="numbers").n_annotations == 4
+    put(path, "item,response,judge\n1,yes,j\n1,yes,k\n2,no,j\n2,no,k\n")
+    assert mh.read(path).classes.tolist() == ["no", "yes"]  # nothing else can be the answer
+
+
 def test_scores_are_numbers_by_the_same_rule_everywhere(tmp_path):
     log = {"task": [1, 1, 2], "worker": ["a", "b", "a"], "score": [3, 5, 1]}
     path = put(tmp_path / "log.csv", "task,worker,score\n1,a,3\n1,b,5\n2,a,1\n")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from manyhands.table.frames import taken, weak_among
+from manyhands.table.frames import guessed, taken
 from manyhands.table.names import Column
 
 #: The column of a role: its name, several names where the role has several columns, or None for a well-known name.
@@ -55,7 +55,9 @@ def columns_of(frame: Any, given: Mapping[str, Chosen], others: Collection[str],
     asked = spread(given)
     wanted = dict(asked.values())
     found, names = taken(frame, wanted, weak=weak)
-    columns = Columns(guesses=weak_among({what: name for what, (name, _) in found.items()}, wanted), all_names=names)
+    columns = Columns(
+        guesses=guessed({what: name for what, (name, _) in found.items()}, wanted, names), all_names=names
+    )
     ids: dict[str, list[Column]] = {}
     for (role, _), (what, _) in asked.items():
         name, data = found[what]

@@ -54,6 +54,8 @@ WEAK = {
     "worker": ("user", "user_id", "user_name", "coder", "reviewer", "model"),
     "label": ("class", "category", "preference", "score"),
 }
+#: Names of labels that may also be what judges look at.
+_JUDGED = ("answer", "response")
 #: Columns that hold classes whatever else there is; a value or a rating may be either. Answers of other kinds go by
 #: these names, too, where no column bears one of their own.
 CLASS_NAMES = tuple(name for name in WELL_KNOWN["label"] if name not in WELL_KNOWN["value"])
@@ -130,12 +132,27 @@ def match_columns(names: Sequence[str], given: Mapping[str, str | None], *, weak
     return {role: name for name, role in role_of.items()}
 
 
-def weak_among(found: Mapping[str, str], given: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the columns that were found by weak names, by role."""
+def guessed(found: Mapping[str, str], given: Mapping[str, str | None], names: Sequence[str]) -> dict[str, str]:
+    """Return the columns that were found by names that may mean something else, by role.
+
+    Parameters
+    ----------
+    found
+        The column of each role.
+    given
+        Those that the caller named.
+    names
+        All columns. An answer or a response among others of which one may be the answer may be what was judged.
+    """
+    others = [name for name in names if name not in found.values()]
+    rivals = known_among(others, (*WELL_KNOWN["label"], *WELL_KNOWN["value"], *WEAK["label"]))
+    sure = {role: WELL_KNOWN[role] for role in WEAK}
+    if rivals:
+        sure["label"] = tuple(name for name in sure["label"] if name not in _JUDGED)
     return {
         role: name
         for role, name in found.items()
-        if given[role] is None and role in WEAK and not known_among([name], WELL_KNOWN[role])
+        if given[role] is None and role in WEAK and not known_among([name], sure[role])
     }
 
 

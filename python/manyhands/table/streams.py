@@ -13,7 +13,7 @@ import numpy as np
 from manyhands.errors import FileFormatError
 from manyhands.table import arrow
 from manyhands.table.columns import Columns, Wanted, joined_ids
-from manyhands.table.frames import match_columns, weak_among
+from manyhands.table.frames import guessed, match_columns
 from manyhands.table.names import Column
 from manyhands.table.sources import Source, reading
 
@@ -63,7 +63,8 @@ def read_roles(
     files = [
         _read_roles(one, names, [names[what] for what in of_numbers]) for one, names in zip(sources, found, strict=True)
     ]
-    columns = Columns(guesses=weak_among(found[0], asked), all_names=column_names(sources[0]))
+    names = column_names(sources[0])
+    columns = Columns(guesses=guessed(found[0], asked, names), all_names=names)
     ids: dict[str, list[Column]] = {}
     if workers is not None:
         counts = [len(next(iter(file.values()))) for file in files]
