@@ -35,9 +35,9 @@ from tables import FRAMES, LOG, ROWS, TASKS, rows_of
         (([1], [1], [{1}]), TypeError, "labels at row 0 is a set"),
         (([1], [1], [([],)]), TypeError, "labels at row 0 is a tuple"),
         ((pl.Series([[1]]), [1], [1]), TypeError, "tasks at row 0 is a Series"),
-        ((pa.array([[1]]), [1], [1]), TypeError, "tasks holds Arrow list<.*>; an id must be a single value"),
+        ((pa.array([[1]]), [1], [1]), TypeError, r"tasks holds lists, such as \[.*\]; each row needs a single value"),
         ((pa.array([{"a": 1}]), [1], [1]), TypeError, "tasks holds Arrow struct<.*>"),
-        ((pa.chunked_array([[[1]]]), [1], [1]), TypeError, "tasks holds Arrow list"),
+        ((pa.chunked_array([[[1]]]), [1], [1]), TypeError, "tasks holds lists"),
     ],
 )
 def test_bad_columns_are_refused(columns, error, message):

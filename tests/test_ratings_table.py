@@ -90,7 +90,8 @@ def test_other_kinds_take_their_own_columns_only(tmp_path) -> None:
     with pytest.raises(TypeError, match="classes= means nothing to a log of numbers, which takes task, worker, value"):
         mh.read(path, kind="numbers", classes=[1, 2])
     with pytest.raises(TypeError, match=r"value= means nothing to a log of classes.*another kind"):
-        mh.read(path, value="value")
+        mh.read(path, kind="classes", value="value")
+    assert mh.read(path, value="value").kind == mh.read(path).kind == "numbers"
     with pytest.raises(ValueError, match="kind must be"):
         mh.read(path, kind="letters")
 

@@ -26,7 +26,7 @@ from manyhands.table.io import write_table
         ("aggregate", "required: LOG (see manyhands aggregate --help)"),
         ("aggregate absent.csv", "there is no file 'absent.csv'"),
         ("aggregate absent*.csv", "no file matches 'absent*.csv'"),
-        ("aggregate .", "is a folder"),
+        ("aggregate .", "holds files of several formats"),
         ("aggregate log.csv --evaluate absent.csv", "there is no file 'absent.csv'"),
         ("aggregate log.csv --gold absent.csv", "there is no file 'absent.csv'"),
         (
