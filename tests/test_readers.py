@@ -428,6 +428,13 @@ def test_equal_ids_and_names_of_different_items_are_rejected(tmp_path: Path) -> 
         mh.read([SAMPLES / "via" / "ann.json", tmp_path / "bob.json"], question="light")
 
 
+def test_numbers_that_no_column_holds_are_written_as_text(tmp_path: Path) -> None:
+    row = {"dataRow": {"id": 10**30}, "name": "mood", "answer": {"name": "good"}}
+    path = tmp_path / "large.ndjson"
+    path.write_text(json.dumps(row))
+    assert export(path, worker_from_file=True).to_frame("mood").column("task").to_pylist() == [str(10**30)]
+
+
 # --------------------------------------------------------------------------------------------- folders and archives
 
 

@@ -509,7 +509,7 @@ def _as_column(values: Iterable[Any]) -> Any:
     values = list(values)
     try:
         return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         return pa.array([None if value is None else str(value) for value in values])
 
 
