@@ -147,8 +147,7 @@ def exports(*folders: Path) -> list[list[Document]]:
         for whole, group in together.items():
             names = [str(path.relative_to(whole)) if whole.is_dir() else path.name for path in group]
             documents = [Document.parsed(path, name) for path, name in zip(group, names, strict=True)]
-            if all(document.records or document.form == "lines" for document in documents):
-                found.append(documents)
+            found.append(documents)
     return found
 
 
