@@ -1,5 +1,6 @@
 """Plain tables and table-like exports: which column is what, and that nothing is misread or lost without a word."""
 
+import io
 import json
 import random
 import re
@@ -248,9 +249,18 @@ def test_output_manifests_are_recognized_by_their_ending(tmp_path):
             mh.read(path, format=named)
 
 
-def test_a_closed_standard_input_is_named(monkeypatch, capsys):
+def test_a_stream_of_another_kind_is_asked_to_be_named(monkeypatch, capsys):
+    class Piped:
+        buffer = io.BytesIO(b"task,worker,labels\n1,a,x|y\n1,b,x\n")
+
+    monkeypatch.setattr(sys, "stdin", Piped)
+    assert "the log holds sets: pass --kind sets" in complaint(capsys, "describe -")
+
+
+def test_a_closed_standard_input_is_named(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
-    assert "the standard input is closed" in complaint(capsys, "aggregate -")
+    with pytest.raises(FileNotFoundError, match="the standard input is closed"):
+        mh.read("-")
 
 
 @pytest.mark.parametrize("kind", ["csv", "json"])
@@ -301,7 +311,9 @@ def test_wide_tables_with_odd_columns_are_rejected_by_name(tmp_path, capsys):
         ValueError, match=r"'Gold' looks like known answers, not like a worker; .*worker=.*'ann', 'bob'"
     ):
         mh.read(gold, layout="wide")
-    assert "name the columns of workers with --worker" in complaint(capsys, f"describe {gold} --layout wide")
+    assert "name the columns of workers with --worker: 'ann', 'bob'" in complaint(
+        capsys, f"describe {gold} --layout wide"
+    )
     assert mh.read(gold, layout="wide", worker=["ann", "bob"]).workers.tolist() == ["ann", "bob"]
     assert mh.read(gold, layout="wide", worker=["ann", "Gold"]).workers.tolist() == ["Gold", "ann"]
     with pytest.raises(ValueError, match="'truth' looks like known answers"):

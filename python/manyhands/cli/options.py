@@ -273,6 +273,8 @@ def read_log(args: argparse.Namespace) -> Annotations:
         kind = None if getattr(args, "inferred", True) else args.kind
         votes: Any = mh.read(args.log, kind=kind, confidence=args.confidences, **given)
         if votes.kind != "classes":
+            if hasattr(args, "kind"):  # a stream, which could not be read twice
+                raise ValueError(f"the log holds {votes.kind}: pass --kind {votes.kind}")
             raise ValueError(f"{args.command} is for answers that are classes; the log holds {votes.kind}")
         log: Annotations = votes
         return log

@@ -155,8 +155,8 @@ def _refuse_known_answers(names: Sequence[Any]) -> None:
     if gold:
         rest = [name for name in names if name not in gold]
         raise ValueError(
-            f"column {gold[0]!r} looks like known answers, not like a worker; leave it out, or name the columns of "
-            f"workers with worker=… in mh.read: {listed(rest)}"
+            f"column {gold[0]!r} looks like known answers, not like a worker; leave it out, or, in a file, name the "
+            f"columns of workers with worker=…: {listed(rest)}"
         )
 
 
