@@ -450,3 +450,9 @@ def test_coordinates_too_large_to_subtract_are_rejected(far):
     boxes = np.sort(np.array([[0.0, 0.0, 1.0, 1.0], [far, 0.0, 1.0, 1.0]]).reshape(2, 2, 2), axis=1).reshape(2, 4)
     with pytest.raises(ValueError, match=r"boxes\[:, \d\] holds .* at row 1.*scale the coordinates down"):
         mh.Boxes.from_arrays([1, 1], ["a", "b"], boxes)
+
+
+@pytest.mark.parametrize(("tasks", "workers"), [([1, None], ["u", "v"]), ([1, 2], ["u", None])])
+def test_boxes_without_a_task_or_a_worker_are_rejected(tasks: list, workers: list) -> None:
+    with pytest.raises(ValueError, match="missing"):
+        mh.Boxes.from_arrays(tasks, workers, [[0, 0, 1, 1]] * 2)

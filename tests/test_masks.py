@@ -15,7 +15,7 @@ import manyhands as mh
 from draws import SEEDS
 from manyhands import _core
 from manyhands.masks.base import packed_runs
-from manyhands.table.regions import Drawn, Runs, filled, from_polygons, from_rle, runs_of, to_rle
+from manyhands.table.regions import MOST_CLASSES, Drawn, Runs, filled, from_polygons, from_rle, runs_of, to_rle
 from manyhands.testing import checks_of, common
 from manyhands.testing import masks as of_masks
 from oracles import masks as twin
@@ -99,7 +99,8 @@ def test_runs_alternate_and_the_first_is_background() -> None:
             "has counts of .* from 0 to 1,099,511,627,776",
         ),
         ({"size": [1, 1], "counts": [1 << 40]}, "runs of 1,099,511,627,776 pixels in all"),
-        ({"size": [1, 2], "counts": [1, 1], "values": [0, 65_536]}, "has values of"),
+        ({"size": [1, 2], "counts": [1, 1], "values": [0, MOST_CLASSES]}, "has values of"),
+        ({"size": [1, 1], "counts": [1, 1], "values": [0, MOST_CLASSES - 1]}, "runs of 2 pixels in all"),
         ("{", "no JSON"),
     ],
 )
