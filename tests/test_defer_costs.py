@@ -176,7 +176,9 @@ def test_costs_and_workloads_of_numpys_numbers_are_kept_in_files(tmp_path):
 def test_a_heavy_penalty_keeps_the_coverage_on_average():
     log = team(400, separation=1.5)
     for coverage in (0.2, 0.7):
-        options = {"coverage": coverage, "constraint": "penalty", "penalty": 100.0}
+        # Small steps: large ones overshoot, with most seeds, to a gate that is all but sure of the classifier, and no
+        # gradient leads back from there.
+        options = {"coverage": coverage, "constraint": "penalty", "penalty": 10.0, "lr": 0.01, "max_epochs": 20}
         fitted = defer.NaiveDeferral(backbone(), **SETTINGS | options).fit(log.X, log.truth, log.votes)
         assert fitted.defer_proba(log.X)[:, -1].mean() == pytest.approx(coverage, abs=0.05)
 
