@@ -1,6 +1,9 @@
-"""Stated uncertainties hold: simulated coverage with fixed seeds. The full table is made by benches/coverage.py."""
+"""Stated uncertainties hold, in small simulations with fixed seeds; benches/interval_coverage.py has the full table."""
 
+import importlib
+import json
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -166,3 +169,21 @@ def test_labels_needed_hold_what_was_needed(model):
         bought = bought_until(0.95, model, truth, (tasks, workers, labels), skills, rng)
         held.append(needed.low <= bought <= needed.high)
     assert sum(held) >= 3
+
+
+def test_credible_intervals_of_accuracies_include_the_uncertainty_of_classes():
+    held = []
+    for seed in range(15):
+        crowd = mh.simulate(300, 15, 2, labels_per_task=4, seed=seed)
+        low, high = mh.BayesianDawidSkene().fit(crowd.votes).credible_interval("accuracy").T
+        truth = mh.metrics.skill(crowd.confusion, crowd.prior)
+        held.append((low <= truth) & (truth <= high))
+    assert np.mean(held) >= 0.91
+
+
+def test_page_of_coverage_shows_the_stored_figures(monkeypatch):
+    benches = Path(__file__).parents[1] / "benches"
+    monkeypatch.syspath_prepend(str(benches))
+    script = importlib.import_module("interval_coverage")
+    stored = [json.loads((script.STORED / name).read_text()) for name in ("coverage.json", "coverage-before.json")]
+    assert script.PAGE.read_text() == script.markdown(*stored)

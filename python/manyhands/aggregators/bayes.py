@@ -31,6 +31,8 @@ _STARTS = ("protected", "majority", "shares")
 _INTERVALS = ("accuracy", "confusion", "prior")
 #: Chains that differ by more than this R-hat have not met.
 _MOST_RHAT = 1.05
+#: Share of the variance of a coin with that mean that an accuracy may have: beyond, a Beta distribution has two peaks.
+_MOST_VARIANCE = 0.3
 #: Draws that are kept, with their shapes as in `Aggregator._learnt_shapes`: chains c, draws d.
 _DRAWS = {"prior": "cdk", "accuracy": "cdm", "log_density": "cd", "confusion": "cdmkk"}
 #: Those of which chains must agree.
@@ -218,9 +220,10 @@ class BayesianDawidSkene(Aggregator):
         """Central credible intervals, lower and upper ends along a last axis of two.
 
         ``"accuracy"``, (n_workers, 2): the expected share of right answers under the class prior, by the Beta
-        distribution with its mean and variance. ``"confusion"``, (n_workers, n_classes, n_classes, 2), and ``"prior"``,
-        (n_classes, 2): Beta marginals of the Dirichlet posteriors. With one class there is nothing to doubt. Of
-        ``method="gibbs"`` all are quantiles of the draws.
+        distribution with its mean and the standard error of :meth:`workers_frame`. ``"confusion"``, (n_workers,
+        n_classes, n_classes, 2), and ``"prior"``, (n_classes, 2): Beta marginals of the Dirichlet posteriors, which
+        take classes as independent of workers and are too narrow where classes are uncertain. With one class there is
+        nothing to doubt. Of ``method="gibbs"`` all are quantiles of the draws, without that approximation.
         """
         self._fitted()
         check_choice("what", what, _INTERVALS)
@@ -257,11 +260,10 @@ class BayesianDawidSkene(Aggregator):
     def _accuracies(self) -> tuple[Array, Array]:
         """Beta parameters with the mean and variance of each worker's accuracy."""
         right, wrong = (np.ascontiguousarray(np.diagonal(part, axis1=1, axis2=2)) for part in self._cells()[:2])
-        if self.model == "one-coin":
-            return right[:, 0].copy(), wrong[:, 0].copy()
         total = right + wrong
         mean = (right / total) @ self.prior_
-        variance = (right * wrong / (total**2 * (total + 1))) @ self.prior_**2
+        # The variational posterior takes each worker for independent of the classes; standard errors do not.
+        variance = np.minimum(self._worker_measures().accuracy_error ** 2, _MOST_VARIANCE * mean * (1 - mean))
         certain = variance <= 0
         size = np.where(certain, 1.0, mean * (1 - mean) / np.where(certain, 1.0, variance) - 1)
         return mean * size, (1 - mean) * size

@@ -239,9 +239,10 @@ class KnowsConfusion(KnowsWorkers):
         Standard errors of aggregators include the uncertainty of the classes and of the other workers. They are those
         of a reference model, :class:`~manyhands.HierarchicalDawidSkene` with the information of the observed labels,
         widened by the distance between its estimate and this one, so that they also hold for methods whose estimates
-        are biased, such as a vote. ±1.96 of them held the true accuracy in 93 to 98 % of simulated crowds of
-        independent workers (docs/evidence/coverage.md). They do not hold where workers err together. With more than 50
-        classes, after ``partial_fit``, for networks, and in files of older versions the errors are those of
+        are biased, such as a vote. ±1.96 of them held 93 to 99 % of true accuracies in simulated crowds of independent
+        workers (docs/evidence/coverage.md). They do not hold where workers err together, and are too small for ordered
+        classes that are asked in turn (:class:`~manyhands.ordinal.CumulativeDawidSkene`). With more than 50 classes,
+        after ``partial_fit``, for networks, and in files of older versions the errors are those of
         :func:`manyhands.metrics.worth`, which takes classes as known: too small where classes are uncertain.
 
         Time O(n_workers · n_classes²), some tens of times; at the first call also that of a fit of the reference, which

@@ -113,7 +113,12 @@ class ItemEstimator(Estimator[A, RankFit]):
         return arrow.table(columns | ({"component": now.components_[order]} if several else {}))
 
     def workers_frame(self) -> pa.Table:
-        """Return what was found of each worker, and the number of their answers, as an Arrow table."""
+        """Return what was found of each worker, and the number of their answers, as an Arrow table.
+
+        ``slope_error`` and ``left_bias_error`` take scores and the spread over workers as known. They are too small
+        where that spread is learnt to be small although workers differ (docs/evidence/coverage.md): use them to compare
+        workers, not as intervals.
+        """
         fit = self._fitted()
         now = self._snapshot()
         return arrow.table({"worker": now._workers.arrow(), **fit.of_workers, "n_labels": now._n_labels})
