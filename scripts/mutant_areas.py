@@ -8,7 +8,7 @@ from collections.abc import Sequence
 TABLES = ("test_annotations", "test_building", "test_bad_columns", "test_contents")
 FILES = ("test_persist", "test_persist_refusals")
 COMMANDS = ("cli/test_aggregate", "cli/test_commands", "cli/test_failures")
-IMPORTERS = ("test_formats*", "test_preannotations")
+IMPORTERS = ("test_formats*", "test_platforms", "test_readers", "test_accounting", "test_preannotations")
 
 #: Modules of each area, and the tests that cover them: quick ones first, since the first that fails ends a run.
 AREAS: dict[str, dict[str, Sequence[str]]] = {
@@ -79,7 +79,6 @@ AREAS: dict[str, dict[str, Sequence[str]]] = {
         "table/names": ["test_ids", "test_encoding", *TABLES, "test_io", "test_gold", *FILES],
         "table/values": ["test_ids", "test_encoding", *TABLES],
         "table/arrow": ["test_ids", "test_encoding", *TABLES, "test_sources"],
-        "table/labels": [*TABLES, "test_answers", "test_sources"],
         "table/dense": ["test_dense"],
         "table/overlap": ["test_overlap"],
         "table/limits": ["test_limits", "test_process"],
@@ -89,6 +88,10 @@ AREAS: dict[str, dict[str, Sequence[str]]] = {
         "table/kinds": ["test_kinds", "test_ratings_table"],
         "table/ratings": ["test_ratings_table"],
         "table/order": ["test_audit_groups", "cli/test_audit"],
+        "table/labels": ["test_reading", *TABLES, "test_answers", "test_sources"],
+        "table/shown": ["test_shown"],
+        "table/atomic": ["test_files_kept", "test_persist"],
+        "table/spelling": ["test_reading"],
         "table/*": [*TABLES, "test_kinds", "test_ratings_table", "test_io"],
         "simulate/synthetic": ["test_synthetic"],
         "simulate/*": ["test_simulate", "test_synthetic"],
@@ -125,6 +128,7 @@ AREAS: dict[str, dict[str, Sequence[str]]] = {
     },
     "importers": {
         "table/formats/*": IMPORTERS,
+        "table/archives": ["test_readers"],
         "table/sources": ["test_sources", "test_io"],
         "table/streams": ["test_sources", "test_io"],
         "table/io": ["test_io", "test_sources", *COMMANDS],
@@ -159,6 +163,7 @@ AREAS: dict[str, dict[str, Sequence[str]]] = {
         "compat/*": ["test_compat_crowdkit", "test_compat_shapes", "test_compat_parity"],
     },
     "command line": {
+        "_start": ["cli/test_failures", "cli/test_commands"],
         "cli/audit": ["cli/test_audit"],
         "cli/completion": ["cli/test_shapes"],
         "cli/*": ["cli/*"],

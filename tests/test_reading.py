@@ -658,3 +658,13 @@ def test_every_answer_is_in_the_table_or_reported(tmp_path, name, seed):
         warnings.simplefilter("always")
         votes = mh.read(path, question=question or None)
     assert votes.n_annotations + reported(caught) == n
+
+
+@pytest.mark.parametrize(("n_singles", "is_warned"), [(5, True), (40, False)])
+def test_classes_that_look_like_sets_are_pointed_out(n_singles: int, is_warned: bool) -> None:
+    """Many combinations of few labels are sets; names that merely hold a bar are not."""
+    names = [f"a{i % n_singles}|b{i // n_singles % n_singles}" for i in range(25)]
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        mh.Annotations.from_arrays(list(range(25)) * 2, ["u"] * 25 + ["v"] * 25, names * 2)
+    assert any("looks like sets of labels" in str(note.message) for note in notes) == is_warned

@@ -130,3 +130,12 @@ def test_experts_of_two_classes_are_those_of_the_papers_data_sets(source, high, 
     np.testing.assert_allclose(found.confusion, np.tile([[low, 1 - low], [1 - low, low]], (10, 1, 1)))
     with pytest.raises(ValueError, match="has two classes, not 3"):
         synthetic.experts(np.arange(9) % 3, 3, source=source)
+
+
+def test_confusions_of_machines_are_those_counted():
+    X, truth = synthetic.gaussians(300, 3, seed=1)
+    found = synthetic.machines(X, truth, 4, seed=1)
+    tasks, workers, labels = found.votes.codes()
+    counts = np.zeros((4, 3, 3))
+    np.add.at(counts, (workers, np.asarray(truth)[tasks], labels), 1)
+    np.testing.assert_allclose(found.confusion, counts / counts.sum(axis=2, keepdims=True), atol=1e-6)
