@@ -60,8 +60,8 @@ class GaussianCrowd(NumericAggregator):
     Standard errors include what is not known of biases and scales, of each worker for itself, and of the crowd's origin
     and unit: with few workers, their average bias and scale is not that of all workers who might have been asked.
     Repeated ratings of a task by the same worker count as independent. With `tails` they are those of the model with
-    normal noise, widened by how far its values are from these, at the cost of fitting it too. 90 % intervals held 86 to
-    93 % of simulated values, those of ``"messages"`` 91 to 95 % (docs/evidence/coverage.md).
+    normal noise, widened by how far its values are from these, at the cost of fitting it too. 90 % intervals held 87 to
+    94 % of simulated values, those of ``"messages"`` 93 to 96 % (docs/evidence/coverage.md).
 
     References
     ----------

@@ -132,7 +132,7 @@ class Median(_Simple):
 
     Weights count ratings; with an even number of them it lies halfway between the two in the middle. Standard errors
     are those of medians of normal ratings, by up to √(π/2) larger than those of means: too large where workers differ
-    in noise (90 % intervals then hold 91 to 95 %).
+    in noise (90 % intervals then hold 91 to 96 %).
 
     Notes
     -----
