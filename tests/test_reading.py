@@ -481,8 +481,9 @@ def test_repeats_that_count_are_in_the_summary(tmp_path, capsys):
     )
     run(f"aggregate {path} -o {tmp_path / 'found.csv'} --repeats first")
     assert "further answer" not in capsys.readouterr().out
-    run(f"aggregate {path} --json -o {tmp_path / 'found.csv'}")
-    assert json.loads(capsys.readouterr().out)["n_repeats"] == 1
+    for asked in ("", f"--shards {tmp_path / 'shards'}"):
+        run(f"aggregate {path} --json -o {tmp_path / 'found.csv'} {asked}")
+        assert json.loads(capsys.readouterr().out)["n_repeats"] == 1
 
 
 # ------------------------------------------------------------------------------------------- a column for each label

@@ -174,7 +174,7 @@ def report(args: Namespace, votes: Any, model: Any, stages: Stages) -> dict[str,
         "log": [str(path) for path in args.log],
         "kind": args.kind,
         **{name: getattr(votes, name) for name in sizes if hasattr(votes, name)},
-        **({"n_repeats": votes.table.n_repeats()} if hasattr(votes.table, "n_repeats") else {}),
+        **({"n_repeats": votes._table.n_repeats()} if hasattr(votes._table, "n_repeats") else {}),
         **({"n_unlabelled": len(votes.unlabelled)} if hasattr(votes, "unlabelled") else {}),
         "method": args.method,
         "n_iter": model.n_iter_,
@@ -205,7 +205,7 @@ def summary_of_log(votes: Records) -> str:
 
 def summary_of_repeats(args: Namespace, votes: Records) -> str:
     """Say how many answers of a worker to the same task count, if any do."""
-    repeats = votes.table.n_repeats() if hasattr(votes.table, "n_repeats") else 0
+    repeats = votes._table.n_repeats() if hasattr(votes._table, "n_repeats") else 0
     if not repeats or args.repeats != "keep":
         return ""
     return f"{number(repeats, 'further answer')} by a worker to the same task, all counted (--repeats first or last)"
