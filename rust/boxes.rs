@@ -149,7 +149,7 @@ fn one_task(drawn: &Drawn<'_>, task: usize, least: f64, radius: f64, control: &C
         // Boxes that not even a chain connects are never joined.
         pairs.retain(|(i, j, _)| parts.root(*i) == parts.root(*j));
     }
-    Linkage::new(&drawn.workers[rows], least, &pairs)?.run(control)
+    Linkage::new(&drawn.workers[rows], least, &pairs, control)?.run(control)
 }
 
 /// Two boxes and how alike they are.
@@ -223,15 +223,22 @@ struct Linkage {
 }
 
 impl Linkage {
-    fn new(workers: &[u32], least: f64, pairs: &[Pair]) -> Result<Self> {
+    fn new(workers: &[u32], least: f64, pairs: &[Pair], control: &Control) -> Result<Self> {
         let n = workers.len();
         let mut near = with_room(n)?;
         near.resize_with(n, Vec::new);
-        for &(i, j, alike) in pairs {
-            push(&mut near[i as usize], (j, alike))?;
-            push(&mut near[j as usize], (i, alike))?;
+        for block in pairs.chunks(BLOCK) {
+            control.check()?;
+            for &(i, j, alike) in block {
+                push(&mut near[i as usize], (j, alike))?;
+                push(&mut near[j as usize], (i, alike))?;
+            }
         }
-        near.iter_mut().for_each(|list: &mut Vec<(u32, f64)>| list.sort_unstable_by_key(|pair| pair.0));
+        for list in &mut near {
+            control.check()?;
+            let list: &mut Vec<(u32, f64)> = list;
+            list.sort_unstable_by_key(|pair| pair.0);
+        }
         let mut linkage = Self {
             least: least - SLACK,
             group: collected((0..n).map(|i| i as u32))?,
@@ -240,7 +247,10 @@ impl Linkage {
             near,
             heap: BinaryHeap::new(),
         };
-        pairs.iter().try_for_each(|&(i, j, alike)| linkage.list(i, j, alike))?;
+        for block in pairs.chunks(BLOCK) {
+            control.check()?;
+            block.iter().try_for_each(|&(i, j, alike)| linkage.list(i, j, alike))?;
+        }
         Ok(linkage)
     }
 
@@ -266,6 +276,8 @@ impl Linkage {
                 control.check()?;
             }
             if self.holds(&join) {
+                // A join goes through all groups that are at all alike.
+                control.check()?;
                 self.join(join.first, join.second)?;
             }
         }
