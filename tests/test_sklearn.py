@@ -101,6 +101,7 @@ def test_aggregators_fit_as_scikit_learn_expects(cls: type[Aggregator], check: A
 
 @pytest.mark.parametrize("check", PARAMETERS, ids=name_of)
 def test_learners_keep_the_contract_of_parameters(check: Any) -> None:
+    pytest.importorskip("torch")
     from learners import VARIANTS
 
     for variant in VARIANTS:
@@ -109,6 +110,7 @@ def test_learners_keep_the_contract_of_parameters(check: Any) -> None:
 
 @pytest.mark.parametrize("check", PARAMETERS, ids=name_of)
 def test_deferrals_keep_the_contract_of_parameters(check: Any) -> None:
+    pytest.importorskip("torch")
     from deferrals import VARIANTS
 
     for variant in VARIANTS:
