@@ -20,6 +20,9 @@ EQUIVALENTS: dict[str, str] = {
         "text that was checked is checked again"
     ),
     "table/shards/encoder.py: final = np.full(NO_LABEL + 1, NO_LABEL, np.uint16): 1 → (2)": "an entry without a code",
+    "numeric/blend.py: dealt = np.full(table.n_workers, -1): 1 → (2)": "any number that no part has",
+    "numeric/blend.py: *(model * gain + shift for model, gain, shift in zip(models, self._gains, self._shifts, "
+    "strict=True)),: True → (False)": "all three have an entry for each model",
     "simulate/sequences.py: right = (true if inside else 0) if true > 0 and true % 2 == 0 else true: 0 → (1)": (
         "an even number above 0 is above 1"
     ),

@@ -103,6 +103,8 @@ def test_bad_settings_are_named() -> None:
     ):
         with pytest.raises(ValueError, match=told):
             model.fit(answers)
+    with pytest.raises(TypeError, match="patterns must be a whole number"):
+        mh.multilabel.PooledRelevance(patterns=1.5).fit(answers)
     with pytest.raises(TypeError, match="expected MultiLabels or a frame"):
         mh.multilabel.PooledRelevance().fit([1, 2])
     model = mh.multilabel.PooledRelevance().fit(answers)

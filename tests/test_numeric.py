@@ -200,3 +200,14 @@ def test_biases_and_scales_of_simulated_ratings_are_about_zero() -> None:
     tasks, workers = crowd.ratings.codes()[:2]
     expected = crowd.bias[workers] + crowd.scale[workers] * crowd.truth[tasks]
     np.testing.assert_allclose(crowd.ratings.values.reshape(-1), expected, rtol=1e-12)
+
+
+def test_the_most_iterations_are_made_where_none_is_enough() -> None:
+    ratings = mh.simulate_ratings(40, 8, seed=3).ratings
+    model = mh.numeric.GaussianCrowd(max_iter=3, tol=0.0).fit(ratings)
+    assert (model.n_iter_, len(model.history_)) == (3, 3)
+
+
+def test_members_of_the_blend_are_what_their_names_say() -> None:
+    for name, structure in MEMBERS.items():
+        assert {part for part in ("bias", "scale", "noise") if getattr(structure, part)} == set(name.split("+"))

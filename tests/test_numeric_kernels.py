@@ -1,5 +1,7 @@
 """The kernels for numbers against their twins, and on any number of threads."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,8 @@ from hypothesis import strategies as st
 
 import manyhands as mh
 from manyhands import _core
+from manyhands.numeric._hierarchy import digamma, log_gamma
+from manyhands.numeric.blend import _Losses
 from oracles import numeric as twins
 
 N_TASKS, N_WORKERS = 7, 5
@@ -159,3 +163,20 @@ def test_what_does_not_fit_the_table_is_refused(call, message):
     table = _core.Ratings(np.zeros(2, np.uint32), np.zeros(2, np.uint32), np.ones((2, 1)), None, 1, 1)
     with pytest.raises(ValueError, match=message):
         call(table)
+
+
+@pytest.mark.parametrize("x", [0.5, 1.0, 2.5, 17.0, 1e3, 1e6])
+def test_gamma_functions_are_those_of_the_library(x: float) -> None:
+    assert log_gamma(np.array([x]))[0] == pytest.approx(math.lgamma(x), rel=1e-10, abs=1e-10)
+    step = 1e-5 * x
+    slope = (math.lgamma(x + step) - math.lgamma(x - step)) / (2 * step)
+    assert digamma(np.array([x]))[0] == pytest.approx(slope, rel=1e-6, abs=1e-6)
+
+
+def test_a_gain_that_may_be_chance_gives_no_weight() -> None:
+    rng = np.random.default_rng(1)
+    tasks, workers = np.repeat(np.arange(30), 2).astype(np.uint32), np.tile([0, 1], 30).astype(np.uint32)
+    losses = _Losses(_core.Ratings(tasks, workers, np.zeros((60, 1)), None, 30, 2), 2)
+    model = rng.standard_normal((60, 1))
+    losses.add(np.arange(60), np.stack([model + 0.01 * rng.standard_normal((60, 1)), model]), np.ones(60))
+    np.testing.assert_array_equal(losses.weights(), [0.0, 1.0])
