@@ -16,6 +16,8 @@ EQUIVALENTS: dict[str, str] = {
     "masks/shapes.py: usual=self.reach**2 / 9,: 9 → (10)": "a start from which the same fixed point is reached",
     "table/boxes.py: sizes |= {what: len(each) for each, (_, what) in zip(values, given, strict=True)}: "
     "True → (False)": "one is made of the other",
+    'table/masks.py: check_choice("repeats", repeats, ("keep", "first", "last", "error")): '
+    'check_choice("repeats", repeats, ("keep", "first", "last", "error")) → pass': "the core checks it as well",
     "table/shards/encoder.py: codes, names = Column(column.data, column.what, sound=True).encode(): True → (False)": (
         "text that was checked is checked again"
     ),
