@@ -584,6 +584,14 @@ def test_unsafe_archives_are_rejected_by_name(files: dict[str, str | bytes], mes
         mh.read(packed(tmp_path / "export.zip", files))
 
 
+def test_archives_within_an_archive_are_dropped_aloud_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = packed(tmp_path / "export.zip", {"log.csv": "task,worker,label\n1,a,x\n1,b,x\n", "more.zip": b"PK"})
+    with pytest.warns(mh.DataWarning, match=r"dropped 1 archives within the archive \('more\.zip'\)"):
+        mh.read(path)
+    assert main(["describe", str(path)]) == 0
+    assert capsys.readouterr().err.count("dropped 1 archives") == 1
+
+
 def test_damaged_archives_are_named(tmp_path: Path) -> None:
     path = packed(tmp_path / "export.zip", {"log.csv": "task,worker,label\n" + "1,a,x\n" * 500})
     content = bytearray(path.read_bytes())

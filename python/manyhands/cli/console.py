@@ -129,7 +129,7 @@ def as_options(text: str) -> str:
 
 @contextmanager
 def printed_warnings() -> Iterator[list[str]]:
-    """Print warnings as one line each, and collect them."""
+    """Print warnings as one line each, and collect them; one that is repeated in a run is printed once."""
     found: list[str] = []
 
     def show(
@@ -140,8 +140,10 @@ def printed_warnings() -> Iterator[list[str]]:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        found.append(as_options(" ".join(str(message).split())))
-        complain(f"warning: {found[-1]}")
+        text = as_options(" ".join(str(message).split()))
+        if text not in found:
+            found.append(text)
+            complain(f"warning: {text}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)

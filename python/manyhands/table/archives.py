@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from manyhands.checks import listed
+from manyhands.checks import listed, warn_of_data
 from manyhands.errors import FileFormatError
 from manyhands.table.limits import check_memory
 
@@ -53,6 +53,10 @@ def members_of(archive: Path, endings: tuple[str, ...]) -> list[Path]:
     if nested and not wanted:
         raise FileFormatError(
             f"{str(archive)!r} holds archives within the archive ({listed(nested)}), which are not opened; unpack it"
+        )
+    if nested:
+        warn_of_data(
+            f"{str(archive)!r}: dropped {len(nested):,} archives within the archive ({listed(nested)}); unpack it"
         )
     counts = Counter(entry.filename for entry in wanted)
     for entry in wanted:
