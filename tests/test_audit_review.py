@@ -1,6 +1,6 @@
 """The whole audit: the same as its parts one by one, on one fit."""
 
-import sys
+import importlib
 
 import numpy as np
 import pytest
@@ -89,7 +89,7 @@ def test_a_slow_search_for_colluders_is_left_out_unless_asked_for(monkeypatch, t
     from manyhands.table.io import write_table
 
     votes = log()[0]
-    monkeypatch.setattr(sys.modules["manyhands.audit.colluders"], "MOST_STEPS", 10)
+    monkeypatch.setattr(importlib.import_module("manyhands.audit.colluders"), "MOST_STEPS", 10)
     found = mh.audit.review(votes)
     assert not found.colluders.searched
     assert "not searched for" in repr(found)
