@@ -295,7 +295,7 @@ def test_parameters_may_name_the_workers_of_a_crowd() -> None:
     def make(crowd: Crowd) -> mh.WeightedVote:
         return mh.WeightedVote({worker: 1.0 + i % 2 for i, worker in enumerate(crowd.workers)})
 
-    assert "interrupt" in check_aggregator(make)
+    assert check_aggregator(make) == {}
 
 
 def test_files_of_others_classes_need_them_imported(tmp_path: Path) -> None:

@@ -238,9 +238,9 @@ def _of_several_workers(sources: list[Source], named: Mapping[str, Chosen]) -> p
 
 
 def _holds_lists(source: Source, column: str) -> bool:
-    import pyarrow.parquet
-
     if source.kind != "parquet":
         return False
+    import pyarrow.parquet
+
     with source.open() as stream:
         return is_list(pyarrow.parquet.read_schema(stream).field(column).type)
