@@ -71,7 +71,8 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 #: not stretch.
 PATIENCE = 8
 
-#: Bytes of addresses that a test run may take: a loop that has become endless may fill memory first.
+#: Bytes that a test run may allocate: a loop that has become endless may fill memory first. Reserved addresses do not
+#: count, since the engine that draws the charts of reports reserves more than 30 GB.
 MOST_MEMORY = 16 << 30
 
 #: Plugins of pytest that would leave files, or run tests elsewhere or in another order.
@@ -454,7 +455,7 @@ def _limit(seconds: float | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if seconds is not None:
         resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 5))
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
 
 
 # ---------------------------------------------------------------------------------------------------- reports
