@@ -637,6 +637,7 @@ FOREIGN: dict[str, tuple[str, str]] = {
         "a.json",
         '{"project": {}, "config": {}, "attribute": {}, "file": {}, "metadata": {}, "view": {}}',
     ),
+    "a CVAT export of video tracks": ("a.xml", '<annotations><track id="0" label="car"/></annotations>'),
     "a Pascal VOC file": ("a.xml", "<annotation><object><bndbox/></object></annotation>"),
     "a YOLO label file": ("a.txt", "0 0.5 0.5 0.25 0.1\n1 0.2 0.2 0.1 0.1\n"),
     "a log of OpenAI Evals": ("a.jsonl", '{"run_id": "r", "event_id": 0, "sample_id": "s", "type": "match"}\n'),

@@ -169,6 +169,11 @@ UNSUPPORTED = (
         _fields("project", "config", "attribute", "file", "metadata", "view"),
     ),
     Unsupported(
+        "a CVAT export of video tracks",
+        "export the task again as 'CVAT for images 1.1', which has the shapes of every frame",
+        lambda file: file.is_xml and file.xml.tag == "annotations" and file.xml.find("track") is not None,
+    ),
+    Unsupported(
         "a Pascal VOC file",
         "convert each annotator's files to one COCO file, since Pascal VOC names no annotators",
         _of_voc,
