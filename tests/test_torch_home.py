@@ -192,6 +192,8 @@ def padded(items: list[Any]) -> dict[str, torch.Tensor]:
     return {"input": torch.stack([nn.functional.pad(item["x"], (0, 6 - len(item["x"]))) for item in items])}
 
 
+# What torch says on a machine with one core.
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.filterwarnings("ignore:.*pin_memory.*")
 def test_a_loader_collates_and_is_reproducible_on_any_number_of_processes():
     class Named(nn.Module):
