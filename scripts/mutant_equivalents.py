@@ -28,4 +28,7 @@ EQUIVALENTS: dict[str, str] = {
     "simulate/sequences.py: right = (true if inside else 0) if true > 0 and true % 2 == 0 else true: 0 → (1)": (
         "an even number above 0 is above 1"
     ),
+    "testing/learners.py: said = same ^ (np.random.default_rng(1).random(4 * n) < 0.2): 1 → (2)": "another random draw",
+    'testing/crowds.py: "nobody agrees": of_rows(np.array([(task, worker, worker) for task in range(4) for worker in '
+    "range(3)])),: 3 → (4)": "one worker more who agrees with no other",
 }

@@ -31,6 +31,8 @@ def test_bars_and_bounds_of_a_workload():
     ax = mh.plots.workload(report)
     assert [bar.get_width() for bar in ax.patches] == report.shares.tolist()
     assert [tick.get_text() for tick in ax.get_yticklabels()] == report.options
+    assert ax.get_xlabel() == "share of the cases"
+    assert ax.get_ylim() == (2.5, -0.5)  # the first option on top
     ends = [[tuple(end) for end in part] for part in ax.collections[0].get_segments()]
     np.testing.assert_allclose(ends, [[(0, 0), (0.5, 0)], [(0.1, 1), (0.2, 1)], [(0.5, 2), (0.5, 2)]], atol=1e-12)
 
@@ -93,6 +95,15 @@ def test_labels_that_are_never_true_have_a_column():
     ax = mh.plots.confusion(model)
     assert ax.images[0].get_array().shape == model.confusion_.shape[1:]
     assert ax.get_xticklabels()[-1].get_text() == ("abstained" if model.confusion_.shape[2] == 3 else "b")
+
+
+def test_long_names_of_classes_are_turned():
+    said, turned = [[0, 0], [1, 1]], [["short", "short"], ["longer", "longer"]]
+    angles = [
+        {tick.get_rotation() for tick in mh.plots.confusion(mh.DawidSkene().fit(votes)).get_xticklabels()}
+        for votes in (mh.Annotations.from_dense(said), mh.Annotations.from_dense(turned))
+    ]
+    assert angles == [{0.0}, {45.0}]
 
 
 def test_workers_by_skill_and_work():
@@ -161,6 +172,7 @@ def test_budgets_keep_so_many_labels_of_each_task():
     full = mh.metrics.accuracy(mh.MajorityVote().fit(CROWD.votes).labels_, CROWD.truth)
     assert ax.lines[0].get_ydata()[-1] == pytest.approx(full)  # all labels, whatever was drawn
     assert ax.lines[0].get_ydata()[0] < full
+    assert [band.get_linewidth().tolist() for band in ax.collections] == [[0.0], [0.0]]  # shades without borders
     again = mh.plots.budget(models, CROWD.votes, GOLD, per_task=[1, 2, 4], repeats=2)
     assert again.lines[1].get_ydata().tolist() == ax.lines[1].get_ydata().tolist()
     assert mh.plots.budget(mh.MajorityVote(), CROWD.votes, GOLD, repeats=1).lines[0].get_xdata().tolist() == [

@@ -14,6 +14,7 @@ import pytest
 import manyhands as mh
 from commands import PATIENCE
 from manyhands.cli import main
+from manyhands.report.content import _agreement
 
 EVIL = "</script><script>document.title='broken'</script><b onmouseover=alert(1)>\u2028&amp;"
 
@@ -61,6 +62,16 @@ def test_the_page_tells_what_the_model_found(page: Path) -> None:
         atol=1e-4,
     )
     assert sum(bar["tasks"] for bar in data["charts"]["confidence"]["data"]["values"]) == votes.n_tasks
+    assert data["charts"]["workers"]["encoding"]["y"]["scale"]["domain"] == [0, 1]
+
+
+def test_coefficients_of_agreement_have_intervals_or_reasons() -> None:
+    votes, _ = crowd()
+    for name, value, between in _agreement(votes):
+        low, high = map(float, between.split(" to "))
+        assert low < float(value) < high, name
+    alone = mh.Annotations.from_arrays([1, 2], ["a", "a"], ["x", "y"])
+    assert all((value, between[:1].isalpha()) == ("not defined", True) for _, value, between in _agreement(alone))
 
 
 def test_names_are_data(page: Path) -> None:

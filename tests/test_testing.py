@@ -22,7 +22,19 @@ from manyhands.aggregators.base import Aggregator, ClassFit
 from manyhands.errors import NotFittedError
 from manyhands.estimator import Estimator, Parameters
 from manyhands.progress import reporting
-from manyhands.testing import Crowd, Subject, aggregator_checks, check_aggregator, checks_of, common, run_checks
+from manyhands.testing import (
+    ClassSubject,
+    Crowd,
+    Subject,
+    aggregator_checks,
+    check_aggregator,
+    checks_of,
+    common,
+    compare,
+    comparisons,
+    rankings,
+    run_checks,
+)
 from manyhands.testing.crowds import STANDARD
 
 
@@ -214,6 +226,14 @@ class CannotBePickled(SmoothShares):
         return super()._fit(votes, progress)
 
 
+class NamesTheFirstClass(SmoothShares):
+    """Probabilities are right, labels are not."""
+
+    @property
+    def labels_(self):
+        return np.full(len(self.posterior_), self.classes_[0])
+
+
 class GuessesUnused(SmoothShares):
     def _shares(self, counts, prior):
         return super()._shares(counts + 100.0 * (counts.sum(axis=0) == 0), prior)
@@ -228,6 +248,7 @@ class GuessesUnused(SmoothShares):
         (FirstTaskIsKnown, "renaming_tasks", "posterior_, tasks renamed differs"),
         (FirstClassIsFavoured, "renaming_classes", "posterior_, classes renamed differs"),
         (FirstClassIsFavoured, "renaming_classes_untied", "posterior_, classes renamed differs"),
+        (NamesTheFirstClass, "renaming_classes", "labels_, classes renamed"),
         (CutsByThreads, "threads", r"\w+_ of fits on one thread and on several differs"),
         (ChangesItsParameter, "input_unchanged", "a parameter changed"),
         (KeepsACopy, "params", "does not keep pseudo_count"),
@@ -376,6 +397,52 @@ def test_common_checks_catch_faults_of_other_kinds() -> None:
 
     with pytest.raises(AssertionError, match="Drifts fails the check refit_forgets: values_ of a second fit differs"):
         run_checks(checks_of(NumberSubject("Drifts", lambda _: Drifts()), common.CHECKS))
+
+
+class NegativeErrors(mh.numeric.Mean):
+    spread_ = property(lambda self: super().spread_ - 1e3)
+
+
+class NoFirstItem(mh.pairwise.PlackettLuce):
+    ranks_ = property(lambda self: super().ranks_ + 1)
+
+
+class LosesASegment(mh.sequences.TokenVote):
+    segments_ = property(lambda self: super().segments_.slice(1))
+
+
+@pytest.mark.parametrize(
+    ("faulty", "check", "message"),
+    [
+        (NegativeErrors, "odd_tables", "errors are negative"),
+        (NoFirstItem, "finite", "nobody is first"),
+        (LosesASegment, "sound", "segments, .* beginnings"),
+    ],
+)
+def test_faults_of_models_of_other_kinds_are_caught(faulty: type[Any], check: str, message: str) -> None:
+    dict(aggregator_checks(faulty.__mro__[1]()))[check]()
+    with pytest.raises(AssertionError, match=rf"{faulty.__name__}\(.*fails the check {check}: .*{message}"):
+        dict(aggregator_checks(faulty()))[check]()
+
+
+def test_equal_numbers_are_close_at_a_tolerance_of_zero() -> None:
+    compare.assert_close([0.5, 2.0], [0.5, 2.0], 0.0, "equal numbers")
+    with pytest.raises(AssertionError, match="other numbers differs by"):
+        compare.assert_close([0.5, 2.0], [0.5, 2.0001], 0.0, "other numbers")
+
+
+def test_logs_of_the_check_lists_are_what_their_names_say() -> None:
+    for log in (*comparisons.ODD.values(), *rankings.ODD.values()):
+        votes = log.votes()
+        assert (votes.n_items, votes.n_workers) == (len(log.items), len(log.workers))
+    wins = comparisons.ODD["one always wins, one always loses"].columns()
+    assert "i0" in wins["left"] + wins["right"]
+    assert {"i0"} == {won for *pair, won in zip(*list(wins.values())[:3], strict=True) if "i0" in pair}
+    assert "i2" not in wins["winner"]
+    assert all(len(set(ranking)) == 4 for ranking in rankings.lists(6, 3, 20, 4).lists)
+    subject = ClassSubject("SmoothShares", lambda _: SmoothShares())
+    assert len(subject.other.classes) == len(subject.standard.classes) + 1
+    assert len(subject.other.tasks) < len(subject.standard.tasks)
 
 
 # ------------------------------------------------------------------------------------------------ its page

@@ -128,6 +128,7 @@ FAULTS: list[tuple[type[learn.Learner], str]] = [
     (DrawsGlobally, "seed_repeats"),
     (Remembers, "refit_forgets"),
     (NoProbabilities, "results"),
+    (NoProbabilities, "odd_crowds"),
     (ForgetsInFiles, "save_and_load"),
     (ChangesSamples, "input_unchanged"),
     (RefusesWithoutAWord, "start_from"),
@@ -154,7 +155,12 @@ class ForgetsExperts(defer.SelectivePrediction):
         return decision
 
 
-TEAMS = [(DrawsLots, "chooses"), (ForgetsExperts, "score")]
+class ScoresTooHigh(defer.SelectivePrediction):
+    def score(self, *args, **options):
+        return super().score(*args, **options) + 0.1
+
+
+TEAMS = [(DrawsLots, "chooses"), (ForgetsExperts, "score"), (ScoresTooHigh, "all_or_nothing")]
 
 
 @pytest.mark.parametrize(("make", "name"), TEAMS, ids=lambda given: getattr(given, "__name__", given))
