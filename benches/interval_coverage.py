@@ -8,7 +8,7 @@
 
 Every draw is a new crowd and a new log. A standard error counts as an interval of ±1.96 of it. The Monte-Carlo error is
 that of the mean over draws: truths of one draw may miss together. Figures of the version before intervals were revised
-are kept in benches/reproduction/coverage-before.json, those of the page in benches/reproduction/coverage.json.
+are kept in benches/coverage/before.json, those of the page in benches/coverage/after.json.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import manyhands as mh
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "evidence" / "coverage.md"
-STORED = ROOT / "benches" / "reproduction"
+STORED = ROOT / "benches" / "coverage"
 
 Held = np.ndarray
 #: A seed to whether each stated interval of that draw holds its truth, by method.
@@ -427,7 +427,7 @@ def figures(part: Part, draws: int) -> dict[str, tuple[float, float, int]]:
 
 
 def markdown(now: dict[str, Any], before: dict[str, Any]) -> str:
-    lines, last = [(STORED / "coverage-head.md").read_text()], ""
+    lines, last = [(STORED / "head.md").read_text(encoding="utf-8")], ""
     for key, stored in now.items():
         name, condition = key.split(" | ")
         group = name.split(":")[0]
@@ -449,9 +449,9 @@ def markdown(now: dict[str, Any], before: dict[str, Any]) -> str:
 
 
 def write_page() -> None:
-    now, before = (json.loads((STORED / name).read_text()) for name in ("coverage.json", "coverage-before.json"))
+    now, before = (json.loads((STORED / name).read_text(encoding="utf-8")) for name in ("after.json", "before.json"))
     PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(markdown(now, before))
+    PAGE.write_text(markdown(now, before), encoding="utf-8")
     print(f"written: {PAGE}")
 
 
@@ -476,9 +476,9 @@ def main() -> None:
         shown = ", ".join(f"{name} {100 * f[0]:.1f} ± {100 * f[1]:.1f}" for name, f in found[key]["figures"].items())
         print(f"{key} ({time.process_time() - start:.0f} s): {shown}", flush=True)
     if args.json is not None:
-        args.json.write_text(json.dumps(found, indent=1) + "\n")
+        args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     elif not args.only and not args.quick:
-        (STORED / "coverage.json").write_text(json.dumps(found, indent=1) + "\n")
+        (STORED / "after.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         write_page()
 
 

@@ -185,5 +185,5 @@ def test_page_of_coverage_shows_the_stored_figures(monkeypatch):
     benches = Path(__file__).parents[1] / "benches"
     monkeypatch.syspath_prepend(str(benches))
     script = importlib.import_module("interval_coverage")
-    stored = [json.loads((script.STORED / name).read_text()) for name in ("coverage.json", "coverage-before.json")]
+    stored = [json.loads((script.STORED / name).read_text()) for name in ("after.json", "before.json")]
     assert script.PAGE.read_text() == script.markdown(*stored)
