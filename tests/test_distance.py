@@ -157,6 +157,8 @@ def test_what_does_not_fit_is_named():
             mh.DistanceAggregator(distance).fit(texts)
     with pytest.raises(ValueError, match="answer='mean' needs numbers"):
         mh.DistanceAggregator("levenshtein", answer="mean").fit(texts)
+    with pytest.raises(ValueError, match="weights must be one of 'power', 'log'"):
+        mh.DistanceAggregator(weights="squares").fit(texts)
     with pytest.raises(ValueError, match="power must be at most 1"):
         mh.DistanceAggregator(power=2.0).fit(texts)
     with pytest.raises(
@@ -235,6 +237,8 @@ def test_objects_are_a_table():
     assert texts != 3
     with pytest.warns(mh.DataWarning, match="set aside 1 row without a answer|set aside 1 row"):
         assert len(mh.Objects.from_arrays(["t", "t"], list("ab"), ["x", None])) == 1
+    with pytest.warns(mh.DataWarning, match="set aside 1 row"):
+        assert mh.Objects.from_arrays(["t", "t"], list("ab"), [None, "x"], weights=[2.0, 3.0]).weights.tolist() == [3.0]
     with pytest.raises(ValueError, match="labelled task 't' more than once"):
         mh.Objects.from_arrays(["t", "t"], list("aa"), ["x", "y"], repeats="error")
 

@@ -8,6 +8,7 @@ import pytest
 
 import manyhands as mh
 from manyhands.cli import main
+from manyhands.table import checks
 
 LOG = {
     "left": ["a", "b", "c", "a"],
@@ -120,6 +121,8 @@ def test_files_and_pickles(tmp_path):
     table.save(tmp_path / "pairs.mh")
     assert mh.load(tmp_path / "pairs.mh", mh.Similarities) == table
     assert pickle.loads(pickle.dumps(table)) == table
+    assert repr(table) == "<Similarities: 4 answers on 3 pairs of 4 items by 2 workers, weighted>"
+    assert repr(mh.Similarities.from_frame(LOG)) == "<Similarities: 4 answers on 3 pairs of 4 items by 2 workers>"
     pd.DataFrame(LOG).to_csv(tmp_path / "log.csv", index=False)
     assert mh.read(tmp_path / "log.csv", kind="similarities") == mh.Similarities.from_frame(LOG)
 
@@ -128,4 +131,12 @@ def test_a_file_with_odd_pairs_is_refused(tmp_path):
     table = mh.Similarities.from_frame(LOG)
     table._left = table._right
     with pytest.raises(ValueError, match="cannot save what could not be read again: its pairs are not of two items"):
+        table.save(tmp_path / "pairs.mh")
+
+
+def test_a_file_with_a_third_answer_is_rejected(tmp_path):
+    table = mh.Similarities.from_frame(LOG)
+    pairs, workers, same = table.codes()
+    table._table = checks.made_table(pairs, workers, same * 2, None, table.n_pairs, table.n_workers, 3)
+    with pytest.raises(ValueError, match="label code 2 at row 0 is not below"):
         table.save(tmp_path / "pairs.mh")

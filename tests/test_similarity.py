@@ -204,9 +204,25 @@ def test_simulated_crowds_are_what_was_asked():
         ({"pairs": 0.00001}, "asks about none"),
         ({"answers_per_pair": 11}, "answers_per_pair must be at most 10"),
         ({"spammers": 1.5}, "spammers must be at most 1"),
+        ({"pairs": 10, "same": 1.5}, "same must be at most 1"),
     ):
         with pytest.raises(ValueError, match=message):
             mh.simulate_similarities(100, 10, 4, **wrong)
+
+
+def test_one_pair_in_a_hundred_is_simulated_by_default():
+    assert mh.simulate_similarities(201, 10, 4).answers.n_pairs == 201
+
+
+def test_items_of_a_cluster_are_simulated_equally_often():
+    counts = np.zeros(30)
+    for seed in range(100):
+        answers = mh.simulate_similarities(30, 2, 1, pairs=20, answers_per_pair=1, same=1.0, seed=seed).answers
+        left, right = answers.pairs()
+        np.add.at(counts, answers.items[np.concatenate([left, right])], 1)
+    # 4000 / 30 = 133 each; the standard deviation is 11.
+    assert counts.min() > 100
+    assert counts.max() < 170
 
 
 @pytest.mark.filterwarnings("ignore::manyhands.OverlapWarning")
