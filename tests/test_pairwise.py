@@ -8,6 +8,7 @@ import pytest
 
 import manyhands as mh
 from manyhands.pairwise import BradleyTerry, CrowdBT, PlackettLuce, RankCentrality, WorkerBradleyTerry
+from manyhands.pairwise._intervals import of_scores
 from manyhands.testing.comparisons import comparison_checks
 from manyhands.testing.rankings import ranking_checks
 from oracles import pairwise as twins
@@ -197,6 +198,14 @@ def test_intervals_cover(model):
         placed.append((best <= true) & (true <= worst))
     assert 0.93 < np.mean(covered) < 0.985
     assert np.mean(placed) > 0.95
+
+
+def test_intervals_by_workers_reach_as_far_as_students_t():
+    alone = {"model": np.zeros(2), "components": np.zeros(2, np.int64), "prior": 1.0, "level": 0.95, "offset": 0.0}
+    for clusters, quantile in ((("workers", 5), 2.7764), (("comparisons", 5), 1.9600)):
+        errors, intervals = of_scores(np.zeros(2), clustered=np.full(2, 0.8), clusters=clusters, **alone)
+        np.testing.assert_allclose(errors, 1.0)  # 0.8 · 5 / 4
+        np.testing.assert_allclose(intervals, [[-quantile, quantile]] * 2, rtol=1e-4)
 
 
 def test_workers_with_favourites_widen_intervals():

@@ -88,6 +88,9 @@ def test_exports(tmp_path: Path) -> None:
         model.to_conll(path, words={1: ["Ann"]})
     with pytest.raises(KeyError, match="words has nothing for sequence 1"):
         model.to_conll(path, words={})
+    for word in ("", "Ann Lee"):
+        with pytest.raises(ValueError, match=f"the word '{word}' of sequence 1 has a space in it, or nothing"):
+            model.to_conll(path, words={1: [word, "Lee", "of", "Rome"]})
     model.save(tmp_path / "model.mh")
     again = mh.load(tmp_path / "model.mh")
     assert again.segments_ == model.segments_
@@ -209,6 +212,13 @@ def test_gaps_are_no_evidence() -> None:
             warnings.simplefilter("ignore", mh.ConvergenceWarning)
             model = make().fit(seqs)
         assert np.isfinite(model.posterior_).all()
+
+
+def test_tags_of_a_token_without_answers_are_equally_likely() -> None:
+    log = {name: column[:4] for name, column in THREE.items()} | {"label": ["B-PER", None, "O", "B-PER"]}
+    with pytest.warns(mh.DataWarning):
+        model = mh.sequences.TokenVote().fit(mh.Sequences.from_frame(log, gaps="unsaid"))
+    np.testing.assert_allclose(model.posterior_[1], 1 / len(model.tags_))
 
 
 def test_skilled_workers_are_believed() -> None:

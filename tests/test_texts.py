@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 import pickle
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from manyhands.testing import aggregator_checks
 from manyhands.testing.compare import never_falls
 from manyhands.texts._chi import upper_quantiles
 from manyhands.texts._network import Network
-from manyhands.texts._shared import LEVELS, SharedErrors
+from manyhands.texts._shared import LEVELS, SharedErrors, _highest
 from manyhands.texts.nearest import Blocks
 from manyhands.texts.rover import _Readers
 from oracles import texts as twin
@@ -231,6 +232,18 @@ def test_quantiles_are_those_of_scipy() -> None:
         np.testing.assert_allclose(upper_quantiles(share, degrees), chi2.isf(share, degrees), rtol=1e-9)
 
 
+@pytest.mark.parametrize("top", [-1.5, 0.3, 2.0, 4.9])
+def test_the_highest_point_is_found_to_a_hundredth(top: float) -> None:
+    calls = []
+
+    def score(x: float) -> float:
+        calls.append(x)
+        return -((x - top) ** 2)
+
+    assert _highest(score, -2.0, 5.0) == pytest.approx(top, abs=0.01)
+    assert all(-2.0 < x < 5.0 for x in calls)
+
+
 # -------------------------------------------------------------------------------------------------- aggregators
 
 
@@ -272,6 +285,14 @@ def test_bad_settings_are_named() -> None:
     ):
         with pytest.raises(error, match=told):
             model.fit(texts)
+
+
+@pytest.mark.parametrize("model", [mh.texts.ClosestToCentre(), mh.texts.RASA(), mh.texts.HRRASA()], ids=str)
+def test_answers_of_little_weight_count_little(model) -> None:
+    texts = mh.Texts.from_arrays([1, 1, 1], list("uvw"), ["a b c", "x y z", "x y z"], weights=[0.9, 0.01, 0.01])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mh.ConvergenceWarning)
+        assert model.fit(texts).texts_.tolist() == ["a b c"]
 
 
 def test_careless_writers_are_found_and_count_for_less() -> None:
