@@ -228,6 +228,10 @@ class TestIntervals:
         assert found[0] == found[1]
         assert all_of(votes, resamples=40, seed=4) != found[0]
 
+    def test_the_seed_is_zero_unless_chosen(self):
+        votes = simulated()
+        assert all_of(votes, resamples=40) == all_of(votes, resamples=40, seed=0)
+
     def test_none_unless_asked_for(self):
         found = krippendorff_alpha(simulated())
         assert found.interval is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 
 import manyhands as mh
@@ -127,6 +128,9 @@ def test_whoever_comes_is_given_what_they_have_not_answered() -> None:
     assert events.count("answer") == 5
     assert events.count("stop") == 2
     assert "labels" in campaign.log["why"].to_pylist()
+    answers = campaign.log.filter(pc.equal(campaign.log["event"], "answer")).select(["task", "worker", "label"])
+    assert answers.to_pylist()[-1] == {"task": "b", "worker": "bob", "label": "y"}
+    assert answers.to_pylist()[-2] == {"task": "a", "worker": "bob", "label": "x"}
 
 
 def test_tasks_stop_at_the_error_and_campaigns_at_the_budget(crowd: mh.Simulation) -> None:
@@ -245,6 +249,8 @@ def test_slips_in_replays_are_named(crowd: mh.Simulation, gold: object) -> None:
         assert replay(crowd.votes, gold, "random", budget=5000, points=1).labels[-1] == 960
     with pytest.raises(ValueError, match="gold"):
         replay(crowd.votes, {})
+    with pytest.raises(TypeError, match="budget must be a whole number"):
+        replay(crowd.votes, gold, budget=2.5)
 
 
 def test_labels_within_a_point_are_counted() -> None:
@@ -297,6 +303,7 @@ def test_a_changed_answer_replaces_the_earlier_one(update: str, n: int, crowd: m
         ({"settings": {"budget": -1}}, {}),
         ({"settings": {"budget": 10**400}}, {}),
         ({"settings": {"labels_per_task": 0}}, {}),
+        ({"settings": {"error": 0.0}}, {}),
         ({"settings": {"epsilon": 7.0}}, {}),
         ({"settings": {"epsilon": 10**400}}, {}),
         ({"settings": {"epsilon": float("nan")}}, {}),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import manyhands as mh
+from manyhands.moments.diagnosis import _applicable
 from manyhands.moments.spectrum import spectrum
 
 
@@ -91,6 +94,23 @@ def test_groups_of_workers_are_counted() -> None:
     assert "6 workers in 3 groups that share tasks (3, 2, 1)" in str(found)
     apart = mh.moments.diagnose(mh.Annotations.from_arrays(range(7), range(7), ["a", "b"] * 3 + ["a"]))
     assert "7 workers in 7 groups that share tasks (1, 1, 1, 1, 1, …)" in str(apart)
+
+
+def test_single_workers_are_not_groups_to_solve() -> None:
+    votes = mh.Annotations.from_arrays([0, 0, 0, 1, 1, 2], [0, 1, 2, 0, 1, 3], ["a", "b", "a", "b", "b", "a"])
+    found = mh.moments.diagnose(votes)
+    assert found.components == (3, 1)
+    assert "one by one" not in found.methods["CoupledNMF"][1]
+
+
+def test_specialists_do_not_replace_classes_that_are_told_apart() -> None:
+    votes = mh.simulate(3_000, confusion=specialists(12, 3), density=0.6, seed=0).votes
+    short = replace(mh.moments.diagnose(votes), rank=2)
+    assert short.specialists.all()
+    assert _applicable(short, votes, odd_cycle=True)["MultiSPA"] == (
+        False,
+        "pairs tell 2 of 3 classes apart; every class has a specialist",
+    )
 
 
 def test_rare_classes_have_a_purity_and_unused_ones_none() -> None:
