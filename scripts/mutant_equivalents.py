@@ -31,4 +31,17 @@ EQUIVALENTS: dict[str, str] = {
     "testing/learners.py: said = same ^ (np.random.default_rng(1).random(4 * n) < 0.2): 1 → (2)": "another random draw",
     'testing/crowds.py: "nobody agrees": of_rows(np.array([(task, worker, worker) for task in range(4) for worker in '
     "range(3)])),: 3 → (4)": "one worker more who agrees with no other",
+    "similarity/base.py: self._fitted(): self._fitted() → pass": "in `workers_frame`, whose columns ask as well",
+    'testing/similarities.py: return PairLog(table, tuple("abcdefgh"[: table[:, :2].max() + 1]), '
+    'tuple("uvwxyz"[: table[:, 2].max() + 1])): 2 → (3)': "no worker of these logs has a code above those of items",
+    "sequences/votes.py: before = np.concatenate([[0], codes[:-1]]).astype(np.int64): 0 → (1)": (
+        "the first token begins a sequence, and the next line sets all of these to 0"
+    ),
+    "moments/spectrum.py: wide = blocks.swapaxes(0, 1).reshape(blocks.shape[1], -1): 1 → (2)": (
+        "blocks are square, and NumPy takes any negative length for the one to be found"
+    ),
+    "spark/checkpoint.py: names, chunk, chunks, data = zip(*rows, strict=True): True → (False)": (
+        "each row is a tuple of four"
+    ),
+    "spark/encoding.py: _MOST_OF_A_TASK = (1 << 32) - 1: 1 → (2)": "no log of a test has a task with 2**32 rows",
 }
