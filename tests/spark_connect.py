@@ -15,6 +15,8 @@ from spark_logs import out_of_core, same_bits, text_log
 
 
 def main(folder: Path, how: str) -> None:
+    # Spark then serves at any free port, and not at one that another run of the tests may have.
+    os.environ["SPARK_TESTING"] = "1"
     from pyspark.sql import SparkSession
 
     from manyhands.spark import Consensus, DawidSkene, shards
