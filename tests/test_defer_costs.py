@@ -40,6 +40,7 @@ def test_gradients_of_the_penalty():
     assert torch.autograd.gradcheck(lambda g: losses.share_penalty(g, *bounds), gate)
 
 
+@pytest.mark.filterwarnings("ignore:constraint='penalty'")
 def test_the_loss_of_a_batch_with_costs_and_a_penalty():
     """Cross-entropies of classifier and gate with the charged posterior, and the weighted penalty, case by case."""
     log = team(40, missing=0.0)
@@ -181,6 +182,13 @@ def test_a_heavy_penalty_keeps_the_coverage_on_average():
         options = {"coverage": coverage, "constraint": "penalty", "penalty": 10.0, "lr": 0.01, "max_epochs": 20}
         fitted = defer.NaiveDeferral(backbone(), **SETTINGS | options).fit(log.X, log.truth, log.votes)
         assert fitted.defer_proba(log.X)[:, -1].mean() == pytest.approx(coverage, abs=0.05)
+
+
+def test_a_gate_that_misses_its_shares_is_reported():
+    log = team(400, separation=1.5)
+    options = {"coverage": 0.2, "constraint": "penalty", "penalty": 0.0, "max_epochs": 5}
+    with pytest.warns(ConvergenceWarning, match=r"gives the classifier a share of 0\.\d+, and 0\.20 was asked for"):
+        defer.NaiveDeferral(backbone(), **SETTINGS | options).fit(log.X, log.truth, log.votes)
 
 
 # ------------------------------------------------------------------------------------------------------- ranked

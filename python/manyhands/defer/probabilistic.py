@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhands.checks import check_choice, check_number
+from manyhands.checks import check_choice, check_number, warn_of_convergence
 from manyhands.defer import project
 from manyhands.defer.changing import PresentSkill
 from manyhands.defer.data import answers_of, truth_of
@@ -33,6 +33,8 @@ Constraint = Literal["batch", "running", "epoch", "penalty"]
 _WINDOW, _PART = 1024, 4
 #: Weight of the squares of missed shares, where none is given.
 _PENALTY = 10.0
+#: A share that misses its bounds by more than this is worth a warning; a penalty is soft, and misses by a few points.
+_MISSED = 0.1
 #: Least probability of an option before projection: a workload may need what the posterior excludes.
 _LEAST = 1e-12
 
@@ -121,10 +123,16 @@ class EMDeferral(PresentSkill):
         """What it costs the gate to miss the shares asked for, where it is a matter of cost."""
         if self.constraint != "penalty" or self._bounds is None:
             return 0.0
-        lower, upper = (torch.from_numpy(bound).to(views.gate) for bound in self._bounds)
+        lower, upper = (torch.from_numpy(bound).to(views.gate) for bound in self._share_bounds())
+        return (_PENALTY if self.penalty is None else self.penalty) * share_penalty(views.gate, lower, upper)
+
+    def _share_bounds(self) -> tuple[Array, Array]:
+        """Lower and upper bounds of the shares that a penalty keeps, (n_experts + 1,)."""
+        assert self._bounds is not None
+        lower, upper = (np.array(bound, dtype=float) for bound in self._bounds)
         if isinstance(self.workload, str) and self.workload == "free":
             lower[:-1], upper[:-1] = 0.0, 1.0
-        return (_PENALTY if self.penalty is None else self.penalty) * share_penalty(views.gate, lower, upper)
+        return lower, upper
 
     def _worth(self, right: Array) -> Array:
         return right * np.exp(-self._cost)
@@ -182,6 +190,23 @@ class EMDeferral(PresentSkill):
         # What only training needs is as large as the data.
         self._targets, self._recent = self._targets[:0], self._recent[:0]
         super()._after_training(data)
+        if self.constraint == "penalty" and self._bounds is not None:
+            self._warn_of_missed_shares()
+
+    def _warn_of_missed_shares(self) -> None:
+        """Warn where a penalty left the gate far from the shares asked for."""
+        lower, upper = self._share_bounds()
+        shares = torch.softmax(torch.from_numpy(self._calibration["gate"]), dim=1).mean(dim=0).numpy()
+        missed = np.abs(shares - np.clip(shares, lower, upper))
+        if missed.max() > _MISSED:
+            option = int(missed.argmax())
+            experts = self._workers.values.tolist()
+            name = "the classifier" if option == len(experts) else f"expert {experts[option]!r}"
+            bounds = "–".join(f"{bound:.2f}" for bound in sorted({lower[option], upper[option]}))
+            warn_of_convergence(
+                f"constraint='penalty': the gate gives {name} a share of {shares[option]:.2f}, and {bounds} was asked "
+                "for; lower lr, or keep the workload by a projection (constraint='running')"
+            )
 
     def _state(self) -> dict[str, Tensor]:
         return {"recent": self._recent}
