@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import Annotations
+from manyhands import Annotations, ConvergenceWarning
 from manyhands.simulate import synthetic
 from manyhands.testing.compare import Array, assert_close, assert_probabilities, require
 from manyhands.testing.networks import FEATURES, QUICK, NetworkSubject, Samples, assert_finite
@@ -127,7 +128,10 @@ def check_odd_teams(subject: TeamSubject) -> None:
         "an expert who never errs": asked(usual.X, usual.truth, usual.full, right),
     }
     for case, samples in cases.items():
-        model = subject.trained(samples, subject.network(int(samples.truth.max()) + 1), coverage=0.5)
+        with warnings.catch_warnings():
+            # So few cases may leave a gate short of its share; decisions keep it.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = subject.trained(samples, subject.network(int(samples.truth.max()) + 1), coverage=0.5)
         assert_finite(model.defer_proba(samples.X), f"defer_proba, {case},")
         assert_finite(model.expected_accuracy(samples.X), f"expected_accuracy, {case},")
         kept = (model.decide(samples.X).who == samples.full.shape[1]).sum()
