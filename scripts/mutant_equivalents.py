@@ -1,4 +1,4 @@
-"""Changes that need no test: mutants.py lists them apart and does not judge them.
+"""Changes that need no test: mutants.py and rust_mutants.py list them apart and do not judge them.
 
 No answer changes, or a constant that was chosen by trials moves to a neighbor that is as good.
 """
@@ -45,3 +45,6 @@ EQUIVALENTS: dict[str, str] = {
     ),
     "spark/encoding.py: _MOST_OF_A_TASK = (1 << 32) - 1: 1 → (2)": "no log of a test has a task with 2**32 rows",
 }
+
+#: Why, by file, line of code and that line after the change, or what takes the place of a function.
+RUST_EQUIVALENTS: dict[str, str] = {}

@@ -7,6 +7,7 @@ quick ones first, those of Rust before those of Python. All lives in a temporary
 
     python scripts/rust_mutants.py --area em --sample 20 --seed 1
     python scripts/rust_mutants.py --list
+    python scripts/rust_mutants.py --survivors      # judge again what survived the last run
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import shutil
 import signal
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from fnmatch import fnmatch
@@ -26,8 +27,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from mutant_equivalents import RUST_EQUIVALENTS
 from mutant_tests import MOST_SECONDS, PLUGIN, by_file, reached_in, total, within
-from mutants import PATIENCE, ROOT, Workplace, limited
+from mutants import EQUIVALENT, PATIENCE, ROOT, Workplace, limited
 from rust_switches import Change, Crate, listed
 
 #: Files of each area, where the first that fits counts, and the tests of Python that reach them.
@@ -94,6 +96,15 @@ def drawn(changes: list[Change], areas: list[str], sample: int, seed: int) -> li
         random.Random(f"{seed} {area}").shuffle(by_area[area])
         chosen += [replace(change, area=area) for change in by_area[area][:sample]]
     return chosen
+
+
+def survivors_of(report: Path, changes: list[Change], areas: list[str]) -> list[Change]:
+    """Return the changes that survived an earlier run, where the code still holds them; those of equal lines count."""
+    results = json.loads(report.read_text(encoding="utf-8"))["changes"]
+    left = {result["key"]: result["area"] for result in results if not result["noticed_by"]}
+    for key in left.keys() - {change.key for change in changes}:
+        print(f"gone: {key}", flush=True)
+    return [replace(change, area=left[change.key]) for change in changes if left.get(change.key) in areas]
 
 
 class Court:
@@ -180,14 +191,37 @@ def _groups(tests: list[tuple[float, str]]) -> Iterator[list[tuple[float, str]]]
 
 def table(results: list[dict[str, Any]], missing: dict[str, int]) -> str:
     """Write the score of each area."""
-    head = "| area | tried | noticed by cargo test | by pytest | not noticed | of these, never run | did not compile |"
-    lines = [head, "|---|--:|--:|--:|--:|--:|--:|"]
+    head = "| area | tried | noticed by cargo test | by pytest | not noticed | of these, never run | equivalent |"
+    lines = [f"{head} did not compile |", f"|---|{'--:|' * 7}"]
     for area in dict.fromkeys(result["area"] for result in results):
         of = [result for result in results if result["area"] == area]
-        by = [sum(result["noticed_by"] == name for result in of) for name in ("cargo test", "pytest", "")]
-        idle = sum(not result["tests"] for result in of)
-        lines.append(f"| {area} | {len(of)} | {' | '.join(map(str, by))} | {idle} | {missing.get(area, 0)} |")
+        by = Counter(result["noticed_by"] for result in of)
+        idle = sum(not result["noticed_by"] and not result["tests"] for result in of)
+        counts = (len(of), by["cargo test"], by["pytest"], by[""], idle, by[EQUIVALENT], missing.get(area, 0))
+        lines.append(f"| {area} | {' | '.join(map(str, counts))} |")
     return "\n".join(lines)
+
+
+def run_rust(chosen: list[Change], report: Path, **about: Any) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """Judge changes, and count by area those that do not compile; the report is written again after each."""
+    equivalent = [change for change in chosen if change.key in RUST_EQUIVALENTS]
+    results = [{**asdict(change), "noticed_by": EQUIVALENT, "how": "", "tests": 0} for change in equivalent]
+    judged = [change for change in chosen if change not in equivalent]
+    if not judged:
+        return results, {}
+    with Workplace() as place:
+        court = Court(place, judged)
+        left = {change.number for change in court.changes}
+        missing = Counter(change.area for change in judged if change.number not in left)
+        for change in court.changes:
+            start = time.monotonic()
+            result = court.judge(change)
+            results.append({**asdict(change), **result})
+            seconds = f"({time.monotonic() - start:.0f} s)"
+            print(f"{result['noticed_by'] or 'SURVIVED':12} {change.name} {seconds}", flush=True)
+            content = {**about, "date": time.strftime("%Y-%m-%d"), "missing": missing, "changes": results}
+            report.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+    return results, missing
 
 
 def main() -> int:
@@ -197,29 +231,20 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=20, help="changes of each area (default: 20)")
     parser.add_argument("--seed", type=int, default=1, help="of the sample (default: 1)")
     parser.add_argument("--report", type=Path, default=ROOT / "target" / "mutants" / "rust.json")
+    parser.add_argument("--survivors", action="store_true", help="judge again what survived in the report, no more")
     parser.add_argument("--list", action="store_true", help="print the changes that would be tried, and run nothing")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an end from outside must clean up as well
-    chosen = drawn(listed(ROOT), args.area or list(AREAS), args.sample, args.seed)
+    changes, areas = listed(ROOT), args.area or list(AREAS)
+    if args.survivors:
+        chosen = survivors_of(args.report, changes, areas)
+    else:
+        chosen = drawn(changes, areas, args.sample, args.seed)
     if args.list:
         print("\n".join(f"{change.area}: {change.name}" for change in chosen))
         return 0
     args.report.parent.mkdir(parents=True, exist_ok=True)
-    results = []
-    with Workplace() as place:
-        court = Court(place, chosen)
-        left = {change.number for change in court.changes}
-        missing: dict[str, int] = defaultdict(int)
-        for change in chosen:
-            missing[change.area] += change.number not in left
-        for change in court.changes:
-            start = time.monotonic()
-            result = court.judge(change)
-            results.append({**asdict(change), **result})
-            seconds = f"({time.monotonic() - start:.0f} s)"
-            print(f"{result['noticed_by'] or 'SURVIVED':12} {change.name} {seconds}", flush=True)
-            content = {"seed": args.seed, "date": time.strftime("%Y-%m-%d"), "missing": missing, "changes": results}
-            args.report.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+    results, missing = run_rust(chosen, args.report, seed=args.seed)
     print(f"\nseed {args.seed}, {args.sample} of each area\n\n{table(results, missing)}\n")
     survivors = [result for result in results if not result["noticed_by"]]
     for result in survivors:

@@ -73,6 +73,8 @@ class Change:
     start: int
     end: int
     replacement: str
+    #: The change without the number of its line, as `RUST_EQUIVALENTS` names it.
+    key: str
 
 
 def listed(root: Path) -> list[Change]:
@@ -87,8 +89,20 @@ def listed(root: Path) -> list[Change]:
             lines[path] = (root / path).read_text(encoding="utf-8").splitlines(keepends=True)
         start, end = (_offset(lines[path], item["span"][side]) for side in ("start", "end"))
         line = item["span"]["start"]["line"]
-        found.append(Change(number, "", path, line, item["name"], item["genre"], start, end, item["replacement"]))
+        key = _key(item, lines[path][line - 1])
+        found.append(Change(number, "", path, line, item["name"], item["genre"], start, end, item["replacement"], key))
     return found
+
+
+def _key(item: dict[str, Any], code: str) -> str:
+    """Name a change by its line before and after it, or where it takes more than one line, by what it does."""
+    start, end = item["span"]["start"], item["span"]["end"]
+    if item["genre"] == "FnValue" or start["line"] != end["line"]:
+        what = f": {item['name'].split(': ', 1)[1]}"
+    else:
+        changed = code[: start["column"] - 1] + item["replacement"] + code[end["column"] - 1 :]
+        what = f" → {changed.strip()}"
+    return f"{item['file'].removeprefix('rust/')}: {code.strip()}{what}"
 
 
 def _offset(lines: list[str], place: dict[str, int]) -> int:

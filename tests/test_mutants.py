@@ -1,7 +1,9 @@
 """The script that changes code at random: what it changes, what it leaves alone, and that it cleans up."""
 
 import ast
+import dataclasses
 import importlib.util
+import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -167,7 +169,7 @@ SWITCHED = [
 
 def _change(rust, number, genre, old, new):
     start = RUST.encode().index(old.encode(), RUST.index("{"))
-    return rust.Change(number, "", "rust/f.rs", 1, "", genre, start, start + len(old.encode()), new)
+    return rust.Change(number, "", "rust/f.rs", 1, "", genre, start, start + len(old.encode()), new, "")
 
 
 @pytest.mark.parametrize(("genre", "old", "new", "line", "text"), SWITCHED)
@@ -197,6 +199,36 @@ def test_every_file_of_the_core_has_an_area_and_every_pattern_a_file(rust, mutan
             assert (area, pattern) in used, f"no file of the area {area!r} is called {pattern}"
         for test in tests:
             assert (ROOT / "tests" / f"{test}.py").is_file(), test
+
+
+def test_a_change_of_the_core_is_named_by_its_line_before_and_after(rust):
+    place = {"start": {"line": 1, "column": 11}, "end": {"line": 1, "column": 12}}
+    item = {"file": "rust/a/f.rs", "genre": "BinaryOperator", "replacement": "-", "span": place}
+    key = sys.modules["rust_switches"]._key
+    assert key(item, "    é + a + b;\n") == "a/f.rs: é + a + b; → é + a - b;"
+    item |= {"genre": "FnValue", "name": "rust/a/f.rs:1:5: replace f -> u8 with 0"}
+    assert key(item, "    é + a + b;\n") == "a/f.rs: é + a + b;: replace f -> u8 with 0"
+
+
+def test_equivalent_changes_of_the_core_are_of_lines_it_has(rust):
+    for key in rust.RUST_EQUIVALENTS:
+        path, _, rest = key.partition(": ")
+        lines = [line.strip() for line in (ROOT / "rust" / path).read_text(encoding="utf-8").splitlines()]
+        assert any(line and rest.startswith((f"{line} → ", f"{line}: ")) for line in lines), f"remove {key}"
+
+
+def test_what_survived_is_found_again_where_the_code_has_it(rust, tmp_path, capsys):
+    changes = [
+        dataclasses.replace(_change(rust, number, "BinaryOperator", "+", "-"), key=key)
+        for number, key in enumerate("abc", 1)
+    ]
+    results = [("a", "", "audit"), ("b", "pytest", "audit"), ("c", "", "shards"), ("gone", "", "audit")]
+    content = [{"key": key, "noticed_by": by, "area": area} for key, by, area in results]
+    report = tmp_path / "rust.json"
+    report.write_text(json.dumps({"changes": content}))
+    left = rust.survivors_of(report, changes, ["audit"])
+    assert [(change.key, change.area) for change in left] == [("a", "audit")]
+    assert "gone" in capsys.readouterr().out
 
 
 def test_quick_tests_judge_first_and_the_slow_in_growing_groups(rust):
