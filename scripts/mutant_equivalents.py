@@ -47,4 +47,30 @@ EQUIVALENTS: dict[str, str] = {
 }
 
 #: Why, by file, line of code and that line after the change, or what takes the place of a function.
-RUST_EQUIVALENTS: dict[str, str] = {}
+RUST_EQUIVALENTS: dict[str, str] = {
+    "agreement/pairs.rs: expected: if elsewhere > 0.0 { (expected - at_once) / elsewhere } else { f64::NAN }, → "
+    "expected: if elsewhere >= 0.0 { (expected - at_once) / elsewhere } else { f64::NAN },": (
+        "both sums are over the labels of one task there: 0 / 0 is not a number either"
+    ),
+    "audit/drift.rs: if distance > best { → if distance >= best {": "of labels off by the same, either may be reported",
+    "audit/left_out.rs: if row % ROWS_PER_CHECK == 0 { → if row % ROWS_PER_CHECK != 0 {": (
+        "how often a request to stop is looked for"
+    ),
+    "base/encode.rs: if self.get(row).len() <= INLINE { hash_of(self.key(row)) } else { hash_of(self.get(row)) }: "
+    "replace <impl Column for Strings<'_>>::hash -> u32 with 0": "slower: texts that share a hash are compared",
+    "base/gamma.rs: if v > 0.0 && source.unit().ln() < 0.5 * x * x + d * (1.0 - v + v.ln()) { → "
+    "if v >= 0.0 && source.unit().ln() < 0.5 * x * x + d * (1.0 - v + v.ln()) {": (
+        "nothing is below the logarithm of zero, so that the comparison rejects it as well"
+    ),
+    "base/memory.rs: const SMALL: usize = 4096;: replace advise with ()": "a hint to the system, for speed alone",
+    "boxes.rs: looks += 1; → looks *= 1;": "a request to stop is looked for at every pair: slower",
+    "categorical/em/sparse.rs: let mut offsets = with_room(table.n_tasks() + 1)?; → "
+    "let mut offsets = with_room(table.n_tasks() * 1)?;": "room that is reserved beforehand; a vector grows",
+    "defer/dual.rs: let mut second = point.residual > NEAR; → let mut second = point.residual >= NEAR;": (
+        "a residual that is the threshold to the last bit; first derivatives serve there too"
+    ),
+    "masks/columns.rs: stretch_starts: with_room(found.len() + 1)?, → stretch_starts: with_room(found.len() - 1)?,": (
+        "room that is reserved beforehand; a vector grows"
+    ),
+    "masks/shapes.rs: if len > 0 { → if len >= 0 {": "loops over nothing, and the lesser of 0 / 0 and 1 is 1",
+}

@@ -3,7 +3,8 @@
 cargo-mutants lists the changes. To compile the crate anew for each would take hours, so a sample is compiled in at
 once, each change behind a switch (rust_switches.py): one build of the test program and one of the extension serve all.
 A run of the sound code notes which test reaches which switch. Each change is then judged by the tests that reach it,
-quick ones first, those of Rust before those of Python. All lives in a temporary folder: the checkout is never touched.
+quick ones first: all changes by those of Rust, then what these did not notice by those of Python. All lives in a
+temporary folder: the checkout is never touched.
 
     python scripts/rust_mutants.py --area em --sample 20 --seed 1
     python scripts/rust_mutants.py --list
@@ -40,18 +41,24 @@ AREAS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "models of confusion": (
         ["categorical/em/*", "categorical/dependence.rs", "categorical/consensus.rs"],
-        ["test_em", "test_bayes", "test_communities", "test_sparse", "test_gibbs", "test_dependence"],
+        ["test_em", "test_bayes", "test_communities", "test_sparse", "test_gibbs", "test_dependence", "test_ordinal"],
     ),
     "models of skill": (
         ["categorical/*"],
-        ["test_competence", "test_skills", "test_entropy", "test_margin"],
+        ["test_competence", "test_skills", "test_entropy", "test_margin", "test_linked"],
     ),
     "moments, factorisation": (
         ["moments/*", "base/components.rs"],
         ["test_moments", "test_factor", "test_moment_methods"],
     ),
-    "audit": (["audit/*"], ["test_worth", "test_audit_worth", "test_audit_spammers"]),
-    "same or different, any kind": (["clustering/*", "objects/*"], ["test_similarity_kernels", "test_distance"]),
+    "audit": (
+        ["audit/*"],
+        ["test_worth", "test_audit_worth", "test_audit_spammers", "test_audit_groups", "test_audit_colluders"],
+    ),
+    "same or different, any kind": (
+        ["clustering/*", "objects/*"],
+        ["test_similarity_kernels", "test_distance", "test_similarity"],
+    ),
     "agreement": (["agreement/*"], ["test_agreement"]),
     "deferral": (["defer/*"], ["test_defer_kernels", "test_defer_decisions"]),
     "simulation": (["simulate*", "base/gamma.rs"], ["test_simulate", "test_synthetic"]),
@@ -62,7 +69,10 @@ AREAS: dict[str, tuple[list[str], list[str]]] = {
     "sequences, texts": (["sequences/*", "texts*"], ["test_sequences", "test_texts"]),
     "boxes, masks": (["boxes.rs", "masks/*"], ["test_boxes", "test_masks"]),
     "shards": (["shards*"], ["test_shards", "test_shard_faults"]),
-    "numbers, threads, memory": (["*"], ["test_em", "test_skills", "test_factor", "test_limits"]),
+    "numbers, threads, memory": (
+        ["*"],
+        ["test_em", "test_skills", "test_factor", "test_limits", "test_process", "test_learn_batches"],
+    ),
 }
 
 #: Seconds that any run may take at least before it counts as hanging.
@@ -150,25 +160,30 @@ class Court:
             self.python[test] = reached_in(log.read_text())
         return self.python[test]
 
-    def judge(self, change: Change) -> dict[str, Any]:
-        """Return what noticed a change ("" if nothing did), and how many tests reached it."""
-        where = {"MUTANT": str(change.number)}
+    def by_rust(self, change: Change) -> dict[str, Any]:
+        """Return which tests of Rust noticed a change ("" if none did), and how many reached it."""
         reaching = sorted(self.rust[change.number])
         for group in _groups(reaching):
-            code, _, said = self._run_rust([test for _, test in group], where, LEAST_PATIENCE + PATIENCE * total(group))
+            where = {"MUTANT": str(change.number)}
+            code, _, said = self._run_rust([test for _, test in group], where, _patience(group))
             if code:
                 failed = [line for line in said.splitlines() if line.endswith("FAILED") or "panicked" in line]
                 return {"noticed_by": "cargo test", "how": _how(code, failed), "tests": len(reaching)}
+        return {"noticed_by": "", "how": "", "tests": len(reaching)}
+
+    def by_python(self, change: Change) -> dict[str, Any]:
+        """Return the same for the tests of Python, and how many tests of either language reached it."""
+        n_rust = len(self.rust[change.number])
         reached = [self._reached_by_python(test).get(change.number, []) for test in AREAS[change.area][1]]
         chosen = by_file(within(sorted(chain.from_iterable(reached)), MOST_SECONDS))
         if chosen:
             names = self.folder / "chosen"
             names.write_text("\n".join(name for _, name in chosen))
-            code, _, said = self.place.run((f"@{names}",), _patience(chosen), **where)
+            code, _, said = self.place.run((f"@{names}",), _patience(chosen), MUTANT=str(change.number))
             if code:
                 failed = [line for line in said.splitlines() if line.startswith("FAILED")]
-                return {"noticed_by": "pytest", "how": _how(code, failed), "tests": len(chosen)}
-        return {"noticed_by": "", "how": "", "tests": len(reaching) + len(chosen)}
+                return {"noticed_by": "pytest", "how": _how(code, failed), "tests": n_rust + len(chosen)}
+        return {"noticed_by": "", "how": "", "tests": n_rust + len(chosen)}
 
 
 def _how(code: int, failed: list[str]) -> str:
@@ -206,22 +221,25 @@ def run_rust(chosen: list[Change], report: Path, **about: Any) -> tuple[list[dic
     """Judge changes, and count by area those that do not compile; the report is written again after each."""
     equivalent = [change for change in chosen if change.key in RUST_EQUIVALENTS]
     results = [{**asdict(change), "noticed_by": EQUIVALENT, "how": "", "tests": 0} for change in equivalent]
-    judged = [change for change in chosen if change not in equivalent]
-    if not judged:
+    left = [change for change in chosen if change not in equivalent]
+    if not left:
         return results, {}
     with Workplace() as place:
-        court = Court(place, judged)
-        left = {change.number for change in court.changes}
-        missing = Counter(change.area for change in judged if change.number not in left)
-        for change in court.changes:
-            start = time.monotonic()
-            result = court.judge(change)
-            results.append({**asdict(change), **result})
-            seconds = f"({time.monotonic() - start:.0f} s)"
-            print(f"{result['noticed_by'] or 'SURVIVED':12} {change.name} {seconds}", flush=True)
-            content = {**about, "date": time.strftime("%Y-%m-%d"), "missing": missing, "changes": results}
-            report.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
-    return results, missing
+        court = Court(place, left)
+        missing = Counter(change.area for change in set(left).difference(court.changes))
+        judged: dict[Change, dict[str, Any]] = {}
+        for judge in (court.by_rust, court.by_python):
+            for change in court.changes:
+                if judged.get(change, {}).get("noticed_by"):
+                    continue
+                start = time.monotonic()
+                judged[change] = judge(change)
+                by, seconds = judged[change]["noticed_by"] or "SURVIVED", time.monotonic() - start
+                print(f"{by:12} {change.name} ({seconds:.0f} s)", flush=True)
+                found = results + [{**asdict(change), **result} for change, result in judged.items()]
+                content = {**about, "date": time.strftime("%Y-%m-%d"), "missing": missing, "changes": found}
+                report.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+    return found, missing
 
 
 def main() -> int:
