@@ -68,6 +68,23 @@ def test_drift_matches_its_twin(small, share):
     np.testing.assert_allclose(found["p"], [p for p, _, _ in wanted], rtol=1e-8)
     # With two classes to choose between on a task, two labels may be off by the same: then either is told.
     assert found["at"].tolist() == [at for _, at, _ in wanted]
+    # An answer tells nothing where all gave the same.
+    rows = list(zip(*votes.to_frame().to_pydict().values(), strict=True))
+    disputed = {task for task, _, label in rows if {label} != {each for other, _, each in rows if other == task}}
+    assert 0 < len(disputed) < votes.n_tasks
+    counts = [sum(worker == own and task in disputed for task, own, _ in rows) for worker in votes.workers]
+    assert found["told"].tolist() == counts
+
+
+def test_who_never_could_agree_is_not_tested():
+    """Where everybody gave another label, no pair could have agreed by chance."""
+    rows = [(task, worker, worker) for task in range(4) for worker in range(3)]
+    votes = mh.Annotations.from_arrays(*zip(*rows, strict=True))
+    even = np.full((3, 3, 3), 1 / 3)
+    found = _core.pair_excess(
+        votes.table, even[0, 0] + np.zeros((4, 3)), even, np.zeros(4, np.uint8), min_overlap=1, share=0.0, most=1.0
+    )
+    assert found["n_tested"] == 0
 
 
 def test_threads_change_nothing():

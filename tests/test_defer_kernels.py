@@ -290,3 +290,14 @@ def test_other_rows_are_tilted_alike():
     np.testing.assert_allclose(other.mean(axis=0), 1 / 3, atol=0.02)
     with pytest.raises(ValueError, match=r"shape \(n, 3\)"):
         found.apply(q[:, :2])
+
+
+def test_a_row_of_which_nothing_is_left_is_named_wherever_it_is():
+    """Rows are looked at in blocks of 1024, whose numbers count."""
+    q = np.full((3000, 2), 0.5)
+    found = project(q, upper=[0, 1])
+    for row in (7, 1030, 2900):
+        other = q.copy()
+        other[row] = [1, 0]
+        with pytest.raises(ValueError, match=f"row {row} "):
+            found.apply(other)

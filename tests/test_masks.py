@@ -134,6 +134,18 @@ def test_runs_are_the_mask(seed: int, n_classes: int, shape: tuple[int, int]) ->
     assert Runs.joined([runs]).sizes().tolist() == [int((mask > 0).sum())]
 
 
+@pytest.mark.parametrize("text", [b"p", b"\xff", b"/", b"5p"])
+def test_characters_that_coco_never_writes_are_refused(text: bytes) -> None:
+    with pytest.raises(ValueError, match=f"COCO at character {len(text) - 1}"):
+        _core.coco_counts(text)
+
+
+@pytest.mark.parametrize("size", [[], [1] * 17, [-1, -1], [1 << 40, 1 << 40]])
+def test_an_image_has_some_dimensions_and_no_more_pixels_than_can_be_counted(size: list[int]) -> None:
+    with pytest.raises(ValueError, match="size of a mask"):
+        _core.coco_runs(np.array([1]), np.array([0], np.uint16), size)
+
+
 def test_volumes_go_to_run_lengths_and_back() -> None:
     volume = np.random.default_rng(0).integers(3, size=(3, 4, 5))
     rle = to_rle(runs_of(volume, "it"), volume.shape)
@@ -145,6 +157,25 @@ def test_polygons_hold_the_pixels_whose_centres_they_do() -> None:
     ring = pixels(from_polygons([[0, 0, 5, 0, 5, 4, 0, 4], [1, 1, 4, 1, 4, 3, 1, 3]], (4, 5), "it"))
     np.testing.assert_array_equal(ring, ~SQUARE)
     assert not pixels(from_polygons([], (4, 5), "it")).any()
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("turned", range(5))
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_corner_on_a_side_crosses_nothing(axis: int, turned: int, sign: int) -> None:
+    ring = np.roll([[0, 0], [4, 0], [4, 3], [2, 0], [0, 3]], turned, axis=0)[:, [axis, 1 - axis]] * float(sign)
+    assert _core.crossing_sides(np.ascontiguousarray(ring)) is None
+
+
+def test_shapes_are_put_together_with_a_number_for_each_mask_and_image() -> None:
+    tasks, workers, arrays = drawn(0, 3)
+    runs = packed_runs(mh.Masks.from_arrays(tasks, workers, arrays))
+    sound = [np.full(len(tasks), 0.25), np.zeros(len(tasks)), np.ones(3)]
+    _core.shape_masks(runs, *sound, most=0.8)
+    for at in range(3):
+        for wrong in (sound[at][1:], np.append(sound[at][1:], np.nan)):
+            with pytest.raises(ValueError, match="a finite share and bias for each mask, and a doubt for each image"):
+                _core.shape_masks(runs, *sound[:at], wrong, *sound[at + 1 :], most=0.8)
 
 
 @given(SEEDS, st.integers(3, 9))
