@@ -39,6 +39,18 @@ def test_a_column_of_a_table_is_shown(log: Path, tmp_path: Path) -> None:
     assert mh.read(tmp_path / "log.json", show="text").shown == {str(task): text for task, text in votes.shown.items()}
 
 
+@pytest.mark.parametrize("chosen", [{}, {"worker": ["ann", "bob"]}], ids=["all", "chosen"])
+def test_what_a_wide_table_shows_is_no_worker(chosen: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "wide.csv"
+    path.write_text("task,text,ann,bob\n1,first,x,y\n2,second,x,\n")
+    votes = mh.read(path, layout="wide", show="text", **chosen)
+    assert votes.workers.tolist() == ["ann", "bob"]
+    assert votes.classes.tolist() == ["x", "y"]
+    assert list(votes.shown.values()) == ["first", "second"]
+    with pytest.raises(KeyError, match="no shown column 'txt'; the columns are 'task', 'text', 'ann', 'bob'"):
+        mh.read(path, layout="wide", show="txt", **chosen)
+
+
 def test_what_is_shown_stays_with_its_task(log: Path, tmp_path: Path) -> None:
     votes = mh.read(log, show="text")
     assert votes.select(tasks=[2, 3]).shown == {2: "https://example.org/2.png"}

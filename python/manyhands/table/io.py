@@ -212,8 +212,7 @@ def read(
         if layout == "wide":
             if workers is not None:
                 raise ValueError("worker_from_file=True is for files of one worker, and a wide table has several")
-            wide = _read_wide(sources, asked)
-            return wide if show is None else shown_in_files(sources, wide, asked.get("task"), show)
+            return _read_wide(sources, asked, show)
         if probabilities is not None:
             soft = _read_soft(sources, [*probabilities], asked, workers)
             return soft if show is None else shown_in_files(sources, soft, asked.get("task"), show)
@@ -316,8 +315,8 @@ def _read_soft(
 _WIDE = ("classes", "abstain", "ordered", "fold_labels")
 
 
-def _read_wide(sources: list[Source], asked: Mapping[str, Any]) -> Annotations:
-    """Read a table of classes from a file with a task a row and a worker a column."""
+def _read_wide(sources: list[Source], asked: Mapping[str, Any], show: str | None) -> Annotations:
+    """Read a table of classes from a file with a task per row and a worker per column, and what its tasks show."""
     for name in asked:
         if name not in ("task", "worker", *_WIDE):
             raise ValueError(f"{name}= means nothing to a wide table, where each worker has a column")
@@ -328,17 +327,24 @@ def _read_wide(sources: list[Source], asked: Mapping[str, Any]) -> Annotations:
     if twice is not None:
         raise ValueError(f"{sources[0]}: several columns are called {twice!r}; each worker needs a column of its own")
     task = asked.get("task") or next(iter(known_among(names, (*WELL_KNOWN["task"], "id"))), None)
-    workers = asked.get("worker")
-    workers = [workers] if isinstance(workers, str) else workers
-    wanted = names if workers is None else [*([] if task is None else [task]), *workers]
-    for name in wanted if task is None else [task, *wanted]:
+    chosen = asked.get("worker")
+    chosen = [chosen] if isinstance(chosen, str) else chosen
+    workers = [name for name in names if name not in (task, show)] if chosen is None else chosen
+    wanted = [*([] if task is None else [task]), *workers]
+    for name in wanted if show is None else [*wanted, show]:
         if name not in names:
-            role = "task" if name == task else "worker"
+            role = "task" if name == task else "shown" if name == show else "worker"
             raise KeyError(f"no {role} column {name!r}; the columns are {listed(names, 20)}")
     settings = {name: asked[name] for name in _WIDE if name in asked}
     ordered = settings.pop("ordered", False)
-    parts = build_dense(read_columns(sources[0], wanted), task=task, chosen=workers is not None, **settings)
-    return Annotations(*parts, ordered=checked_order(ordered, parts[3], given="classes" in settings))
+    parts = build_dense(read_columns(sources[0], wanted), task=task, chosen=chosen is not None, **settings)
+    wide = Annotations(*parts, ordered=checked_order(ordered, parts[3], given="classes" in settings))
+    if show is None:
+        return wide
+    # By the same reading as the labels, so that ids have the same type.
+    columns = [show] if task is None else list(dict.fromkeys((task, show)))
+    shown: Annotations = shown_in_frame(read_columns(sources[0], columns), wide, task, show)
+    return shown
 
 
 def of_export(
