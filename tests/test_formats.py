@@ -126,6 +126,10 @@ def test_an_asked_kind_is_obeyed_by_exports(tmp_path: Path, capsys: pytest.Captu
     assert stars.classes.tolist() == [4, 5]
     with pytest.raises(ValueError, match="answers to 'q' are classes, not numbers: could not convert"):
         choices(["a"]).as_kind(None, "numbers")
+    with pytest.raises(ValueError, match=r"answers to 'q' are classes, not boxes$"):
+        choices(["a"]).as_kind(None, "boxes")
+    with pytest.raises(ValueError, match="has no question 'r'; it has 'q'"):
+        choices(["a"]).question("r")
     out = tmp_path / "labels.csv"
     log = [str(SAMPLES / "label_studio.json"), "--question", "mood", "--kind"]
     assert main(["aggregate", *log, "sets", "-o", str(out), "-q"]) == 0

@@ -131,6 +131,7 @@ def test_a_document_without_its_text_is_read_by_characters() -> None:
     # One of which nobody marked anything needs none.
     table = spans_of((1, "a", [(0, 2, "x")], known), (2, "a", [], unknown)).table()
     assert table.lengths.tolist() == [2, 1]  # type: ignore[attr-defined]
+    assert table._grid.begins.tolist() == [0, 3, 0]  # type: ignore[attr-defined]
 
 
 def test_overlapping_spans_have_layers_by_tag() -> None:
