@@ -71,7 +71,7 @@ AREAS: dict[str, tuple[list[str], list[str]]] = {
     "shards": (["shards*"], ["test_shards", "test_shard_faults"]),
     "numbers, threads, memory": (
         ["*"],
-        ["test_em", "test_skills", "test_factor", "test_limits", "test_process", "test_learn_batches"],
+        ["test_em", "test_skills", "test_factor", "test_limits", "test_process", "test_bayes", "test_learn_batches"],
     ),
 }
 

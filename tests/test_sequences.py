@@ -184,6 +184,21 @@ def test_fits_agree_with_their_twin(contexts: bool, learn: bool, variational: bo
     assert_close(model._steps, twin["steps"], 1e-8, "steps")
 
 
+@pytest.mark.parametrize("wrong", [-0.5, np.inf, np.nan])
+def test_steps_that_are_no_counts_are_refused(monkeypatch: pytest.MonkeyPatch, wrong: float) -> None:
+    fit = _core.sequence_fit
+
+    def changed(*args: object, steps: np.ndarray, **settings: object) -> object:
+        steps = steps.copy()
+        steps.flat[1] = wrong
+        return fit(*args, steps=steps, **settings)
+
+    votes = mh.simulate_sequences(20, 5, seed=0).sequences
+    monkeypatch.setattr(_core, "sequence_fit", changed)
+    with pytest.raises(ValueError, match="starts and priors of sequences"):
+        mh.sequences.HMMCrowd().fit(votes)
+
+
 def test_steps_of_classes_are_those_of_readers() -> None:
     log = {"sequence": [1] * 8, "position": [0, 1, 2, 3] * 2, "worker": [1] * 4 + [2] * 4}
     votes = mh.Sequences.from_frame(log | {"label": ["a", "a", "b", "c", "a", "a", "a", "c"]}, scheme="classes")

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,27 @@ def test_every_damage_is_told(directory: Path, name: str) -> None:
         used()
     path.write_bytes(content)
     used()
+
+
+def test_a_forged_header_is_refused_though_its_checksum_fits(directory: Path) -> None:
+    path = file_of(directory, "00001.shard")
+    content = path.read_bytes()
+    header = np.frombuffer(content[:128], np.uint64)
+    assert header[8:10].tolist() == [1, 4], "short tasks take a byte each, the answers of a small crowd four bytes each"
+
+    def read(**words: int) -> None:
+        changed = header.copy()
+        for name, number in words.items():
+            changed[int(name[1:])] = number
+        changed[15] = zlib.crc32(changed[:15].tobytes())
+        path.write_bytes(changed.tobytes() + content[128:])
+        mh.MajorityVote().fit(open_shards(directory))
+
+    read()
+    # Labels, classes, workers, tasks, the width of lengths and of cells, the length of the file.
+    for words in ({"w6": 1 << 16}, {"w7": 0}, {"w4": 9}, {"w2": 0}, {"w8": 3}, {"w9": 8}, {"w12": len(content) - 64}):
+        with pytest.raises(mh.FileFormatError, match=r"00001\.shard"):
+            read(**words)
 
 
 def test_shards_of_another_log_are_noticed(directory: Path, tmp_path: Path) -> None:
