@@ -1,6 +1,7 @@
 """The script that changes code at random: what it changes, what it leaves alone, and that it cleans up."""
 
 import ast
+import contextlib
 import dataclasses
 import importlib.util
 import json
@@ -229,6 +230,36 @@ def test_what_survived_is_found_again_where_the_code_has_it(rust, tmp_path, caps
     left = rust.survivors_of(report, changes, ["audit"])
     assert [(change.key, change.area) for change in left] == [("a", "audit")]
     assert "gone" in capsys.readouterr().out
+
+
+def test_tests_of_python_judge_what_those_of_rust_let_pass(rust, tmp_path, monkeypatch):
+    changes = [
+        dataclasses.replace(_change(rust, number, "BinaryOperator", "+", "-"), area="audit", name=key, key=key)
+        for number, key in enumerate(["rust", "python", "nothing", "broken", "argued"], 1)
+    ]
+    asked = []
+
+    class Court:
+        def __init__(self, place, given):
+            self.changes = [change for change in given if change.key != "broken"]
+
+        def by_rust(self, change):
+            return {"noticed_by": "cargo test" if change.key == "rust" else "", "how": "", "tests": 1}
+
+        def by_python(self, change):
+            asked.append(change.key)
+            return {"noticed_by": "pytest" if change.key == "python" else "", "how": "", "tests": 2}
+
+    monkeypatch.setattr(rust, "Court", Court)
+    monkeypatch.setattr(rust, "Workplace", contextlib.nullcontext)
+    monkeypatch.setattr(rust, "RUST_EQUIVALENTS", {"argued": "makes no difference"})
+    results, missing = rust.run_rust(changes, tmp_path / "rust.json", seed=1)
+    assert asked == ["python", "nothing"]
+    # Tried, noticed by either, not noticed, of these never run, equivalent, not compiled.
+    assert rust.table(results, missing).splitlines()[-1] == "| audit | 4 | 1 | 1 | 1 | 0 | 1 | 1 |"
+    left = rust.survivors_of(tmp_path / "rust.json", changes, ["audit"])
+    assert [change.key for change in left] == ["nothing"]
+    assert rust.run_rust(changes[-1:], tmp_path / "rust.json") == (results[:1], {})
 
 
 def test_quick_tests_judge_first_and_the_slow_in_growing_groups(rust):
