@@ -103,7 +103,7 @@ class CrowdRegression(ShrunkLearner):
     >>> import numpy as np, torch, manyhands as mh
     >>> crowd = mh.simulate_ratings(200, 10, seed=1)
     >>> X = np.stack([crowd.truth, crowd.truth**2], axis=1)
-    >>> model = mh.learn.CrowdRegression(torch.nn.Linear(2, 1), max_epochs=30, lr=0.01).fit(X, crowd.ratings)
+    >>> model = mh.learn.CrowdRegression(torch.nn.Linear(2, 1), max_epochs=30, lr=0.1).fit(X, crowd.ratings)
     >>> bool(np.corrcoef(model.predict(X), crowd.truth)[0, 1] > 0.95)
     True
     """
