@@ -64,7 +64,7 @@ AREAS: dict[str, tuple[list[str], list[str]]] = {
     "simulation": (["simulate*", "base/gamma.rs"], ["test_simulate", "test_synthetic"]),
     "numbers, grades, comparisons": (
         ["numeric/*", "pairwise/*", "multilabel/*"],
-        ["test_numeric_kernels", "test_ratings", "test_comparisons", "test_multilabel"],
+        ["test_numeric_kernels", "test_ratings", "test_comparisons", "test_pairwise", "test_multilabel"],
     ),
     "sequences, texts": (["sequences/*", "texts*"], ["test_sequences", "test_texts"]),
     "boxes, masks": (["boxes.rs", "masks/*"], ["test_boxes", "test_masks"]),

@@ -112,6 +112,20 @@ def test_chunks_give_what_all_rows_give(problem, size):
     assert found.kl == pytest.approx(whole.kl, abs=1e-8)
 
 
+@pytest.mark.parametrize("scale", [1.0, 5.0, 30.0, 100.0])
+def test_even_extreme_rows_take_few_passes(scale):
+    """Steps that fail shorten the next ones, so that half of the 200 passes that Newton's method has suffice."""
+    rng = np.random.default_rng(0)
+    for case in range(12):
+        k = 2 + case % 5
+        q = draw(case, 5 + 4 * case, k, scale)
+        shares = rng.dirichlet(np.ones(k))
+        found = project(q, 0.98 * shares, np.minimum(1, 1.02 * shares + 1e-3))
+        assert found.method == "newton"
+        assert found.residual <= EXACT
+        assert found.n_iter <= 100, case
+
+
 def test_gradients_find_the_same():
     q = draw(1, 500, 6)
     lower, upper = np.full(6, 0.1), np.array([0.2, 0.2, 0.2, 0.2, 0.3, 1])
