@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
 
 import manyhands as mh
 from commands import PATIENCE, complaint, rows, run, subprocess_of, words, write_rows
+from manyhands import _start
 from manyhands.cli import main
 from manyhands.simulate import simulate
 from manyhands.table.io import write_table
@@ -49,6 +51,7 @@ from manyhands.table.io import write_table
         ("aggregate log.csv --workers .", "cannot tell what kind"),
         ("aggregate log.csv -o log.csv", "it is read in the same run"),
         ("aggregate log.csv -o l.csv --workers l.csv", "it is written in the same run"),
+        ("report log.csv -o log.csv", "it is read in the same run"),
         ("aggregate log.csv -o - --json", "cannot both go to stdout"),
         (
             "aggregate log.csv --evaluate odd.csv --truth-task id --truth-label id",
@@ -353,3 +356,30 @@ def test_an_interrupt_while_modules_are_imported_leaves_no_traceback(start):
         timeout=60,
     )
     assert "KeyboardInterrupt" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("argv", "is_command"),
+    [
+        (["/usr/bin/manyhands", "aggregate"], True),
+        (["manyhands.exe"], True),
+        (["/usr/bin/pytest", "manyhands"], False),
+        ([], False),
+    ],
+)
+def test_the_program_is_known_by_its_name(argv, is_command, monkeypatch):
+    monkeypatch.setattr(sys, "argv", argv)
+    assert _start._is_command() is is_command
+
+
+def test_interrupts_that_others_handle_are_left_alone():
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        assert _start._is_ours()
+        with ThreadPoolExecutor(1) as pool:
+            assert not pool.submit(_start._is_ours).result()
+        signal.signal(signal.SIGINT, lambda *_: None)
+        assert not _start._is_ours()
+    finally:
+        signal.signal(signal.SIGINT, before)

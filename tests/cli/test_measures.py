@@ -57,6 +57,25 @@ def test_a_drawn_log_is_measured(kind: str, ending: str, tmp_path: Path, capsys:
         assert set(re.findall(r'href="#([a-z]+)"', told)) <= set(re.findall(r'id="([a-z]+)"', told))
 
 
+def test_numbers_of_two_dimensions_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, truth = tmp_path / "log.csv", tmp_path / "truth.csv"
+    rows = [(task, worker, task, 10 * task) for task in range(6) for worker in "abc"]
+    log.write_text("task,worker,x,y\n" + "".join(f"{t},{w},{x},{y}\n" for t, w, x, y in rows))
+    truth.write_text("task,x,y\n" + "".join(f"{t},{t + 3},{10 * t + 4}\n" for t in range(6)))
+    asked = ["aggregate", str(log), "--kind", "numbers", "--value", "x,y", "--method", "median"]
+    assert main([*asked, "--evaluate", str(truth), "-o", str(tmp_path / "out.csv"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["evaluation"]
+    assert found["rmse"] == pytest.approx(5)  # the distance of (3, 4)
+
+
+def test_winners_are_mapped_to_sides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "games.csv"
+    log.write_text("left,right,winner\nx,y,0\nx,y,1\ny,z,1\n")
+    assert main(["describe", str(log), "--kind", "comparisons", "--winners", "0=left,1=right", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["n_annotations"] == 3
+    assert "0=left" in complaint(capsys, f"describe {log} --kind comparisons --winners left")
+
+
 def test_measures_are_those_of_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drawn = mh.simulate_sequences(30, 6, 2, seed=5)
     model = mh.aggregate(drawn.sequences)
