@@ -44,6 +44,15 @@ EQUIVALENTS: dict[str, str] = {
         "each row is a tuple of four"
     ),
     "spark/encoding.py: _MOST_OF_A_TASK = (1 << 32) - 1: 1 → (2)": "no log of a test has a task with 2**32 rows",
+    "table/sources.py: free = free_memory() if self._given > _WATCH_FROM else None: self._given > _WATCH_FROM → "
+    "(self._given >= _WATCH_FROM)": "from which byte on memory is watched",
+    "table/formats/shapes.py: frame = Masks.from_arrays([0], [0], [pixels]).to_frame(): 0 → (1)": (
+        "names of a task and a worker that are not written"
+    ),
+    "cli/options.py: if needed is None or free is None or needed <= free:: needed <= free → (needed < free)": (
+        "an estimate that meets the limit to the byte"
+    ),
+    "cli/methods.py: self.n_given = len(truth[0]): 0 → (1)": "both columns have an entry per row",
 }
 
 #: Why, by file, line of code and that line after the change, or what takes the place of a function.
