@@ -58,6 +58,18 @@ def test_majority_vote_matches_the_twin(log: Crowd) -> None:
     assert [label is None for label in abstain] == model.tied_.tolist()
 
 
+def test_tasks_beyond_the_first_block_have_their_own_votes() -> None:
+    """The core counts 2048 tasks at a time."""
+    labels = np.random.default_rng(0).integers(4, size=(5000, 3))
+    counts = (labels[:, :, None] == np.arange(4)).sum(axis=1)
+    votes = mh.Annotations.from_dense(labels)
+    np.testing.assert_allclose(mh.MajorityVote().fit(votes).posterior_, counts / 3, atol=1e-15)
+    weights = np.array([1.0, 2.0, 4.0])
+    weighted = ((labels[:, :, None] == np.arange(4)) * weights[:, None]).sum(axis=1)
+    fit = mh.WeightedVote(dict(enumerate(weights))).fit(votes)
+    np.testing.assert_allclose(fit.posterior_, weighted / 7, atol=1e-15)
+
+
 def test_ties_go_to_the_lowest_class_whatever_the_order_of_rows() -> None:
     for order in (np.arange(13), np.arange(13)[::-1]):
         log = {key: [column[i] for i in order] for key, column in TIED.items()}
