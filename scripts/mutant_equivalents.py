@@ -82,4 +82,16 @@ RUST_EQUIVALENTS: dict[str, str] = {
         "room that is reserved beforehand; a vector grows"
     ),
     "masks/shapes.rs: if len > 0 { → if len >= 0 {": "loops over nothing, and the lesser of 0 / 0 and 1 is 1",
+    "aggregators/spectral.py: vectors = np.where(size > 0, moved / np.where(size > 0, size, 1.0), vectors): "
+    "1.0 → (2.0)": "a divisor where the quotient is not used",
+    "aggregators/_factors.py: empty = total <= _NO_MASS: total <= _NO_MASS → (total < _NO_MASS)": (
+        "a mass that equals a small limit to the last bit"
+    ),
+    "aggregators/_reference.py: _MOST_PARAMETERS = 600: 600 → (601)": "a limit of memory and time",
+    "aggregators/_groups.py: _THRESHOLDS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0): 0.5 → (1.5)": (
+        "one value of a grid; 0.25 and 1.0 on either side are tried as well"
+    ),
+    "defer/experts.py: centres, group = accuracy[chosen], np.full(len(accuracy), -1): -1 → (1)": (
+        "the first center is an expert, whose nearest group is 0: not all groups are 1 in the first step"
+    ),
 }

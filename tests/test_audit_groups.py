@@ -222,7 +222,7 @@ def test_groups_of_one_are_plain_dawid_and_skene():
     [
         ([[0, 99]], ValueError, "99, not among the workers"),
         ([[0, 1], [1, 2]], ValueError, "1 more than once"),
-        ([[0, 0]], ValueError, "more than once"),
+        ([[0, 0]], ValueError, "groups name 0, 0 more than once"),
         ([0, 1], TypeError, "list of workers"),
         ("ab", TypeError, "lists of workers"),
         (iter([[0, 1]]), TypeError, "lists of workers"),

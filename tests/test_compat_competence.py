@@ -129,6 +129,7 @@ class TestSurface:
             twin.GLAD(alphas_priors_mean=means.drop("w00")).fit(data)
         with pytest.raises(ValueError, match="n_iter"):
             twin.GLAD(n_iter=-1).fit(data)
+        assert len(twin.GLAD(n_iter=0).fit(data).labels_) == data["task"].nunique()
 
 
 class TestGoldMajorityVote:

@@ -38,6 +38,8 @@ def test_twins_of_crowd_kit():
     assert not len(twin.BradleyTerry(n_iter=1).fit_predict(frame[:0]))
     with pytest.raises(KeyError, match="no column 'worker'"):
         twin.NoisyBradleyTerry().fit(frame.drop(columns="worker"))
+    with pytest.raises(TypeError, match="expected a pandas DataFrame, not list"):
+        twin.BradleyTerry(n_iter=1).fit([1, 2])
 
 
 def test_twins_agree_with_what_crowd_kit_said():

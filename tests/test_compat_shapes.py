@@ -54,6 +54,9 @@ def test_rover_gives_crowd_kits_texts() -> None:
     # Words that nobody wrote twice: of equally common ones the longest, then the last.
     log = pd.DataFrame({"task": [1, 1], "worker": [1, 2], "text": ["a bb", "c d"]})
     assert model.fit_predict(log).to_dict() == {1: "c bb"}
+    # A word of one text in two is as common as none, and longer.
+    log = pd.DataFrame({"task": [1, 1], "worker": [1, 2], "text": ["a", "a b"]})
+    assert model.fit_predict(log).to_dict() == {1: "a b"}
 
 
 def test_embeddings_give_crowd_kits_answers() -> None:
@@ -88,6 +91,18 @@ def test_masks_are_crowd_kits(name: str) -> None:
         assert mask.dtype == bool
         # The image that nobody marked is where SegmentationRASA divides by nothing.
         np.testing.assert_array_equal(mask.astype(int), STORED[name][task], err_msg=f"{name}, {task}")
+
+
+def test_turning_an_image_turns_its_mask() -> None:
+    marked = np.zeros((3, 2, 4), bool)
+    for worker, columns in enumerate(([0, 1, 2], [0, 1], [1, 2, 3])):
+        marked[worker, 0, columns] = True
+    log = pd.DataFrame({"task": [1] * 3, "worker": [1, 2, 3], "segmentation": list(marked)})
+    turned = log.assign(segmentation=[mask.T for mask in marked])
+    model, other = twin.SegmentationEM(), twin.SegmentationEM()
+    np.testing.assert_array_equal(other.fit_predict(turned)[1], model.fit_predict(log)[1].T)
+    assert np.isfinite(model.loss_history_[0])
+    assert other.loss_history_ == pytest.approx(model.loss_history_, rel=1e-12)
 
 
 def test_skills_weigh_masks() -> None:

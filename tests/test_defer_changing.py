@@ -11,7 +11,7 @@ import manyhands as mh
 from deferrals import table, team
 from learners import backbone
 from manyhands import defer
-from manyhands.defer.changing import best_half_life
+from manyhands.defer.changing import best_half_life, decay
 from manyhands.defer.data import CaseData
 
 CLASSES, N, N_NEW = 3, 1200, 600
@@ -20,6 +20,12 @@ CLASSES, N, N_NEW = 3, 1200, 600
 def network() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, CLASSES))
+
+
+def test_answers_fade_with_age_and_later_ones_count_in_full():
+    times = np.array([5.0, 7.0, 4.0, 3.0, -np.inf])
+    assert decay(5.0, times, 1.0).tolist() == [1.0, 1.0, 0.5, 0.25, 1.0]
+    assert decay(5.0, times, None).tolist() == [1.0] * 5
 
 
 @pytest.fixture(scope="module")

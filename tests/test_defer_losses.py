@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from deferrals import table, team
 from learners import backbone
-from manyhands.defer import losses
+from manyhands.defer import impute, losses
 from manyhands.defer.confidence import best_threshold
 from manyhands.defer.data import CaseData
 from manyhands.defer.experts import ConditionalExperts, GroupedExperts, SeparateExperts, expert_models, grouped
@@ -267,6 +267,15 @@ def test_mixmatch():
     third = x + 0.3
     mixed = probs(share * third + (1 - share) * third[other])
     expected = plain.mixmatch((probs(x + 0.1), probs(x + 0.2)), mixed, given_, share, other.numpy(), 75 / 4)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_features_that_are_no_numbers_are_not_mixed(monkeypatch):
+    made, batch, x, given_, probs = imputer("mixmatch")
+    monkeypatch.setattr(impute, "_is_float", lambda x: False)
+    found = made._mixmatch(batch).detach().numpy()
+    views = probs(x + 0.1), probs(x + 0.2)
+    expected = plain.mixmatch(views, probs(x + 0.3), given_, 1.0, np.arange(40), 75 / 4)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import types
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import manyhands as mh
 from deferrals import VARIANTS, Variant, linear, table, team
 from learners import backbone
 from manyhands import defer
+from manyhands.defer import deferral
 from manyhands.defer.data import CaseData
 from manyhands.defer.impute import distort, jitter
 from oracles.defer_losses import complete_posterior, softmax
@@ -301,6 +303,20 @@ def test_triage_learns_its_division():
             if division[i] == 3:
                 own.append(-np.log(softmax(classes[at])[log.truth[i]]))
         assert fitted._loss(batch, views).item() == pytest.approx(np.mean(own) + np.mean(asked), rel=1e-5)
+
+
+def test_thresholds_are_calibrated_on_some_of_many_rows(monkeypatch):
+    rows = []
+
+    class Assessor:
+        def _assess(self, features, chosen):
+            rows.append(chosen.tolist())
+            return types.SimpleNamespace(options={})
+
+    monkeypatch.setattr(deferral, "_CALIBRATION", 5)
+    for n in (3, 5, 9):
+        deferral.Deferral._assess_some(Assessor(), None, torch.arange(n))
+    assert rows == [[0, 1, 2], [0, 1, 2, 3, 4], [0, 2, 4, 6, 8]]
 
 
 def test_answers_are_made_up_only_where_none_was_given():

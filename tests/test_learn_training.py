@@ -202,6 +202,25 @@ def test_a_training_that_ran_out_of_patience_resumes_to_what_it_was(tmp_path):
     assert (resumed.predict_proba(log.X) == whole.predict_proba(log.X)).all()
 
 
+def test_a_checkpoint_is_not_loaded_as_a_trained_network(begun):
+    with pytest.raises(mh.FileFormatError, match=r"it is a checkpoint: fit\(\.\.\., resume=True\)"):
+        mh.load(begun[1], backbone=backbone())
+
+
+@pytest.mark.parametrize("make", [learn.LearnFromAll, learn.COINNet])
+def test_settings_of_training_are_checked_before_work(make):
+    log = crowd(n=30)
+    with pytest.raises(ValueError, match="max_epochs must be at least 1"):
+        make(backbone(), max_epochs=0).fit(log.X, log.votes)
+
+
+def test_confusion_of_aggregated_targets_is_that_of_the_aggregator():
+    log = crowd(n=60)
+    aggregator = mh.DawidSkene(model="one-coin")
+    learner = learn.AggregatedTarget(backbone(), aggregator=aggregator, max_epochs=1).fit(log.X, log.votes)
+    np.testing.assert_array_equal(learner.confusion_, aggregator.fit(log.votes).confusion_)
+
+
 def test_another_learners_checkpoint_is_refused(begun):
     log, path = begun
     with pytest.raises(ValueError, match="is of a CCEM with 9 workers and 3 classes, not of this DeepEM"):

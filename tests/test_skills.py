@@ -308,6 +308,14 @@ class TestDoubt:
         return model
 
     @pytest.mark.parametrize("model", [*ONE_COIN, mh.SpectralMetaLearner()], ids=repr)
+    def test_settings_that_all_share_are_checked(self, model) -> None:
+        votes = mh.simulate(20, 5, 2, seed=0).votes
+        for name in ("min_overlap", "max_iter"):
+            wrong = type(model)(**model.get_params() | {name: -1})
+            with pytest.raises(ValueError, match=name):
+                wrong.fit(votes)
+
+    @pytest.mark.parametrize("model", [*ONE_COIN, mh.SpectralMetaLearner()], ids=repr)
     def test_nothing_is_said_of_a_clear_case(self, model) -> None:
         crowd = mh.simulate(3000, 20, 2, crowd="one-coin", labels_per_task=7, seed=0)
         assert self.fit(model, crowd.votes).remarks_ == ()
