@@ -74,6 +74,7 @@ AREAS: dict[str, dict[str, Sequence[str]]] = {
         "estimator": ["test_voting", *FILES, "test_process", "test_aggregators"],
     },
     "agreement, metrics, moments": {
+        "agreement/numbers": ["test_agreement_numbers"],
         "agreement/*": ["test_agreement_figures", "test_agreement"],
         "metrics/*": ["test_metrics", "test_calibration", "test_metrics_workers", "test_metrics_gold"],
         "moments/*": ["test_moments", "test_diagnosis", "test_moment_methods"],

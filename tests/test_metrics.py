@@ -99,6 +99,18 @@ def test_accuracy_properties(seed, n, k):
         assert measure(rename[labels], rename[truth]) == pytest.approx(value, abs=TIGHT)
 
 
+def test_scores_of_sets_are_counted_by_hand():
+    found = metrics.set_scores([["a", "b"], ["c"], []], [["a"], ["c", "d", "e"], []])
+    assert found == metrics.SetScores(
+        exact=1 / 3, jaccard=(1 / 2 + 1 / 3 + 1) / 3, precision=2 / 3, recall=0.5, f1=4 / 7
+    )
+    assert metrics.set_scores([[]], [[]]) == metrics.SetScores(
+        exact=1.0, jaccard=1.0, precision=1.0, recall=1.0, f1=1.0
+    )
+    with pytest.raises(ValueError, match="there is no set to compare"):
+        metrics.set_scores([], [])
+
+
 def test_weight_of_two_is_a_task_twice():
     labels, truth = ["a", "b", "b"], ["a", "a", "b"]
     assert metrics.accuracy(labels, truth, sample_weight=[2, 1, 0]) == metrics.accuracy(

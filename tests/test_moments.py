@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -75,3 +76,16 @@ def test_triples_that_are_given_make_moments_of_order_three():
     assert exact.order == 3
     assert repr(exact).endswith("6 pairs, 1 triple)")
     assert mh.moments.Moments.exact(prior, confusion).order == 2
+
+
+def test_groups_that_are_given_are_sorted_and_kept_once():
+    prior, confusion = [0.5, 0.5], np.eye(2)[None].repeat(4, axis=0)
+    pairs = mh.moments.Moments.exact(prior, confusion, pairs=[(3, 1), (0, 2), (1, 3), (1, 0)]).pairs
+    assert pairs.tolist() == [[0, 1], [0, 2], [1, 3]]
+    for wrong, message in (
+        ([(1, 1)], "name a worker twice"),
+        ([(0, 4)], "that is not below 4"),
+        ([(0, 1, 2)], "shape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            mh.moments.Moments.exact(prior, confusion, pairs=wrong)
