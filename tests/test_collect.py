@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 import manyhands as mh
 from manyhands.collect import gains
+from manyhands.collect.beliefs import beliefs_of
+from manyhands.collect.needed import _Worlds
 from manyhands.collect.stop import finished
 from oracles import collect as twins
 
@@ -304,6 +306,16 @@ def test_a_chance_of_correlated_errors_widens_what_is_needed_and_does_not_forbid
     assert found.high == np.inf
     apart = mh.collect.labels_needed(mh.Consensus(correlation=0).fit(crowd.votes), accuracy=0.95)
     assert apart.high < np.inf
+
+
+def test_gold_is_certain_in_every_draw_and_other_tasks_are_not() -> None:
+    crowd = mh.simulate(40, 8, 2, labels_per_task=4, seed=1)
+    gold = {task: int(crowd.truth[task]) for task in range(5)}
+    for options, certain in (({"gold": gold}, 5), ({}, 0)):
+        model = mh.DawidSkene(**options).fit(crowd.votes)
+        world = _Worlds(model, beliefs_of(model)).draw(np.random.default_rng(0))
+        assert (world.posterior[np.arange(certain), crowd.truth[:certain]] == 1).all()
+        assert (np.abs(world.posterior - model.posterior_)[certain:] > 1e-6).any()
 
 
 def test_labels_needed_are_about_those_that_were() -> None:
