@@ -8,6 +8,7 @@ import pytest
 import manyhands as mh
 from crowdkit_logs import crowdkit_answers
 from manyhands.compat import crowdkit as twin
+from manyhands.compat._pairwise import _games, _noisy
 
 pd = pytest.importorskip("pandas")
 
@@ -40,6 +41,16 @@ def test_twins_of_crowd_kit():
         twin.NoisyBradleyTerry().fit(frame.drop(columns="worker"))
     with pytest.raises(TypeError, match="expected a pandas DataFrame, not list"):
         twin.BradleyTerry(n_iter=1).fit([1, 2])
+
+
+def test_workers_differ_in_skill_and_not_in_slope():
+    left, right, outcomes, workers, _ = mh.simulate_comparisons(5, [2.0, 2.0, 0.0], 300, ties=0.0, seed=0).games.codes()
+    frame = pd.DataFrame({"worker": workers, "left": left, "right": right})
+    frame["label"] = np.where(outcomes == 0, left, right)
+    dealt = frame.assign(worker=np.random.default_rng(0).permutation(workers))
+    # Before the first round it does not matter who said what.
+    starts = [_noisy(_games(log, log.columns.tolist()), 0, 0.0, 1e-5)[0] for log in (frame, dealt)]
+    np.testing.assert_allclose(*starts, rtol=1e-9)
 
 
 def test_twins_agree_with_what_crowd_kit_said():
