@@ -256,6 +256,13 @@ mod tests {
     }
 
     #[test]
+    fn odds_however_small_are_brought_to_the_count() {
+        let mut odds = [1e-30; 40];
+        tilt(&mut odds, 20.0, NEARER);
+        assert!(odds.iter().all(|p| (p - 0.5).abs() <= NEARER), "{odds:?}");
+    }
+
+    #[test]
     fn large_tasks_are_judged_nearly_as_exactly() {
         let odds: Vec<f64> = (0..80).map(|i| 0.2 + f64::from(i % 7)).collect();
         let mut chance = Chance { tilted: odds, ..Chance::default() };

@@ -473,6 +473,12 @@ mod tests {
     }
 
     #[test]
+    fn roots_lie_where_the_line_vanishes() {
+        let [a, b] = [(0.05, 0.1), (0.15, -0.1)].map(|(correlation, left)| Tried { correlation, left, noise: 0.0 });
+        assert!((Tried::root(&a, &b).0 - 0.1).abs() < 1e-12);
+    }
+
+    #[test]
     fn large_logs_are_sampled() {
         assert_eq!(looked_at(0, 1000, MOST as u64).unwrap(), (0..1000).collect::<Vec<_>>());
         let (some, n) = (looked_at(0, 100_000, 4 * MOST as u64).unwrap(), 100_000_f64);

@@ -463,3 +463,17 @@ fn each_row(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_hold_as_many_buckets_as_fit() {
+        let buckets = Buckets { workers: (0..5).map(|worker| worker..worker + 1).collect(), of: (0..5).collect() };
+        // The first three take all of the room, the fourth more than that.
+        let counts = [vec![1, 1, 1, 5, 1], vec![0, 0, 1, 1, 0]];
+        assert_eq!(buckets.rounds(&counts, 1 << 27), [0..3, 3..4, 4..5]);
+        assert_eq!(buckets.rounds(&counts, 1).len(), 1);
+    }
+}

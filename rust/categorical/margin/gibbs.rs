@@ -309,7 +309,9 @@ mod tests {
         ) {
             let weights: Vec<f64> = (0..rows.len()).map(|i| 0.5 + (i % 3) as f64).collect();
             let table = of_rows(&rows, weighted.then_some(&weights[..]), [15, 6, 4]);
-            let fit = crowd_svm_fit(&table, &OPTIONS, &Control::default()).unwrap();
+            let control = Control::default();
+            let fit = crowd_svm_fit(&table, &OPTIONS, &control).unwrap();
+            prop_assert_eq!(control.progress().0, 7);
             for row in fit.posterior.chunks_exact(4).chain(fit.confusion.chunks_exact(4)) {
                 prop_assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-9);
             }
