@@ -59,6 +59,12 @@ def bits_of(row: np.ndarray, worker: np.ndarray) -> float:
     return twins.information_gain(row, worker)
 
 
+def test_margins_are_between_the_first_two_classes() -> None:
+    np.testing.assert_allclose(gains.margin(np.array([[0.7, 0.3], [0.5, 0.5]])), [0.4, 0.0])
+    np.testing.assert_allclose(gains.margin(np.array([[0.2, 0.5, 0.3]])), [0.2])
+    np.testing.assert_allclose(gains.margin(np.ones((1, 1))), [1.0])
+
+
 def test_doubts_are_what_draws_of_the_matrix_say() -> None:
     rng = np.random.default_rng(0)
     row = np.array([0.6, 0.3, 0.1])

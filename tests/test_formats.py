@@ -190,6 +190,17 @@ def test_all_there_is_to_know_is_in_the_frame() -> None:
     assert frame["when"][0] == "2026-03-01T09:10:00Z"
 
 
+def test_settings_of_a_table_are_taken_by_exports(tmp_path: Path) -> None:
+    task = {"id": 1, "data": {"text": "t"}, "annotations": []}
+    for number, mood in enumerate(("good", "bad")):
+        result = [{"from_name": "mood", "to_name": "text", "type": "choices", "value": {"choices": [mood]}}]
+        task["annotations"].append({"id": number, "completed_by": 1, "result": result})
+    path = tmp_path / "twice.json"
+    path.write_text(json.dumps([task]))
+    for repeats, mood in (("first", "good"), ("last", "bad")):
+        assert mh.read(path, repeats=repeats).to_frame()["label"].to_pylist() == [mood]
+
+
 def test_lists_and_wide_tables(tmp_path: Path) -> None:
     wanted = [(1, "a", "x"), (1, "b", "y"), (2, "a", "x")]
     assert rows_of(mh.read(SAMPLES / "lists.jsonl")) == wanted

@@ -22,7 +22,7 @@ from manyhands.testing.compare import never_falls
 from manyhands.texts._chi import upper_quantiles
 from manyhands.texts._network import Network
 from manyhands.texts._shared import LEVELS, SharedErrors, _highest
-from manyhands.texts.nearest import Blocks
+from manyhands.texts.nearest import Blocks, _squares
 from manyhands.texts.rover import _Readers
 from oracles import texts as twin
 
@@ -223,6 +223,11 @@ def test_distances_to_a_centre_need_no_centre(seed: int) -> None:
     for task in range(texts.n_tasks):
         here = tasks == task
         np.testing.assert_allclose(away[here], twin.centre_distances(points[said[here]], weights[here]), atol=1e-9)
+
+
+def test_squares_of_all_pairs_are_filled() -> None:
+    points, one = np.array([[0.0, 0.0], [3.0, 4.0]]), np.array([0, 1, 1])
+    assert _squares(points, one, one[::-1]).tolist() == [25.0, 0.0, 25.0]
 
 
 def test_quantiles_are_those_of_scipy() -> None:
