@@ -8,7 +8,14 @@ from collections.abc import Sequence
 TABLES = ("test_annotations", "test_building", "test_bad_columns", "test_contents")
 FILES = ("test_persist", "test_persist_refusals")
 COMMANDS = ("cli/test_aggregate", "cli/test_commands", "cli/test_failures")
-IMPORTERS = ("test_formats*", "test_platforms", "test_readers", "test_accounting", "test_preannotations")
+IMPORTERS = (
+    "test_formats*",
+    "test_platforms",
+    "test_readers",
+    "test_accounting",
+    "test_preannotations",
+    "test_reading",
+)
 
 #: Modules of each area, and the tests that cover them: quick ones first, since the first that fails ends a run.
 AREAS: dict[str, dict[str, Sequence[str]]] = {

@@ -53,6 +53,8 @@ EQUIVALENTS: dict[str, str] = {
         "an estimate that meets the limit to the byte"
     ),
     "cli/methods.py: self.n_given = len(truth[0]): 0 → (1)": "both columns have an entry per row",
+    "sequences/design.py: return (said == truth, said == before, truth == before), said == truth: said == before → "
+    "(said != before)": "part of a key that only has to be another for other cells",
 }
 
 #: Why, by file, line of code and that line after the change, or what takes the place of a function.
