@@ -55,6 +55,18 @@ EQUIVALENTS: dict[str, str] = {
     "cli/methods.py: self.n_given = len(truth[0]): 0 → (1)": "both columns have an entry per row",
     "sequences/design.py: return (said == truth, said == before, truth == before), said == truth: said == before → "
     "(said != before)": "part of a key that only has to be another for other cells",
+    "aggregators/spectral.py: vectors = np.where(size > 0, moved / np.where(size > 0, size, 1.0), vectors): "
+    "1.0 → (2.0)": "a divisor where the quotient is not used",
+    "aggregators/_factors.py: empty = total <= _NO_MASS: total <= _NO_MASS → (total < _NO_MASS)": (
+        "a mass that equals a small limit to the last bit"
+    ),
+    "aggregators/_reference.py: _MOST_PARAMETERS = 600: 600 → (601)": "a limit of memory and time",
+    "aggregators/_groups.py: _THRESHOLDS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0): 0.5 → (1.5)": (
+        "one value of a grid; 0.25 and 1.0 on either side are tried as well"
+    ),
+    "defer/experts.py: centres, group = accuracy[chosen], np.full(len(accuracy), -1): -1 → (1)": (
+        "the first center is an expert, whose nearest group is 0: not all groups are 1 in the first step"
+    ),
 }
 
 #: Why, by file, line of code and that line after the change, or what takes the place of a function.
@@ -84,16 +96,4 @@ RUST_EQUIVALENTS: dict[str, str] = {
         "room that is reserved beforehand; a vector grows"
     ),
     "masks/shapes.rs: if len > 0 { → if len >= 0 {": "loops over nothing, and the lesser of 0 / 0 and 1 is 1",
-    "aggregators/spectral.py: vectors = np.where(size > 0, moved / np.where(size > 0, size, 1.0), vectors): "
-    "1.0 → (2.0)": "a divisor where the quotient is not used",
-    "aggregators/_factors.py: empty = total <= _NO_MASS: total <= _NO_MASS → (total < _NO_MASS)": (
-        "a mass that equals a small limit to the last bit"
-    ),
-    "aggregators/_reference.py: _MOST_PARAMETERS = 600: 600 → (601)": "a limit of memory and time",
-    "aggregators/_groups.py: _THRESHOLDS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0): 0.5 → (1.5)": (
-        "one value of a grid; 0.25 and 1.0 on either side are tried as well"
-    ),
-    "defer/experts.py: centres, group = accuracy[chosen], np.full(len(accuracy), -1): -1 → (1)": (
-        "the first center is an expert, whose nearest group is 0: not all groups are 1 in the first step"
-    ),
 }
