@@ -10,7 +10,7 @@ import pytest
 
 import manyhands as mh
 from manyhands import _core
-from manyhands.sequences.design import kinds_of_cells, steps_read
+from manyhands.sequences.design import _of_spans, kinds_of_cells, steps_read
 from manyhands.table.names import Names
 from manyhands.table.tags import Tags
 from manyhands.testing import aggregator_checks
@@ -197,6 +197,13 @@ def test_steps_that_are_no_counts_are_refused(monkeypatch: pytest.MonkeyPatch, w
     monkeypatch.setattr(_core, "sequence_fit", changed)
     with pytest.raises(ValueError, match="starts and priors of sequences"):
         mh.sequences.HMMCrowd().fit(votes)
+
+
+def test_a_new_beginning_is_right_only_where_no_span_goes_on() -> None:
+    begin, inside, other = 1, 2, 3
+    assert not _of_spans(begin, begin, inside, 5)[1]
+    assert _of_spans(other, begin, inside, 5)[1]
+    assert _of_spans(0, begin, inside, 5)[1]
 
 
 def test_steps_of_classes_are_those_of_readers() -> None:
