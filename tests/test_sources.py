@@ -338,3 +338,10 @@ def test_no_command_imports_pandas(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "3 annotations" in done.stdout
+
+
+def test_a_short_line_does_not_call_the_header_in_question(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("task,worker,label\n1,a\n2,b,x\n")
+    with pytest.raises(mh.FileFormatError, match=r"line 2 has 2 fields, and the first line 3 .* not in quotes\?\)$"):
+        mh.read(path)

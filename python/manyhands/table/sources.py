@@ -484,13 +484,13 @@ def _ragged_line(source: Source) -> str:
     """Find the first line that has more or fewer fields than the first one."""
     with source.open() as stream, io.TextIOWrapper(stream, source.encoding, errors="replace", newline="") as text:
         rows = csv.reader(text, delimiter=source.delimiter)
-        wanted = None
+        first: list[str] = []
         for row in rows:
-            wanted = wanted or len(row)
-            if row and len(row) != wanted:
+            first = first or row
+            if row and len(row) != len(first):
                 fields = f"{len(row)} field{'s' if len(row) > 1 else ''}"
                 return (
-                    f"line {rows.line_num} has {fields}, and the first line {wanted} (is the file cut off, or a field "
-                    f"with a {source.delimiter!r} in it not in quotes?){source.hint(row)}"
+                    f"line {rows.line_num} has {fields}, and the first line {len(first)} (is the file cut off, or a "
+                    f"field with a {source.delimiter!r} in it not in quotes?){source.hint(first)}"
                 )
     return ""
