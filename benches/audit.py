@@ -64,7 +64,12 @@ def knowing(knows: Any, k: int, rng: Any) -> Any:
 def pruning(folder: Path, _: int) -> None:
     print("\nAccuracy with spammers left out (number of them); EM: pseudo-count 1e-6; DS, hier.: defaults")
     print(f"{'log':<10}{'method':<14}{'MV':>10}{'EM':>8}{'DS':>8}{'hier.':>8}")
-    models = (mh.MajorityVote(), mh.DawidSkene(pseudo_count=1e-6), mh.DawidSkene(), mh.HierarchicalDawidSkene())
+    models = (
+        mh.MajorityVote(),
+        mh.DawidSkene(pseudo_count=1e-6),
+        mh.DawidSkene(),
+        mh.categorical.HierarchicalDawidSkene(),
+    )
     for name in PRUNED:
         votes, truth = read(folder / name)
         tables = {"all": votes}
@@ -74,7 +79,7 @@ def pruning(folder: Path, _: int) -> None:
         for what, table in tables.items():
             scores = [accuracy(model, table, votes, truth) for model in models]
             print(f"{name:<10}{what:<16}" + "".join(f"{x:>8.3f}" for x in scores))
-        eliminated = mh.SpammerEliminatingDawidSkene()
+        eliminated = mh.categorical.SpammerEliminatingDawidSkene()
         score = accuracy(eliminated, votes, votes, truth)
         print(f"{name:<10}eliminating while fusing: {score:.3f}, {len(eliminated.spammers_)} spammers")
 
@@ -92,7 +97,7 @@ def spammers(_: Path, runs: int) -> dict[str, Any]:
             confusion = 0.4 * np.eye(4) + 0.6 * rng.dirichlet(np.ones(4), (20, 4))
             confusion[spam] = rng.dirichlet(np.ones(4), spam.sum())[:, None, :]
             votes, truth = drawn(confusion, 10_000, 20, seed)
-            eliminated = mh.SpammerEliminatingDawidSkene().fit(votes)
+            eliminated = mh.categorical.SpammerEliminatingDawidSkene().fit(votes)
             found = {m: mh.audit.spammers(votes, method=m).found for m in ("covariance", "score")}
             found["eliminating"] = eliminated.spammer_probability_ > 0.5
             for method, mask in found.items():
@@ -168,9 +173,9 @@ def fused(votes: Any, truth: Any, plot: Any) -> tuple[list[float], list[int]]:
         "left out": mh.audit.colluders(votes).found,
         "trusted": mh.audit.colluders(votes, trusted=honest).found,
     }
-    models = [(mh.MajorityVote(), votes), (mh.DawidSkene(), votes), (mh.MMSR(), votes)]
+    models = [(mh.MajorityVote(), votes), (mh.DawidSkene(), votes), (mh.moments.MMSR(), votes)]
     models += [(mh.DawidSkene(), votes.without(votes.workers[found[way]])) for way in WAYS[3:6]]
-    models += [(mh.GroupDawidSkene([votes.workers[found[way]]]), votes) for way in ("left out", "trusted")]
+    models += [(mh.categorical.GroupDawidSkene([votes.workers[found[way]]]), votes) for way in ("left out", "trusted")]
     models += [(mh.DawidSkene(), votes.without(votes.workers[plot]))]
     hits = [int((found[way] & side).sum()) for way in ("left out", "trusted") for side in (plot, ~plot)]
     return [accuracy(model, table, votes, truth) for model, table in models], hits

@@ -58,17 +58,17 @@ def claimed(votes: mh.Annotations) -> int:
 
 def redrawn(votes: mh.Annotations, seed: int) -> mh.Annotations:
     """The same workers on the same tasks, who err independently, as their matrices say."""
-    model = mh.HierarchicalDawidSkene().fit(votes)
+    model = mh.categorical.HierarchicalDawidSkene().fit(votes)
     tasks, workers, _ = votes.codes()
     truth = model.posterior_.argmax(axis=1)
-    return mh.simulate(confusion=model.confusion_, truth=truth, pairs=(tasks, workers), seed=seed).votes
+    return mh.simulate(confusion=model.confusion_, truth=truth, pairs=(tasks, workers), seed=seed).log
 
 
 def null(data: Path) -> None:
     print("\nnothing planted: share of crowds in which anything is found (how much in all)")
     rows = []
     for name, (sizes, settings) in CLEAN.items():
-        crowds = [mh.simulate(*sizes, seed=seed, **settings).votes for seed in range(SEEDS)]
+        crowds = [mh.simulate(*sizes, seed=seed, **settings).log for seed in range(SEEDS)]
         rows += [{"crowd": name} | alarms(votes) | {"dependence": claimed(votes)} for votes in crowds]
     print(summary(pd.DataFrame(rows)), flush=True)
     print("\nreal logs: as they are; shuffled, by the class of gold or of the default; dependence: drawn anew")
@@ -102,7 +102,7 @@ def power() -> None:
             hits, false, common = 0, 0, []
             for seed in range(SEEDS):
                 settings = {"crowd": "one-coin", "labels_per_task": 8, "groups": league, "copying": np.sqrt(share)}
-                votes = mh.simulate(n_tasks, 40, 3, seed=seed, **settings).votes
+                votes = mh.simulate(n_tasks, 40, 3, seed=seed, **settings).log
                 found = {(row["worker"], row["other"]) for row in mh.audit.copies(votes).frame().to_pylist()}
                 hits += (0, 1) in found
                 false += len(found - {(0, 1)})
@@ -133,9 +133,9 @@ def groups() -> None:
         rows, exact = [], 0
         for seed in range(runs):
             votes, truth = seed_paper(n_tasks, seed)
-            model = mh.GroupDawidSkene().fit(votes)
+            model = mh.categorical.GroupDawidSkene().fit(votes)
             exact += model.groups_ == [list(range(8 * j, 8 * j + 8)) for j in range(5)]
-            others = [mh.MajorityVote(), mh.DawidSkene(), mh.GroupVote()]
+            others = [mh.MajorityVote(), mh.DawidSkene(), mh.categorical.GroupVote()]
             rows.append([mh.metrics.accuracy(m.labels_, truth) for m in [*(m.fit(votes) for m in others), model]])
         names = ("majority", "Dawid–Skene", "group vote", "group Dawid–Skene")
         told = dict(zip(names, np.mean(rows, axis=0).tolist(), strict=True))
@@ -150,7 +150,7 @@ def bluebird(data: Path) -> None:
     votes = mh.read(data / "bluebird" / "labels.csv")
     gold = pd.read_csv(data / "bluebird" / "gold.csv")
     truth = dict(zip(gold["task"], gold["label"], strict=True))
-    for model in (mh.MajorityVote(), mh.DawidSkene(), mh.GroupVote(), mh.GroupDawidSkene()):
+    for model in (mh.MajorityVote(), mh.DawidSkene(), mh.categorical.GroupVote(), mh.categorical.GroupDawidSkene()):
         model.fit(votes)
         print(
             f"  {type(model).__name__:18s} {mh.metrics.accuracy(model.labels_, [truth[t] for t in model.tasks_]):.3f}"
@@ -164,7 +164,7 @@ def drift() -> None:
         for how in ("one label", "guesses"):
             hits, false, others = 0, 0, 0
             for seed in range(SEEDS):
-                votes = mh.simulate(n_tasks, 20, 3, crowd="one-coin", accuracy=(0.7, 0.9), seed=seed).votes
+                votes = mh.simulate(n_tasks, 20, 3, crowd="one-coin", accuracy=(0.7, 0.9), seed=seed).log
                 log = votes.to_frame().to_pydict()
                 rng = np.random.default_rng(seed)
                 for i in range(len(log["task"]) // 2, len(log["task"])):
@@ -180,7 +180,7 @@ def drift() -> None:
 
 def cost(size: int) -> None:
     for how, activity in (("even", 0.0), ("few do most", 1.0)):
-        votes = mh.simulate(size // 5, 10_000, 4, labels_per_task=5, activity=activity, seed=0).votes
+        votes = mh.simulate(size // 5, 10_000, 4, labels_per_task=5, activity=activity, seed=0).log
         jobs = {
             "worth": lambda votes: mh.audit.worth(votes),
             "dependence": lambda votes: mh.audit.dependence(votes),

@@ -1,4 +1,4 @@
-"""Pictures of docs/auditing-a-crowd.md, from the curves that audit.py and audit_groups.py wrote: those that are there.
+"""Pictures of docs/auditing.md, from the curves that audit.py and audit_groups.py wrote: those that are there.
 
 python benches/audit_pictures.py [--curves results/audit.json] [--folder ../docs/images]
 """

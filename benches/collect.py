@@ -19,7 +19,7 @@ import numpy as np
 
 import harness
 import manyhands as mh
-from manyhands.aggregators.passes import posterior_under
+from manyhands.categorical._passes import posterior_under
 from manyhands.collect import gains as worth
 from manyhands.collect.beliefs import beliefs_of
 from manyhands.collect.stop import finished
@@ -90,7 +90,7 @@ def stopping(folder: Path, seeds: int) -> None:
             else:
                 crowd = {"one-coin": 1.0} if name == "independent" else {"one-coin": 0.7, "spammers": 0.3}
                 made = mh.simulate(3000, 40, 3, labels_per_task=(1, 9), crowd=crowd, seed=0)
-                votes, truth = made.votes, made.truth
+                votes, truth = made.log, made.truth
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 fitted = model.fit(votes)
@@ -108,10 +108,10 @@ def gains(_: Path, seeds: int) -> None:
     crowd = mh.simulate(300, 10, 3, labels_per_task=4, seed=1)
     for what, model in (("true parameters", None), ("dawid-skene", mh.DawidSkene()), ("consensus", mh.Consensus())):
         matrices, share = crowd.confusion, None
-        rows = posterior_under(crowd.votes.table, np.full(3, 1 / 3), np.ascontiguousarray(matrices))
+        rows = posterior_under(crowd.log.table, np.full(3, 1 / 3), np.ascontiguousarray(matrices))
         beliefs, believed = rows, matrices
         if model is not None:
-            fitted = model.fit(crowd.votes)
+            fitted = model.fit(crowd.log)
             beliefs, believed, share = fitted.posterior_, fitted.confusion_, beliefs_of(fitted).share
         predicted, gained = [], []
         for worker in range(10):
@@ -134,7 +134,7 @@ def cost(_: Path, seeds: int) -> None:
         start = time.process_time()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = mh.DawidSkene(max_iter=n, tol=0).fit(crowd.votes)
+            model = mh.DawidSkene(max_iter=n, tol=0).fit(crowd.log)
         times[n] = time.process_time() - start
     print(f"two passes of Dawid-Skene, 1e6 tasks, 5e6 labels, 5 classes: {(times[12] - times[2]) / 5:.3f}")
     for strategy in ("entropy", "margin", "error", "information"):

@@ -94,8 +94,8 @@ def speed(n_comparisons: int, sizes: list[int]) -> None:
     """Time everybody on random pairs of items with scores from the standard normal distribution, by 100 workers."""
     print(f"{'items':>8} {'who':<28}{'seconds':>9}{'ratio':>8}{'log-lik.':>11}{'Spearman':>10}")
     for n in sizes:
-        crowd = mh.simulate_comparisons(n, 100, n_comparisons, seed=0)
-        left, right, outcomes, workers, _ = crowd.games.codes()
+        crowd = mh.simulate(n, 100, n_comparisons, seed=0, kind="pairwise")
+        left, right, outcomes, workers, _ = crowd.log.codes()
         won = outcomes == 0
         everybody: dict[str, Callable[..., np.ndarray]] = {
             "ours": ours(n, workers, intervals="none"),
@@ -123,7 +123,7 @@ def speed(n_comparisons: int, sizes: list[int]) -> None:
                 print(f"{row}  no ranking: scores that are all alike, or not finite", flush=True)
                 continue
             reached = log_likelihood(scores, left, right, won)
-            print(f"{row}{reached:>11.5f}{mh.metrics.spearman(scores, crowd.scores):>10.4f}", flush=True)
+            print(f"{row}{reached:>11.5f}{mh.metrics.spearman(scores, crowd.truth):>10.4f}", flush=True)
 
 
 def quality() -> None:
@@ -137,12 +137,12 @@ def quality() -> None:
     }
     found: dict[str, list[float]] = {name: [] for name in [*models, "BradleyTerry, good workers"]}
     for seed in range(10):
-        crowd = mh.simulate_comparisons(30, slopes, 6000, seed=seed)
+        crowd = mh.simulate(30, slopes, 6000, seed=seed, kind="pairwise")
         for name, model in models.items():
-            found[name].append(mh.metrics.kendall(model.fit(crowd.games).scores_, crowd.scores))
-        good = crowd.games.select(workers=list(range(14)))
+            found[name].append(mh.metrics.kendall(model.fit(crowd.log).scores_, crowd.truth))
+        good = crowd.log.select(workers=list(range(14)))
         alone = BradleyTerry(intervals="none").fit(good).scores_
-        found["BradleyTerry, good workers"].append(mh.metrics.kendall(alone, crowd.scores))
+        found["BradleyTerry, good workers"].append(mh.metrics.kendall(alone, crowd.truth))
     print("14 good, 3 guessing, 3 adverse workers; 30 items; 6,000 comparisons; Kendall, mean of ten draws")
     for name, values in found.items():
         print(f"  {name:<28}{np.mean(values):.3f}")
@@ -150,12 +150,12 @@ def quality() -> None:
     for name in ("BradleyTerry", "WorkerBradleyTerry"):
         covered, placed = [], []
         for seed in range(40):
-            crowd = mh.simulate_comparisons(40, 25, 3000, ties=0.3, seed=seed)
-            model = (BradleyTerry() if name == "BradleyTerry" else WorkerBradleyTerry()).fit(crowd.games)
+            crowd = mh.simulate(40, 25, 3000, ties=0.3, seed=seed, kind="pairwise")
+            model = (BradleyTerry() if name == "BradleyTerry" else WorkerBradleyTerry()).fit(crowd.log)
             low, high = model.intervals_.T
-            covered.append(np.mean((low <= crowd.scores) & (crowd.scores <= high)))
+            covered.append(np.mean((low <= crowd.truth) & (crowd.truth <= high)))
             best, worst = model.rank_intervals_.T
-            true = np.argsort(np.argsort(-crowd.scores)) + 1
+            true = np.argsort(np.argsort(-crowd.truth)) + 1
             placed.append(np.mean((best <= true) & (true <= worst)))
         print(f"  {name:<28}scores {np.mean(covered):.3f}, ranks {np.mean(placed):.3f}")
 

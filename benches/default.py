@@ -32,9 +32,9 @@ import data
 import harness
 import manyhands as mh
 from manyhands import _core
-from manyhands.aggregators._calibration import EVEN, calibrated
-from manyhands.aggregators.base import Aggregator
-from manyhands.aggregators.consensus import MEMBERS
+from manyhands.categorical._calibration import EVEN, calibrated
+from manyhands.categorical.base import Aggregator
+from manyhands.categorical.consensus import MEMBERS
 
 # fmt: off
 LOGS = [
@@ -46,34 +46,34 @@ LOGS = [
 
 METHODS = {
     "majority": mh.MajorityVote(),
-    "agreement": mh.WeightedVote("agreement"),
-    "zero-based": mh.WeightedVote("zero-based"),
+    "agreement": mh.categorical.WeightedVote("agreement"),
+    "zero-based": mh.categorical.WeightedVote("zero-based"),
     "dawid-skene": mh.DawidSkene(),
     "per-class": mh.DawidSkene(model="class"),
     "one-coin": mh.DawidSkene(model="one-coin"),
-    "kos": mh.KOS(),
+    "kos": mh.categorical.KOS(),
     "bayesian": mh.BayesianDawidSkene(),
-    "community": mh.CommunityDawidSkene(),
-    "ebcc": mh.EBCC(),
-    "hierarchical": mh.HierarchicalDawidSkene(),
-    "hier-mace": mh.HierarchicalMACE(),
-    "mace-learnt": mh.HierarchicalMACE(strength=float("inf")),
+    "community": mh.categorical.CommunityDawidSkene(),
+    "ebcc": mh.categorical.EBCC(),
+    "hierarchical": mh.categorical.HierarchicalDawidSkene(),
+    "hier-mace": mh.categorical.HierarchicalMACE(),
+    "mace-learnt": mh.categorical.HierarchicalMACE(strength=float("inf")),
     "mace": mh.MACE(),
     "glad": mh.GLAD(),
-    "minimax": mh.MinimaxEntropy(),
-    "max-margin": mh.MaxMarginVote(),
-    "crowd-svm": mh.CrowdSVM(),
-    "mmsr": mh.MMSR(),
+    "minimax": mh.categorical.MinimaxEntropy(),
+    "max-margin": mh.categorical.MaxMarginVote(),
+    "crowd-svm": mh.categorical.CrowdSVM(),
+    "mmsr": mh.moments.MMSR(),
     "ds-spectral": mh.DawidSkene(init="spectral"),
-    "multi-spa": mh.MultiSPA(),
-    "coupled-nmf": mh.CoupledNMF(),
-    "symmetric-nmf": mh.SymmetricNMF(),
-    "coupled-cpd": mh.CoupledCPD(),
-    "spectral": mh.SpectralDS(),
-    "coin-spectral": mh.OneCoinSpectral(),
-    "coin-gradient": mh.OneCoinGradient(),
-    "sparse-coin": mh.SparseOneCoin(),
-    "online": mh.OnlineDawidSkene(),
+    "multi-spa": mh.moments.MultiSPA(),
+    "coupled-nmf": mh.moments.CoupledNMF(),
+    "symmetric-nmf": mh.moments.SymmetricNMF(),
+    "coupled-cpd": mh.moments.CoupledCPD(),
+    "spectral": mh.moments.SpectralDS(),
+    "coin-spectral": mh.moments.OneCoinSpectral(),
+    "coin-gradient": mh.moments.OneCoinGradient(),
+    "sparse-coin": mh.categorical.SparseOneCoin(),
+    "online": mh.categorical.OnlineDawidSkene(),
     "consensus": mh.Consensus(),
 }
 DEFAULT = "consensus"

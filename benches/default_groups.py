@@ -32,9 +32,9 @@ import manyhands as mh
 from audit_groups import CLEAN, SHUFFLES, seed_paper
 from default import LOGS
 from manyhands import _core
-from manyhands.aggregators._calibration import EVEN
-from manyhands.aggregators._excess import beliefs, pair_excess
-from manyhands.aggregators._groups import find_groups
+from manyhands.categorical._calibration import EVEN
+from manyhands.categorical._excess import beliefs, pair_excess
+from manyhands.categorical._groups import find_groups
 from shuffled import read, shuffled
 
 SEEDS = 10
@@ -81,7 +81,7 @@ def posteriors(votes: mh.Annotations) -> tuple[dict[str, np.ndarray], list[int]]
     if sizes.max() == 1:
         return answer | dict.fromkeys(USES, model.posterior_), []
     members = [member["posterior"] for member in model._members(votes, None, _Silent())]
-    camps = mh.GroupDawidSkene(mh.audit.groups(votes).groups).fit(votes).posterior_
+    camps = mh.categorical.GroupDawidSkene(mh.audit.groups(votes).groups).fit(votes).posterior_
     informs = _core.effective_votes(votes.table, model._information)
 
     def pooled(parts: list[np.ndarray], voters: np.ndarray) -> np.ndarray:
@@ -147,7 +147,7 @@ def planted() -> list[dict[str, Any]]:
         for seed in range(SEEDS):
             settings = {"crowd": "one-coin", "accuracy": (0.45, 0.85), "labels_per_task": per_task, "seed": seed}
             crowd = mh.simulate(500, len(league), 3, groups=league, copying=copying, **settings)
-            rows += scored(name, crowd.votes, crowd.truth)
+            rows += scored(name, crowd.log, crowd.truth)
     for seed in range(SEEDS):
         rows += scored("five camps of 8", *seed_paper(1000, seed))
     return rows
@@ -158,7 +158,7 @@ def clean(data: Path) -> list[dict[str, Any]]:
     for name, (sizes, settings) in CLEAN.items():
         for seed in range(2 * SEEDS):
             crowd = mh.simulate(*sizes, seed=seed, **settings)
-            rows += scored(name, crowd.votes, crowd.truth)
+            rows += scored(name, crowd.log, crowd.truth)
     for name in LOGS:
         votes, truth = read(data / name)
         for seed in range(SHUFFLES):

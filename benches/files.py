@@ -52,7 +52,7 @@ def commands(path: Path, labels: Path, extra: list[str]) -> dict[str, list[str]]
     found = {"polars reads": [sys.executable, "-c", READERS[path.suffix[1:]], str(path)]}
     if program.exists() and find_spec("manyhands.cli"):
         common = [str(program), "aggregate", str(path), "-o", str(labels), "--threads", str(peers.THREADS)]
-        skene = ["--method", "dawid-skene", "--max-iter", str(PASSES), "--tol", "0"]
+        skene = ["--method", "dawid-skene", "--set", f"max_iter={PASSES}", "--set", "tol=0"]
         found |= {
             "manyhands, majority": [*common, "--method", "majority", *extra],
             f"manyhands, Dawid–Skene, {PASSES} passes": [*common, *skene, *extra],

@@ -61,7 +61,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "`Consensus` (default)": mh.Consensus,
     "`DawidSkene`": mh.DawidSkene,
     "`BayesianDawidSkene`": mh.BayesianDawidSkene,
-    "`HierarchicalDawidSkene`": mh.HierarchicalDawidSkene,
+    "`HierarchicalDawidSkene`": mh.categorical.HierarchicalDawidSkene,
     "`MajorityVote`": mh.MajorityVote,
     "`MACE`": mh.MACE,
     '`DawidSkene(model="one-coin")`': lambda: mh.DawidSkene(model="one-coin"),
@@ -76,7 +76,7 @@ def workers(measure: str, models: dict[str, Callable[[], Any]], *sizes: int, **h
         truth = getattr(mh.metrics.worth(crowd.confusion, crowd.prior, np.ones(n_workers)), measure)
         held = {}
         for name, model in models.items():
-            frame = model().fit(crowd.votes).workers_frame()
+            frame = model().fit(crowd.log).workers_frame()
             held[name] = about(frame[measure].to_numpy(), frame[f"{measure}_error"].to_numpy(), truth)
         return held
 
@@ -89,8 +89,8 @@ def ordered(seed: int) -> dict[str, Held]:
     confusion /= confusion.sum(axis=2, keepdims=True)
     crowd = mh.simulate(400, confusion=confusion, labels_per_task=5, seed=seed)
     held = {}
-    for name in ("OrderedConsensus", "OrderedCrowd", "CumulativeDawidSkene"):
-        frame = getattr(mh.ordinal, name)().fit(crowd.votes).workers_frame()
+    for name in ("OrdinalConsensus", "OrdinalCrowd", "CumulativeDawidSkene"):
+        frame = getattr(mh.ordinal, name)().fit(crowd.log).workers_frame()
         truth = mh.metrics.skill(crowd.confusion, crowd.prior)
         held[f"`{name}`"] = about(frame["accuracy"].to_numpy(), frame["accuracy_error"].to_numpy(), truth)
     return held
@@ -100,7 +100,7 @@ def credible(seed: int) -> dict[str, Held]:
     crowd = mh.simulate(300, 15, 2, labels_per_task=5, seed=seed)
     truth, held = mh.metrics.skill(crowd.confusion, crowd.prior), {}
     for method in ("vb", "gibbs"):
-        model = mh.BayesianDawidSkene(method=method, n_chains=2, warmup=200, draws=200).fit(crowd.votes)
+        model = mh.BayesianDawidSkene(method=method, n_chains=2, warmup=200, draws=200).fit(crowd.log)
         low, high = model.credible_interval("accuracy", level=0.95).T
         held[f'`BayesianDawidSkene(method="{method}").credible_interval("accuracy")`'] = within(low, truth, high)
         if method == "vb":
@@ -111,7 +111,7 @@ def credible(seed: int) -> dict[str, Held]:
 
 def online(seed: int) -> dict[str, Held]:
     crowd = mh.simulate(500, 20, 2, labels_per_task=5, seed=seed)
-    model = mh.OnlineDawidSkene().partial_fit(crowd.votes)
+    model = mh.categorical.OnlineDawidSkene().partial_fit(crowd.log)
     frame = model.workers_frame()
     truth = mh.metrics.skill(crowd.confusion, crowd.prior)[np.asarray(model.workers_, dtype=int)]
     return {
@@ -144,7 +144,7 @@ def copula(correlation: float, n_classes: int = 3, n_tasks: int = 500, labels: i
 
 def knows(seed: int) -> dict[str, Held]:
     crowd = mh.simulate(400, 20, 3, crowd="one-coin", labels_per_task=5, seed=seed)
-    frame = mh.audit.spammers(crowd.votes).frame()
+    frame = mh.audit.spammers(crowd.log).frame()
     accuracy = mh.metrics.skill(crowd.confusion, crowd.prior)[np.asarray(frame["worker"].to_pylist(), dtype=int)]
     return {"`audit.spammers`: `knows_error`": about(frame["knows"], frame["knows_error"], (accuracy * 3 - 1) / 2)}
 
@@ -153,7 +153,7 @@ def stopping(seed: int) -> dict[str, Held]:
     crowd = mh.simulate(400, 20, 2, labels_per_task=7, seed=seed)
     held = {}
     for name in ("`Consensus` (default)", "`DawidSkene`"):
-        model = MODELS[name]().fit(crowd.votes)
+        model = MODELS[name]().fit(crowd.log)
         done = mh.collect.stopping(model, error=0.05).done
         held[f"`collect.stopping`, {name}"] = (model.labels_ == crowd.truth[np.asarray(model.tasks_, dtype=int)])[done]
     return held
@@ -276,10 +276,10 @@ NUMERIC: dict[str, Callable[[], Any]] = {
 
 def numbers(n_tasks: int, n_workers: int, ratings: int, **how: Any) -> Draw:
     def draw(seed: int) -> dict[str, Held]:
-        crowd = mh.simulate_ratings(n_tasks, n_workers, ratings_per_task=ratings, seed=seed, **how)
+        crowd = mh.simulate(n_tasks, n_workers, answers_per_task=ratings, seed=seed, **how, kind="numeric")
         held = {}
         for name, model in NUMERIC.items():
-            low, high = model().fit(crowd.ratings).intervals_.T
+            low, high = model().fit(crowd.log).intervals_.T
             held[name] = within(low, crowd.truth, high)
         return held
 
@@ -299,8 +299,8 @@ def scores(n_workers: int, n: int, kind: str, *, bootstrap: bool = False, items:
     def draw(seed: int) -> dict[str, Held]:
         rng = np.random.default_rng([seed, n_workers, n])
         slopes = slopes_of(kind, n_workers, rng)
-        crowd = mh.simulate_comparisons(items, slopes, n, seed=int(rng.integers(1 << 30)))
-        truth = (crowd.scores - crowd.scores.mean()) * slopes.mean()
+        crowd = mh.simulate(items, slopes, n, seed=int(rng.integers(1 << 30)), kind="pairwise")
+        truth = (crowd.truth - crowd.truth.mean()) * slopes.mean()
         models = {"`WorkerBradleyTerry` (default)": mh.pairwise.WorkerBradleyTerry()}
         if kind == "alike":
             models["`BradleyTerry`"] = mh.pairwise.BradleyTerry()
@@ -310,7 +310,7 @@ def scores(n_workers: int, n: int, kind: str, *, bootstrap: bool = False, items:
             )
         held = {}
         for name, model in models.items():
-            low, high = model.fit(crowd.games).intervals_.T
+            low, high = model.fit(crowd.log).intervals_.T
             held[name] = within(low, truth, high)
         frame = models["`WorkerBradleyTerry` (default)"].workers_frame()
         mine = np.asarray(frame["worker"].to_pylist(), dtype=int)
@@ -326,9 +326,9 @@ def rankings(n_workers: int, n: int, kind: str) -> Draw:
     def draw(seed: int) -> dict[str, Held]:
         rng = np.random.default_rng([seed, n_workers, n])
         slopes = slopes_of(kind, n_workers, rng)
-        crowd = mh.simulate_rankings(10, slopes, n, seed=int(rng.integers(1 << 30)))
-        low, high = mh.pairwise.PlackettLuce().fit(crowd.rankings).intervals_.T
-        return {"`PlackettLuce`": within(low, (crowd.scores - crowd.scores.mean()) * slopes.mean(), high)}
+        crowd = mh.simulate(10, slopes, n, seed=int(rng.integers(1 << 30)), kind="rankings")
+        low, high = mh.pairwise.PlackettLuce().fit(crowd.log).intervals_.T
+        return {"`PlackettLuce`": within(low, (crowd.truth - crowd.truth.mean()) * slopes.mean(), high)}
 
     return draw
 
@@ -357,7 +357,7 @@ def parts() -> Iterator[Part]:
     for measure in ("information", "capacity"):
         condition = "500 tasks, 20 workers, 4 classes, 5 labels per task"
         yield Part(f"workers: `{measure}_error`", condition, 0.95, 80, workers(measure, few, 500, 20, 4, 5))
-    many = {"`SparseOneCoin`": mh.SparseOneCoin}
+    many = {"`SparseOneCoin`": mh.categorical.SparseOneCoin}
     yield Part(
         "workers: `accuracy_error`",
         "600 tasks, 20 workers, 200 classes, 5 labels per task",

@@ -24,15 +24,15 @@ import manyhands as mh
 
 
 def numbers(n: int) -> Any:
-    return mh.simulate_ratings(n // 5, 10_000, ratings_per_task=5, seed=0).ratings
+    return mh.simulate(n // 5, 10_000, answers_per_task=5, seed=0, kind="numeric").log
 
 
 def comparisons(n: int) -> Any:
-    return mh.simulate_comparisons(10_000, 1_000, n, seed=0).games
+    return mh.simulate(10_000, 1_000, n, seed=0, kind="pairwise").log
 
 
 def sets(n: int) -> Any:
-    return mh.simulate_multilabels(n // 8, 10_000, 20, answers_per_task=8, seed=0).answers
+    return mh.simulate(n // 8, 10_000, 20, answers_per_task=8, seed=0, kind="multilabel").log
 
 
 #: A kind, how its log is drawn, and its methods by name.

@@ -70,16 +70,16 @@ def main() -> None:
     for crowd, sizes in CROWDS.items():
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
         for number in range(args.draws):
-            drawn = mh.simulate_masks(args.tasks, size=args.size, seed=args.seed + number, **sizes)
-            tasks, workers, _ = drawn.masks.table.columns()
-            arrays = [drawn.masks.mask(row) for row in range(len(drawn.masks))]
+            drawn = mh.simulate(args.tasks, size=args.size, seed=args.seed + number, **sizes, kind="masks")
+            tasks, workers, _ = drawn.log.table.columns()
+            arrays = [drawn.log.mask(row) for row in range(len(drawn.log))]
             log = pd.DataFrame({"task": tasks, "worker": workers, "segmentation": arrays})
             for name, run in methods.items():
                 start = time.process_time()
                 masks = run(log)
                 took = time.process_time() - start
                 found[name].append((mh.metrics.mask_iou(masks, drawn.truth), took))
-        print(f"{crowd}: {drawn.masks!r}, {args.size}², {args.draws} draws")
+        print(f"{crowd}: {drawn.log!r}, {args.size}², {args.draws} draws")
         for name, each in found.items():
             ious, times = np.array(each).T
             spread = f" ± {ious.std(ddof=1):.4f}" if len(ious) > 1 else ""

@@ -46,21 +46,21 @@ def methods(n_classes: int, *, dense: bool = True) -> dict[str, Maker]:
     found: dict[str, Maker] = {
         "majority vote": mh.MajorityVote,
         "EM, majority": partial(mh.DawidSkene, max_iter=500),
-        "MultiSPA": mh.MultiSPA,
-        "CoupledNMF": mh.CoupledNMF,
-        "SymmetricNMF": mh.SymmetricNMF,
-        "CoupledCPD": mh.CoupledCPD,
-        "SpectralDS": mh.SpectralDS,
-        "OneCoinSpectral": mh.OneCoinSpectral,
-        "OneCoinGradient": mh.OneCoinGradient,
-        "MMSR": mh.MMSR,
-        "KOS": mh.KOS,
+        "MultiSPA": mh.moments.MultiSPA,
+        "CoupledNMF": mh.moments.CoupledNMF,
+        "SymmetricNMF": mh.moments.SymmetricNMF,
+        "CoupledCPD": mh.moments.CoupledCPD,
+        "SpectralDS": mh.moments.SpectralDS,
+        "OneCoinSpectral": mh.moments.OneCoinSpectral,
+        "OneCoinGradient": mh.moments.OneCoinGradient,
+        "MMSR": mh.moments.MMSR,
+        "KOS": mh.categorical.KOS,
         "EM, MultiSPA": partial(mh.DawidSkene, init="multispa", max_iter=500),
         "EM, spectral": partial(mh.DawidSkene, init="spectral", max_iter=500),
-        "EM, CoupledNMF": lambda: mh.DawidSkene(init=mh.CoupledNMF(), max_iter=500),
+        "EM, CoupledNMF": lambda: mh.DawidSkene(init=mh.moments.CoupledNMF(), max_iter=500),
     }
     if n_classes == 2:
-        found["SpectralMetaLearner"] = mh.SpectralMetaLearner
+        found["SpectralMetaLearner"] = mh.moments.SpectralMetaLearner
     if not dense:
         del found["CoupledCPD"]
     return found
@@ -76,7 +76,7 @@ class Kind:
 
 
 def good(n_workers: int, k: int, seed: int) -> np.ndarray:
-    return mh.crowds.class_conditional(n_workers, k, skill=0.7, concentration=10.0, seed=seed)
+    return mh.categorical.crowds.class_conditional(n_workers, k, skill=0.7, concentration=10.0, seed=seed)
 
 
 def few_good(n_workers: int, k: int, seed: int) -> np.ndarray:
@@ -86,13 +86,17 @@ def few_good(n_workers: int, k: int, seed: int) -> np.ndarray:
     habit = rng.dirichlet(np.full(k, 0.7))
     poor = rng.dirichlet(10 * habit + 0.1, n_workers - n_good)[:, None, :].repeat(k, axis=1)
     poor = 0.93 * poor + 0.07 * np.eye(k)
-    return np.concatenate([mh.crowds.one_coin(n_good, k, accuracy=(0.85, 0.95), seed=seed), poor])
+    return np.concatenate([mh.categorical.crowds.one_coin(n_good, k, accuracy=(0.85, 0.95), seed=seed), poor])
 
 
 def adversarial(n_workers: int, k: int, seed: int, share: float = 0.3) -> np.ndarray:
     n_bad = round(share * n_workers)
-    bad = mh.crowds.adversary(n_bad, k, skill=0.7, spread=0.05, seed=seed + 1) if n_bad else np.empty((0, k, k))
-    return np.concatenate([mh.crowds.one_coin(n_workers - n_bad, k, accuracy=(0.6, 0.85), seed=seed), bad])
+    bad = (
+        mh.categorical.crowds.adversary(n_bad, k, skill=0.7, spread=0.05, seed=seed + 1)
+        if n_bad
+        else np.empty((0, k, k))
+    )
+    return np.concatenate([mh.categorical.crowds.one_coin(n_workers - n_bad, k, accuracy=(0.6, 0.85), seed=seed), bad])
 
 
 def specialists(n_workers: int, k: int, seed: int) -> np.ndarray:
@@ -128,8 +132,8 @@ def quiet(model: Any, votes: mh.Annotations) -> tuple[Any, float]:
         return model, time.perf_counter() - start
 
 
-def measured(make: Maker, crowd: mh.Simulation) -> dict[str, float]:
-    model, seconds = quiet(make(), crowd.votes)
+def measured(make: Maker, crowd: mh.categorical.CategoricalSimulation) -> dict[str, float]:
+    model, seconds = quiet(make(), crowd.log)
     return {
         "accuracy": mh.metrics.accuracy(model.labels_, crowd.truth),
         "error": float(np.abs(model.confusion_ - crowd.confusion).mean()),
@@ -138,7 +142,7 @@ def measured(make: Maker, crowd: mh.Simulation) -> dict[str, float]:
     }
 
 
-def draw(kind: Kind, n_tasks: int, n_workers: int, k: int, seed: int) -> mh.Simulation:
+def draw(kind: Kind, n_tasks: int, n_workers: int, k: int, seed: int) -> mh.categorical.CategoricalSimulation:
     return mh.simulate(n_tasks, confusion=kind.make(n_workers, k, seed), density=kind.density, seed=seed)
 
 
@@ -177,7 +181,7 @@ def curve(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             for name, make in makers.items():
                 values = [100 * measured(make, log)["accuracy"] for log in logs]
                 row[name] = f"{np.mean(values):.1f} ± {np.std(values):.1f}"
-            doubts = [measured(mh.MultiSPA, log)["doubts"] for log in logs]
+            doubts = [measured(mh.moments.MultiSPA, log)["doubts"] for log in logs]
             yield row | {"MultiSPA doubts": f"{sum(d > 0 for d in doubts)} of {len(doubts)}"}
 
 
@@ -240,7 +244,7 @@ def read(folder: Path) -> tuple[mh.Annotations, Any]:
 def speed(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield a row a kernel: ours, one EM pass or the NumPy version, and their ratio."""
     for n_annotations, n_workers, k in ((1_000_000, 1_000, 5), (10_000_000, 10_000, 10), (10_000_000, 1_000, 5)):
-        votes = mh.simulate(n_annotations // 5, n_workers, k, labels_per_task=5, seed=0).votes
+        votes = mh.simulate(n_annotations // 5, n_workers, k, labels_per_task=5, seed=0).log
         timer = harness.pass_timer(lambda n, votes=votes: mh.DawidSkene(max_iter=n, tol=0.0).fit(votes), 2)
         calls = {
             "ours": lambda votes=votes: harness.clock(mh.moments.compute, votes),
@@ -248,10 +252,10 @@ def speed(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         }
         what = f"pair moments, {n_annotations:.0e} annotations, {n_workers:,} workers, K = {k}"
         yield _versus(what, harness.take_turns(calls, arguments.repeats), "EM pass")
-    votes = mh.simulate(20_000, 200, 5, labels_per_task=10, seed=0).votes
-    small = mh.simulate(2_000, 30, 5, labels_per_task=30, seed=0).votes
+    votes = mh.simulate(20_000, 200, 5, labels_per_task=10, seed=0).log
+    small = mh.simulate(2_000, 30, 5, labels_per_task=30, seed=0).log
     moments = mh.moments.compute(votes)
-    start = mh.MultiSPA(refine=0).factorise(moments)
+    start = mh.moments.MultiSPA(refine=0).factorise(moments)
     passes = 20
     beside_numpy = {
         "pair moments, 2e5 annotations, 200 workers, K = 5": (
@@ -270,7 +274,7 @@ def speed(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for what, (ours, plain) in beside_numpy.items():
         calls = {"ours": partial(harness.clock, ours), "NumPy": partial(harness.clock, plain)}
         yield _versus(what, harness.take_turns(calls, arguments.repeats), "NumPy")
-    whole = {"ours": lambda: harness.clock(quiet, mh.CoupledNMF(), votes)}
+    whole = {"ours": lambda: harness.clock(quiet, mh.moments.CoupledNMF(), votes)}
     yield _versus("CoupledNMF, whole fit, 200 workers, K = 5", harness.take_turns(whole, arguments.repeats), None)
 
 

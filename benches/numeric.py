@@ -259,10 +259,10 @@ def held(n_workers: int, each: int, kind: dict[str, Any], draws: int) -> list[tu
     models = {"mean": mh.numeric.Mean(), "gaussian": mh.numeric.GaussianCrowd(), "blend": mh.numeric.Blend()}
     found: dict[str, list[list[float]]] = {name: [] for name in models}
     for seed in range(draws):
-        crowd = mh.simulate_ratings(400, n_workers, ratings_per_task=each, seed=seed, **kind)
+        crowd = mh.simulate(400, n_workers, answers_per_task=each, seed=seed, **kind, kind="numeric")
         truths = (crowd.truth, crowd.truth * crowd.scale.mean() + crowd.bias.mean())
         for name, model in models.items():
-            ends = model.fit(crowd.ratings).intervals_
+            ends = model.fit(crowd.log).intervals_
             found[name].append([mh.metrics.coverage(ends, truth) for truth in truths])
     return [(name, np.mean(of, axis=0)) for name, of in found.items()]
 

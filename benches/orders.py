@@ -32,11 +32,11 @@ REAL = ("web", "metaphor_novelty", "s_rel", "adult3")
 METHODS = {
     "majority": mh.MajorityVote,
     "dawid-skene": mh.DawidSkene,
-    "minimax, ordinal": lambda: mh.MinimaxEntropy(ordinal=True),
+    "minimax, ordinal": lambda: mh.categorical.MinimaxEntropy(ordinal=True),
     "consensus": mh.Consensus,
-    "ordered crowd": mh.ordinal.OrderedCrowd,
+    "ordered crowd": mh.ordinal.OrdinalCrowd,
     "cumulative": mh.ordinal.CumulativeDawidSkene,
-    "default": mh.ordinal.OrderedConsensus,
+    "default": mh.ordinal.OrdinalConsensus,
 }
 
 
@@ -104,11 +104,11 @@ def show(title: str, tables: list[dict[str, np.ndarray]]) -> None:
 
 #: What could be averaged; the default takes the first three.
 MEMBERS = {
-    "learnt": mh.ordinal.OrderedCrowd,
-    "thresholds": lambda: mh.ordinal.OrderedCrowd(strength=float("inf")),
+    "learnt": mh.ordinal.OrdinalCrowd,
+    "thresholds": lambda: mh.ordinal.OrdinalCrowd(strength=float("inf")),
     "cumulative": mh.ordinal.CumulativeDawidSkene,
     "consensus": mh.Consensus,
-    "minimax": lambda: mh.MinimaxEntropy(ordinal=True),
+    "minimax": lambda: mh.categorical.MinimaxEntropy(ordinal=True),
 }
 AVERAGES = [chosen for size in range(1, 6) for chosen in combinations(MEMBERS, size)]
 DEFAULT = ("learnt", "thresholds", "cumulative")

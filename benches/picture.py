@@ -35,7 +35,7 @@ def main() -> None:
     figure, axis = plt.subplots(figsize=(4.6, 3.4), layout="constrained")
     axis.plot([0.3, 1], [0.3, 1], ":", color="#666666", linewidth=1)
     for name, (method, colour, mark) in METHODS.items():
-        model = method.fit(crowd.votes)
+        model = method.fit(crowd.log)
         sure, right = model.posterior_.max(axis=1), model.labels_ == crowd.truth
         bins, counts = np.unique(np.floor(sure * 20), return_counts=True)
         full = [np.floor(sure * 20) == number for number in bins[counts >= 50]]

@@ -1,6 +1,6 @@
 """The headline figures of the papers behind the learners and the deferral: run again, and put on one page.
 
-    python benches/reproduce.py                 # write docs/reproduction.md from the results that are stored
+    python benches/reproduce.py                 # write docs/evidence/reproduction.md from the results that are stored
     python benches/reproduce.py --run short     # first run what makes the results that are quick to have again
     python benches/reproduce.py --run all       # all of them: hours on two cores
     python benches/reproduce.py --run learn-labelme
@@ -29,13 +29,13 @@ import harness
 
 ROOT = Path(__file__).resolve().parents[1]
 STORED = Path(__file__).resolve().parent / "reproduction"
-PAGE = ROOT / "docs" / "reproduction.md"
+PAGE = ROOT / "docs" / "evidence" / "reproduction.md"
 #: The papers, in the order of the page.
 PAPERS = ("learn2agree", "trace", "max-mig", "tutorial", "deferral")
 HOLDS, PARTLY, FAILS, UNTRIED = VERDICTS = ("holds", "holds in part", "does not hold", "cannot be tried here")
 
 INTRODUCTION = """\
-# What the papers claim, and what holds here
+# Reproduced results of papers
 
 Every headline figure of the five papers behind the learners and the deferral: where it stands in the paper, on what
 data it is tried here, what comes of it, and why where it does not hold. Tables give mean ± standard deviation over

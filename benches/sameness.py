@@ -53,8 +53,8 @@ def neighbours_of(left, right, n_items):
 
 def kernels(n_pairs, k):
     n_items = max(2000, n_pairs // 50)
-    crowd = mh.simulate_similarities(n_items, 100, k, pairs=n_pairs, answers_per_pair=1, seed=0)
-    table = crowd.answers
+    crowd = mh.simulate(n_items, 100, k, pairs=n_pairs, answers_per_pair=1, seed=0, kind="clustering")
+    table = crowd.log
     pairs, workers, said = (column.astype(np.int64) for column in table.codes())
     left, right = table.pairs()
     rng = np.random.default_rng(1)
@@ -109,20 +109,20 @@ def recovery():
         ("the same, 5 answers", {**small, "answers_per_pair": 5}),
     ]
     methods = {
-        "crowd": mh.similarity.CrowdClustering,
-        "correlation": mh.similarity.CorrelationClustering,
-        "default": mh.similarity.ChosenClustering,
+        "crowd": mh.clustering.CrowdClustering,
+        "correlation": mh.clustering.CorrelationClustering,
+        "default": mh.clustering.ChosenClustering,
     }
     print(f"\nadjusted Rand index (clusters found), 50 workers, 30 % spammers, mean of 3 draws\n{'':44}{'':4}" +
           "".join(f"{name:>20}" for name in methods))  # fmt: skip
     for name, setting in settings:
         found = {method: [] for method in methods}
         for seed in range(3):
-            crowd = mh.simulate_similarities(n_workers=50, spammers=0.3, seed=seed, **setting)
+            crowd = mh.simulate(n_workers=50, spammers=0.3, seed=seed, **setting, kind="clustering")
             for method, kind in methods.items():
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    model = kind().fit(crowd.answers)
+                    model = kind().fit(crowd.log)
                 found[method].append((adjusted_rand(model.clusters_, crowd.truth), model.n_clusters_))
         cells = [
             f"{np.mean([x[0] for x in runs]):.3f} ({np.mean([x[1] for x in runs]):,.0f})" for runs in found.values()

@@ -69,7 +69,7 @@ def timed(found: dict[str, float], name: str) -> Iterator[None]:
 def passes(args: argparse.Namespace) -> dict[str, Any]:
     """Make shards, and take the time of passes over them; beside memory where the log fits."""
     import manyhands as mh
-    from manyhands.table.shards.votes import open_shards
+    from manyhands.categorical.shards.votes import open_shards
 
     n, m, k = int(args.size), int(args.crowd), 5
     found: dict[str, Any] = {"annotations": n, "workers": m}
@@ -206,13 +206,13 @@ def _write_log(path: Path, n: int, m: int) -> None:
     import pyarrow.compute as pc
 
     import manyhands as mh
-    from manyhands.table.io import write_frames
+    from manyhands._base.write import write_frames
 
     def blocks() -> Iterator[pa.Table]:
         step = 200_000
         for first in range(0, n // 5, step):
             crowd = mh.simulate(min(step, n // 5 - first), m, 5, labels_per_task=5, seed=first, confusion=skills)
-            tasks, workers, labels = crowd.votes.codes()
+            tasks, workers, labels = crowd.log.codes()
             order = np.random.default_rng(first).permutation(len(tasks))
             texts = {
                 "task": ("task-", tasks.astype(np.int64) + first),
@@ -226,7 +226,7 @@ def _write_log(path: Path, n: int, m: int) -> None:
                 }
             )
 
-    skills = mh.crowds.one_coin(m, 5, accuracy=0.7)
+    skills = mh.categorical.crowds.one_coin(m, 5, accuracy=0.7)
     write_frames(blocks(), path)
 
 
@@ -248,7 +248,7 @@ def main() -> None:
     args = parser.parse_args()
     Path(args.directory).mkdir(parents=True, exist_ok=True)
     if args.alone:
-        from manyhands.table.shards.encoder import memory_of
+        from manyhands.categorical.shards.encoder import memory_of
 
         resource.setrlimit(resource.RLIMIT_AS, (memory_of(args.limit),) * 2)
         print(json.dumps(globals()[args.what](args)))

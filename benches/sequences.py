@@ -67,9 +67,7 @@ def main() -> None:
         began = time.process_time()
         model.fit(seqs)
         took, peak = time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(
-            f"{model.__class__.__name__:<16} {model.segments_.num_rows:,} spans, {model.n_iter_} passes, {took:.1f} s"
-        )
+        print(f"{model.__class__.__name__:<16} {model.spans_.num_rows:,} spans, {model.n_iter_} passes, {took:.1f} s")
         print(f"  peak of the process {peak:.0f} MB")
 
 

@@ -31,7 +31,7 @@ def auc(scores: np.ndarray, truth: np.ndarray) -> float:
 def medical(patterns: int = 1) -> None:
     import pandas as pd
 
-    answers = mh.read(SHARED / "medical_re" / "labels.csv.gz", kind="sets", labels="label")
+    answers = mh.read(SHARED / "medical_re" / "labels.csv.gz", kind="multilabel", labels="label")
     start = time.process_time()
     model = mh.multilabel.PooledRelevance(patterns=patterns).fit(answers)
     took = time.process_time() - start
@@ -55,7 +55,7 @@ def medical(patterns: int = 1) -> None:
 def senses(patterns: int = 1) -> None:
     import pandas as pd
 
-    answers = mh.read(SHARED / "uds_wordsense" / "labels.csv.gz", kind="sets", labels="label")
+    answers = mh.read(SHARED / "uds_wordsense" / "labels.csv.gz", kind="multilabel", labels="label")
     start = time.process_time()
     model = mh.multilabel.PooledRelevance(patterns=patterns).fit(answers)
     took = time.process_time() - start
@@ -112,7 +112,7 @@ def numpy_pass(design: Design, q: np.ndarray, pair: np.ndarray, of: np.ndarray, 
 
 
 def seconds(n_tasks: int) -> None:
-    drawn = mh.simulate_multilabels(n_tasks, 500, 20, answers_per_task=8, labels_per_task=2.0).answers
+    drawn = mh.simulate(n_tasks, 500, 20, answers_per_task=8, true_labels=2.0, kind="multilabel").log
     start = time.process_time()
     design = Design.of(drawn)
     print(f"design: {len(design.rows):,} rows, {len(design.spare):,} pairs, {time.process_time() - start:.2f} s")

@@ -31,10 +31,10 @@ METHODS = {
     "dawid-skene": mh.DawidSkene(max_iter=1000),
     "one-coin": mh.DawidSkene(model="one-coin", max_iter=1000),
     "bayesian": mh.BayesianDawidSkene(),
-    "hierarchical": mh.HierarchicalDawidSkene(),
+    "hierarchical": mh.categorical.HierarchicalDawidSkene(),
     "consensus": mh.Consensus(),
-    "community": mh.CommunityDawidSkene(),
-    "ebcc": mh.EBCC(),
+    "community": mh.categorical.CommunityDawidSkene(),
+    "ebcc": mh.categorical.EBCC(),
 }
 
 
@@ -82,7 +82,7 @@ def table(title: str, make, values: tuple[int, ...], seeds: int) -> None:
             votes, truth = make(value, seed)
             for i, model in enumerate(METHODS.values()):
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", mh.ConvergenceWarning)
+                    warnings.simplefilter("ignore", mh.errors.ConvergenceWarning)
                     found[seed, i] = np.mean(model.fit(votes).labels_ == truth)
         print(f"{value:<18}", *(f"{100 * share:>12.1f}" for share in found.mean(axis=0)), flush=True)
 

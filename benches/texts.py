@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 import manyhands as mh
-from manyhands.table.words import folded
+from manyhands.texts.words import folded
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, help="only the first so many tasks")
     parser.add_argument("--shuffles", type=int, default=10)
     args = parser.parse_args()
-    warnings.simplefilter("ignore", mh.OverlapWarning)  # two of the logs have repeats
+    warnings.simplefilter("ignore", mh.errors.OverlapWarning)  # two of the logs have repeats
     for name in ("crowdwsa_t1", "crowdwsa_t2", "crowdspeech_dev_clean"):
         log, gold = read(name, args.tasks)
         print(f"{name}: {len(log):,} texts of {len(gold):,} tasks")

@@ -73,8 +73,8 @@ def groups(folder: Path, seeds: int) -> Tables:
     models = {
         "majority": mh.MajorityVote(),
         "Dawid–Skene": mh.DawidSkene(),
-        "group vote": mh.GroupVote(),
-        "group Dawid–Skene": mh.GroupDawidSkene(),
+        "group vote": mh.categorical.GroupVote(),
+        "group Dawid–Skene": mh.categorical.GroupDawidSkene(),
     }
     votes, truth = read(folder / "bluebird")
     drawn = [audit_groups.seed_paper(5000, seed) for seed in range(seeds)]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import manyhands as mh
-from manyhands.table import persist
+from manyhands._base import persist
 from targets import ENDINGS, scratch
 
 #: Changes a string of bytes, to at most so many.
@@ -118,7 +118,7 @@ def file(data: bytes, most: int, rng: random.Random, change: Change) -> bytes:
     path.write_bytes(data)
     try:
         content = persist.read(path) if rng.random() < 0.7 else None
-    except mh.FileFormatError:
+    except mh.errors.FileFormatError:
         content = None
     if content is None:
         return change(data, most)

@@ -1,7 +1,7 @@
 """What a fuzzer runs on strangers' bytes: files of ours for `mh.load`, logs and exports for `mh.read`, shards, tags.
 
 The functions are ordinary ones: each takes bytes, and raises for anything but a good answer or an honest refusal.
-`fuzz/run.py` hands them to a coverage-guided engine; ``tests/test_fuzz.py`` runs them on the corpora in
+`fuzz/run.py` hands them to a coverage-guided engine; ``tests/io/test_fuzz.py`` runs them on the corpora in
 ``fuzz/corpus`` and on changes of these drawn at random.
 """
 
@@ -24,11 +24,11 @@ import pyarrow as pa
 import fields as structure
 import manyhands as mh
 from manyhands import _core
-from manyhands.table.formats import READERS, Export, opened
-from manyhands.table.formats.export import Answer
-from manyhands.table.formats.files import export_files
-from manyhands.table.records import Records
-from manyhands.table.sources import Layout, Source
+from manyhands._base.sources import Layout, Source
+from manyhands._base.table import Records
+from manyhands.io.exports import READERS, Export, opened
+from manyhands.io.exports.export import Answer
+from manyhands.io.exports.files import export_files
 
 CORPUS = Path(__file__).parent / "corpus"
 
@@ -67,7 +67,7 @@ def load(data: bytes) -> None:
     with quiet():
         try:
             found = mh.load(path)
-        except mh.FileFormatError:
+        except mh.errors.FileFormatError:
             return
         use(found)
         found.save(path)
@@ -193,14 +193,14 @@ def conll(data: bytes) -> None:
         assert all(a < b for a, b in zip(marked["start"].to_pylist(), marked["end"].to_pylist(), strict=True))
         model = mh.sequences.TokenVote().fit(votes)
         assert np.isfinite(model.posterior_).all()
-        assert len(model.labels_) == votes.n_tokens
+        assert len(model.tags_) == votes.n_tokens
         written = scratch(".out")
         model.to_conll(written)
         again = mh.Sequences.from_conll({0: written}, gaps="unsaid")
         assert again.lengths.tolist() == votes.lengths.tolist(), "sequences change when they are written"
-        if votes._tags.spans and model.segments_.num_rows:
+        if votes._tags.spans and model.spans_.num_rows:
             found = again.spans().select(["start", "end", "tag"])
-            wanted = model.segments_
+            wanted = model.spans_
             assert found["tag"].to_pylist() == wanted["tag"].to_pylist(), "spans change when they are written"
 
 
@@ -314,7 +314,7 @@ def table_holds_all(export: Export, question: str, kind: str, paths: Sequence[Pa
             check_refusal(error, paths, done)
             return
         left = export.left_out(question)
-    reported = any(issubclass(note.category, mh.DataWarning) for note in notes)
+    reported = any(issubclass(note.category, mh.errors.DataWarning) for note in notes)
     assert reported or not left, f"{done}: {left} are dropped without a warning"
     if kind in ONE_ROW:
         rows = table.n_annotations
@@ -333,7 +333,7 @@ def plain_rows_are_kept(
             raise AssertionError(f"{done}: words of another library came through") from error
         return
     rows = sum(len(document.records) for document in documents)
-    warned = any(issubclass(note.category, mh.DataWarning) for note in notes)
+    warned = any(issubclass(note.category, mh.errors.DataWarning) for note in notes)
     assert table.n_annotations >= rows or warned, f"{done}: {rows} rows in files, {table.n_annotations} in the table"
 
 

@@ -21,7 +21,7 @@ def drawn() -> dict[str, Any]:
     )
     votes, gold = crowd.votes, (crowd.votes.tasks, crowd.truth)
     model, em, vote = mh.aggregate(votes), mh.DawidSkene().fit(votes), mh.MajorityVote().fit(votes)
-    camps = mh.simulate(200, 24, 2, crowd={"one-coin": 0.6, "colluders": 0.4}, labels_per_task=14, seed=3).votes
+    camps = mh.simulate(200, 24, 2, crowd={"one-coin": 0.6, "colluders": 0.4}, labels_per_task=14, seed=3).log
     scores = np.random.default_rng(0).random((400, 4))
     correct = scores + np.random.default_rng(1).normal(0, 0.3, scores.shape) > [0.3, 0.35, 0.4, 0.5]
     return {

@@ -2,7 +2,7 @@
 
 A module is public where neither its name nor a parent's begins with an underscore and it says what it offers in
 ``__all__``, or where a public one offers it. Each of its names is written up once, under the shortest path by which
-users reach it (`manyhands.DawidSkene` and not `manyhands.aggregators.DawidSkene`). Classes show their own methods; what
+users reach it (`manyhands.DawidSkene` and not `manyhands.categorical.DawidSkene`). Classes show their own methods; what
 they inherit is shown with the class it comes from, on the page of bases.
 """
 

@@ -37,41 +37,69 @@ from rust_switches import Change, Crate, listed
 AREAS: dict[str, tuple[list[str], list[str]]] = {
     "tables, ids, votes": (
         ["categorical/table*", "categorical/votes.rs", "numeric/table.rs", "base/links*", "base/encode*"],
-        ["test_annotations", "test_answers", "test_ids", "test_voting"],
+        ["categorical/test_table", "categorical/test_soft_labels", "base/test_ids", "categorical/test_voting"],
     ),
     "models of confusion": (
         ["categorical/em/*", "categorical/dependence.rs", "categorical/consensus.rs"],
-        ["test_em", "test_bayes", "test_communities", "test_sparse", "test_gibbs", "test_dependence", "test_ordinal"],
+        [
+            "categorical/test_dawid_skene",
+            "categorical/test_bayesian",
+            "categorical/test_community",
+            "categorical/test_sparse_one_coin",
+            "categorical/test_gibbs",
+            "categorical/test_dependence",
+            "ordinal/test_ordinal",
+        ],
     ),
     "models of skill": (
         ["categorical/*"],
-        ["test_competence", "test_skills", "test_entropy", "test_margin", "test_linked"],
+        [
+            "categorical/test_mace_and_glad",
+            "moments/test_one_coin",
+            "categorical/test_minimax",
+            "categorical/test_max_margin",
+            "sequences/test_linked",
+        ],
     ),
     "moments, factorisation": (
         ["moments/*", "base/components.rs"],
-        ["test_moments", "test_factor", "test_moment_methods"],
+        ["moments/test_moments", "moments/test_factor", "moments/test_methods"],
     ),
     "audit": (
         ["audit/*"],
-        ["test_worth", "test_audit_worth", "test_audit_spammers", "test_audit_groups", "test_audit_colluders"],
+        ["metrics/test_worth", "audit/test_worth", "audit/test_spammers", "audit/test_groups", "audit/test_colluders"],
     ),
     "same or different, any kind": (
         ["clustering/*", "objects/*"],
-        ["test_similarity_kernels", "test_distance", "test_similarity"],
+        ["clustering/test_kernels", "objects/test_distance", "clustering/test_methods"],
     ),
-    "agreement": (["agreement/*"], ["test_agreement"]),
-    "deferral": (["defer/*"], ["test_defer_kernels", "test_defer_decisions"]),
-    "simulation": (["simulate*", "base/gamma.rs"], ["test_simulate", "test_synthetic"]),
+    "agreement": (["agreement/*"], ["agreement/test_agreement"]),
+    "deferral": (["defer/*"], ["defer/test_kernels", "defer/test_decisions"]),
+    "simulation": (["simulate*", "base/gamma.rs"], ["categorical/test_simulate", "categorical/test_synthetic"]),
     "numbers, grades, comparisons": (
         ["numeric/*", "pairwise/*", "multilabel/*"],
-        ["test_numeric_kernels", "test_ratings", "test_comparisons", "test_pairwise", "test_multilabel"],
+        [
+            "numeric/test_kernels",
+            "numeric/test_compiled_table",
+            "pairwise/test_table",
+            "pairwise/test_methods",
+            "multilabel/test_multilabel",
+        ],
     ),
-    "sequences, texts": (["sequences/*", "texts*"], ["test_sequences", "test_texts"]),
-    "boxes, masks": (["boxes.rs", "masks/*"], ["test_boxes", "test_masks"]),
-    "shards": (["shards*"], ["test_shards", "test_shard_faults"]),
+    "sequences, texts": (["sequences/*", "texts*"], ["sequences/test_methods", "texts/test_texts"]),
+    "boxes, masks": (["boxes.rs", "masks/*"], ["boxes/test_boxes", "masks/test_masks"]),
+    "shards": (["shards*"], ["categorical/test_shards", "categorical/test_shard_faults"]),
     "numbers, threads, memory": (
         ["*"],
-        ["test_em", "test_skills", "test_factor", "test_limits", "test_process", "test_bayes", "test_learn_batches"],
+        [
+            "categorical/test_dawid_skene",
+            "moments/test_one_coin",
+            "moments/test_factor",
+            "base/test_limits",
+            "base/test_process",
+            "categorical/test_bayesian",
+            "learn/test_batches",
+        ],
     ),
 }
 

@@ -50,7 +50,7 @@ settings.load_profile("fixed")
 
 #: What test files import that the quick tier does without: packages, and what needs them.
 HEAVY = re.compile(
-    r"^from manyhands import .*\b(?:defer|learn)\b|^from manyhands\.(?:defer|learn|spark|train)\b"
+    r"^from manyhands import .*\b(?:defer|learn)\b|^from manyhands\.(?:defer|learn|spark|_train)\b"
     r"|^(?:from|import) (?:dask|deferrals|learners|pyspark|selenium|shared_training|spark_\w+|torch)\b",
     re.MULTILINE,
 )

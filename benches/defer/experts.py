@@ -21,7 +21,7 @@ from teams import Cases
 
 import manyhands as mh
 from manyhands import defer
-from manyhands.table.gold import read_gold
+from manyhands.categorical.gold import read_gold
 
 COVERAGES = (0.25, 0.5, 0.75)
 TRAINING = {"max_epochs": 20, "lr": 0.03}

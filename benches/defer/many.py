@@ -42,7 +42,7 @@ def main() -> None:
 
     def run(make: Any, **options: Any) -> Run:
         def once(seed: int) -> Measures:
-            X, y = mh.synthetic.gaussians(n + 2000, CLASSES, n_features=16, separation=2.2, seed=seed)
+            X, y = mh.categorical.synthetic.gaussians(n + 2000, CLASSES, n_features=16, separation=2.2, seed=seed)
             X, confusion = X.astype(np.float32), specialists(m)
             votes = teams.without(teams.asked(y[:n], confusion, seed), 0.95, seed)
             test = teams.asked(y[n:], confusion, seed + 1000)

@@ -272,7 +272,7 @@ def costs(arguments: Any) -> dict[str, Any]:
             network = fully_connected(cases.X.shape[1], 10, hidden=64, dropout=0.2, seed=seed)
             team = NAIVE(network, seed=seed, **TRAINING | OWN)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", mh.ConvergenceWarning)
+                warnings.simplefilter("ignore", mh.errors.ConvergenceWarning)
                 found = defer.sweep(team, cases.X, cases.y, cases.votes, coverage=c, max_fits=8, judge=cases.X_test)
             return {
                 "coverage by arg max": 100 * found.coverage,

@@ -25,7 +25,7 @@ FEW = (10, 20, 50)
 
 
 def cases(seed: int) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
-    X, y = mh.synthetic.gaussians(N + N_TEST, CLASSES, n_features=16, separation=2.2, seed=seed)
+    X, y = mh.categorical.synthetic.gaussians(N + N_TEST, CLASSES, n_features=16, separation=2.2, seed=seed)
     return X.astype(np.float32), y, np.random.default_rng([seed, 3])
 
 

@@ -50,13 +50,13 @@ def halves(n_classes: int, *, mistakes: float = 0.5) -> np.ndarray:
 def graded(n_experts: int, n_classes: int, *, accuracy: tuple[float, float] = (0.80, 0.87)) -> np.ndarray:
     """Experts of even skill, from the lower accuracy to the higher, wrong answers spread evenly."""
     return np.concatenate(
-        [mh.crowds.one_coin(1, n_classes, accuracy=float(a)) for a in np.linspace(*accuracy, n_experts)]
+        [mh.categorical.crowds.one_coin(1, n_classes, accuracy=float(a)) for a in np.linspace(*accuracy, n_experts)]
     )
 
 
 def asked(truth: np.ndarray, confusion: np.ndarray, seed: int) -> mh.Annotations:
     """What all experts answer to all cases."""
-    return mh.simulate(truth=truth, confusion=confusion, labels_per_task=len(confusion), seed=seed).votes
+    return mh.simulate(truth=truth, confusion=confusion, labels_per_task=len(confusion), seed=seed).log
 
 
 def without(votes: mh.Annotations, missing: float, seed: int) -> mh.Annotations:

@@ -28,10 +28,10 @@ def crowd(seed: int) -> np.ndarray:
     """Confusion matrices of the four annotators; on average they are right 45 times in a hundred."""
     return np.concatenate(
         [
-            mh.crowds.hammer_spammers(1, 10, skill=0.55, seed=seed),
-            mh.crowds.confusers(1, 10, skill=0.6, similar=SIMILAR, seed=seed),
-            mh.crowds.neighbours(1, 10, skill=0.55, seed=seed),
-            mh.crowds.adversary(1, 10, skill=0.5, seed=seed),
+            mh.categorical.crowds.hammer_spammers(1, 10, skill=0.55, seed=seed),
+            mh.categorical.crowds.confusers(1, 10, skill=0.6, similar=SIMILAR, seed=seed),
+            mh.categorical.crowds.neighbours(1, 10, skill=0.55, seed=seed),
+            mh.categorical.crowds.adversary(1, 10, skill=0.5, seed=seed),
         ]
     )
 
@@ -52,10 +52,10 @@ def main() -> None:
     X_test, y_test = part("test", 10_000)
 
     def table(labels: int) -> list[dict[str, Any]]:
-        def simulated(seed: int) -> mh.Simulation:
+        def simulated(seed: int) -> mh.categorical.CategoricalSimulation:
             return mh.simulate(truth=truth, confusion=crowd(seed), labels_per_task=labels, seed=seed)
 
-        def measured(learner: learn.Learner, log: mh.Simulation) -> Measures:
+        def measured(learner: learn.Learner, log: mh.categorical.CategoricalSimulation) -> Measures:
             return {
                 "accuracy": 100 * (learner.predict(X_test) == y_test).mean(),
                 "CM error": 100 * mh.metrics.confusion_error(learner.confusion_, log.confusion),
@@ -68,7 +68,7 @@ def main() -> None:
                 backbone = fully_connected(X.shape[1], 10, hidden=64, dropout=0.2, seed=seed)
                 settings = {"max_epochs": arguments.epochs, "batch_size": 128, "lr": 3e-3, "seed": seed} | options
                 known = {"start_from": log.confusion, "worker_lr": 0.0} if knows else {}
-                return measured(make(backbone, **settings | known).fit(X, log.votes), log)
+                return measured(make(backbone, **settings | known).fit(X, log.log), log)
 
             return once
 

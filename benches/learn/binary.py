@@ -42,11 +42,13 @@ def main() -> None:
         def run(make: type[learn.Learner], **options: Any) -> Run:
             def once(seed: int) -> Measures:
                 both = np.concatenate([truth, y_test])
-                log = mh.synthetic.experts(both, 2, expertise=expertise, mistakes=mistakes, source=source, seed=seed)
+                log = mh.categorical.synthetic.experts(
+                    both, 2, expertise=expertise, mistakes=mistakes, source=source, seed=seed
+                )
                 backbone = fully_connected(X.shape[1], 2, hidden=64, dropout=0.2, seed=seed)
                 settings = {"max_epochs": arguments.epochs, "batch_size": 128, "lr": 3e-3, "seed": seed} | options
-                learner = make(backbone, **settings).fit(X, log.votes.select(tasks=range(len(truth))))
-                return on_new_samples(learner, log.votes, X_test, y_test)
+                learner = make(backbone, **settings).fit(X, log.log.select(tasks=range(len(truth))))
+                return on_new_samples(learner, log.log, X_test, y_test)
 
             return once
 

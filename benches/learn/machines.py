@@ -28,12 +28,12 @@ def main() -> None:
 
     def run(make: type[learn.Learner], **options: Any) -> Run:
         def once(seed: int) -> Measures:
-            log = mh.synthetic.machines(
+            log = mh.categorical.synthetic.machines(
                 X.numpy(), truth, arguments.workers, accuracy=(0.15, 0.85), density=0.1, seed=seed
             )
             backbone = fully_connected(X.shape[1], 10, hidden=128, dropout=0.2, seed=seed)
             settings = {"max_epochs": arguments.epochs, "batch_size": 128, "seed": seed} | options
-            learner = make(backbone, **settings).fit(X, log.votes)
+            learner = make(backbone, **settings).fit(X, log.log)
             return {
                 "accuracy": 100 * (learner.predict(X_test) == y_test).mean(),
                 "confusion error": 100 * mh.metrics.confusion_error(learner.confusion_, log.confusion),

@@ -50,12 +50,12 @@ def main() -> None:
         def run(make: type[learn.Learner], **options: Any) -> Run:
             def once(seed: int) -> Measures:
                 both = np.concatenate([truth, y_test])
-                log = mh.synthetic.experts(both, 10, expertise=expertise, mistakes=mistakes, seed=seed)
-                old = log.votes.select(tasks=range(len(truth)))
+                log = mh.categorical.synthetic.experts(both, 10, expertise=expertise, mistakes=mistakes, seed=seed)
+                old = log.log.select(tasks=range(len(truth)))
                 backbone = fully_connected(X.shape[1], 10, hidden=128, dropout=0.2, seed=seed)
                 settings = {"max_epochs": arguments.epochs, "batch_size": 128, "lr": 3e-3, "seed": seed} | options
                 learner = make(backbone, **settings).fit(X, old)
-                return on_new_samples(learner, log.votes, X_test, y_test)
+                return on_new_samples(learner, log.log, X_test, y_test)
 
             return once
 

@@ -23,7 +23,7 @@ from manyhands import learn
 WORKERS, LABELS = 20, 3
 
 
-def no_experts(X: np.ndarray, truth: np.ndarray, seed: int) -> tuple[mh.Simulation, np.ndarray]:
+def no_experts(X: np.ndarray, truth: np.ndarray, seed: int) -> tuple[mh.categorical.CategoricalSimulation, np.ndarray]:
     """Workers whose rows are drawn around a weak diagonal."""
     rng = np.random.default_rng(seed)
     confusion = rng.dirichlet(np.full(10, 0.3), (WORKERS, 10))
@@ -32,12 +32,14 @@ def no_experts(X: np.ndarray, truth: np.ndarray, seed: int) -> tuple[mh.Simulati
     return log, np.zeros(len(truth), np.bool_)
 
 
-def misled(share: float) -> Callable[[np.ndarray, np.ndarray, int], tuple[mh.Simulation, np.ndarray]]:
+def misled(
+    share: float,
+) -> Callable[[np.ndarray, np.ndarray, int], tuple[mh.categorical.CategoricalSimulation, np.ndarray]]:
     """Good workers, and images that mislead them all."""
 
-    def draw(X: np.ndarray, truth: np.ndarray, seed: int) -> tuple[mh.Simulation, np.ndarray]:
-        confusion = mh.crowds.class_conditional(WORKERS, 10, skill=0.7, concentration=10.0, seed=seed)
-        return mh.synthetic.outliers(X, truth, confusion, share=share, labels_per_task=LABELS, seed=seed)
+    def draw(X: np.ndarray, truth: np.ndarray, seed: int) -> tuple[mh.categorical.CategoricalSimulation, np.ndarray]:
+        confusion = mh.categorical.crowds.class_conditional(WORKERS, 10, skill=0.7, concentration=10.0, seed=seed)
+        return mh.categorical.synthetic.outliers(X, truth, confusion, share=share, labels_per_task=LABELS, seed=seed)
 
     return draw
 
@@ -61,7 +63,7 @@ def main() -> None:
             log, odd = CASES[case](X.numpy(), truth, seed)
             backbone = fully_connected(X.shape[1], 10, hidden=128, dropout=0.2, seed=seed)
             settings = {"max_epochs": arguments.epochs, "batch_size": 128, "lr": 1e-3, "seed": seed} | options
-            learner = make(backbone, **settings).fit(X, log.votes)
+            learner = make(backbone, **settings).fit(X, log.log)
             found = {
                 "accuracy": 100 * (learner.predict(X_test) == y_test).mean(),
                 "confusion error": 100 * mh.metrics.confusion_error(learner.confusion_, log.confusion),

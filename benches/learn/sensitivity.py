@@ -48,7 +48,7 @@ def main() -> None:
 
             backbone = fully_connected(X.shape[1], 10, hidden=64, dropout=0.2, seed=seed)
             settings = {"max_epochs": arguments.epochs, "batch_size": 128, "lr": 3e-3, "seed": seed} | options
-            learner = make(backbone, callbacks=[look], **settings).fit(X, log.votes)
+            learner = make(backbone, callbacks=[look], **settings).fit(X, log.log)
             found["CM error"] = 100 * mh.metrics.confusion_error(learner.confusion_, log.confusion)
             return found
 

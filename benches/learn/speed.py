@@ -29,8 +29,8 @@ from torch import nn
 import harness
 import manyhands as mh
 from manyhands import learn
-from manyhands.train.lazy import LazyAdam
-from manyhands.train.run import Run
+from manyhands._train.large_tables import LazyAdam
+from manyhands._train.run import Run
 
 SAMPLES, CLASSES, BATCH = 100_000, 10, 256
 #: Samples of the epochs that are timed; their seconds are scaled to all samples.

@@ -31,7 +31,7 @@ def main() -> None:
     X, truth, X_test, y_test = mnist(arguments.data, arguments.images)
     skills = [float(skill) for skill in arguments.skills.split(",")]
 
-    def crowd(kind: str, labels: int, skill: float, seed: int) -> mh.Simulation:
+    def crowd(kind: str, labels: int, skill: float, seed: int) -> mh.categorical.CategoricalSimulation:
         return mh.simulate(
             truth=truth, n_workers=5, n_classes=10, crowd=kind, skill=skill, labels_per_task=labels, seed=seed
         )
@@ -53,7 +53,7 @@ def main() -> None:
                     backbone = fully_connected(X.shape[1], 10, hidden=64, dropout=0.2, seed=seed)
                     settings = {"max_epochs": arguments.epochs, "batch_size": 128, "lr": 3e-3, "seed": seed} | options
                     known = {"start_from": log.confusion, "worker_lr": 0.0} if knows else {}
-                    learner = make(backbone, **settings | known).fit(X, log.votes)
+                    learner = make(backbone, **settings | known).fit(X, log.log)
                     error = mh.metrics.confusion_error(learner.confusion_, log.confusion)
                     found[f"accuracy, p = {skill:g}"] = 100 * (learner.predict(X_test) == y_test).mean()
                     found[f"CM error, p = {skill:g}"] = 100 * error

@@ -1,4 +1,4 @@
-"""manyhands turns many imperfect opinions into one trustworthy answer.
+"""manyhands aggregates answers from many imperfect annotators, people or LLM judges, into one answer per task.
 
 >>> import manyhands as mh
 >>> votes = mh.Annotations.from_arrays(
@@ -12,69 +12,42 @@ from typing import TYPE_CHECKING, Any
 
 from manyhands import (
     _start,  # noqa: F401  first of all
-    aggregators,
     agreement,
     boxes,
+    categorical,
+    clustering,
+    errors,
     masks,
     metrics,
     moments,
     multilabel,
     numeric,
+    objects,
     ordinal,
     pairwise,
     sequences,
-    similarity,
     texts,
 )
+from manyhands._aggregate import aggregate
+from manyhands._base.persist import load
 from manyhands._core import get_num_threads, set_num_threads
-from manyhands.aggregators import *
-from manyhands.distance import DistanceAggregator
-from manyhands.errors import (
-    ConvergenceWarning,
-    DataWarning,
-    FileFormatError,
-    IdentifiabilityWarning,
-    NotFittedError,
-    OverlapWarning,
-)
-from manyhands.kinds import aggregate
-from manyhands.simulate import (
-    BoxSimulation,
-    MaskSimulation,
-    RatingSimulation,
-    SimilaritySimulation,
-    Simulation,
-    TextSimulation,
-    crowds,
-    simulate,
-    simulate_boxes,
-    simulate_comparisons,
-    simulate_masks,
-    simulate_multilabels,
-    simulate_rankings,
-    simulate_ratings,
-    simulate_sequences,
-    simulate_similarities,
-    simulate_texts,
-    synthetic,
-)
-from manyhands.table.annotations import Annotations
-from manyhands.table.boxes import Boxes
-from manyhands.table.comparisons import Comparisons
-from manyhands.table.formats.preannotations import preannotate
-from manyhands.table.io import read
-from manyhands.table.masks import Masks
-from manyhands.table.objects import Objects
-from manyhands.table.persist import load
-from manyhands.table.rankings import Rankings
-from manyhands.table.ratings import Ratings
-from manyhands.table.sequences import Sequences
-from manyhands.table.sets import MultiLabels
-from manyhands.table.similarities import Similarities
-from manyhands.table.texts import Texts
+from manyhands._simulate import simulate
+from manyhands.boxes.table import Boxes
+from manyhands.categorical import GLAD, MACE, BayesianDawidSkene, Consensus, DawidSkene, MajorityVote
+from manyhands.categorical.table import Annotations
+from manyhands.clustering.table import Similarities
+from manyhands.io.read import read
+from manyhands.masks.table import Masks
+from manyhands.multilabel.table import MultiLabels
+from manyhands.numeric.table import Ratings
+from manyhands.objects.table import Objects
+from manyhands.pairwise.rankings_table import Rankings
+from manyhands.pairwise.table import Comparisons
+from manyhands.sequences.table import Sequences
+from manyhands.texts.table import Texts
 
 if TYPE_CHECKING:
-    # For editors and type checkers; at run time `__getattr__` finds them.
+    # For editors and type checkers; at run time `__getattr__` imports them.
     from manyhands import audit as audit
     from manyhands import collect as collect
     from manyhands import defer as defer
@@ -85,36 +58,31 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "GLAD",
+    "MACE",
     "Annotations",
-    "BoxSimulation",
+    "BayesianDawidSkene",
     "Boxes",
     "Comparisons",
-    "ConvergenceWarning",
-    "DataWarning",
-    "DistanceAggregator",
-    "FileFormatError",
-    "IdentifiabilityWarning",
-    "MaskSimulation",
+    "Consensus",
+    "DawidSkene",
+    "MajorityVote",
     "Masks",
     "MultiLabels",
-    "NotFittedError",
     "Objects",
-    "OverlapWarning",
     "Rankings",
-    "RatingSimulation",
     "Ratings",
     "Sequences",
     "Similarities",
-    "SimilaritySimulation",
-    "Simulation",
-    "TextSimulation",
     "Texts",
     "aggregate",
     "agreement",
     "audit",
     "boxes",
+    "categorical",
+    "clustering",
     "collect",
-    "crowds",
+    "errors",
     "fairness",
     "get_num_threads",
     "load",
@@ -123,28 +91,15 @@ __all__ = [
     "moments",
     "multilabel",
     "numeric",
+    "objects",
     "ordinal",
     "pairwise",
-    "preannotate",
     "read",
     "sequences",
     "set_num_threads",
-    "similarity",
     "simulate",
-    "simulate_boxes",
-    "simulate_comparisons",
-    "simulate_masks",
-    "simulate_multilabels",
-    "simulate_rankings",
-    "simulate_ratings",
-    "simulate_sequences",
-    "simulate_similarities",
-    "simulate_texts",
-    "synthetic",
     "texts",
 ]
-__all__ += aggregators.__all__
-
 
 # Imported when asked for. Some need torch or matplotlib, and are kept out of ``from manyhands import *``; the others
 # would take a tenth of the time of importing all the rest.

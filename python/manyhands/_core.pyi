@@ -399,7 +399,7 @@ class Table:
 
 @final
 class Shard:
-    """Whole tasks of a log, as they lie in a file; `manyhands.table.shards` says what a driver does with it."""
+    """Whole tasks of a log, as they lie in a file; `manyhands.categorical.shards` says what a driver does with it."""
 
     def __new__(cls, data: npt.NDArray[np.uint8], *, check: bool = True) -> Shard: ...
     @staticmethod

@@ -8,7 +8,7 @@ use pyo3::types::PyDict;
 use super::passes::{Called, Holder};
 use super::{Found, array, choose, pass, shape, slice, work};
 use crate::base::control::Control;
-use crate::categorical::em::{self, Common, Hierarchy, HierarchyFit, Learnt, OrderedCrowd, Sizes};
+use crate::categorical::em::{self, Common, Hierarchy, HierarchyFit, Learnt, OrdinalCrowd, Sizes};
 
 /// Fits Dawid–Skene with priors of the workers that are learnt from the crowd, one fit for each of `priors`: "crowd",
 /// "spammer" or "ordered", and a strength of the latter two, learnt where it is None. They share their start. `votes` as for
@@ -100,7 +100,7 @@ fn with_learnt(found: Found<'_>, sizes: Sizes, learnt: Learnt) -> PyResult<Bound
         Learnt::Spammer { competence, guesses, strength } => {
             found.list("competence", competence)?.array("guesses", [m, k], guesses)?.with("strength", strength)?
         }
-        Learnt::Ordered(OrderedCrowd { theta, mean, covariance, strength }) => found
+        Learnt::Ordered(OrdinalCrowd { theta, mean, covariance, strength }) => found
             .array("thresholds", [m, k], theta)?
             .list("mean", mean)?
             .array("covariance", [k, k], covariance)?

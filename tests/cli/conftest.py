@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from manyhands.simulate import simulate
-from manyhands.table.io import write_table
+from manyhands._base.write import write_table
+from manyhands.categorical.simulate import simulate
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def crowd():
 def log(crowd, tmp_path, monkeypatch):
     """A folder to work in, with a log in CSV and Parquet and its truth."""
     monkeypatch.chdir(tmp_path)
-    write_table(crowd.votes.to_frame(), "log.csv")
-    write_table(crowd.votes.to_frame(), "log.parquet")
-    write_table(pa.table({"task": crowd.votes.tasks, "label": crowd.truth}), "truth.csv")
+    write_table(crowd.log.to_frame(), "log.csv")
+    write_table(crowd.log.to_frame(), "log.parquet")
+    write_table(pa.table({"task": crowd.log.tasks, "label": crowd.truth}), "truth.csv")
     return tmp_path

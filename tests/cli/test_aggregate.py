@@ -7,11 +7,11 @@ import sys
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from commands import complaint, rows, run, subprocess_of, words, write_rows
 
 import manyhands as mh
-from commands import complaint, rows, run, subprocess_of, words, write_rows
+from manyhands._base.write import write_table
 from manyhands.cli import COMMANDS, main
-from manyhands.table.io import write_table
 
 COMMAND_NAMES = [command.__name__.rpartition(".")[2].rstrip("_") for command in COMMANDS]
 
@@ -95,18 +95,18 @@ def test_methods_are_those_of_the_library(method, log):
     run("aggregate", "log.csv", "--method", method, "-o", "labels.csv", "-q")
     model = {
         "consensus": mh.Consensus(),
-        "hierarchical": mh.HierarchicalDawidSkene(),
-        "hierarchical-mace": mh.HierarchicalMACE(),
+        "hierarchical": mh.categorical.HierarchicalDawidSkene(),
+        "hierarchical-mace": mh.categorical.HierarchicalMACE(),
         "bayesian": mh.BayesianDawidSkene(),
         "bayesian-one-coin": mh.BayesianDawidSkene(model="one-coin"),
         "dawid-skene": mh.DawidSkene(),
         "per-class": mh.DawidSkene(model="class"),
         "one-coin": mh.DawidSkene(model="one-coin"),
         "majority": mh.MajorityVote(),
-        "agreement": mh.WeightedVote("agreement"),
-        "multispa": mh.MultiSPA(),
-        "mmsr": mh.MMSR(),
-        "zero-based": mh.WeightedVote("zero-based"),
+        "agreement": mh.categorical.WeightedVote("agreement"),
+        "multispa": mh.moments.MultiSPA(),
+        "mmsr": mh.moments.MMSR(),
+        "zero-based": mh.categorical.WeightedVote("zero-based"),
     }[method].fit(mh.read("log.csv"))
     confidence = [float(row["confidence"]) for row in rows("labels.csv")]
     np.testing.assert_allclose(confidence, model.posterior_.max(axis=1), rtol=1e-12)
@@ -114,15 +114,15 @@ def test_methods_are_those_of_the_library(method, log):
 
 def test_options_reach_the_fit(log):
     em = "aggregate log.csv --method dawid-skene -q"
-    run(em, "--save m.mh --max-iter 7 --tol 0 --seed 5 --restarts 1 --accelerate -o l.csv")
+    run(em, "--save m.mh --set max_iter=7 --set tol=0 --set seed=5 --set restarts=1 --set accelerate=True -o l.csv")
     given = mh.load("m.mh").get_params()
     wanted = {"max_iter": 7, "tol": 0, "seed": 5, "restarts": 1, "accelerate": True}
     assert wanted.items() <= given.items()
-    run(em, "--save m.mh --assignment hard --pseudo-count 0 -o l.csv")
+    run(em, "--save m.mh --set assignment=hard --set pseudo_count=0 -o l.csv")
     assert {"assignment": "hard", "pseudo_count": 0}.items() <= mh.load("m.mh").get_params().items()
-    run("aggregate log.csv -q --save m.mh --method zero-based --max-iter 3 --tol 0.5 -o l.csv")
+    run("aggregate log.csv -q --save m.mh --method zero-based --set n_iter=3 --set tol=0.5 -o l.csv")
     assert {"n_iter": 3, "tol": 0.5}.items() <= mh.load("m.mh").get_params().items()
-    run("aggregate log.csv -q --method majority --ties abstain -o l.csv")
+    run("aggregate log.csv -q --method majority --set ties=abstain -o l.csv")
     abstained = {row["task"] for row in rows("l.csv") if row["label"] == ""}
     model = mh.MajorityVote().fit(mh.read("log.csv"))
     assert abstained == set(model.tasks_[model.tied_])
@@ -145,16 +145,16 @@ def test_columns_weights_repeats(tmp_path, monkeypatch, capfd):
     columns = "aggregate log.csv --task thing --worker who --label said -q --method majority"
     run(columns)
     assert capfd.readouterr().out.splitlines()[1].startswith('1,"x"')
-    run(columns, "--weight", "sure")
+    run(columns, "--columns", "weight=sure")
     assert capfd.readouterr().out.splitlines()[1].startswith('1,"y"')
-    run(columns, "--repeats", "first", "--weight", "sure", "--json")
+    run(columns, "--repeats", "first", "--columns", "weight=sure", "--json")
     assert json.loads(capfd.readouterr().out)["n_annotations"] == 3
     assert main(words(columns, "--repeats error")) == 2
     assert "--repeats keep" in capfd.readouterr().err
 
 
 def test_several_logs_and_globs(log, crowd, capsys):
-    table = crowd.votes.to_frame()
+    table = crowd.log.to_frame()
     write_table(table.slice(0, 700), "part1.csv")
     write_table(table.slice(700), "part2.csv")
     run("aggregate part1.csv part2.csv -o one.csv -q")
@@ -213,15 +213,15 @@ def test_correlation_of_errors_is_told_and_can_be_given(log, capsys):
     names = ("correlation", "correlation_error", "discount")
     assert {name: found[name] for name in names} == {name: getattr(model, f"{name}_") for name in names}
     assert found["remarks"] == []
-    run("aggregate log.csv -o l.csv --correlation 0.25")
+    run("aggregate log.csv -o l.csv --set correlation=0.25")
     assert "correlated 0.25 on a task; confidences discounted for 0.25" in capsys.readouterr().out
     given = mh.Consensus(correlation=0.25).fit(mh.read("log.csv"))
     np.testing.assert_allclose([float(row["confidence"]) for row in rows("l.csv")], given.posterior_.max(axis=1))
     run("aggregate log.csv -o l.csv")
     assert f" ± {model.correlation_error_:.2f} on a task; confidences discounted for" in capsys.readouterr().out
-    assert "correlation must be at most 1" in complaint(capsys, "aggregate log.csv -o l.csv --correlation 1.5")
-    said = complaint(capsys, "aggregate log.csv -o l.csv --method majority --correlation 0.1")
-    assert said.startswith("--correlation means nothing to majority; it goes with consensus")
+    assert "correlation must be at most 1" in complaint(capsys, "aggregate log.csv -o l.csv --set correlation=1.5")
+    said = complaint(capsys, "aggregate log.csv -o l.csv --method majority --set correlation=0.1")
+    assert "majority has no parameter 'correlation'; it is a parameter of consensus" in said
 
 
 def test_one_label_a_task_is_remarked_on(log, capsys):
@@ -233,7 +233,7 @@ def test_one_label_a_task_is_remarked_on(log, capsys):
 
 
 def test_truth_of_some_tasks_and_of_others(log, crowd, capsys):
-    known = list(zip(crowd.votes.tasks[:10], crowd.truth[:10], strict=True))
+    known = list(zip(crowd.log.tasks[:10], crowd.truth[:10], strict=True))
     write_rows("some.csv", ("task", "winner", "truth"), *((t, "?", c) for t, c in known), ("nowhere", "?", "c0"))
     run("aggregate log.csv -o l.csv --evaluate some.csv")
     assert "over 10 tasks (1 more are not in the log)" in capsys.readouterr().out
@@ -258,7 +258,7 @@ def test_truth_that_no_worker_named_counts_as_wrong(tmp_path, monkeypatch, capsy
 def test_gold_is_held_fixed(log, crowd, capsys):
     truth = crowd.truth.copy()
     wrong = {"c0": "c1", "c1": "c2", "c2": "c0"}
-    gold = [(crowd.votes.tasks[i], wrong[truth[i]]) for i in range(5)]
+    gold = [(crowd.log.tasks[i], wrong[truth[i]]) for i in range(5)]
     write_rows("gold.csv", ("task", "gold"), *gold)
     run("aggregate log.csv -o l.csv --gold gold.csv -q")
     found = {row["task"]: row for row in rows("l.csv")}
@@ -267,7 +267,7 @@ def test_gold_is_held_fixed(log, crowd, capsys):
     write_rows("gold.csv", ("task", "gold"), ("nowhere", "c0"))
     assert "nowhere" in complaint(capsys, "aggregate log.csv --gold gold.csv")
     said = complaint(capsys, "aggregate log.csv --gold gold.csv --method majority")
-    assert said.startswith("--gold means nothing to majority; it goes with consensus, dawid-skene, per-class")
+    assert said.startswith("majority does not take --gold; methods that do are consensus, dawid-skene, per-class")
 
 
 def test_saved_model_can_be_loaded(log):
@@ -279,12 +279,12 @@ def test_saved_model_can_be_loaded(log):
 def test_warnings_are_one_line_each(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_rows("log.csv", ("task", "worker", "label"), (1, "a", "x"), (1, "b", "y"), (2, "a", ""), (3, "a", "y"))
-    run("aggregate log.csv --method dawid-skene --json --max-iter 1")
+    run("aggregate log.csv --method dawid-skene --json --set max_iter=1")
     out, err = capsys.readouterr()
     lines = err.splitlines()
     assert [line.startswith("manyhands: warning: ") for line in lines] == [True, True]
     assert "1 task has no label at all" in lines[0]
-    assert lines[1].endswith("raise --max-iter, or set --accelerate")
+    assert lines[1].endswith("raise max_iter, or set accelerate=True")
     found = json.loads(out)
     assert found["warnings"] == [line.removeprefix("manyhands: warning: ") for line in lines]
     assert found["n_unlabelled"] == 1

@@ -4,10 +4,11 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
+from commands import complaint, rows, run
 
 import manyhands as mh
-from commands import complaint, rows, run
-from manyhands.table.io import write_table
+from manyhands._base import arrow
+from manyhands._base.write import write_table
 
 #: Two who copy and two who guess, among twenty.
 LEAGUE = [0, 0] + [-1] * 18
@@ -20,13 +21,13 @@ def audited(tmp_path, monkeypatch):
     crowd = mh.simulate(
         600, 20, 3, crowd="one-coin", accuracy=(0.6, 0.9), labels_per_task=8, groups=LEAGUE, copying=0.9, seed=1
     )
-    log = crowd.votes.to_frame().to_pydict()
+    log = crowd.log.to_frame().to_pydict()
     for row, (task, worker) in enumerate(zip(log["task"], log["worker"], strict=True)):
         if worker >= 18 or (worker == 10 and task >= 300):
             log["label"][row] = 2
     log["worker"] = [f"w{worker:02}" for worker in log["worker"]]
     log["when"] = [f"2026-03-{1 + task // 25:02}T12:00:00" for task in log["task"]]
-    write_table(mh.table.arrow.table(log), "log.csv")
+    write_table(arrow.table(log), "log.csv")
     return tmp_path
 
 
@@ -67,7 +68,7 @@ def test_workers_go_to_stdout_or_a_file(audited, capsys):
 
 def test_what_cannot_be_told_is_said(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    write_table(mh.simulate(30, 2, 2, labels_per_task=2, seed=1).votes.to_frame(), "log.csv")
+    write_table(mh.simulate(30, 2, 2, labels_per_task=2, seed=1).log.to_frame(), "log.csv")
     run("audit log.csv")
     out = capsys.readouterr().out
     assert "uncertain" in out
@@ -79,7 +80,7 @@ def test_what_cannot_be_told_is_said(tmp_path, monkeypatch, capsys):
     [
         ("audit log.csv --order nowhere", "nowhere"),
         ("audit log.csv --order worker", "worker"),
-        ("audit log.csv --order when --weight task", "--weight"),
+        ("audit log.csv --order when --columns weight=task", "weight=…"),
         ("audit log.csv --json -o -", "stdout"),
         ("audit missing.csv", "missing.csv"),
     ],

@@ -4,7 +4,6 @@ import json
 import math
 
 import pytest
-
 from commands import complaint, rows, run
 
 NUMBERS, GAMES = "task,worker,value", "left,right,winner,worker"
@@ -15,13 +14,18 @@ REFUSED = {
     "infinite value": (NUMBERS, "a,1,1 a,2,inf", "", "'value' holds inf at row 1; values must be finite"),
     "text for a number": (NUMBERS, "a,1,1 a,2,many", "", "invalid value 'many'"),
     "no value at all": (NUMBERS, "a,1, a,2,nan", "", "missing (null, NaN or empty) in 2 of 2 rows, first at row 0"),
-    "nobody rated": ("task,value", "a,1 b,2", "--kind numbers", "name it with --worker"),
+    "nobody rated": ("task,value", "a,1 b,2", "--kind numeric", "name it with --worker"),
     "an item beside itself": (GAMES, "a,b,a,1 b,b,b,2", "", "item 'b' is compared with itself in 1 of 2 rows"),
     "a winner of another pair": (GAMES, "a,b,c,1 b,c,c,2", "", "names 'c' at row 0, where 'a' was compared with 'b'"),
     "a winner on no side": (GAMES, "a,b,z,1 b,c,c,2", "", "names 'z', which is not an item on either side"),
     "one item only": (GAMES, "a,,a,1 b,c,c,2", "", "column 'right' is missing (null, NaN or empty) in 1 of 2 rows"),
-    "weight NaN": (GAMES + ",w", "a,b,a,1,nan b,c,c,2,1", "--weight w", "'w' holds nan at row 0; weights must be"),
-    "infinite weight": (GAMES + ",w", "a,b,a,1,inf b,c,c,2,1", "--weight w", "'w' holds inf at row 0"),
+    "weight NaN": (
+        GAMES + ",w",
+        "a,b,a,1,nan b,c,c,2,1",
+        "--columns weight=w",
+        "'w' holds nan at row 0",
+    ),
+    "infinite weight": (GAMES + ",w", "a,b,a,1,inf b,c,c,2,1", "--columns weight=w", "'w' holds inf at row 0"),
     "no winner at all": (GAMES, "a,b,,1 b,c,,2", "", "missing (null, NaN or empty) in 2 of 2 rows"),
     "ranked twice": (RANKS, "1,a,1,x 1,a,2,x", "", "item 'a' is ranked twice in one ranking"),
     "one place for two": (RANKS, "1,a,1,x 1,b,1,x", "", "gives two items of one ranking the place 1 (row 1)"),
@@ -41,7 +45,7 @@ REFUSED = {
         NUMBERS,
         "a,1,1 a,2,2",
         "--gaps unsaid",
-        "--gaps means nothing to a log of numbers",
+        "pass --kind sequences",
     ),
 }
 #: What is taken, though it is odd: a header, rows, what is asked besides, the answers, and what is warned of.
@@ -60,8 +64,14 @@ TAKEN = {
     "rankings of one": (RANKS, "1,a,1,x 2,b,1,x", "", 2, "2 groups that are never compared with each other"),
     "same and not": (PAIRS, "a,b,1,x a,b,0,x a,c,0,y b,c,1,y", "", 3, ""),
     "no answer": (PAIRS, "a,b,,x a,c,0,x b,c,1,x", "", 2 + 1, "set aside 1 row without an answer"),
-    "empty sets": ("task,worker,labels", "a,1,x|y a,2, b,1,x", "--kind sets", 2, ""),
-    "one set a task": ("task,worker,labels", "a,1,x|y b,2,x", "--kind sets", 2, "No task has labels of two workers"),
+    "empty sets": ("task,worker,labels", "a,1,x|y a,2, b,1,x", "--kind multilabel", 2, ""),
+    "one set a task": (
+        "task,worker,labels",
+        "a,1,x|y b,2,x",
+        "--kind multilabel",
+        2,
+        "No task has labels of two workers",
+    ),
     "one grade a task": (GRADES, "a,1,1 b,2,2 c,3,3", "--ordered", 3, "No task has labels of two workers"),
     "gaps that are none": (TAGS, "a,0,x,B a,1,x,O a,0,y,B", "--gaps unsaid", 2, "taken as not asked about"),
     "other separators": ("task,worker,labels", "a,1,x+y a,2,y b,1,x", "--sep +", 2, ""),

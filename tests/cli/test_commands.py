@@ -6,14 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from commands import complaint, rows, run
 
 import manyhands as mh
-from commands import complaint, rows, run
+from manyhands._base.estimator import Estimator
+from manyhands._base.write import write_table
+from manyhands.categorical.simulate import simulate
 from manyhands.cli import main, methods
 from manyhands.cli.methods import COMPARED, METHODS, methods_of
-from manyhands.estimator import Estimator
-from manyhands.simulate import simulate
-from manyhands.table.io import write_table
 
 
 def test_workers_table(log, capsys):
@@ -40,7 +40,7 @@ def test_workers_order(key, log, capsys):
 
 def test_workers_of_a_large_crowd_are_cut_off_on_screen_only(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    write_table(simulate(100, 50, 2, labels_per_task=10).votes.to_frame(), "log.csv")
+    write_table(simulate(100, 50, 2, labels_per_task=10).log.to_frame(), "log.csv")
     run("workers log.csv")
     assert "20 more workers are not shown" in capsys.readouterr().out
     run("workers log.csv -o w.csv")
@@ -63,12 +63,12 @@ def test_agreement(log, crowd, capsys):
     run("agreement log.csv --json --resamples 30 --seed 2")
     found = json.loads(capsys.readouterr().out)["agreement"]
     assert list(found) == ["krippendorff-alpha", "fleiss-kappa", "gwet-ac1", "cohen-kappa", "scott-pi"]
-    alpha = mh.agreement.krippendorff_alpha(crowd.votes, resamples=30, seed=2)
+    alpha = mh.agreement.krippendorff_alpha(crowd.log, resamples=30, seed=2)
     assert found["krippendorff-alpha"] == alpha.to_dict()
-    assert found["cohen-kappa"]["value"] == mh.agreement.cohen_kappa(crowd.votes).value
+    assert found["cohen-kappa"]["value"] == mh.agreement.cohen_kappa(crowd.log).value
     run("agreement log.csv --level ordinal")
     text = capsys.readouterr().out
-    assert f"{mh.agreement.krippendorff_alpha(crowd.votes, level='ordinal').value:.3f}" in text
+    assert f"{mh.agreement.krippendorff_alpha(crowd.log, level='ordinal').value:.3f}" in text
     assert "gwet-ac2" in text
     assert "classes that are numbers" in complaint(capsys, "agreement log.csv --level ratio")
     assert "between 0 and 1" in complaint(capsys, "agreement log.csv --confidence 95")
@@ -81,11 +81,11 @@ def test_agreement_goes_to_files(log, crowd, capsys):
     run("agreement log.csv -o m.csv --by-class c.csv --by-task t.parquet --resamples 20")
     assert "wrote" in capsys.readouterr().out
     measures = {row["measure"]: row for row in rows("m.csv")}
-    alpha = mh.agreement.krippendorff_alpha(crowd.votes, resamples=20)
+    alpha = mh.agreement.krippendorff_alpha(crowd.log, resamples=20)
     found = measures["krippendorff-alpha"]
     assert [float(found[name]) for name in ("value", "lower", "upper")] == [alpha.value, *alpha.interval]
-    assert [row["class"] for row in rows("c.csv")] == crowd.votes.classes.tolist()
-    assert pq.read_table("t.parquet").equals(mh.agreement.by_task(crowd.votes))
+    assert [row["class"] for row in rows("c.csv")] == crowd.log.classes.tolist()
+    assert pq.read_table("t.parquet").equals(mh.agreement.by_task(crowd.log))
     assert "only one thing" in complaint(capsys, "agreement log.csv -o - --by-class -")
     assert "it is written in the same run" in complaint(capsys, "agreement log.csv -o m.csv --by-class m.csv")
     write_table(pa.table({"task": [1, 1], "worker": ["a", "b"], "value": [0.5, 1.5]}), "n.csv")
@@ -93,20 +93,20 @@ def test_agreement_goes_to_files(log, crowd, capsys):
 
 
 def test_compare(log, crowd, capsys):
-    run("compare log.csv --evaluate truth.csv --json --max-iter 50")
+    run("compare log.csv --evaluate truth.csv --json --set max_iter=50")
     found = json.loads(capsys.readouterr().out)
     assert [method["method"] for method in found["methods"]] == list(COMPARED)
-    majority = mh.MajorityVote().fit(crowd.votes)
+    majority = mh.MajorityVote().fit(crowd.log)
     at = {name: COMPARED.index(name) for name in ("consensus", "majority", "agreement")}
     assert found["methods"][at["majority"]]["accuracy"] == mh.metrics.accuracy(majority.labels_, crowd.truth)
     agreement = np.array(found["agreement"])
     assert (np.diag(agreement) == 1).all()
     assert (agreement == agreement.T).all()
-    weighted = mh.WeightedVote().fit(crowd.votes)
+    weighted = mh.categorical.WeightedVote().fit(crowd.log)
     assert agreement[at["majority"], at["agreement"]] == np.mean(majority.labels_ == weighted.labels_)
     assert all(0 < method["held_out_loss"] < 2 for method in found["methods"])
     # Gold alone is what answers are measured by, not what they are given.
-    run("compare log.csv --gold truth.csv --json --max-iter 50 --methods consensus,majority")
+    run("compare log.csv --gold truth.csv --json --set max_iter=50 --methods consensus,majority")
     again = json.loads(capsys.readouterr().out)["methods"]
     assert [method["accuracy"] for method in again] == [
         found["methods"][at[name]]["accuracy"] for name in ("consensus", "majority")
@@ -125,7 +125,7 @@ def test_compare(log, crowd, capsys):
 
 
 def test_compare_runs_every_method_that_takes_the_log(log, capsys):
-    run("compare log.csv --methods all --held-out 0 --max-iter 5 --json")
+    run("compare log.csv --methods all --held-out 0 --set max_iter=5 --json")
     found = json.loads(capsys.readouterr().out)
     assert list(found["left_out"]) == ["meta-learner"]
     assert "two classes" in found["left_out"]["meta-learner"]
@@ -138,16 +138,17 @@ def test_aggregators_without_a_name_go_by_that_of_their_class(monkeypatch):
         """Somebody's next method."""
 
     with monkeypatch.context() as patched:
-        patched.setattr(NewSPAVote, "__module__", "manyhands.aggregators.voting")
+        patched.setattr(NewSPAVote, "__module__", "manyhands.categorical.voting")
         found = methods.methods_of("classes")["new-spa-vote"]
-    assert found.options == {"seed": "seed", "ties": "ties"}
+    assert found.parameters == ["ties", "seed"]
+    assert found.about == "Somebody's next method."
     assert repr(found.build({"ties": "abstain", "tol": 1.0})) == "NewSPAVote(ties='abstain')"
     assert "new-spa-vote" not in methods.methods_of("classes")
 
 
 def test_compare_fits_the_columns_there_are(log, capsys, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
-    command = "compare log.csv --evaluate truth.csv --methods consensus,majority,bayesian-one-coin --max-iter 20"
+    command = "compare log.csv --evaluate truth.csv --methods consensus,majority,bayesian-one-coin --set max_iter=20"
     run(command)
     wide = capsys.readouterr().out.splitlines()
     table = wide[: next(i for i, line in enumerate(wide) if line.startswith("log"))]
@@ -178,7 +179,7 @@ def test_compare_tells_the_time_of_each_method_once(log, capsys):
 
 def test_compare_refuses(log, capsys):
     assert "--held-out must be below 1" in complaint(capsys, "compare log.csv --held-out 1")
-    assert "--restarts" in complaint(capsys, "compare log.csv --methods majority --restarts 2")
+    assert "'restarts'" in complaint(capsys, "compare log.csv --methods majority --set restarts=2")
 
 
 def test_simulate_writes_a_log_with_its_truth(tmp_path, monkeypatch, capsys):
@@ -198,7 +199,7 @@ def test_simulate_writes_a_log_with_its_truth(tmp_path, monkeypatch, capsys):
     )
     assert "400 annotations" in capsys.readouterr().out
     wanted = simulate(100, 10, 3, labels_per_task=4, seed=4)
-    assert mh.read("log.parquet") == wanted.votes
+    assert mh.read("log.parquet") == wanted.log
     assert [(int(row["task"]), int(row["label"])) for row in rows("truth.csv")] == list(enumerate(wanted.truth))
     for row in rows("c.csv")[::17]:
         place = int(row["worker"]), int(row["class"]), int(row["label"])
@@ -230,22 +231,23 @@ def test_simulate_options(arguments, settings, tmp_path, monkeypatch):
         "--tasks 50 --workers 10 --classes 3 -q -o log.parquet",
         arguments,
     )
-    table = simulate(50, 10, 3, **settings).votes.to_frame()
+    table = simulate(50, 10, 3, **settings).log.to_frame()
     assert pq.read_table("log.parquet").to_pydict() == table.to_pydict()
 
 
 @pytest.mark.parametrize(
     ("kind", "arguments", "wanted"),
     [
-        ("numbers", "--tasks 40 --workers 6 --set ratings_per_task=4", lambda: mh.simulate_ratings(
-            40, 6, ratings_per_task=4, seed=3).ratings),
-        ("comparisons", "--items 8 --workers 5 --comparisons 90 --set ties=0.3", lambda: mh.simulate_comparisons(
-            8, 5, 90, ties=0.3, seed=3).games),
-        ("rankings", "--items 8 --workers 5 --rankings 60 --set length=4", lambda: mh.simulate_rankings(
-            8, 5, 60, length=4, seed=3).rankings),
-        ("similarities", "--items 30 --workers 5 --clusters 3 --set pairs=60", lambda: mh.simulate_similarities(
-            30, 5, 3, pairs=60, seed=3).answers),
-        ("sets", "--tasks 30 --workers 6 --labels 4", lambda: mh.simulate_multilabels(30, 6, 4, seed=3).answers),
+        ("numbers", "--tasks 40 --workers 6 --set ratings_per_task=4",
+            lambda: mh.simulate(40, 6, answers_per_task=4, seed=3, kind="numeric").log),
+        ("comparisons", "--items 8 --workers 5 --comparisons 90 --set ties=0.3",
+            lambda: mh.simulate(8, 5, 90, ties=0.3, seed=3, kind="pairwise").log),
+        ("rankings", "--items 8 --workers 5 --rankings 60 --set length=4",
+            lambda: mh.simulate(8, 5, 60, length=4, seed=3, kind="rankings").log),
+        ("similarities", "--items 30 --workers 5 --clusters 3 --set pairs=60",
+            lambda: mh.simulate(30, 5, 3, pairs=60, seed=3, kind="clustering").log),
+        ("sets", "--tasks 30 --workers 6 --labels 4",
+            lambda: mh.simulate(30, 6, 4, seed=3, kind="multilabel").log),
     ],
 )  # fmt: skip
 def test_simulate_draws_other_kinds(kind, arguments, wanted, tmp_path, monkeypatch, capsys):
@@ -262,11 +264,14 @@ def test_simulate_draws_other_kinds(kind, arguments, wanted, tmp_path, monkeypat
 def test_simulate_refuses_what_a_kind_does_not_have(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for arguments, told in (
-        ("--kind numbers --tasks 5", "needs --workers"),
+        ("--kind numeric --tasks 5", "needs --workers"),
         ("--tasks 5 --workers 2", "needs --classes"),
-        ("--kind numbers --tasks 5 --workers 5 --classes 2", "--classes means nothing to a log of numbers"),
-        ("--kind sets --tasks 5 --workers 5 --labels 2 --density 0.5", "--density means nothing to a log of sets"),
-        ("--kind numbers --tasks 5 --workers 5 --set skill=2", "--set skill= means nothing"),
+        ("--kind numeric --tasks 5 --workers 5 --classes 2", "--classes means nothing to a log of numbers"),
+        (
+            "--kind multilabel --tasks 5 --workers 5 --labels 2 --density 0.5",
+            "--density means nothing to a log of sets",
+        ),
+        ("--kind numeric --tasks 5 --workers 5 --set skill=2", "--set skill= means nothing"),
     ):
         assert main(["simulate", *arguments.split()]) != 0
         assert told in capsys.readouterr().err
@@ -298,13 +303,71 @@ def test_bench(capsys):
 def test_the_kind_of_a_log_is_found_or_asked_for(tmp_path, capsys):
     log = tmp_path / "log.csv"
     log.write_text("task,worker,value\n1,a,0.5\n1,b,1.5\n")
-    assert main(["aggregate", str(log), "--kind", "classes", "--label", "value"]) == 2
+    assert main(["aggregate", str(log), "--kind", "categorical", "--label", "value"]) == 2
     assert "numbers with fractions" in capsys.readouterr().err
     log.write_text("task,worker,label\n1,a,x\n1,b,x\n")
-    assert main(["aggregate", str(log), "--value", "label", "--kind", "classes"]) == 2
-    assert "--value means nothing to a log of classes; say --kind numbers" in capsys.readouterr().err
+    assert main(["aggregate", str(log), "--columns", "value=label", "--kind", "categorical"]) == 2
+    assert "pass --kind numeric" in capsys.readouterr().err
 
 
 def test_methods_of_all_kinds_are_public():
     for kind in Estimator._bases:
         assert all(name.replace("-", "").isalpha() for name in methods_of(kind)), kind
+
+
+def test_methods_are_listed_with_the_default_marked(capsys):
+    run("methods --kind pairwise")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("* worker-bradley-terry ")
+    assert [line.split()[0] for line in lines[1:-1]] == ["bradley-terry", "crowd-bt", "rank-centrality"]
+    run("methods --json")
+    listed = json.loads(capsys.readouterr().out)["methods"]
+    assert {row["kind"] for row in listed} == set(methods.BY_KIND)
+    assert all(row["about"] for row in listed)
+    assert "max_iter" in next(row for row in listed if row["method"] == "glad")["parameters"]
+    assert "'numbers'" in complaint(capsys, "methods --kind numbrs")
+
+
+@pytest.mark.parametrize("command", ["aggregate", "explain", "report", "next", "agreement", "workers", "fairness"])
+def test_help_fits_a_screen_and_the_rest_is_under_help_all(command, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "100")
+    texts = []
+    for option in ("--help", "--help-all"):
+        with pytest.raises(SystemExit):
+            main([command, option])
+        texts.append(capsys.readouterr().out)
+    assert len(texts[0].splitlines()) <= 60
+    assert "--encoding" not in texts[0]
+    assert "--encoding" in texts[1]
+    assert "--columns" in texts[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("5", 5),
+        ("1e6", 1_000_000),
+        ("0.5", 0.5),
+        ("True", True),
+        ("true", True),
+        ("inf", float("inf")),
+        ("None", None),
+        ("(2, 1)", (2, 1)),
+        ("worker", "worker"),
+        ("'5'", "5"),
+        ("a=b", "a=b"),
+    ],
+)
+def test_values_of_parameters(text, value):
+    name, parsed = methods.setting(f"left-bias={text}")
+    assert name == "left_bias"
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+def test_columns_of_several_roles(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.csv").write_text("page,line,who,x,y\n1,1,a,0.9,0.1\n1,1,b,0.2,0.8\n1,2,a,0.4,0.6\n")
+    run("aggregate log.csv --columns task=page,line,worker=who,probabilities=x,y --json")
+    found = json.loads(capsys.readouterr().out)
+    assert (found["n_tasks"], found["n_workers"], found["n_classes"]) == (2, 2, 2)

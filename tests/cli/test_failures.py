@@ -8,14 +8,15 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+import pyarrow.parquet as pq
 import pytest
+from commands import PATIENCE, complaint, rows, run, subprocess_of, words, write_rows
 
 import manyhands as mh
-from commands import PATIENCE, complaint, rows, run, subprocess_of, words, write_rows
 from manyhands import _start
+from manyhands._base.write import write_table
+from manyhands.categorical.simulate import simulate
 from manyhands.cli import main
-from manyhands.simulate import simulate
-from manyhands.table.io import write_table
 
 # -------------------------------------------------------------------------------------------------- bad input
 
@@ -24,7 +25,8 @@ from manyhands.table.io import write_table
     ("arguments", "said"),
     [
         ("", "required: COMMAND (see manyhands --help)"),
-        ("magic", "invalid choice: 'magic'"),
+        ("magic", "'magic'"),
+        ("agregate log.csv", "did you mean 'aggregate'?"),
         ("aggregate", "required: LOG (see manyhands aggregate --help)"),
         ("aggregate absent.csv", "there is no file 'absent.csv'"),
         ("aggregate absent*.csv", "no file matches 'absent*.csv'"),
@@ -35,16 +37,31 @@ from manyhands.table.io import write_table
             "aggregate log.csv --task thing",
             "no task column 'thing'; the columns are 'task', 'worker', 'label'",
         ),
-        ("aggregate log.csv --weight sure", "no weight column 'sure'"),
-        ("aggregate log.csv --method magic", "invalid choice: 'magic'"),
-        ("aggregate log.csv --meth majority", "unrecognized arguments: --meth majority"),
-        ("aggregate log.csv --max-iter 0", "--max-iter: must be at least 1, not 0"),
-        ("aggregate log.csv --max-iter 1.5", "--max-iter: must be a whole number, not '1.5'"),
-        ("aggregate log.csv --tol -1", "--tol: "),
-        ("aggregate log.csv --tol nan", "--tol: must be a finite number"),
-        ("aggregate log.csv --seed -1", "--seed: "),
+        ("aggregate log.csv --columns weight=sure", "no weight column 'sure'"),
+        ("aggregate log.csv --columns wieght=sure", "'wieght' (did you mean 'weight'?)"),
+        ("aggregate log.csv --columns sure", "'sure'"),
+        ("aggregate log.csv --columns weight=", "'weight='"),
+        ("aggregate log.csv --columns weight=a,weight=b", "'weight' is named twice"),
+        ("aggregate log.csv --task a --columns task=b", "'task' is named twice"),
+        ("aggregate log.csv --columns worker=wroker", "did you mean 'worker'?"),
+        ("aggregate log.csv --kind nmubers", "did you mean 'numbers'?"),
+        ("aggregate log.csv --method magic", "'magic'"),
+        ("aggregate log.csv --method dawid_skeen", "did you mean 'dawid-skene'?"),
+        ("aggregate log.csv --meth majority", "--meth majority (did you mean '--method'?)"),
+        ("aggregate log.csv --max-iter 5", "--set max_iter=VALUE"),
+        ("aggregate log.csv --weight w", "--columns weight=COLUMN"),
+        ("aggregate log.csv --set max_iter=0", "max_iter must be at least 1, not 0"),
+        ("aggregate log.csv --set max_iter=1.5", "max_iter must be a whole number, not 1.5"),
+        ("aggregate log.csv --set tol=-1", "-1"),
+        ("aggregate log.csv --set max_itr=5", "'max_itr' (did you mean 'max_iter'?)"),
+        ("aggregate log.csv --set max_iter", "'max_iter'"),
+        ("aggregate log.csv --set tol=1 --set tol=2", "--set tol is given twice"),
+        ("aggregate log.csv --set gold=x", "--gold FILE"),
+        ("aggregate log.csv --method one-coin --set model=full", "model='one-coin'"),
+        ("aggregate log.csv --set tol=nan", "tol must be a finite number"),
+        ("aggregate log.csv --method kos --set seed=-1", "-1"),
         ("aggregate log.csv --threads 1000000", "--threads: must be at most"),
-        ("aggregate log.csv --method majority --restarts 2", "--restarts means nothing to majority"),
+        ("aggregate log.csv --method majority --set restarts=2", "majority has no parameter 'restarts'"),
         ("aggregate log.csv -o labels.txt.doc", "cannot tell what kind of file 'labels.txt.doc' is"),
         ("aggregate log.csv -o absent/labels.csv", "there is no folder 'absent'"),
         ("aggregate log.csv --save absent/m.mh", "there is no folder 'absent'"),
@@ -57,8 +74,8 @@ from manyhands.table.io import write_table
             "aggregate log.csv --evaluate odd.csv --truth-task id --truth-label id",
             "cannot be both task and label; name another with --truth-label",
         ),
-        ("aggregate log.csv --weight label", "cannot be both label and weight; name another with --weight"),
-        ("aggregate log.csv --confidences task", "cannot be both task and confidence; name another with --confidences"),
+        ("aggregate log.csv --columns weight=label", "cannot be both label and weight"),
+        ("aggregate log.csv --columns confidence=task", "cannot be both task and confidence"),
         ("aggregate log.csv --evaluate odd.csv", "name it with --truth-task; the columns are 'id', 'b'"),
         ("aggregate odd.csv", "odd.csv: no column has a well-known name for the worker: name it with --worker"),
         ("aggregate empty.csv", "'empty.csv': Empty CSV file"),
@@ -94,7 +111,7 @@ def test_bad_input_is_one_line_and_code_2(arguments, said, log, capsys):
 def test_paths_are_checked_before_the_log_is_read(log, capsys, monkeypatch):
     monkeypatch.setattr(mh, "read", lambda *_, **__: pytest.fail("read too early"))
     complaint(capsys, "aggregate log.csv -o absent/l.csv")
-    complaint(capsys, "aggregate log.csv --method majority --restarts 1")
+    complaint(capsys, "aggregate log.csv --method majority --set restarts=1")
 
 
 def test_names_cannot_steer_the_terminal(tmp_path, monkeypatch, capsys):
@@ -124,7 +141,7 @@ def test_output_is_whole_or_absent(log, monkeypatch, capsys):
         path.write_text("half")
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("manyhands.table.io._writer", fail)
+    monkeypatch.setattr("manyhands._base.write._writer", fail)
     before = sorted(log.iterdir())
     assert complaint(capsys, "aggregate log.csv -o labels.csv") == "no space left on device"
     assert (log / "labels.csv").read_text() == "old"
@@ -184,7 +201,7 @@ def test_reader_that_goes_away(log):
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such pipes")
 def test_reader_of_a_table_that_goes_away(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_table(simulate(6000, 3000, 2, labels_per_task=3, seed=1).votes.to_frame(), "log.csv")
+    write_table(simulate(6000, 3000, 2, labels_per_task=3, seed=1).log.to_frame(), "log.csv")
     with subprocess_of("workers log.csv --method majority --best 3000") as process:
         process.stdout.readline()
         process.stdout.close()
@@ -233,7 +250,7 @@ def test_closed_stdout_is_no_place_for_results(log):
 def announcing(place):
     """Return a program that is the command line, but prints a line when it comes to a place in it."""
     return f"""if True:
-        import signal, sys, time, manyhands as mh, manyhands.table.io
+        import signal, sys, time, manyhands as mh, manyhands._base.write
         from manyhands.cli import main
         fit = mh.Consensus._fit
         def fitting(*arguments):
@@ -251,9 +268,9 @@ def announcing(place):
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no signals")
 @pytest.mark.parametrize(("number", "code", "said"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
-@pytest.mark.parametrize("place", ["mh.Consensus._fit = fitting", "mh.table.io._writer = writing"])
+@pytest.mark.parametrize("place", ["mh.Consensus._fit = fitting", "mh._base.write._writer = writing"])
 def test_signals_leave_nothing_behind(log, place, number, code, said):
-    endless = "--tol 0 --max-iter 1000000000" if "fit" in place else ""
+    endless = "--set tol=0 --set max_iter=1000000000" if "fit" in place else ""
     # A parent in the background may have SIGINT ignored, and children inherit that.
     command = [sys.executable, "-c", announcing(place), *words("aggregate log.csv -o labels.csv", endless)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -318,15 +335,15 @@ def test_formulas_in_csv_are_escaped_where_that_is_asked_for(log, capsys):
     run("workers odd.csv -q --format csv --escape-formulas")
     assert "'@c" in capsys.readouterr().out
     run("aggregate odd.csv -o labels.parquet -q --escape-formulas")
-    assert mh.table.io.read_table("labels.parquet")["label"].to_pylist() == ["x", "=y"]
+    assert pq.read_table("labels.parquet")["label"].to_pylist() == ["x", "=y"]
 
 
 def test_every_method_of_the_help_can_be_chosen():
-    from manyhands.cli.methods import _BY_KIND
-    from manyhands.table.records import Records
+    from manyhands._base.table import Records
+    from manyhands.cli.methods import BY_KIND
 
-    assert set(_BY_KIND) <= set(Records._kinds)
-    assert "linked-dawid-skene" not in [name for methods in _BY_KIND.values() for name in methods]
+    assert set(BY_KIND) <= set(Records._kinds)
+    assert "linked-dawid-skene" not in [name for methods in BY_KIND.values() for name in methods]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no signals")
@@ -336,7 +353,7 @@ def test_an_interrupt_while_modules_are_imported_leaves_no_traceback(start):
         import importlib.abc, os, signal, sys
         class Interrupted(importlib.abc.MetaPathFinder):
             def find_spec(self, name, path, target=None):
-                if name == "manyhands.aggregators":
+                if name == "manyhands.categorical":
                     os.kill(os.getpid(), signal.SIGINT)
         sys.meta_path.insert(0, Interrupted())
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -3,17 +3,14 @@
 import json
 
 import pytest
-
 from commands import complaint, rows, run, write_rows
 
 
 @pytest.fixture
 def grouped(log, crowd):
-    tasks = crowd.votes.tasks.tolist()
+    tasks = crowd.log.tasks.tolist()
     write_rows("groups.csv", ["task", "side", "other"], *[[task, "ab"[i % 2], 1] for i, task in enumerate(tasks)])
-    write_rows(
-        "workers.csv", ["worker", "side"], *[[w, "ab"[i % 2]] for i, w in enumerate(crowd.votes.workers.tolist())]
-    )
+    write_rows("workers.csv", ["worker", "side"], *[[w, "ab"[i % 2]] for i, w in enumerate(crowd.log.workers.tolist())])
     return log
 
 

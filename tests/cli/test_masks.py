@@ -10,15 +10,15 @@ import pyarrow.csv
 
 import manyhands as mh
 from manyhands.cli import main
-from manyhands.table.regions import filled, from_rle
+from manyhands.masks.runs import filled, from_rle
 
 
 def test_masks_are_found_by_their_column(tmp_path: Path) -> None:
-    crowd = mh.simulate_masks(3, size=12, seed=1)
+    crowd = mh.simulate(3, size=12, seed=1, kind="masks")
     log, out, workers = tmp_path / "log.csv", tmp_path / "out.csv", tmp_path / "workers.csv"
-    pyarrow.csv.write_csv(crowd.masks.to_frame(), log)
+    pyarrow.csv.write_csv(crowd.log.to_frame(), log)
     main(["aggregate", str(log), "-o", str(out), "--workers", str(workers)])
     found = [from_rle(json.loads(text), "it") for text in pyarrow.csv.read_csv(out).column("mask").to_pylist()]
-    for mine, wanted in zip(found, mh.aggregate(crowd.masks).masks_, strict=True):
+    for mine, wanted in zip(found, mh.aggregate(crowd.log).masks_, strict=True):
         np.testing.assert_array_equal(filled(mine.runs, mine.shape, 2), wanted)
     assert "reliability" in pyarrow.csv.read_csv(workers).column_names

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import complaint
 
 import manyhands as mh
-from commands import complaint
 from manyhands import metrics
 from manyhands.cli import main
 
@@ -27,7 +27,7 @@ KINDS: dict[str, tuple[str, str, float]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::manyhands.OverlapWarning")
+@pytest.mark.filterwarnings("ignore::manyhands.errors.OverlapWarning")
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_drawn_log_is_measured(kind: str, ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,7 +62,7 @@ def test_numbers_of_two_dimensions_are_measured(tmp_path: Path, capsys: pytest.C
     rows = [(task, worker, task, 10 * task) for task in range(6) for worker in "abc"]
     log.write_text("task,worker,x,y\n" + "".join(f"{t},{w},{x},{y}\n" for t, w, x, y in rows))
     truth.write_text("task,x,y\n" + "".join(f"{t},{t + 3},{10 * t + 4}\n" for t in range(6)))
-    asked = ["aggregate", str(log), "--kind", "numbers", "--value", "x,y", "--method", "median"]
+    asked = ["aggregate", str(log), "--kind", "numeric", "--columns", "value=x,y", "--method", "median"]
     assert main([*asked, "--evaluate", str(truth), "-o", str(tmp_path / "out.csv"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["evaluation"]
     assert found["rmse"] == pytest.approx(5)  # the distance of (3, 4)
@@ -71,18 +71,18 @@ def test_numbers_of_two_dimensions_are_measured(tmp_path: Path, capsys: pytest.C
 def test_winners_are_mapped_to_sides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "games.csv"
     log.write_text("left,right,winner\nx,y,0\nx,y,1\ny,z,1\n")
-    assert main(["describe", str(log), "--kind", "comparisons", "--winners", "0=left,1=right", "--json"]) == 0
+    assert main(["describe", str(log), "--kind", "pairwise", "--winners", "0=left,1=right", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["n_annotations"] == 3
-    assert "0=left" in complaint(capsys, f"describe {log} --kind comparisons --winners left")
+    assert "0=left" in complaint(capsys, f"describe {log} --kind pairwise --winners left")
 
 
 def test_measures_are_those_of_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    drawn = mh.simulate_sequences(30, 6, 2, seed=5)
-    model = mh.aggregate(drawn.sequences)
+    drawn = mh.simulate(30, 6, 2, seed=5, kind="sequences")
+    model = mh.aggregate(drawn.log)
     log, spans = tmp_path / "log.csv", tmp_path / "spans.csv"
-    from manyhands.table.io import write_table
+    from manyhands._base.write import write_table
 
-    write_table(drawn.sequences.to_frame(), log)
+    write_table(drawn.log.to_frame(), log)
     write_table(drawn.truth.spans().drop_columns(["worker"]), spans)
     assert main(["aggregate", str(log), "--evaluate", str(spans), "-o", str(tmp_path / "out.csv"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["evaluation"]

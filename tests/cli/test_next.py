@@ -3,7 +3,6 @@
 import json
 
 import pytest
-
 from commands import complaint, rows, run, write_rows
 
 
@@ -20,8 +19,8 @@ def test_a_batch_of_tasks(log, capsys):
 
 def test_workers_of_the_log_or_of_a_file(log, crowd):
     run("next log.csv --budget 30 --ask all --strategy information --explore thompson --batch-seed 1 -o batch.csv")
-    assert {row["worker"] for row in rows("batch.csv")} <= set(crowd.votes.workers.tolist())
-    some = crowd.votes.workers[:6].tolist()
+    assert {row["worker"] for row in rows("batch.csv")} <= set(crowd.log.workers.tolist())
+    some = crowd.log.workers[:6].tolist()
     write_rows("team.csv", ["worker", "capacity", "cost"], *[[name, 4, 1.5] for name in some])
     run("next log.csv --budget 18 --ask team.csv -o batch.csv")
     asked = [row["worker"] for row in rows("batch.csv")]

@@ -7,9 +7,9 @@ import shutil
 import subprocess
 
 import pytest
+from commands import complaint, run
 
 import manyhands as mh
-from commands import complaint, run
 from manyhands.cli import compare, main
 from manyhands.cli.console import Growing
 
@@ -98,7 +98,7 @@ def test_csv_and_a_file_cannot_both_be_asked_for(folder, capsys):
 def test_numbers_in_csv_have_all_digits(folder, crowd, capsys):
     run("agreement log.csv --format csv -q")
     rows = {row["measure"]: row for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}
-    assert float(rows["fleiss-kappa"]["value"]) == mh.agreement.fleiss_kappa(crowd.votes).value
+    assert float(rows["fleiss-kappa"]["value"]) == mh.agreement.fleiss_kappa(crowd.log).value
 
 
 def test_rows_of_a_comparison_are_printed_as_they_finish(folder, capsys):
@@ -111,7 +111,7 @@ def test_rows_of_a_comparison_are_printed_as_they_finish(folder, capsys):
 
 def test_large_logs_are_compared_by_fewer_methods(folder, capsys, monkeypatch):
     monkeypatch.setattr(compare, "LARGE", 1000)
-    run("compare log.csv --held-out 0 --format csv --max-iter 3")
+    run("compare log.csv --held-out 0 --format csv --set max_iter=3")
     out, err = capsys.readouterr()
     assert [row["method"] for row in csv.DictReader(io.StringIO(out))] == list(compare.COMPARED_LARGE)
     assert "--methods consensus,hierarchical" in err

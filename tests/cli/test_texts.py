@@ -32,4 +32,4 @@ def test_labels_are_texts_where_those_are_asked_for(tmp_path: Path, capsys: pyte
     assert pyarrow.csv.read_csv(out).column("text").to_pylist() == ["the cat"]
     log.write_text("task,worker,words\n1,a,the cat\n", encoding="utf-8")
     assert main(["aggregate", str(log), "--kind", "texts", "-o", str(out)]) == 2
-    assert "name it with --text" in capsys.readouterr().err
+    assert "text=…" in capsys.readouterr().err

@@ -10,9 +10,8 @@ from unittest import mock
 import numpy as np
 
 from manyhands import _core
-from manyhands.aggregators import _factors, _spa, spectral
-from manyhands.aggregators import moments as moment_methods
-from manyhands.moments import statistics
+from manyhands.moments import _factors, _spa, spectral, statistics
+from manyhands.moments import multi_spa as moment_methods
 
 from . import factor, moments
 from .em import Rows, expect

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-
 from precision import sum_in_single
 
 #: Labels as (sample, worker, label).

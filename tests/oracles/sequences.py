@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import digamma, gammaln
 
 import manyhands as mh
-from manyhands.table.tags import UNSAID
+from manyhands.sequences.tags import UNSAID
 
 
 def all_chains(evidence: np.ndarray, log_steps: np.ndarray) -> tuple[list[tuple[int, ...]], np.ndarray]:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from manyhands import _core
+from manyhands._base.checks import check_choice
+from manyhands._base.estimator import Array
 from manyhands.agreement.result import Agreement, Jackknife, check_weights, labels_of, scale_by_rank
-from manyhands.checks import check_choice
-from manyhands.estimator import Array
-from manyhands.table.annotations import Annotations
-from manyhands.table.shards.passes import Sharded
-from manyhands.table.shards.votes import ShardedAnnotations
+from manyhands.categorical.shards.passes import Sharded
+from manyhands.categorical.shards.votes import ShardedAnnotations
+from manyhands.categorical.table import Annotations
 
 #: Levels of measurement.
 LEVELS = ("nominal", "ordinal", "interval", "ratio")

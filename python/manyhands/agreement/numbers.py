@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from manyhands._base.checks import check_between, check_choice, check_flag, check_number, warn_of_data
+from manyhands._base.estimator import Array
+from manyhands._base.names import sequence
 from manyhands.agreement.result import Agreement, Jackknife
-from manyhands.checks import check_between, check_choice, check_flag, check_number, warn_of_data
-from manyhands.estimator import Array
-from manyhands.table.names import sequence
-from manyhands.table.ratings import Ratings
+from manyhands.numeric.table import Ratings
 
 _MODELS = ("one-way", "two-way", "consistency")
 #: A coefficient lies above -1, so that disagreement, one minus it, is at most this.

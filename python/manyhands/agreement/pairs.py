@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
+from manyhands._base.checks import check_choice, check_number, counted
+from manyhands._base.data_checks import made_table
 from manyhands.agreement.result import Agreement, Jackknife, check_weights, labels_of, scale_by_rank
-from manyhands.checks import check_choice, check_number, counted
+from manyhands.categorical.table import Annotations
 from manyhands.metrics import match_gold
-from manyhands.table.annotations import Annotations
-from manyhands.table.checks import made_table
 
 if TYPE_CHECKING:
     import pyarrow as pa

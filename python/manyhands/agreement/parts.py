@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from manyhands._base import arrow
 from manyhands.agreement.result import labels_of
-from manyhands.table import arrow
-from manyhands.table.annotations import Annotations
+from manyhands.categorical.table import Annotations
 
 if TYPE_CHECKING:
     import pyarrow as pa

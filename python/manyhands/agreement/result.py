@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.checks import check_between, check_choice, check_number, warn_of_data
-from manyhands.estimator import Array
-from manyhands.table.annotations import Annotations, as_annotations
-from manyhands.table.checks import made_table
-from manyhands.table.shards.votes import ShardedAnnotations
+from manyhands._base.checks import check_between, check_choice, check_number, warn_of_data
+from manyhands._base.data_checks import made_table
+from manyhands._base.estimator import Array
+from manyhands.categorical.shards.votes import ShardedAnnotations
+from manyhands.categorical.table import Annotations, as_annotations
 
 _WEIGHTS = ("linear", "quadratic")
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from manyhands._base.checks import check_number
+from manyhands._base.estimator import Array
 from manyhands.agreement.result import Agreement, Jackknife
-from manyhands.checks import check_number
-from manyhands.estimator import Array
-from manyhands.table.sequences import Sequences, runs
+from manyhands.sequences.table import Sequences, runs
 
 _Span = tuple[int, int, int]
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.estimator import Array
+from manyhands._base.estimator import Array
 
 Mask = npt.NDArray[np.bool_]
 

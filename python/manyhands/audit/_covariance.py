@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.checks import check_number
-from manyhands.estimator import Array
-from manyhands.table.annotations import Annotations
+from manyhands._base.checks import check_number
+from manyhands._base.estimator import Array
+from manyhands.categorical.table import Annotations
 
 Codes = npt.NDArray[np.uint32]
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from manyhands.aggregators._excess import Beliefs, Excess, beliefs, pair_excess
-from manyhands.aggregators.base import ClassFit
-from manyhands.aggregators.hierarchical import HierarchicalDawidSkene
-from manyhands.progress import Callback
-from manyhands.table.annotations import Annotations, as_annotations
+from manyhands._base.progress import Callback
+from manyhands.categorical._excess import Beliefs, Excess, beliefs, pair_excess
+from manyhands.categorical.base import ClassFit
+from manyhands.categorical.hierarchical import HierarchicalDawidSkene
+from manyhands.categorical.table import Annotations, as_annotations
 
 
 @dataclass(frozen=True)

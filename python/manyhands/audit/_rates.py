@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.checks import check_number
+from manyhands._base.checks import check_number
 
 Array = npt.NDArray[np.float64]
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands.audit._clusters import Mask, upper
-from manyhands.table.annotations import Annotations
+from manyhands.categorical.table import Annotations
 
 #: How an answer is charged to those who gave it: shared, or borne by one.
 PENALTIES = ("soft", "hard")

@@ -9,17 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators.hierarchical import HierarchicalDawidSkene
+from manyhands._base.checks import check_between, check_choice, check_number, counted
+from manyhands._base.estimator import Array
+from manyhands._base.names import Names, sequence
 from manyhands.audit._clusters import upper
 from manyhands.audit._covariance import MOST_STEPS, Covariances, check_partners
 from manyhands.audit._crowd import as_crowd
 from manyhands.audit._reputation import PENALTIES, by_reputation
 from manyhands.audit.result import Finding
 from manyhands.audit.spammers import untellable
-from manyhands.checks import check_between, check_choice, check_number, counted
-from manyhands.estimator import Array
-from manyhands.table.annotations import Annotations
-from manyhands.table.names import Names, sequence
+from manyhands.categorical.hierarchical import HierarchicalDawidSkene
+from manyhands.categorical.table import Annotations
 
 Mask = npt.NDArray[np.bool_]
 
@@ -154,7 +154,7 @@ def colluders(
     --------
     >>> import manyhands as mh
     >>> crowd = mh.simulate(1000, 30, 3, crowd="one-coin", labels_per_task=10, seed=1)
-    >>> tasks, workers, labels = crowd.votes.codes()
+    >>> tasks, workers, labels = crowd.log.codes()
     >>> labels[workers < 8] = (tasks[workers < 8] % 3).astype(labels.dtype)
     >>> votes = mh.Annotations.from_codes(tasks, workers, labels, n_tasks=1000, n_workers=30, n_classes=3)
     >>> mh.audit.colluders(votes).workers.tolist()

@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators._excess import Excess
+from manyhands._base import arrow
+from manyhands._base.checks import check_between, check_number, counted
+from manyhands._base.estimator import Progress
+from manyhands._base.progress import reporting
 from manyhands.audit._crowd import as_crowd
 from manyhands.audit._rates import Array, check_least, q_values
 from manyhands.audit.result import Finding
-from manyhands.checks import check_between, check_number, counted
-from manyhands.estimator import Progress
-from manyhands.progress import reporting
-from manyhands.table import arrow
+from manyhands.categorical._excess import Excess
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,7 +133,7 @@ def copies(
     >>> import manyhands as mh
     >>> league = [0, 0, -1, -1, -1, -1, -1, -1]
     >>> crowd = mh.simulate(300, 8, 3, crowd="one-coin", labels_per_task=6, groups=league, copying=0.8, seed=1)
-    >>> found = mh.audit.copies(crowd.votes)
+    >>> found = mh.audit.copies(crowd.log)
     >>> len(found), found.workers.tolist(), found.redundant.tolist()
     (1, [0, 1], [0])
     """

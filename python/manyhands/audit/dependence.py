@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from manyhands.aggregators._calibration import error_correlation, probability_of_correlation
 from manyhands.audit._crowd import as_crowd
+from manyhands.categorical._calibration import error_correlation, probability_of_correlation
 
 #: The correlation that real crowds have on average: an error from half of it on cannot tell it from none.
 _USUAL = 0.25
@@ -67,7 +67,7 @@ def dependence(votes: Any) -> Dependence:
     --------
     >>> import manyhands as mh
     >>> crowd = mh.simulate(2000, 30, 3, labels_per_task=8, seed=1)
-    >>> found = mh.audit.dependence(crowd.votes)
+    >>> found = mh.audit.dependence(crowd.log)
     >>> found.correlation < 0.1, found.probability < 0.5, found.cannot_tell
     (True, True, False)
     """

@@ -8,17 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators._excess import Beliefs
+from manyhands._base.checks import check_between, check_number
+from manyhands._base.data_checks import made_table
+from manyhands._base.estimator import Progress
+from manyhands._base.frames import take_columns
+from manyhands._base.progress import Callback, reporting
 from manyhands.audit._crowd import Crowd
 from manyhands.audit._rates import Array, check_least, q_values
 from manyhands.audit.result import Finding
-from manyhands.checks import check_between, check_number
-from manyhands.estimator import Progress
-from manyhands.progress import Callback, reporting
-from manyhands.table.annotations import Annotations, as_annotations
-from manyhands.table.checks import made_table
-from manyhands.table.frames import take_columns
-from manyhands.table.order import as_numbers, ranks, without_ranks
+from manyhands.categorical._excess import Beliefs
+from manyhands.categorical.table import Annotations, as_annotations
+from manyhands.categorical.timestamps import as_numbers, ranks, without_ranks
 
 
 def drift(
@@ -74,7 +74,7 @@ def drift(
     --------
     >>> import numpy as np, manyhands as mh
     >>> crowd = mh.simulate(400, 8, 3, crowd="one-coin", accuracy=(0.7, 0.9), labels_per_task=6, seed=1)
-    >>> log = crowd.votes.to_frame().to_pydict()
+    >>> log = crowd.log.to_frame().to_pydict()
     >>> late = [i for i in range(1200, 2400) if log["worker"][i] == 3]
     >>> for i in late:
     ...     log["label"][i] = 0

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.aggregators._groups import find_groups
-from manyhands.aggregators.grouped import named_groups, none_found
+from manyhands._base.checks import check_between, check_number, counted
+from manyhands._base.estimator import Progress
+from manyhands._base.progress import reporting
 from manyhands.audit._crowd import as_crowd
 from manyhands.audit.result import Finding
-from manyhands.checks import check_between, check_number, counted
-from manyhands.estimator import Progress
-from manyhands.progress import reporting
+from manyhands.categorical._groups import find_groups
+from manyhands.categorical.group import named_groups, none_found
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,7 +74,7 @@ def groups(votes: Any, *, rate: float = 0.01, min_overlap: int = 10, progress: P
     >>> import numpy as np, manyhands as mh
     >>> league = np.repeat([0, 1, -1], [4, 4, 4])
     >>> crowd = mh.simulate(400, 12, 3, crowd="one-coin", labels_per_task=12, groups=league, copying=0.7, seed=1)
-    >>> mh.audit.groups(crowd.votes).groups
+    >>> mh.audit.groups(crowd.log).groups
     [[0, 1, 2, 3], [4, 5, 6, 7]]
     """
     check_between("rate", rate, such_as=0.01)

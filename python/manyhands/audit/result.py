@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.checks import counted, listed
-from manyhands.table import arrow
-from manyhands.table.names import Names
+from manyhands._base import arrow
+from manyhands._base.checks import counted, listed
+from manyhands._base.names import Names
 
 if TYPE_CHECKING:
     import pyarrow as pa

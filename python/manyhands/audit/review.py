@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.aggregators.hierarchical import HierarchicalDawidSkene
+from manyhands._base import arrow
 from manyhands.audit._crowd import Crowd
 from manyhands.audit.colluders import Collusion, unless_slow
 from manyhands.audit.colluders import colluders as search_colluders
@@ -21,8 +21,8 @@ from manyhands.audit.groups import Groups, groups
 from manyhands.audit.result import Finding
 from manyhands.audit.spammers import spammers
 from manyhands.audit.worth import Worth, worth
-from manyhands.table import arrow
-from manyhands.table.annotations import Annotations, as_annotations
+from manyhands.categorical.hierarchical import HierarchicalDawidSkene
+from manyhands.categorical.table import Annotations, as_annotations
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,11 +113,11 @@ def review(votes: Any, *, order: Any = None, colluders: bool = False, stages: St
     Every part can be had alone, with settings of its own: :func:`worth`, :func:`dependence`, :func:`spammers`,
     :func:`colluders`, :func:`copies`, :func:`groups`, :func:`drift`.
 
-    Cost: one fit of :class:`~manyhands.HierarchicalDawidSkene`, which all parts share (two where annotations have
-    weights or were given again), the passes over pairs of workers that the parts state, of which copies and groups
-    share one, and one fit without the workers that were found. On 10,000,000 annotations by 10,000 workers it took 10
-    times as long as Dawid–Skene of 20 passes, 13 times where a few did most of the work, and half a gigabyte beside the
-    log.
+    Cost: one fit of :class:`~manyhands.categorical.HierarchicalDawidSkene`, which all parts share (two where
+    annotations have weights or were given again), the passes over pairs of workers that the parts state, of which
+    copies and groups share one, and one fit without the workers that were found. On 10,000,000 annotations by 10,000
+    workers it took 10 times as long as Dawid–Skene of 20 passes, 13 times where a few did most of the work, and half a
+    gigabyte beside the log.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def review(votes: Any, *, order: Any = None, colluders: bool = False, stages: St
     >>> import manyhands as mh
     >>> league = [0, 0] + [-1] * 18
     >>> crowd = mh.simulate(600, 20, 3, crowd="one-coin", labels_per_task=8, groups=league, copying=0.9, seed=1)
-    >>> found = mh.audit.review(crowd.votes)
+    >>> found = mh.audit.review(crowd.log)
     >>> len(found.spammers), len(found.copies), found.copies.redundant.tolist()
     (0, 1, [0])
     """

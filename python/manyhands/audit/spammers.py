@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core, metrics
+from manyhands._base.checks import check_between, check_choice, check_number, check_positive, counted
+from manyhands._base.estimator import Array
 from manyhands.audit._clusters import nearest_zero, shortest
 from manyhands.audit._covariance import Covariances, check_partners
 from manyhands.audit._crowd import Crowd, as_crowd
 from manyhands.audit.result import Finding
-from manyhands.checks import check_between, check_choice, check_number, check_positive, counted
-from manyhands.estimator import Array
-from manyhands.table.annotations import Annotations
+from manyhands.categorical.table import Annotations
 
 Mask = npt.NDArray[np.bool_]
 
@@ -91,16 +91,16 @@ def spammers(
 
     Notes
     -----
-    **Score.** Classes and confusion matrices come from :class:`~manyhands.HierarchicalDawidSkene`. A worker's own
-    answer is divided out of the posterior ``q`` of each of its tasks. Let it know the class with probability ``ρ`` and
-    else guess, with label shares ``s`` in all. The score statistic ``T = Σ (q[l] - mean q[l]) / s[l]`` over its answers
-    ``l`` has mean ``ρ n v``, where ``v = Σ var q[l] / s[l]`` over the labels, and variance ``n (v + ρ Σ c[l] / s[l]² -
-    ρ² v²)``, ``c`` being third central moments: where the others do not tell the class, ``v`` is small and nothing is
-    known of the worker. The distribution of ``ρ`` over the crowd, either 0 or at least ``sqrt(least)`` in size, is
-    estimated by maximum likelihood on a grid, with one imaginary worker spread over it, and as few spammers as the
-    answers do not refute (5 %); the probability of 0 given ``T`` follows. A worker whose answers depend on the class in
-    another way (a cell of answers and classes beyond all chance) is not found. The rate of false alarms rests on errors
-    being independent given the class.
+    **Score.** Classes and confusion matrices come from :class:`~manyhands.categorical.HierarchicalDawidSkene`. A
+    worker's own answer is divided out of the posterior ``q`` of each of its tasks. Let it know the class with
+    probability ``ρ`` and else guess, with label shares ``s`` in all. The score statistic ``T = Σ (q[l] - mean q[l]) /
+    s[l]`` over its answers ``l`` has mean ``ρ n v``, where ``v = Σ var q[l] / s[l]`` over the labels, and variance ``n
+    (v + ρ Σ c[l] / s[l]² - ρ² v²)``, ``c`` being third central moments: where the others do not tell the class, ``v``
+    is small and nothing is known of the worker. The distribution of ``ρ`` over the crowd, either 0 or at least
+    ``sqrt(least)`` in size, is estimated by maximum likelihood on a grid, with one imaginary worker spread over it, and
+    as few spammers as the answers do not refute (5 %); the probability of 0 given ``T`` follows. A worker whose answers
+    depend on the class in another way (a cell of answers and classes beyond all chance) is not found. The rate of false
+    alarms rests on errors being independent given the class.
 
     **Covariance.** One-hot answers are centred by each worker's own frequencies, so that it does not matter how classes
     are numbered. The factor has rank K, each pair the weight of its number of common tasks. If the cluster nearest zero
@@ -121,7 +121,7 @@ def spammers(
     --------
     >>> import manyhands as mh
     >>> crowd = mh.simulate(2000, 20, 4, crowd="one-coin", labels_per_task=10, seed=1)
-    >>> tasks, workers, labels = crowd.votes.codes()
+    >>> tasks, workers, labels = crowd.log.codes()
     >>> labels[workers < 3] = 2
     >>> votes = mh.Annotations.from_codes(tasks, workers, labels, n_tasks=2000, n_workers=20, n_classes=4)
     >>> mh.audit.spammers(votes).workers.tolist()

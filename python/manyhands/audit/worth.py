@@ -9,17 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import metrics
-from manyhands.aggregators.hierarchical import HierarchicalDawidSkene
-from manyhands.checks import counted, listed
-from manyhands.estimator import Array, Progress
-from manyhands.table import arrow
-from manyhands.table.annotations import as_annotations
-from manyhands.table.names import Names
+from manyhands._base import arrow
+from manyhands._base.checks import counted, listed
+from manyhands._base.estimator import Array, Progress
+from manyhands._base.names import Names
+from manyhands.categorical.hierarchical import HierarchicalDawidSkene
+from manyhands.categorical.table import as_annotations
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from manyhands.aggregators.base import Aggregator
+    from manyhands.categorical.base import Aggregator
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,8 +72,8 @@ def worth(votes: Any, *, model: Aggregator | None = None, progress: Progress = F
     votes
         An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
     model
-        An aggregator fitted to these votes; None for :class:`~manyhands.HierarchicalDawidSkene`, whose matrices are
-        free, and shrunk to the crowd's where a worker gave few labels.
+        An aggregator fitted to these votes; None for :class:`~manyhands.categorical.HierarchicalDawidSkene`, whose
+        matrices are free, and shrunk to the crowd's where a worker gave few labels.
     progress
         Of the fit, as in :meth:`manyhands.DawidSkene.fit`.
 
@@ -81,7 +81,7 @@ def worth(votes: Any, *, model: Aggregator | None = None, progress: Progress = F
     --------
     >>> import manyhands as mh
     >>> crowd = mh.simulate(500, 20, 3, labels_per_task=5, seed=1)
-    >>> found = mh.audit.worth(crowd.votes)
+    >>> found = mh.audit.worth(crowd.log)
     >>> found.bits_per_task > found.entropy
     True
     """

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.estimator import Array
-from manyhands.table.boxes import Boxes
+from manyhands._base.estimator import Array
+from manyhands.boxes.table import Boxes
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.uint32]

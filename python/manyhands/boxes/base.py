@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from manyhands._base import arrow, persist
+from manyhands._base.estimator import Array, Fit, TaskEstimator
+from manyhands._base.names import Names
+from manyhands._base.overlap import Doubts, _groups
 from manyhands.boxes._matching import Candidates, Ints
-from manyhands.estimator import Array, Fit, TaskEstimator
-from manyhands.table import arrow, persist
-from manyhands.table.boxes import Boxes
-from manyhands.table.names import Names
-from manyhands.table.overlap import Doubts, _groups
+from manyhands.boxes.table import Boxes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +40,7 @@ class BoxAggregator(TaskEstimator[Boxes, BoxFit]):
 
     _kind: ClassVar[str] = "boxes"
     _file_kind: ClassVar[str] = "box-aggregator"
+    _answer: ClassVar[str] = "boxes_"
     _classes: Names
 
     def _settle(self, result: BoxFit, votes: Boxes) -> None:
@@ -62,7 +63,13 @@ class BoxAggregator(TaskEstimator[Boxes, BoxFit]):
         return self._each(self._fitted().boxes)
 
     @property
-    def labels_(self) -> list[npt.NDArray[Any]]:
+    def classes_(self) -> npt.NDArray[Any]:
+        """Names of the labels that objects can have, in code order; empty where boxes have no labels."""
+        self._fitted()
+        return self._classes.values
+
+    @property
+    def box_labels_(self) -> list[npt.NDArray[Any]]:
         """What the objects of each task are, in a list: arrays (n_objects,); None where boxes have no labels."""
         return self._each(self._names())
 
@@ -70,6 +77,19 @@ class BoxAggregator(TaskEstimator[Boxes, BoxFit]):
     def probabilities_(self) -> list[Array]:
         """Probability that each object exists, in a list: arrays (n_objects,)."""
         return self._each(self._fitted().probability)
+
+    @property
+    def confidence_(self) -> Array:
+        """Probability that the least certain object of each task exists, (n_tasks,); NaN where there are no objects.
+
+        :attr:`probabilities_` and :meth:`to_frame` have the probability of every object.
+        """
+        fit = self._fitted()
+        confidence = np.full(len(fit.starts) - 1, np.nan)
+        # Objects are in the order of falling probability.
+        any_ = np.diff(fit.starts) > 0
+        confidence[any_] = fit.probability[fit.starts[1:][any_] - 1]
+        return confidence
 
     def _names(self) -> npt.NDArray[Any]:
         fit = self._fitted()

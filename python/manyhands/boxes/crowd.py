@@ -10,12 +10,12 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from manyhands._base.checks import check_number, check_stopping, warn_unless_converged
+from manyhands._base.estimator import Array, weighted_median
+from manyhands._base.progress import Callback
 from manyhands.boxes._matching import Candidates, matched
 from manyhands.boxes.base import BoxAggregator, BoxFit, concluded
-from manyhands.checks import check_number, check_stopping, warn_unless_converged
-from manyhands.estimator import Array, weighted_median
-from manyhands.progress import Callback
-from manyhands.table.boxes import Boxes
+from manyhands.boxes.table import Boxes
 
 #: What is believed of a crowd before it is seen: of ten objects eight are drawn, and so many are invented in a task.
 _RECALL = (8.0, 2.0)

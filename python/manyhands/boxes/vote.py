@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from manyhands._base.checks import check_number
+from manyhands._base.progress import Callback
 from manyhands.boxes._matching import matched
 from manyhands.boxes.base import BoxAggregator, BoxFit, concluded
-from manyhands.checks import check_number
-from manyhands.progress import Callback
-from manyhands.table.boxes import Boxes
+from manyhands.boxes.table import Boxes
 
 
 class BoxVote(BoxAggregator):

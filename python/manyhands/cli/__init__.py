@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NoReturn
 
+from manyhands._base.atomic import protecting_inputs
 from manyhands._start import raise_interrupts
 from manyhands.cli import (
     aggregate,
@@ -34,6 +35,7 @@ from manyhands.cli import (
     explain,
     fairness,
     import_,
+    methods_,
     next_,
     report,
     shards,
@@ -42,7 +44,6 @@ from manyhands.cli import (
 )
 from manyhands.cli.console import complain, one_line, printed_warnings, replace_closed_streams
 from manyhands.cli.options import Parser
-from manyhands.table.atomic import protecting_inputs
 
 __all__ = ["main"]
 
@@ -51,7 +52,7 @@ GROUPS = {
     "answers": (aggregate, explain, report),
     "collecting": (next_,),
     "the crowd": (describe, agreement, workers, audit, fairness),
-    "methods": (compare, bench),
+    "methods": (methods_, compare, bench),
     "logs": (import_, simulate, shards),
     "the shell": (completion,),
 }
@@ -103,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _escaping(args: argparse.Namespace) -> AbstractContextManager[None]:
     """Escape formulas in CSV output where that was asked for."""
-    from manyhands.table.formulas import escaping_formulas
+    from manyhands._base.formulas import escaping_formulas
 
     return escaping_formulas(args.escape_formulas)
 

@@ -6,6 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from manyhands.categorical.table import Annotations
 from manyhands.cli.console import Stages, number, print_frame, print_json, print_summary, write, write_parts
 from manyhands.cli.kinds import CLASSES, add_kind, read_any, settle_kind
 from manyhands.cli.measures import MEASURED, Known, summary_of_measures
@@ -23,13 +24,12 @@ from manyhands.cli.options import (
     read_truth,
     use_threads,
 )
-from manyhands.table.annotations import Annotations
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from manyhands.table.formats.preannotations import Preannotations
-    from manyhands.table.records import Records
+    from manyhands._base.table import Records
+    from manyhands.io.exports.preannotations import Preannotations
 
 
 def add(commands: Commands) -> None:
@@ -41,8 +41,8 @@ def add(commands: Commands) -> None:
         about="Find the answer to each task, and how far each worker can be trusted.",
         examples="""
             log.csv > labels.csv
-            log.parquet --method dawid-skene -o labels.parquet --workers workers.csv
-            'logs/*.csv.gz' --task item --worker rater --label answer --evaluate truth.csv -o labels.csv
+            log.parquet --method dawid-skene --set max_iter=50 -o labels.parquet --workers workers.csv
+            'logs/*.csv.gz' --task item --columns weight=w --evaluate truth.csv -o labels.csv
             project-1.json --question mood -o labels.csv --preannotations pre.json
             huge.parquet --out-of-core --memory 4GB -o labels.parquet
         """,
@@ -60,11 +60,13 @@ def add(commands: Commands) -> None:
         help="answers; for classes task, label, confidence, tied (default: CSV on stdout)",
     )
     out.add_argument("--workers", metavar="FILE", help="workers: labels given, accuracy, information, spammer score")
-    out.add_argument(
-        "--preannotations",
-        metavar="FILE",
-        help="the answers for the platform that an export came from: predictions for Label Studio (.json), suggestions "
-        "for Argilla (.json, .jsonl)",
+    parser.rare.add(
+        out.add_argument(
+            "--preannotations",
+            metavar="FILE",
+            help="the answers for the platform that an export came from: predictions for Label Studio (.json), "
+            "suggestions for Argilla (.json, .jsonl)",
+        )
     )
     out.add_argument("--save", metavar="FILE", help="the fitted model, for manyhands.load in Python")
 
@@ -122,17 +124,17 @@ def run(args: Namespace) -> None:
 
 def _answers(args: Namespace, model: Any, votes: Any) -> pa.Table:
     """The answers, in the form they were given in: spans for an export of spans, which `to_frame` gives by tokens."""
-    from manyhands.table.shown import with_shown
+    from manyhands.io.shown import with_shown
 
     spans = args.kind == "sequences" and getattr(args, "export", None) is not None
-    return with_shown(model.segments_ if spans else model.to_frame(), votes)
+    return with_shown(model.spans_ if spans else model.to_frame(), votes)
 
 
 def _preannotations(args: Namespace, inputs: list[Path]) -> Preannotations | None:
     """Where answers are written back to, if they are: an export, which is looked at before the work starts."""
     if args.preannotations is None:
         return None
-    from manyhands.table.formats.preannotations import Preannotations
+    from manyhands.io.exports.preannotations import Preannotations
 
     if len(args.log) > 1:
         raise ValueError("pre-annotations are written for one export; the log is several files")
@@ -240,7 +242,7 @@ class Seen:
         """Count some, and hand them on; answers of other kinds are only handed on."""
         if "tied" not in labels.column_names:
             return labels
-        from manyhands.table.arrow import to_numpy
+        from manyhands._base.arrow import to_numpy
 
         sure = to_numpy(labels.column("confidence"))
         self.n += len(sure)

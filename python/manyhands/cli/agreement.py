@@ -132,7 +132,7 @@ def _write_parts(votes: Any, args: Namespace) -> list[str]:
 
 def _frame(found: dict[str, Agreement]) -> pa.Table:
     """All measures as an Arrow table."""
-    from manyhands.table import arrow
+    from manyhands._base import arrow
 
     rows = [measure.to_dict() for measure in found.values()]
     ends = [row["interval"] or (None, None) for row in rows]
@@ -190,7 +190,7 @@ def _measure_spans(readings: Sequences, args: Namespace) -> dict[str, Agreement]
 #: How each kind of answers is measured.
 _MEASURES: dict[str, Callable[[Any, Namespace], dict[str, Agreement]]] = {
     CLASSES: _measure,
-    "numbers": _measure_numbers,
+    "numeric": _measure_numbers,
     "sequences": _measure_spans,
 }
 

@@ -33,7 +33,7 @@ def add(commands: Commands) -> None:
         commands,
         "audit",
         run,
-        about="Tell who is in the crowd: what workers are worth, spammers, colluders, copies, camps, drift.",
+        about="Audit workers: quality, spammers, colluders, copies, factions, drift.",
         examples="""
             log.parquet
             log.csv --order submitted_at -o workers.csv
@@ -100,12 +100,13 @@ def _read(args: Namespace) -> tuple[Annotations, Any]:
     """Read the log, and when its annotations were made where a column says so."""
     if args.order is None:
         return read_log(args), None
-    from manyhands.table.io import read_in_order
-    from manyhands.table.sources import Layout
+    from manyhands._base.sources import Layout
+    from manyhands.io.read import read_in_order
 
     beside = [name for name in ("weight", "confidences", "probabilities") if getattr(args, name) is not None]
     if beside:
-        raise ValueError(f"--order and --{beside[0]} cannot be given together: drift is sought in plain labels")
+        role = beside[0].removesuffix("s") if beside[0] == "confidences" else beside[0]
+        raise ValueError(f"--order and --columns {role}=… exclude each other: drift is estimated from plain labels")
     settings = (
         "task",
         "worker",

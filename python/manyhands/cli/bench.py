@@ -40,7 +40,7 @@ def add(commands: Commands) -> None:
 def run(args: Namespace) -> None:
     """Simulate, time each step, and print a table."""
     import manyhands as mh
-    from manyhands.simulate import simulate
+    from manyhands.categorical.simulate import simulate
 
     if args.labels_per_task > args.workers:
         raise ValueError(f"--labels-per-task {args.labels_per_task} is more than --workers {args.workers}")
@@ -50,7 +50,7 @@ def run(args: Namespace) -> None:
         with stages.stage("simulating"):
             votes = simulate(
                 n_tasks, args.workers, args.classes, labels_per_task=args.labels_per_task, seed=args.seed
-            ).votes
+            ).log
             steps = _steps(votes, args.passes, args.seed)
         results: list[dict[str, Any]] = []
         for name, (step, parts) in steps.items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyhands.cli.aggregate import summary_of_log
 from manyhands.cli.console import Growing, Stages, duration, print_json, print_rows, print_summary
-from manyhands.cli.methods import COMPARED, COMPARED_LARGE, METHODS, Truth, add_fit, given_options
+from manyhands.cli.methods import COMPARED, COMPARED_LARGE, METHODS, Truth, add_fit, check_gold, given_parameters
 from manyhands.cli.options import (
     Commands,
     add_command,
@@ -25,7 +25,7 @@ from manyhands.cli.options import (
 
 if TYPE_CHECKING:
     from manyhands import Annotations
-    from manyhands.aggregators.base import Aggregator
+    from manyhands.categorical.base import Aggregator
 
 #: Asks for every method.
 ALL = "all"
@@ -40,7 +40,7 @@ def add(commands: Commands) -> None:
         commands,
         "compare",
         run,
-        about="Run several methods on a log; show how well they foretell labels they have not seen, where they agree "
+        about="Run several methods on a log; report held-out log-loss, where they agree "
         "and, given the truth, how good they are.",
         examples="""
             log.csv
@@ -59,7 +59,7 @@ def add(commands: Commands) -> None:
         metavar="A,B,…",
         help=f"what to run (default: {','.join(COMPARED)}; with more than {LARGE:.0e} annotations only "
         f"{','.join(COMPARED_LARGE)}; also {others}; {ALL} runs every one that takes the log); "
-        "options of a fit go to those that have them",
+        "--set goes to those that have the parameter",
     )
     parser.add_argument(
         "--held-out",
@@ -82,7 +82,8 @@ def run(args: Namespace) -> None:
     # Answers to tasks whose label is held fixed would all be right: that takes other labels to measure by.
     fixed = args.gold if args.evaluate is not None else None
     measure_by = args.evaluate or args.gold
-    given = given_options(Namespace(**vars(args) | {"gold": fixed}), chosen)
+    given = given_parameters(args, chosen)
+    check_gold(fixed, chosen)
     use_threads(args)
     results: list[dict[str, Any]] = []
     left_out: dict[str, str] = {}

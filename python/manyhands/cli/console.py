@@ -110,21 +110,20 @@ def one_line(error: BaseException) -> str:
 
 def as_options(text: str) -> str:
     """Write the parameters that a message of the library recommends as options: task=… as --task."""
-    columns = "|".join(("task", "worker", "label", "weight", *roles()))
-    text = re.sub(rf"\b({columns}|winners)=…", r"--\1", text)
-    text = re.sub(r"\bconfidence=…", "--confidences", text)
+    columns = "|".join(("weight", "confidence", *roles()))
+    text = re.sub(r"\b(task|worker|label|winners)=…", r"--\1", text)
+    text = re.sub(rf"(?<!--columns )\b({columns})=…", r"--columns \1=…", text)
     text = re.sub(r"\bquestion=(?!\w)", "--question", text)
     text = re.sub(r"\b(layout|kind|dates)='([\w-]+)'", r"--\1 \2", text)
     text = re.sub(r"\bformat='(\w+)'", r"--from \1", text)
     text = text.replace("format=…", "--from").replace("worker_from_file=True", "--worker-from-file")
     text = text.replace("show=…", "--show")
     text = text.replace("predictions=True", "--predictions").replace("mh.Sequences", "manyhands.Sequences")
-    text = re.sub(r"\bmax_iter\b", "--max-iter", text)
     text = re.sub(r"\b(repeats|missing|gaps|kind|task|worker)='(\w+)'", r"--\1 \2", text)
     text = re.sub(r"\b(delimiter|encoding)=('[^']*')", r"--\1 \2", text)
     text = text.replace("header=False", "--no-header").replace("labels_as_text=True", "--labels-as-text")
     text = text.replace("fold_labels=True", "--fold-labels")
-    return re.sub(r"\b(accelerate|colluders)=True", r"--\1", text)
+    return text.replace("colluders=True", "--colluders")
 
 
 @contextmanager
@@ -179,7 +178,7 @@ def print_rows(args: Namespace, columns: Sequence[str], rows: Sequence[Sequence[
         return
     import csv
 
-    from manyhands.table.formulas import escaped_cell
+    from manyhands._base.formulas import escaped_cell
 
     writer = csv.writer(sys.stdout, lineterminator="\n")
     if columns:  # further rows have no head
@@ -356,7 +355,7 @@ def number(n: int, one: str, many: str | None = None) -> str:
 
 def write(table: pa.Table, path: str) -> None:
     """Write an Arrow table: to stdout as CSV, or to a file that appears only when it is complete."""
-    from manyhands.table.io import write_table
+    from manyhands._base.write import write_table
 
     if path == STDOUT:
         _write_stdout(table)
@@ -366,7 +365,7 @@ def write(table: pa.Table, path: str) -> None:
 
 def write_parts(tables: Iterable[pa.Table], path: str) -> None:
     """Write Arrow tables of the same columns one after the other, to a file that appears only when it is complete."""
-    from manyhands.table.io import write_frames
+    from manyhands._base.write import write_frames
 
     write_frames(tables, path)
 
@@ -374,8 +373,8 @@ def write_parts(tables: Iterable[pa.Table], path: str) -> None:
 def _write_stdout(table: pa.Table) -> None:
     import pyarrow.csv
 
-    from manyhands.table.arrow import flat
-    from manyhands.table.formulas import escaped
+    from manyhands._base.arrow import flat
+    from manyhands._base.formulas import escaped
 
     sys.stdout.flush()
     pyarrow.csv.write_csv(escaped(flat(table)), sys.stdout.buffer, pyarrow.csv.WriteOptions(quoting_style="needed"))

@@ -52,14 +52,18 @@ def add(commands: Commands) -> None:
         "--positive", action="append", metavar="CLASS", help="the class that matters (default: the second of two)"
     )
     group.add_argument("--gap", type=float, metavar="X", help="answer so that groups differ by this much at most")
-    group.add_argument(
+    measure = group.add_argument(
         "--measure",
         choices=("demographic_parity", "equal_opportunity", "false_positives"),
         default="demographic_parity",
-        help="what --gap is about",
+        metavar="NAME",
+        help="what --gap limits: demographic_parity (default), equal_opportunity or false_positives",
     )
-    group.add_argument("--within", action="store_true", help="with --gap: fit workers' errors on each group anew")
-    group.add_argument("--draw-seed", type=natural, default=0, metavar="N", help="seed of the intervals")
+    within = group.add_argument(
+        "--within", action="store_true", help="with --gap: fit workers' errors on each group anew"
+    )
+    seed = group.add_argument("--draw-seed", type=natural, default=0, metavar="N", help="seed of the intervals")
+    parser.rare |= {measure, within, seed}
     add_fit(parser)
     add_truth(parser)
     out = parser.add_argument_group("output", "CSV or Parquet, by the ending of the name")

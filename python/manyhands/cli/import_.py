@@ -38,8 +38,8 @@ def add(commands: Commands) -> None:
 
 def run(args: Namespace) -> None:
     """Read, choose a question, and write its answers."""
-    from manyhands.table.formats import Export, opened, sources_to_read
-    from manyhands.table.sources import Layout
+    from manyhands._base.sources import Layout
+    from manyhands.io.exports import Export, opened, sources_to_read
 
     check_inputs(args)
     check_outputs([args.output, args.gold])

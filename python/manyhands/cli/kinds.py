@@ -6,10 +6,10 @@ import argparse
 from argparse import Namespace
 from typing import Any
 
-from manyhands.cli.options import EXPORT, LAYOUT, columns, read_log
-from manyhands.table.records import Records
+from manyhands._base.table import Records
+from manyhands.cli.options import EXPORT, LAYOUT, Columns, Parser, read_log
 
-CLASSES = "classes"
+CLASSES = "categorical"
 #: What makers of tables of other kinds ask besides columns, in a word.
 _SETTINGS = {
     "scheme": "how tags are written: auto, bio, bilou, bioes, io or classes",
@@ -36,24 +36,31 @@ def roles() -> dict[str, list[str]]:
     return found
 
 
-def add_kind(parser: argparse.ArgumentParser) -> None:
+def add_kind(parser: Parser) -> None:
     """Add the arguments that say what kind of answers a log holds, and where they are."""
-    group = parser.add_argument_group("other kinds of answers", "found by well-known columns, or named")
-    group.add_argument(
+    parser.add_argument(
         "--kind",
-        choices=tuple(Records._kinds),
-        help="what the answers are (default: what the columns tell, classes in doubt)",
+        choices=(*Records._kinds, "ordinal"),
+        metavar="KIND",
+        help=f"what the answers are: {', '.join(Records._kinds)}, ordinal (default: inferred from the columns)",
     )
-    for role, kinds in roles().items():
-        group.add_argument(
-            f"--{role}",
-            type=columns,
-            metavar="COLUMN",
-            help=f"column of the {role} ({', '.join(kinds)})",
-        )
+    group = parser.add_argument_group("kinds of answers")
+    chosen = parser._option_string_actions["--columns"]
+    if isinstance(chosen, Columns):
+        for role in roles():
+            chosen.roles[role] = role
+            parser.set_defaults(**{role: None})
     for name, meaning in _SETTINGS.items():
         parse = sides if name == "winners" else str
-        group.add_argument(f"--{name}", type=parse, metavar="TEXT", help=f"{meaning} ({', '.join(_taking(name))})")
+        taking = ", ".join(_taking(name))
+        parser.rare.add(group.add_argument(f"--{name}", type=parse, metavar="TEXT", help=f"{meaning} ({taking})"))
+    listed = (f"{kind}: {', '.join(_own_roles(kind))}" for kind in Records._kinds)
+    group.description = f"roles for --columns, by kind: {'; '.join(listed)}"
+
+
+def _own_roles(kind: str) -> tuple[str, ...]:
+    table = Records._kinds[kind]
+    return (*table._roles, *table._options)
 
 
 def sides(text: str) -> dict[str, str]:
@@ -75,23 +82,26 @@ def settle_kind(args: Namespace) -> str:
     A stream can be read only once, and is a log of classes unless told otherwise.
     """
     args.inferred = args.kind is None
+    if args.kind == "ordinal":
+        args.kind, args.ordered = CLASSES, True
     if args.kind is None:
         args.kind = _told_by_columns(args)
     if args.kind not in Records._kinds:
-        from manyhands.table.formats.export import CANNOT
+        from manyhands.io.exports.export import CANNOT
 
         raise ValueError(f"the export holds {args.kind}: {CANNOT}")
     for name, kinds in {**roles(), **{name: _taking(name) for name in _SETTINGS}}.items():
         if getattr(args, name, None) is not None and args.kind not in kinds:
-            raise ValueError(f"--{name} means nothing to a log of {args.kind}; say --kind {kinds[0]}")
+            option = f"--columns {name}=…" if name in roles() else f"--{name}"
+            raise ValueError(f"{option} does not apply to {args.kind} answers; pass --kind {kinds[0]}")
     return str(args.kind)
 
 
 def _told_by_columns(args: Namespace) -> str:
-    from manyhands.table.formats import Export, opened, sources_to_read
-    from manyhands.table.kinds import kind_by_columns
-    from manyhands.table.sources import Layout, expand, is_stream
-    from manyhands.table.streams import column_names
+    from manyhands._base.sources import Layout, expand, is_stream
+    from manyhands._base.streams import column_names
+    from manyhands.io.exports import Export, opened, sources_to_read
+    from manyhands.io.kinds import kind_by_columns
 
     paths = expand(args.log)
     named = {role: column for role in roles() if (column := getattr(args, role, None)) is not None}
@@ -112,7 +122,7 @@ def _told_by_columns(args: Namespace) -> str:
 def read_any(args: Namespace) -> Records:
     """Read the log that the arguments describe, of the kind that `settle_kind` found."""
     import manyhands as mh
-    from manyhands.table.io import of_export
+    from manyhands.io.read import of_export
 
     if getattr(args, "export", None) is not None:
         named = ("task", "worker", "label", "weight", "abstain", "classes", "ordered", "fold_labels")

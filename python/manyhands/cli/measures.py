@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyhands import metrics
-from manyhands.checks import counted, listed
+from manyhands._base.checks import counted, listed
+from manyhands._base.frames import WELL_KNOWN, known_among
 from manyhands.cli.options import LAYOUT
-from manyhands.table.frames import WELL_KNOWN, known_among
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,8 +31,8 @@ class Known:
     """
 
     def __init__(self, args: Namespace, votes: Any, path: str) -> None:
-        from manyhands.table.sources import Layout, Source
-        from manyhands.table.streams import column_names, read_columns
+        from manyhands._base.sources import Layout, Source
+        from manyhands._base.streams import column_names, read_columns
 
         source = Source(path, Layout(*(getattr(args, name) for name in LAYOUT)))
         names = column_names(source)
@@ -179,7 +179,7 @@ def _of_texts(known: Known, model: Any) -> dict[str, Any]:
 
 
 def _of_masks(known: Known, model: Any) -> dict[str, Any]:
-    from manyhands.table.masks import Masks
+    from manyhands.masks.table import Masks
 
     wanted = known.columns("task", "mask")
     truth = Masks.from_frame(
@@ -205,7 +205,7 @@ def _of_boxes(known: Known, model: Any) -> dict[str, Any]:
     called = known.columns("label")["label"] if known.has("label") else None
     of = known.grouped(model.tasks_, wanted["task"])
     there = {at: [row for row in rows if not np.isnan(corners[row]).any()] for at, rows in of.items()}
-    boxes, labels = model.boxes_, model.labels_
+    boxes, labels = model.boxes_, model.box_labels_
     found, true = [boxes[at] for at in of], [corners[there[at]] for at in of]
     scores = asdict(metrics.box_scores(found, true))
     kept = {name: scores[name] for name in ("precision", "recall", "f1", "iou", "n_found", "n_true")}
@@ -217,7 +217,7 @@ def _of_boxes(known: Known, model: Any) -> dict[str, Any]:
 
 
 def _of_sequences(known: Known, model: Any) -> dict[str, Any]:
-    from manyhands.table.sequences import Sequences
+    from manyhands.sequences.table import Sequences
 
     if known.has(*_SPANS):
         wanted = known.columns(*_SPANS, *(("tag",) if known.has("tag") else ()))
@@ -238,7 +238,7 @@ def _of_sequences(known: Known, model: Any) -> dict[str, Any]:
         read = Sequences.from_frame({**columns, "position": places, "label": wanted["label"]})
         asked = {str(model.sequences_[at]) for at in known.grouped(model.sequences_, read.sequences.tolist())}
         truth = _written(read.spans())
-    found = _written(model.segments_)
+    found = _written(model.spans_)
     strict, relaxed = (metrics.span_scores(found, truth, relaxed=how, sequences=asked) for how in (False, True))
     kept = {name: getattr(strict, name) for name in ("precision", "recall", "f1")}
     kept |= {f"relaxed_{name}": getattr(relaxed, name) for name in ("precision", "recall", "f1")}
@@ -252,11 +252,11 @@ def _written(spans: pa.Table) -> dict[str, list[Any]]:
 
 
 _KINDS: dict[str, Callable[[Known, Any], dict[str, Any]]] = {
-    "numbers": _of_numbers,
-    "comparisons": _of_items,
+    "numeric": _of_numbers,
+    "pairwise": _of_items,
     "rankings": _of_items,
-    "similarities": _of_clusters,
-    "sets": _of_sets,
+    "clustering": _of_clusters,
+    "multilabel": _of_sets,
     "texts": _of_texts,
     "masks": _of_masks,
     "boxes": _of_boxes,

@@ -3,103 +3,96 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from manyhands import aggregators
-from manyhands.cli.options import amount, count, natural
-from manyhands.estimator import Estimator
-from manyhands.table.records import Records
+from manyhands import categorical, moments
+from manyhands._base.estimator import Estimator
+from manyhands._base.table import Records
+from manyhands.cli.options import Parser, did_you_mean
 
 if TYPE_CHECKING:
     from manyhands import Annotations
-    from manyhands.aggregators.base import Aggregator
-
-#: Options of a fit, each named after the parameter that it sets.
-_OPTIONS = (
-    "max_iter",
-    "tol",
-    "seed",
-    "restarts",
-    "accelerate",
-    "assignment",
-    "pseudo_count",
-    "gold",
-    "correlation",
-    "ties",
-    "left_bias",
-)
+    from manyhands.categorical.base import Aggregator
 
 
 @dataclass(frozen=True)
 class Method:
-    """An aggregator, what is fixed of it, and the parameter that each option sets."""
+    """An aggregator, and the parameters that its name on the command line fixes."""
 
     aggregator: type[Estimator[Any, Any]]
     fixed: Mapping[str, Any]
-    options: Mapping[str, str]
+
+    @property
+    def parameters(self) -> list[str]:
+        """The parameters that ``--set`` takes; gold labels have an option of their own."""
+        return [name for name in self.aggregator._parameter_names() if name not in (*self.fixed, "gold")]
+
+    @property
+    def takes_gold(self) -> bool:
+        """Whether gold labels can be held fixed."""
+        return "gold" in self.aggregator._parameter_names()
+
+    @property
+    def about(self) -> str:
+        """A sentence about the method: the first of its docstring, and what is fixed of it."""
+        import inspect
+
+        first = re.sub(r":\w+:`([^`]*)`", r"\1", (inspect.getdoc(self.aggregator) or "").partition("\n")[0])
+        fixed = ", ".join(f"{name}={value!r}" for name, value in self.fixed.items())
+        return f"{first} [{self.aggregator.__name__}({fixed})]" if fixed else first
 
     def build(self, given: Mapping[str, Any]) -> Any:
-        """Make the aggregator, with those of the given options that it has."""
-        chosen = {parameter: given[name] for name, parameter in self.options.items() if name in given}
+        """Make the aggregator, with those of the given parameters that it has."""
         maker: Any = self.aggregator
-        return maker(**self.fixed, **chosen)
+        known = (*self.parameters, "gold") if self.takes_gold else self.parameters
+        return maker(**self.fixed, **{name: value for name, value in given.items() if name in known})
 
 
-def _method(
-    aggregator: type[Estimator[Any, Any]],
-    *,
-    without: tuple[str, ...] = (),
-    renamed: dict[str, str] | None = None,
-    **fixed: Any,
-) -> Method:
-    """A method with all options that its parameters have, but for some; others set parameters of another name."""
-    parameters = aggregator._parameter_names()
-    options = {name: name for name in _OPTIONS if name in parameters and name not in (*fixed, *without)}
-    return Method(aggregator, fixed, options | (renamed or {}))
+def _method(aggregator: type[Estimator[Any, Any]], **fixed: Any) -> Method:
+    return Method(aggregator, fixed)
 
 
 def _named() -> dict[str, Method]:
     """The methods that are not called after their class, or not all that it can do; the default first."""
-    em, bayes = aggregators.DawidSkene, aggregators.BayesianDawidSkene
-    of_chains = ("seed",)
+    em, bayes = categorical.DawidSkene, categorical.BayesianDawidSkene
     return {
-        "consensus": _method(aggregators.Consensus),
+        "consensus": _method(categorical.Consensus),
         "dawid-skene": _method(em, model="full"),
         "per-class": _method(em, model="class"),
         "one-coin": _method(em, model="one-coin"),
         "dawid-skene-multispa": _method(em, model="full", init="multispa"),
         "dawid-skene-spectral": _method(em, model="full", init="spectral"),
-        "bayesian": _method(bayes, without=of_chains, model="full"),
-        "bayesian-per-class": _method(bayes, without=of_chains, model="class"),
-        "bayesian-one-coin": _method(bayes, without=of_chains, model="one-coin"),
-        "bayesian-gibbs": _method(bayes, without=("tol", "accelerate"), renamed={"max_iter": "draws"}, method="gibbs"),
-        "community": _method(aggregators.CommunityDawidSkene),
-        "hierarchical": _method(aggregators.HierarchicalDawidSkene),
-        "majority": _method(aggregators.MajorityVote),
-        "agreement": _method(aggregators.WeightedVote, without=("tol",), weights="agreement"),
-        "zero-based": _method(aggregators.WeightedVote, renamed={"max_iter": "n_iter"}, weights="zero-based"),
-        "multispa": _method(aggregators.MultiSPA),
-        "spectral": _method(aggregators.SpectralDS, without=("restarts",)),
-        "meta-learner": _method(aggregators.SpectralMetaLearner),
-        # A pair, a start that fades, and a count an entry are not the imaginary labels a row of --pseudo-count.
-        "sparse-one-coin": _method(aggregators.SparseOneCoin, without=("pseudo_count",)),
-        "online": _method(aggregators.OnlineDawidSkene, without=("pseudo_count",)),
-        "crowd-svm": _method(aggregators.CrowdSVM, without=("pseudo_count",)),
-        "max-margin": _method(aggregators.MaxMarginVote),
-        "minimax-entropy": _method(aggregators.MinimaxEntropy),
-        "minimax-entropy-ordinal": _method(aggregators.MinimaxEntropy, ordinal=True),
+        "bayesian": _method(bayes, model="full"),
+        "bayesian-per-class": _method(bayes, model="class"),
+        "bayesian-one-coin": _method(bayes, model="one-coin"),
+        "bayesian-gibbs": _method(bayes, method="gibbs"),
+        "community": _method(categorical.CommunityDawidSkene),
+        "hierarchical": _method(categorical.HierarchicalDawidSkene),
+        "majority": _method(categorical.MajorityVote),
+        "agreement": _method(categorical.WeightedVote, weights="agreement"),
+        "zero-based": _method(categorical.WeightedVote, weights="zero-based"),
+        "multispa": _method(moments.MultiSPA),
+        "spectral": _method(moments.SpectralDS),
+        "meta-learner": _method(moments.SpectralMetaLearner),
+        "sparse-one-coin": _method(categorical.SparseOneCoin),
+        "online": _method(categorical.OnlineDawidSkene),
+        "crowd-svm": _method(categorical.CrowdSVM),
+        "max-margin": _method(categorical.MaxMarginVote),
+        "minimax-entropy": _method(categorical.MinimaxEntropy),
+        "minimax-entropy-ordinal": _method(categorical.MinimaxEntropy, ordinal=True),
     }
 
 
 def methods_of(kind: str) -> dict[str, Method]:
     """All methods for a kind of answers, the default first: those without a name of their own go by their class's."""
     best = Estimator._defaults.get(kind)
-    named = _named() if kind == "classes" else {} if best is None else {_spelt_out(best.__name__): _method(best)}
+    named = _named() if kind == "categorical" else {} if best is None else {_spelt_out(best.__name__): _method(best)}
     known = {method.aggregator for method in named.values()}
-    rest = (aggregator for aggregator in aggregators.all_aggregators(kind) if aggregator not in known)
+    rest = (aggregator for aggregator in categorical.all_aggregators(kind) if aggregator not in known)
     return named | {_spelt_out(aggregator.__name__): _method(aggregator) for aggregator in rest}
 
 
@@ -108,12 +101,14 @@ def _spelt_out(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", name).lower()
 
 
-METHODS = methods_of("classes")
+METHODS = methods_of("categorical")
 DEFAULT = next(iter(METHODS))
 #: The default for classes with an order.
-ORDERED = "ordered-consensus"
+ORDERED = "ordinal-consensus"
 #: Methods for all kinds of answers, by kind.
-_BY_KIND = {kind: methods_of(kind) for kind in Estimator._bases if kind in Records._kinds}
+BY_KIND = {kind: methods_of(kind) for kind in Estimator._bases if kind in Records._kinds}
+#: Methods that an error message lists.
+MOST_SHOWN = 6
 #: What a comparison runs unless told otherwise: what takes any log, in not much more than the time of EM.
 COMPARED = (
     "consensus",
@@ -140,85 +135,101 @@ COMPARED = (
 COMPARED_LARGE = ("consensus", "hierarchical", "dawid-skene", "one-coin", "majority", "agreement")
 
 
-def add_fit(parser: argparse.ArgumentParser, *, choose: bool = True) -> None:
-    """Add the arguments of a fit. Defaults are the library's own: None means that an option was not given."""
-    group = parser.add_argument_group("the fit")
+def add_fit(parser: Parser, *, choose: bool = True) -> None:
+    """Add the arguments of a fit: the method, and parameters of its constructor."""
+    group = parser.add_argument_group("the method")
     if choose:
         group.add_argument(
             "--method",
-            choices=[name for methods in _BY_KIND.values() for name in methods],
-            help=f"how to aggregate (default: {DEFAULT} for classes, {ORDERED} for ordered ones)",
-            metavar="METHOD",
+            choices=[name for methods in BY_KIND.values() for name in methods],
+            help=f"how to aggregate (default: {DEFAULT} for classes, {ORDERED} for ordered ones); `manyhands methods` "
+            "lists all",
+            metavar="NAME",
         )
-    group.add_argument("--max-iter", type=count, metavar="N", help="most passes")
     group.add_argument(
-        "--tol", type=amount, metavar="X", help="stop when the objective changes by less than this share"
+        "--set",
+        dest="parameters",
+        action="append",
+        type=setting,
+        default=[],
+        metavar="NAME=VALUE",
+        help="parameter of the method, such as max_iter=50; repeatable",
     )
-    group.add_argument("--seed", type=natural, metavar="N", help="seed of random starts and random ties")
-    group.add_argument("--restarts", type=natural, metavar="N", help="further fits from random starts; the best wins")
-    group.add_argument(
-        "--accelerate", action="store_true", default=None, help="extrapolate between passes: fewer of them"
-    )
-    group.add_argument("--assignment", choices=("soft", "hard", "hard-then-soft"), help="kind of E-step")
-    group.add_argument(
-        "--pseudo-count",
-        type=amount,
-        metavar="X",
-        help="imaginary labels a row of a confusion matrix; 0 for none",
-    )
-    group.add_argument(
-        "--correlation",
-        type=amount,
-        metavar="X",
-        help="of the errors on one task, from 0 (independent) to 1, to discount confidences with (consensus; "
-        "default: estimated)",
-    )
-    group.add_argument("--ties", choices=("lowest", "random", "abstain"), help="which class wins a tie (majority)")
-    group.add_argument(
-        "--left-bias",
-        type=_left_bias,
-        metavar="WHOSE",
-        help="of comparisons, learn how far the left item is favored: by the 'crowd' as a whole, or by each 'worker' "
-        "(default: not at all)",
-    )
-    if choose:
-        lists = (f"methods for {kind}: {', '.join(methods)}" for kind, methods in _BY_KIND.items())
-        group.description = "; ".join(lists)
 
 
-def _left_bias(text: str) -> bool | str:
-    """Return the setting of a model of comparisons."""
-    if text not in ("crowd", "worker"):
-        raise argparse.ArgumentTypeError(f"must be crowd or worker, not {text!r}")
-    return True if text == "crowd" else text
+def setting(text: str) -> tuple[str, Any]:
+    """Return a name and a value: a Python literal, or else text. Whole numbers may be written 1e6."""
+    name, equals, value = text.partition("=")
+    name = name.strip().replace("-", "_")
+    if not equals or not name.isidentifier():
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE such as max_iter=50, not {text!r}")
+    return name, _literal(value.strip())
 
 
-def given_options(args: argparse.Namespace, methods: Mapping[str, Method]) -> dict[str, Any]:
-    """Return the options of a fit that were given; raise for one that no chosen method has."""
-    known = {name: method for kind in _BY_KIND.values() for name, method in kind.items()}
-    names = {name for method in known.values() for name in method.options}
-    given = {name: value for name in sorted(names) if (value := getattr(args, name, None)) is not None}
-    for name in given:
-        if not any(name in method.options for method in methods.values()):
-            knowing = ", ".join(other for other, method in known.items() if name in method.options)
-            raise ValueError(
-                f"--{name.replace('_', '-')} means nothing to {', '.join(methods)}; it goes with {knowing}"
-            )
+def _literal(text: str) -> Any:
+    from ast import literal_eval
+
+    words = {"true": True, "false": False, "inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+    if text in words:
+        return words[text]
+    try:
+        value = literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+    return int(value) if isinstance(value, float) and "." not in text and value.is_integer() else value
+
+
+def all_parameters() -> set[str]:
+    """The names of all parameters of all methods."""
+    return {name for methods in BY_KIND.values() for method in methods.values() for name in method.parameters}
+
+
+def given_parameters(args: argparse.Namespace, methods: Mapping[str, Method]) -> dict[str, Any]:
+    """Return the parameters that were set; raise for one that no chosen method has."""
+    given: dict[str, Any] = {}
+    for name, value in args.parameters:
+        if name in given:
+            raise ValueError(f"--set {name} is given twice")
+        given[name] = value
+        if any(name in method.parameters for method in methods.values()):
+            continue
+        chosen = ", ".join(methods)
+        for which, method in methods.items():
+            if name in method.fixed:
+                raise ValueError(
+                    f"--set {name} does not go with --method {which}, which has {name}={method.fixed[name]!r}"
+                )
+        if name == "gold":
+            raise ValueError("gold labels are read from a file: pass --gold FILE instead of --set gold")
+        known = list(dict.fromkeys(one for method in methods.values() for one in method.parameters))
+        hint = did_you_mean(name, known)
+        having = [other for kind in BY_KIND.values() for other, method in kind.items() if name in method.parameters]
+        others = f"; it is a parameter of {', '.join(having[:MOST_SHOWN])}" if having and not hint else ""
+        listed = f"; its parameters are {', '.join(known)}" if len(methods) == 1 and known else ""
+        raise ValueError(f"{chosen} has no parameter {name!r}{hint}{others}{listed or ''}")
     return given
 
 
+def check_gold(gold: str | None, methods: Mapping[str, Method]) -> None:
+    """Raise where gold labels are given and no chosen method can hold them fixed."""
+    if gold is not None and not any(method.takes_gold for method in methods.values()):
+        taking = [name for kind in BY_KIND.values() for name, method in kind.items() if method.takes_gold]
+        raise ValueError(f"{', '.join(methods)} does not take --gold; methods that do are {', '.join(taking)}")
+
+
 def chosen_method(args: argparse.Namespace) -> Callable[[Any], Any]:
-    """Check the options of the method chosen for the log's kind and return its maker, which takes the gold labels.
+    """Check the parameters of the method chosen for the log's kind and return its maker, which takes the gold labels.
 
     Where none was chosen, it is the default of the kind, and `args` keeps its name.
     """
-    methods = _BY_KIND[args.kind]
-    default = ORDERED if args.kind == "classes" and args.ordered else next(iter(methods))
+    methods = BY_KIND[args.kind]
+    default = ORDERED if args.kind == "categorical" and args.ordered else next(iter(methods))
     args.method = args.method or default
     if args.method not in methods:
         raise ValueError(f"--method {args.method} is not for {args.kind}; those are {', '.join(methods)}")
     method = methods[args.method]
-    given = given_options(args, {args.method: method})
+    given = given_parameters(args, {args.method: method})
+    check_gold(args.gold, {args.method: method})
     return lambda gold: method.build(given if gold is None else given | {"gold": gold})
 
 

@@ -6,6 +6,7 @@ import argparse
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
+from manyhands._base.names import sequence
 from manyhands.cli.aggregate import read_and_fit, report, summary_of_fit, summary_of_log
 from manyhands.cli.console import Stages, number, print_frame, print_json, print_summary, write
 from manyhands.cli.kinds import CLASSES, add_kind, settle_kind
@@ -23,7 +24,6 @@ from manyhands.cli.options import (
 )
 from manyhands.collect.crowd import EXPLORE
 from manyhands.collect.gains import STRATEGIES
-from manyhands.table.names import sequence
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,16 +55,19 @@ def add(commands: Commands) -> None:
         "may be left out); by default tasks only, for whoever comes",
     )
     choice.add_argument("--strategy", choices=STRATEGIES, default="error", help="what ranks tasks (default: error)")
-    choice.add_argument("--explore", choices=EXPLORE, default="epsilon-greedy", help="how unknown workers get a chance")
+    explore = choice.add_argument(
+        "--explore", choices=EXPLORE, default="epsilon-greedy", help="how unknown workers get a chance"
+    )
     choice.add_argument(
         "--error", type=float, metavar="X", help="leave out tasks whose answer is wrong with this probability at most"
     )
     choice.add_argument(
         "--accuracy", type=float, metavar="X", help="also say how many labels it would take to reach it"
     )
-    choice.add_argument(
+    seed = choice.add_argument(
         "--batch-seed", type=natural, default=0, metavar="N", help="seed of what is drawn for the batch"
     )
+    parser.rare |= {explore, seed}
     add_fit(parser)
     add_truth(parser, evaluate=False)
     parser.add_argument_group("output").add_argument(
@@ -126,7 +129,7 @@ def _team(path: str, votes: Any) -> pa.Table:
     """The file of workers, with their names in the types of the log."""
     import pyarrow as pa
 
-    from manyhands.table.beside import read_beside
+    from manyhands.io.side_tables import read_beside
 
     names, columns = read_beside(path, "worker", votes._workers, numbers=("capacity", "cost"))
     told: dict[str, Any] = {name: columns[name] for name in ("capacity", "cost") if name in columns}

@@ -23,21 +23,154 @@ _STDIN = ("-", "/dev/stdin", "/dev/fd/0")
 #: How results may be printed.
 SHAPES = ("table", "csv", "json")
 
+#: Choices that an error message lists; more are looked up with `manyhands methods`.
+MOST_LISTED = 30
+
 #: More would only be a slip of the keyboard, and starting them takes long.
 MAX_THREADS = 1024
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises where argparse prints and exits, and that expands no abbreviations."""
+    """A parser that raises where argparse prints and exits, suggests spellings, and has two lengths of help.
+
+    ``--help`` shows the options that most runs need, ``--help-all`` also those passed to `rare`.
+    """
 
     def __init__(self, **settings: Any) -> None:
         settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         settings.setdefault("allow_abbrev", False)
+        self.rare: set[argparse.Action] = set()
         super().__init__(**settings)
 
     def error(self, message: str) -> NoReturn:
         """Raise `message`; argparse itself would print the usage before it and exit."""
         raise ValueError(f"{message} (see {self.prog} --help)")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; raise for options that do not exist, with the ones that may have been meant."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            name = unknown[0].partition("=")[0]
+            hint = self._moved(name) or did_you_mean(name, self._option_string_actions)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return parsed, unknown
+
+    def _moved(self, name: str) -> str:
+        """Point to --columns and --set for the name of a column's role or of a method's parameter."""
+        word = name.lstrip("-").replace("-", "_")
+        columns = self._option_string_actions.get("--columns")
+        if isinstance(columns, Columns) and word in columns.roles:
+            return f" (a column: --columns {word}=COLUMN)"
+        if "--set" in self._option_string_actions:
+            from manyhands.cli.methods import all_parameters
+
+            if word in all_parameters():
+                return f" (a parameter of the method: --set {word}=VALUE)"
+        return ""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [str(choice) for choice in action.choices]
+            listed = ", ".join(known) if len(known) <= MOST_LISTED else "those that `manyhands methods` lists"
+            hint = did_you_mean(str(value), known)
+            raise argparse.ArgumentError(action, f"unknown: {value!r}{hint}; choose from {listed}")
+
+    def format_usage(self) -> str:
+        """Return one line: what a run cannot do without."""
+        return f"usage: {self._short_usage()}\n"
+
+    def _short_usage(self) -> str:
+        if self.usage is not None:
+            return self.usage
+        needed = [a for a in self._actions if a.option_strings and a.required]
+        words = [f"{a.option_strings[0]} {a.metavar or a.dest.upper()}" for a in needed]
+        words += [str(a.metavar or a.dest) + (" …" if a.nargs == "+" else "") for a in self._get_positional_actions()]
+        return " ".join([self.prog, *words, "[options]"])
+
+    def format_help(self) -> str:
+        """Return the help, without the options that few runs need."""
+        kept = {action: action.help for action in self.rare}
+        groups = [
+            group
+            for group in self._action_groups
+            if group._group_actions and self.rare.issuperset(group._group_actions)
+        ]
+        described = {group: group.description for group in groups}
+        try:
+            for action in kept:
+                action.help = argparse.SUPPRESS
+            for group in groups:
+                group.description = None
+            more = f"\n\n{self.prog} --help-all shows {len(self.rare)} more options" if self.rare else ""
+            return self._with_usage(more)
+        finally:
+            for action, text in kept.items():
+                action.help = text
+            for group, about in described.items():
+                group.description = about
+
+    def format_whole_help(self) -> str:
+        """Return the help with all options."""
+        return self._with_usage()
+
+    def _with_usage(self, more: str = "") -> str:
+        usage, epilog = self.usage, self.epilog
+        try:
+            self.usage, self.epilog = self._short_usage().replace("%", "%%"), (epilog or "") + more
+            return super().format_help()
+        finally:
+            self.usage, self.epilog = usage, epilog
+
+
+class _HelpAll(argparse.Action):
+    """Print the help with all options."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> NoReturn:
+        print(parser.format_whole_help() if isinstance(parser, Parser) else parser.format_help(), end="")
+        raise SystemExit(0)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Ask whether a name that does not exist is one that does, spelled otherwise; empty where none is near."""
+    from difflib import get_close_matches
+
+    plain = {other.casefold().replace("_", "-"): other for other in known}
+    near = get_close_matches(name.casefold().replace("_", "-"), plain, n=1)
+    return f" (did you mean {plain[near[0]]!r}?)" if near else ""
+
+
+class Columns(argparse.Action):
+    """``--columns role=name,…``: sets the role's argument; a role of several columns has commas between them."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        #: The argument that each role sets.
+        self.roles: dict[str, str] = {}
+        #: Roles that are always a list of columns.
+        self.lists: set[str] = set()
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        """Set the arguments of all roles that are named."""
+        named: dict[str, list[str]] = {}
+        last = None
+        for part in str(values).split(","):
+            role, equals, column = part.partition("=")
+            if not equals and last is not None:
+                named[last].append(part)
+                continue
+            role = role.strip()
+            if not equals or not column:
+                raise argparse.ArgumentError(self, f"must be such as worker=rater,weight=w, not {part!r}")
+            if role not in self.roles:
+                hint = did_you_mean(role, self.roles)
+                raise argparse.ArgumentError(self, f"unknown role {role!r}{hint}; roles are {', '.join(self.roles)}")
+            if role in named or getattr(namespace, self.roles[role], None) is not None:
+                raise argparse.ArgumentError(self, f"the column of the role {role!r} is named twice")
+            named[role], last = [column], role
+        for role, names in named.items():
+            setattr(namespace, self.roles[role], names if len(names) > 1 or role in self.lists else names[0])
 
 
 def add_command(
@@ -48,22 +181,24 @@ def add_command(
     many = "examples" if "\n" in lines else "example"
     parser = commands.add_parser(name, help=about, description=about, epilog=f"{many}:\n{lines}")
     parser.set_defaults(run=run, command=name)
+    parser.add_argument("--help-all", action=_HelpAll, nargs=0, help="show all options and exit")
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument(
         "--format",
         dest="shown",
         type=_shape,
         metavar="table|csv|json",
-        help="how results are printed: tables for people, rows of CSV, or one JSON object and nothing else",
+        help="how results are printed: as a table, as CSV, or as one JSON object",
     )
     shown.add_argument("--json", dest="shown", action="store_const", const="json", help="short for --format json")
-    parser.add_argument(
+    escape = parser.add_argument(
         "--escape-formulas",
         action="store_true",
         help="put an apostrophe before text in CSV that a spreadsheet would take for a formula (= + - @)",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no summary")
-    parser.add_argument("--threads", type=threads, metavar="N", help="threads to use; by default one for each core")
+    limit = parser.add_argument("--threads", type=threads, metavar="N", help="threads to use (default: one per core)")
+    parser.rare |= {escape, limit}
     return parser
 
 
@@ -71,7 +206,7 @@ def _shape(text: str) -> str:
     """Return how results are printed."""
     if text in SHAPES:
         return text
-    from manyhands.table.formats import FORMATS
+    from manyhands.io.exports import FORMATS
 
     hint = f"; what the log is, is said with --from {text}" if text in FORMATS else ""
     raise argparse.ArgumentTypeError(f"must be table, csv or json, not {text!r}{hint}")
@@ -106,17 +241,17 @@ def use_threads(args: argparse.Namespace) -> None:
 # ---------------------------------------------------------------------------------------------------- the log
 
 
-def add_log(parser: argparse.ArgumentParser, *, task: str = "--task") -> None:
+def add_log(parser: Parser, *, task: str = "--task") -> None:
     """Add the arguments that say where the log is and how it is to be read; `task` names the column of tasks."""
     group = add_files(parser)
-    group.add_argument(
+    layout = group.add_argument(
         "--layout",
         choices=("long", "wide", "by-worker", "by-task"),
         default="long",
         help="one answer per row (long, the default), one task per row and one worker per column (wide), or a JSON "
         "object {worker: {task: label}} (by-worker) or {task: {worker: label}} (by-task)",
     )
-    group.add_argument(
+    predictions = group.add_argument(
         "--predictions", action="store_true", help="count predictions of models in an export as workers' answers"
     )
     for role in ("task", "worker", "label"):
@@ -125,59 +260,74 @@ def add_log(parser: argparse.ArgumentParser, *, task: str = "--task") -> None:
             dest=role,
             type=str if role == "label" else columns,
             metavar="COLUMN",
-            help=f"column of {role}s, if its name is not a well-known one"
-            + ("" if role == "label" else "; several, with commas, are one id together"),
+            help=f"column of {role}s, if its name is not a well-known one",
         )
-    group.add_argument("--weight", metavar="COLUMN", help="column of weights, by default none")
-    group.add_argument("--confidences", metavar="COLUMN", help="column of how sure workers are, above 0 and at most 1")
-    group.add_argument(
-        "--probabilities",
-        type=lambda text: text.split(","),
-        metavar="COLUMNS",
-        help="columns of probabilities, one a class with commas between them, in place of labels",
+    chosen: Columns = group.add_argument(
+        "--columns",
+        action=Columns,
+        dest="named_columns",
+        metavar="ROLE=COLUMN,…",
+        help="other columns: weight=w,confidence=sure; two for one role: task=page,line",
     )
-    group.add_argument(
-        "--abstain",
-        action="append",
-        metavar="LABEL",
-        help='a label that is never true, such as "don\'t know"; may be given several times',
+    chosen.roles |= {role: role for role in ("task", "worker", "label", "weight", "probabilities")}
+    chosen.roles["confidence"] = "confidences"
+    chosen.lists.add("probabilities")
+    parser.set_defaults(weight=None, confidences=None, probabilities=None)
+    rare = [layout, predictions]
+    rare.append(
+        group.add_argument(
+            "--abstain",
+            action="append",
+            metavar="LABEL",
+            help='a label that is never true, such as "don\'t know"; may be given several times',
+        )
     )
     group.add_argument(
         "--classes",
         type=lambda text: text.split(","),
         metavar="LABELS",
-        help="all classes, with commas between them; with --ordered from the lowest to the highest",
+        help="all classes, comma-separated, in order if they have one",
     )
     group.add_argument(
         "--ordered",
         action="store_true",
-        help="the classes have an order: that of --classes, or of the numbers they are",
+        help="treat classes as ordered (by --classes, or numerically)",
     )
-    group.add_argument(
-        "--labels-as-text",
-        action="store_true",
-        help="take labels for names even if they look like scores, such as 2.5",
+    rare.append(
+        group.add_argument(
+            "--labels-as-text",
+            action="store_true",
+            help="take labels for names even if they look like scores, such as 2.5",
+        )
     )
-    group.add_argument(
-        "--fold-labels", action="store_true", help="merge labels that differ by case or blanks only: Yes, yes, 'YES '"
+    rare.append(
+        group.add_argument(
+            "--fold-labels",
+            action="store_true",
+            help="merge labels that differ by case or blanks only: Yes, yes, 'YES '",
+        )
     )
     group.add_argument(
         "--repeats",
         choices=("keep", "first", "last", "error"),
         default="keep",
-        help="which of a worker's answers to the same task to count (default: keep, all of them)",
+        metavar="WHICH",
+        help="if a worker answers a task again: keep (default), first, last or error",
     )
-    group.add_argument(
-        "--missing",
-        choices=("drop", "error"),
-        default="drop",
-        help="what to do with rows without a label (default: drop, with a warning)",
+    rare.append(
+        group.add_argument(
+            "--missing",
+            choices=("drop", "error"),
+            default="drop",
+            help="what to do with rows without a label (default: drop, with a warning)",
+        )
     )
+    parser.rare |= set(rare)
 
 
-def add_files(parser: argparse.ArgumentParser) -> Any:
+def add_files(parser: Parser) -> Any:
     """Add the arguments that name files and say what they are; returns their group."""
-    from manyhands.table.formats import FORMATS
+    from manyhands.io.exports import FORMATS
 
     group = parser.add_argument_group("the log")
     group.add_argument(
@@ -218,10 +368,11 @@ def add_files(parser: argparse.ArgumentParser) -> Any:
         action="store_false",
         help="CSV files have no line of names; columns are called 1, 2, 3, …",
     )
+    parser.rare |= {action for action in group._group_actions if action.dest != "log"}
     return group
 
 
-def add_out_of_core(parser: argparse.ArgumentParser) -> None:
+def add_out_of_core(parser: Parser) -> None:
     """Add the arguments for a log that does not fit in memory."""
     group = parser.add_argument_group(
         "large logs",
@@ -241,11 +392,12 @@ def add_out_of_core(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="memory to use, such as 4GB (default: what is free, 4GB out of core)",
     )
+    parser.rare |= set(group._group_actions)
 
 
 def memory(text: str) -> int:
     """Return an amount of memory in bytes."""
-    from manyhands.table.shards.encoder import memory_of
+    from manyhands.categorical.shards.encoder import memory_of
 
     try:
         return memory_of(text)
@@ -272,13 +424,13 @@ def read_log(args: argparse.Namespace) -> Annotations:
     if directory is None:
         kind = None if getattr(args, "inferred", True) else args.kind
         votes: Any = mh.read(args.log, kind=kind, confidence=args.confidences, **given)
-        if votes.kind != "classes":
+        if not isinstance(votes, mh.Annotations):
             if hasattr(args, "kind"):  # a stream, which could not be read twice
                 raise ValueError(f"the log holds {votes.kind}: pass --kind {votes.kind}")
             raise ValueError(f"{args.command} is for answers that are classes; the log holds {votes.kind}")
         log: Annotations = votes
         return log
-    from manyhands.table.shards.votes import ShardedAnnotations
+    from manyhands.categorical.shards.votes import ShardedAnnotations
 
     given |= {"out_of_core": directory, "memory": args.memory or "4GB"}
     votes = mh.read(args.log, confidence=args.confidences, **given)
@@ -291,9 +443,9 @@ def _directory(args: argparse.Namespace) -> str | None:
         return None
     wanted = args.out_of_core or args.shards is not None
     if not wanted:
+        from manyhands._base.limits import free_memory
+        from manyhands._base.sources import expand, needed_memory
         from manyhands.cli.console import complain
-        from manyhands.table.limits import free_memory
-        from manyhands.table.sources import expand, needed_memory
 
         needed, free = needed_memory(expand(args.log), args.format), args.memory or free_memory()
         if needed is None or free is None or needed <= free:
@@ -310,7 +462,7 @@ def _directory(args: argparse.Namespace) -> str | None:
 _HOLD_FIXED = "labels to hold fixed in the fit (methods that learn by EM)"
 
 
-def add_truth(parser: argparse.ArgumentParser, *, evaluate: bool = True, gold: str | None = _HOLD_FIXED) -> None:
+def add_truth(parser: Parser, *, evaluate: bool = True, gold: str | None = _HOLD_FIXED) -> None:
     """Add the arguments that name files of known labels; `gold` says what is done with them, None for none."""
     group = parser.add_argument_group(
         "known labels", "CSV or Parquet files (- for stdin) with a row for each task that is known"
@@ -323,13 +475,14 @@ def add_truth(parser: argparse.ArgumentParser, *, evaluate: bool = True, gold: s
         )
     group.add_argument("--truth-task", metavar="COLUMN", help="column of tasks in these files")
     group.add_argument("--truth-label", metavar="COLUMN", help="column of labels in these files")
+    parser.rare |= set(group._group_actions[-2:])
 
 
 def read_truth(args: argparse.Namespace, path: str | None, votes: Annotations) -> tuple[Any, Any] | None:
     """Read known labels, in the types of the log's ids."""
     if path is None:
         return None
-    from manyhands.table.gold import read_gold
+    from manyhands.categorical.gold import read_gold
 
     named = {"task": args.truth_task, "label": args.truth_label}
     try:
@@ -348,9 +501,9 @@ def read_truth(args: argparse.Namespace, path: str | None, votes: Annotations) -
 
 def check_inputs(args: argparse.Namespace, *paths: str | None) -> list[Path]:
     """List the log's files and others, none of which is overwritten; raise unless all exist and have a known ending."""
-    from manyhands.table.archives import archive_of
-    from manyhands.table.atomic import protect
-    from manyhands.table.sources import expand, file_kind, is_stream, kind_of
+    from manyhands._base.archives import archive_of
+    from manyhands._base.atomic import protect
+    from manyhands._base.sources import expand, file_kind, is_stream, kind_of
 
     logs = expand(args.log)
     others = expand([path for path in paths if path is not None]) if any(paths) else []
@@ -378,8 +531,8 @@ def check_outputs(tables: Iterable[str | None], *, others: Iterable[str | None] 
     others
         Files whose ending does not matter.
     """
-    from manyhands.table.atomic import check_output, same_file
-    from manyhands.table.sources import kind_of
+    from manyhands._base.atomic import check_output, same_file
+    from manyhands._base.sources import kind_of
 
     named = [Path(name) for name in tables if name not in (None, STDOUT)]
     for path in named:

@@ -25,7 +25,7 @@ def add(commands: Commands) -> None:
 
 def run(args: Namespace) -> None:
     """Open the directory, read all of it, and report."""
-    from manyhands.table.shards.directory import open_directory
+    from manyhands.categorical.shards.directory import open_directory
 
     found = open_directory(args.directory)
     wrong = found.check()

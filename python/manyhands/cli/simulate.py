@@ -6,6 +6,7 @@ import argparse
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
+from manyhands._simulate import SIMULATORS
 from manyhands.cli.aggregate import summary_of_log
 from manyhands.cli.console import Stages, print_frame, print_json, print_summary, write
 from manyhands.cli.options import (
@@ -19,12 +20,10 @@ from manyhands.cli.options import (
     natural,
     use_threads,
 )
-from manyhands.cli.simulate_kinds import KINDS, SIZES, check_sizes, draw, frame_of
+from manyhands.cli.simulate_kinds import OF_CLASSES, SIZES, TRUTH, drawn_log, frame_of, sizes_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from manyhands.simulate import Simulation
 
 
 def add(commands: Commands) -> None:
@@ -39,22 +38,22 @@ def add(commands: Commands) -> None:
             --tasks 1e4 --workers 50 --classes 2 --crowd hammer-spammer --density 0.1 > log.csv
             --tasks 1e4 --workers 50 --classes 4 --crowd one-coin=0.8,colluders=0.2 -o log.csv
             --tasks 1e4 --workers 50 --classes 3 --crowd flippers --set skill=0.9 --seed 7 -o log.csv
-            --kind numbers --tasks 1e4 --workers 50 --set ratings_per_task=7 -o log.csv --truth truth.csv
+            --kind numeric --tasks 1e4 --workers 50 --set answers_per_task=7 -o log.csv --truth truth.csv
             --kind texts --tasks 200 --workers 20 --set words=12 -o log.csv --truth truth.csv
-            --kind comparisons --items 100 --workers 50 --comparisons 1e4 --set ties=0.3 -o log.csv
+            --kind pairwise --items 100 --workers 50 --comparisons 1e4 --set ties=0.3 -o log.csv
             --kind rankings --items 100 --workers 50 --rankings 1e3 --set length=6 -o log.csv
         """,
     )
     parser.add_argument(
         "--kind",
-        choices=("classes", *KINDS),
-        default="classes",
-        help="what the answers are (default: classes); what its simulation asks besides sizes goes by --set",
+        choices=tuple(SIMULATORS),
+        default="categorical",
+        metavar="KIND",
+        help=f"kind of answers: {', '.join(SIMULATORS)} (default: categorical); settings of a kind go by --set",
     )
     sizes = parser.add_argument_group("sizes", "whole numbers, also written 1e6")
     for name in SIZES:
-        kinds = [kind for kind, one in KINDS.items() if name in one.sizes]
-        kinds = ["classes", *kinds] if name in ("tasks", "workers", "classes") else kinds
+        kinds = [kind for kind in SIMULATORS if name in sizes_of(kind)]
         sizes.add_argument(f"--{name}", type=count, metavar="N", help=f"how many {name} ({', '.join(kinds)})")
     sizes.add_argument(
         "--labels-per-task",
@@ -73,7 +72,6 @@ def add(commands: Commands) -> None:
     crowd.add_argument(
         "--crowd",
         type=_crowd,
-        default="class-conditional",
         metavar="KIND|KIND=SHARE,…",
         help="what the workers are like: one-coin, class-conditional (default), flippers, hammer-spammer, "
         "confusers, neighbours, adversary, spammers, naive, colluders, kappa; or several with their shares",
@@ -93,7 +91,7 @@ def add(commands: Commands) -> None:
         metavar="P",
         help="how often colluders give their common answer (default: 1)",
     )
-    crowd.add_argument("--ids", choices=("int", "str"), default="int", help="what names look like (default: int)")
+    crowd.add_argument("--ids", choices=("int", "str"), help="what names look like (default: int)")
     crowd.add_argument("--seed", type=natural, default=0, metavar="N", help="what all draws follow from (default: 0)")
     out = parser.add_argument_group("output", "CSV or Parquet, by the ending of the name")
     out.add_argument("-o", "--output", metavar="FILE", help="the log: task, worker, label (default: CSV on stdout)")
@@ -105,105 +103,55 @@ def add(commands: Commands) -> None:
 
 def run(args: Namespace) -> None:
     """Draw the log and write it with its truth."""
+    import pyarrow as pa
+
     check_outputs([args.output, args.truth, args.confusion])
-    check_sizes(args)
     check_printed(args, "answers", printed=True)
     use_threads(args)
-    if args.kind != "classes":
-        _run_kind(args)
-        return
-    from manyhands.simulate import simulate
-
-    options = {"copying": args.copying} if args.copying is not None else {}
+    piped = args.output in (None, STDOUT)
     with Stages(args) as stages:
         with stages.stage("drawing"):
-            drawn = simulate(
-                args.tasks,
-                args.workers,
-                args.classes,
-                crowd=args.crowd,
-                labels_per_task=args.labels_per_task,
-                density=args.density,
-                activity=args.activity,
-                prior=args.prior,
-                ids=args.ids,
-                seed=args.seed,
-                **options,
-                **dict(args.set),
-            )
+            drawn = drawn_log(args)
         with stages.stage("writing"):
+            log = frame_of(drawn.log)
             if args.truth is not None:
-                write(_truth(drawn), args.truth)
+                write(pa.table(TRUTH[args.kind](drawn)), args.truth)
             if args.confusion is not None:
                 write(_confusion(drawn), args.confusion)
-            if args.output not in (None, STDOUT):
-                write(drawn.votes.to_frame(), args.output)
-    piped = args.output in (None, STDOUT)
+            if not piped:
+                write(log, args.output)
     if args.json:
         print_json(args, _report(args, drawn) | {"seconds": stages.seconds})
         return
     if piped:
         with stages.stage("writing"):
-            print_frame(args, drawn.votes.to_frame())
+            print_frame(args, log)
     if not args.quiet:
         files = ", ".join(path for path in (args.output, args.truth, args.confusion) if path not in (None, STDOUT))
-        skill = drawn.accuracy
-        crowd = f"mean accuracy {skill.mean():.3f}, from {skill.min():.3f} to {skill.max():.3f}"
-        facts = {"log": summary_of_log(drawn.votes), "crowd": crowd, "wrote": files, "time": str(stages)}
-        print_summary(args, facts, stderr=piped and args.shown != "table")
+        facts = {"log": summary_of_log(drawn.log)}
+        if args.kind in OF_CLASSES:
+            skill = drawn.accuracy
+            facts["crowd"] = f"mean accuracy {skill.mean():.3f}, from {skill.min():.3f} to {skill.max():.3f}"
+        print_summary(args, facts | {"wrote": files, "time": str(stages)}, stderr=piped and args.shown != "table")
 
 
-def _run_kind(args: Namespace) -> None:
-    """The same for a log of another kind."""
-    piped = args.output in (None, STDOUT)
-    with Stages(args) as stages:
-        with stages.stage("drawing"):
-            votes, truth = draw(args)
-        with stages.stage("writing"):
-            if args.truth is not None:
-                write(truth, args.truth)
-            if not piped:
-                write(frame_of(votes), args.output)
-    files = [path for path in (args.output, args.truth) if path not in (None, STDOUT)]
-    if args.json:
-        about = {"kind": args.kind, "n_annotations": votes.n_annotations, "n_workers": votes.n_workers}
-        about |= {"seed": args.seed, "files": files, "seconds": stages.seconds}
-        print_json(args, {"command": args.command, **about})
-        return
-    if piped:
-        print_frame(args, frame_of(votes))
-    if not args.quiet:
-        facts = {"log": summary_of_log(votes), "wrote": ", ".join(files), "time": str(stages)}
-        print_summary(args, facts, stderr=piped and args.shown != "table")
+def _report(args: Namespace, drawn: Any) -> dict[str, Any]:
+    votes = drawn.log
+    sizes = ("n_annotations", "n_tasks", "n_items", "n_workers", "n_classes")
+    report: dict[str, Any] = {"command": args.command, "kind": args.kind}
+    report |= {name: getattr(votes, name) for name in sizes if hasattr(votes, name)}
+    if args.kind in OF_CLASSES:
+        report |= {"n_unlabelled": len(votes.unlabelled), "mean_accuracy": float(drawn.accuracy.mean())}
+    files = [path for path in (args.output, args.truth, args.confusion) if path is not None]
+    return report | {"seed": drawn.seed, "files": files}
 
 
-def _report(args: Namespace, drawn: Simulation) -> dict[str, Any]:
-    votes = drawn.votes
-    return {
-        "command": args.command,
-        "n_annotations": votes.n_annotations,
-        "n_tasks": votes.n_tasks,
-        "n_workers": votes.n_workers,
-        "n_classes": votes.n_classes,
-        "n_unlabelled": len(votes.unlabelled),
-        "mean_accuracy": float(drawn.accuracy.mean()),
-        "seed": drawn.seed,
-        "files": [path for path in (args.output, args.truth, args.confusion) if path is not None],
-    }
-
-
-def _truth(drawn: Simulation) -> pa.Table:
-    import pyarrow as pa
-
-    return pa.table({"task": drawn.votes._tasks.arrow(), "label": pa.array(drawn.truth)})
-
-
-def _confusion(drawn: Simulation) -> pa.Table:
+def _confusion(drawn: Any) -> pa.Table:
     """Return the confusion matrices in long form, a row for each worker, true class and label."""
     import numpy as np
     import pyarrow as pa
 
-    workers, classes = drawn.votes._workers, drawn.votes._classes
+    workers, classes = drawn.log._workers, drawn.log._classes
     worker, true, said = (index.ravel() for index in np.indices(drawn.confusion.shape))
     columns = {"worker": workers.take(worker), "class": classes.take(true), "label": classes.take(said)}
     table = {name: names.arrow() for name, names in columns.items()}

@@ -1,33 +1,25 @@
-"""Logs of other kinds than classes, drawn by ``manyhands simulate --kind``."""
+"""Which sizes each kind of simulated log has, and the columns of its truth."""
 
 from __future__ import annotations
 
 import inspect
 from argparse import Namespace
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from manyhands.checks import listed
+from manyhands._base.checks import listed
+from manyhands._simulate import SIMULATORS, simulator
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from manyhands.table.records import Records
-
-
-class Kind(NamedTuple):
-    """How a kind is drawn: its maker in `manyhands`, its sizes, where the table is, and what is true."""
-
-    maker: str
-    sizes: tuple[str, ...]
-    table: str
-    truth: Callable[[Any], dict[str, Any]]
+    from manyhands._base.table import Records
 
 
 def _values(drawn: Any) -> dict[str, Any]:
-    truth, names = drawn.truth, drawn.ratings._dimensions.values.tolist()
+    truth, names = drawn.truth, drawn.log._dimensions.values.tolist()
     columns = [truth] if truth.ndim == 1 else list(truth.T)
-    return {"task": drawn.ratings._tasks.arrow(), **dict(zip(names, columns, strict=True))}
+    return {"task": drawn.log._tasks.arrow(), **dict(zip(names, columns, strict=True))}
 
 
 def _sets(drawn: Any) -> dict[str, Any]:
@@ -35,13 +27,13 @@ def _sets(drawn: Any) -> dict[str, Any]:
 
 
 def _texts(drawn: Any) -> dict[str, Any]:
-    return {"task": drawn.texts._tasks.arrow(), "text": drawn.truth.tolist()}
+    return {"task": drawn.log._tasks.arrow(), "text": drawn.truth.tolist()}
 
 
 def _masks(drawn: Any) -> dict[str, Any]:
-    from manyhands.table.masks import Masks
+    from manyhands.masks.table import Masks
 
-    tasks = drawn.masks.tasks.tolist()
+    tasks = drawn.log.tasks.tolist()
     truth = Masks.from_arrays(tasks, ["truth"] * len(tasks), drawn.truth).to_frame()
     return {name: truth.column(name) for name in ("task", "mask")}
 
@@ -52,7 +44,7 @@ def _boxes(drawn: Any) -> dict[str, Any]:
     # A task without an object has a row, too.
     corners = [one if len(one) else np.full((1, 4), np.nan) for one in drawn.truth]
     labels = [name for one in drawn.labels for name in (one.tolist() or [None])]
-    tasks = np.repeat(drawn.boxes.tasks, [len(one) for one in corners])
+    tasks = np.repeat(drawn.log.tasks, [len(one) for one in corners])
     columns = np.concatenate(corners).T
     there = {name: _absent(column) for name, column in zip(("x1", "y1", "x2", "y2"), columns, strict=True)}
     return {"task": tasks, **there, "label": labels}
@@ -70,79 +62,81 @@ def _tags(drawn: Any) -> dict[str, Any]:
     return {name: frame.column(name) for name in ("sequence", "position", "label")}
 
 
-KINDS: dict[str, Kind] = {
-    "numbers": Kind("simulate_ratings", ("tasks", "workers"), "ratings", _values),
-    "comparisons": Kind(
-        "simulate_comparisons",
-        ("items", "workers", "comparisons"),
-        "games",
-        lambda drawn: {"item": list(range(len(drawn.scores))), "score": drawn.scores},
-    ),
-    "rankings": Kind(
-        "simulate_rankings",
-        ("items", "workers", "rankings"),
-        "rankings",
-        lambda drawn: {"item": list(range(len(drawn.scores))), "score": drawn.scores},
-    ),
-    "similarities": Kind(
-        "simulate_similarities",
-        ("items", "workers", "clusters"),
-        "answers",
-        lambda drawn: {"item": list(range(len(drawn.truth))), "cluster": drawn.truth},
-    ),
-    "sets": Kind("simulate_multilabels", ("tasks", "workers", "labels"), "answers", _sets),
-    "texts": Kind("simulate_texts", ("tasks", "workers"), "texts", _texts),
-    "masks": Kind("simulate_masks", ("tasks",), "masks", _masks),
-    "boxes": Kind("simulate_boxes", ("tasks",), "boxes", _boxes),
-    "sequences": Kind("simulate_sequences", ("sequences", "workers", "types"), "sequences", _tags),
-}
-#: Sizes of all kinds, and what is asked of crowds of classes alone.
-SIZES = (
-    "tasks",
-    "workers",
-    "classes",
-    "items",
-    "comparisons",
-    "rankings",
-    "clusters",
-    "labels",
-    "sequences",
-    "types",
-)
-_CLASSES_ONLY = ("labels_per_task", "density", "activity", "prior", "copying", "confusion")
+def _scores(drawn: Any) -> dict[str, Any]:
+    return {"item": list(range(len(drawn.truth))), "score": drawn.truth}
 
 
-def check_sizes(args: Namespace) -> None:
-    """Refuse sizes that the kind does not have, and ask for those it has."""
-    wanted = ("tasks", "workers", "classes") if args.kind == "classes" else KINDS[args.kind].sizes
-    missing = [f"--{name}" for name in wanted if getattr(args, name) is None]
-    if missing:
-        raise ValueError(f"a log of {args.kind} needs {' and '.join(missing)}")
-    odd = [name for name in SIZES if name not in wanted and getattr(args, name) is not None]
-    if args.kind != "classes":
-        odd += [name for name in _CLASSES_ONLY if getattr(args, name) is not None]
-        odd += ["crowd"] if args.crowd != "class-conditional" else []
-        odd += ["ids"] if args.ids != "int" else []
-    if odd:
-        name = odd[0].replace("_", "-")
-        raise ValueError(f"--{name} means nothing to a log of {args.kind}; other settings go by --set NAME=VALUE")
+def _clusters(drawn: Any) -> dict[str, Any]:
+    return {"item": list(range(len(drawn.truth))), "cluster": drawn.truth}
 
 
-def draw(args: Namespace) -> tuple[Records, pa.Table]:
-    """A log and its truth."""
+def _labels(drawn: Any) -> dict[str, Any]:
     import pyarrow as pa
 
-    import manyhands as mh
+    return {"task": drawn.log._tasks.arrow(), "label": pa.array(drawn.truth)}
 
-    kind = KINDS[args.kind]
-    maker, settings = getattr(mh, kind.maker), dict(args.set)
-    known = [name for name, one in inspect.signature(maker).parameters.items() if one.kind is one.KEYWORD_ONLY]
-    odd = [name for name in settings if name not in known or name == "seed"]
+
+def _objects(drawn: Any) -> dict[str, Any]:
+    return {"task": drawn.log._tasks.arrow(), "answer": drawn.truth.tolist()}
+
+
+#: The columns that ``--truth`` writes and ``--evaluate`` reads, by kind.
+TRUTH: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "categorical": _labels,
+    "ordinal": _labels,
+    "multilabel": _sets,
+    "numeric": _values,
+    "pairwise": _scores,
+    "rankings": _scores,
+    "clustering": _clusters,
+    "sequences": _tags,
+    "texts": _texts,
+    "masks": _masks,
+    "boxes": _boxes,
+    "objects": _objects,
+}
+#: Kinds whose crowds are described by confusion matrices, and the options that only they take.
+OF_CLASSES = ("categorical", "ordinal")
+_CLASSES_ONLY = ("labels_per_task", "density", "activity", "prior", "copying", "confusion", "crowd", "ids")
+
+
+def sizes_of(kind: str) -> list[str]:
+    """The sizes of a kind's logs, as they are typed: ``tasks``, ``workers``, …."""
+    parameters = inspect.signature(simulator(kind)).parameters.values()
+    return [one.name.removeprefix("n_") for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+
+
+#: Sizes of all kinds.
+SIZES = tuple(dict.fromkeys(size for kind in SIMULATORS for size in sizes_of(kind)))
+
+
+def drawn_log(args: Namespace) -> Any:
+    """Draw the log that the arguments describe; raise for sizes and settings that its kind does not have."""
+    sizes = sizes_of(args.kind)
+    odd = [name for name in SIZES if name not in sizes and getattr(args, name) is not None]
+    settings = dict(args.set)
+    if args.kind in OF_CLASSES:
+        missing = [f"--{name}" for name in sizes if getattr(args, name) is None]
+        if missing:
+            raise ValueError(f"simulating {args.kind} answers needs {' and '.join(missing)}")
+        given = ("crowd", "labels_per_task", "density", "activity", "prior", "ids", "copying")
+        settings |= {name: value for name in given if (value := getattr(args, name)) is not None}
+    else:
+        odd += [name for name in _CLASSES_ONLY if getattr(args, name) is not None]
+        parameters = inspect.signature(simulator(args.kind)).parameters.values()
+        known = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.name != "seed"]
+        unknown = [name for name in settings if name not in known]
+        if unknown:
+            raise ValueError(f"--set {unknown[0]}= does not apply to {args.kind} answers, which take {listed(known)}")
     if odd:
-        named = listed([name for name in known if name != "seed"])
-        raise ValueError(f"--set {odd[0]}= means nothing to a log of {args.kind}; there are {named}")
-    drawn = maker(*(getattr(args, name) for name in kind.sizes), **settings, seed=args.seed)
-    return getattr(drawn, kind.table), pa.table(kind.truth(drawn))
+        name = odd[0].replace("_", "-")
+        raise ValueError(f"--{name} does not apply to {args.kind} answers; pass other settings as --set NAME=VALUE")
+    given_sizes = {
+        name: value
+        for name in inspect.signature(simulator(args.kind)).parameters
+        if (size := name.removeprefix("n_")) in sizes and (value := getattr(args, size)) is not None
+    }
+    return simulator(args.kind)(**given_sizes, **settings, seed=args.seed)
 
 
 def frame_of(votes: Records) -> pa.Table:

@@ -98,7 +98,7 @@ def _ordered(table: Any, args: Namespace) -> Any:
     """Return the workers that were asked for, in order; equals stay in the order of their names."""
     import numpy as np
 
-    from manyhands.table.arrow import take, to_numpy
+    from manyhands._base.arrow import take, to_numpy
 
     numbers = [field.name for field in table.schema if field.name not in ("worker", "n_labels")] + ["n_labels"]
     chosen = args.sort or numbers[0]

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manyhands.checks import check_choice, check_number, counted, warn_of_data
+from manyhands._base import arrow
+from manyhands._base.checks import check_choice, check_number, counted, warn_of_data
+from manyhands._base.estimator import Array
 from manyhands.collect.beliefs import Beliefs, beliefs_of, checked_model
 from manyhands.collect.crowd import (
     EXPLORE,
@@ -20,8 +22,6 @@ from manyhands.collect.crowd import (
 )
 from manyhands.collect.gains import STRATEGIES, Ints, doubts, error_gain, gain, information, top, uncertainty
 from manyhands.collect.stop import finished
-from manyhands.estimator import Array
-from manyhands.table import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,7 +107,7 @@ def next_labels(
     --------
     >>> import manyhands as mh
     >>> crowd = mh.simulate(200, 10, 3, labels_per_task=3, seed=1)
-    >>> model = mh.DawidSkene().fit(crowd.votes)
+    >>> model = mh.DawidSkene().fit(crowd.log)
     >>> mh.collect.next_labels(model, budget=5).column_names
     ['task', 'expected_gain', 'score']
     >>> mh.collect.next_labels(model, budget=5, workers="all").num_rows

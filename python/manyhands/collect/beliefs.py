@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.aggregators.base import Aggregator
+from manyhands._base.estimator import Array
+from manyhands._base.names import Names, sequence
+from manyhands.categorical.base import Aggregator
+from manyhands.categorical.table import Annotations, as_annotations
 from manyhands.collect.gains import Ints
-from manyhands.estimator import Array
-from manyhands.table.annotations import Annotations, as_annotations
-from manyhands.table.names import Names, sequence
 
 #: Answers that the matrix of a worker stands for who gave none: it is the crowd's average.
 _UNKNOWN = 1.0

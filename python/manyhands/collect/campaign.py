@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.aggregators.base import Aggregator
-from manyhands.aggregators.consensus import Consensus
-from manyhands.checks import check_choice, check_number, counted
+from manyhands._base import arrow, persist
+from manyhands._base.checks import check_choice, check_number, counted
+from manyhands._base.estimator import Array
+from manyhands._base.names import Names, sequence
+from manyhands.categorical.base import Aggregator
+from manyhands.categorical.consensus import Consensus
+from manyhands.categorical.table import Annotations, as_annotations
 from manyhands.collect.crowd import EXPLORE, Pool, check_epsilon, epsilon_at, pool_of, supposed
 from manyhands.collect.decisions import NOBODY, Decisions, Request
 from manyhands.collect.gains import STRATEGIES, Ints, error_gain, information, uncertainty
 from manyhands.collect.state import State
 from manyhands.collect.stop import finished
-from manyhands.estimator import Array
-from manyhands.table import arrow, persist
-from manyhands.table.annotations import Annotations, as_annotations
-from manyhands.table.names import Names, sequence
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.checks import check_number
+from manyhands._base.checks import check_number
+from manyhands._base.estimator import Array
+from manyhands._base.frames import names_of, take_columns
+from manyhands._base.names import Column, Names, sequence
 from manyhands.collect.beliefs import Beliefs
 from manyhands.collect.gains import Ints
-from manyhands.estimator import Array
-from manyhands.table.frames import names_of, take_columns
-from manyhands.table.names import Column, Names, sequence
 
 Workers: TypeAlias = Any
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from manyhands.aggregators.base import all_aggregators
-from manyhands.checks import check_number
+from manyhands._base import persist
+from manyhands._base.checks import check_number
+from manyhands._base.estimator import _is_setting, _unpacked, without_numpy
+from manyhands._base.names import Names, sequence
+from manyhands.categorical.base import all_aggregators
 from manyhands.collect.crowd import EXPLORE, check_epsilon
 from manyhands.collect.decisions import EVENTS, REASONS, Decisions, Event
 from manyhands.collect.gains import STRATEGIES, information
 from manyhands.collect.state import State
-from manyhands.estimator import _is_setting, _unpacked, without_numpy
-from manyhands.table import persist
-from manyhands.table.names import Names, sequence
 
 if TYPE_CHECKING:
     from manyhands.collect.campaign import Campaign

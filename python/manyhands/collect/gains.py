@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.estimator import Array
+from manyhands._base.estimator import Array
 from manyhands.numeric._hierarchy import digamma
 
 Ints: TypeAlias = npt.NDArray[np.int64]

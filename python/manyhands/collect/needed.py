@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyhands import _core
-from manyhands.aggregators._calibration import (
+from manyhands._base.checks import check_between, check_number
+from manyhands._base.data_checks import made_table
+from manyhands._base.estimator import Array
+from manyhands.categorical._calibration import (
     CORRELATION,
     calibrated,
     error_correlation,
     information,
     probability_of_correlation,
 )
-from manyhands.aggregators.passes import posterior_under
-from manyhands.checks import check_between, check_number
+from manyhands.categorical._passes import posterior_under
 from manyhands.collect.beliefs import Beliefs, beliefs_of, checked_model
 from manyhands.collect.gains import Ints, entropy, top
-from manyhands.estimator import Array
-from manyhands.table.checks import made_table
 
 #: Tasks that stand for all in a simulation, and in a refit; workers who stand for the crowd; labels per task beyond
 #: which the accuracy counts as out of reach.
@@ -80,11 +80,11 @@ def labels_needed(
 ) -> LabelsNeeded:
     """Estimate how many labels more would reach an accuracy, if they go to the most uncertain tasks.
 
-    Each draw is a crowd that may have given this log: a :class:`~manyhands.HierarchicalDawidSkene` fitted to tasks
-    drawn from it with replacement, whose errors on a task are correlated with the probability that the log indicates,
-    as :class:`~manyhands.Consensus` estimates it. True classes are drawn from the posterior of that crowd, and workers
-    answer the tasks that `model` finds most uncertain, as often as they did so far. The model comes to know them by as
-    much as its log grows, and labels are counted until its share of right answers is reached.
+    Each draw is a crowd that may have given this log: a :class:`~manyhands.categorical.HierarchicalDawidSkene` fitted
+    to tasks drawn from it with replacement, whose errors on a task are correlated with the probability that the log
+    indicates, as :class:`~manyhands.Consensus` estimates it. True classes are drawn from the posterior of that crowd,
+    and workers answer the tasks that `model` finds most uncertain, as often as they did so far. The model comes to know
+    them by as much as its log grows, and labels are counted until its share of right answers is reached.
 
     The interval therefore holds what is not known of classes, workers, answers to come and the dependence of errors,
     whatever the confidences of `model`. In simulations of independent workers it held what was needed in 85 to 100 % of
@@ -118,7 +118,7 @@ def labels_needed(
     --------
     >>> import manyhands as mh
     >>> crowd = mh.simulate(300, 20, 2, labels_per_task=2, seed=1)
-    >>> needed = mh.collect.labels_needed(mh.DawidSkene().fit(crowd.votes), accuracy=0.95, draws=5)
+    >>> needed = mh.collect.labels_needed(mh.DawidSkene().fit(crowd.log), accuracy=0.95, draws=5)
     >>> needed.low <= int(needed) <= needed.high
     True
     """

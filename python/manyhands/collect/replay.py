@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyhands import metrics
-from manyhands.aggregators.base import Aggregator
-from manyhands.aggregators.consensus import Consensus
-from manyhands.checks import check_choice, check_flag, check_number, warn_of_data
+from manyhands._base import arrow
+from manyhands._base.checks import check_choice, check_flag, check_number, warn_of_data
+from manyhands._base.estimator import Array
+from manyhands.categorical.base import Aggregator
+from manyhands.categorical.consensus import Consensus
+from manyhands.categorical.table import Annotations, as_annotations
 from manyhands.collect.campaign import Campaign
 from manyhands.collect.gains import STRATEGIES, Ints
-from manyhands.estimator import Array
-from manyhands.table import arrow
-from manyhands.table.annotations import Annotations, as_annotations
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,8 +112,8 @@ def replay(
     --------
     >>> import manyhands as mh
     >>> crowd = mh.simulate(100, 10, 2, crowd="one-coin", labels_per_task=6, seed=1)
-    >>> gold = (crowd.votes.tasks, crowd.truth)
-    >>> run = mh.collect.replay(crowd.votes, gold, policy="entropy", budget=300, seed=0)
+    >>> gold = (crowd.log.tasks, crowd.truth)
+    >>> run = mh.collect.replay(crowd.log, gold, policy="entropy", budget=300, seed=0)
     >>> bool(run.accuracy > 0.6), run.curve.column_names
     (True, ['labels', 'accuracy', 'deviation'])
     """

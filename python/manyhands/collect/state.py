@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from manyhands._base.estimator import Array
+from manyhands.categorical.table import Annotations
 from manyhands.collect.gains import information
 from manyhands.errors import ConvergenceWarning, IdentifiabilityWarning
-from manyhands.estimator import Array
-from manyhands.table.annotations import Annotations
 
 #: Imaginary answers before anybody said anything: right ones and wrong ones of each kind, for each class.
 _RIGHT, _WRONG = 2.0, 1.0

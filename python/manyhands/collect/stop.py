@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.checks import check_between, counted
+from manyhands._base import arrow
+from manyhands._base.checks import check_between, counted
+from manyhands._base.estimator import Array
+from manyhands._base.names import Names
 from manyhands.collect.beliefs import beliefs_of
-from manyhands.estimator import Array
-from manyhands.table import arrow
-from manyhands.table.names import Names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,7 +94,7 @@ def stopping(model: Any, error: float = 0.05, *, tasks: Any = None) -> Stopping:
     --------
     >>> import manyhands as mh
     >>> crowd = mh.simulate(300, 20, 2, labels_per_task=7, seed=1)
-    >>> found = mh.collect.stopping(mh.aggregate(crowd.votes), error=0.05)
+    >>> found = mh.collect.stopping(mh.aggregate(crowd.log), error=0.05)
     >>> bool((found.expected_error[found.done] <= 0.05).all())
     True
     """

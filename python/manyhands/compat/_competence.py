@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal, Self
 import numpy as np
 
 from manyhands import _core
-from manyhands.checks import check_choice, check_number
+from manyhands._base.checks import check_choice, check_number
+from manyhands._base.estimator import Array, Parameters
 from manyhands.compat._log import Log, find, log_columns, no_labels, no_probas, no_series, series
-from manyhands.estimator import Array, Parameters
 
 if TYPE_CHECKING:
     from manyhands.compat._log import Frame, Index, Series

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators import MajorityVote
-from manyhands.aggregators.base import ClassFit, fit_of
+from manyhands._base.estimator import Array
+from manyhands.categorical import MajorityVote
+from manyhands.categorical.base import ClassFit, fit_of
 from manyhands.compat._log import Log, find, import_pandas
-from manyhands.estimator import Array
 
 if TYPE_CHECKING:
     from manyhands.compat._log import Frame, Series

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from manyhands._base.estimator import Array, Parameters
 from manyhands.compat._log import import_pandas, series
-from manyhands.estimator import Array, Parameters
 from manyhands.texts._chi import upper_quantiles
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.estimator import Array
-from manyhands.table.annotations import Annotations
-from manyhands.table.labels import warn_of_many
+from manyhands._base.estimator import Array
+from manyhands._base.labels import warn_of_many
+from manyhands.categorical.table import Annotations
 
 if TYPE_CHECKING:
     import pandas as pd

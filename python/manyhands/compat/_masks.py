@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from manyhands._base.estimator import Array, Parameters
 from manyhands.compat._embeddings import columns_of
 from manyhands.compat._log import import_pandas
-from manyhands.estimator import Array, Parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from manyhands._base.estimator import Array
 from manyhands.compat._log import Codes, Log, find, import_pandas, log_columns, series
 from manyhands.compat._voting import MajorityVote
-from manyhands.estimator import Array
 
 if TYPE_CHECKING:
     from manyhands.compat._log import Frame, Series

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from manyhands import _core
-from manyhands.checks import check_number, check_positive
+from manyhands._base.checks import check_number, check_positive
+from manyhands._base.estimator import Array, Parameters
 from manyhands.compat._log import import_pandas, series
 from manyhands.errors import ConvergenceWarning
-from manyhands.estimator import Array, Parameters
 from manyhands.pairwise import BradleyTerry as Ours
-from manyhands.table.comparisons import LEFT, TIE, Comparisons
+from manyhands.pairwise.table import LEFT, TIE, Comparisons
 
 if TYPE_CHECKING:
     from manyhands.compat._log import Frame, Series

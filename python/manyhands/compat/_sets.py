@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from manyhands._base.estimator import Parameters
 from manyhands.compat._log import import_pandas, log_columns
 from manyhands.compat._voting import MajorityVote
-from manyhands.estimator import Parameters
 
 if TYPE_CHECKING:
     from manyhands.compat._log import Frame, Series

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators import MMSR as _MMSR
-from manyhands.checks import check_number
+from manyhands._base.checks import check_number
+from manyhands._base.estimator import Array, Parameters
 from manyhands.compat._log import Log, find, log_columns, no_labels, no_probas, no_series, series
 from manyhands.errors import IdentifiabilityWarning, NotFittedError
-from manyhands.estimator import Array, Parameters
+from manyhands.moments import MMSR as _MMSR
 
 if TYPE_CHECKING:
     from manyhands.compat._log import Frame, Series
@@ -45,8 +45,8 @@ class MMSR(Parameters):
     Notes
     -----
     The published method, with the number of neighbours set aside that crowd-kit chooses: half of those of the worker
-    who has fewest, less one. O(pairs of workers with a common task) an iteration. :class:`manyhands.MMSR` estimates
-    better: signs before sizes, and pairs weighted by what they have in common.
+    who has fewest, less one. O(pairs of workers with a common task) an iteration. :class:`manyhands.moments.MMSR`
+    estimates better: signs before sizes, and pairs weighted by what they have in common.
 
     Examples
     --------
@@ -181,8 +181,8 @@ class KOS(Parameters):
 
     Notes
     -----
-    As :class:`manyhands.KOS`: O(annotations) a round. Another generator draws the first messages, so that they are not
-    crowd-kit's; what they lead to is the same, but for logs too small to tell.
+    As :class:`manyhands.categorical.KOS`: O(annotations) a round. Another generator draws the first messages, so that
+    they are not crowd-kit's; what they lead to is the same, but for logs too small to tell.
 
     Examples
     --------

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
+from manyhands._base.estimator import Parameters
 from manyhands.compat._embeddings import HRRASA, RASA, columns_of, gleu_similarity
 from manyhands.compat._log import import_pandas
-from manyhands.estimator import Parameters
 
 if TYPE_CHECKING:
     from manyhands.compat._log import Frame, Series

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
-from manyhands.aggregators import MajorityVote as _MajorityVote
-from manyhands.aggregators import WeightedVote as _WeightedVote
+from manyhands._base.estimator import Array, Parameters
+from manyhands.categorical import MajorityVote as _MajorityVote
+from manyhands.categorical import WeightedVote as _WeightedVote
 from manyhands.compat._log import Log, find, log_columns, no_labels, no_probas, no_series, series
 from manyhands.errors import NotFittedError
-from manyhands.estimator import Array, Parameters
 
 if TYPE_CHECKING:
     from manyhands.compat._log import Frame, Index, Series
@@ -59,7 +59,8 @@ class MajorityVote(_Voter):
 
     Notes
     -----
-    As :class:`manyhands.MajorityVote` and :class:`manyhands.WeightedVote`: O(annotations + tasks · classes).
+    As :class:`manyhands.MajorityVote` and :class:`manyhands.categorical.WeightedVote`: O(annotations + tasks ·
+    classes).
 
     Examples
     --------
@@ -238,7 +239,7 @@ class Wawa(_SelfTaught):
 
     Notes
     -----
-    As :class:`manyhands.WeightedVote` with ``weights="agreement"``: a few passes over the annotations.
+    As :class:`manyhands.categorical.WeightedVote` with ``weights="agreement"``: a few passes over the annotations.
 
     Examples
     --------
@@ -277,8 +278,8 @@ class ZeroBasedSkill(_SelfTaught):
 
     Notes
     -----
-    As :class:`manyhands.WeightedVote` with ``weights="zero-based"``: two passes over the annotations a round,
-    and an early end when skills stand still.
+    As :class:`manyhands.categorical.WeightedVote` with ``weights="zero-based"``: two passes over the annotations
+    a round, and an early end when skills stand still.
 
     Examples
     --------

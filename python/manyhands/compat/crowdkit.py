@@ -8,8 +8,8 @@ frames in (columns ``task``, ``worker``, ``label``), the same Series and frames 
 
 The classes here only translate: frames to tables and back, and one way of counting iterations to the other.
 Programs that are not bound to this interface find more options, and no need of pandas, in
-:class:`manyhands.MajorityVote`, :class:`manyhands.WeightedVote`, :class:`manyhands.DawidSkene`,
-:class:`manyhands.MMSR`, :class:`manyhands.KOS`, :class:`manyhands.MACE`, :class:`manyhands.GLAD`,
+:class:`manyhands.MajorityVote`, :class:`manyhands.categorical.WeightedVote`, :class:`manyhands.DawidSkene`,
+:class:`manyhands.moments.MMSR`, :class:`manyhands.categorical.KOS`, :class:`manyhands.MACE`, :class:`manyhands.GLAD`,
 :mod:`manyhands.pairwise`, :mod:`manyhands.texts`, :mod:`manyhands.masks` and :mod:`manyhands.agreement`.
 """
 
@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 
-from manyhands.aggregators.base import ClassFit
+from manyhands._base.estimator import Array, Parameters
+from manyhands.categorical.base import ClassFit
 from manyhands.compat import _absent
 from manyhands.compat._competence import GLAD, MACE
 from manyhands.compat._em import Em, beginning, errors, with_gold
@@ -32,7 +33,6 @@ from manyhands.compat._sets import BinaryRelevance
 from manyhands.compat._skills import KOS, MMSR
 from manyhands.compat._texts import ROVER, TextHRRASA, TextRASA
 from manyhands.compat._voting import GoldMajorityVote, MajorityVote, Wawa, ZeroBasedSkill
-from manyhands.estimator import Array, Parameters
 
 if TYPE_CHECKING:
     from manyhands.compat._log import Frame, Series

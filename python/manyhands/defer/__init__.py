@@ -8,6 +8,7 @@ alone: :func:`project` and :func:`project_chunks` for probabilities, :func:`assi
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from manyhands._base.estimator import concrete
 from manyhands.defer.assignment import Thresholds, assign, capacities, ranked
 from manyhands.defer.decision import Decision
 from manyhands.defer.measures import (
@@ -22,7 +23,6 @@ from manyhands.defer.measures import (
     workload,
 )
 from manyhands.defer.projection import Projection, project, project_chunks
-from manyhands.estimator import concrete
 
 if TYPE_CHECKING:
     from manyhands.defer.confidence import *

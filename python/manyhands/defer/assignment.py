@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.checks import check_number
+from manyhands._base.checks import check_number
 from manyhands.defer.projection import Bound, Floats, as_bounds, as_rows
 
 Ints: TypeAlias = npt.NDArray[np.int64]

@@ -13,16 +13,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from manyhands.aggregators._priors import row_pseudo
-from manyhands.checks import check_number, listed
-from manyhands.defer.data import CaseData, aligned, expert_votes, joint_classes, true_classes
+from manyhands._base.checks import check_number, listed
+from manyhands._base.estimator import Array, Progress
+from manyhands._train.batch import CrowdData
+from manyhands._train.checkpoint import Owner
+from manyhands._train.probabilities import PSEUDO
+from manyhands._train.settings import setting
+from manyhands.categorical._priors import row_pseudo
+from manyhands.defer.data import CaseData, align, true_classes
 from manyhands.defer.deferral import Deferral
 from manyhands.defer.gate import AnchoredGate
-from manyhands.estimator import Array, Progress
-from manyhands.train.batch import CrowdData
-from manyhands.train.checkpoint import Owner
-from manyhands.train.probabilities import PSEUDO
-from manyhands.train.settings import setting
 
 HalfLife = float | Literal["auto"] | None
 
@@ -169,15 +169,17 @@ class PresentSkill(Deferral):
             raise ValueError("this team takes skills for constant; fit it with half_life= and times= to follow them")
         n = len(y)
         codes, names = true_classes(y, n)
-        table = expert_votes(votes)
-        rows = aligned(table, joint_classes(names, table), n, tasks)
-        known, classes = self._workers.match(rows._workers), self._classes.match(rows._classes)
-        for what, found, all_names in (("experts", known, rows.workers), ("classes", classes, rows.classes)):
-            if (found < 0).any():
-                raise ValueError(f"this team does not know the {what} {listed(all_names[found < 0].tolist())}")
-        cases, experts, labels = (column.astype(np.int64) for column in rows.codes())
+        answers = align(votes, names, n, tasks)
+        experts, classes = self._workers.match(answers.expert_names), self._classes.match(answers.classes)
+        for what, codes_here, all_names in (
+            ("experts", experts, answers.expert_names.values),
+            ("classes", classes, answers.classes.values),
+        ):
+            if (codes_here < 0).any():
+                raise ValueError(f"this team does not know the {what} {listed(all_names[codes_here < 0].tolist())}")
         truth = self._classes.match(names)[codes]
-        self._count(as_times(times, n)[cases], known[experts], truth[cases], classes[labels])
+        at = as_times(times, n)[answers.rows]
+        self._count(at, experts[answers.experts], truth[answers.rows], classes[answers.labels])
         for part in self._parts_or_fail().values():
             if isinstance(part, AnchoredGate):
                 part.accuracy.copy_(self._expert_accuracy)

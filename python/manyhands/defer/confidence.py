@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyhands._base.estimator import Array
+from manyhands._train.batch import Batch, CrowdData
+from manyhands._train.estimator import PREDICTED
 from manyhands.defer.changing import PresentSkill
 from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Deferral, Views
-from manyhands.estimator import Array
-from manyhands.train.batch import Batch, CrowdData
-from manyhands.train.estimator import PREDICTED
 
 
 class SelectivePrediction(PresentSkill):

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from manyhands.checks import listed
+from manyhands._base.checks import listed
+from manyhands._base.data_checks import made_table, refuse_repeats
+from manyhands._base.names import Column, Names
+from manyhands._train.batch import Batch, CrowdData, as_features, as_votes, rows_of
+from manyhands.categorical.table import Annotations
 from manyhands.errors import DataWarning
-from manyhands.table.annotations import Annotations
-from manyhands.table.checks import made_table, refuse_repeats
-from manyhands.table.names import Column, Names
-from manyhands.train.batch import Batch, CrowdData, as_features, as_votes, rows_of
 
 
 class CaseData(CrowdData):
@@ -26,9 +26,9 @@ class CaseData(CrowdData):
     def __init__(self, X: Any, y: Any, votes: Any, tasks: Any = None) -> None:
         features = as_features(X)
         n_rows = len(features)
-        table = expert_votes(votes)
         codes, names = true_classes(y, n_rows)
-        self._take(features, aligned(table, joint_classes(names, table), n_rows, tasks), None)
+        self.features, self.rows = features, torch.arange(n_rows)
+        self._take_votes(align(votes, names, n_rows, tasks).table(n_rows))
         self.truth = torch.from_numpy(self.votes._classes.match(names)[codes])
         # A case that nobody answered still teaches the classifier.
         self.samples = torch.arange(n_rows)
@@ -68,21 +68,32 @@ def joint_classes(names: Names, votes: Annotations) -> Names:
     return votes._classes if known.all() else votes._classes.joined(names)
 
 
-def aligned(votes: Annotations, classes: Names, n_rows: int, tasks: Any) -> Annotations:
-    """The same answers in a table that has a task for each row, in their order, and these classes."""
-    rows = rows_of(votes, n_rows, tasks)
-    cases, experts, labels = votes.codes()
-    recoded = classes.match(votes._classes)
-    table = made_table(
-        rows[cases].astype(np.uint32),
-        experts,
-        recoded[labels].astype(np.uint16),
-        None,
-        n_rows,
-        votes.n_workers,
-        len(classes),
-    )
-    return Annotations(table, Names(np.arange(n_rows)), votes._workers, classes)
+class AlignedAnswers(NamedTuple):
+    """Experts' answers by row of X, one entry per answer, in the order of the rows."""
+
+    rows: npt.NDArray[np.int64]
+    experts: npt.NDArray[np.int64]
+    labels: npt.NDArray[np.int64]
+    #: What the codes of experts and labels stand for.
+    expert_names: Names
+    classes: Names
+
+    def table(self, n_rows: int) -> Annotations:
+        """The answers as a table with a task for each row of X, in their order."""
+        codes = (self.rows.astype(np.uint32), self.experts.astype(np.uint32), self.labels.astype(np.uint16))
+        table = made_table(*codes, None, n_rows, len(self.expert_names), len(self.classes))
+        return Annotations(table, Names(np.arange(n_rows)), self.expert_names, self.classes)
+
+
+def align(votes: Any, truth: Names, n_rows: int, tasks: Any) -> AlignedAnswers:
+    """Experts' answers by row of X, coded by the classes of the votes and of the truth: for fit, score and observe."""
+    answers = expert_votes(votes)
+    classes = joint_classes(truth, answers)
+    cases, experts, labels = answers.codes()
+    rows = rows_of(answers, n_rows, tasks)[cases]
+    order = np.argsort(rows, kind="stable")
+    recoded = classes.match(answers._classes)[labels]
+    return AlignedAnswers(rows[order], experts.astype(np.int64)[order], recoded[order], answers._workers, classes)
 
 
 def answers_of(batch: Batch, n_experts: int) -> Tensor:

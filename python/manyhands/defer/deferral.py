@@ -15,18 +15,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyhands import _core
-from manyhands.checks import check_choice, listed
+from manyhands._base.checks import check_choice, listed
+from manyhands._base.estimator import Array, Progress
+from manyhands._train.batch import Batch, CrowdData, Features, as_features
+from manyhands._train.estimator import CrowdNetworkEstimator, checked_logits
+from manyhands._train.module_calls import run
+from manyhands._train.probabilities import estimated_confusion, normalised
+from manyhands._train.settings import CROWD_ONLY, TRAINING, explained, setting
+from manyhands._train.trunk import split
 from manyhands.defer import Decision, Thresholds, assign, capacities, ranked
-from manyhands.defer.data import CaseData, aligned, answers_of, expert_votes, joint_classes, true_classes, truth_of
+from manyhands.defer.data import CaseData, align, answers_of, true_classes, truth_of
 from manyhands.defer.gate import Gate, StackedGate, check_networks, expected_right, make_gate
 from manyhands.defer.shares import Coverage, Workload, bounds
-from manyhands.estimator import Array, Progress
-from manyhands.train.batch import Batch, CrowdData, Features, as_features
-from manyhands.train.calls import run
-from manyhands.train.estimator import CrowdNetworkEstimator, checked_logits
-from manyhands.train.probabilities import estimated_confusion, normalised
-from manyhands.train.settings import CROWD_ONLY, TRAINING, explained, setting
-from manyhands.train.trunk import split
 
 How = Literal["auto", "capacity", "threshold", "ranked", "argmax"]
 By = Literal["gate", "accuracy"]
@@ -171,7 +171,7 @@ class Deferral(CrowdNetworkEstimator):
         return Views(classes, gate(features, classes))
 
     def _class_logits(self, x: Any) -> Tensor:
-        return self._checked_classes(self._made(x))
+        return self._checked_classes(run(self._network, x))
 
     def _checked_classes(self, logits: Tensor) -> Tensor:
         return checked_logits(logits, len(self._classes), "the classifier must return one logit a class")
@@ -450,20 +450,18 @@ class _Answers:
 
     def __init__(self, model: Deferral, votes: Any, n_rows: int, tasks: Any) -> None:
         self._n_experts = len(model._workers)
-        table = expert_votes(votes)
-        known = model._workers.match(table._workers)
+        answers = align(votes, model._classes, n_rows, tasks)
+        known = model._workers.match(answers.expert_names)
         if not (known >= 0).any():
             raise ValueError(
                 f"no expert of fit ({listed(model._workers.values.tolist())}) is among those of the votes "
-                f"({listed(table.workers.tolist())})"
+                f"({listed(answers.expert_names.values.tolist())})"
             )
-        rows = aligned(table, joint_classes(model._classes, table), n_rows, tasks)
-        cases, experts, labels = (column.astype(np.int64) for column in rows.codes())
-        keep = known[experts] >= 0
-        key = cases[keep] * self._n_experts + known[experts[keep]]
+        keep = known[answers.experts] >= 0
+        key = answers.rows[keep] * self._n_experts + known[answers.experts[keep]]
         order = np.argsort(key)
         self._key = key[order]
-        self._label = model._classes.match(rows._classes)[labels[keep]][order]
+        self._label = model._classes.match(answers.classes)[answers.labels[keep]][order]
         # An answer that is no class of the model is still an answer: a wrong one.
         self._label[self._label < 0] = len(model._classes)
 

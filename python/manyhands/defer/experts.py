@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhands.checks import check_choice, check_number
-from manyhands.estimator import Array
-from manyhands.train.batch import CrowdData
-from manyhands.train.calls import run
-from manyhands.train.trunk import n_features, split
+from manyhands._base.checks import check_choice, check_number
+from manyhands._base.estimator import Array
+from manyhands._train.batch import CrowdData
+from manyhands._train.module_calls import run
+from manyhands._train.trunk import n_features, split
 
 Kind = Literal["auto", "separate", "conditional"]
 

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhands.train.batch import CrowdData
-from manyhands.train.trunk import n_features, split
+from manyhands._train.batch import CrowdData
+from manyhands._train.trunk import n_features, split
 
 Gate = nn.Module | Literal["stacked", "anchored"] | None
 

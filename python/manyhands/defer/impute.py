@@ -9,16 +9,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhands.checks import check_choice, check_number
+from manyhands._base.checks import check_choice, check_number
+from manyhands._train.batch import Batch, CrowdData
+from manyhands._train.estimator import NetworkEstimator
+from manyhands._train.probabilities import soft_cross_entropy
 from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Views
 from manyhands.defer.experts import ExpertModels, Kind, check_expert_models
 from manyhands.defer.gate import Gate
 from manyhands.defer.losses import evidence, posterior
 from manyhands.defer.probabilistic import EMDeferral
-from manyhands.train.batch import Batch, CrowdData
-from manyhands.train.estimator import NetworkEstimator
-from manyhands.train.probabilities import soft_cross_entropy
 
 Augmentation = Callable[[Any], Any]
 

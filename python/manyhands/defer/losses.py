@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyhands.train.probabilities import soft_cross_entropy
+from manyhands._train.probabilities import soft_cross_entropy
 
 
 def answer_log_likelihood(n_classes: int, smoothing: float) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.checks import check_choice, check_number
+from manyhands._base.checks import check_choice, check_number
 from manyhands.defer.assignment import Ints, as_shares, assign, capacities, ranked
 from manyhands.defer.decision import as_who, option_names
 from manyhands.defer.projection import Bound, Floats, as_rows

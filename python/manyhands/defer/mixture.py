@@ -8,16 +8,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhands.checks import check_number
+from manyhands._base.checks import check_number
+from manyhands._base.estimator import Array
+from manyhands._train.batch import Batch, CrowdData
+from manyhands._train.estimator import PREDICTED
 from manyhands.defer import capacities
 from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Deferral, Views
 from manyhands.defer.gate import Gate
 from manyhands.defer.losses import evidence, masked, mixture_loss
 from manyhands.defer.shares import Cost, costs
-from manyhands.estimator import Array
-from manyhands.train.batch import Batch, CrowdData
-from manyhands.train.estimator import PREDICTED
 
 #: Share of an answer that is spread over all classes when losses of experts and classifier are compared.
 _SMOOTHING = 0.01

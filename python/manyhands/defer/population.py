@@ -10,17 +10,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhands.checks import check_number, listed
+from manyhands._base.checks import check_number, listed
+from manyhands._train.batch import Batch, CrowdData
+from manyhands._train.estimator import PREDICTED
+from manyhands._train.module_calls import run
+from manyhands._train.probabilities import estimated_confusion
+from manyhands._train.settings import explained
+from manyhands._train.trunk import n_features, split
+from manyhands.categorical.table import Annotations
 from manyhands.defer.data import CaseData, truth_of
 from manyhands.defer.deferral import Deferral, Views
 from manyhands.defer.experts import EMBEDDING
-from manyhands.table.annotations import Annotations
-from manyhands.train.batch import Batch, CrowdData
-from manyhands.train.calls import run
-from manyhands.train.estimator import PREDICTED
-from manyhands.train.probabilities import estimated_confusion
-from manyhands.train.settings import explained
-from manyhands.train.trunk import n_features, split
 
 __all__ = ["SetDeferral"]
 
@@ -135,8 +135,8 @@ class SetDeferral(Deferral):
     Examples
     --------
     >>> import torch, manyhands as mh
-    >>> X, y = mh.synthetic.gaussians(400, 3)
-    >>> answers = mh.simulate(truth=y, n_workers=6, n_classes=3, labels_per_task=2).votes
+    >>> X, y = mh.categorical.synthetic.gaussians(400, 3)
+    >>> answers = mh.simulate(truth=y, n_workers=6, n_classes=3, labels_per_task=2).log
     >>> classifier = torch.nn.Sequential(torch.nn.Linear(10, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     >>> team = mh.defer.SetDeferral(classifier, coverage=0.5, max_epochs=2).fit(X, y, answers)
     >>> few = mh.Annotations.from_arrays(range(20), [6] * 20, y[:20])  # expert 6 has answered twenty cases

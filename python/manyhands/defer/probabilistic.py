@@ -12,7 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhands.checks import check_choice, check_number, warn_of_convergence
+from manyhands._base.checks import check_choice, check_number, warn_of_convergence
+from manyhands._base.estimator import Array
+from manyhands._train.batch import Batch, CrowdData, as_features
+from manyhands._train.probabilities import soft_cross_entropy
+from manyhands._train.settings import setting
 from manyhands.defer import project
 from manyhands.defer.changing import PresentSkill
 from manyhands.defer.data import answers_of, truth_of
@@ -21,10 +25,6 @@ from manyhands.defer.experts import ExpertModels, Kind, check_expert_models, exp
 from manyhands.defer.gate import AnchoredGate, Gate
 from manyhands.defer.losses import charged, evidence, exact_posterior, gate_loss, mean_field, posterior, share_penalty
 from manyhands.defer.shares import Cost, costs
-from manyhands.estimator import Array
-from manyhands.train.batch import Batch, CrowdData, as_features
-from manyhands.train.probabilities import soft_cross_entropy
-from manyhands.train.settings import setting
 
 Constraint = Literal["batch", "running", "epoch", "penalty"]
 
@@ -273,8 +273,8 @@ class NaiveDeferral(EMDeferral):
     Examples
     --------
     >>> import torch, manyhands as mh
-    >>> X, y = mh.synthetic.gaussians(300, 3)
-    >>> answers = mh.simulate(truth=y, n_workers=2, n_classes=3, labels_per_task=2).votes
+    >>> X, y = mh.categorical.synthetic.gaussians(300, 3)
+    >>> answers = mh.simulate(truth=y, n_workers=2, n_classes=3, labels_per_task=2).log
     >>> classifier = torch.nn.Sequential(torch.nn.Linear(10, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     >>> team = mh.defer.NaiveDeferral(classifier, coverage=0.5, max_epochs=2).fit(X, y, answers)
     >>> int((team.decide(X).who == 2).sum())  # two experts: option 2 is the classifier
@@ -363,8 +363,8 @@ class ProbabilisticDeferral(EMDeferral):
     Examples
     --------
     >>> import torch, manyhands as mh
-    >>> X, y = mh.synthetic.gaussians(300, 3)
-    >>> answers = mh.simulate(truth=y, n_workers=3, n_classes=3, labels_per_task=1).votes
+    >>> X, y = mh.categorical.synthetic.gaussians(300, 3)
+    >>> answers = mh.simulate(truth=y, n_workers=3, n_classes=3, labels_per_task=1).log
     >>> classifier = torch.nn.Sequential(torch.nn.Linear(10, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     >>> team = mh.defer.ProbabilisticDeferral(classifier, coverage=0.4, workload="balanced", max_epochs=2)
     >>> decision = team.fit(X, y, answers).decide(X)

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.checks import check_choice
+from manyhands._base.checks import check_choice
+from manyhands._base.data_checks import checked_weights
 from manyhands.errors import ConvergenceWarning
-from manyhands.table.checks import checked_weights
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Bound: TypeAlias = npt.ArrayLike | None

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from manyhands.checks import check_choice, check_number, listed
-from manyhands.estimator import Array
-from manyhands.table.names import Names
+from manyhands._base.checks import check_choice, check_number, listed
+from manyhands._base.estimator import Array
+from manyhands._base.names import Names
 
 #: ``"free"``, ``"balanced"``, or the least and greatest share of single experts.
 Workload = Literal["free", "balanced"] | Mapping[Any, float | tuple[float, float]]

@@ -8,14 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhands.checks import check_number
+from manyhands._base.checks import check_number
+from manyhands._train.batch import Batch, CrowdData
+from manyhands._train.module_calls import run
+from manyhands._train.trunk import n_features, split
 from manyhands.defer import losses
 from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Deferral, Views
 from manyhands.defer.gate import Gate
-from manyhands.train.batch import Batch, CrowdData
-from manyhands.train.calls import run
-from manyhands.train.trunk import n_features, split
 
 
 class SurrogateDeferral(Deferral):

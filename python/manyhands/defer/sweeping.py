@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from manyhands.checks import check_number
+from manyhands._base.checks import check_number
 from manyhands.defer.deferral import Deferral
 from manyhands.errors import ConvergenceWarning
 
@@ -83,8 +83,8 @@ def sweep(
     Examples
     --------
     >>> import torch, manyhands as mh
-    >>> X, y = mh.synthetic.gaussians(300, 3)
-    >>> answers = mh.simulate(truth=y, n_workers=2, n_classes=3, labels_per_task=2).votes
+    >>> X, y = mh.categorical.synthetic.gaussians(300, 3)
+    >>> answers = mh.simulate(truth=y, n_workers=2, n_classes=3, labels_per_task=2).log
     >>> classifier = torch.nn.Sequential(torch.nn.Linear(10, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     >>> team = mh.defer.NaiveDeferral(classifier, max_epochs=5, lr=0.1)
     >>> found = mh.defer.sweep(team, X, y, answers, coverage=0.5, tolerance=0.2)

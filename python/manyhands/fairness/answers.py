@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.aggregators.consensus import Consensus
-from manyhands.aggregators.passes import posterior_under
-from manyhands.checks import check_choice, check_number
-from manyhands.estimator import Array
+from manyhands._base import arrow
+from manyhands._base.checks import check_choice, check_number
+from manyhands._base.estimator import Array
+from manyhands._base.names import Names
+from manyhands.categorical._passes import posterior_under
+from manyhands.categorical.consensus import Consensus
+from manyhands.categorical.table import Annotations
 from manyhands.fairness.attribute import Attribute, Ints, read_votes
 from manyhands.fairness.conditioned import beliefs, conditioned, split
 from manyhands.fairness.gaps import positives
-from manyhands.table import arrow
-from manyhands.table.annotations import Annotations
-from manyhands.table.names import Names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,7 +125,7 @@ def aggregate(
     --------
     >>> import manyhands as mh
     >>> crowd = mh.simulate(400, 10, 2, labels_per_task=5, seed=1)
-    >>> found = mh.fairness.aggregate(crowd.votes, attribute=["a", "b"] * 200, gap=0.02)
+    >>> found = mh.fairness.aggregate(crowd.log, attribute=["a", "b"] * 200, gap=0.02)
     >>> round(found.gap, 9) <= 0.02
     True
     """

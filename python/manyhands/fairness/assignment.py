@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.checks import check_number
-from manyhands.estimator import Array
+from manyhands._base.checks import check_number
+from manyhands._base.estimator import Array
 from manyhands.fairness.attribute import Ints
 
 #: Halvings of the price of a gap.

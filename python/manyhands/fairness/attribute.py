@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import metrics
-from manyhands.checks import counted, listed, warn_of_data
-from manyhands.table.annotations import Annotations, as_annotations
-from manyhands.table.beside import read_beside
-from manyhands.table.frames import names_of, take_columns
-from manyhands.table.names import Column, Names
+from manyhands._base.checks import counted, listed, warn_of_data
+from manyhands._base.frames import names_of, take_columns
+from manyhands._base.names import Column, Names
+from manyhands.categorical.table import Annotations, as_annotations
+from manyhands.io.side_tables import read_beside
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 

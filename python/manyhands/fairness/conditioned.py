@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyhands import metrics
-from manyhands.aggregators.base import Aggregator
-from manyhands.aggregators.passes import expected_counts
-from manyhands.checks import check_positive, counted
-from manyhands.estimator import Array
+from manyhands._base import arrow
+from manyhands._base.checks import check_positive, counted
+from manyhands._base.estimator import Array
+from manyhands._base.limits import check_memory
+from manyhands._base.names import Names
+from manyhands.categorical._passes import expected_counts
+from manyhands.categorical.base import Aggregator
+from manyhands.categorical.table import Annotations
 from manyhands.fairness.attribute import Attribute, Ints, read_votes
 from manyhands.numeric._hierarchy import log_gamma
-from manyhands.table import arrow
-from manyhands.table.annotations import Annotations
-from manyhands.table.limits import check_memory
-from manyhands.table.names import Names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,7 +91,7 @@ def confusion(votes: Any, truth: Any, *, attribute: Any, strength: float | None 
     --------
     >>> import manyhands as mh
     >>> crowd = mh.simulate(400, 10, 2, labels_per_task=5, seed=1)
-    >>> found = mh.fairness.confusion(crowd.votes, mh.aggregate(crowd.votes), attribute=["a", "b"] * 200)
+    >>> found = mh.fairness.confusion(crowd.log, mh.aggregate(crowd.log), attribute=["a", "b"] * 200)
     >>> found.matrices.shape
     (10, 2, 2, 2)
     """

@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import metrics
-from manyhands.aggregators.base import Aggregator
-from manyhands.aggregators.consensus import Consensus
-from manyhands.checks import check_between, check_choice, check_number, counted
-from manyhands.estimator import Array
+from manyhands._base import arrow
+from manyhands._base.checks import check_between, check_choice, check_number, counted
+from manyhands._base.estimator import Array
+from manyhands._base.names import Names
+from manyhands.categorical.base import Aggregator
+from manyhands.categorical.consensus import Consensus
+from manyhands.categorical.table import Annotations
 from manyhands.fairness.attribute import Attribute, Ints, read_votes
 from manyhands.fairness.conditioned import beliefs
-from manyhands.table import arrow
-from manyhands.table.annotations import Annotations
-from manyhands.table.names import Names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -154,7 +154,7 @@ def gaps(
     --------
     >>> import manyhands as mh
     >>> crowd = mh.simulate(400, 10, 2, labels_per_task=5, seed=1)
-    >>> found = mh.fairness.gaps(crowd.votes, (crowd.votes.tasks, crowd.truth), attribute=["a", "b"] * 200)
+    >>> found = mh.fairness.gaps(crowd.log, (crowd.log.tasks, crowd.truth), attribute=["a", "b"] * 200)
     >>> found["accuracy"].low <= found["accuracy"].gap <= found["accuracy"].high
     True
     """

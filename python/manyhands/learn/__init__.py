@@ -9,46 +9,37 @@ try:
 except ImportError as error:
     raise ImportError('manyhands.learn needs PyTorch: pip install "manyhands[torch]"') from error
 
-from manyhands.learn import (
-    agree,
-    anchors,
-    common,
-    confusion,
-    doctor,
-    em,
-    heads,
-    information,
-    instance,
-    losses,
-    mixture,
-    numbers,
-    pairs,
-    performance,
-    preferences,
-    single,
-    targets,
-    union,
-)
-from manyhands.learn.agree import *
+from manyhands._train.batch import Batch, CrowdData
+from manyhands._train.callbacks import Callback
+from manyhands._train.settings import Training
+from manyhands.learn import anchors, heads, instance, losses, mixture, pairs, preferences, targets
+from manyhands.learn import conal as common
+from manyhands.learn import crowd_layer as confusion
+from manyhands.learn import crowd_regression as numbers
+from manyhands.learn import deep_em as em
+from manyhands.learn import doctor_net as doctor
+from manyhands.learn import learn2agree as agree
+from manyhands.learn import madl as performance
+from manyhands.learn import max_mig as information
+from manyhands.learn import single_label as single
+from manyhands.learn import union_net as union
 from manyhands.learn.anchors import *
-from manyhands.learn.common import *
-from manyhands.learn.confusion import *
-from manyhands.learn.doctor import *
-from manyhands.learn.em import *
-from manyhands.learn.information import *
+from manyhands.learn.conal import *
+from manyhands.learn.crowd_layer import *
+from manyhands.learn.crowd_regression import *
+from manyhands.learn.deep_em import *
+from manyhands.learn.doctor_net import *
 from manyhands.learn.instance import *
+from manyhands.learn.learn2agree import *
 from manyhands.learn.learner import Learner, all_learners
+from manyhands.learn.madl import *
+from manyhands.learn.max_mig import *
 from manyhands.learn.mixture import *
-from manyhands.learn.numbers import *
 from manyhands.learn.pairs import *
-from manyhands.learn.performance import *
 from manyhands.learn.preferences import *
-from manyhands.learn.single import *
+from manyhands.learn.single_label import *
 from manyhands.learn.targets import *
-from manyhands.learn.union import *
-from manyhands.train.batch import Batch, CrowdData
-from manyhands.train.callbacks import Callback
-from manyhands.train.settings import Training
+from manyhands.learn.union_net import *
 
 __all__ = ["Batch", "Callback", "CrowdData", "Learner", "Training", "all_learners", "heads", "losses"]
 # Each family says which of its classes are learners for the public.

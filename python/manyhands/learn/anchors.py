@@ -10,17 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyhands.checks import check_number
-from manyhands.estimator import Array
+from manyhands._base.checks import check_number
+from manyhands._base.estimator import Array
+from manyhands._train.batch import Batch, CrowdData
+from manyhands._train.estimator import PREDICTED
+from manyhands._train.module_calls import run
+from manyhands._train.settings import TRAINING, TrainingOptions
+from manyhands._train.trunk import split
 from manyhands.learn.heads import picked
 from manyhands.learn.losses import soft_cross_entropy
-from manyhands.learn.performance import PerformanceLearner
+from manyhands.learn.madl import PerformanceLearner
 from manyhands.learn.targets import SoftTarget
-from manyhands.train.batch import Batch, CrowdData
-from manyhands.train.calls import run
-from manyhands.train.estimator import PREDICTED
-from manyhands.train.settings import TRAINING, TrainingOptions
-from manyhands.train.trunk import split
 
 __all__ = ["AnchorTransition"]
 
@@ -74,9 +74,9 @@ class AnchorTransition(PerformanceLearner):
     Examples
     --------
     >>> import torch, manyhands as mh
-    >>> X, truth = mh.synthetic.gaussians(300, 3)
+    >>> X, truth = mh.categorical.synthetic.gaussians(300, 3)
     >>> crowd = mh.simulate(truth=truth, n_workers=20, n_classes=3, labels_per_task=3)
-    >>> learner = mh.learn.AnchorTransition(torch.nn.Linear(10, 3), max_epochs=5).fit(X, crowd.votes)
+    >>> learner = mh.learn.AnchorTransition(torch.nn.Linear(10, 3), max_epochs=5).fit(X, crowd.log)
     >>> bool(0.4 < learner.anchors_.mean() < 0.6)
     True
     """

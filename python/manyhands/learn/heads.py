@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhands.checks import check_choice, check_number
+from manyhands._base.checks import check_choice, check_number
+from manyhands._train.large_tables import WorkerTable as WorkerTable
+from manyhands._train.probabilities import log_softmax
 from manyhands.learn.losses import log_mixture
-from manyhands.train.lazy import WorkerTable as WorkerTable
-from manyhands.train.probabilities import log_softmax
 
 Change = Callable[[Tensor], Tensor]
 #: Softplus of 1 and of −5: the paper's start 6I − 5 is a confusion matrix close to the identity.

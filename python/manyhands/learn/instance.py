@@ -10,17 +10,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhands.checks import check_number
-from manyhands.estimator import Array
-from manyhands.learn.confusion import GeoCrowdNet
+from manyhands._base.checks import check_number
+from manyhands._base.estimator import Array
+from manyhands._train.batch import Batch, CrowdData
+from manyhands._train.estimator import PREDICTED
+from manyhands._train.module_calls import run
+from manyhands._train.settings import TrainingOptions
+from manyhands._train.trunk import n_features, split
+from manyhands.learn.crowd_layer import GeoCrowdNet
 from manyhands.learn.heads import FreeConfusion, WorkerTable, picked
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import log_mixture, outlier_penalty
-from manyhands.train.batch import Batch, CrowdData
-from manyhands.train.calls import run
-from manyhands.train.estimator import PREDICTED
-from manyhands.train.settings import TrainingOptions
-from manyhands.train.trunk import n_features, split
 
 __all__ = ["COINNet", "InstanceTrace"]
 

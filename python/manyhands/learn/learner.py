@@ -12,16 +12,17 @@ import torch
 from torch import Tensor, nn
 
 from manyhands import _core, metrics
-from manyhands.aggregators._priors import probabilities
-from manyhands.aggregators.base import Aggregator
-from manyhands.aggregators.passes import posterior_under
-from manyhands.checks import check_choice
-from manyhands.estimator import Array, Progress, concrete
-from manyhands.table.annotations import Annotations
-from manyhands.train.batch import Batch, CrowdData, Features, as_features, as_votes, rows_of
-from manyhands.train.estimator import CrowdNetworkEstimator, checked_logits
-from manyhands.train.probabilities import estimated_confusion, log_softmax, normalised
-from manyhands.train.settings import REDUCTIONS, TrainingOptions
+from manyhands._base.checks import check_choice
+from manyhands._base.estimator import Array, Progress, concrete
+from manyhands._train.batch import Batch, CrowdData, Features, as_features, as_votes, rows_of
+from manyhands._train.estimator import CrowdNetworkEstimator, checked_logits
+from manyhands._train.module_calls import run
+from manyhands._train.probabilities import estimated_confusion, log_softmax, normalised
+from manyhands._train.settings import REDUCTIONS, TrainingOptions
+from manyhands.categorical._passes import posterior_under
+from manyhands.categorical._priors import probabilities
+from manyhands.categorical.base import Aggregator
+from manyhands.categorical.table import Annotations
 
 
 class Learner(CrowdNetworkEstimator):
@@ -65,7 +66,7 @@ class Learner(CrowdNetworkEstimator):
 
     def _forward(self, x: Any) -> Tensor:
         """What the backbone makes of some samples: log-probabilities of the classes, (n, n_classes)."""
-        return log_softmax(self._checked(self._made(x)))
+        return log_softmax(self._checked(run(self._network, x)))
 
     def _judged(self, batch: Batch, log_probs: Tensor) -> tuple[Tensor, Tensor]:
         return (self._score(batch, log_probs) * batch.weight).sum(), batch.weight.sum()

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyhands.train.probabilities import soft_cross_entropy as soft_cross_entropy
+from manyhands._train.probabilities import soft_cross_entropy as soft_cross_entropy
 
 Divergence = Literal["kl", "pearson", "js"]
 

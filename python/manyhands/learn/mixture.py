@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyhands.checks import check_choice, check_number, counted
-from manyhands.estimator import Array
+from manyhands._base.checks import check_choice, check_number, counted
+from manyhands._base.estimator import Array
+from manyhands._train.batch import Batch, CrowdData
+from manyhands._train.settings import TrainingOptions
 from manyhands.learn.losses import noisy_preference
 from manyhands.learn.pairs import CrowdReward, PairData
-from manyhands.train.batch import Batch, CrowdData
-from manyhands.train.settings import TrainingOptions
 
 __all__ = ["MixtureReward"]
 
@@ -59,7 +59,8 @@ class MixtureReward(CrowdReward):
     --------
     >>> import numpy as np, torch, manyhands as mh
     >>> X = np.random.default_rng(0).normal(size=(30, 2))
-    >>> crowds = [mh.simulate_comparisons(X[:, g], [4.0] * 4, 400, seed=g).games.to_frame().to_pydict() for g in (0, 1)]
+    >>> simulations = [mh.simulate(X[:, g], [4.0] * 4, 400, seed=g, kind="pairwise") for g in (0, 1)]
+    >>> crowds = [simulation.log.to_frame().to_pydict() for simulation in simulations]
     >>> log = {name: crowds[0][name] + crowds[1][name] for name in ("left", "right", "winner")}
     >>> log["worker"] = crowds[0]["worker"] + [worker + 4 for worker in crowds[1]["worker"]]
     >>> model = mh.learn.MixtureReward(torch.nn.Linear(2, 2), max_epochs=20, lr=0.05).fit(X, log)

@@ -10,20 +10,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhands.checks import listed
-from manyhands.estimator import Array, Progress
+from manyhands._base import arrow
+from manyhands._base.checks import listed
+from manyhands._base.data_checks import made_table
+from manyhands._base.estimator import Array, Progress
+from manyhands._base.names import Names, sequence
+from manyhands._train.batch import Batch, CrowdData, Features, as_features
+from manyhands._train.features import Collate
+from manyhands._train.module_calls import each_tensor, n_rows, run
+from manyhands._train.settings import TrainingOptions
+from manyhands.categorical.table import Annotations
+from manyhands.clustering.table import Similarities
 from manyhands.learn.losses import noisy_preference
 from manyhands.learn.shrunk import ShrunkLearner
-from manyhands.table import arrow
-from manyhands.table.annotations import Annotations
-from manyhands.table.checks import made_table
-from manyhands.table.comparisons import LEFT, TIE, Comparisons
-from manyhands.table.names import Names, sequence
-from manyhands.table.similarities import Similarities
-from manyhands.train.batch import Batch, CrowdData, Features, as_features
-from manyhands.train.calls import each_tensor, n_rows
-from manyhands.train.features import Collate
-from manyhands.train.settings import TrainingOptions
+from manyhands.pairwise.table import LEFT, TIE, Comparisons
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,7 +107,7 @@ class _PairLearner(ShrunkLearner):
 
     def _forward(self, x: Any) -> Tensor:
         """What the network makes of both items, (n, 2, ...)."""
-        made = self._made(each_tensor(x, lambda tensor: tensor.flatten(0, 1))).float()
+        made = run(self._network, each_tensor(x, lambda tensor: tensor.flatten(0, 1))).float()
         return made.reshape(n_rows(x), 2, -1)
 
     @torch.no_grad()
@@ -147,8 +147,8 @@ class CrowdReward(_PairLearner):
     --------
     >>> import numpy as np, torch, manyhands as mh
     >>> scores = np.random.default_rng(0).normal(size=40)
-    >>> crowd = mh.simulate_comparisons(scores, [3.0, 3.0, 3.0, -3.0], 800, seed=1)
-    >>> model = mh.learn.CrowdReward(torch.nn.Linear(1, 1), max_epochs=30, lr=0.05).fit(scores[:, None], crowd.games)
+    >>> crowd = mh.simulate(scores, [3.0, 3.0, 3.0, -3.0], 800, seed=1, kind="pairwise")
+    >>> model = mh.learn.CrowdReward(torch.nn.Linear(1, 1), max_epochs=30, lr=0.05).fit(scores[:, None], crowd.log)
     >>> bool(model.reliability_[3] < 0.5), bool(np.corrcoef(model.predict(scores[:, None]), scores)[0, 1] > 0.99)
     (True, True)
     """
@@ -254,7 +254,7 @@ class SimilarityNetwork(_PairLearner):
     Examples
     --------
     >>> import numpy as np, torch, manyhands as mh
-    >>> X, truth = mh.synthetic.gaussians(60, 2, separation=4.0)
+    >>> X, truth = mh.categorical.synthetic.gaussians(60, 2, separation=4.0)
     >>> rng = np.random.default_rng(0)
     >>> left, right = rng.integers(60, size=(2, 800))
     >>> log = {"left": left, "right": right, "worker": rng.integers(5, size=800), "same": truth[left] == truth[right]}

@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import metrics
-from manyhands.aggregators import DawidSkene
-from manyhands.aggregators.base import Aggregator
-from manyhands.checks import check_choice, counted, listed
-from manyhands.estimator import Array
+from manyhands._base import arrow
+from manyhands._base.checks import check_choice, counted, listed
+from manyhands._base.data_checks import made_table
+from manyhands._base.estimator import Array
+from manyhands._base.names import Names
+from manyhands.categorical import DawidSkene
+from manyhands.categorical.base import Aggregator
+from manyhands.categorical.table import Annotations
 from manyhands.pairwise import CrowdBT
-from manyhands.table import arrow
-from manyhands.table.annotations import Annotations
-from manyhands.table.checks import made_table
-from manyhands.table.comparisons import LEFT, TIE, Comparisons
-from manyhands.table.names import Names
+from manyhands.pairwise.table import LEFT, TIE, Comparisons
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -145,8 +145,8 @@ def preference_weights(
     Examples
     --------
     >>> import manyhands as mh
-    >>> crowd = mh.simulate_comparisons(6, [2.0, 2.0, 2.0, 2.0, -2.0], 600, seed=0)
-    >>> found = mh.learn.preference_weights(crowd.games)
+    >>> crowd = mh.simulate(6, [2.0, 2.0, 2.0, 2.0, -2.0], 600, seed=0, kind="pairwise")
+    >>> found = mh.learn.preference_weights(crowd.log)
     >>> len(found), bool(found.reliability[4] < 0.5)
     (600, True)
     >>> log = {"left": ["b", "a", "b"], "right": ["a", "b", "a"], "winner": ["a", "a", "b"], "worker": [2, 1, 3]}

@@ -9,12 +9,13 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from manyhands.checks import check_number
-from manyhands.estimator import Array, KnowsWorkers
-from manyhands.train.batch import Batch, CrowdData, as_features
-from manyhands.train.estimator import NetworkEstimator
-from manyhands.train.lazy import WorkerTable
-from manyhands.train.settings import TrainingOptions
+from manyhands._base.checks import check_number
+from manyhands._base.estimator import Array, KnowsWorkers
+from manyhands._train.batch import Batch, CrowdData, as_features
+from manyhands._train.estimator import NetworkEstimator
+from manyhands._train.large_tables import WorkerTable
+from manyhands._train.module_calls import run
+from manyhands._train.settings import TrainingOptions
 
 
 class ShrunkLearner(NetworkEstimator, KnowsWorkers):
@@ -86,4 +87,4 @@ class ShrunkLearner(NetworkEstimator, KnowsWorkers):
         """What the trained network makes of all rows."""
         self._fitted()
         features = as_features(X)
-        return self._mapped(features, torch.arange(len(features)), lambda x: self._made(x).float())
+        return self._mapped(features, torch.arange(len(features)), lambda x: run(self._network, x).float())

@@ -12,16 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from manyhands import _core
-from manyhands.aggregators import DawidSkene
-from manyhands.aggregators.base import Aggregator
-from manyhands.checks import check_number
-from manyhands.estimator import Array
+from manyhands._base.checks import check_number
+from manyhands._base.estimator import Array
+from manyhands._train.batch import Batch, CrowdData
+from manyhands._train.settings import TrainingOptions
+from manyhands.categorical import DawidSkene
+from manyhands.categorical.base import Aggregator
+from manyhands.categorical.table import Annotations
+from manyhands.learn.active import AnswerLoss, BinaryQuestions, Said
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import bootstrap, soft_cross_entropy
-from manyhands.learn.questions import AnswerLoss, BinaryQuestions, Said
-from manyhands.table.annotations import Annotations
-from manyhands.train.batch import Batch, CrowdData
-from manyhands.train.settings import TrainingOptions
 
 __all__ = ["AggregatedTarget", "LearnFromAll", "MajorityTarget", "SoftBootstrap", "SoftTarget"]
 
@@ -79,9 +79,9 @@ class MajorityTarget(_TargetLearner, BinaryQuestions):
     Examples
     --------
     >>> import torch, manyhands as mh
-    >>> X, truth = mh.synthetic.gaussians(300, 3)
+    >>> X, truth = mh.categorical.synthetic.gaussians(300, 3)
     >>> crowd = mh.simulate(truth=truth, n_workers=20, n_classes=3, labels_per_task=3)
-    >>> learner = mh.learn.MajorityTarget(torch.nn.Linear(10, 3), max_epochs=5).fit(X, crowd.votes)
+    >>> learner = mh.learn.MajorityTarget(torch.nn.Linear(10, 3), max_epochs=5).fit(X, crowd.log)
     >>> learner.predict_proba(X).shape
     (300, 3)
     """

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators.links import Graph, likeliest_strength
-from manyhands.estimator import Array
+from manyhands._base.estimator import Array
+from manyhands.categorical._linked import Graph, likeliest_strength
 from manyhands.masks.base import Ints, MaskFit, packed_runs
-from manyhands.table.masks import Masks
-from manyhands.table.regions import MOST_CLASSES, Runs, filled, runs_of
+from manyhands.masks.runs import MOST_CLASSES, Runs, filled, runs_of
+from manyhands.masks.table import Masks
 
 
 @dataclass(frozen=True)

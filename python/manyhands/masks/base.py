@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.estimator import Array, Fit, TaskEstimator
-from manyhands.table import arrow, persist
-from manyhands.table.masks import Masks, _whole
-from manyhands.table.regions import Runs, filled, to_rle
+from manyhands._base import arrow, persist
+from manyhands._base.estimator import Array, Fit, TaskEstimator
+from manyhands.masks.runs import Runs, filled, to_rle
+from manyhands.masks.table import Masks, _whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +53,7 @@ class MaskAggregator(TaskEstimator[Masks, MaskFit]):
 
     _kind: ClassVar[str] = "masks"
     _file_kind: ClassVar[str] = "mask-aggregator"
+    _answer: ClassVar[str] = "masks_"
 
     @property
     def masks_(self) -> list[npt.NDArray[Any]]:

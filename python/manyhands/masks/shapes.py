@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from manyhands import _core
-from manyhands.checks import check_number, check_stopping, warn_unless_converged
-from manyhands.estimator import Array, weighted_median
+from manyhands._base import arrow
+from manyhands._base.checks import check_number, check_stopping, warn_unless_converged
+from manyhands._base.estimator import Array, weighted_median
+from manyhands._base.progress import Callback
 from manyhands.masks.base import Ints, MaskAggregator, MaskFit, decided, packed_runs, weights_of
-from manyhands.progress import Callback
-from manyhands.table import arrow
-from manyhands.table.masks import Masks
-from manyhands.table.regions import Runs
+from manyhands.masks.runs import Runs
+from manyhands.masks.table import Masks
 
 if TYPE_CHECKING:
     import pyarrow as pa

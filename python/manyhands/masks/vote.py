@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from manyhands import _core
+from manyhands._base import arrow
+from manyhands._base.progress import Callback
 from manyhands.masks.base import MaskAggregator, MaskFit, decided, packed_runs, weights_of
-from manyhands.progress import Callback
-from manyhands.table import arrow
-from manyhands.table.masks import Masks
+from manyhands.masks.table import Masks
 
 if TYPE_CHECKING:
     import pyarrow as pa

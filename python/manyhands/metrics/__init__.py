@@ -17,17 +17,11 @@ Shapes: N tasks, M workers, K classes. Confusion matrices are ``confusion[worker
 Nothing here changes its input.
 """
 
-from manyhands.metrics.boxes import BoxScores, box_iou, box_scores
+from typing import TYPE_CHECKING, Any
+
 from manyhands.metrics.labels import accuracy, balanced_accuracy
 from manyhands.metrics.matching import match_gold
-from manyhands.metrics.numbers import correlation, coverage, mae, rmse
-from manyhands.metrics.orders import absolute_error, quadratic_kappa
 from manyhands.metrics.probabilities import Reliability, brier, calibration_error, log_loss, reliability
-from manyhands.metrics.rankings import comparison_log_loss, kendall, spearman
-from manyhands.metrics.regions import mask_dice, mask_iou
-from manyhands.metrics.sets import SetScores, adjusted_rand, set_scores
-from manyhands.metrics.spans import SpanScores, span_scores
-from manyhands.metrics.texts import character_error_rate, word_error_rate
 from manyhands.metrics.workers import (
     Worth,
     capacity,
@@ -40,6 +34,30 @@ from manyhands.metrics.workers import (
     spammer_score,
     worth,
 )
+
+if TYPE_CHECKING:
+    # For editors and type checkers; at run time `__getattr__` imports them.
+    from manyhands.boxes.metrics import BoxScores as BoxScores
+    from manyhands.boxes.metrics import box_iou as box_iou
+    from manyhands.boxes.metrics import box_scores as box_scores
+    from manyhands.masks.metrics import mask_dice as mask_dice
+    from manyhands.masks.metrics import mask_iou as mask_iou
+    from manyhands.multilabel.metrics import SetScores as SetScores
+    from manyhands.multilabel.metrics import adjusted_rand as adjusted_rand
+    from manyhands.multilabel.metrics import set_scores as set_scores
+    from manyhands.numeric.metrics import correlation as correlation
+    from manyhands.numeric.metrics import coverage as coverage
+    from manyhands.numeric.metrics import mae as mae
+    from manyhands.numeric.metrics import rmse as rmse
+    from manyhands.ordinal.metrics import absolute_error as absolute_error
+    from manyhands.ordinal.metrics import quadratic_kappa as quadratic_kappa
+    from manyhands.pairwise.metrics import comparison_log_loss as comparison_log_loss
+    from manyhands.pairwise.metrics import kendall as kendall
+    from manyhands.pairwise.metrics import spearman as spearman
+    from manyhands.sequences.metrics import SpanScores as SpanScores
+    from manyhands.sequences.metrics import span_scores as span_scores
+    from manyhands.texts.metrics import character_error_rate as character_error_rate
+    from manyhands.texts.metrics import word_error_rate as word_error_rate
 
 __all__ = [
     "BoxScores",
@@ -82,3 +100,36 @@ __all__ = [
     "word_error_rate",
     "worth",
 ]
+
+# Metrics of other kinds live with their kind, which imports this package; so they are imported when asked for.
+_OF_KINDS = {
+    "BoxScores": "manyhands.boxes.metrics",
+    "SetScores": "manyhands.multilabel.metrics",
+    "SpanScores": "manyhands.sequences.metrics",
+    "absolute_error": "manyhands.ordinal.metrics",
+    "adjusted_rand": "manyhands.multilabel.metrics",
+    "box_iou": "manyhands.boxes.metrics",
+    "box_scores": "manyhands.boxes.metrics",
+    "character_error_rate": "manyhands.texts.metrics",
+    "comparison_log_loss": "manyhands.pairwise.metrics",
+    "correlation": "manyhands.numeric.metrics",
+    "coverage": "manyhands.numeric.metrics",
+    "kendall": "manyhands.pairwise.metrics",
+    "mae": "manyhands.numeric.metrics",
+    "mask_dice": "manyhands.masks.metrics",
+    "mask_iou": "manyhands.masks.metrics",
+    "quadratic_kappa": "manyhands.ordinal.metrics",
+    "rmse": "manyhands.numeric.metrics",
+    "set_scores": "manyhands.multilabel.metrics",
+    "span_scores": "manyhands.sequences.metrics",
+    "spearman": "manyhands.pairwise.metrics",
+    "word_error_rate": "manyhands.texts.metrics",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_KINDS:
+        from importlib import import_module
+
+        return getattr(import_module(_OF_KINDS[name]), name)
+    raise AttributeError(f"module 'manyhands.metrics' has no attribute {name!r}")

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.checks import check_choice
+from manyhands._base.checks import check_choice
 from manyhands.metrics._checks import (
     Bools,
     Ints,

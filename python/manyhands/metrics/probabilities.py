@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.checks import check_choice, check_number
+from manyhands._base.checks import check_choice, check_number
 from manyhands.metrics._checks import (
     NUMBERS,
     Floats,

@@ -5,6 +5,23 @@ methods factorise into confusion matrices. :func:`diagnose` says beforehand whet
 """
 
 from manyhands.moments.diagnosis import Diagnosis, diagnose
+from manyhands.moments.multi_spa import CoupledCPD, CoupledNMF, MultiSPA
+from manyhands.moments.one_coin import MMSR, OneCoinGradient, OneCoinSpectral, SpectralMetaLearner
+from manyhands.moments.spectral import SpectralDS, SymmetricNMF
 from manyhands.moments.statistics import Moments, compute
 
-__all__ = ["Diagnosis", "Moments", "compute", "diagnose"]
+__all__ = [
+    "MMSR",
+    "CoupledCPD",
+    "CoupledNMF",
+    "Diagnosis",
+    "Moments",
+    "MultiSPA",
+    "OneCoinGradient",
+    "OneCoinSpectral",
+    "SpectralDS",
+    "SpectralMetaLearner",
+    "SymmetricNMF",
+    "compute",
+    "diagnose",
+]

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.checks import check_number
+from manyhands._base.checks import check_number
+from manyhands.categorical.table import Annotations, as_annotations
 from manyhands.errors import IdentifiabilityWarning
 from manyhands.moments.spectrum import Spectrum, spectrum
 from manyhands.moments.statistics import Array, Moments, compute
-from manyhands.table.annotations import Annotations, as_annotations
 
 #: Workers whose pairs are looked at, the best supported first.
 _LOOKED_AT = 16
@@ -120,7 +120,7 @@ def diagnose(votes: Any, *, min_overlap: float = 1.0, max_partners: int = 64, ma
     --------
     >>> import manyhands as mh
     >>> crowd = mh.simulate(500, 10, 3, labels_per_task=6, seed=1)
-    >>> found = mh.moments.diagnose(crowd.votes)
+    >>> found = mh.moments.diagnose(crowd.log)
     >>> found.components, found.rank
     ((10,), 3)
     >>> found.methods["SpectralMetaLearner"]
@@ -168,7 +168,7 @@ def _range(values: npt.NDArray[Any]) -> tuple[float, float, float]:
 
 def _spectra(votes: Annotations, moments: Moments) -> tuple[Spectrum, Spectrum]:
     """The spectrum of the worker who tells most beside its partners, and of a group of workers beside two others."""
-    from manyhands.aggregators._factors import Blocks
+    from manyhands.moments._factors import Blocks
 
     alone = groups = Spectrum(np.zeros(moments.n_classes), 0.0)
     if not len(moments.pairs):
@@ -197,7 +197,7 @@ def _deal(support: Array) -> npt.NDArray[np.uint8]:
 
 def _purity(votes: Annotations, moments: Moments) -> Array:
     """The most exclusive answer for each class, one standard error off."""
-    from manyhands.aggregators.em import DawidSkene
+    from manyhands.categorical.dawid_skene import DawidSkene
 
     k = moments.n_classes
     if not len(moments.pairs) or k < 2:
@@ -216,7 +216,7 @@ def _purity(votes: Annotations, moments: Moments) -> Array:
 
 def _applicable(found: Diagnosis, votes: Annotations, odd_cycle: bool) -> dict[str, tuple[bool, str]]:
     """For each method, whether the log supports it, and the reason."""
-    from manyhands.aggregators.spectral import LARGEST
+    from manyhands.moments.spectral import LARGEST
 
     k, short = found.n_classes, found.rank < found.n_classes
     several = sum(size > 1 for size in found.components) > 1

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.checks import check_choice, check_number, check_pairing, counted
-from manyhands.table.annotations import Annotations, as_annotations
+from manyhands._base.checks import check_choice, check_number, check_pairing, counted
+from manyhands.categorical.table import Annotations, as_annotations
 
 Array = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.uint32]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.estimator import Array, Fit, TaskEstimator
-from manyhands.table import arrow, persist
-from manyhands.table.names import Names
-from manyhands.table.sets import MultiLabels
-from manyhands.table.values import as_objects
+from manyhands._base import arrow, persist
+from manyhands._base.estimator import Array, Fit, TaskEstimator
+from manyhands._base.names import Names
+from manyhands._base.values import as_objects
+from manyhands.multilabel.table import MultiLabels
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,25 +59,37 @@ class SetFit(Fit):
 class SetAggregator(TaskEstimator[MultiLabels, SetFit]):
     """Base of all aggregators of sets: a subclass gives ``_fit``, which maps a table to a `SetFit`."""
 
-    _kind: ClassVar[str] = "sets"
+    _kind: ClassVar[str] = "multilabel"
     _file_kind: ClassVar[str] = "multilabel"
+    _answer: ClassVar[str] = "label_sets_"
     _parts: ClassVar[tuple[str, ...]] = ("tasks", "workers", "labels")
     _labels: Names
 
     # ----------------------------------------------------------------------------------------------- results
 
     @property
-    def labels_(self) -> npt.NDArray[Any]:
+    def classes_(self) -> npt.NDArray[Any]:
         """Names of the labels that could be said, in the order of all results about them."""
         self._fitted()
         return self._labels.values
 
     @property
-    def sets_(self) -> npt.NDArray[np.object_]:
+    def label_sets_(self) -> npt.NDArray[np.object_]:
         """The labels of each task, as tuples of names, (n_tasks,)."""
         fit = self._fitted()
         now = self._snapshot()
         return fit.candidates.above(fit.thresholds).named(len(now._tasks), now._labels)
+
+    @property
+    def confidence_(self) -> Array:
+        """Probability of the least certain decision about each set, (n_tasks,): to include a label or to leave it out.
+
+        Only labels that a worker gave to the task are decided on; 1 where there are none.
+        """
+        fit = self._fitted()
+        confidence = np.ones(len(self._snapshot()._tasks))
+        np.minimum.at(confidence, fit.candidates.tasks, fit.candidates.sureness(fit.thresholds))
+        return confidence
 
     @property
     def prior_(self) -> Array:
@@ -104,11 +116,8 @@ class SetAggregator(TaskEstimator[MultiLabels, SetFit]):
         now = self._snapshot()
         found, n = fit.candidates, len(now._tasks)
         taken = found.above(fit.thresholds)
-        sure = found.sureness(fit.thresholds)
-        confidence = np.ones(n)
-        np.minimum.at(confidence, found.tasks, sure)
         labels = arrow.lists(n, taken.tasks, now._labels.take(taken.labels).arrow())
-        return arrow.table({"task": now._tasks.arrow(), "labels": labels, "confidence": confidence})
+        return arrow.table({"task": now._tasks.arrow(), "labels": labels, "confidence": now.confidence_})
 
     def tasks_frame(self) -> pa.Table:
         """Return one row a task, as an Arrow table: what to look at first.
@@ -120,8 +129,8 @@ class SetAggregator(TaskEstimator[MultiLabels, SetFit]):
         Examples
         --------
         >>> import manyhands as mh
-        >>> drawn = mh.simulate_multilabels(30, 5, 4, seed=0)
-        >>> frame = mh.aggregate(drawn.answers).tasks_frame()
+        >>> drawn = mh.simulate(30, 5, 4, seed=0, kind="multilabel")
+        >>> frame = mh.aggregate(drawn.log).tasks_frame()
         >>> frame.column_names
         ['task', 'labels', 'confidence', 'n_labels', 'n_candidates', 'doubtful', 'probability']
         """

@@ -8,8 +8,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.table.limits import check_memory
-from manyhands.table.sets import MultiLabels
+from manyhands._base.limits import check_memory
+from manyhands.multilabel.table import MultiLabels
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.uint32]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.estimator import Array
+from manyhands._base.estimator import Array
 from manyhands.multilabel.design import Design
 
 #: Rounds in which tasks go to the nearest pattern, and patterns to the middle of their tasks.

@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.checks import check_number, check_stopping, warn_unless_converged
-from manyhands.estimator import Array
+from manyhands._base import arrow
+from manyhands._base.checks import check_number, check_stopping, warn_unless_converged
+from manyhands._base.estimator import Array
+from manyhands._base.progress import Callback
 from manyhands.multilabel.base import Candidates, SetAggregator, SetFit
 from manyhands.multilabel.design import Design
 from manyhands.multilabel.patterns import first_patterns
-from manyhands.progress import Callback
-from manyhands.table import arrow
-from manyhands.table.sets import MultiLabels
+from manyhands.multilabel.table import MultiLabels
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,7 +77,7 @@ class PooledRelevance(SetAggregator, default=True):
     >>> log = {"task": [1, 1, 1, 2, 2, 2], "worker": ["a", "b", "c"] * 2,
     ...        "labels": ["cat|dog", "cat", "cat", "", "dog", "dog"]}
     >>> model = mh.aggregate(mh.MultiLabels.from_frame(log))
-    >>> model.sets_.tolist()
+    >>> model.label_sets_.tolist()
     [('cat',), ('dog',)]
     """
 

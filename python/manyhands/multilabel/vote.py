@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.checks import check_number
-from manyhands.estimator import Array
+from manyhands._base import arrow
+from manyhands._base.checks import check_number
+from manyhands._base.estimator import Array
+from manyhands._base.progress import Callback
 from manyhands.multilabel.base import Candidates, SetAggregator, SetFit
-from manyhands.progress import Callback
-from manyhands.table import arrow
-from manyhands.table.sets import MultiLabels
+from manyhands.multilabel.table import MultiLabels
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +36,7 @@ class SetVote(SetAggregator):
     --------
     >>> import manyhands as mh
     >>> log = {"task": [1, 1, 1], "worker": ["a", "b", "c"], "labels": ["cat|dog", "cat", "cat|cow"]}
-    >>> mh.multilabel.SetVote().fit(log).sets_.tolist()
+    >>> mh.multilabel.SetVote().fit(log).label_sets_.tolist()
     [('cat',)]
     """
 

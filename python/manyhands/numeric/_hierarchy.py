@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.estimator import Array
+from manyhands._base.estimator import Array
 from manyhands.metrics.intervals import student_quantile
 from manyhands.numeric._units import Units
 from manyhands.numeric.base import LEVEL

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from manyhands import _core
-from manyhands.estimator import Array
+from manyhands._base.estimator import Array
 
 #: Numbers nearer to each other than this cannot be told apart by their squares.
 _LEAST = 1e-150

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.checks import check_between, counted
-from manyhands.estimator import Array, Fit, Progress, TaskEstimator
-from manyhands.table import arrow, persist
-from manyhands.table.limits import check_memory
-from manyhands.table.names import Names
-from manyhands.table.ratings import Ratings
+from manyhands._base import arrow, persist
+from manyhands._base.checks import check_between, counted
+from manyhands._base.estimator import Array, Fit, TaskEstimator
+from manyhands._base.limits import check_memory
+from manyhands._base.names import Names
+from manyhands.numeric.table import Ratings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,8 +42,9 @@ class ValueFit(Fit):
 class NumericAggregator(TaskEstimator[Ratings, ValueFit]):
     """Base of all aggregators of numbers: a subclass gives ``_fit`` and ``_predict``."""
 
-    _kind: ClassVar[str] = "numbers"
+    _kind: ClassVar[str] = "numeric"
     _file_kind: ClassVar[str] = "numeric"
+    _answer: ClassVar[str] = "values_"
     _dimensions: Names
 
     # --------------------------------------------------------------------------------------------------- fit
@@ -57,10 +58,6 @@ class NumericAggregator(TaskEstimator[Ratings, ValueFit]):
     def _settle(self, result: ValueFit, votes: Ratings) -> None:
         super()._settle(result, votes)
         self._dimensions = votes._dimensions
-
-    def fit_predict(self, votes: Any, *, progress: Progress = False) -> Array:
-        """Fit and return the value of each task."""
-        return self._fit_apart(votes, progress).values_
 
     # ----------------------------------------------------------------------------------------------- results
 
@@ -77,6 +74,11 @@ class NumericAggregator(TaskEstimator[Ratings, ValueFit]):
     def spread_(self) -> Array:
         """The standard error of each value, of the same shape."""
         return self._flat(self._fitted().spread)
+
+    @property
+    def confidence_(self) -> Array:
+        """NaN, (n_tasks,): a number is never exactly right. Use :attr:`spread_` and :meth:`intervals`."""
+        return super().confidence_
 
     @property
     def intervals_(self) -> Array:

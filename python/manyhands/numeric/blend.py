@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.checks import check_number, check_stopping
-from manyhands.estimator import Array
+from manyhands._base.checks import check_number, check_stopping
+from manyhands._base.estimator import Array
+from manyhands._base.progress import Callback
 from manyhands.metrics.intervals import offset_errors
 from manyhands.numeric._hierarchy import Crowd, Structure, fit
 from manyhands.numeric._units import Units
 from manyhands.numeric.base import LEVEL, NumericAggregator, ValueFit
 from manyhands.numeric.gaussian import predicted, read_off, workers_of
 from manyhands.numeric.simple import ALONE, pooled_variance
-from manyhands.progress import Callback
-from manyhands.table.ratings import Ratings
+from manyhands.numeric.table import Ratings
 
 #: The models that are blended with the mean, from the simplest to the richest.
 MEMBERS: dict[str, Structure] = {
@@ -83,8 +83,8 @@ class Blend(NumericAggregator, default=True):
     Examples
     --------
     >>> import manyhands as mh
-    >>> crowd = mh.simulate_ratings(100, 15, ratings_per_task=6, seed=0)
-    >>> model = mh.aggregate(crowd.ratings)
+    >>> crowd = mh.simulate(100, 15, answers_per_task=6, seed=0, kind="numeric")
+    >>> model = mh.aggregate(crowd.log)
     >>> type(model).__name__, model.values_.shape
     ('Blend', (100,))
     >>> round(sum(model.weights_.values()), 9)

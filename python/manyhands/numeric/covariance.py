@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.checks import check_number, check_stopping, warn_unless_converged
-from manyhands.estimator import Array
+from manyhands._base.checks import check_number, check_stopping, warn_unless_converged
+from manyhands._base.estimator import Array
+from manyhands._base.progress import Callback
 from manyhands.numeric._units import Units
 from manyhands.numeric.base import NumericAggregator, ValueFit
 from manyhands.numeric.gaussian import errors_about
 from manyhands.numeric.simple import ALONE, pooled_variance
-from manyhands.progress import Callback
-from manyhands.table.ratings import Ratings
+from manyhands.numeric.table import Ratings
 
 #: Workers' means, factors and noise are shrunk to the crowd's by as much as so many ratings tell.
 _IMAGINARY = 5.0
@@ -61,9 +61,9 @@ class CovarianceCrowd(NumericAggregator):
     Examples
     --------
     >>> import manyhands as mh
-    >>> crowd = mh.simulate_ratings(300, 10, ratings_per_task=5, seed=2)
-    >>> model = mh.numeric.CovarianceCrowd().fit(crowd.ratings)
-    >>> mean = mh.numeric.Mean().fit(crowd.ratings)
+    >>> crowd = mh.simulate(300, 10, answers_per_task=5, seed=2, kind="numeric")
+    >>> model = mh.numeric.CovarianceCrowd().fit(crowd.log)
+    >>> mean = mh.numeric.Mean().fit(crowd.log)
     >>> mh.metrics.rmse(model.values_, crowd.truth) < mh.metrics.rmse(mean.values_, crowd.truth)
     True
     """

@@ -8,15 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.checks import check_choice, check_flag, check_number, check_stopping, warn_unless_converged
-from manyhands.estimator import Array
+from manyhands._base.checks import check_choice, check_flag, check_number, check_stopping, warn_unless_converged
+from manyhands._base.estimator import Array
+from manyhands._base.progress import Callback
 from manyhands.metrics.intervals import offset_errors
 from manyhands.numeric._hierarchy import Crowd, Structure, fit
 from manyhands.numeric._units import Units
 from manyhands.numeric.base import LEVEL, NumericAggregator, ValueFit
 from manyhands.numeric.simple import ALONE
-from manyhands.progress import Callback
-from manyhands.table.ratings import Ratings
+from manyhands.numeric.table import Ratings
 
 _METHODS = ("em", "messages")
 
@@ -71,9 +71,9 @@ class GaussianCrowd(NumericAggregator):
     Examples
     --------
     >>> import manyhands as mh
-    >>> crowd = mh.simulate_ratings(200, 12, ratings_per_task=5, seed=1)
-    >>> model = mh.numeric.GaussianCrowd().fit(crowd.ratings)
-    >>> mean = mh.numeric.Mean().fit(crowd.ratings)
+    >>> crowd = mh.simulate(200, 12, answers_per_task=5, seed=1, kind="numeric")
+    >>> model = mh.numeric.GaussianCrowd().fit(crowd.log)
+    >>> mean = mh.numeric.Mean().fit(crowd.log)
     >>> mh.metrics.rmse(model.values_, crowd.truth) < mh.metrics.rmse(mean.values_, crowd.truth)
     True
     """

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.checks import check_number, countable, listed
-from manyhands.estimator import Array
+from manyhands._base.checks import check_number, countable, listed
+from manyhands._base.estimator import Array
+from manyhands._base.names import sequence
+from manyhands._base.progress import Callback
 from manyhands.numeric._units import Units
 from manyhands.numeric.base import NumericAggregator, ValueFit
-from manyhands.progress import Callback
-from manyhands.table.names import sequence
-from manyhands.table.ratings import Ratings
+from manyhands.numeric.table import Ratings
 
 #: Said where no task has two ratings.
 ALONE = (

@@ -9,23 +9,23 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators._priors import class_pseudo
-from manyhands.aggregators.base import ClassFit
-from manyhands.aggregators.passes import posterior_under
-from manyhands.estimator import Array
+from manyhands._base.estimator import Array
+from manyhands._base.progress import Callback
+from manyhands.categorical._passes import posterior_under
+from manyhands.categorical._priors import class_pseudo
+from manyhands.categorical.base import ClassFit
+from manyhands.categorical.table import Annotations
 from manyhands.ordinal.cumulative import AsksInTurn, ask, ask_again
 from manyhands.ordinal.decisions import order_remarks
-from manyhands.progress import Callback
-from manyhands.table.annotations import Annotations
 
 #: Strengths with which rows keep to a worker's thresholds in two of the three models, None for one that is learnt.
 STRENGTHS = (None, float("inf"))
 
 
-class OrderedConsensus(AsksInTurn, default="ordered classes"):
+class OrdinalConsensus(AsksInTurn, default="ordinal"):
     """The method for ordered classes when no other is named: three ordered models, averaged, and a median decision.
 
-    In two of them workers have thresholds of their own, which resemble the crowd's (:class:`OrderedCrowd`): one learns
+    In two of them workers have thresholds of their own, which resemble the crowd's (:class:`OrdinalCrowd`): one learns
     how far rows of a worker's confusion matrix depart from what thresholds say, the other lets nothing depart. The
     third asks of each place between two classes whether the truth lies above it (:class:`CumulativeDawidSkene`), and
     knows of no scale that they share. Which is best differs from log to log, no criterion that can be computed without
@@ -38,11 +38,11 @@ class OrderedConsensus(AsksInTurn, default="ordered classes"):
     gold
         Known classes of some tasks, as in :class:`~manyhands.DawidSkene`: fixed in all members.
     protected, max_iter, tol
-        Passes of each member, as in :class:`~manyhands.HierarchicalDawidSkene`.
+        Passes of each member, as in :class:`~manyhands.categorical.HierarchicalDawidSkene`.
 
     Notes
     -----
-    Time: two fits of :class:`OrderedCrowd`, which share their start, and one of :class:`CumulativeDawidSkene`. Memory
+    Time: two fits of :class:`OrdinalCrowd`, which share their start, and one of :class:`CumulativeDawidSkene`. Memory
     beside that of one: two arrays of (n_tasks, n_classes), and three of (n_workers, n_classes, n_classes).
     ``confusion_`` and ``prior_`` are averages over members.
 
@@ -53,7 +53,7 @@ class OrderedConsensus(AsksInTurn, default="ordered classes"):
     >>> votes = mh.Annotations.from_frame(log, ordered=True)
     >>> model = mh.aggregate(votes)
     >>> type(model).__name__, model.labels_.tolist()
-    ('OrderedConsensus', [2, 5])
+    ('OrdinalConsensus', [2, 5])
     """
 
     _learnt: ClassVar[tuple[str, ...]] = ("_confusions", "_priors", "_rates", "_above")

@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators.base import ClassFit
-from manyhands.aggregators.hierarchical import Hierarchical
-from manyhands.checks import check_choice, check_strength
-from manyhands.estimator import Array
+from manyhands._base.checks import check_choice, check_strength
+from manyhands._base.estimator import Array
+from manyhands._base.progress import Callback
+from manyhands.categorical.base import ClassFit
+from manyhands.categorical.hierarchical import Hierarchical
+from manyhands.categorical.table import Annotations
 from manyhands.ordinal.decisions import DECISIONS, Ordinal, order_remarks
-from manyhands.progress import Callback
-from manyhands.table.annotations import Annotations
 
 
-class OrderedCrowd(Ordinal, Hierarchical):
+class OrdinalCrowd(Ordinal, Hierarchical):
     """Ordered logits: each worker has a slope and thresholds between the classes, drawn around the crowd's.
 
     Worker ``m`` names a class of at most ``l``, of a task of class ``k``, with probability ``F(thresholds_[m, l] -
@@ -36,7 +36,7 @@ class OrderedCrowd(Ordinal, Hierarchical):
     decision
         ``"median"``, ``"mean"`` or ``"mode"``, as for :func:`manyhands.ordinal.decide`.
     class_pseudo_count, gold, protected, max_iter, tol
-        As in :class:`~manyhands.HierarchicalDawidSkene`.
+        As in :class:`~manyhands.categorical.HierarchicalDawidSkene`.
 
     Notes
     -----
@@ -58,7 +58,7 @@ class OrderedCrowd(Ordinal, Hierarchical):
     --------
     >>> import manyhands as mh
     >>> votes = mh.Annotations.from_dense([[1, 1, 2], [3, 2, 3], [5, 4, 4], [2, 1, 2], [4, 5, 5]], ordered=True)
-    >>> model = mh.ordinal.OrderedCrowd().fit(votes)
+    >>> model = mh.ordinal.OrdinalCrowd().fit(votes)
     >>> model.thresholds_.shape, model.slopes_.shape
     ((3, 4), (3,))
     """

@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators._priors import class_pseudo, gold_codes
-from manyhands.aggregators.base import ClassFit
-from manyhands.aggregators.hierarchical import check_passes
-from manyhands.aggregators.passes import posterior_under
-from manyhands.checks import check_choice
-from manyhands.estimator import Array
+from manyhands._base.checks import check_choice
+from manyhands._base.estimator import Array
+from manyhands._base.progress import Callback
+from manyhands.categorical._passes import posterior_under
+from manyhands.categorical._priors import class_pseudo, gold_codes
+from manyhands.categorical.base import ClassFit
+from manyhands.categorical.hierarchical import check_passes
+from manyhands.categorical.table import Annotations
 from manyhands.ordinal.decisions import DECISIONS, Ordinal, order_remarks
-from manyhands.progress import Callback
-from manyhands.table.annotations import Annotations
 
 
 class AsksInTurn(Ordinal):
@@ -54,8 +54,9 @@ class CumulativeDawidSkene(AsksInTurn):
 
     An ordered label answers n_classes - 1 binary questions. Each is a model of its own, in which a worker has a rate of
     right answers above the place and one below it, with Beta priors learnt from the crowd
-    (:class:`~manyhands.HierarchicalDawidSkene` of two classes). The probabilities of lying above a class must fall from
-    class to class; where they do not, they are made to by isotonic regression, and their differences are the posterior.
+    (:class:`~manyhands.categorical.HierarchicalDawidSkene` of two classes). The probabilities of lying above a class
+    must fall from class to class; where they do not, they are made to by isotonic regression, and their differences are
+    the posterior.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ class CumulativeDawidSkene(AsksInTurn):
     gold
         Known classes of some tasks, as in :class:`~manyhands.DawidSkene`.
     protected, max_iter, tol
-        Passes of each question, as in :class:`~manyhands.HierarchicalDawidSkene`.
+        Passes of each question, as in :class:`~manyhands.categorical.HierarchicalDawidSkene`.
 
     Notes
     -----

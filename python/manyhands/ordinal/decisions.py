@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.aggregators.base import Aggregator
-from manyhands.aggregators.posterior import Posterior, Winners
-from manyhands.checks import check_choice
-from manyhands.estimator import Array
-from manyhands.table.annotations import Annotations
-from manyhands.table.checks import has_numbers
+from manyhands._base.checks import check_choice
+from manyhands._base.data_checks import has_numbers
+from manyhands._base.estimator import Array
+from manyhands.categorical._posterior import Posterior, Winners
+from manyhands.categorical.base import Aggregator
+from manyhands.categorical.table import Annotations
 
 #: Which class is named: the one of least expected loss, where a mistake costs one, its distance, or its square.
 DECISIONS = ("mode", "median", "mean")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.checks import check_between, check_choice, check_number
-from manyhands.estimator import Array
+from manyhands._base.checks import check_between, check_choice, check_number
+from manyhands._base.estimator import Array
 from manyhands.metrics.intervals import offset_errors, student_quantile
 
 #: Fewer workers than this say too little of how workers differ to stand for it.

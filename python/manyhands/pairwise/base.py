@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.checks import counted
-from manyhands.estimator import Array, Estimator, Fit
+from manyhands._base import arrow, persist
+from manyhands._base.checks import counted
+from manyhands._base.estimator import Array, Estimator, Fit
+from manyhands._base.items import codes_of
+from manyhands._base.names import Names
 from manyhands.pairwise._intervals import rank_intervals, ranks_of
-from manyhands.table import arrow, persist
-from manyhands.table.comparisons import Comparisons
-from manyhands.table.items import codes_of
-from manyhands.table.names import Names
-from manyhands.table.rankings import Rankings
+from manyhands.pairwise.rankings_table import Rankings
+from manyhands.pairwise.table import Comparisons
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,6 +48,7 @@ class ItemEstimator(Estimator[A, RankFit]):
 
     _parts: ClassVar[tuple[str, ...]] = ("items", "workers")
     _items: Names
+    _answer: ClassVar[str] = "scores_"
     #: Numbers of each worker, and of all answers, by name.
     _of_workers: ClassVar[tuple[str, ...]] = ()
     _of_all: ClassVar[tuple[str, ...]] = ()
@@ -64,6 +65,11 @@ class ItemEstimator(Estimator[A, RankFit]):
     def scores_(self) -> Array:
         """Score of each item, (n_items,); they average 0 within each of :attr:`components_`."""
         return self._fitted().scores
+
+    @property
+    def confidence_(self) -> Array:
+        """NaN, (n_items,): a score is never exactly right. Use :attr:`errors_` and :attr:`rank_intervals_`."""
+        return super().confidence_
 
     @property
     def errors_(self) -> Array:
@@ -200,7 +206,7 @@ class ItemEstimator(Estimator[A, RankFit]):
 class ComparisonEstimator(ItemEstimator[Comparisons]):
     """Base of all models of comparisons."""
 
-    _kind: ClassVar[str] = "comparisons"
+    _kind: ClassVar[str] = "pairwise"
     _file_kind: ClassVar[str] = "model of comparisons"
 
 

@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from manyhands import _core
-from manyhands.checks import (
-    check_choice,
-    check_flag,
-    check_number,
-    check_positive,
-    warn_unless_converged,
-)
-from manyhands.estimator import Array
+from manyhands._base.checks import check_choice, check_flag, check_number, check_positive, warn_unless_converged
+from manyhands._base.estimator import Array
+from manyhands._base.overlap import Doubts
+from manyhands._base.progress import Callback
 from manyhands.pairwise import _intervals
 from manyhands.pairwise.base import ComparisonEstimator, RankFit, no_intervals, said_of_groups
-from manyhands.progress import Callback
-from manyhands.table.comparisons import Comparisons
-from manyhands.table.overlap import Doubts
+from manyhands.pairwise.table import Comparisons
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -315,8 +309,8 @@ class WorkerBradleyTerry(_Fitter, default=True):
     Examples
     --------
     >>> import manyhands as mh
-    >>> crowd = mh.simulate_comparisons(12, [1.0, 1.0, 1.0, 1.0, -1.0], 2000, seed=1)
-    >>> model = mh.pairwise.WorkerBradleyTerry(intervals="none").fit(crowd.games)
+    >>> crowd = mh.simulate(12, [1.0, 1.0, 1.0, 1.0, -1.0], 2000, seed=1, kind="pairwise")
+    >>> model = mh.pairwise.WorkerBradleyTerry(intervals="none").fit(crowd.log)
     >>> bool(model.slopes_[-1] < 0)
     True
     """

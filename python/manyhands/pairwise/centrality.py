@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from manyhands import _core
-from manyhands.checks import check_positive, check_stopping, warn_unless_converged
+from manyhands._base.checks import check_positive, check_stopping, warn_unless_converged
+from manyhands._base.progress import Callback
 from manyhands.pairwise.base import ComparisonEstimator, RankFit, no_intervals, said_of_groups
-from manyhands.progress import Callback
-from manyhands.table.comparisons import Comparisons
+from manyhands.pairwise.table import Comparisons
 
 
 class RankCentrality(ComparisonEstimator):

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from manyhands import _core
-from manyhands.checks import check_positive, check_stopping, warn_unless_converged
-from manyhands.estimator import Array
+from manyhands._base.checks import check_positive, check_stopping, warn_unless_converged
+from manyhands._base.estimator import Array
+from manyhands._base.progress import Callback
 from manyhands.pairwise.base import ComparisonEstimator, RankFit, no_intervals, said_of_groups
-from manyhands.progress import Callback
-from manyhands.table.comparisons import Comparisons
+from manyhands.pairwise.table import Comparisons
 
 
 class CrowdBT(ComparisonEstimator):
@@ -43,8 +43,8 @@ class CrowdBT(ComparisonEstimator):
     Examples
     --------
     >>> import manyhands as mh
-    >>> crowd = mh.simulate_comparisons(12, [1.0, 1.0, 1.0, 1.0, -1.0], 2000, seed=1)
-    >>> bool(mh.pairwise.CrowdBT().fit(crowd.games).reliability_[-1] < 0.5)
+    >>> crowd = mh.simulate(12, [1.0, 1.0, 1.0, 1.0, -1.0], 2000, seed=1, kind="pairwise")
+    >>> bool(mh.pairwise.CrowdBT().fit(crowd.log).reliability_[-1] < 0.5)
     True
     """
 

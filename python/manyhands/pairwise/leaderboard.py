@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manyhands.checks import check_flag, check_number, check_positive
+from manyhands._base import arrow
+from manyhands._base.checks import check_flag, check_number, check_positive
+from manyhands._base.estimator import Progress
 from manyhands.errors import IdentifiabilityWarning
-from manyhands.estimator import Progress
 from manyhands.pairwise.base import ComparisonEstimator
 from manyhands.pairwise.bradley_terry import WorkerBradleyTerry
-from manyhands.table import arrow
-from manyhands.table.comparisons import Comparisons
+from manyhands.pairwise.table import Comparisons
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,8 +57,8 @@ def leaderboard(
     Examples
     --------
     >>> import manyhands as mh
-    >>> crowd = mh.simulate_comparisons(4, 3, 600, seed=0)
-    >>> table = mh.pairwise.leaderboard(crowd.games)
+    >>> crowd = mh.simulate(4, 3, 600, seed=0, kind="pairwise")
+    >>> table = mh.pairwise.leaderboard(crowd.log)
     >>> table.column("rank").to_pylist()
     [1, 2, 3, 4]
     """

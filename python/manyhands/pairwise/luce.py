@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from manyhands import _core
-from manyhands.checks import (
+from manyhands._base.checks import (
     check_between,
     check_choice,
     check_flag,
@@ -16,13 +16,13 @@ from manyhands.checks import (
     counted,
     warn_unless_converged,
 )
-from manyhands.estimator import Array
+from manyhands._base.estimator import Array
+from manyhands._base.overlap import Doubts
+from manyhands._base.progress import Callback
 from manyhands.pairwise import _intervals
 from manyhands.pairwise.base import ItemEstimator, RankFit, no_intervals, said_of_groups
 from manyhands.pairwise.bradley_terry import BY_PRIOR
-from manyhands.progress import Callback
-from manyhands.table.overlap import Doubts
-from manyhands.table.rankings import Rankings
+from manyhands.pairwise.rankings_table import Rankings
 
 #: Standard errors take the square of the items in memory and their cube in time.
 MOST_ITEMS = 2000

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyhands.checks import listed
+from manyhands._base.checks import listed
 from manyhands.collect import Replay
 from manyhands.fairness import Gaps
 from manyhands.plots._look import axes

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from manyhands._base.checks import check_number
+from manyhands._base.data_checks import made_table
 from manyhands.agreement import pairwise
-from manyhands.checks import check_number
+from manyhands.categorical.table import Annotations, as_annotations
 from manyhands.metrics import accuracy, match_gold
 from manyhands.metrics import reliability as reliability_of
 from manyhands.plots._look import SHADES, SIDES, axes, names
-from manyhands.table.annotations import Annotations, as_annotations
-from manyhands.table.checks import made_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +47,7 @@ def confusion(model: Any, worker: Any = None, *, ax: Axes | None = None) -> Axes
     Examples
     --------
     >>> import manyhands as mh
-    >>> model = mh.DawidSkene().fit(mh.simulate(100, 5, 3, seed=0).votes)
+    >>> model = mh.DawidSkene().fit(mh.simulate(100, 5, 3, seed=0).log)
     >>> mh.plots.confusion(model, worker=2).get_title()
     'worker 2'
     """
@@ -93,7 +93,7 @@ def workers(model: Any, *, measure: str | None = None, ax: Axes | None = None) -
     Examples
     --------
     >>> import manyhands as mh
-    >>> model = mh.aggregate(mh.simulate(100, 5, 3, seed=0).votes)
+    >>> model = mh.aggregate(mh.simulate(100, 5, 3, seed=0).log)
     >>> mh.plots.workers(model).get_ylabel()
     'accuracy'
     """
@@ -142,8 +142,8 @@ def reliability(models: Any, gold: Any, *, bins: int = 10, classes: Any = None, 
     --------
     >>> import manyhands as mh
     >>> crowd = mh.simulate(200, 10, 3, seed=0)
-    >>> model = mh.aggregate(crowd.votes)
-    >>> mh.plots.reliability(model, (crowd.votes.tasks, crowd.truth)).get_xlabel()
+    >>> model = mh.aggregate(crowd.log)
+    >>> mh.plots.reliability(model, (crowd.log.tasks, crowd.truth)).get_xlabel()
     'confidence'
     """
     lines = {}
@@ -186,7 +186,7 @@ def history(models: Any, *, name: str | None = None, ax: Axes | None = None) -> 
     Examples
     --------
     >>> import manyhands as mh
-    >>> model = mh.DawidSkene().fit(mh.simulate(100, 5, 3, seed=0).votes)
+    >>> model = mh.DawidSkene().fit(mh.simulate(100, 5, 3, seed=0).log)
     >>> mh.plots.history(model).get_xlabel()
     'iteration'
     """
@@ -242,7 +242,7 @@ def agreement(votes: Any, *, coefficient: str = "cohen", min_overlap: int = 2, a
     Examples
     --------
     >>> import manyhands as mh
-    >>> ax = mh.plots.agreement(mh.simulate(100, 5, 3, seed=0).votes)
+    >>> ax = mh.plots.agreement(mh.simulate(100, 5, 3, seed=0).log)
     >>> len(ax.get_xticklabels())
     5
     """
@@ -316,8 +316,8 @@ def budget(
     --------
     >>> import manyhands as mh
     >>> crowd = mh.simulate(200, 10, 3, labels_per_task=5, seed=0)
-    >>> gold = (crowd.votes.tasks, crowd.truth)
-    >>> ax = mh.plots.budget(mh.MajorityVote(), crowd.votes, gold, per_task=[1, 3, 5])
+    >>> gold = (crowd.log.tasks, crowd.truth)
+    >>> ax = mh.plots.budget(mh.MajorityVote(), crowd.log, gold, per_task=[1, 3, 5])
     >>> ax.lines[0].get_xdata().tolist()
     [1.0, 3.0, 5.0]
     """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyhands.checks import listed
+from manyhands._base.checks import listed
 from manyhands.defer import Curve, DeferralReport
 from manyhands.plots._look import axes
 

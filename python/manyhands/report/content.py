@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyhands import agreement, metrics
+from manyhands._base.checks import counted
 from manyhands.audit import Review, review
-from manyhands.checks import counted
-from manyhands.table.annotations import Annotations
-from manyhands.table.shown import with_shown
+from manyhands.categorical.table import Annotations
+from manyhands.io.shown import with_shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from manyhands.aggregators.base import Aggregator
+    from manyhands.categorical.base import Aggregator
 
 #: Rows of a table that a page holds; the rest goes to a file beside it.
 MOST_WORKERS = 2_000

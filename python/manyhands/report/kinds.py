@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyhands import agreement, metrics
-from manyhands.checks import counted
+from manyhands._base.checks import counted
+from manyhands.io.shown import with_shown
 from manyhands.report.content import LONGEST, MOST_TASKS, MOST_WORKERS, Content, Table, histogram
-from manyhands.table.shown import with_shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,7 +86,7 @@ def content_of_kind(model: Any, votes: Any, scores: Mapping[str, Any] | None) ->
         # What there is to warn of is among the remarks.
         warnings.simplefilter("ignore")
         agreed = _AGREEMENT[votes.kind](votes, model) if votes.kind in _AGREEMENT else []
-    answers = model.segments_ if votes.kind == "sequences" else model.to_frame()
+    answers = model.spans_ if votes.kind == "sequences" else model.to_frame()
     workers = model.workers_frame()
     said = [(str(name), str(value), "") for name, value in votes.describe()._rows()]
     sure = next((name for name in ("confidence", "probability") if name in answers.column_names), None)
@@ -120,7 +120,7 @@ def content_of_kind(model: Any, votes: Any, scores: Mapping[str, Any] | None) ->
 
 def _counted(kind: str) -> str:
     """What answers of a kind are about."""
-    return {"sequences": "spans", "boxes": "objects", "similarities": "items"}.get(kind, "tasks")
+    return {"sequences": "spans", "boxes": "objects", "clustering": "items"}.get(kind, "tasks")
 
 
 def _shown(value: Any) -> str:
@@ -145,7 +145,7 @@ def _figures(votes: Any, answers: pa.Table, sure: str | None, agreed: list[Any])
 
 def _plain_columns(frame: pa.Table, about: Mapping[str, str]) -> pa.Table:
     """The columns that a page and a file beside it can show."""
-    from manyhands.table import arrow
+    from manyhands._base import arrow
 
     return arrow.flat(frame.select([name for name in frame.column_names if name in about]))
 
@@ -155,7 +155,7 @@ def _answers(kind: str, frame: pa.Table) -> Table:
     shown = _plain_columns(frame, _ANSWERS)
     order = np.arange(shown.num_rows)
     for name, least in _FIRST:
-        if name in shown.column_names and kind not in ("comparisons", "rankings"):
+        if name in shown.column_names and kind not in ("pairwise", "rankings"):
             doubt = shown.column(name).to_numpy().astype(float)
             order = np.argsort(doubt if least else -doubt, kind="stable")
             break
@@ -221,11 +221,11 @@ def _of_sets(votes: Any, model: Any) -> Rows:
 #: Masks that are compared with the answers.
 _MOST_MASKS = 2_000
 _AGREEMENT: dict[str, Callable[[Any, Any], Rows]] = {
-    "numbers": _of_numbers,
+    "numeric": _of_numbers,
     "sequences": _of_spans,
     "texts": _of_texts,
     "masks": _of_masks,
-    "sets": _of_sets,
+    "multilabel": _of_sets,
 }
 #: What confidences and skills rest on, in plain words.
 _ABOUT = {
@@ -233,5 +233,5 @@ _ABOUT = {
     "masks": "Confidences are means over the pixels on which answers differ, and take errors for independent.",
     "boxes": "Objects that nobody drew are not here. Places are taken to be right where most workers put them.",
     "sequences": "Spans are those of the likeliest reading of each sequence; what all readers miss is not there.",
-    "comparisons": "Scores tell of this set of items alone: only differences between them mean something.",
+    "pairwise": "Scores tell of this set of items alone: only differences between them mean something.",
 }

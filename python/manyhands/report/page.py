@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from manyhands._base.atomic import atomic_write, check_output
+from manyhands._base.write import write_table
+from manyhands.categorical.table import as_annotations
 from manyhands.report.content import Content, content_of
 from manyhands.report.kinds import content_of_kind
-from manyhands.table.annotations import as_annotations
-from manyhands.table.atomic import atomic_write, check_output
-from manyhands.table.io import write_table
 
 _HERE = Path(__file__).parent
 
@@ -74,7 +74,7 @@ def write_report(
 def _content(
     model: Any, votes: Any, gold: tuple[Any, Any] | None, scores: Mapping[str, Any] | None, audit: bool
 ) -> Content:
-    if model._kind not in ("classes", "ordered classes"):
+    if model._kind not in ("categorical", "ordinal"):
         if votes is None:
             raise ValueError(f"a model of {model._kind} does not keep the answers; give them: votes=")
         return content_of_kind(model, model._as_table(votes), scores)

@@ -4,4 +4,11 @@ from manyhands.sequences.crowd import BSC, HMMCrowd, TokenDawidSkene
 from manyhands.sequences.linked import LinkedDawidSkene
 from manyhands.sequences.votes import SpanVote, TokenVote
 
-__all__ = ["BSC", "HMMCrowd", "LinkedDawidSkene", "SpanVote", "TokenDawidSkene", "TokenVote"]
+__all__ = [
+    "BSC",
+    "HMMCrowd",
+    "LinkedDawidSkene",
+    "SpanVote",
+    "TokenDawidSkene",
+    "TokenVote",
+]

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.estimator import Array, Fit, TaskEstimator
-from manyhands.table import arrow, persist
-from manyhands.table.limits import check_memory
-from manyhands.table.names import Names
-from manyhands.table.readings import Grid, Ints
-from manyhands.table.sequences import Sequences, runs
-from manyhands.table.tags import Tags, Tokens
+from manyhands._base import arrow, persist
+from manyhands._base.estimator import Array, Fit, TaskEstimator
+from manyhands._base.limits import check_memory
+from manyhands._base.names import Names
+from manyhands.sequences.encode import Grid, Ints
+from manyhands.sequences.table import Sequences, runs
+from manyhands.sequences.tags import Tags, Tokens
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,12 +50,18 @@ class SequenceFit(Fit):
     #: For each worker the number of spans marked, of those found where the worker read, and of those that are both.
     spans: Ints
 
+    @property
+    def confidence(self) -> Array:
+        """Probability of the tag of each token, (n_tokens,)."""
+        return self.posterior[np.arange(len(self.codes)), self.codes]
+
 
 class SequenceAggregator(TaskEstimator[Sequences, SequenceFit]):
     """Base of all aggregators of sequences: a subclass gives ``_fit``, which maps a table to a `SequenceFit`."""
 
     _kind: ClassVar[str] = "sequences"
     _file_kind: ClassVar[str] = "sequence model"
+    _answer: ClassVar[str] = "tags_"
     _grid: Grid
     _tags: Tags
 
@@ -76,17 +82,26 @@ class SequenceAggregator(TaskEstimator[Sequences, SequenceFit]):
         return self._tasks.values
 
     @property
-    def tags_(self) -> npt.NDArray[Any]:
+    def classes_(self) -> npt.NDArray[Any]:
         """All tags that a token can have, in the order of the columns of :attr:`posterior_`."""
         self._fitted()
         return self._tags.names.values
 
     @property
-    def labels_(self) -> npt.NDArray[Any]:
+    def tags_(self) -> npt.NDArray[Any]:
         """The tag of each token, those of one sequence after the other, (n_tokens,); each may follow the one before."""
         fit = self._fitted()
         now = self._snapshot()
         return now._tags.names.values[fit.codes]
+
+    @property
+    def confidence_(self) -> Array:
+        """Probability of the least certain tag of each sequence, (n_sequences,).
+
+        :meth:`to_frame` has the probability of every tag.
+        """
+        fit = self._fitted()
+        return np.minimum.reduceat(fit.confidence, self._snapshot()._grid.starts[:-1])
 
     @property
     def posterior_(self) -> Array:
@@ -94,7 +109,7 @@ class SequenceAggregator(TaskEstimator[Sequences, SequenceFit]):
         return self._fitted().posterior
 
     @property
-    def segments_(self) -> pa.Table:
+    def spans_(self) -> pa.Table:
         """The spans that were found, as an Arrow table, or runs of a class where tags have no spans.
 
         Columns: sequence, start, end (the first place behind the span), tag, ``probability`` of exactly this span,
@@ -126,7 +141,7 @@ class SequenceAggregator(TaskEstimator[Sequences, SequenceFit]):
                 "sequence": now._tasks.take(of).arrow(),
                 "position": now._grid.begins,
                 "label": now._tags.names.take(fit.codes.astype(np.int64)).arrow(),
-                "confidence": fit.posterior[np.arange(len(fit.codes)), fit.codes],
+                "confidence": fit.confidence,
             }
         )
 

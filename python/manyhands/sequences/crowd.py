@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators import DawidSkene
-from manyhands.checks import (
+from manyhands._base.checks import (
     check_choice,
     check_flag,
     check_positive,
@@ -19,16 +18,17 @@ from manyhands.checks import (
     warn_of_data,
     warn_unless_converged,
 )
-from manyhands.estimator import Array
-from manyhands.progress import Callback
+from manyhands._base.estimator import Array
+from manyhands._base.limits import check_memory
+from manyhands._base.progress import Callback
+from manyhands.categorical import DawidSkene
+from manyhands.categorical.table import Annotations
 from manyhands.sequences.base import Segments, SequenceAggregator, SequenceFit, compared
 from manyhands.sequences.design import Design, kinds_of_cells, steps_read
+from manyhands.sequences.encode import places
+from manyhands.sequences.table import Sequences
+from manyhands.sequences.tags import UNSAID, Tags
 from manyhands.sequences.votes import token_shares
-from manyhands.table.annotations import Annotations
-from manyhands.table.limits import check_memory
-from manyhands.table.readings import places
-from manyhands.table.sequences import Sequences
-from manyhands.table.tags import UNSAID, Tags
 
 #: Probabilities of workers with contexts from which on a pass takes a second or more.
 _MANY_CELLS = 1 << 25
@@ -139,7 +139,7 @@ class _Crowd(SequenceAggregator):
         table = Sequences._as_table(votes)
         if table._tags.types != now._tags.types or table._tags.spans != now._tags.spans:
             raise ValueError(
-                f"the model knows the tags {now.tags_.tolist()[:7]}, the table has {table.tags.tolist()[:7]}: "
+                f"the model knows the tags {now.classes_.tolist()[:7]}, the table has {table.tags.tolist()[:7]}: "
                 "make both with the same types"
             )
         known = now._workers.match(table._workers)
@@ -206,7 +206,7 @@ class BSC(_Crowd, default=True):
     >>> log = {"sequence": [1] * 6, "position": [0, 1] * 3, "worker": ["a", "a", "b", "b", "c", "c"],
     ...        "label": ["B-PER", "I-PER", "B-PER", "I-PER", "O", "O"]}
     >>> model = mh.aggregate(mh.Sequences.from_frame(log))
-    >>> model.labels_.tolist()
+    >>> model.tags_.tolist()
     ['B-PER', 'I-PER']
     """
 
@@ -256,7 +256,7 @@ class HMMCrowd(_Crowd):
     >>> import manyhands as mh
     >>> log = {"sequence": [1] * 6, "position": [0, 1] * 3, "worker": ["a", "a", "b", "b", "c", "c"],
     ...        "label": ["B-PER", "I-PER", "B-PER", "I-PER", "O", "O"]}
-    >>> mh.sequences.HMMCrowd().fit(mh.Sequences.from_frame(log)).labels_.tolist()
+    >>> mh.sequences.HMMCrowd().fit(mh.Sequences.from_frame(log)).tags_.tolist()
     ['B-PER', 'I-PER']
     """
 
@@ -299,7 +299,7 @@ class TokenDawidSkene(SequenceAggregator):
     >>> import manyhands as mh
     >>> log = {"sequence": [1] * 6, "position": [0, 1] * 3, "worker": ["a", "a", "b", "b", "c", "c"],
     ...        "label": ["B-PER", "I-PER", "B-PER", "I-PER", "O", "O"]}
-    >>> mh.sequences.TokenDawidSkene().fit(mh.Sequences.from_frame(log)).labels_.tolist()
+    >>> mh.sequences.TokenDawidSkene().fit(mh.Sequences.from_frame(log)).tags_.tolist()
     ['B-PER', 'I-PER']
     """
 

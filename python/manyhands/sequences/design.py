@@ -8,10 +8,10 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.estimator import Array
-from manyhands.table.readings import starts_of
-from manyhands.table.sequences import Sequences
-from manyhands.table.tags import UNSAID, Tags, Tokens
+from manyhands._base.estimator import Array
+from manyhands.sequences.encode import starts_of
+from manyhands.sequences.table import Sequences
+from manyhands.sequences.tags import UNSAID, Tags, Tokens
 
 Codes = npt.NDArray[np.uint32]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from manyhands.table.atomic import atomic_write
-from manyhands.table.tags import written
+from manyhands._base.atomic import atomic_write
+from manyhands.sequences.tags import written
 
 
 def write_conll(model: Any, path: str | os.PathLike[str], words: Mapping[Any, Any] | None, scheme: str) -> None:
@@ -31,7 +31,7 @@ def write_conll(model: Any, path: str | os.PathLike[str], words: Mapping[Any, An
 
 def as_json(model: Any) -> list[dict[str, Any]]:
     """One dictionary a sequence; see `SequenceAggregator.to_json`."""
-    frame = model.segments_.to_pydict()
+    frame = model.spans_.to_pydict()
     names = model._tasks.values.tolist()
     spans: dict[Any, list[dict[str, Any]]] = {name: [] for name in names}
     columns = [name for name in frame if name != "sequence"]

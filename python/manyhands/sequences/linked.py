@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.aggregators.base import Aggregator, ClassFit
-from manyhands.aggregators.links import STRONGEST, Graph, likeliest_strength
-from manyhands.aggregators.passes import expected_counts, posterior_under
-from manyhands.checks import check_number, check_stopping, counted, listed, warn_unless_converged
-from manyhands.estimator import Array
-from manyhands.progress import Callback
-from manyhands.table.annotations import Annotations
-from manyhands.table.frames import named_columns
-from manyhands.table.names import Column, Names
+from manyhands._base.checks import check_number, check_stopping, counted, listed, warn_unless_converged
+from manyhands._base.estimator import Array
+from manyhands._base.frames import named_columns
+from manyhands._base.names import Column, Names
+from manyhands._base.progress import Callback
+from manyhands.categorical._linked import STRONGEST, Graph, likeliest_strength
+from manyhands.categorical._passes import expected_counts, posterior_under
+from manyhands.categorical.base import Aggregator, ClassFit
+from manyhands.categorical.table import Annotations
 
 #: Imaginary labels for each cell of a confusion matrix, and one more for the right one.
 _PSEUDO = 0.1

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.checks import check_number
-from manyhands.estimator import Array
-from manyhands.progress import Callback
+from manyhands._base.checks import check_number
+from manyhands._base.estimator import Array
+from manyhands._base.progress import Callback
 from manyhands.sequences.base import Segments, SequenceAggregator, SequenceFit, compared
-from manyhands.table.readings import Ints, places
-from manyhands.table.sequences import Sequences, runs
-from manyhands.table.tags import UNSAID, Tags, Tokens
+from manyhands.sequences.encode import Ints, places
+from manyhands.sequences.table import Sequences, runs
+from manyhands.sequences.tags import UNSAID, Tags, Tokens
 
 
 def token_shares(votes: Sequences) -> Array:
@@ -95,9 +95,9 @@ class TokenVote(SequenceAggregator):
     >>> log = {"sequence": [1] * 6, "position": [0, 1] * 3, "worker": ["a", "a", "b", "b", "c", "c"],
     ...        "label": ["B-PER", "I-PER", "B-PER", "O", "O", "O"]}
     >>> model = mh.sequences.TokenVote().fit(mh.Sequences.from_frame(log))
-    >>> model.labels_.tolist()
+    >>> model.tags_.tolist()
     ['B-PER', 'O']
-    >>> model.segments_.column("start_probability").to_pylist()
+    >>> model.spans_.column("start_probability").to_pylist()
     [0.6666666666666666]
     """
 
@@ -150,7 +150,7 @@ class SpanVote(SequenceAggregator):
     --------
     >>> import manyhands as mh
     >>> marks = mh.Sequences.from_spans([1, 1, 1], [0, 0, 1], [3, 3, 3], ["a", "b", "c"], lengths={1: 5})
-    >>> mh.sequences.SpanVote(quorum=1.0, overlap=0.5).fit(marks).segments_.select(["start", "end"]).to_pylist()
+    >>> mh.sequences.SpanVote(quorum=1.0, overlap=0.5).fit(marks).spans_.select(["start", "end"]).to_pylist()
     [{'start': 0, 'end': 3}]
     """
 

@@ -13,10 +13,10 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from manyhands.checks import warn_of_data
+from manyhands._base import persist
+from manyhands._base.checks import warn_of_data
+from manyhands.categorical.shards.journal import Journal
 from manyhands.errors import FileFormatError
-from manyhands.table import persist
-from manyhands.table.shards.journal import Journal
 
 T = TypeVar("T")
 

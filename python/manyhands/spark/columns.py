@@ -11,8 +11,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from manyhands.checks import COUNTS, LEAST_COUNT, MOST_COUNT, counted, listed, warn_of_data
-from manyhands.table.shards.encoder import Rules
+from manyhands._base.checks import COUNTS, LEAST_COUNT, MOST_COUNT, counted, listed, warn_of_data
+from manyhands.categorical.shards.encoder import Rules
 
 _IDS = (T.StringType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.BooleanType, T.DateType)
 _LABELS = (*_IDS, T.FloatType, T.DoubleType)

@@ -13,20 +13,20 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
 
 from manyhands import _core
-from manyhands.checks import counted, warn_of_data
+from manyhands._base import arrow, persist
+from manyhands._base.building import encoded_labels
+from manyhands._base.checks import counted, warn_of_data
+from manyhands._base.data_checks import MAX_CLASSES, check_n_classes
+from manyhands._base.names import Column as Ids
+from manyhands._base.names import Names, sequence
+from manyhands.categorical.shards.directory import Entry, Sizes, packed_names, unpacked_names
+from manyhands.categorical.shards.encoder import NO_LABEL, Rules, table_of
+from manyhands.categorical.shards.summary import Summary
 from manyhands.errors import FileFormatError
 from manyhands.spark.checkpoint import Checkpoint, as_bytes, content_of, retried
 from manyhands.spark.columns import Log, Measured
 from manyhands.spark.jobs import Sender
 from manyhands.spark.shards import Frames, Stored, WorkerNames
-from manyhands.table import arrow, persist
-from manyhands.table.building import encoded_labels
-from manyhands.table.checks import MAX_CLASSES, check_n_classes
-from manyhands.table.names import Column as Ids
-from manyhands.table.names import Names, sequence
-from manyhands.table.shards.directory import Entry, Sizes, packed_names, unpacked_names
-from manyhands.table.shards.encoder import NO_LABEL, Rules, table_of
-from manyhands.table.shards.summary import Summary
 
 if TYPE_CHECKING:
     import pyarrow as pa

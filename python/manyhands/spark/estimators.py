@@ -9,17 +9,18 @@ from pyspark.ml import Estimator
 from pyspark.ml.param import Param, Params
 from pyspark.sql import DataFrame, SparkSession
 
-from manyhands import aggregators
-from manyhands.aggregators.base import Aggregator
-from manyhands.aggregators.voting import MajorityVote as LibraryMajorityVote
-from manyhands.checks import check_number
+from manyhands import categorical as aggregators
+from manyhands._base import data_checks as checks
+from manyhands._base import soft_labels as soft
+from manyhands._base.checks import check_number
+from manyhands.categorical.base import Aggregator
+from manyhands.categorical.shards.encoder import Rules
+from manyhands.categorical.voting import MajorityVote as LibraryMajorityVote
 from manyhands.spark.checkpoint import Checkpoint, SparkJournal, failures
 from manyhands.spark.columns import Log, Roles
 from manyhands.spark.encoding import encode
 from manyhands.spark.model import SparkModel
 from manyhands.spark.shards import SparkAnnotations, SparkShards
-from manyhands.table import checks, soft
-from manyhands.table.shards.encoder import Rules
 
 #: Options that all of them have beside those of the library, with defaults and what they mean.
 _COMMON: dict[str, tuple[Any, str]] = {
@@ -198,7 +199,7 @@ class MajorityVote(SparkEstimator):
 
 
 class WeightedVote(SparkEstimator):
-    """`manyhands.WeightedVote` on Spark: workers count by a weight. See `SparkEstimator` for columns."""
+    """`manyhands.categorical.WeightedVote` on Spark: workers count by a weight. See `SparkEstimator` for columns."""
 
     _library = aggregators.WeightedVote
 
@@ -220,13 +221,13 @@ class BayesianDawidSkene(SparkEstimator):
 
 
 class HierarchicalDawidSkene(SparkEstimator):
-    """`manyhands.HierarchicalDawidSkene` on Spark. See `SparkEstimator` for columns."""
+    """`manyhands.categorical.HierarchicalDawidSkene` on Spark. See `SparkEstimator` for columns."""
 
     _library = aggregators.HierarchicalDawidSkene
 
 
 class HierarchicalMACE(SparkEstimator):
-    """`manyhands.HierarchicalMACE` on Spark. See `SparkEstimator` for columns."""
+    """`manyhands.categorical.HierarchicalMACE` on Spark. See `SparkEstimator` for columns."""
 
     _library = aggregators.HierarchicalMACE
 

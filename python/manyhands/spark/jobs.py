@@ -14,9 +14,9 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 
 from manyhands import _core
+from manyhands._base.names import Column, Names
+from manyhands.categorical.shards.passes import Counting, Known, Part, part_of
 from manyhands.spark.checkpoint import CHUNK, Checkpoint, joined
-from manyhands.table.names import Column, Names
-from manyhands.table.shards.passes import Counting, Known, Part, part_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,18 +11,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
 
-from manyhands.aggregators.base import Aggregator
-from manyhands.aggregators.posterior import DensePosterior, Posterior
-from manyhands.aggregators.streamed import StreamedPosterior
-from manyhands.checks import listed
+from manyhands._base import arrow
+from manyhands._base.checks import listed
+from manyhands._base.names import Column as Ids
+from manyhands._base.names import Names
+from manyhands.categorical._posterior import DensePosterior, Posterior
+from manyhands.categorical._streamed import StreamedPosterior
+from manyhands.categorical.base import Aggregator
+from manyhands.categorical.shards.encoder import Rules
 from manyhands.spark.columns import Log
 from manyhands.spark.encoding import extras, joined_to_labels, joined_to_workers, table_of_rows
 from manyhands.spark.jobs import Opener, names_of
 from manyhands.spark.shards import SparkAnnotations, SparkShards
-from manyhands.table import arrow
-from manyhands.table.names import Column as Ids
-from manyhands.table.names import Names
-from manyhands.table.shards.encoder import Rules
 
 if TYPE_CHECKING:
     import pyarrow as pa

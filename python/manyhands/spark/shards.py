@@ -12,15 +12,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from manyhands import _core
-from manyhands.checks import counted
+from manyhands._base.checks import counted
+from manyhands._base.limits import check_memory
+from manyhands._base.names import Column, Names
+from manyhands.categorical.shards.directory import Directory
+from manyhands.categorical.shards.passes import Array, Counting, Part, Sharded
+from manyhands.categorical.shards.votes import ShardedAnnotations
 from manyhands.errors import FileFormatError
 from manyhands.spark.checkpoint import retried
 from manyhands.spark.jobs import GATHERED, RESULT, Count, Look, Opener, Place, Results, Sender, names_of, shard_of
-from manyhands.table.limits import check_memory
-from manyhands.table.names import Column, Names
-from manyhands.table.shards.directory import Directory
-from manyhands.table.shards.passes import Array, Counting, Part, Sharded
-from manyhands.table.shards.votes import ShardedAnnotations
 
 T = TypeVar("T")
 

@@ -22,28 +22,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from manyhands.aggregators.base import Aggregator
+from manyhands._base.estimator import Estimator
+from manyhands.boxes import checks as boxes
 from manyhands.boxes.base import BoxAggregator
-from manyhands.distance import ByDistance
-from manyhands.estimator import Estimator
+from manyhands.categorical import checks as classes
+from manyhands.categorical.base import Aggregator
+from manyhands.categorical.checks import ClassSubject
+from manyhands.clustering import Clustering
+from manyhands.clustering.checks import clustering_checks
+from manyhands.masks import checks as masks
 from manyhands.masks.base import MaskAggregator
 from manyhands.multilabel.base import SetAggregator
+from manyhands.multilabel.checks import set_checks
+from manyhands.numeric import checks as numbers
 from manyhands.numeric.base import NumericAggregator
+from manyhands.numeric.checks import NumberSubject, RatingLog
+from manyhands.objects.checks import distance_checks
+from manyhands.objects.distance import ByDistance
 from manyhands.pairwise import ComparisonEstimator
+from manyhands.pairwise.checks import comparison_checks
+from manyhands.pairwise.checks_rankings import ranking_checks
 from manyhands.pairwise.luce import RankingEstimator
+from manyhands.sequences import checks as sequences
 from manyhands.sequences.base import SequenceAggregator
-from manyhands.similarity import Clustering
-from manyhands.testing import boxes, classes, common, masks, numbers, sequences, texts
-from manyhands.testing.classes import ClassSubject
+from manyhands.testing import common
 from manyhands.testing.common import clone
-from manyhands.testing.comparisons import comparison_checks
 from manyhands.testing.crowds import Crowd
-from manyhands.testing.distances import distance_checks
-from manyhands.testing.numbers import NumberSubject, RatingLog
-from manyhands.testing.rankings import ranking_checks
-from manyhands.testing.sets import set_checks
-from manyhands.testing.similarities import clustering_checks
 from manyhands.testing.subject import Subject, checks_of, run_checks
+from manyhands.texts import checks as texts
 from manyhands.texts.base import TextAggregator
 
 __all__ = [

@@ -43,7 +43,7 @@ def check_clone(subject: Subject) -> None:
         shown = repr(subject.make(subject.standard))
         require(repr(copied) == shown, f"a clone shows itself as {copied!r}")
         for name in results_of(copied):
-            with raises(mh.NotFittedError, f"{name} of a clone"):
+            with raises(mh.errors.NotFittedError, f"{name} of a clone"):
                 getattr(copied, name)
     assert_same_bits(copies[-1].fit(subject.standard.votes()), model, "a clone")
 
@@ -77,11 +77,11 @@ def check_before_fit(subject: Subject) -> None:
     model = subject.make(subject.standard)
     name = type(model).__name__
     for result in results_of(model):
-        with raises(mh.NotFittedError, f"{result} before fit", name, "call fit"):
+        with raises(mh.errors.NotFittedError, f"{result} before fit", name, "call fit"):
             getattr(model, result)
     asks = subject.answers(model, subject.standard.votes()) | {"save": lambda: model.save("nowhere")}
     for method, ask in asks.items():
-        with raises(mh.NotFittedError, f"{method} before fit", name):
+        with raises(mh.errors.NotFittedError, f"{method} before fit", name):
             ask()
 
 
@@ -243,7 +243,7 @@ def check_failing_progress(subject: Subject) -> None:
     with raises(Enough, "fit with a failing progress function"):
         model.fit(votes, progress=stop)
     for name in results_of(model):
-        with raises(mh.NotFittedError, f"{name} after a fit that failed"):
+        with raises(mh.errors.NotFittedError, f"{name} after a fit that failed"):
             getattr(model, name)
     model.fit(votes)
     with raises(Enough, "a second fit with a failing progress function"):
@@ -268,7 +268,7 @@ def check_interrupt(subject: Subject) -> None:
         if _interrupts(model, votes, seconds):
             break
     for name in results_of(model):
-        with raises(mh.NotFittedError, f"{name} after Ctrl-C"):
+        with raises(mh.errors.NotFittedError, f"{name} after Ctrl-C"):
             getattr(model, name)
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 import manyhands as mh
 from manyhands import Annotations
-from manyhands.simulate import synthetic
+from manyhands.categorical import synthetic
 from manyhands.testing.compare import Array, assert_probabilities, raises, require
 from manyhands.testing.networks import FEATURES, NetworkSubject, Samples, assert_finite
 
@@ -40,7 +40,7 @@ def drawn(
     made = mh.simulate(
         truth=truth, n_workers=n_workers, n_classes=n_classes, labels_per_task=per_task, seed=seed, **crowd
     )
-    return CrowdSamples(X.astype(np.float32), (made.votes,), truth)
+    return CrowdSamples(X.astype(np.float32), (made.log,), truth)
 
 
 class LearnerSubject(NetworkSubject):
@@ -98,7 +98,7 @@ def check_odd_crowds(subject: LearnerSubject) -> None:
         k = samples.votes.n_classes
         with warnings.catch_warnings():
             # An aggregator beneath may need many steps where little is known.
-            warnings.simplefilter("ignore", mh.ConvergenceWarning)
+            warnings.simplefilter("ignore", mh.errors.ConvergenceWarning)
             model = subject.trained(samples, subject.network(k))
         assert_probabilities(model.predict_proba(samples.X), (120, k), f"predict_proba, {case},")
         assert_finite(model.confusion_, f"confusion_, {case},")

@@ -132,7 +132,7 @@ def check_before_fit(subject: NetworkSubject) -> None:
     asks = subject.answers(model, subject.standard) | {"save": lambda: model.save("nowhere")}
     asks |= {name: partial(getattr, model, name) for name in results_of(model)}
     for name, ask in asks.items():
-        with raises(mh.NotFittedError, f"{name} before fit", type(model).__name__, "call fit"):
+        with raises(mh.errors.NotFittedError, f"{name} before fit", type(model).__name__, "call fit"):
             ask()
 
 
@@ -217,7 +217,7 @@ def check_failing_callback(subject: NetworkSubject) -> None:
     with raises(Enough, "fit with a failing callback"):
         model.set_params(callbacks=[fail]).fit(subject.standard.X, *subject.standard.given)
     for name, ask in subject.answers(model, subject.standard).items():
-        with raises(mh.NotFittedError, f"{name} after a fit that failed"):
+        with raises(mh.errors.NotFittedError, f"{name} after a fit that failed"):
             ask()
 
 

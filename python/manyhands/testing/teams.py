@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import Annotations, ConvergenceWarning
-from manyhands.simulate import synthetic
+from manyhands import Annotations
+from manyhands.categorical import synthetic
+from manyhands.errors import ConvergenceWarning
 from manyhands.testing.compare import Array, assert_close, assert_probabilities, require
 from manyhands.testing.networks import FEATURES, QUICK, NetworkSubject, Samples, assert_finite
 

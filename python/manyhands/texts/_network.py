@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.checks import counted
-from manyhands.estimator import Array
-from manyhands.table.limits import check_memory
-from manyhands.table.texts import Texts
-from manyhands.table.words import Spelling
+from manyhands._base.checks import counted
+from manyhands._base.estimator import Array
+from manyhands._base.limits import check_memory
+from manyhands.texts.table import Texts
+from manyhands.texts.words import Spelling
 
 Codes = npt.NDArray[np.int64]
 

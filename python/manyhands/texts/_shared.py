@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.aggregators.elimination import log_gamma
-from manyhands.estimator import Array
-from manyhands.progress import Callback
+from manyhands._base.estimator import Array
+from manyhands._base.progress import Callback
+from manyhands.categorical.spammer_eliminating import log_gamma
 from manyhands.texts._network import EMPTY, Network
 
 #: What the log-odds that a worker is right may be shifted by in a place, for all workers alike.

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.estimator import Array, Fit, TaskEstimator
-from manyhands.table import arrow, persist
-from manyhands.table.objects import pack_objects, unpack_objects
-from manyhands.table.texts import Texts
+from manyhands._base import arrow, persist
+from manyhands._base.estimator import Array, Fit, TaskEstimator
+from manyhands.objects.table import pack_objects, unpack_objects
+from manyhands.texts.table import Texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +32,7 @@ class TextAggregator(TaskEstimator[Texts, TextFit]):
 
     _kind: ClassVar[str] = "texts"
     _file_kind: ClassVar[str] = "text-aggregator"
+    _answer: ClassVar[str] = "texts_"
     #: What is known of workers, by the name of a column: attributes among `_learnt`, one number a worker.
     _of_workers: ClassVar[Mapping[str, str]]
 

@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands.checks import check_between, check_choice, check_stopping, counted, warn_unless_converged
-from manyhands.distance import WORDS, Said
-from manyhands.estimator import Array
-from manyhands.progress import Callback
-from manyhands.table.limits import check_memory
-from manyhands.table.texts import Texts
-from manyhands.table.words import Spelling
+from manyhands._base.checks import check_between, check_choice, check_stopping, counted, warn_unless_converged
+from manyhands._base.estimator import Array
+from manyhands._base.limits import check_memory
+from manyhands._base.progress import Callback
+from manyhands.objects.distance import WORDS, Said
 from manyhands.texts._chi import upper_quantiles
 from manyhands.texts.base import TextAggregator, TextFit
+from manyhands.texts.table import Texts
+from manyhands.texts.words import Spelling
 
 #: Sums of squared distances are at least this share of the average one.
 _LEAST = 1e-5
@@ -166,7 +166,8 @@ class ClosestToCentre(_Nearest):
     distance
         ``"words"`` (edits between words as a share of the longer text, case and punctuation aside; taken where neither
         is given), ``"levenshtein"`` (the same of characters), another name, function or array as for
-        :class:`~manyhands.DistanceAggregator`. Nearest to the centre is then whose squared distances to all are least.
+        :class:`~manyhands.objects.DistanceAggregator`. Nearest to the centre is then whose squared distances to all are
+        least.
 
     Notes
     -----

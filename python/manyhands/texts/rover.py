@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.checks import check_choice, check_flag, check_number, check_stopping, warn_unless_converged
-from manyhands.estimator import Array
-from manyhands.progress import Callback
-from manyhands.table import arrow, persist
-from manyhands.table.objects import pack_objects
-from manyhands.table.texts import Texts
-from manyhands.table.values import as_objects
-from manyhands.table.words import LEVELS, Spelling, joined
+from manyhands._base import arrow, persist
+from manyhands._base.checks import check_choice, check_flag, check_number, check_stopping, warn_unless_converged
+from manyhands._base.estimator import Array
+from manyhands._base.progress import Callback
+from manyhands._base.values import as_objects
+from manyhands.objects.table import pack_objects
 from manyhands.texts._network import EMPTY, Network
 from manyhands.texts._shared import SharedErrors
 from manyhands.texts.base import TextAggregator, TextFit, unpack_texts
+from manyhands.texts.table import Texts
+from manyhands.texts.words import LEVELS, Spelling, joined
 
 if TYPE_CHECKING:
     import pyarrow as pa

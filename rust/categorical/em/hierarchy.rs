@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::estimate::Mean;
 use super::model::full::Full;
-use super::ordered::{Ordered, OrderedCrowd};
+use super::ordered::{Ordered, OrdinalCrowd};
 use super::shard::InMemory;
 use super::solver::{Params, Sizes, Solver};
 use super::sums::Passes;
@@ -85,7 +85,7 @@ pub enum Learnt {
         strength: f64,
     },
     /// Of the third kind.
-    Ordered(OrderedCrowd),
+    Ordered(OrdinalCrowd),
 }
 
 /// Fits by alternating passes over the annotations and improvements of the prior; one fit for each of `priors`, which

@@ -43,7 +43,7 @@ pub use hierarchy::{
     Common, Hierarchy, HierarchyFit, Learnt, crowd_prior, dirichlet_step, fit_hierarchies, solve_hierarchies,
 };
 pub use model::{Model, Shape, WorkerModel};
-pub use ordered::OrderedCrowd;
+pub use ordered::OrdinalCrowd;
 pub use parts::{Answers, Parameters, answers, factors, gather, open};
 pub use pass::Opening;
 pub use solver::Sizes;

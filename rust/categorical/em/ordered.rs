@@ -72,7 +72,7 @@ fn cell(theta: &[f64], class: usize, label: usize) -> (f64, f64, f64) {
 
 /// What was learnt of an ordered crowd.
 #[derive(Debug, Clone)]
-pub struct OrderedCrowd {
+pub struct OrdinalCrowd {
     /// Thresholds and then the slope of each worker, (workers × classes).
     pub theta: Vec<f64>,
     /// Their mean in the crowd, (classes).
@@ -85,7 +85,7 @@ pub struct OrderedCrowd {
 
 /// The prior while it is learnt.
 pub(super) struct Ordered {
-    pub(super) crowd: OrderedCrowd,
+    pub(super) crowd: OrdinalCrowd,
     learn_strength: bool,
 }
 
@@ -126,7 +126,7 @@ impl Ordered {
         let mean = imaginary_worker(k);
         let mut theta = zeros(m * k)?;
         theta.chunks_exact_mut(k).for_each(|worker| worker.copy_from_slice(&mean));
-        let crowd = OrderedCrowd {
+        let crowd = OrdinalCrowd {
             theta,
             mean,
             covariance: diagonal(VARIANCE, k)?,
@@ -144,7 +144,7 @@ impl Ordered {
     /// `counts` are label-first.
     pub(super) fn improve(&mut self, counts: &[f64], control: &Control) -> Result<()> {
         let k = self.k();
-        let OrderedCrowd { theta, mean, covariance, strength } = &mut self.crowd;
+        let OrdinalCrowd { theta, mean, covariance, strength } = &mut self.crowd;
         let precision = inverted(covariance, k)?;
         let mut imaginary = zeros(k * k)?;
         for (i, x) in imaginary.iter_mut().enumerate() {

@@ -1,0 +1,498 @@
+"""What all estimators share, whatever kind of answers they learn from: parameters, fitting, results, files."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands._base import arrow, html, persist
+from manyhands._base.checks import counted
+from manyhands._base.names import Names
+from manyhands._base.overlap import Doubts, doubts
+from manyhands._base.progress import Callback, reporting
+from manyhands._base.table import Records
+from manyhands._base.task_table import Answers
+from manyhands.errors import IdentifiabilityWarning, NotFittedError, OverlapWarning
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Array = npt.NDArray[np.float64]
+Progress = bool | Callback
+T = TypeVar("T")
+
+
+class Parameters:
+    """Constructor arguments as parameters: ``get_params``, ``set_params``, ``repr``, and so ``sklearn.base.clone``."""
+
+    @classmethod
+    def _parameter_names(cls) -> list[str]:
+        return [name for name in inspect.signature(cls).parameters if name != "self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor's arguments by name."""
+        return {name: getattr(self, name) for name in self._parameter_names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments given to the constructor; takes effect at the next ``fit``."""
+        known = self._parameter_names()
+        for name, value in params.items():
+            if name not in known:
+                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
+            setattr(self, name, value)
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        """A fresh estimator with the same parameters, shared and not copied: a fitted start stays fitted."""
+        return type(self)(**self.get_params())
+
+    def __repr__(self) -> str:
+        defaults = {name: p.default for name, p in inspect.signature(type(self)).parameters.items()}
+        changed = {name: value for name, value in self.get_params().items() if not _same(value, defaults[name])}
+        return f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in changed.items())})"
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (type(a) is type(b) and not isinstance(a, np.ndarray) and bool(a == b))
+
+
+def _short(value: Any) -> str:
+    text = f"array{value.shape}" if isinstance(value, np.ndarray) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """How a fit went; what it found is added by each kind of estimator. No field is a function."""
+
+    #: The objective after each iteration, empty where a method has none.
+    history: Array
+    n_iter: int = 1
+    converged: bool = True
+    #: What is doubtful about the answer, or was done instead of what was asked; in whole sentences.
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def objective(self) -> float:
+        """The objective at the end; NaN where the method has none."""
+        return float(self.history[-1]) if len(self.history) else float("nan")
+
+
+A = TypeVar("A", bound=Records)
+B = TypeVar("B", bound=Answers)
+F = TypeVar("F", bound=Fit)
+
+
+class KnowsWorkers(ABC):
+    """Somebody who knows workers by name from a fit; a subclass keeps `_workers` and `_n_labels`."""
+
+    _workers: Names
+    _n_labels: npt.NDArray[np.int64]
+
+    @abstractmethod
+    def _fitted(self) -> Any:
+        """Raise `NotFittedError` before ``fit``."""
+
+    def _snapshot(self) -> Self:
+        """The same as it is now, whatever another thread does with it: all that belongs to one fit."""
+        taken = object.__new__(type(self))
+        vars(taken).update(vars(self))
+        return taken
+
+    @property
+    def workers_(self) -> npt.NDArray[Any]:
+        """Names of the workers, in the order of all results about them."""
+        self._fitted()
+        return self._workers.values
+
+    def _carried_over(self, per_worker: Array, known: npt.NDArray[np.int64]) -> Array:
+        """What was learnt of each worker, for a table whose worker m was worker known[m] in fit, or nobody at -1.
+
+        A worker not seen before gets the average, weighted by numbers of labels.
+        """
+        carried = per_worker[known]
+        carried[known < 0] = np.average(per_worker, axis=0, weights=self._n_labels)
+        return carried
+
+
+class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
+    """Base of what is fitted to a table of answers of kind `A`, and finds a fit of kind `F`.
+
+    A base for one kind of answers names it in `_kind`, the kind of its files in `_file_kind`, and in `_parts` what its
+    results are about; it gives `_packed` and `_take_back`. A method gives ``_fit``, and the one that
+    :func:`manyhands.aggregate` shall use for its kind says so: ``class Best(Base, default=True)``. ``fit`` validates
+    and stores, results are read-only properties with a trailing underscore, and refitting forgets.
+    """
+
+    #: What the answers are, as `all_aggregators` calls it.
+    _kind: ClassVar[str]
+    #: The base of each kind; it enters itself when it is defined.
+    _bases: ClassVar[dict[str, type[Estimator[Any, Any]]]] = {}
+    #: The method to use for each kind, or a part of it that a table names, where nobody chose one.
+    _defaults: ClassVar[dict[str, type[Estimator[Any, Any]]]] = {}
+    #: What results are about, workers among it: the names of each are kept in an attribute, "tasks" in `_tasks`.
+    _parts: ClassVar[tuple[str, ...]] = ("workers",)
+    #: The attribute that holds the answers; ``answers_`` is another name of it.
+    _answer: ClassVar[str]
+
+    #: Arrays that a subclass learns beyond the `Fit`, by attribute name; saved with the model.
+    _learnt: ClassVar[tuple[str, ...]] = ()
+    #: Shapes of those that are not one number a worker, in the letters n, m and k for tasks, workers and classes,
+    #: digits, and other letters for sizes that the arrays themselves must agree on.
+    _learnt_shapes: ClassVar[Mapping[str, str]] = {}
+    #: Those that files of earlier versions lack, and the number that then fills them; NaN says "not known", which a
+    #: newer file may say too.
+    _learnt_blanks: ClassVar[Mapping[str, float]] = {}
+    #: Those that may be infinite.
+    _learnt_infinite: ClassVar[tuple[str, ...]] = ()
+    #: Parameters that are data even where they could be written as settings: files do not hold them.
+    _given_data: ClassVar[tuple[str, ...]] = ()
+    #: Checks of `manyhands.testing` that it cannot pass whatever its settings, by name, each with the reason.
+    _skipped_checks: ClassVar[Mapping[str, str]] = {}
+    #: Those that are codes, and the letter of how many there can be; files of earlier versions hold them as floats.
+    _learnt_codes: ClassVar[Mapping[str, str]] = {}
+
+    _result: F | None = None
+
+    def __init_subclass__(cls, *, default: bool | str = False, **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        if "_kind" in vars(cls):
+            Estimator._bases[cls._kind] = cls
+        if default:
+            Estimator._defaults[cls._kind if default is True else default] = cls
+
+    # --------------------------------------------------------------------------------------------------- fit
+
+    def _as_table(self, answers: Any) -> A:
+        """The table itself, or one made of a frame."""
+        made: Any = Records._kinds[self._kind]._as_table(answers)
+        return cast(A, made)
+
+    @abstractmethod
+    def _fit(self, votes: A, progress: Callback | None) -> F:
+        """Map a table to a fit; parameters are checked here, before any work."""
+
+    def _settle(self, result: F, votes: A) -> None:
+        """Keep a fit, and what is to be known of the table it came from."""
+        self._result = result
+        for part in self._parts:
+            setattr(self, f"_{part}", getattr(votes, f"_{part}"))
+        self._n_labels = votes.labels_per_worker
+
+    def _check_room(self, votes: A) -> None:
+        """Refuse what cannot fit in memory."""
+
+    def _doubts(self, votes: A) -> Doubts:
+        """What a table leaves open, whatever the method."""
+        return Doubts()
+
+    def _iterations(self) -> int | None:
+        """Most iterations a fit can take, for the progress bar."""
+        return getattr(self, "max_iter", None)
+
+    def _total(self) -> int | None:
+        """The same, None where parameters are not even numbers: ``_fit`` says which."""
+        with suppress(TypeError):
+            return self._iterations()
+        return None
+
+    def fit(self, votes: Any, *, progress: Progress = False) -> Self:
+        """Learn from annotations.
+
+        Parameters
+        ----------
+        votes
+            A table, such as :class:`~manyhands.Annotations`, or a frame with well-known column names.
+        progress
+            True for a progress bar, or a function called now and then as ``progress(iteration, objective)``, and in any
+            case at the end.
+        """
+        self._fit_apart(votes, progress)
+        return self
+
+    def _fit_apart(self, votes: Any, progress: Progress) -> Self:
+        """Fit a copy, and be like it in one step: another thread sees all of a fit or nothing. Returns the copy."""
+        fitted = self._snapshot()
+        votes = self._as_table(votes)
+        self._check_room(votes)
+        with reporting(progress, self._total(), type(self).__name__) as callback:
+            result = fitted._fit(votes, callback)
+            if callback is not None:
+                callback.finish(result.n_iter, result.objective)
+        found = self._doubts(votes)
+        for remarks, category in ((found.loud, OverlapWarning), (result.remarks, IdentifiabilityWarning)):
+            if remarks:
+                warnings.warn(f"{type(self).__name__}: {' '.join(remarks)}", category, stacklevel=3)
+        fitted._settle(replace(result, remarks=(*found.loud, *result.remarks, *found.quiet)), votes)
+        vars(self).update(vars(fitted))
+        return fitted
+
+    # ----------------------------------------------------------------------------------------------- results
+
+    def _fitted(self) -> F:
+        if self._result is None:
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(votes) first")
+        return self._result
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._result is not None
+
+    def __repr__(self) -> str:
+        made = super().__repr__()
+        if self._result is None:
+            return made
+        sizes = (counted(len(getattr(self, f"_{part}")), part.removesuffix("s")) for part in self._parts)
+        return f"{made}, fitted to {' and '.join(sizes)}"
+
+    @property
+    def answers_(self) -> Any:
+        """The answers, whatever their kind: the attribute that the kind names after them, such as ``labels_``."""
+        self._fitted()
+        return getattr(self, self._answer)
+
+    @property
+    def confidence_(self) -> Array:
+        """Probability that each answer is right, one per task or item; NaN for a method without such an estimate."""
+        self._fitted()
+        return np.full(len(getattr(self, f"_{self._parts[0]}")), np.nan)
+
+    def fit_predict(self, votes: Any, *, progress: Progress = False) -> Any:
+        """Fit and return :attr:`answers_`."""
+        return self._fit_apart(votes, progress).answers_
+
+    def to_frame(self) -> pa.Table:
+        """Return what was found, as an Arrow table."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:
+        """Return :meth:`to_frame` as a pandas frame."""
+        return self.to_frame().to_pandas()
+
+    def to_polars(self) -> Any:
+        """Return :meth:`to_frame` as a polars frame."""
+        import polars
+
+        return polars.from_arrow(self.to_frame())
+
+    def _repr_html_(self) -> str:
+        if self._result is None:
+            return html.block(repr(self))
+        return html.block(repr(self)) + html.table(self.to_frame())
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The answers a model was fitted to are kept for explanations, and not sent along with it.
+        return {name: value for name, value in vars(self).items() if name != "_votes"}
+
+    @property
+    def history_(self) -> Array:
+        """The objective after each iteration; empty where the method has none."""
+        return self._fitted().history
+
+    @property
+    def objective_(self) -> float:
+        """The objective at the end; NaN where the method has none."""
+        return self._fitted().objective
+
+    @property
+    def n_iter_(self) -> int:
+        """Iterations made."""
+        return self._fitted().n_iter
+
+    @property
+    def converged_(self) -> bool:
+        """Whether the stopping rule was met."""
+        return self._fitted().converged
+
+    @property
+    def remarks_(self) -> tuple[str, ...]:
+        """What is doubtful about the answer, or was done instead of what was asked; empty where nothing is."""
+        return self._fitted().remarks
+
+    # ------------------------------------------------------------------------------------------- persistence
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a versioned file that holds data only; read it with :func:`manyhands.load`.
+
+        Parameters that are data rather than settings (gold labels, given starts) are not written. The file appears when
+        it is whole and on disk, and an older one of that name stays until then; checksums tell a damaged one.
+        """
+        self._fitted()
+        self._snapshot()._save(path)
+
+    def _save(self, path: str | os.PathLike[str]) -> None:
+        fit = self._fitted()
+        params = {
+            name: without_numpy(value) for name, value in self.get_params().items() if name not in self._given_data
+        }
+        params = {name: value for name, value in params.items() if _is_setting(value)}
+        meta = {
+            "class": file_name(type(self)),
+            "params": params,
+            "n_iter": fit.n_iter,
+            "converged": fit.converged,
+            "remarks": list(fit.remarks),
+        }
+        arrays = {"history": fit.history, "n_labels": self._n_labels} | self._packed()
+        for part in self._parts:
+            arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
+        persist.write(path, self._file_kind, meta, arrays, read_back=self._bases[self._kind]._load)
+
+    def _learnt_arrays(self) -> Mapping[str, str]:
+        """Names and shapes of the arrays that are saved with the model beyond the `Fit`."""
+        return {name: self._learnt_shapes.get(name, "m") for name in self._learnt}
+
+    @abstractmethod
+    def _packed(self) -> dict[str, npt.NDArray[Any]]:
+        """What was found, and names beside those of tasks and workers, as arrays."""
+
+    @abstractmethod
+    def _take_back(self, content: persist.Content, course: Mapping[str, Any]) -> None:
+        """Be what `_packed` gave away; `course` are the fields of `Fit`, and names of `_parts` are there already."""
+
+    def _take_learnt(self, content: persist.Content, sizes: Mapping[str, int]) -> None:
+        """Take back the arrays that were learnt; sizes are by letters."""
+        known = dict(sizes)
+        for name, letters in self._learnt_arrays().items():
+            found = self._learnt_array(content, name, letters, known)
+            of = self._learnt_codes.get(name)
+            setattr(self, name, found if of is None else _codes(content, name, found, sizes[of]))
+
+    def _learnt_array(self, content: persist.Content, name: str, letters: str, known: dict[str, int]) -> Array:
+        """An array that was learnt; sizes of letters that are not known yet become known by it."""
+        blank, key = self._learnt_blanks.get(name), f"learnt.{name}"
+        if blank is not None and key not in content.arrays:
+            return np.full([int(letter) if letter.isdigit() else known[letter] for letter in letters], blank)
+        held = content.arrays.get(key)
+        is_code = name in self._learnt_codes and held is not None and held.dtype in (np.uint16, np.uint32)
+        dtype = held.dtype if is_code and held is not None else np.float64
+        array: Array = content.array(key, dtype, ndim=len(letters), finite=False)
+        may_be_blank = blank is not None and np.isnan(blank)
+        may_be_infinite = name in self._learnt_infinite
+        if not (np.isfinite(array) | (np.isnan(array) & may_be_blank) | (np.isinf(array) & may_be_infinite)).all():
+            raise content.damaged(f"its {name.strip('_')} holds numbers that are not finite")
+        for letter, size in zip(letters, array.shape, strict=True):
+            if size != (int(letter) if letter.isdigit() else known.setdefault(letter, size)):
+                raise content.damaged(f"its {name.strip('_')} has shape {array.shape}")
+        return array
+
+    @classmethod
+    def _load(cls, content: persist.Content) -> Self:
+        # Those that others wrote, too, as far as they are imported: reading a file imports nothing.
+        found = {file_name(kind): kind for kind in concrete(cls, "")}.get(str(content.meta.get("class")))
+        params = content.meta.get("params")
+        if found is None or not isinstance(params, dict) or not set(params) <= set(found._parameter_names()):
+            raise content.damaged("it names no estimator of this version, nor one that was imported")
+        if not all(_is_setting(value) for value in params.values()):
+            raise content.damaged("its settings are not what manyhands writes")
+        model = found(**{name: _unpacked(value) for name, value in params.items()})
+        parts = {part: content.names(part) for part in found._parts}
+        n_iter, converged = content.meta.get("n_iter"), content.meta.get("converged")
+        remarks = content.meta.get("remarks", [])
+        plain = isinstance(remarks, list) and all(isinstance(remark, str) for remark in remarks)
+        if type(n_iter) is not int or type(converged) is not bool or not plain or not all(map(len, parts.values())):
+            raise content.damaged("its settings are incomplete")
+        history = content.array("history", np.float64, ndim=1)
+        course = {"history": history, "n_iter": n_iter, "converged": converged, "remarks": tuple(remarks)}
+        for part, names in parts.items():
+            setattr(model, f"_{part}", names)
+        model._n_labels = content.array("n_labels", np.int64, shape=(len(parts["workers"]),))
+        if (model._n_labels < 0).any():
+            raise content.damaged("it holds negative numbers of labels")
+        model._take_back(content, course)
+        return model
+
+
+class TaskEstimator(Estimator[B, F]):
+    """Base of what is fitted to answers to tasks, and says something of every task."""
+
+    _parts: ClassVar[tuple[str, ...]] = ("tasks", "workers")
+    _tasks: Names
+    #: How many answers each task has, where the fit was made in this process.
+    _answers_of_tasks: npt.NDArray[np.int64] | None = None
+
+    def _settle(self, result: F, votes: B) -> None:
+        super()._settle(result, votes)
+        self._answers_of_tasks = votes.labels_per_task
+
+    def _beside_answers(self, **columns: Any) -> pa.Table:
+        """The columns of `to_frame`, of a kind with a row for each task, how many answers each has, and others."""
+        answers = self.to_frame()
+        counts = {} if self._answers_of_tasks is None else {"n_labels": self._answers_of_tasks}
+        return arrow.table({name: answers.column(name) for name in answers.column_names} | counts | columns)
+
+    def _doubts(self, votes: B) -> Doubts:
+        return doubts(votes)
+
+    @property
+    def tasks_(self) -> npt.NDArray[Any]:
+        """Names of the tasks, in the order of all results about them."""
+        self._fitted()
+        return self._tasks.values
+
+
+def file_name(kind: type[Any]) -> str:
+    """What a file calls a class: the library's go by their name, wherever they move."""
+    ours = kind.__module__.startswith("manyhands.")
+    return kind.__name__ if ours else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _codes(content: persist.Content, name: str, array: npt.NDArray[Any], n: int) -> npt.NDArray[Any]:
+    """Whole numbers below n, in no more bytes than it takes."""
+    codes: npt.NDArray[Any] = np.clip(array, 0, n - 1).astype(np.uint16 if n <= 1 << 16 else np.uint32)
+    if (codes != array).any():
+        raise content.damaged(f"its {name.strip('_')} holds codes that are not below {n:,}")
+    return codes
+
+
+def without_numpy(value: Any) -> Any:
+    """A setting with Python's numbers in the place of NumPy's, which are no less plain."""
+    if type(value) in (list, tuple):
+        return type(value)(map(without_numpy, value))
+    if isinstance(value, Mapping):
+        return {without_numpy(name): without_numpy(each) for name, each in value.items()}
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _is_setting(value: Any) -> bool:
+    if isinstance(value, dict):
+        return False
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _unpacked(value: Any) -> Any:
+    """Give a setting its type back: JSON has lists only, parameters of several numbers are tuples."""
+    flat = isinstance(value, list) and not any(isinstance(item, list) for item in value)
+    return tuple(value) if flat else value
+
+
+def concrete(base: type[T], package: str = "manyhands.") -> list[type[T]]:
+    """The classes of a package that derive from another and can be used, by name; of one name, in their order.
+
+    Whoever looks a name up in a dictionary of them finds the last: a cell of a notebook may define a class again.
+    """
+    known = list(base.__subclasses__())
+    for cls in known:
+        known.extend(cls.__subclasses__())
+    usable = [cls for cls in dict.fromkeys(known) if not inspect.isabstract(cls) and cls.__module__.startswith(package)]
+    return sorted(usable, key=lambda cls: cls.__name__)
+
+
+def weighted_median(values: Array, weights: Array) -> float:
+    """The weighted median, between the two middle values where there is no one."""
+    order = np.argsort(values, kind="stable")
+    total = np.cumsum(weights[order])
+    return float(np.interp(total[-1] / 2, total - weights[order] / 2, values[order]))

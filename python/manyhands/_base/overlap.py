@@ -1,0 +1,54 @@
+"""What a log leaves open, whatever the method: who can be compared with whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from manyhands._base.checks import counted
+from manyhands._base.task_table import Answers
+
+#: A share of the labels that is worth a warning; what concerns fewer is only remarked on.
+_NOTABLE = 0.05
+
+
+@dataclass(frozen=True)
+class Doubts:
+    """Remarks on a log: those to warn of, and those for who looks."""
+
+    loud: tuple[str, ...] = ()
+    quiet: tuple[str, ...] = ()
+
+    def __add__(self, other: Doubts) -> Doubts:
+        return Doubts(self.loud + other.loud, self.quiet + other.quiet)
+
+
+def doubts(votes: Answers) -> Doubts:
+    """What the overlap of workers in a log does not determine. Time O(annotations), a nanosecond or two each."""
+    return _groups(votes) + _repeats(votes)
+
+
+def _groups(votes: Answers) -> Doubts:
+    groups = votes._table.group_counts()
+    if len(groups) == (votes.labels_per_worker > 0).sum():
+        apart = "No task has labels of two workers: they cannot be told apart, and confidences rest on prior beliefs."
+        return Doubts(loud=(apart,))
+    if len(groups) == 1:
+        return Doubts()
+    largest = int(groups.max()) / votes.n_annotations
+    remark = (
+        f"The workers fall into {len(groups):,} groups that share no task, with {largest:.0%} of the labels in one: "
+        "how good those of one group are beside those of another rests on prior beliefs.",
+    )
+    return Doubts(loud=remark) if 1 - largest > _NOTABLE else Doubts(quiet=remark)
+
+
+def _repeats(votes: Answers) -> Doubts:
+    n = votes._table.n_repeats()
+    if not n:
+        return Doubts()
+    times = "once" if n == 1 else f"{n:,} times"
+    remark = (
+        f"Workers answered a task again {times} in {counted(votes.n_annotations, 'annotation')}, and each answer "
+        "counts as if another worker had given it; make the table with repeats='first' or 'last' to count one.",
+    )
+    return Doubts(loud=remark) if n > _NOTABLE * votes.n_annotations else Doubts(quiet=remark)

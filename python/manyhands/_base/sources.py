@@ -1,0 +1,496 @@
+"""Files and streams to read: where they are, what they hold, and where they are damaged."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import glob
+import io
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from manyhands._base.archives import archive_of, contents_of, files_in, is_archive, members_of
+from manyhands._base.limits import free_memory
+from manyhands.errors import FileFormatError
+
+PathLike = str | os.PathLike[str]
+
+#: A CSV or Parquet table, or a document (JSON, XML, text of another format).
+FileKind = Literal["csv", "parquet", "document"]
+
+#: The process's own input.
+STDIN = "-"
+CSV = {".csv": ",", ".tsv": "\t", ".txt": ","}
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+PARQUET = {".parquet", ".pq"}
+#: Endings of files that are no tables, and how a table of WebAnno begins, which is none either.
+DOCUMENTS = (".json", ".jsonl", ".ndjson", ".manifest", ".xml", ".ann")
+#: Endings of files with tags in columns, a token a line.
+CONLL = (".conll", ".bio", ".iob")
+WEBANNO = "#FORMAT=WebAnno TSV"
+#: The second version begins with its layers, or at once with the number and the text of a sentence.
+WEBANNO_2 = re.compile(rb"(\xef\xbb\xbf)?( ?# [^\n]*\|[^\n]*\r?\n)?#id=\d+\r?\n#text=")
+#: How compressed streams and Parquet files begin: those of no name, and so of no ending, are told by it.
+_MAGIC = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bz2",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"PAR1": "parquet",
+}
+#: Endings of files that are not read, and what to do with them.
+NOT_READ = {
+    ".xlsx": "an Excel workbook, which is not read; save the sheet as CSV",
+    ".xls": "an Excel workbook, which is not read; save the sheet as CSV",
+    ".eval": "a log of Inspect in its binary form, which is not read; convert it with `inspect log convert --to json`",
+    ".spacy": "a DocBin of spaCy, which is not read; it names no annotators: read what your annotation tool exports",
+    ".xmi": "UIMA XMI, which is not read; export the project of INCEpTION or WebAnno as WebAnno TSV v3",
+    ".tar": "a tar archive, which is not read; unpack it and name the folder",
+    ".tgz": "a tar archive, which is not read; unpack it and name the folder",
+    ".7z": "a 7z archive, which is not read; unpack it and name the folder",
+    ".rar": "a RAR archive, which is not read; unpack it and name the folder",
+    ".tfrecord": "TFRecord, which is not read; export as COCO",
+}
+_BYTE_ORDER_MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_DELIMITERS = ",;\t|"
+#: How many times its size a compressed file of text may be.
+_INFLATED = 6
+_HEAD = 1 << 16
+#: Once so much was read, so much memory must stay free for what Arrow parses at the same time.
+_WATCH_FROM = _RESERVE = 1 << 28
+
+
+# --------------------------------------------------------------------------------------------------------- paths
+
+
+def expand(source: PathLike | Iterable[PathLike]) -> list[Path]:
+    """List the files and streams that paths, globs, folders and archives name; raise if one of them names none."""
+    return [path for path, _ in _expanded(source)]
+
+
+def sources_of(source: PathLike | Iterable[PathLike], layout: Layout, format: str = "auto") -> list[Source]:
+    """Return what `expand` lists, ready to be read; those in folders and archives are what their endings say."""
+    files = _expanded(source)
+    packed = contents_of(path for path, contained in files if contained)
+    return [
+        Source(path, layout, "auto" if contained else format, contained=contained, packed=packed)
+        for path, contained in files
+    ]
+
+
+def one_file(path: PathLike) -> Path:
+    """Return the only file that a path names; raise where it names several."""
+    found = expand(path)
+    if len(found) > 1:
+        raise ValueError(f"{os.fspath(path)!r} names {len(found):,} files, and one is needed")
+    return found[0]
+
+
+def _expanded(source: PathLike | Iterable[PathLike]) -> list[tuple[Path, bool]]:
+    """List files, each with whether it was not named itself but a folder or an archive with it in it."""
+    items = [source] if isinstance(source, str | os.PathLike) else list(source)
+    paths: list[tuple[Path, bool]] = []
+    for item in items:
+        text = os.fspath(item)
+        if text == STDIN or Path(text).exists():
+            paths.extend(_in_container(Path(text)))
+        elif glob.has_magic(text):
+            found = sorted(name for name in glob.glob(text, recursive=True) if Path(name).is_file())
+            if not found:
+                raise FileNotFoundError(f"no file matches {text!r}")
+            paths.extend(file for name in found for file in _in_container(Path(name)))
+        else:
+            raise FileNotFoundError(f"there is no file {text!r}")
+    if not paths:
+        raise FileNotFoundError("no file was named")
+    return paths
+
+
+def _in_container(path: Path) -> list[tuple[Path, bool]]:
+    """List the files of a folder or an archive; a path to anything else is itself."""
+    tables = tuple(f"{ending}{packed}" for ending in CSV for packed in ("", *COMPRESSED))
+    endings = (*DOCUMENTS, *CONLL, *tables, *PARQUET)
+    if path.is_dir():
+        files = files_in(path, endings)
+        if not files:
+            raise FileNotFoundError(f"the folder {str(path)!r} holds no file that can be read")
+        return [(file, True) for found in files for file, _ in _in_container(found)]
+    if is_archive(path):
+        return [(file, True) for file in members_of(path, endings)]
+    return [(path, False)]
+
+
+def is_stream(path: Path) -> bool:
+    """Whether a path is no file but stdin, a pipe or a device, which can be read once and has no ending."""
+    return (
+        str(path) == STDIN
+        or str(path).startswith(("/dev/fd/", "/dev/std", "/proc/"))
+        or (path.exists() and not path.is_file())
+    )
+
+
+def is_document(path: Path, content: bytes | None = None) -> bool:
+    """Whether a file is no table: by its ending, or, under the ending of a table, by how it begins."""
+    if path.suffix.lower() in (*DOCUMENTS, *CONLL):
+        return True
+    if path.suffix.lower() != ".tsv" or not (path.is_file() or content):
+        return False
+    content = _head(path) if content is None else content
+    return content.startswith(WEBANNO.encode()) or WEBANNO_2.match(content) is not None
+
+
+def needed_memory(paths: Sequence[Path], format: str = "auto") -> int | None:
+    """Bytes that reading files into memory takes, roughly; None where that cannot be told beforehand."""
+    kinds = [None if is_stream(path) or archive_of(path) else file_kind(path, format) for path in paths]
+    if any(kind in (None, "document") for kind in kinds):
+        return None
+    total = 0
+    for path, kind in zip(paths, kinds, strict=True):
+        needed = _csv_memory(path) if kind == "csv" else _parquet_memory(path)
+        if needed is None:
+            return None
+        total += needed
+    # Text, codes and the table.
+    return 2 * total
+
+
+def _csv_memory(path: Path) -> int:
+    return path.stat().st_size * (_INFLATED if path.suffix.lower() in COMPRESSED else 1)
+
+
+def _parquet_memory(path: Path) -> int | None:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    try:
+        content = pyarrow.parquet.read_metadata(path)
+    except (pa.ArrowException, OSError):
+        return None  # for whoever reads it to tell
+    groups = (content.row_group(group).total_byte_size for group in range(content.num_row_groups))
+    return int(16 * content.num_rows + sum(groups))
+
+
+def bare_suffix(path: Path) -> str:
+    """Return the ending of a path, before that of its compression."""
+    suffixes = [s.lower() for s in path.suffixes]
+    return suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in COMPRESSED else (suffixes or [""])[-1]
+
+
+def kind_of(path: Path) -> Literal["csv", "parquet"]:
+    """Return what a table is by the ending of its name."""
+    kind = _by_ending(path)
+    if kind is None:
+        known = ", ".join(sorted([*CSV, *PARQUET]))
+        raise ValueError(f"cannot tell what kind of file {str(path)!r} is; its name should end in one of {known}")
+    return kind
+
+
+def _by_ending(path: Path) -> Literal["csv", "parquet"] | None:
+    suffix = bare_suffix(path)
+    return "csv" if suffix in CSV else "parquet" if suffix in PARQUET else None
+
+
+#: Formats that are of one kind of file; exports of platforms are what their content is.
+_KIND_OF_FORMAT: dict[str, FileKind] = {
+    "csv": "csv",
+    "parquet": "parquet",
+    "json": "document",
+    "conll": "document",
+}
+
+
+def file_kind(path: Path, format: str = "auto", content: bytes | None = None) -> FileKind:
+    """Return what a log's file is: what `format` says, or its ending, or, under another ending, its content.
+
+    Parameters
+    ----------
+    path
+        A file.
+    format
+        As for :func:`manyhands.read`; a format that is named is obeyed whatever the ending.
+    content
+        What it holds, if it is in an archive.
+    """
+    suffix = path.suffix.lower()
+    if suffix in NOT_READ and format not in _KIND_OF_FORMAT:
+        raise ValueError(f"{str(path)!r} is {NOT_READ[suffix]}")
+    if format == "auto":
+        known = "document" if is_document(path, content) else _by_ending(path)
+        if known is not None:
+            return known
+    elif format in _KIND_OF_FORMAT:
+        return _KIND_OF_FORMAT[format]
+    elif is_document(path):
+        return "document"
+    kind, _ = _sniffed(_head(path))
+    if format == "auto" and kind == "csv":
+        endings = ", ".join((*sorted([*CSV, *PARQUET]), *DOCUMENTS, *CONLL))
+        raise ValueError(
+            f"cannot tell what kind of file {str(path)!r} is; its name should end in one of {endings} "
+            f"({', '.join(CSV)} also with {', '.join(COMPRESSED)}), or say what it is with format=…, such as 'csv'"
+        )
+    return kind
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(_HEAD)
+
+
+def _sniffed(content: bytes) -> tuple[FileKind, str | None]:
+    """Return what content is, by how it begins, and how it is compressed."""
+    found = next((kind for magic, kind in _MAGIC.items() if content.startswith(magic)), None)
+    if found == "parquet":
+        return "parquet", None
+    bare = content.removeprefix(codecs.BOM_UTF8).lstrip()
+    if found is None and (bare[:1] in (b"[", b"{", b"<") or bare.startswith(WEBANNO.encode())):
+        return "document", None
+    return "csv", found
+
+
+# ------------------------------------------------------------------------------------------------------- sources
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How CSV files are written; None where each file shall tell."""
+
+    delimiter: str | None = None
+    encoding: str | None = None
+    header: bool = True
+
+    def __post_init__(self) -> None:
+        if self.delimiter is not None and (len(self.delimiter) != 1 or not self.delimiter.isascii()):
+            raise ValueError(f"delimiter must be a single ASCII character, not {self.delimiter!r}")
+        if self.encoding is not None:
+            try:
+                codecs.lookup(self.encoding)
+            except LookupError:
+                raise ValueError(
+                    f"there is no encoding {self.encoding!r}; common ones are latin-1, cp1252, utf-16"
+                ) from None
+
+
+class Source:
+    """A CSV or Parquet file, a document, or a stream of any of them, that can be opened again and again."""
+
+    def __init__(
+        self,
+        path: PathLike,
+        layout: Layout,
+        format: str = "auto",
+        *,
+        contained: bool = False,
+        packed: Mapping[Path, bytes] | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self.layout = layout
+        #: Whether a folder or an archive was named, and not this file.
+        self.contained = contained
+        #: What files of archives hold, this one and those next to it.
+        self._packed = {} if packed is None else packed
+        self._content = self._packed.get(self.path)
+        self._codec: str | None = None
+        self.kind: FileKind
+        if not is_stream(self.path):
+            self.kind = file_kind(self.path, format, self._content)
+            if self.kind == "csv":
+                by_content = None if _by_ending(self.path) else _sniffed(_head(self.path))[1]
+                self._codec = COMPRESSED.get(self.path.suffix.lower(), by_content)
+            return
+        # Twice through a stream, for its header and its rows, needs all of it at hand.
+        with enough_memory(str(self)):
+            self._content = _stdin() if str(path) == STDIN else self.path.read_bytes()
+        self.kind, self._codec = _sniffed(self._content)
+        if format in _KIND_OF_FORMAT:
+            self.kind = _KIND_OF_FORMAT[format]
+
+    def __str__(self) -> str:
+        return "stdin" if str(self.path) == STDIN else repr(str(self.path))
+
+    def content(self) -> bytes | None:
+        """Return what a stream or a member of an archive holds; None for a file on disk."""
+        return self._content
+
+    def companion(self, ending: str) -> bytes | None:
+        """Return what the file of the same name with another ending holds; None if there is none."""
+        path = self.path.with_suffix(ending)
+        return path.read_bytes() if path.is_file() else self._packed.get(path)
+
+    def open(self) -> Any:
+        """Return the content, decompressed, as a stream of Arrow."""
+        import pyarrow as pa
+
+        if self._content is not None:
+            return pa.input_stream(pa.py_buffer(self._content), compression=self._codec)
+        return pa.input_stream(os.fspath(self.path), compression=self._codec)
+
+    def open_watched(self) -> Any:
+        """Return the content as a stream that gives up before memory does, where it might not fit.
+
+        Arrow, when it runs out of memory while it parses, ends the process.
+        """
+        import pyarrow as pa
+
+        free = free_memory()
+        stream = self.open()
+        small = self._codec is None and free is not None and 4 * stream.size() < free
+        return stream if small else pa.PythonFile(_Watched(stream), "r")
+
+    @cached_property
+    def _head(self) -> bytes:
+        with self.open() as stream:
+            return bytes(stream.read(_HEAD))
+
+    @cached_property
+    def encoding(self) -> str:
+        """The encoding given, or else UTF-8, if no byte order mark says otherwise."""
+        if self.layout.encoding is not None:
+            return codecs.lookup(self.layout.encoding).name
+        return next((name for mark, name in _BYTE_ORDER_MARKS.items() if self._head.startswith(mark)), "utf-8")
+
+    @cached_property
+    def delimiter(self) -> str:
+        """The delimiter given, or that of the ending, or another one if the first line has only that."""
+        if self.layout.delimiter is not None:
+            return self.layout.delimiter
+        usual = CSV.get(bare_suffix(self.path), ",")
+        first = self._head.decode(self.encoding, errors="replace").lstrip().partition("\n")[0]
+        line = re.sub(r'"[^"]*"', "", first)
+        counts = {mark: line.count(mark) for mark in _DELIMITERS}
+        most = max(counts, key=lambda mark: counts[mark])
+        alone = list(counts.values()).count(counts[most]) == 1
+        return most if alone and not counts[usual] else usual
+
+    def hint(self, names: Sequence[str]) -> str:
+        """Say what may be wrong with a CSV file in which a column was not found."""
+        if self.kind != "csv":
+            return ""
+        if any("\0" in name for name in names):
+            return "; the file looks like UTF-16: say encoding='utf-16-le', or 'utf-16-be'"
+        other = next((mark for mark in _DELIMITERS if mark != self.delimiter and any(mark in x for x in names)), None)
+        if other is not None and self.layout.delimiter is None:
+            return f"; if fields are separated by {other!r}, say delimiter={other!r}"
+        if self.layout.header and any(re.fullmatch(r"-?\d+([.,]\d+)?|", name.strip()) for name in names):
+            return "; if the first line is no header, say header=False, and name columns by their numbers: 1, 2, …"
+        return ""
+
+
+def _stdin() -> bytes:
+    """Return all that the standard input holds."""
+    if sys.stdin is None:
+        raise FileNotFoundError("the standard input is closed; name a file, or pipe the log into it")
+    return sys.stdin.buffer.read()
+
+
+class _Watched(io.RawIOBase):
+    """A stream that looks whether there is memory left for what it has handed out."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._given = 0
+
+    def readable(self) -> bool:
+        """Say that it can be read."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes."""
+        self._given += max(size, 0)
+        free = free_memory() if self._given > _WATCH_FROM else None
+        if free is not None and free < _RESERVE:
+            raise MemoryError  # for `enough_memory` to tell
+        return bytes(self._stream.read(size))
+
+    def close(self) -> None:
+        """Close the stream too."""
+        self._stream.close()
+        super().close()
+
+
+# ------------------------------------------------------------------------------------------------------- damages
+
+
+@contextmanager
+def reading(source: Source) -> Iterator[None]:
+    """Turn what Arrow says of a bad file into an error that names it, and the place where it is bad."""
+    import pyarrow as pa
+
+    try:
+        with enough_memory(str(source)):
+            yield
+    except (FileNotFoundError, PermissionError, IsADirectoryError, FileFormatError):
+        raise
+    except (pa.ArrowException, OSError, UnicodeError, csv.Error) as error:
+        lines = str(error).strip().splitlines()
+        reason = f"{lines[0] if lines else type(error).__name__} (is the file truncated, or not what its name says?)"
+        raise FileFormatError(f"cannot read {source}: {_located(source, error) or reason}") from error
+
+
+@contextmanager
+def enough_memory(what: str) -> Iterator[None]:
+    """Say what it was that did not fit in memory, where Arrow or Python only say that something did not."""
+    try:
+        yield
+    except MemoryError as error:
+        if str(error) and not type(error).__module__.startswith("pyarrow"):
+            raise
+        raise MemoryError(
+            f"the needed columns of {what} do not fit in memory ({str(error) or 'it is used up'}); read fewer rows, "
+            "or where there is more memory (a compressed file can be many times its size)"
+        ) from error
+
+
+def _located(source: Source, error: BaseException) -> str:
+    """Say where a CSV file is bad; empty if that is not known."""
+    said = str(error)
+    if source.kind != "csv":
+        return ""
+    if "UTF8" in said or isinstance(error, UnicodeError):
+        return _bad_byte(source)
+    if re.search(r"Expected \d+ columns, got \d+", said):
+        return _ragged_line(source)
+    return ""
+
+
+def _bad_byte(source: Source) -> str:
+    """Find the first byte that is not of the encoding."""
+    decoder = codecs.getincrementaldecoder(source.encoding)
+    line, start = 1, 0
+    with source.open() as stream:
+        pending = decoder()
+        for chunk in iter(lambda: stream.read(_HEAD), b""):
+            data = bytes(pending.getstate()[0]) + chunk
+            try:
+                line += pending.decode(chunk).count("\n")
+            except UnicodeDecodeError as error:
+                line += data[: error.start].count(b"\n")
+                place = start + len(chunk) - len(data) + error.start
+                where = f"byte 0x{data[error.start]:02x} at {place:,}"
+                said = f"line {line} is not in {source.encoding.upper()} ({where})"
+                return f"{said}; if it was written in another encoding, such as Latin-1, say encoding='latin-1'"
+            start += len(chunk)
+    return ""
+
+
+def _ragged_line(source: Source) -> str:
+    """Find the first line that has more or fewer fields than the first one."""
+    with source.open() as stream, io.TextIOWrapper(stream, source.encoding, errors="replace", newline="") as text:
+        rows = csv.reader(text, delimiter=source.delimiter)
+        first: list[str] = []
+        for row in rows:
+            first = first or row
+            if row and len(row) != len(first):
+                fields = f"{len(row)} field{'s' if len(row) > 1 else ''}"
+                return (
+                    f"line {rows.line_num} has {fields}, and the first line {len(first)} (is the file cut off, or a "
+                    f"field with a {source.delimiter!r} in it not in quotes?){source.hint(first)}"
+                )
+    return ""

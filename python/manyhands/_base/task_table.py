@@ -1,0 +1,323 @@
+"""What answers to tasks have, whatever they say: which worker answered which task, parts of the table, files."""
+
+from __future__ import annotations
+
+import operator
+import os
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands._base import arrow, persist
+from manyhands._base import data_checks as checks
+from manyhands._base.checks import listed
+from manyhands._base.columns import Columns
+from manyhands._base.names import Codes, Names
+from manyhands._base.table import Records, Rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Links(Rows, Protocol):
+    """What the compiled tables of tasks have: who answered what, with which weight, in task order."""
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks."""
+
+    def offsets(self) -> npt.NDArray[Any]:
+        """Where the answers of each task begin, and where the last end."""
+
+    def columns(self) -> tuple[Codes, Codes, npt.NDArray[Any]]:
+        """Task, worker, and what was said."""
+
+    def group_counts(self) -> npt.NDArray[Any]:
+        """Number of answers in each group of workers that share tasks."""
+
+    def n_repeats(self) -> int:
+        """Number of answers to a task by a worker who answered it before."""
+
+    def compacted(self) -> Self:
+        """The same answers without the tasks and workers that have none."""
+
+
+class Answers(Records):
+    """Answers of workers to tasks, whatever they say: immutable, sparse, with names of tasks and workers.
+
+    A kind of answers is a subclass that adds what was said, the third of the columns of its compiled table, and names
+    the kind of its files in `_file_kind`.
+    """
+
+    __slots__ = ("_tasks", "_unlabelled")
+    _table: Links
+    _weak: ClassVar[bool] = True
+
+    def __init__(self, table: Links, tasks: Names, workers: Names, unlabelled: Names | None = None) -> None:
+        super().__init__(table, workers)
+        self._tasks = tasks
+        self._unlabelled = unlabelled if unlabelled is not None else tasks.take(np.zeros(0, np.int64))
+
+    def _check_guesses(self, columns: Columns) -> None:
+        guesses = columns.guesses
+        if not guesses:
+            return
+        used = {name for names in columns.names.values() for name in names}
+        others = [name for name in columns.all_names if name not in used]
+        if "task" in guesses and self.n_tasks == self.n_annotations > 1:
+            raise ValueError(
+                f"column {guesses['task']!r} differs in every row, so it may number the answers rather than the tasks; "
+                f"name the task column with task=… ({guesses['task']!r} if it is; other columns are {_shown(others)})"
+            )
+        if "worker" in guesses and self.n_workers > 1 and self._one_per_task(self._table.columns()[1]):
+            raise ValueError(
+                f"column {guesses['worker']!r} has one value per task, so it is about the item rather than the worker; "
+                f"name the worker column with worker=… (other columns are {_shown(others)})"
+            )
+        if "label" in guesses:
+            self._refuse_item(guesses["label"], others)
+
+    def _refuse_item(self, column: str, others: list[str]) -> None:
+        """Raise where the column of what was said seems to be the item that the task is about.
+
+        Parameters
+        ----------
+        column
+            The column, which was found by its name.
+        others
+            Columns of the log that are not used; without any, nothing else can be the answer.
+        """
+        _, workers, said = self._table.columns()
+        if not others:
+            return
+        cure = (
+            f"name the answer column with label=… (other columns are {_shown(others)}), or with "
+            f"{self._roles[-1]}=… and kind={self._kind!r} if it is {column!r}"
+        )
+        if not self._differ_in_task(workers).any():
+            raise ValueError(
+                f"no task has answers of two workers, so column {column!r} may be the item or the answer; {cure}"
+            )
+        if self._one_per_task(said):
+            raise ValueError(
+                f"column {column!r} has one value per task, whoever answered: it is the item, not the answer; {cure}"
+            )
+
+    def _one_per_task(self, values: npt.NDArray[Any]) -> bool:
+        """Whether values differ within no task, and some task has two rows to compare, by two workers if there are."""
+        _, workers, _ = self._table.columns()
+        several = self._differ_in_task(workers)
+        several = several if several.any() else self.labels_per_task > 1
+        differ = self._differ_in_task(values.reshape(len(values), -1)[:, 0])
+        return bool(several.any() and not differ[several].any())
+
+    def _differ_in_task(self, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Whether values of each task's rows differ."""
+        starts = self._table.offsets().astype(np.int64)[:-1]
+        full = self.labels_per_task > 0
+        differ = np.zeros(self.n_tasks, np.bool_)
+        low, high = (part.reduceat(values, starts[full]) for part in (np.minimum, np.maximum))
+        differ[full] = low != high
+        return differ
+
+    # ---------------------------------------------------------------------------------------------- contents
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (self._tasks, *super()._identity())
+
+    def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
+        return (*self._table.columns(), self.weights)
+
+    @property
+    def table(self) -> Links:
+        """The compiled table of codes: frozen, and what kernels take."""
+        return self._table
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks."""
+        return self._table.n_tasks
+
+    @property
+    def tasks(self) -> npt.NDArray[Any]:
+        """Names of the tasks, in code order; results are aligned with it."""
+        return self._tasks.values
+
+    @property
+    def unlabelled(self) -> npt.NDArray[Any]:
+        """Names of tasks that came in with rows but without a label; they are not part of the table."""
+        return self._unlabelled.values
+
+    @property
+    def shown(self) -> dict[Any, str]:
+        """What tasks show to workers, a text or an address, by task; empty where that is not known."""
+        texts = self._tasks.shown
+        if texts is None:
+            return {}
+        pairs = zip(self.tasks.tolist(), texts.to_pylist(), strict=True)
+        return {task: text for task, text in pairs if text is not None}
+
+    def showing(self, contents: Mapping[Any, str]) -> Self:
+        """Return the same answers with what tasks show to workers: a text, or an address, for some or all of them.
+
+        It is kept by :meth:`select` and :meth:`save`, and shown next to tasks on the command line and in reports. It
+        changes no result, and tables that differ in it alone are equal.
+
+        Parameters
+        ----------
+        contents
+            What each task shows, by task; those of other tasks are not used.
+
+        Examples
+        --------
+        >>> import manyhands as mh
+        >>> votes = mh.Annotations.from_dense([[0, 1, 1], [1, 1, 0]]).showing({1: "Is this a cat?"})
+        >>> votes.select(workers=[0]).shown
+        {1: 'Is this a cat?'}
+        """
+        import pyarrow as pa
+
+        texts = [contents.get(task) for task in self.tasks.tolist()]
+        for text in texts:
+            if text is not None and not isinstance(text, str):
+                raise TypeError(f"tasks show texts or addresses, not {type(text).__name__} ({str(text)[:40]!r})")
+        return self._showing(pa.array(texts, pa.large_string()))
+
+    def _showing(self, texts: pa.Array) -> Self:
+        """The same answers with texts that are aligned with tasks."""
+        return self._part(self._table, self._tasks.showing(texts), self._workers, self._unlabelled)
+
+    @property
+    def labels_per_task(self) -> npt.NDArray[np.int64]:
+        """Number of annotations of each task, (n_tasks,)."""
+        offsets = self._table.offsets().astype(np.int64)
+        return offsets[1:] - offsets[:-1]
+
+    def to_frame(self) -> pa.Table:
+        """Return the annotations as an Arrow table: task, worker, what was said, and weight if there are weights."""
+        tasks, workers, said = self._table.columns()
+        columns = {
+            "task": arrow.take(self._tasks.arrow(), tasks),
+            "worker": arrow.take(self._workers.arrow(), workers),
+        }
+        columns |= self._said(said)
+        return arrow.table(columns if self.weights is None else columns | {"weight": self.weights})
+
+    @abstractmethod
+    def _said(self, said: npt.NDArray[Any]) -> dict[str, Any]:
+        """Columns of a frame for what was said, given as the compiled table holds it."""
+
+    # ----------------------------------------------------------------------------------------------- subsets
+
+    def select(self, *, tasks: Iterable[Any] | None = None, workers: Iterable[Any] | None = None) -> Self:
+        """Return the annotations of some tasks, by some workers, or both.
+
+        What could be said stays as it is; workers without an annotation left are dropped, and so are tasks, which are
+        listed in :attr:`unlabelled` of the result if they were not left out by name. O(annotations).
+
+        Parameters
+        ----------
+        tasks, workers
+            Names to keep, or a boolean mask aligned with :attr:`tasks` or :attr:`workers`.
+
+        Examples
+        --------
+        >>> import manyhands as mh
+        >>> votes = mh.Annotations.from_dense([[0, 1, 1], [1, 1, 0]])
+        >>> votes.select(workers=[0, 2])
+        <Annotations: 4 annotations of 2 tasks by 2 workers, 2 classes>
+        """
+        task_keep = checks.mask_of(self._tasks, tasks, "task")
+        worker_keep = checks.mask_of(self._workers, workers, "worker")
+        task_codes, worker_codes, _ = self._table.columns()
+        keep = task_keep[task_codes] & worker_keep[worker_codes]
+        if not keep.any():
+            raise ValueError("no annotation is left: the selected tasks and workers have none in common")
+        return self._subset(keep, task_keep, self._unlabelled if tasks is None else None)
+
+    def sample(self, *, fraction: float | None = None, per_task: int | None = None, seed: int = 0) -> Self:
+        """Return a random part of the annotations: a fraction of all, or at most some number per task.
+
+        Tasks that lose all their annotations are listed in :attr:`unlabelled` of the result. O(annotations),
+        and their logarithm for `per_task`.
+
+        Examples
+        --------
+        >>> import manyhands as mh
+        >>> votes = mh.Annotations.from_dense([[0, 1, 1], [1, 1, 0]])
+        >>> votes.sample(per_task=2).labels_per_task.tolist()
+        [2, 2]
+        """
+        if (fraction is None) == (per_task is None):
+            raise ValueError("give either fraction= or per_task=")
+        key = np.random.default_rng(seed).random(self.n_annotations)
+        keep = np.zeros(len(key), np.bool_)
+        if fraction is not None:
+            if not 0 < fraction <= 1:
+                raise ValueError(f"fraction must lie in (0, 1], not {fraction}")
+            wanted = round(fraction * len(key))
+            if not wanted:
+                raise ValueError(f"a fraction of {fraction} leaves none of {len(key):,} annotations")
+            keep[np.argpartition(key, wanted - 1)[:wanted]] = True
+        elif per_task is not None:
+            if operator.index(per_task) < 1:
+                raise ValueError(f"per_task must be at least 1, not {per_task}")
+            starts = self._table.offsets()[:-1].astype(np.int64)
+            order = np.lexsort((key, self._table.columns()[0]))
+            place = np.arange(len(key)) - np.repeat(starts, self.labels_per_task)
+            keep[order[place < per_task]] = True
+        return self._subset(keep, np.ones(self.n_tasks, np.bool_), self._unlabelled)
+
+    def _subset(self, keep: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_], unlabelled: Names | None) -> Self:
+        """Keep the marked annotations; wanted tasks left with none join the unlabelled."""
+        kept = self._table.keep(keep)
+        labelled = np.diff(kept.offsets()) > 0
+        tasks = self._tasks.take(np.flatnonzero(labelled))
+        workers = self._workers.take(np.flatnonzero(kept.worker_counts()))
+        lost = self._tasks.take(np.flatnonzero(wanted & ~labelled))
+        lost = lost if unlabelled is None else lost.joined(unlabelled)
+        return self._part(kept.compacted(), tasks, workers, lost)
+
+    @abstractmethod
+    def _part(self, table: Any, tasks: Names, workers: Names, unlabelled: Names) -> Self:
+        """A part of these answers, as a compiled table of the same kind, of which the same could be said."""
+
+    # ------------------------------------------------------------------------------------------- persistence
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the table to a versioned file that holds data only; :func:`manyhands.load` reads it back.
+
+        The file appears when it is whole and on disk, and an older one of that name stays until then; checksums tell a
+        damaged one.
+        """
+        tasks, workers, said = self._table.columns()
+        arrays: dict[str, npt.NDArray[Any]] = {"task_codes": tasks, "worker_codes": workers} | self._packed(said)
+        if self.weights is not None:
+            arrays["weights"] = self.weights
+        for part in ("tasks", "workers", "unlabelled"):
+            arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
+        persist.write(path, self._file_kind, {}, arrays, read_back=self._names_in)
+
+    @abstractmethod
+    def _packed(self, said: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+        """Arrays of a file for what was said, and what it stands for."""
+
+    @classmethod
+    def _names_in(cls, content: persist.Content) -> tuple[Names, ...]:
+        """Names of tasks, workers and unlabelled tasks."""
+        return tuple(content.names(part) for part in ("tasks", "workers", "unlabelled"))
+
+    @staticmethod
+    def _links_in(content: persist.Content) -> tuple[Codes, Codes, npt.NDArray[np.float64] | None]:
+        """Task and worker of each answer, and weights."""
+        tasks = content.array("task_codes", np.uint32, ndim=1)
+        workers = content.array("worker_codes", np.uint32, shape=tasks.shape)
+        weighted = "weights" in content.arrays
+        return tasks, workers, content.array("weights", np.float64, shape=tasks.shape) if weighted else None
+
+
+def _shown(names: list[str]) -> str:
+    return listed(names, 20) if names else "none"

@@ -1,0 +1,119 @@
+"""What every aggregator of boxes is held to, beyond what all estimators are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import manyhands as mh
+from manyhands.boxes.base import BoxAggregator
+from manyhands.testing.common import clone
+from manyhands.testing.compare import require
+from manyhands.testing.subject import Subject
+
+
+@dataclass(frozen=True, eq=False)
+class BoxLog:
+    """Made-up boxes: codes of tasks and workers, numbers, labels or None."""
+
+    tasks: npt.NDArray[np.int64]
+    workers: npt.NDArray[np.int64]
+    boxes: npt.NDArray[np.float64]
+    labels: list[Any] | None = None
+
+    def votes(self) -> mh.Boxes:
+        """The boxes as ``fit`` takes them."""
+        return mh.Boxes.from_arrays(self.tasks, self.workers, self.boxes, self.labels)
+
+
+@cache
+def drawn(n_tasks: int, careless: int) -> BoxLog:
+    """A crowd of four and more."""
+    boxes = mh.simulate(n_tasks, careless=careless, seed=n_tasks, kind="boxes").log
+    tasks, workers, _ = boxes.codes()
+    labels = boxes.to_frame().column("label").to_pylist()
+    return BoxLog(tasks.astype(np.int64), workers.astype(np.int64), boxes.boxes, labels)
+
+
+def odd_logs() -> dict[str, BoxLog]:
+    """Logs at the edges of what a log can be."""
+    one, same, three = np.zeros(1, np.int64), np.zeros(3, np.int64), np.arange(3)
+    box, nothing = np.array([[0.0, 0, 1, 1]]), np.full((1, 4), np.nan)
+    apart: npt.NDArray[np.float64] = box + 5.0 * np.arange(3)[:, None]
+    return {
+        "one box": BoxLog(one, one, box),
+        "nothing seen": BoxLog(same, three, nothing.repeat(3, 0)),
+        "full agreement": BoxLog(same, three, box.repeat(3, 0), ["a"] * 3),
+        "nothing in common": BoxLog(same, three, apart, ["a", "b", "c"]),
+        "one worker": BoxLog(three, same, apart),
+        "one worker twice": BoxLog(same, same, box.repeat(3, 0)),
+        "one who saw it": BoxLog(same, three, np.concatenate([box, nothing, nothing])),
+        "points": BoxLog(same, three, box.repeat(3, 0)[:, :2]),
+        "points apart": BoxLog(same, three, apart[:, :2]),
+        "far away": BoxLog(same, three, box.repeat(3, 0) + 1e9),
+        "tiny": BoxLog(same, three, box.repeat(3, 0) * 1e-200),
+        "huge": BoxLog(same, three, box.repeat(3, 0) * 1e200),
+    }
+
+
+class BoxSubject(Subject):
+    """An aggregator of boxes."""
+
+    @property
+    def standard(self) -> BoxLog:
+        """Eight images."""
+        return drawn(8, 1)
+
+    @property
+    def other(self) -> BoxLog:
+        """Fewer, by more workers."""
+        return drawn(5, 3)
+
+    @property
+    def large(self) -> BoxLog:
+        """More images."""
+        return drawn(150, 1)
+
+    def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
+        """Frames."""
+        return {"to_frame": model.to_frame, "workers_frame": model.workers_frame}
+
+
+def check_sound(subject: BoxSubject) -> None:
+    """Finite objects with an area, aligned with tasks and each by as many workers as there are, whatever the log."""
+    for name, log in {"an ordinary log": subject.standard, **odd_logs()}.items():
+        votes, model = log.votes(), subject.fitted(log)
+        require(
+            len(model.boxes_) == len(model.box_labels_) == len(model.probabilities_) == votes.n_tasks, f"{name}: lists"
+        )
+        boxes, sure = np.concatenate(model.boxes_), np.concatenate(model.probabilities_)
+        require(boxes.shape[1] == votes.n_dims and np.isfinite(boxes).all(), f"{name}: boxes are not finite")
+        require(votes.n_dims == 2 or (boxes[:, 2:] > boxes[:, :2]).all(), f"{name}: a box has no area")
+        require(((sure >= 0) & (sure <= 1)).all(), f"{name}: a probability is not between 0 and 1")
+        support = model.to_frame().column("n_workers").to_numpy()
+        require(((support >= 1) & (support <= votes.n_workers)).all(), f"{name}: a worker counts twice")
+        for column in model.workers_frame().columns[1:]:
+            require(np.isfinite(column.to_numpy()).all(), f"{name}: what is known of workers is not finite")
+
+
+def check_agreement(subject: BoxSubject) -> None:
+    """What all drew alike is the answer, and nothing where all saw nothing."""
+    logs = odd_logs()
+    for name in ("full agreement", "points", "far away", "tiny", "huge"):
+        found = subject.fitted(logs[name]).boxes_[0]
+        require(len(found) == 1, f"{name}: {len(found)} objects")
+        np.testing.assert_allclose(found, logs[name].boxes[:1], rtol=1e-9, err_msg=name)
+    require(not len(subject.fitted(logs["nothing seen"]).boxes_[0]), "something where all saw nothing")
+
+
+CHECKS = (check_sound, check_agreement)
+
+
+def subject_of(estimator: BoxAggregator, skip: Mapping[str, str]) -> BoxSubject:
+    """The subject of the checks of an aggregator of boxes."""
+    return BoxSubject(repr(estimator), lambda _: clone(estimator), {**estimator._skipped_checks, **skip})

@@ -1,0 +1,138 @@
+"""Boxes against true ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands._base.checks import check_number
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class BoxScores:
+    """What :func:`box_scores` returns.
+
+    Attributes
+    ----------
+    precision : float
+        Share of the found boxes that are true ones; 1 where none were found.
+    recall : float
+        Share of the true boxes that were found; 1 where there are none.
+    f1 : float
+        The harmonic mean of both.
+    iou : float
+        Mean overlap of those that were found with their true boxes; 0 where none were.
+    n_found, n_true, n_matched : int
+        Numbers of boxes.
+    """
+
+    precision: float
+    recall: float
+    f1: float
+    iou: float
+    n_found: int
+    n_true: int
+    n_matched: int
+
+
+def box_iou(boxes: npt.ArrayLike, others: npt.ArrayLike) -> Floats:
+    """Intersection over union of each box with each of the others, (n, m); boxes are left, top, right, bottom.
+
+    Examples
+    --------
+    >>> from manyhands import metrics
+    >>> metrics.box_iou([[0, 0, 2, 1]], [[0, 0, 1, 1], [4, 4, 5, 5]]).tolist()
+    [[0.5, 0.0]]
+    """
+    a, b = as_boxes(boxes, "boxes"), as_boxes(others, "others")
+    low, high = np.maximum(a[:, None, :2], b[None, :, :2]), np.minimum(a[:, None, 2:], b[None, :, 2:])
+    # Relative to the larger sizes, so that nothing over- or underflows.
+    one, other = a[:, 2:] - a[:, :2], b[:, 2:] - b[:, :2]
+    unit = np.maximum(one[:, None], other[None])
+    both = (np.maximum(high - low, 0) / unit).prod(axis=2)
+    found: Floats = both / ((one[:, None] / unit).prod(axis=2) + (other[None] / unit).prod(axis=2) - both)
+    return found
+
+
+def box_scores(
+    boxes: Iterable[Any],
+    truth: Iterable[Any],
+    *,
+    labels: Iterable[Any] | None = None,
+    true_labels: Iterable[Any] | None = None,
+    overlap: float = 0.5,
+) -> BoxScores:
+    """Precision, recall and overlap of boxes, image by image.
+
+    In each image, pairs of a found and a true box are taken by falling overlap, each box once, as long as the overlap
+    is large enough and labels, where they are given, are the same.
+
+    Parameters
+    ----------
+    boxes, truth
+        For each image an array (n, 4), of left, top, right and bottom; n may be 0.
+    labels, true_labels
+        For each image the labels of its boxes.
+    overlap
+        The least intersection over union of a box with the true one.
+
+    Examples
+    --------
+    >>> from manyhands import metrics
+    >>> scores = metrics.box_scores([[[0, 0, 2, 2], [5, 5, 6, 6]]], [[[0, 0, 2, 2]]])
+    >>> scores.precision, scores.recall, scores.iou
+    (0.5, 1.0, 1.0)
+    """
+    check_number("overlap", overlap, least=0, most=1)
+    if (labels is None) != (true_labels is None):
+        raise ValueError("give labels and true_labels, or neither")
+    pairs = [(as_boxes(a, "boxes"), as_boxes(b, "truth")) for a, b in zip(boxes, truth, strict=True)]
+    kinds: list[Any] = [(None, None)] * len(pairs)
+    if labels is not None and true_labels is not None:
+        kinds = list(zip(labels, true_labels, strict=True))
+    shared: list[float] = []
+    for (found, true), (mine, theirs) in zip(pairs, kinds, strict=True):
+        if mine is not None and (len(mine), len(theirs)) != (len(found), len(true)):
+            raise ValueError(f"an image has {len(found)} boxes and {len(true)} true ones, but other numbers of labels")
+        shared += _matched(found, true, mine, theirs, overlap)
+    n_found, n_true = (sum(len(pair[i]) for pair in pairs) for i in (0, 1))
+    precision = len(shared) / n_found if n_found else 1.0
+    recall = len(shared) / n_true if n_true else 1.0
+    f1 = 2 * precision * recall / (precision + recall) if shared else float(not n_found and not n_true)
+    return BoxScores(precision, recall, f1, float(np.mean(shared)) if shared else 0.0, n_found, n_true, len(shared))
+
+
+def _matched(found: Floats, true: Floats, mine: Any, theirs: Any, overlap: float) -> list[float]:
+    """Overlaps of the boxes of an image that are found, each with its true one."""
+    if not len(found) or not len(true):
+        return []
+    shared = box_iou(found, true)
+    if mine is not None:
+        same = np.array([[a == b for b in theirs] for a in mine], np.bool_)
+        shared = np.where(same, shared, -1.0)
+    overlaps = []
+    for _ in range(min(len(found), len(true))):
+        i, j = np.unravel_index(int(shared.argmax()), shared.shape)
+        if shared[i, j] < max(overlap, 1e-12):
+            break
+        overlaps.append(float(shared[i, j]))
+        shared[i, :] = shared[:, j] = -1.0
+    return overlaps
+
+
+def as_boxes(boxes: npt.ArrayLike, what: str) -> Floats:
+    """Return boxes as an array (n, 4) of finite numbers with an area each."""
+    found = np.asarray(boxes, np.float64)
+    found = found.reshape(0, 4) if not found.size else found
+    if found.ndim != 2 or found.shape[1] != 4:
+        raise ValueError(f"{what} must be arrays (n, 4) of left, top, right and bottom, not {found.shape}")
+    flat = ~(np.isfinite(found).all(axis=1) & (found[:, 2:] > found[:, :2]).all(axis=1))
+    if flat.any():
+        raise ValueError(f"{what} holds {found[np.argmax(flat)].tolist()}, a box of no area or not finite")
+    return found

@@ -1,0 +1,148 @@
+"""How sure an answer may be of itself where errors on one task are correlated."""
+
+from __future__ import annotations
+
+from math import erfc, exp, hypot, pi, sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands import _core, metrics
+from manyhands._base.data_checks import made_table
+from manyhands._base.estimator import Array
+from manyhands.categorical._passes import expected_counts
+from manyhands.categorical._streamed import StreamedPosterior
+from manyhands.categorical.shards.passes import Part, Sharded
+
+#: What confidences of a crowd are discounted with whose errors are correlated. Chosen on 24 real logs for the smallest
+#: log-loss (benches/default.py).
+CORRELATION = 0.5
+
+#: What is shared out evenly over the classes of every task: whatever the votes, one answer in a hundred may be wrong
+#: for a reason that no model knows, such as a slip in the log.
+EVEN = 0.01
+
+#: Odds, before a log is seen, that its errors are correlated: those of three real crowds of four clearly are.
+_ODDS = 3.0
+#: Scale of what the correlation is then: a Gamma distribution of shape two, which has the mean of real crowds, 0.25,
+#: about their scatter, and little near zero.
+_SCALE = 0.125
+#: What an estimate may be off, however long the log, since no model of the crowd is quite true.
+_SLACK = 0.02
+
+#: Correlations that are tried where known classes can tell.
+_GRID = np.concatenate([[0.01], np.geomspace(0.02, 1.0, 24)])
+
+
+def error_correlation(
+    held: Any, posterior: Array | StreamedPosterior, prior: Array, crowd_prior: Array
+) -> tuple[float, float]:
+    """Correlation of the errors on one task, and its standard error, given what a `HierarchicalDawidSkene` found."""
+    counts = expected_counts(held, posterior) + crowd_prior
+    if not isinstance(posterior, StreamedPosterior):
+        return _core.error_correlation(held, posterior, counts, prior)
+    table, rows = _sample(posterior)
+    return _core.error_correlation(table, rows, counts, prior, sampled=True)
+
+
+def _sample(posterior: StreamedPosterior) -> tuple[_core.Table, Array]:
+    """The tasks of a log in shards that the estimate looks at, those it would in memory, and their posteriors."""
+    held, expect = posterior.shards, posterior.of_part
+    n_annotations = held.n_annotations
+
+    def look(part: Part) -> tuple[tuple[npt.NDArray[Any], ...], Array] | None:
+        chosen = _core.correlation_sample(part.first, part.shard.n_tasks, n_annotations)
+        if not len(chosen):
+            return None
+        table = part.shard.table()
+        place = np.full(table.n_tasks, -1, np.int64)
+        place[chosen] = np.arange(len(chosen))
+        tasks, workers, labels = table.columns()
+        keep = place[tasks] >= 0
+        weights = table.weights()
+        weights = np.ones(len(tasks)) if weights is None else weights
+        columns = (place[tasks[keep]], part.shard.who()[workers[keep]], labels[keep], weights[keep])
+        return columns, expect(part)[chosen]
+
+    columns: list[tuple[npt.NDArray[Any], ...]] = []
+    rows: list[Array] = []
+    n = 0
+    for found in held.each(look):
+        if found is not None:
+            (tasks, *others), mine = found
+            columns.append((tasks + n, *others))
+            rows.append(mine)
+            n += len(mine)
+    tasks, workers, labels, *more = (np.concatenate(column) for column in zip(*columns, strict=True))
+    weights = more[0] if held.directory.sizes.weighted else None
+    return made_table(
+        tasks.astype(np.uint32), workers, labels, weights, n, held.n_workers, held.n_classes
+    ), np.concatenate(rows)
+
+
+def effective_votes(held: Any, informs: Array, tasks: npt.NDArray[np.int64]) -> Array:
+    """How many votes on some tasks count, by their codes."""
+    if not isinstance(held, Sharded):
+        return _core.effective_votes(held, informs)[tasks]
+
+    def look(part: Part) -> tuple[npt.NDArray[np.intp], Array]:
+        mine = np.flatnonzero((tasks >= part.first) & (tasks < part.first + part.shard.n_tasks))
+        if not len(mine):
+            return mine, np.zeros(0)
+        votes = _core.effective_votes(part.shard.table(), informs[part.shard.who()])
+        return mine, votes[tasks[mine] - part.first]
+
+    found = np.zeros(len(tasks))
+    for mine, votes in held.each(look):
+        found[mine] = votes
+    return found
+
+
+def probability_of_correlation(correlation: float, error: float) -> float:
+    """How probable it is that errors are correlated at all, given an estimate and its standard error."""
+    error = hypot(error, _SLACK)
+    independent = _density(correlation / error) / error
+    # The mean of the normal density of the estimate over the Gamma distribution, by completing the square.
+    moved = (correlation - error**2 / _SCALE) / error
+    tilt = exp(0.5 * (error / _SCALE) ** 2 - correlation / _SCALE)
+    dependent = tilt * error * (moved * 0.5 * erfc(-moved / sqrt(2)) + _density(moved)) / _SCALE**2
+    return _ODDS * dependent / (_ODDS * dependent + independent)
+
+
+def discount(correlation: float, error: float) -> float:
+    """What confidences are discounted with, given an estimate of the correlation and its standard error.
+
+    The usual discount times the probability that errors are correlated at all. The size of the estimate does not enter:
+    a task that misleads everybody in the same way looks easy, so that the estimate sees only a part of what real crowds
+    share, and on real logs it tells whether to discount but not by how much.
+    """
+    return CORRELATION * probability_of_correlation(correlation, error)
+
+
+def _density(x: float) -> float:
+    return exp(-0.5 * x * x) / sqrt(2 * pi)
+
+
+def information(confusion: Array) -> Array:
+    """Bits that one answer of each worker carries of classes that are equally frequent, (n_workers,)."""
+    k = confusion.shape[1]
+    return metrics.information(confusion, np.full(k, 1 / k))
+
+
+def calibrated(posterior: Array, votes: Array, correlation: float, even: float = 0.0) -> Array:
+    """Posteriors of tasks with so many effective votes; labels stay the same."""
+    return _core.pool_posteriors([posterior], np.ones(1), votes, correlation, even)[0]
+
+
+def best_correlation(posterior: Array, votes: Array, classes: npt.NDArray[np.int32]) -> tuple[float, float]:
+    """The correlation with the smallest log-loss on known classes, and its standard deviation given them."""
+    # A log-normal prior of one unit: a few tasks change little, and none leave the usual correlation.
+    losses = 0.5 * np.log(_GRID / CORRELATION) ** 2
+    if len(classes):
+        for i, correlation in enumerate(_GRID):
+            right = calibrated(posterior, votes, correlation, EVEN)[np.arange(len(classes)), classes]
+            losses[i] -= np.log(right).sum()
+    chances = np.exp(losses.min() - losses)
+    mean = np.average(_GRID, weights=chances)
+    return float(_GRID[losses.argmin()]), float(np.sqrt(np.average((_GRID - mean) ** 2, weights=chances)))

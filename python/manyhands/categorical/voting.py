@@ -1,0 +1,284 @@
+"""Votes: each task goes to the class with most of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands import _core
+from manyhands._base.checks import COUNTS, MOST_COUNT, check_choice, check_number, countable
+from manyhands._base.estimator import Array
+from manyhands._base.names import Names, sequence
+from manyhands._base.progress import Callback
+from manyhands.categorical._confusion import JudgedByPosterior
+from manyhands.categorical._posterior import Posterior, Winners
+from manyhands.categorical._streamed import StreamedPosterior, VotePosterior
+from manyhands.categorical.base import Aggregator, ClassFit
+from manyhands.categorical.shards.passes import Part
+from manyhands.categorical.shards.votes import ShardedAnnotations
+from manyhands.categorical.table import Annotations
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TIES = ("lowest", "random", "abstain")
+_RULES = ("agreement", "zero-based")
+
+
+class _Voting(Aggregator):
+    """Common to voting methods: how a posterior of vote shares becomes a `ClassFit`."""
+
+    def _bytes(self, votes: Annotations) -> int:
+        return 8 * votes.n_tasks * votes.n_classes  # workers are judged when somebody asks
+
+    def _needs_memory(self) -> str | None:
+        return None
+
+    def _result_of(
+        self, votes: Annotations, weights: Array | None = None, n_iter: int = 1, converged: bool = True
+    ) -> ClassFit:
+        """Workers are judged by the shares themselves."""
+        shares: Array | StreamedPosterior
+        if isinstance(votes, ShardedAnnotations):
+            shares = VotePosterior(votes.passes, weights)
+            totals = np.zeros(votes.n_classes)
+            vote = shares.of_part
+
+            def count(part: Part, *, counts: Array, classes: Array) -> float:
+                classes += vote(part).sum(axis=0)
+                return 0.0
+
+            votes.passes.add(count, np.zeros(0), totals)
+        else:
+            shares, totals = _core.vote_shares(votes.table, weights)
+        return ClassFit.of(
+            posterior=shares,
+            confusion=JudgedByPosterior(votes.passes, shares),
+            prior=totals / votes.n_tasks,
+            history=np.zeros(0),
+            n_iter=n_iter,
+            converged=converged,
+        )
+
+
+class MajorityVote(_Voting):
+    """Majority vote: the class most workers named.
+
+    Every annotation has one vote (or its weight). The posterior is the vote shares, and :attr:`tied_` tells which tasks
+    had no single winner.
+
+    Parameters
+    ----------
+    ties
+        Who wins a tie: the class with the ``"lowest"`` code (the first in sorted order, whatever the order of rows),
+        one of the tied at ``"random"``, or nobody (``"abstain"``: the label is None).
+    seed
+        Seed of random ties.
+
+    Notes
+    -----
+    One pass: O(annotations + tasks · classes) time; memory for the result.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> votes = mh.Annotations.from_dense([[0, 0, 1], [0, 1, -1]])
+    >>> model = mh.MajorityVote().fit(votes)
+    >>> model.labels_.tolist(), model.tied_.tolist()
+    ([0, 0], [False, True])
+    >>> mh.MajorityVote(ties="abstain").fit(votes).labels_.tolist()
+    [0, None]
+    """
+
+    def __init__(self, *, ties: str = "lowest", seed: int = 0) -> None:
+        self.ties = ties
+        self.seed = seed
+
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
+        check_choice("ties", self.ties, _TIES)
+        check_number("seed", self.seed, least=0, whole=True)
+        return self._result_of(votes)
+
+    def _adopt(self, *args: Any) -> None:
+        # What a fitted model answers does not change with later `set_params`.
+        self._ties, self._seed = self.ties, self.seed
+        super()._adopt(*args)
+
+    def _decide(self, posterior: Posterior) -> Winners:
+        won = super()._decide(posterior)
+        return _break_ties(posterior, won, self._seed) if self._ties == "random" else won
+
+    def _named(self, won: Winners) -> npt.NDArray[Any]:
+        labels = super()._named(won)
+        if self._ties == "abstain":
+            labels = labels.astype(object)
+            labels[won.tied] = None
+        return labels
+
+    def _frame(self, tasks: Names, won: Winners) -> pa.Table:
+        """Return task, label, confidence and whether it was a tie; the label of an abstention is null."""
+        frame = super()._frame(tasks, won)
+        if self._ties != "abstain":
+            return frame
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        column = frame.column("label")
+        return frame.set_column(1, "label", pc.if_else(pa.array(won.tied), pa.scalar(None, column.type), column))
+
+    def _frames(self) -> Iterator[pa.Table]:
+        # Ties are broken by one stream of random numbers, in the order of all tasks.
+        return iter([self.to_frame()]) if self._ties == "random" else super()._frames()
+
+    def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
+        return _core.vote_shares(table)[0]
+
+
+def _break_ties(posterior: Posterior, won: Winners, seed: int) -> Winners:
+    tied = np.flatnonzero(won.tied)
+    rows = posterior.rows(tied)
+    best = rows >= rows.max(axis=1, keepdims=True) * (1 - 1e-12)
+    draw = np.where(best, np.random.default_rng(seed).random(rows.shape), -1.0)
+    drawn = draw.argmax(axis=1)
+    codes, confidence = won.codes.copy(), won.confidence.copy()
+    codes[tied], confidence[tied] = drawn, rows[np.arange(len(rows)), drawn]
+    return Winners(codes, won.tied, confidence)
+
+
+class WeightedVote(_Voting):
+    """Weighted vote: workers count by a weight, given or learnt from the crowd.
+
+    Parameters
+    ----------
+    weights
+        ``"agreement"``: each worker's share of labels that agree with the majority vote (known as Wawa).
+        ``"zero-based"``: start from equal skills; vote, and move each worker's skill towards their agreement with the
+        outcome, again and again with shrinking steps (zero-based skill). Or a mapping from every worker to a weight.
+    n_iter
+        Rounds of ``"zero-based"``.
+    learning_rate, rate_decay, decay_every
+        Its step size, and the factor by which that shrinks every so many rounds.
+    initial_skill
+        Its first skill of every worker.
+    tol
+        It stops when no skill moves by more than this.
+
+    Notes
+    -----
+    One pass over the annotations a round, two for ``"agreement"``. Ties go to the lowest class code.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> votes = mh.Annotations.from_dense([[0, 0, 1], [1, 1, 1], [0, 0, 1]])
+    >>> mh.categorical.WeightedVote().fit(votes).weights_.round(2).tolist()
+    [1.0, 1.0, 0.33]
+    """
+
+    _learnt: ClassVar[tuple[str, ...]] = ("_weights",)
+
+    def __init__(
+        self,
+        weights: str | Mapping[Any, float] = "agreement",
+        *,
+        n_iter: int = 100,
+        learning_rate: float = 1.0,
+        rate_decay: float = 0.5,
+        decay_every: int = 20,
+        initial_skill: float = 0.5,
+        tol: float = 0.0,
+    ) -> None:
+        self.weights = weights
+        self.n_iter = n_iter
+        self.learning_rate = learning_rate
+        self.rate_decay = rate_decay
+        self.decay_every = decay_every
+        self.initial_skill = initial_skill
+        self.tol = tol
+
+    @property
+    def weights_(self) -> Array:
+        """The weight of each worker, (n_workers,)."""
+        self._fitted()
+        return self._weights
+
+    def _iterations(self) -> int | None:
+        return self.n_iter if isinstance(self.weights, str) and self.weights == "zero-based" else 1
+
+    def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
+        rounds, converged = 1, True
+        if isinstance(self.weights, Mapping):
+            self._weights = _given(votes, self.weights)
+        elif not isinstance(self.weights, str) or self.weights not in _RULES:
+            raise ValueError(
+                f"weights must be 'agreement', 'zero-based' or a mapping from workers to weights, not {self.weights!r}"
+            )
+        elif self.weights == "agreement":
+            self._weights = _agreement(votes)
+        else:
+            self._weights, rounds, converged = self._zero_based(votes, progress)
+        return self._result_of(votes, self._weights, rounds, converged)
+
+    def _zero_based(self, votes: Annotations, progress: Callback | None) -> tuple[Array, int, bool]:
+        check_number("n_iter", self.n_iter, least=1, whole=True)
+        check_number("decay_every", self.decay_every, least=1, whole=True)
+        for name in ("learning_rate", "rate_decay", "initial_skill", "tol"):
+            check_number(name, getattr(self, name), least=0)
+        skills = np.full(votes.n_workers, float(self.initial_skill))
+        rate = self.learning_rate
+        for done in range(1, self.n_iter + 1):
+            if done % self.decay_every == 0:
+                rate *= self.rate_decay
+            change = rate * (_agreement(votes, skills) - skills)
+            skills = skills + change
+            if np.abs(skills).max() > MOST_COUNT:
+                raise ValueError(f"with learning_rate={self.learning_rate:g} skills run away; it should be at most 1")
+            if progress is not None:
+                progress(done, float("nan"))
+            if np.abs(change).max() <= self.tol:
+                return skills, done, True
+        return skills, self.n_iter, False
+
+    def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
+        return _core.vote_shares(table, self._carried_over(self._weights, known))[0]
+
+
+def _agreement(votes: Annotations, weights: Array | None = None) -> Array:
+    """Share of each worker's labels that name the winner of the (weighted) vote."""
+    if isinstance(votes, ShardedAnnotations):
+        sums = np.zeros((votes.n_workers, 2))
+        vote = VotePosterior(votes.passes, weights).of_part
+
+        def count(part: Part, *, counts: Array, classes: Array) -> float:
+            winners = _core.winners(vote(part))[0].astype(np.int32)
+            counts[part.shard.who()] += np.stack(_core.worker_agreement(part.shard.table(), winners), axis=1)
+            return 0.0
+
+        votes.passes.add(count, sums, np.zeros(0))
+        agree, total = sums.T
+    else:
+        winners = _core.winners(_core.vote_shares(votes.table, weights)[0])[0].astype(np.int32)
+        agree, total = _core.worker_agreement(votes.table, winners)
+    return np.divide(agree, total, out=np.zeros_like(agree), where=total > 0)
+
+
+def _given(votes: Annotations, weights: Mapping[Any, float]) -> Array:
+    position = sequence(weights).match(votes._workers) if len(weights) else np.full(votes.n_workers, -1)
+    if (position < 0).any():
+        missing = votes.workers[position < 0].tolist()
+        shown = ", ".join(repr(w) for w in missing[:3]) + (", …" if len(missing) > 3 else "")
+        raise ValueError(f"weights lack {len(missing):,} of {votes.n_workers:,} workers ({shown})")
+    chosen = np.array(list(weights.values()), np.float64)[position]
+    if not np.isfinite(chosen).all():
+        worker = votes.workers.tolist()[int(np.argmax(~np.isfinite(chosen)))]
+        raise ValueError(f"the weight of worker {worker!r} is not finite")
+    bad = ~countable(np.abs(chosen))
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise ValueError(
+            f"the weight of worker {votes.workers.tolist()[at]!r}, {chosen[at]:g}, must be {COUNTS}, but for its sign"
+        )
+    return chosen

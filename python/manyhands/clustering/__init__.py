@@ -1,0 +1,12 @@
+"""Same or different: clusters of items, and how well workers tell."""
+
+from manyhands.clustering.base import Clustering
+from manyhands.clustering.consensus import ChosenClustering
+from manyhands.clustering.crowd import CorrelationClustering, CrowdClustering
+
+__all__ = [
+    "ChosenClustering",
+    "Clustering",
+    "CorrelationClustering",
+    "CrowdClustering",
+]

@@ -1,0 +1,181 @@
+"""What every method for same or different is held to, beyond what all estimators are."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import manyhands as mh
+from manyhands.clustering import Clustering
+from manyhands.testing import common
+from manyhands.testing.common import clone
+from manyhands.testing.compare import SAME, assert_close, never_falls, require
+from manyhands.testing.subject import Subject, checks_of
+
+
+@dataclass(frozen=True)
+class PairLog:
+    """Answers about pairs, with names that can be changed: ``rows`` are left, right, worker and same, (n, 4)."""
+
+    rows: npt.NDArray[np.int64]
+    items: tuple[Any, ...]
+    workers: tuple[Any, ...]
+    made: dict[str, mh.Similarities] = field(default_factory=dict, compare=False)
+
+    def votes(self) -> mh.Similarities:
+        """The answers as a table; the same at each call."""
+        if "table" not in self.made:
+            items, workers = np.array(self.items, object), np.array(self.workers, object)
+            left, right, who, same = self.rows.T
+            self.made["table"] = mh.Similarities.from_arrays(items[left], items[right], workers[who], same)
+        return self.made["table"]
+
+
+@functools.cache
+def simulated(n_items: int, n_workers: int, n_clusters: int, n_pairs: int, each: int, seed: int) -> PairLog:
+    """A simulated log with names."""
+    crowd = mh.simulate(
+        n_items, n_workers, n_clusters, pairs=n_pairs, answers_per_pair=each, spammers=0.2, seed=seed, kind="clustering"
+    ).log
+    pairs, workers, same = (column.astype(np.int64) for column in crowd.codes())
+    left, right = (ends.astype(np.int64) for ends in crowd.pairs())
+    rows = np.stack([left[pairs], right[pairs], workers, same], axis=1)
+    items = tuple(f"i{code:05}" for code in range(crowd.n_items))
+    return PairLog(rows, items, tuple(f"w{code:03}" for code in range(crowd.n_workers)))
+
+
+def _of_rows(*rows: tuple[int, int, int, int]) -> PairLog:
+    table = np.array(rows)
+    return PairLog(table, tuple("abcdefgh"[: table[:, :2].max() + 1]), tuple("uvwxyz"[: table[:, 2].max() + 1]))
+
+
+#: Small and odd logs.
+ODD: dict[str, PairLog] = {
+    "one answer": _of_rows((0, 1, 0, 1)),
+    "one pair, two opinions": _of_rows((0, 1, 0, 1), (0, 1, 1, 0)),
+    "all the same": _of_rows((0, 1, 0, 1), (1, 2, 1, 1), (0, 2, 0, 1)),
+    "all different": _of_rows((0, 1, 0, 0), (1, 2, 1, 0), (0, 2, 0, 0), (2, 3, 0, 0)),
+    "two groups that no pair connects": _of_rows((0, 1, 0, 1), (2, 3, 0, 1), (0, 1, 1, 1), (2, 3, 1, 0)),
+    "a contradiction": _of_rows((0, 1, 0, 1), (1, 2, 0, 1), (0, 2, 0, 0)),
+    "nothing but repeats": _of_rows(*([(0, 1, 0, 1)] * 5)),
+}
+
+
+@dataclass(frozen=True)
+class SimilaritySubject(Subject):
+    """A method for same or different."""
+
+    @property
+    def standard(self) -> PairLog:
+        """Forty items in three clusters."""
+        return simulated(40, 8, 3, 240, 2, 0)
+
+    @property
+    def other(self) -> PairLog:
+        """Fewer items, and a cluster more."""
+        return simulated(30, 6, 4, 150, 2, 5)
+
+    @property
+    def large(self) -> PairLog:
+        """Several chunks of pairs."""
+        return simulated(2000, 60, 5, 30_000, 2, 1)
+
+    def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
+        """Frames and predictions about neighbours in the list of items."""
+        left, right = self.standard.items[:-1], self.standard.items[1:]
+        return {
+            "to_frame": model.to_frame,
+            "workers_frame": model.workers_frame,
+            "predict": lambda: model.predict(left, right),
+            "predict_proba": lambda: model.predict_proba(left, right),
+        }
+
+
+def _assert_sound(model: Clustering) -> None:
+    n, m = len(model.items_), len(model.workers_)
+    require(model.clusters_.shape == (n,), f"clusters_ has shape {model.clusters_.shape}")
+    sizes = np.bincount(model.clusters_)
+    require((sizes > 0).all() and (np.diff(sizes) <= 0).all(), "clusters_ are not numbered by size, without gaps")
+    require(model.n_clusters_ == len(sizes), f"n_clusters_ is {model.n_clusters_}")
+    for name, size in (("confidence_", n), ("sensitivity_", m), ("specificity_", m)):
+        found = getattr(model, name)
+        require(found.shape == (size,), f"{name} has shape {found.shape}")
+        require(((found >= 0) & (found <= 1 + SAME)).all(), f"{name} are not probabilities")
+    items = model.items_
+    both = model.predict_proba(items[:-1], items[1:])
+    require(((both >= 0) & (both <= 1)).all(), "predict_proba gives no probabilities")
+    assert_close(model.predict_proba(items[1:], items[:-1]), both, SAME, "predict_proba of turned pairs")
+    require((model.predict_proba(items, items) == 1).all(), "an item is not the same as itself")
+    require(np.isfinite(model.history_).all() and never_falls(model.history_), "history_ falls, or is not finite")
+
+
+def check_probabilities(subject: SimilaritySubject) -> None:
+    """Clusters are numbered by size, confidences, skills and predictions are probabilities, history never falls."""
+    _assert_sound(subject.fitted())
+
+
+def check_odd_tables(subject: SimilaritySubject) -> None:
+    """One answer, agreement, contradictions, groups that no pair connects: all give a sound answer."""
+    for name, log in ODD.items():
+        try:
+            _assert_sound(subject.fitted(log))
+        except Exception as error:
+            raise AssertionError(f"{name}: {type(error).__name__}: {error}") from error
+
+
+def check_order_of_rows(subject: SimilaritySubject) -> None:
+    """Neither the order of rows nor which item is left changes anything."""
+    log, before = subject.standard, subject.fitted()
+    rng = np.random.default_rng(0)
+    rows = log.rows[rng.permutation(len(log.rows))]
+    turned = rng.random(len(rows)) < 0.5
+    rows[turned] = rows[turned][:, [1, 0, 2, 3]]
+    after = subject.fitted(replace(log, rows=rows, made={}))
+    require(after.to_frame().equals(before.to_frame()), "clusters depend on the order of rows or sides")
+    require(after.workers_frame().equals(before.workers_frame()), "skills depend on the order of rows or sides")
+
+
+def check_names_of_workers(subject: SimilaritySubject) -> None:
+    """Renaming workers renames their skills, and changes nothing else."""
+    log, before = subject.standard, subject.fitted()
+    order = np.random.default_rng(1).permutation(len(log.workers))
+    after = subject.fitted(replace(log, workers=tuple(log.workers[i] for i in order), made={}))
+    np.testing.assert_array_equal(after.clusters_, before.clusters_, err_msg="clusters depend on workers' names")
+    for name in ("sensitivity_", "specificity_"):
+        assert_close(getattr(after, name)[order], getattr(before, name), 1e-6, f"{name} of renamed workers")
+
+
+def check_unknown_items(subject: SimilaritySubject) -> None:
+    """An item that was not seen is refused by name."""
+    model = subject.fitted()
+    try:
+        model.predict_proba([model.items_[0]], ["nobody knows it"])
+    except ValueError as error:
+        require("nobody knows it" in str(error), f"the refusal does not name the item: {error}")
+    else:
+        raise AssertionError("an item that was not seen has a probability")
+
+
+CHECKS = (check_probabilities, check_odd_tables, check_order_of_rows, check_names_of_workers, check_unknown_items)
+
+
+def clustering_checks(
+    estimator: Clustering, *, skip: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield every check of a method for same or different: its name, and a function without arguments.
+
+    Parameters
+    ----------
+    estimator
+        The method, fitted or not: each check makes its own from its parameters.
+    skip
+        Names of checks that its settings rule out, each with the reason.
+    """
+    skipped = {**estimator._skipped_checks, **(skip or {})}
+    subject = SimilaritySubject(repr(estimator), lambda _: clone(estimator), skipped)
+    return checks_of(subject, (*common.CHECKS, *CHECKS))

@@ -1,0 +1,99 @@
+"""Which kind of answers a log holds, by the names of its columns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from manyhands._base.checks import check_choice
+from manyhands._base.columns import spread
+from manyhands._base.frames import CLASS_NAMES, WEAK, WELL_KNOWN, known_among, match_columns, names_of
+from manyhands._base.table import Records
+from manyhands.texts.table import Texts
+
+#: Columns that may hold classes and are taken for such where nothing says otherwise: stars and the like.
+_EITHER = ("rating",)
+
+
+def table_of(kind: str) -> type[Records]:
+    """The table of a kind of answers, by its name."""
+    check_choice("kind", kind, (*Records._kinds, "ordinal"))
+    return Records._kinds[kind]
+
+
+def kind_by_columns(names: Sequence[str], given: Sequence[str] = ()) -> str:
+    """Tell the kind of a log by the columns it has: ``"categorical"`` unless they tell of another.
+
+    Parameters
+    ----------
+    names
+        The columns of the log.
+    given
+        Roles whose columns were named by the caller, whatever they are called.
+    """
+    named = set(given)
+    forms = [(roles, table._kind) for table in Records._kinds.values() for roles in table._telling]
+    for roles, kind in sorted(forms, key=lambda form: -len(form[0])):
+        table = Records._kinds[kind]
+        if "label" in named and "label" not in (*table._roles, *table._options):
+            continue  # the answer is the label that was named
+        if all(role in named or _known(names, role) for role in roles):
+            return kind
+    return "categorical"
+
+
+def _known(names: Sequence[str], role: str) -> bool:
+    if role == "text":
+        # Where there is a label, the text is what was labelled.
+        labels = (*WELL_KNOWN["label"], *WEAK["label"])
+        return bool(known_among(names, WELL_KNOWN["text"])) and not known_among(names, labels)
+    if role in ("start", "end") and known_among(names, WELL_KNOWN["task"]):
+        return False  # when somebody began a task, and was done with it
+    if role == "value":
+        sure = [name for name in WELL_KNOWN["value"] if name not in _EITHER]
+        return bool(known_among(names, sure)) and not known_among(names, CLASS_NAMES)
+    return bool(known_among(names, WELL_KNOWN[role]))
+
+
+def check_inferred(table: Records, names: Sequence[str], named: Mapping[str, Any]) -> None:
+    """Raise where a log was taken for texts by a column that is the item.
+
+    Parameters
+    ----------
+    table
+        The table, whose kind nobody named.
+    names
+        The columns of the log.
+    named
+        Columns that the caller named, by role.
+    """
+    if not isinstance(table, Texts) or named.get("text") is not None:
+        return
+    wanted = spread({role: named.get(role) for role in Texts._roles})
+    used = match_columns(names, dict(wanted.values()), weak=True)
+    table._refuse_item(used["text"], [name for name in names if name not in used.values()])
+
+
+def as_kind(answers: Any, kind: str | None = None) -> Records:
+    """Return a table of answers; make one of a path, or of a frame whose columns have well-known names."""
+    if isinstance(answers, Records):
+        if kind not in (None, answers.kind, answers._kind):
+            raise ValueError(f"the table holds {answers.kind} answers, not {kind}; make one of that kind from the log")
+        if kind == "ordinal" and answers.kind != kind:
+            raise ValueError("the table's classes have no order; make it with ordered=True")
+        return answers
+    if isinstance(answers, str | os.PathLike):
+        from manyhands.io.read import read
+
+        log: Records = read(answers, kind=kind) if kind is not None else read(answers)
+        return log
+    names = names_of(answers)
+    settings = {}
+    if kind == "ordinal":
+        kind, settings = "categorical", {"ordered": True}
+    table: Any = table_of(kind if kind is not None else kind_by_columns(names))
+    made: Records = table.from_frame(answers, **settings)
+    if kind is None:
+        check_inferred(made, names, {})
+    return made

@@ -1,0 +1,108 @@
+"""One confusion matrix for the whole crowd."""
+
+from __future__ import annotations
+
+from typing import Literal, Unpack
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from manyhands._base.checks import check_choice
+from manyhands._base.estimator import Array
+from manyhands._train.batch import Batch, CrowdData
+from manyhands._train.settings import TrainingOptions
+from manyhands.learn.crowd_layer import TraceRegularized
+from manyhands.learn.heads import Change, ConfusionModel, FreeConfusion
+from manyhands.learn.learner import Learner
+from manyhands.learn.losses import soft_cross_entropy
+from manyhands.learn.targets import majority
+
+__all__ = ["SingleConfusion"]
+
+
+class SingleConfusion(TraceRegularized):
+    """One confusion matrix for the whole crowd, with the trace term: a baseline that does not tell workers apart.
+
+    Parameters
+    ----------
+    backbone
+        Any ``nn.Module`` that returns logits.
+    labels
+        What is learnt from, through the matrix: ``"all"`` labels, each as if it were anybody's, or the ``"majority"``
+        vote of a sample, divided among classes that tie, as in the paper.
+    trace
+        Weight of the matrix's trace.
+    **training
+        See :class:`~manyhands.learn.Training`.
+
+    Notes
+    -----
+    ``matrix_`` is the one matrix. Learnt from all labels, ``confusion_`` repeats it; learnt from the majority it is
+    that of the vote, and workers are judged by the network's predictions.
+
+    References
+    ----------
+    S. Sukhbaatar et al., "Training convolutional networks with noisy labels" (2014); Tanno et al. 2019, Sec. 3.3.
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        labels: Literal["all", "majority"] = "all",
+        trace: float = 0.01,
+        **training: Unpack[TrainingOptions],
+    ) -> None:
+        super().__init__(backbone, trace=trace, workers="softplus", **training)
+        self.labels = labels
+
+    def _check(self) -> None:
+        super()._check()
+        check_choice("labels", self.labels, ("all", "majority"))
+
+    def _worker_model(self, n_workers: int, n_classes: int) -> ConfusionModel:
+        return _OneForAll(n_workers, n_classes)
+
+    def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
+        self._aims = torch.from_numpy(majority(data.votes)).float().to(self._on)
+        return super()._extra_parts(data)
+
+    def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        if self.labels == "all":
+            return super()._loss(batch, log_probs)
+        log_matrix = self._crowd.log_confusion(batch.worker.new_zeros(1))[0]
+        votes = torch.logsumexp(log_probs[:, :, None] + log_matrix, dim=1)
+        # A sample has one vote, so that the weight of the trace is as given.
+        return (
+            soft_cross_entropy(votes, self._aims[batch.tasks]).mean() + self.trace * log_matrix.diagonal().exp().sum()
+        )
+
+    def _learnt_confusion(self, data: CrowdData, predicted: Array) -> Array:
+        if self.labels == "all":
+            return super()._learnt_confusion(data, predicted)
+        return Learner._learnt_confusion(self, data, predicted)
+
+    @property
+    def matrix_(self) -> Array:
+        """The one confusion matrix, (n_classes true, n_classes observed)."""
+        self._fitted()
+        return np.array(self._matrices()[0])
+
+
+class _OneForAll(FreeConfusion):
+    """Free confusion matrices of which all workers have the first."""
+
+    def __init__(self, n_workers: int, n_classes: int) -> None:
+        super().__init__(1, n_classes)
+        self.n_workers = n_workers
+
+    def log_confusion(self, worker: Tensor) -> Tensor:
+        return super().log_confusion(torch.zeros_like(worker))
+
+    def _once(self, worker: Tensor, label: Tensor) -> tuple[Tensor, Change, Change]:
+        first = torch.zeros_like(worker)
+        return first[:1], lambda matrices: matrices[first, :, label], lambda rows: rows[first]
+
+    def set_confusion(self, confusion: Tensor) -> None:
+        super().set_confusion(confusion.mean(dim=0, keepdim=True))

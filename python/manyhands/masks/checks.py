@@ -1,0 +1,152 @@
+"""What every aggregator of masks is held to, beyond what all estimators are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import manyhands as mh
+from manyhands.masks.base import MaskAggregator
+from manyhands.testing.common import clone
+from manyhands.testing.compare import SAME, assert_close, require
+from manyhands.testing.subject import Subject
+
+
+@dataclass(frozen=True, eq=False)
+class MaskLog:
+    """Made-up masks: codes of tasks and workers, arrays, weights or None."""
+
+    tasks: npt.NDArray[np.int64]
+    workers: npt.NDArray[np.int64]
+    arrays: list[npt.NDArray[Any]]
+    weights: npt.NDArray[np.float64] | None = None
+
+    def votes(self) -> mh.Masks:
+        """The masks as ``fit`` takes them."""
+        return mh.Masks.from_arrays(self.tasks, self.workers, self.arrays, self.weights)
+
+    def reordered(self, seed: int) -> MaskLog:
+        """The same rows in another order."""
+        order = np.random.default_rng(seed).permutation(len(self.tasks))
+        return MaskLog(self.tasks[order], self.workers[order], [self.arrays[row] for row in order])
+
+
+@cache
+def drawn(n_tasks: int, size: int, careless: int, margin: int = 0) -> MaskLog:
+    """A crowd of nine and more."""
+    masks = mh.simulate(n_tasks, size=size, careless=careless, seed=n_tasks, kind="masks").log
+    tasks, workers, _ = masks.table.columns()
+    arrays = [np.pad(masks.mask(row), margin) for row in range(len(masks))]
+    return MaskLog(tasks.astype(np.int64), workers.astype(np.int64), arrays)
+
+
+def odd_logs() -> dict[str, MaskLog]:
+    """Logs at the edges of what a log can be."""
+    one, same, three = np.zeros(1, np.int64), np.zeros(3, np.int64), np.arange(3)
+    nothing, all_ = np.zeros((3, 3), np.int64), np.ones((3, 3), np.int64)
+    return {
+        "one mask": MaskLog(one, one, [all_]),
+        "all empty": MaskLog(same, three, [nothing] * 3),
+        "full agreement": MaskLog(same, three, [all_] * 3),
+        "nothing in common": MaskLog(same, three, [np.eye(3, dtype=int), np.eye(3, dtype=int)[::-1], nothing]),
+        "one worker": MaskLog(three, same, [all_, nothing, all_]),
+        "classes": MaskLog(same, three, [all_ * 3, all_, nothing]),
+        "repeats": MaskLog(same, np.array([0, 0, 1]), [all_, nothing, all_]),
+        "weights of zero": MaskLog(same, three, [all_, nothing, all_], np.zeros(3)),
+        "one pixel": MaskLog(same, three, [np.ones((1, 1), int)] * 3),
+    }
+
+
+class MaskSubject(Subject):
+    """An aggregator of masks."""
+
+    @property
+    def standard(self) -> MaskLog:
+        """Six small images."""
+        return drawn(6, 16, 1)
+
+    @property
+    def other(self) -> MaskLog:
+        """Fewer, of another size, by more workers."""
+        return drawn(4, 12, 3)
+
+    @property
+    def large(self) -> MaskLog:
+        """More and larger images."""
+        return drawn(20, 48, 1)
+
+    def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
+        """Frames."""
+        return {"to_frame": model.to_frame, "workers_frame": model.workers_frame}
+
+
+def assert_same_masks(one: Any, other: Any, what: str) -> None:
+    """Masks of two models, pixel by pixel."""
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_array_equal(a, b, err_msg=what)
+
+
+def check_sound(subject: MaskSubject) -> None:
+    """One mask of the right shape a task, confidences between 0 and 1, whatever the log."""
+    for name, log in {"an ordinary log": subject.standard, **odd_logs()}.items():
+        votes, model = log.votes(), subject.fitted(log)
+        shapes = [mask.shape for mask in model.masks_]
+        require(shapes == [tuple(shape) for shape in votes.shapes.tolist()], f"{name}: masks have shapes {shapes}")
+        for numbers in (model.confidence_, model.disputed_):
+            require(((numbers >= 0) & (numbers <= 1)).all(), f"{name}: a share is not between 0 and 1")
+        for column in model.workers_frame().columns[1:]:
+            require(np.isfinite(column.to_numpy()).all(), f"{name}: what is known of workers is not finite")
+
+
+def check_agreement(subject: MaskSubject) -> None:
+    """Masks that are all empty, or all the same, are the answer."""
+    for name in ("all empty", "full agreement", "one worker"):
+        log = odd_logs()[name]
+        model = subject.fitted(log)
+        require(not model.disputed_.any() and (model.confidence_ == 1).all(), f"{name}: something is disputed")
+        first = [log.arrays[int(np.flatnonzero(log.tasks == task)[0])] > 0 for task in range(len(model.tasks_))]
+        assert_same_masks(model.masks_, first, f"{name}: not kept")
+
+
+def check_order_of_rows(subject: MaskSubject) -> None:
+    """The order of the rows changes nothing, to the last bit."""
+    before = subject.fitted()
+    for seed in range(3):
+        after = subject.fitted(subject.standard.reordered(seed))
+        assert_same_masks(after.masks_, before.masks_, "masks_ depend on the order of rows")
+        np.testing.assert_array_equal(after.confidence_, before.confidence_)
+
+
+def check_renaming(subject: MaskSubject) -> None:
+    """Exchanging the names of tasks or workers exchanges what is found of them."""
+    log, before = subject.standard, subject.fitted()
+    for part in ("tasks", "workers"):
+        codes = getattr(log, part)
+        order = np.random.default_rng(1).permutation(int(codes.max()) + 1)
+        after = subject.fitted(replace(log, **{part: order[codes]}))
+        place = order if part == "tasks" else np.arange(len(before.tasks_))
+        assert_same_masks(
+            [after.masks_[task] for task in place], before.masks_, f"masks_ change with the names of {part}"
+        )
+        assert_close(after.confidence_[place], before.confidence_, SAME, f"confidence_, {part} renamed")
+
+
+def check_padding(subject: MaskSubject) -> None:
+    """Empty margins change no score and no mask."""
+    before, after = subject.fitted(drawn(6, 16, 1)), subject.fitted(drawn(6, 16, 1, margin=5))
+    assert_same_masks([mask[5:-5, 5:-5] for mask in after.masks_], before.masks_, "masks_ depend on margins")
+    require(after.workers_frame().equals(before.workers_frame()), "scores of workers depend on margins")
+    np.testing.assert_array_equal(after.confidence_, before.confidence_)
+
+
+CHECKS = (check_sound, check_agreement, check_order_of_rows, check_renaming, check_padding)
+
+
+def subject_of(estimator: MaskAggregator, skip: Mapping[str, str]) -> MaskSubject:
+    """The subject of the checks of an aggregator of masks."""
+    return MaskSubject(repr(estimator), lambda _: clone(estimator), {**estimator._skipped_checks, **skip})

@@ -1,0 +1,101 @@
+"""Simulated crowds who mark ellipses: a log whose truth is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands._base.checks import check_number
+from manyhands._base.simulation import Simulation
+from manyhands._base.values import as_objects
+from manyhands.masks.table import Masks
+
+__all__ = ["MasksSimulation", "simulate"]
+
+Floats = npt.NDArray[np.float64]
+#: By how much each kind of worker stretches an outline, and misses its centre as a share of the image.
+_KINDS = {"good": (1.0, 0.01), "loose": (1.2, 0.02), "tight": (0.85, 0.02), "careless": (1.0, 0.15)}
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class MasksSimulation(Simulation):
+    """A simulated log of masks and everything that is hidden behind a real one.
+
+    Attributes
+    ----------
+    log : Masks
+        The answers of the simulated workers.
+    truth : ndarray of shape (n_tasks,)
+        The mask of each task, arrays of booleans, aligned with ``log.tasks``.
+    kinds : ndarray of shape (n_workers,)
+        ``"good"``, ``"loose"``, ``"tight"`` or ``"careless"``, aligned with ``log.workers``.
+    seed : int
+        What all draws followed from.
+    """
+
+    log: Masks
+    truth: npt.NDArray[np.object_]
+    kinds: npt.NDArray[np.str_]
+
+
+def simulate(
+    n_tasks: int = 20,
+    *,
+    size: int = 64,
+    good: int = 4,
+    loose: int = 3,
+    tight: int = 2,
+    careless: int = 1,
+    seed: int = 0,
+) -> MasksSimulation:
+    """Draw images with an ellipse each, and a crowd that marks it: every worker every image.
+
+    Parameters
+    ----------
+    n_tasks
+        Number of images, named 0, 1, ….
+    size
+        Their height and width.
+    good, loose, tight, careless
+        How many workers follow the outline, stay outside of it, stay inside of it, and miss where it is.
+    seed
+        What all draws follow from.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> mh.simulate(5, kind="masks", size=32, seed=1).log
+    <Masks: 50 masks of 5 tasks by 10 workers, 2 classes>
+    """
+    counts = {"good": good, "loose": loose, "tight": tight, "careless": careless}
+    for name, value in {"n_tasks": n_tasks, "size": size}.items():
+        check_number(name, value, least=1, whole=True)
+    for name, value in {**counts, "seed": seed}.items():
+        check_number(name, value, least=0, whole=True)
+    kinds = [kind for kind, count in counts.items() for _ in range(count)]
+    if not kinds:
+        raise ValueError("there is no worker; say how many are good, loose, tight or careless")
+    rng = np.random.default_rng(seed)
+    truth, tasks, workers, arrays = [], [], [], []
+    for task in range(n_tasks):
+        centre, axes, turn = rng.uniform(0.35, 0.65, 2), rng.uniform(0.12, 0.28, 2), rng.uniform(0, np.pi)
+        truth.append(_ellipse(size, centre, axes, turn))
+        for worker, kind in enumerate(kinds):
+            stretch, miss = _KINDS[kind]
+            drawn = axes * stretch * np.exp(0.04 * rng.standard_normal() + 0.04 * rng.standard_normal(2))
+            there = centre + miss * rng.standard_normal(2)
+            arrays.append(_ellipse(size, there, drawn, turn + 0.1 * rng.standard_normal()))
+            tasks.append(task)
+            workers.append(worker)
+    masks = Masks.from_arrays(tasks, workers, arrays)
+    return MasksSimulation(log=masks, truth=as_objects(truth), kinds=np.array(kinds), seed=seed)
+
+
+def _ellipse(size: int, centre: Floats, axes: Floats, turn: float) -> npt.NDArray[np.bool_]:
+    y, x = (np.mgrid[:size, :size] + 0.5) / size
+    along = (x - centre[0]) * np.cos(turn) + (y - centre[1]) * np.sin(turn)
+    across = (y - centre[1]) * np.cos(turn) - (x - centre[0]) * np.sin(turn)
+    inside: npt.NDArray[np.bool_] = (along / axes[0]) ** 2 + (across / axes[1]) ** 2 <= 1
+    return inside

@@ -1,0 +1,131 @@
+"""What every aggregator of sets is held to, beside what every estimator is."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from manyhands.multilabel.base import SetAggregator
+from manyhands.multilabel.simulate import simulate
+from manyhands.multilabel.table import MultiLabels
+from manyhands.testing.common import CHECKS as COMMON
+from manyhands.testing.common import clone
+from manyhands.testing.compare import require
+from manyhands.testing.subject import Subject, checks_of, run_checks
+
+
+@dataclass(frozen=True)
+class SetLog:
+    """A log of sets that is drawn when it is asked for."""
+
+    n_tasks: int
+    n_workers: int
+    n_labels: int
+
+    def votes(self) -> MultiLabels:
+        """The log as a table."""
+        return _drawn(self.n_tasks, self.n_workers, self.n_labels)
+
+
+@functools.cache
+def _drawn(n_tasks: int, n_workers: int, n_labels: int) -> MultiLabels:
+    return simulate(n_tasks, n_workers, n_labels, seed=n_tasks).log
+
+
+class SetSubject(Subject):
+    """An aggregator of sets."""
+
+    @property
+    def standard(self) -> SetLog:
+        """Forty tasks of four labels."""
+        return SetLog(40, 8, 4)
+
+    @property
+    def other(self) -> SetLog:
+        """Fewer tasks, and a label more."""
+        return SetLog(25, 8, 5)
+
+    @property
+    def large(self) -> SetLog:
+        """Several blocks of candidates and pairs."""
+        return SetLog(3000, 300, 6)
+
+    def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
+        """Frames and predictions."""
+        return {
+            "to_frame": model.to_frame,
+            "workers_frame": model.workers_frame,
+            "probabilities": model.probabilities,
+            "predict": lambda: model.predict(votes),
+        }
+
+
+#: Small and odd logs: who said what of tasks 0, 1, ….
+ODD: dict[str, MultiLabels] = {
+    "one answer": MultiLabels.from_arrays([0], ["u"], [["x"]]),
+    "nothing said": MultiLabels.from_arrays([0, 1], ["u", "u"], [[], []], inventory=["x", "y"]),
+    "one label": MultiLabels.from_arrays([0, 0, 1], ["u", "v", "u"], [["x"], [], ["x"]]),
+    "one worker": MultiLabels.from_arrays([0, 1, 2], ["u"] * 3, [["x"], ["x", "y"], []]),
+    "an answer a task": MultiLabels.from_arrays([0, 1, 2], ["u", "v", "w"], [["x"], ["y"], ["x", "y"]]),
+    "all say everything": MultiLabels.from_arrays([0, 0, 1, 1], ["u", "v"] * 2, [["x", "y"]] * 4),
+}
+
+
+def check_sound(subject: SetSubject) -> None:
+    """Whatever was said, probabilities are between 0 and 1, and only labels that somebody said are taken."""
+    for name, votes in {**ODD, "the standard log": subject.standard.votes()}.items():
+        model = subject.make(subject.standard).fit(votes)
+        found = model.probabilities().column("probability").to_numpy()
+        require(np.isfinite(found).all() and ((found >= 0) & (found <= 1)).all(), f"{name}: probabilities are {found}")
+        tasks, _, numbers = votes.codes()
+        said: list[set[Any]] = [set() for _ in range(votes.n_tasks)]
+        for task, number in zip(tasks.tolist(), numbers.tolist(), strict=True):
+            said[task] |= set(votes.sets[number])
+        for task, one in enumerate(model.label_sets_.tolist()):
+            require(set(one) <= said[task], f"{name}: task {task} has labels that nobody said: {one}")
+
+
+def check_order_of_rows(subject: SetSubject) -> None:
+    """The order of rows changes nothing."""
+    votes = subject.standard.votes()
+    frame = votes.to_frame().to_pydict()
+    order = np.random.default_rng(0).permutation(len(votes)).tolist()
+    moved = MultiLabels.from_frame(
+        {name: [column[i] for i in order] for name, column in frame.items()}, inventory=votes.labels
+    )
+    one, other = (subject.make(subject.standard).fit(table) for table in (votes, moved))
+    require(one.probabilities().equals(other.probabilities()), "probabilities depend on the order of rows")
+
+
+CHECKS = (check_sound, check_order_of_rows)
+
+
+def set_checks(
+    estimator: SetAggregator, *, skip: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield every check of an aggregator of sets: its name, and a function without arguments.
+
+    Parameters
+    ----------
+    estimator
+        The aggregator, fitted or not: each check makes its own from its parameters.
+    skip
+        Names of checks that its settings rule out, each with the reason.
+    """
+    skipped = {**estimator._skipped_checks, **(skip or {})}
+    return checks_of(SetSubject(repr(estimator), lambda _: clone(estimator), skipped), (*COMMON, *CHECKS))
+
+
+def check_sets(estimator: SetAggregator, *, skip: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Run every check of an aggregator of sets; returns those that were skipped, each with the reason.
+
+    Parameters
+    ----------
+    estimator, skip
+        As for :func:`set_checks`.
+    """
+    return run_checks(set_checks(estimator, skip=skip))

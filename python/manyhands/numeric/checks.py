@@ -1,0 +1,268 @@
+"""What every aggregator of numbers is held to, beyond what all estimators are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import manyhands as mh
+from manyhands.numeric.base import NumericAggregator
+from manyhands.testing.common import clone
+from manyhands.testing.compare import SAME, assert_close, raises, require
+from manyhands.testing.subject import Subject
+
+#: Iterations end within their tolerance of each other, not at the same point: relative to the ratings' deviation.
+SETTLED = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class RatingLog:
+    """Made-up ratings: codes of tasks and workers, values of shape (rows,) or (rows, numbers), weights or None."""
+
+    tasks: npt.NDArray[np.int64]
+    workers: npt.NDArray[np.int64]
+    values: npt.NDArray[np.float64]
+    weights: npt.NDArray[np.float64] | None = None
+
+    def votes(self) -> mh.Ratings:
+        """The ratings as ``fit`` takes them."""
+        return mh.Ratings.from_arrays(self.tasks, self.workers, self.values, self.weights)
+
+    def reordered(self, seed: int = 3) -> RatingLog:
+        """The same rows in another order."""
+        order = np.random.default_rng(seed).permutation(len(self.tasks))
+        weights = None if self.weights is None else self.weights[order]
+        return RatingLog(self.tasks[order], self.workers[order], self.values[order], weights)
+
+
+@cache
+def drawn(n_tasks: int, n_workers: int, each: int, n_dims: int = 1, seed: int = 0) -> RatingLog:
+    """A crowd of ordinary workers, one of whom always says the same and one of whom guesses."""
+    crowd = mh.simulate(
+        n_tasks, n_workers, answers_per_task=each, n_dims=n_dims, mean=20.0, deviation=4.0, seed=seed, kind="numeric"
+    )
+    tasks, workers, values = crowd.log.codes()
+    rng = np.random.default_rng(seed)
+    values = values.copy()
+    values[workers == 0] = 20.0
+    values[workers == 1] = rng.normal(20.0, 8.0, values[workers == 1].shape)
+    return RatingLog(tasks.astype(np.int64), workers.astype(np.int64), values)
+
+
+def _log(*rows: tuple[int, int, float], weights: list[float] | None = None) -> RatingLog:
+    tasks, workers, values = zip(*rows, strict=True)
+    given = None if weights is None else np.array(weights)
+    return RatingLog(np.array(tasks), np.array(workers), np.array(values), given)
+
+
+def odd_logs() -> dict[str, RatingLog]:
+    """Logs at the edges of what a log can be."""
+    many = drawn(30, 6, 3)
+    return {
+        "one rating": _log((0, 0, 3.0)),
+        "one task": _log((0, 0, 3.0), (0, 1, 4.0), (0, 2, 9.0)),
+        "one worker": _log((0, 0, 3.0), (1, 0, 4.0), (2, 0, 9.0)),
+        "one rating a task": _log((0, 0, 3.0), (1, 1, 4.0), (2, 0, 9.0), (3, 1, 2.0)),
+        "all the same": _log((0, 0, 3.0), (0, 1, 3.0), (1, 0, 3.0), (1, 1, 3.0)),
+        "full agreement": _log((0, 0, 3.0), (0, 1, 3.0), (1, 0, 5.0), (1, 1, 5.0)),
+        "two workers, opposite": _log((0, 0, 1.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 1.0)),
+        "repeats": _log((0, 0, 3.0), (0, 0, 3.5), (0, 1, 4.0), (1, 0, 9.0), (1, 0, 9.5)),
+        "weights of zero": _log((0, 0, 3.0), (0, 1, 4.0), (1, 0, 9.0), (1, 1, 7.0), weights=[1.0, 0.0, 0.0, 0.0]),
+        "heavy weights": replace(many, weights=np.where(np.arange(len(many.tasks)) % 3, 1e-20, 1e12)),
+        "huge numbers": replace(many, values=many.values * 1e306),
+        "tiny numbers": replace(many, values=many.values * 1e-300),
+        "small differences": replace(many, values=1e9 + many.values * 1e-3),
+        "constant workers": replace(many, values=many.workers.astype(np.float64)),
+        "points": drawn(20, 6, 3, 2),
+    }
+
+
+@dataclass(frozen=True)
+class NumberSubject(Subject):
+    """An aggregator of numbers."""
+
+    @property
+    def standard(self) -> RatingLog:
+        """Forty tasks, four ratings each."""
+        return drawn(40, 10, 4)
+
+    @property
+    def other(self) -> RatingLog:
+        """Fewer tasks, and points."""
+        return drawn(25, 8, 3, 2, seed=5)
+
+    @property
+    def large(self) -> RatingLog:
+        """Several chunks of tasks."""
+        return drawn(25_000, 100, 4, seed=2)
+
+    def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
+        """Frames, intervals and predictions."""
+        return {
+            "to_frame": model.to_frame,
+            "workers_frame": model.workers_frame,
+            "intervals": model.intervals,
+            "predict": lambda: model.predict(votes),
+        }
+
+
+def assert_sound(model: Any, log: RatingLog, what: str) -> None:
+    """All results are finite, of the right shapes, and errors are not negative."""
+    votes = log.votes()
+    of_tasks = (votes.n_tasks,) if votes.n_dims == 1 else (votes.n_tasks, votes.n_dims)
+    of_workers = (votes.n_workers, *of_tasks[1:])
+    shapes = {"values_": of_tasks, "spread_": of_tasks, "intervals_": (*of_tasks, 2)}
+    shapes |= dict.fromkeys(("bias_", "scale_", "noise_"), of_workers)
+    for name, shape in shapes.items():
+        found = getattr(model, name)
+        require(found.shape == shape, f"{what}: {name} has shape {found.shape}, not {shape}")
+        if name != "intervals_":
+            require(np.isfinite(found).all(), f"{what}: {name} holds numbers that are not finite")
+    require((model.spread_ >= 0).all() and (model.noise_ >= 0).all(), f"{what}: errors are negative")
+    ends = model.intervals_
+    require((ends[..., 0] <= ends[..., 1]).all(), f"{what}: intervals end before they begin")
+    require(np.isfinite(model.history_).all(), f"{what}: history_ holds numbers that are not finite")
+    falls = np.diff(model.history_)
+    require(
+        (falls >= -1e-7 * np.abs(model.history_[1:]) - 1e-7).all(),
+        f"{what}: history_ falls by {-falls.min(initial=0):.3g}",
+    )
+
+
+def check_sound(subject: NumberSubject) -> None:
+    """Results are finite and of the right shapes, errors are not negative, the objective never falls."""
+    assert_sound(subject.fitted(), subject.standard, "an ordinary log")
+
+
+def check_odd_tables(subject: NumberSubject) -> None:
+    """One task, worker or rating, agreement, repeats, weights, numbers of any size: all give a sound answer."""
+    for name, log in odd_logs().items():
+        assert_sound(subject.fitted(log), log, name)
+
+
+def check_full_agreement(subject: NumberSubject) -> None:
+    """Where all ratings of a task are the same, they are its value."""
+    log = odd_logs()["full agreement"]
+    assert_close(subject.fitted(log).values_, [3.0, 5.0], SETTLED, "values_ that everybody agrees on")
+
+
+def check_order_of_rows(subject: NumberSubject) -> None:
+    """The order of the rows changes nothing, to the last bit."""
+    before, after = subject.fitted(), subject.fitted(subject.standard.reordered())
+    np.testing.assert_array_equal(before.values_, after.values_)
+    np.testing.assert_array_equal(before.spread_, after.spread_)
+
+
+def _renamed(subject: NumberSubject, part: str) -> tuple[Any, Any, npt.NDArray[np.int64]]:
+    log = subject.standard
+    codes = getattr(log, part)
+    order = np.random.default_rng(1).permutation(int(codes.max()) + 1)
+    moved = replace(log, **{part: order[codes]})
+    return subject.fitted(log), subject.make(moved).fit(moved.votes()), order
+
+
+def check_renaming_tasks(subject: NumberSubject) -> None:
+    """Exchanging the names of tasks exchanges their values."""
+    before, after, order = _renamed(subject, "tasks")
+    assert_close(after.values_[order], before.values_, SAME, "values_, tasks renamed")
+    assert_close(after.spread_[order], before.spread_, SAME, "spread_, tasks renamed")
+
+
+def check_renaming_workers(subject: NumberSubject) -> None:
+    """Exchanging the names of workers exchanges what is learnt of them, and changes no value."""
+    before, after, order = _renamed(subject, "workers")
+    assert_close(after.values_, before.values_, SAME, "values_, workers renamed")
+    assert_close(after.noise_[order], before.noise_, SAME, "noise_, workers renamed")
+
+
+def check_shift_and_scale(subject: NumberSubject) -> None:
+    """Ratings in other units give the same values and errors, in those units; upside down, too."""
+    log, before = subject.standard, subject.fitted()
+    deviation = float(log.values.std())
+    for factor, more in ((1.0, 1e3), (1e-6, 0.0), (-2.0, 5.0)):
+        after = subject.fitted(replace(log, values=factor * log.values + more))
+        what = f"ratings times {factor:g} plus {more:g}"
+        assert_close(
+            (after.values_ - more) / factor / deviation, before.values_ / deviation, 1e-6, f"values_ of {what}"
+        )
+        assert_close(after.spread_ / abs(factor) / deviation, before.spread_ / deviation, 1e-6, f"spread_ of {what}")
+        assert_close(after.scale_, before.scale_, 1e-6, f"scale_ of {what}")
+
+
+def check_weights_count(subject: NumberSubject) -> None:
+    """A weight of 2 is the same as the same rating twice."""
+    log = subject.standard
+    twice = RatingLog(*(np.concatenate([part, part]) for part in (log.tasks, log.workers, log.values)))
+    weighted = replace(log, weights=np.full(len(log.tasks), 2.0))
+    a, b = subject.fitted(twice), subject.fitted(weighted)
+    assert_close(a.values_, b.values_, 1e-6, "values_ of ratings given twice")
+    assert_close(a.spread_, b.spread_, 1e-6, "spread_ of ratings given twice")
+
+
+def check_predict_repeats_fit(subject: NumberSubject) -> None:
+    """Predicting the ratings of fit gives the values of fit."""
+    for log in (subject.standard, subject.other):
+        model = subject.fitted(log)
+        assert_close(model.predict(log.votes()), model.values_, SAME, "predict on the ratings of fit")
+
+
+def check_predict_others(subject: NumberSubject) -> None:
+    """New tasks, and workers nobody has seen, have finite values; points of other sizes are refused."""
+    log, model = subject.standard, subject.fitted()
+    new = model.predict(replace(log, tasks=log.tasks + 100, workers=log.workers + 5).votes())
+    require(np.isfinite(new).all(), "values of new tasks are not finite")
+    alone = _log((0, 10**6, 21.0), (1, 10**6, 22.0)).votes()
+    require(np.isfinite(model.predict(alone)).all(), "values by unknown workers are not finite")
+    with raises(ValueError, "ratings of two numbers", "2 numbers"):
+        model.predict(subject.other.votes())
+
+
+def check_frames(subject: NumberSubject) -> None:
+    """Frames hold what results do."""
+    model = subject.fitted()
+    frame, workers = model.to_frame(), model.workers_frame()
+    require(frame.column_names == ["task", "value", "spread", "lower", "upper"], f"to_frame has {frame.column_names}")
+    np.testing.assert_array_equal(frame["value"].to_numpy(), model.values_)
+    np.testing.assert_array_equal(frame["upper"].to_numpy(), model.intervals_[:, 1])
+    wanted = ["worker", "n_labels", "bias", "scale", "noise"]
+    require(workers.column_names == wanted, f"workers_frame has {workers.column_names}")
+    np.testing.assert_array_equal(workers["noise"].to_numpy(), model.noise_)
+    points = subject.fitted(subject.other).to_frame().column_names
+    require(len(points) == 9, f"to_frame of points has the columns {points}")
+
+
+def check_wider_levels(subject: NumberSubject) -> None:
+    """Intervals of a higher level hold those of a lower one; a level outside (0, 1) is refused."""
+    model = subject.fitted()
+    inner, outer = model.intervals(0.5), model.intervals(0.99)
+    require((outer[:, 0] <= inner[:, 0]).all() and (inner[:, 1] <= outer[:, 1]).all(), "wider intervals are narrower")
+    with raises(ValueError, "a level of 1", "level"):
+        model.intervals(1.0)
+
+
+CHECKS = (
+    check_sound,
+    check_odd_tables,
+    check_full_agreement,
+    check_order_of_rows,
+    check_renaming_tasks,
+    check_renaming_workers,
+    check_shift_and_scale,
+    check_weights_count,
+    check_predict_repeats_fit,
+    check_predict_others,
+    check_frames,
+    check_wider_levels,
+)
+
+
+def subject_of(estimator: Any, skip: Mapping[str, str]) -> NumberSubject:
+    """The subject of the checks of an aggregator of numbers, or of a function that makes one for a `RatingLog`."""
+    make = (lambda _: clone(estimator)) if isinstance(estimator, NumericAggregator) else estimator
+    made = make(NumberSubject("", make).standard)
+    return NumberSubject(repr(made), make, {**made._skipped_checks, **skip})

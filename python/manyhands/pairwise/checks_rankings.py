@@ -1,0 +1,162 @@
+"""What every model of rankings is held to, beside what every estimator is."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from manyhands import Rankings
+from manyhands.pairwise.checks import CLOSE, ScoreSubject, intervals_hold
+from manyhands.pairwise.luce import RankingEstimator
+from manyhands.testing.common import CHECKS as COMMON
+from manyhands.testing.common import clone
+from manyhands.testing.compare import require
+from manyhands.testing.subject import checks_of, run_checks
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Rankings by codes, with names that can be changed, and the worker of each."""
+
+    lists: tuple[tuple[int, ...], ...]
+    by: tuple[int, ...]
+    items: tuple[Any, ...]
+    workers: tuple[Any, ...]
+    weights: tuple[float, ...] | None = None
+
+    def votes(self) -> Rankings:
+        """The rankings as a table."""
+        named = [[self.items[item] for item in one] for one in self.lists]
+        return Rankings.from_lists(named, [self.workers[worker] for worker in self.by], self.weights)
+
+
+def lists(n_items: int, n_workers: int, n: int, length: int, seed: int = 0) -> Lists:
+    """Rankings of some items each, drawn one after the other by scores; one worker in five guesses."""
+    rng = np.random.default_rng(seed)
+    scores, found, by = np.linspace(2.0, 0.0, n_items), [], []
+    for row in range(n):
+        worker = row % n_workers
+        shown = rng.choice(n_items, length, replace=False)
+        slope = 0.0 if worker % 5 == 4 else 1.0
+        # Scores with noise of the extreme value kind, in order: the model of Plackett and Luce.
+        found.append(tuple(shown[np.argsort(-(slope * scores[shown] + rng.gumbel(size=length)))].tolist()))
+        by.append(worker)
+    items, workers = (f"i{i:04}" for i in range(n_items)), (f"w{i:03}" for i in range(n_workers))
+    return Lists(tuple(found), tuple(by), tuple(items), tuple(workers))
+
+
+def _of(*rankings: tuple[int, ...], by: tuple[int, ...] | None = None) -> Lists:
+    by = by or (0,) * len(rankings)
+    return Lists(rankings, by, tuple("abcdefgh"[: 1 + max(map(max, rankings))]), tuple("uvwxyz"[: 1 + max(by)]))
+
+
+#: Small and odd logs.
+ODD: dict[str, Lists] = {
+    "one ranking": _of((0, 1, 2)),
+    "one worker who always says the same": _of((0, 1, 2), (0, 1, 2), (0, 1, 2)),
+    "contradictions": _of((0, 1, 2), (2, 1, 0), by=(0, 1)),
+    "two groups": _of((0, 1), (2, 3), (3, 2), by=(0, 1, 0)),
+    "a ranking a worker": _of((0, 1, 2), (1, 0), (2, 0, 1), by=(0, 1, 2)),
+    "one that is always last": _of((0, 1, 3), (1, 2, 3), (2, 0, 3), by=(0, 1, 0)),
+}
+
+
+@functools.cache
+def _drawn(n_items: int, n_workers: int, n: int, length: int) -> Lists:
+    return lists(n_items, n_workers, n, length, seed=n)
+
+
+class RankingSubject(ScoreSubject):
+    """A model of rankings that is checked."""
+
+    @property
+    def standard(self) -> Lists:
+        """An ordinary log."""
+        return _drawn(8, 10, 120, 4)
+
+    @property
+    def other(self) -> Lists:
+        """A log of other sizes."""
+        return _drawn(5, 3, 40, 3)
+
+    @property
+    def large(self) -> Lists:
+        """Several chunks of rankings."""
+        return _drawn(60, 20, 4000, 6)
+
+
+def check_finite(subject: RankingSubject) -> None:
+    """Whatever was ranked, scores are finite, and somebody is first."""
+    for name, log in ODD.items():
+        model = subject.make(log).fit(log.votes())
+        require(np.isfinite(model.scores_).all(), f"{name}: scores are {model.scores_}")
+        require(sorted(model.ranks_)[0] == 1, f"{name}: nobody is first")
+
+
+def check_intervals(subject: RankingSubject) -> None:
+    """Intervals contain the scores, and intervals of ranks the ranks."""
+    intervals_hold(subject.fitted())
+
+
+def check_order_of_rows(subject: RankingSubject) -> None:
+    """The order in which rankings come changes no score."""
+    log = subject.standard
+    order = np.random.default_rng(0).permutation(len(log.lists)).tolist()
+    moved = replace(log, lists=tuple(log.lists[i] for i in order), by=tuple(log.by[i] for i in order))
+    error = float(np.abs(subject.fitted(moved).scores_ - subject.fitted().scores_).max())
+    require(error < 1e-9, f"scores change by {error:g} with the order of rankings")
+
+
+def check_names(subject: RankingSubject) -> None:
+    """Items and workers that bear each other's names bear each other's results."""
+    log, rng = subject.standard, np.random.default_rng(1)
+    alone = subject.fitted()
+    for part in ("items", "workers"):
+        order = rng.permutation(len(getattr(log, part)))
+        names: Any = {part: tuple(getattr(log, part)[i] for i in order)}
+        moved = subject.fitted(replace(log, **names)).scores_
+        error = float(np.abs(moved[order if part == "items" else slice(None)] - alone.scores_).max())
+        require(error < CLOSE, f"scores change by {error:g} with the names of {part}")
+
+
+def check_weights(subject: RankingSubject) -> None:
+    """A ranking of weight two is two rankings."""
+    log = subject.standard
+    twice = replace(log, lists=log.lists + log.lists[::3], by=log.by + log.by[::3])
+    heavy = replace(log, weights=tuple(2.0 if i % 3 == 0 else 1.0 for i in range(len(log.lists))))
+    a, b = (subject.fitted(one).scores_ for one in (twice, heavy))
+    require(float(np.abs(a - b).max()) < CLOSE, "weights do not count rankings")
+
+
+CHECKS = (check_finite, check_intervals, check_order_of_rows, check_names, check_weights)
+
+
+def ranking_checks(
+    estimator: RankingEstimator, *, skip: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield every check of a model of rankings: its name, and a function without arguments.
+
+    Parameters
+    ----------
+    estimator
+        The model, fitted or not: each check makes its own from its parameters.
+    skip
+        Names of checks that its settings rule out, each with the reason.
+    """
+    skipped = {**estimator._skipped_checks, **(skip or {})}
+    return checks_of(RankingSubject(repr(estimator), lambda _: clone(estimator), skipped), (*COMMON, *CHECKS))
+
+
+def check_rankings(estimator: RankingEstimator, *, skip: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Run every check of a model of rankings; returns those that were skipped, each with the reason.
+
+    Parameters
+    ----------
+    estimator, skip
+        As for :func:`ranking_checks`.
+    """
+    return run_checks(ranking_checks(estimator, skip=skip))

@@ -1,0 +1,357 @@
+"""The table of rankings: lists of items in the order in which a worker put them, the best first."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands import _core
+from manyhands._base import arrow, persist
+from manyhands._base import data_checks as checks
+from manyhands._base.checks import counted
+from manyhands._base.columns import Columns
+from manyhands._base.description import Described
+from manyhands._base.items import checked_count, compacted, encode_workers
+from manyhands._base.names import Codes, Column, Names
+from manyhands._base.table import Records
+from manyhands.pairwise.table import Comparisons
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class RankingsDescription(Described):
+    """What is in a table of rankings."""
+
+    n_annotations: int
+    n_items: int
+    n_workers: int
+    n_components: int
+    shortest: int
+    longest: int
+
+    def _rows(self) -> Iterable[tuple[str, str]]:
+        rows = {
+            "rankings": f"{self.n_annotations:,}, of {self.shortest:,} to {self.longest:,} items",
+            "items": f"{self.n_items:,}, in {counted(self.n_components, 'group')} of items ranked with each other",
+            "workers": f"{self.n_workers:,}",
+        }
+        return rows.items()
+
+
+class Rankings(Records):
+    """An immutable, sparse table of rankings: lists of items, the best first, which need not hold all items.
+
+    Made by one of the constructors below or by :func:`manyhands.read` with ``kind="rankings"``. Within a ranking every
+    item has a place of its own: ties are refused.
+
+    Memory: 4 bytes an entry, 8 a list (8 more with weights), besides the names.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> mh.Rankings.from_lists([["a", "b", "c"], ["b", "a"]], workers=["x", "y"])
+    <Rankings: 2 rankings of 3 items by 2 workers>
+    """
+
+    __slots__ = ("_items",)
+    _kind: ClassVar[str] = "rankings"
+    _roles: ClassVar[tuple[str, ...]] = ("task", "item", "rank")
+    _options: ClassVar[tuple[str, ...]] = ("worker", "weight")
+    _if_there: ClassVar[tuple[str, ...]] = ("worker",)
+    _numbers: ClassVar[frozenset[str]] = frozenset({"rank", "weight"})
+    _telling: ClassVar[tuple[tuple[str, ...], ...]] = (("item", "rank"),)
+    _file_kind: ClassVar[str] = "rankings"
+    _makers: ClassVar[tuple[str, ...]] = ("from_frame", "from_lists")
+    _table: _core.Rankings
+
+    def __init__(self, table: _core.Rankings, items: Names, workers: Names) -> None:
+        super().__init__(table, workers)
+        self._items = items
+
+    # ------------------------------------------------------------------------------------------ constructors
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        task: str | None = None,
+        item: str | None = None,
+        rank: str | None = None,
+        worker: str | None = None,
+        weight: str | None = None,
+    ) -> Self:
+        """Build a table from a frame with a row for each item that a worker ranked in a task.
+
+        Parameters
+        ----------
+        frame
+            A pandas, polars, pyarrow or duckdb frame, or a mapping of columns.
+        task
+            The column of what was asked: a worker's rows of one task are one ranking.
+        item, rank
+            The columns of items and of their places, of which the least is the best.
+        worker
+            The column of who ranked. One with a well-known name is taken where there is one.
+        weight
+            The column of how often a ranking counts: the same number in all of its rows.
+
+        Examples
+        --------
+        >>> import manyhands as mh
+        >>> log = {"task": [1, 1, 1], "item": ["a", "b", "c"], "rank": [2, 1, 3]}
+        >>> mh.Rankings.from_frame(log).lists()
+        [['b', 'a', 'c']]
+        """
+        given = {"task": task, "item": item, "rank": rank}
+        return cls._of_frame(frame, given, {"worker": worker, "weight": weight})
+
+    @classmethod
+    def from_lists(cls, lists: Iterable[Sequence[Any]], workers: Any = None, weights: Any = None) -> Self:
+        """Build a table from lists of items, the best first, with the worker and the weight of each.
+
+        Parameters
+        ----------
+        lists
+            The rankings.
+        workers
+            Who made each; one worker made all by default.
+        weights
+            How often each counts.
+        """
+        rankings = [list(one) for one in lists]
+        if not rankings:
+            raise ValueError("there are no rankings: the table needs at least one")
+        lengths = np.array([len(one) for one in rankings])
+        if not lengths.all():
+            raise ValueError(f"ranking {int(np.argmin(lengths))} holds no item")
+        items = Column([item for one in rankings for item in one], "items")
+        by = None if workers is None else Column(workers, "workers")
+        sizes = {"rankings": len(rankings)} | ({} if by is None else {"workers": len(by)})
+        checks.check_sizes(sizes, "ranking")
+        checks.refuse_missing_ids(*([items] if by is None else [items, by]), needs="items, and a worker")
+        counts = None if weights is None else checked_count(weights, "weights", len(rankings))
+        item_codes, item_names = items.encode()
+        worker_codes, worker_names = encode_workers(by, len(rankings))
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint32)
+        _refuse_twice(np.repeat(np.arange(len(rankings)), lengths), item_codes, item_names)
+        table = _core.Rankings(offsets, item_codes, worker_codes, counts, len(item_names), len(worker_names))
+        return cls(table, item_names, worker_names)
+
+    @classmethod
+    def from_codes(cls, lists: Codes, workers: Codes, *, n_items: int, n_workers: int) -> Self:
+        """Build a table from rankings of equal length that are codes already: whole numbers from 0, also the names.
+
+        Lists are (n_rankings, length), the best item first.
+        """
+        n, length = lists.shape
+        offsets = np.arange(0, n * length + 1, length).astype(np.uint32)
+        table = _core.Rankings(offsets, lists.ravel(), workers, None, n_items, n_workers)
+        return cls(table, Names(np.arange(n_items)), Names(np.arange(n_workers)))
+
+    @classmethod
+    def _of_columns(cls, columns: Columns) -> Self:
+        ids = columns.ids
+        ranks, called = columns.others["rank"][0]
+        places = checks.checked_values(ranks, called)
+        checks.check_sizes(
+            {**{role: len(one) for role, one in ids.items()}, "ranks": len(places)}, "(task, item, rank)"
+        )
+        checks.refuse_missing_ids(*ids.values(), needs="a task and an item, and a worker where there is such a column")
+        if np.isnan(places).any():
+            row = int(np.argmax(np.isnan(places)))
+            raise ValueError(f"{called} is missing at row {row}; every item of a ranking needs a place: drop that row")
+        given = columns.only("weight")
+        weights = None if given is None else checked_count(*given, len(places))
+        (tasks, _), (items, item_names) = ids["task"].encode(), ids["item"].encode()
+        workers, worker_names = encode_workers(ids.get("worker"), len(places))
+        order = np.lexsort((places, workers, tasks))
+        lists = np.stack([tasks[order], workers[order]], axis=1)
+        starts = np.flatnonzero(np.r_[True, (lists[1:] != lists[:-1]).any(axis=1)])
+        same = np.ones(len(order), np.bool_)
+        same[starts] = False
+        tied = np.r_[False, places[order][1:] == places[order][:-1]] & same
+        if tied.any():
+            row = int(order[np.argmax(tied)])
+            raise ValueError(
+                f"{called} gives two items of one ranking the place {places[row]:g} (row {row}); rankings hold no "
+                "ties: compare the items in pairs (Comparisons), where ties are an outcome"
+            )
+        counts = None
+        if weights is not None:
+            counts = weights[order][starts]
+            if (np.repeat(counts, np.diff(np.r_[starts, len(order)])) != weights[order]).any():
+                raise ValueError("the rows of one ranking have different weights; a ranking counts as a whole")
+        _refuse_twice(np.cumsum(~same) - 1, items[order], item_names)
+        table = _core.Rankings(
+            np.r_[starts, len(order)].astype(np.uint32),
+            items[order],
+            np.ascontiguousarray(workers[order][starts]),
+            counts,
+            len(item_names),
+            len(worker_names),
+        )
+        return cls(table, item_names, worker_names)
+
+    # ---------------------------------------------------------------------------------------------- contents
+
+    @property
+    def table(self) -> _core.Rankings:
+        """The compiled table of codes: frozen, and what kernels take."""
+        return self._table
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+        return self._table.n_items
+
+    @property
+    def items(self) -> npt.NDArray[Any]:
+        """Names of the items, in code order; results are aligned with it."""
+        return self._items.values
+
+    @property
+    def components(self) -> npt.NDArray[np.int64]:
+        """The group of each item, (n_items,): no rankings link items of two groups, however indirectly."""
+        return self._table.components().astype(np.int64)
+
+    def codes(self) -> tuple[Codes, Codes, Codes]:
+        """Where each ranking begins and the last ends, their items, and the worker of each: fresh arrays."""
+        return self._table.columns()
+
+    def lists(self) -> list[list[Any]]:
+        """Return the rankings as lists of names."""
+        offsets, items, _ = self.codes()
+        names = self._items.values[items].tolist()
+        return [names[start:end] for start, end in itertools.pairwise(offsets)]
+
+    def __repr__(self) -> str:
+        weighted = ", weighted" if self.weights is not None else ""
+        rankings, items = counted(self.n_annotations, "ranking"), counted(self.n_items, "item")
+        return f"<Rankings: {rankings} of {items} by {counted(self.n_workers, 'worker')}{weighted}>"
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (*super()._identity(), self._items)
+
+    def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
+        return (*self.codes(), self.weights)
+
+    def describe(self) -> RankingsDescription:
+        """Summarise the table."""
+        lengths = np.diff(self.codes()[0])
+        return RankingsDescription(
+            self.n_annotations,
+            self.n_items,
+            self.n_workers,
+            int(self.components.max()) + 1,
+            int(lengths.min()),
+            int(lengths.max()),
+        )
+
+    def to_frame(self) -> pa.Table:
+        """Return a row for each item of each ranking, as an Arrow table: task (a number), worker, item, rank, …."""
+        offsets, items, workers = self.codes()
+        lengths: npt.NDArray[Any] = np.diff(offsets.astype(np.int64))
+        lists = np.repeat(np.arange(len(lengths)), lengths)
+        columns = {
+            "task": lists,
+            "worker": arrow.take(self._workers.arrow(), workers[lists]),
+            "item": arrow.take(self._items.arrow(), items),
+            "rank": np.arange(len(items)) - np.repeat(offsets[:-1].astype(np.int64), lengths) + 1,
+        }
+        return arrow.table(columns if self.weights is None else columns | {"weight": self.weights[lists]})
+
+    def to_comparisons(self) -> Comparisons:
+        """Return the comparisons that the rankings contain: each item was found better than all that follow it.
+
+        A ranking of k items makes k (k - 1) / 2 comparisons, which are not independent of each other: intervals by
+        worker allow for that, those by comparison do not.
+        """
+        offsets, items, workers = self.codes()
+        left, right, lists = [], [], []
+        for place, (start, end) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
+            better, worse = np.triu_indices(end - start, 1)
+            left.append(items[start + better])
+            right.append(items[start + worse])
+            lists.append(np.full(len(better), place))
+        which = np.concatenate(lists)
+        if not len(which):
+            raise ValueError("rankings of one item each contain no comparison")
+        weights = None if self.weights is None else self.weights[which]
+        sides = (np.concatenate(left), np.concatenate(right), np.zeros(len(which), np.uint8))
+        sizes = (self.n_items, self.n_workers, 0)
+        table = _core.Comparisons(*sides, np.ascontiguousarray(workers[which]), None, weights, *sizes)
+        return Comparisons(table, self._items, self._workers)
+
+    # ----------------------------------------------------------------------------------------------- subsets
+
+    def select(self, *, workers: Iterable[Any] | None = None) -> Self:
+        """Return the rankings by some workers; items that are left in none are dropped. O(entries).
+
+        Parameters
+        ----------
+        workers
+            Names to keep, or a boolean mask aligned with :attr:`workers`.
+        """
+        keep = checks.mask_of(self._workers, workers, "worker")[self.codes()[2]]
+        if not keep.any():
+            raise ValueError("no ranking is left")
+        kept = self._table.keep(keep)
+        offsets, items, by = kept.columns()
+        item_codes, item_names = compacted(items, self._items)
+        worker_codes, worker_names = compacted(by, self._workers)
+        sizes = (len(item_names), len(worker_names))
+        table = _core.Rankings(offsets, item_codes, worker_codes, kept.weights(), *sizes)
+        return type(self)(table, item_names, worker_names)
+
+    # ------------------------------------------------------------------------------------------- persistence
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the table to a versioned file that holds data only; :func:`manyhands.load` reads it back."""
+        offsets, items, workers = self.codes()
+        arrays: dict[str, npt.NDArray[Any]] = {"offsets": offsets, "ranked": items, "by": workers}
+        if self.weights is not None:
+            arrays["weights"] = self.weights
+        for part in ("items", "workers"):
+            arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
+        persist.write(path, self._file_kind, {}, arrays, read_back=self._load)
+
+    @classmethod
+    def _load(cls, content: persist.Content) -> Self:
+        items, workers = content.names("items"), content.names("workers")
+        offsets, ranked, by = (content.array(name, np.uint32, ndim=1) for name in ("offsets", "ranked", "by"))
+        weighted = "weights" in content.arrays
+        weights = content.array("weights", np.float64, shape=by.shape) if weighted else None
+        try:
+            table = _core.Rankings(offsets, ranked, by, weights, len(items), len(workers))
+        except ValueError as error:
+            raise content.damaged(str(error)) from None
+        return cls(table, items, workers)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickle, (type(self), self.codes(), self.weights, (self._items, self._workers))
+
+
+def _unpickle(cls: type[Rankings], codes: tuple[Any, Any, Any], weights: Any, names: tuple[Any, ...]) -> Rankings:
+    items, workers = names
+    return cls(_core.Rankings(*codes, weights, len(items), len(workers)), items, workers)
+
+
+def _refuse_twice(lists: npt.NDArray[Any], items: Codes, names: Names) -> None:
+    """Refuse an item that is ranked twice in one list."""
+    order = np.lexsort((items, lists))
+    twice = (np.diff(lists[order]) == 0) & (np.diff(items[order].astype(np.int64)) == 0)
+    if twice.any():
+        at = order[int(np.argmax(twice))]
+        raise ValueError(
+            f"item {names.values[[items[at]]].tolist()[0]!r} is ranked twice in one ranking (the {lists[at] + 1:,}.); "
+            "drop one, or name the tasks apart"
+        )

@@ -1,0 +1,502 @@
+"""The table of comparisons: which of two items a worker found better."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands import _core
+from manyhands._base import arrow, persist
+from manyhands._base import data_checks as checks
+from manyhands._base.building import Missing
+from manyhands._base.checks import check_choice, counted, listed, warn_of_data
+from manyhands._base.columns import Columns
+from manyhands._base.description import Described
+from manyhands._base.items import checked_count, compacted, encode_workers
+from manyhands._base.names import Codes, Column, Names
+from manyhands._base.table import Records
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T", bound="Comparisons")
+#: Left and right items, outcomes, workers and contexts as codes; names of items, workers and contexts.
+_Codes = tuple[Codes, Codes, npt.NDArray[np.uint8], Codes, Codes | None]
+_Names = tuple[Names, Names, Names | None]
+
+LEFT, RIGHT, TIE = 0, 1, 2
+#: What a winner may be called that is not an item, as logs of arenas and judges have it.
+WORDS = {
+    **dict.fromkeys(("left", "a", "first"), LEFT),
+    **dict.fromkeys(("right", "b", "second"), RIGHT),
+    **dict.fromkeys(("tie", "draw", "tie (bothbad)", "both_bad", "equal"), TIE),
+}
+#: A side that is called by what stands there: model_a, output_2, [[B]].
+_SIDE = re.compile(
+    r"\[\[([ab])\]\]|(?:model|output|response|assistant|answer|option|candidate|item|system)[ _-]?([ab12])"
+)
+#: Numbers of sides, and what lies between them.
+_NUMBERS = {1.0: LEFT, 2.0: RIGHT, 1.5: TIE}
+#: What the caller can map winners to.
+_OUTCOMES = {"left": LEFT, "right": RIGHT, "tie": TIE}
+
+
+@dataclass(frozen=True)
+class ComparisonsDescription(Described):
+    """What is in a table of comparisons."""
+
+    n_annotations: int
+    n_items: int
+    n_workers: int
+    n_contexts: int
+    n_components: int
+    ties: float
+    left_wins: float
+    fewest_per_item: int
+    median_per_item: float
+
+    def _rows(self) -> Iterable[tuple[str, str]]:
+        rows = {
+            "comparisons": f"{self.n_annotations:,}",
+            "items": f"{self.n_items:,}, in {counted(self.n_components, 'group')} of items compared with each other",
+            "workers": f"{self.n_workers:,}",
+            "ties": f"{self.ties:.1%}",
+            "left wins": f"{self.left_wins:.1%} of the others",
+            "per item": f"{self.fewest_per_item:,} at the least, {self.median_per_item:,.0f} in the middle",
+        }
+        return rows.items()
+
+
+class Comparisons(Records):
+    """An immutable, sparse table of comparisons: two items side by side, and which of them a worker found better.
+
+    Made by one of the constructors below or by :func:`manyhands.read` with ``kind="pairwise"``. The winner is one
+    of the two items, or ``"tie"`` (also ``"draw"``, ``"tie (bothbad)"``, ``"both_bad"``), or a side: ``"left"``,
+    ``"a"`` and ``"model_a"``, ``"right"``, ``"b"`` and ``"model_b"``, or 1 and 2 with 1.5 for a tie; `winners` maps
+    others. A word that is the name of an item means the item. Contradictions are
+    no error: comparisons are noisy. An item compared with itself, and a winner that is neither side, are refused.
+
+    Memory: 13 bytes a comparison, 4 more with contexts and 8 more with weights, besides the names.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> games = mh.Comparisons.from_arrays(["a", "b", "c"], ["b", "c", "a"], ["a", "tie", "c"], ["x", "y", "x"])
+    >>> games
+    <Comparisons: 3 comparisons of 3 items by 2 workers, 1 tie>
+    """
+
+    __slots__ = ("_contexts", "_items")
+    _kind: ClassVar[str] = "pairwise"
+    _roles: ClassVar[tuple[str, ...]] = ("left", "right", "winner")
+    _options: ClassVar[tuple[str, ...]] = ("worker", "context", "weight")
+    _if_there: ClassVar[tuple[str, ...]] = ("worker",)
+    _settings: ClassVar[tuple[str, ...]] = ("missing", "winners")
+    _telling: ClassVar[tuple[tuple[str, ...], ...]] = (("left", "right", "winner"),)
+    _file_kind: ClassVar[str] = "pairwise"
+    _table: _core.Comparisons
+
+    def __init__(self, table: _core.Comparisons, items: Names, workers: Names, contexts: Names | None = None) -> None:
+        super().__init__(table, workers)
+        self._items = items
+        self._contexts = contexts
+
+    # ------------------------------------------------------------------------------------------ constructors
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        left: str | None = None,
+        right: str | None = None,
+        winner: str | None = None,
+        worker: str | None = None,
+        context: str | None = None,
+        weight: str | None = None,
+        missing: Missing = "drop",
+        winners: Mapping[Any, str] | None = None,
+    ) -> Self:
+        """Build a table from a pandas, polars, pyarrow or duckdb frame, or a mapping of columns.
+
+        Parameters
+        ----------
+        frame
+            The log, one row a comparison. Anything with the Arrow PyCapsule interface will do.
+        left, right, winner
+            Column names (well known are ``left``, ``right``, ``model_a``, ``model_b``, ``winner``, ``label``, …).
+        worker
+            The column of who compared. One with a well-known name is taken where there is one; without any, all
+            comparisons are one worker's.
+        context
+            The column of what was compared in, such as the language of a question; see :meth:`select`.
+        weight
+            The column of how often each comparison counts.
+        missing
+            ``"drop"`` rows without a winner, with a warning, or ``"error"``.
+        winners
+            What values in the column of winners stand for, ``"left"``, ``"right"`` or ``"tie"``, where they are not
+            items or words that are known: ``{0: "left", 1: "right", -1: "tie"}``.
+
+        Examples
+        --------
+        >>> import manyhands as mh
+        >>> log = {"model_a": ["x", "y"], "model_b": ["y", "z"], "winner": ["model_a", "tie"], "judge": ["j1", "j2"]}
+        >>> mh.Comparisons.from_frame(log)
+        <Comparisons: 2 comparisons of 3 items by 2 workers, 1 tie>
+        """
+        given = {"left": left, "right": right, "winner": winner}
+        options = {"worker": worker, "context": context, "weight": weight}
+        return cls._of_frame(frame, given, options, missing=missing, winners=winners)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        left: Any,
+        right: Any,
+        winner: Any,
+        workers: Any = None,
+        contexts: Any = None,
+        weights: Any = None,
+        *,
+        missing: Missing = "drop",
+        winners: Mapping[Any, str] | None = None,
+    ) -> Self:
+        """Build a table from columns of equal length: lists, arrays, Series or Arrow arrays.
+
+        Other parameters are those of :meth:`from_frame`.
+        """
+        given = {"left": left, "right": right, "winner": winner, "worker": workers, "context": contexts}
+        ids = {role: Column(data, role) for role, data in given.items() if data is not None}
+        return cls._of_columns(
+            Columns(ids, {} if weights is None else {"weight": [(weights, "weights")]}),
+            missing=missing,
+            winners=winners,
+        )
+
+    @classmethod
+    def _of_columns(
+        cls, columns: Columns, *, missing: Missing = "drop", winners: Mapping[Any, str] | None = None
+    ) -> Self:
+        return _made(cls, *cls._coded(columns, missing, winners))
+
+    @classmethod
+    def _coded(
+        cls, columns: Columns, missing: Missing, winners: Mapping[Any, str] | None = None
+    ) -> tuple[_Codes, npt.NDArray[np.float64] | None, _Names]:
+        """The columns as codes, in the order of the log, weights, and names of items, workers and contexts."""
+        check_choice("missing", missing, ("drop", "error"))
+        ids, given = columns.ids, columns.only("weight")
+        checks.check_sizes({role: len(column) for role, column in ids.items()}, "(left, right, winner)")
+        named = (column for role, column in ids.items() if role != "winner")
+        checks.refuse_missing_ids(*named, needs="two items, and a worker and a context where there are such columns")
+        numbers = None if given is None else checked_count(*given, len(ids["left"]))
+        absent = ids["winner"].missing()
+        if absent is not None:
+            checks.refuse_missing_answers(ids["winner"].what, absent, missing)
+            warn_of_data(f"set aside {counted(int(absent.sum()), 'row')} without a winner")
+            for column in ids.values():
+                column.filter(~absent)
+            numbers = None if numbers is None else numbers[~absent]
+        left, right, items = _encode_items(ids["left"], ids["right"])
+        refuse_selves(left, right, items)
+        outcomes = _outcomes(ids["winner"], left, right, items, winners)
+        workers, worker_names = encode_workers(ids.get("worker"), len(left))
+        contexts, context_names = ids["context"].encode() if "context" in ids else (None, None)
+        return (left, right, outcomes, workers, contexts), numbers, (items, worker_names, context_names)
+
+    @classmethod
+    def _with_places(cls, frame: Any, named: Mapping[str, str | None]) -> tuple[Self, npt.NDArray[np.int64]]:
+        """A table of the comparisons in a frame, each with a winner, and where in the table each of its rows is."""
+        given = {role: named.get(role) for role in cls._roles}
+        options = {role: named.get(role) for role in cls._options}
+        codes, weights, names = cls._coded(cls._columns_in(frame, given, options), "error")
+        left, right, outcomes, workers, contexts = codes
+        # The order of the table; rows that are alike in all of it are alike in all that is said of them.
+        keys = [key for key in (weights, contexts, outcomes, right, left, workers) if key is not None]
+        places = np.empty(len(left), np.int64)
+        places[np.lexsort(keys)] = np.arange(len(left))
+        return _made(cls, codes, weights, names), places
+
+    @classmethod
+    def from_codes(
+        cls, left: Codes, right: Codes, outcomes: npt.NDArray[np.uint8], workers: Codes, *, n_items: int, n_workers: int
+    ) -> Self:
+        """Build a table from columns that are codes already: whole numbers from 0, which are also the names.
+
+        Outcomes are 0 where the left item won, 1 where the right one did, and 2 for a tie.
+        """
+        table = _core.Comparisons(left, right, outcomes, workers, None, None, n_items, n_workers, 0)
+        return cls(table, Names(np.arange(n_items)), Names(np.arange(n_workers)))
+
+    # ---------------------------------------------------------------------------------------------- contents
+
+    @property
+    def table(self) -> _core.Comparisons:
+        """The compiled table of codes: frozen, and what kernels take."""
+        return self._table
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+        return self._table.n_items
+
+    @property
+    def items(self) -> npt.NDArray[Any]:
+        """Names of the items, in code order; results are aligned with it."""
+        return self._items.values
+
+    @property
+    def contexts(self) -> npt.NDArray[Any] | None:
+        """Names of the contexts, in code order; None where comparisons have none."""
+        return None if self._contexts is None else self._contexts.values
+
+    @property
+    def components(self) -> npt.NDArray[np.int64]:
+        """The group of each item, (n_items,): items of two groups are linked by no comparisons, however indirectly."""
+        return self._table.components().astype(np.int64)
+
+    def codes(self) -> tuple[Codes, Codes, npt.NDArray[np.uint8], Codes, Codes | None]:
+        """Left and right item, outcome (0 left, 1 right, 2 tie), worker and context of all rows: fresh arrays."""
+        return self._table.columns()
+
+    def __repr__(self) -> str:
+        games, items = counted(self.n_annotations, "comparison"), counted(self.n_items, "item")
+        ties = int((self.codes()[2] == TIE).sum())
+        tied = f", {counted(ties, 'tie')}" if ties else ""
+        kinds = "" if self._contexts is None else f", {counted(len(self._contexts), 'context')}"
+        weighted = ", weighted" if self.weights is not None else ""
+        return f"<Comparisons: {games} of {items} by {counted(self.n_workers, 'worker')}{tied}{kinds}{weighted}>"
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (*super()._identity(), self._items, self._contexts)
+
+    def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
+        return (*self.codes(), self.weights)
+
+    def describe(self) -> ComparisonsDescription:
+        """Summarise the table: sizes, ties, how often the left item wins, comparisons of an item. O(comparisons)."""
+        left, right, outcomes, _, _ = self.codes()
+        per_item = np.bincount(np.concatenate([left, right]), minlength=self.n_items)
+        decided = int((outcomes != TIE).sum())
+        return ComparisonsDescription(
+            n_annotations=self.n_annotations,
+            n_items=self.n_items,
+            n_workers=self.n_workers,
+            n_contexts=0 if self._contexts is None else len(self._contexts),
+            n_components=int(self.components.max()) + 1,
+            ties=float(np.mean(outcomes == TIE)),
+            left_wins=float((outcomes == LEFT).sum() / decided) if decided else float("nan"),
+            fewest_per_item=int(per_item.min()),
+            median_per_item=float(np.median(per_item)),
+        )
+
+    def to_frame(self) -> pa.Table:
+        """Return the comparisons as an Arrow table: left, right, winner (an item, or null for a tie), worker, ….
+
+        Ties are ``"tie"`` where items are text and none is called so, and null elsewhere.
+        """
+        left, right, outcomes, workers, contexts = self.codes()
+        items = self._items.arrow()
+        columns = {"left": arrow.take(items, left), "right": arrow.take(items, right)}
+        columns["winner"] = _winners(items, np.where(outcomes == RIGHT, right, left), outcomes == TIE)
+        columns["worker"] = arrow.take(self._workers.arrow(), workers)
+        if self._contexts is not None and contexts is not None:
+            columns["context"] = arrow.take(self._contexts.arrow(), contexts)
+        return arrow.table(columns if self.weights is None else columns | {"weight": self.weights})
+
+    # ----------------------------------------------------------------------------------------------- subsets
+
+    def select(
+        self,
+        *,
+        items: Iterable[Any] | None = None,
+        workers: Iterable[Any] | None = None,
+        contexts: Iterable[Any] | None = None,
+    ) -> Self:
+        """Return the comparisons between some items, by some workers, in some contexts.
+
+        Items, workers and contexts without a comparison left are dropped. O(comparisons).
+
+        Parameters
+        ----------
+        items, workers, contexts
+            Names to keep, or a boolean mask aligned with :attr:`items`, :attr:`workers` or :attr:`contexts`.
+
+        Examples
+        --------
+        >>> import manyhands as mh
+        >>> games = mh.Comparisons.from_arrays(["a", "b"], ["b", "c"], ["a", "c"], contexts=["en", "de"])
+        >>> games.select(contexts=["de"]).items.tolist()
+        ['b', 'c']
+        """
+        left, right, _, by, where = self.codes()
+        kept = checks.mask_of(self._items, items, "item")
+        keep = kept[left] & kept[right] & checks.mask_of(self._workers, workers, "worker")[by]
+        if contexts is not None:
+            if self._contexts is None or where is None:
+                raise ValueError("these comparisons have no contexts; name their column with context=… when read")
+            keep &= checks.mask_of(self._contexts, contexts, "context")[where]
+        return self.rows(keep)
+
+    def rows(self, keep: npt.NDArray[np.bool_]) -> Self:
+        """Return the comparisons that are marked, in the order of :meth:`to_frame`; see :meth:`select`."""
+        if not np.any(keep):
+            raise ValueError("no comparison is left")
+        left, right, outcomes, workers, contexts = self._table.keep(np.ascontiguousarray(keep, np.bool_)).columns()
+        ends, items = compacted(np.concatenate([left, right]), self._items)
+        workers, worker_names = compacted(workers, self._workers)
+        context_names = self._contexts
+        if contexts is not None and context_names is not None:
+            contexts, context_names = compacted(contexts, context_names)
+        weights = None if self.weights is None else self.weights[keep]
+        sizes = (len(items), len(worker_names), 0 if context_names is None else len(context_names))
+        halves = (np.ascontiguousarray(ends[: len(left)]), np.ascontiguousarray(ends[len(left) :]))
+        table = _core.Comparisons(*halves, outcomes, workers, contexts, weights, *sizes)
+        return type(self)(table, items, worker_names, context_names)
+
+    # ------------------------------------------------------------------------------------------- persistence
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the table to a versioned file that holds data only; :func:`manyhands.load` reads it back."""
+        left, right, outcomes, workers, contexts = self.codes()
+        arrays: dict[str, npt.NDArray[Any]] = {"left": left, "right": right, "outcomes": outcomes, "by": workers}
+        if contexts is not None and self._contexts is not None:
+            arrays |= {"where": contexts} | persist.pack_names("contexts", self._contexts)
+        if self.weights is not None:
+            arrays["weights"] = self.weights
+        for part in ("items", "workers"):
+            arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
+        persist.write(path, self._file_kind, {}, arrays, read_back=self._load)
+
+    @classmethod
+    def _load(cls, content: persist.Content) -> Self:
+        items, workers = content.names("items"), content.names("workers")
+        left = content.array("left", np.uint32, ndim=1)
+        right, by = (content.array(name, np.uint32, shape=left.shape) for name in ("right", "by"))
+        outcomes = content.array("outcomes", np.uint8, shape=left.shape)
+        weighted, placed = "weights" in content.arrays, "where" in content.arrays
+        weights = content.array("weights", np.float64, shape=left.shape) if weighted else None
+        where = content.array("where", np.uint32, shape=left.shape) if placed else None
+        contexts = content.names("contexts") if placed else None
+        sizes = (len(items), len(workers), 0 if contexts is None else len(contexts))
+        try:
+            table = _core.Comparisons(left, right, outcomes, by, where, weights, *sizes)
+        except ValueError as error:
+            raise content.damaged(str(error)) from None
+        return cls(table, items, workers, contexts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, (type(self), self.codes(), self.weights, (self._items, self._workers, self._contexts))
+
+
+def _made(cls: type[T], codes: _Codes, weights: npt.NDArray[np.float64] | None, names: _Names) -> T:
+    """A table of codes."""
+    items, workers, contexts = names
+    sizes = (len(items), len(workers), 0 if contexts is None else len(contexts))
+    return cls(_core.Comparisons(*codes, weights, *sizes), items, workers, contexts)
+
+
+def _encode_items(left: Column, right: Column) -> tuple[Codes, Codes, Names]:
+    """Codes of the items on either side, and their names, whichever side they occur on."""
+    (left_codes, left_names), (right_codes, right_names) = left.encode(), right.encode()
+    if left_names.values.dtype.kind != right_names.values.dtype.kind and (left.parse_integers or right.parse_integers):
+        # Names of one file: numbers on one side only are text on both.
+        left.parse_integers = right.parse_integers = False
+        (left_codes, left_names), (right_codes, right_names) = left.encode(), right.encode()
+    items = left_names if left_names == right_names else left_names.joined(right_names)
+    sides = ((left_codes, left_names), (right_codes, right_names))
+    found = [items.match(names).astype(np.uint32)[codes] for codes, names in sides]
+    return found[0], found[1], items
+
+
+def refuse_selves(left: Codes, right: Codes, items: Names) -> None:
+    """Refuse an item that is compared with itself."""
+    same = left == right
+    if same.any():
+        row = int(np.argmax(same))
+        item = items.values[[left[row]]].tolist()[0]
+        raise ValueError(
+            f"item {item!r} is compared with itself in {int(same.sum()):,} of {len(left):,} rows, first at row {row}; "
+            "drop them: they say nothing of any item"
+        )
+
+
+def _outcomes(
+    winner: Column, left: Codes, right: Codes, items: Names, winners: Mapping[Any, str] | None
+) -> npt.NDArray[np.uint8]:
+    """Which side won each row: what the caller maps it to, the item that is named, or what a word stands for."""
+    mapped = {str(name): side for name, side in (winners or {}).items()}
+    for name, side in mapped.items():
+        check_choice(f"winners[{name!r}]", side, tuple(_OUTCOMES))
+    codes, names = winner.encode()
+    found = items.match(names)
+    words = np.full(len(names), -1)
+    values = names.values.tolist()
+    for place, name in enumerate(values):
+        if str(name) in mapped:
+            found[place], words[place] = -1, _OUTCOMES[mapped[str(name)]]
+        elif found[place] < 0 and isinstance(name, str):
+            found[place] = items.find([int(name)])[0] if _is_integer(name) else -1
+            words[place] = -1 if found[place] >= 0 else _word(name)
+    unknown = (found < 0) & (words < 0)
+    numbers = [_number(values[place]) for place in np.flatnonzero(unknown)]
+    if 2.0 in numbers and set(numbers) <= set(_NUMBERS):
+        words[unknown] = [_NUMBERS[number] for number in numbers if number is not None]
+    elif unknown.any():
+        raise ValueError(
+            f"{winner.what} names {listed(names.values[unknown].tolist())}, which is not an item on either side and "
+            f"none of {', '.join(WORDS)}; say with winners=… whether they stand for left, right or tie, or drop those "
+            "rows"
+        )
+    item = found[codes]
+    outcomes = np.where(item == left, LEFT, np.where(item == right, RIGHT, words[codes]))
+    neither = outcomes < 0
+    if neither.any():
+        row = int(np.argmax(neither))
+        names_at = [items.values[[code]].tolist()[0] for code in (int(item[row]), left[row], right[row])]
+        word = " (an item's name is taken for the item)" if _word(str(names_at[0])) >= 0 else ""
+        raise ValueError(
+            f"{winner.what} names {names_at[0]!r} at row {row}, where {names_at[1]!r} was compared with {names_at[2]!r}"
+            f"{word}; {int(neither.sum()):,} such rows: mend or drop them"
+        )
+    return outcomes.astype(np.uint8)
+
+
+def _word(name: str) -> int:
+    """Return the outcome that a word stands for; -1 for none."""
+    text = name.strip().casefold()
+    side = _SIDE.fullmatch(text)
+    if side is not None:
+        return LEFT if (side[1] or side[2]) in ("a", "1") else RIGHT
+    return WORDS.get(text, -1)
+
+
+def _number(name: Any) -> float | None:
+    try:
+        return None if isinstance(name, bool) else float(name)
+    except (TypeError, ValueError):
+        return None
+
+
+def _is_integer(text: str) -> bool:
+    return text.removeprefix("-").isdecimal() and str(int(text)) == text
+
+
+def _winners(items: pa.Array, better: npt.NDArray[Any], tied: npt.NDArray[np.bool_]) -> pa.Array:
+    """Winners by name, with ``"tie"`` or null for ties."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    won = arrow.take(items, better)
+    if not tied.any():
+        return won
+    is_text = pa.types.is_string(won.type) or pa.types.is_large_string(won.type)
+    free = is_text and not pc.any(pc.equal(items, "tie")).as_py()
+    return pc.if_else(pa.array(tied), pa.scalar("tie" if free else None, won.type), won)

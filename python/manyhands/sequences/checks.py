@@ -1,0 +1,136 @@
+"""What every aggregator of sequences is held to, beyond what all estimators are."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from manyhands.sequences.base import SequenceAggregator
+from manyhands.sequences.simulate import simulate
+from manyhands.sequences.table import Sequences
+from manyhands.testing.common import clone
+from manyhands.testing.compare import SAME, assert_close, assert_probabilities, never_falls, require
+from manyhands.testing.subject import Subject
+
+
+@dataclass(frozen=True)
+class SequenceLog:
+    """A log of readings that is drawn when it is asked for, and may be shuffled or renamed."""
+
+    n_sequences: int
+    n_workers: int
+    n_types: int
+    length: int = 8
+    shuffled: bool = False
+    renamed: bool = False
+
+    def votes(self) -> Sequences:
+        """The log as a table."""
+        drawn = _drawn(self.n_sequences, self.n_workers, self.n_types, self.length)
+        if not (self.shuffled or self.renamed):
+            return drawn
+        frame = drawn.to_frame().to_pydict()
+        order = np.random.default_rng(3).permutation(len(frame["label"])) if self.shuffled else slice(None)
+        columns = {name: np.array(column, object)[order].tolist() for name, column in frame.items()}
+        if self.renamed:
+            columns["worker"] = [self.n_workers - 1 - name for name in columns["worker"]]
+            columns["sequence"] = [self.n_sequences - 1 - name for name in columns["sequence"]]
+        return Sequences.from_frame(columns, scheme="bio")
+
+
+@functools.cache
+def _drawn(n_sequences: int, n_workers: int, n_types: int, length: int) -> Sequences:
+    return simulate(
+        n_sequences, n_workers, n_types, length=length, answers_per_task=min(3, n_workers), seed=n_sequences
+    ).log
+
+
+class SequenceSubject(Subject):
+    """An aggregator of sequences."""
+
+    @property
+    def standard(self) -> SequenceLog:
+        """Thirty sequences of two types of spans."""
+        return SequenceLog(30, 6, 2)
+
+    @property
+    def other(self) -> SequenceLog:
+        """Fewer, longer sequences, and a type more."""
+        return SequenceLog(15, 5, 3, length=11)
+
+    @property
+    def large(self) -> SequenceLog:
+        """Several chunks of sequences."""
+        return SequenceLog(1200, 40, 2, length=20)
+
+    def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
+        """Frames and other forms."""
+        return {"to_frame": model.to_frame, "workers_frame": model.workers_frame}
+
+
+def assert_sound(model: Any, votes: Sequences, what: str) -> None:
+    """Probabilities are such, tags may follow each other, and segments are what tags mark."""
+    n, k = votes.n_tokens, len(votes.tags)
+    assert_probabilities(model.posterior_, (n, k), f"{what}: posterior_")
+    require(len(model.tags_) == n, f"{what}: tags_ has {len(model.tags_)} entries for {n} tokens")
+    require(never_falls(model.history_), f"{what}: history_ falls")
+    code = {name: i for i, name in enumerate(votes.tags.tolist())}
+    tags = np.array([code[tag] for tag in model.tags_.tolist()])
+    before = np.concatenate([[k], tags[:-1]])
+    before[votes._grid.firsts()] = k
+    require(votes._tags.legal()[before, tags].all(), f"{what}: a tag follows one that it may not")
+    segments = model.spans_.to_pydict()
+    marked = int((tags % 2 == 1).sum()) if votes._tags.spans else len(segments["start"])
+    require(len(segments["start"]) == marked, f"{what}: {len(segments['start'])} segments, {marked} beginnings")
+    for name in ("probability", "start_probability", "end_probability"):
+        found = np.array(segments[name])
+        require(((found >= 0) & (found <= 1)).all(), f"{what}: {name} of segments is no probability")
+        exact = np.array(segments["probability"])
+        require((exact <= found + SAME).all(), f"{what}: a span is more probable than its {name}")
+
+
+def check_sound(subject: SequenceSubject) -> None:
+    """Results are probabilities, tags that may follow each other, and segments that they mark."""
+    for log in (subject.standard, subject.other):
+        assert_sound(subject.fitted(log), log.votes(), "an ordinary log")
+
+
+def check_odd_tables(subject: SequenceSubject) -> None:
+    """One token, one worker, nothing marked, agreement, gaps: all give a sound answer."""
+    one = Sequences.from_arrays([0], [0], ["u"], ["B-x"], scheme="bio")
+    silent = Sequences.from_arrays([0] * 4, [0, 1] * 2, ["u", "u", "v", "v"], ["O", "O", "O", "O"], scheme="bio")
+    alike = Sequences.from_arrays([0] * 4, [0, 1] * 2, ["u", "u", "v", "v"], ["B-x", "I-x"] * 2, scheme="bio")
+    for what, votes in (("one token", one), ("nothing marked", silent), ("agreement", alike)):
+        model = subject.make(subject.standard).fit(votes)
+        assert_sound(model, votes, what)
+        if what != "one token":
+            said = votes.select(workers=["u"]).to_frame()["label"].to_pylist()
+            require(model.tags_.tolist() == said, f"{what}: tags_ are not what all say")
+
+
+def check_order_of_rows(subject: SequenceSubject) -> None:
+    """The order of the rows changes nothing, to the last bit."""
+    before, after = subject.fitted(), subject.fitted(replace(subject.standard, shuffled=True))
+    np.testing.assert_array_equal(before.posterior_, after.posterior_)
+    require(before.spans_ == after.spans_, "spans_ of rows in another order differ")
+
+
+def check_renaming(subject: SequenceSubject) -> None:
+    """Exchanging names of sequences and workers exchanges their answers."""
+    log = subject.standard
+    before, after = subject.fitted(), subject.fitted(replace(log, renamed=True))
+    k = before.posterior_.shape[1]
+    moved = after.posterior_.reshape(log.n_sequences, -1, k)[::-1].reshape(-1, k)
+    assert_close(moved, before.posterior_, 1e-6, "posterior_, all renamed")
+
+
+CHECKS = (check_sound, check_odd_tables, check_order_of_rows, check_renaming)
+
+
+def subject_of(estimator: SequenceAggregator, skip: Mapping[str, str]) -> SequenceSubject:
+    """The subject of the checks of an aggregator of sequences."""
+    return SequenceSubject(repr(estimator), lambda _: clone(estimator), {**estimator._skipped_checks, **skip})

@@ -1,0 +1,110 @@
+"""Tags in columns of text files: a token a line, an empty line after each sequence."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from manyhands._base.archives import contents_of
+from manyhands.errors import FileFormatError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TAG = re.compile(r"[BILOUSEM]-.+|O")
+#: What stands for no tag where each worker has a column.
+_UNSAID = "?"
+
+
+def read_columns(source: Any) -> tuple[list[int], list[int], list[Any], list[str | None]]:
+    """Return sequence, position, worker and tag of each row; see `Sequences.from_conll`."""
+    rows: tuple[list[int], list[int], list[Any], list[str | None]] = ([], [], [], [])
+    if isinstance(source, Mapping):
+        seen: dict[int, tuple[list[str], Any]] = {}
+        for worker, path in source.items():
+            for place, lines in enumerate(_sequences(path)):
+                words = [fields[0] for _, fields in lines]
+                _compare(place, words, worker, *seen.setdefault(place, (words, worker)))
+                for position, (_, fields) in enumerate(lines):
+                    _add(rows, place, position, worker, fields[-1])
+    else:
+        for place, lines in enumerate(_sequences(source)):
+            said = _workers_of(source, lines)
+            for position, (_, fields) in enumerate(lines):
+                for worker in said:
+                    tag = fields[worker + 1]
+                    _add(rows, place, position, worker, None if tag == _UNSAID else tag)
+    if not rows[0]:
+        raise ValueError("there is no tag in the file: it needs a token a line, its word first and then tags")
+    return rows
+
+
+def _compare(place: int, words: list[str], worker: Any, other_words: list[str], other: Any) -> None:
+    """Raise if two workers tagged different words."""
+    if len(words) != len(other_words):
+        raise ValueError(
+            f"sequence {place} has {len(words)} tokens by worker {worker!r} and {len(other_words)} by worker "
+            f"{other!r}: the files are cut into tokens in different ways"
+        )
+    for position, (word, other_word) in enumerate(zip(words, other_words, strict=True)):
+        if word != other_word:
+            raise ValueError(
+                f"token {position} of sequence {place} is {word!r} by worker {worker!r} and {other_word!r} by worker "
+                f"{other!r}: all files must hold the same words in the same order"
+            )
+
+
+def tags_in(paths: Mapping[str, Path]) -> pa.Table:
+    """Return a row for each tag: those of one file with a column per worker, or of several with a file per worker."""
+    import pyarrow as pa
+
+    rows = read_columns(next(iter(paths.values())) if len(paths) == 1 else paths)
+    return pa.table(dict(zip(("sequence", "position", "worker", "label"), rows, strict=True)))
+
+
+def _workers_of(source: Any, lines: list[tuple[int, list[str]]]) -> list[int]:
+    """Who tagged anything in a sequence whose lines have a column for each worker."""
+    width = len(lines[0][1])
+    for number, fields in lines:
+        if len(fields) != width:
+            raise ValueError(f"{source}: line {number} has {len(fields)} columns, not {width}")
+    return [worker for worker in range(width - 1) if any(fields[worker + 1] != _UNSAID for _, fields in lines)]
+
+
+def _add(rows: Iterable[list[Any]], *row: Any) -> None:
+    for column, value in zip(rows, row, strict=True):
+        column.append(value)
+
+
+def _sequences(path: str | os.PathLike[str]) -> Iterator[list[tuple[int, list[str]]]]:
+    """The lines of each sequence, with their numbers, cut into fields."""
+    lines: list[tuple[int, list[str]]] = []
+    try:
+        packed = contents_of([Path(path)]).get(Path(path))
+        content = (Path(path).read_bytes() if packed is None else packed).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{path} is not text in UTF-8: byte {error.start} is none of it") from None
+    written = content.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    tags = {line.split()[-1] for line in written if line.strip() and not line.startswith("# ")}
+    for number, line in enumerate(written, 1):
+        fields = line.split("\t") if "\t" in line else line.split()
+        if not line.strip():
+            if lines:
+                yield lines
+            lines = []
+        elif not (line.startswith("-DOCSTART-") or (line.startswith("# ") and not _is_token(fields, lines, tags))):
+            if len(fields) < 2:
+                raise ValueError(f"{path}: line {number} has no tag next to {fields[0]!r}")
+            lines.append((number, fields))
+    if lines:
+        yield lines
+
+
+def _is_token(fields: list[str], before: list[tuple[int, list[str]]], tags: set[str]) -> bool:
+    """Whether a line that begins with a number sign is a token: as wide as the one before, or first and with a tag."""
+    if before:
+        return len(fields) == len(before[-1][1])
+    return fields[-1] in tags or _TAG.fullmatch(fields[-1]) is not None

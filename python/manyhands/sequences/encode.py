@@ -1,0 +1,423 @@
+"""From rows of tokens or of spans to readings: what each worker said of a sequence, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands._base import data_checks as checks
+from manyhands._base.checks import check_choice, counted, listed, warn_of_data
+from manyhands._base.limits import check_memory
+from manyhands._base.names import Column, Names
+from manyhands.sequences.tags import UNSAID, Tags, Tokens, parse, settled
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+#: Bytes of a row of tokens while a table is made of it.
+_ROW_BYTES = 64
+_MOST_TOKENS = 2**32 - 2
+#: Most tokens of a document of unknown length; where spans go farther, tokens are what lies between their borders.
+_LONGEST = 1_000_000
+#: Where all spans of a log begin farther than this, they are times: seconds since 1970 are 1.7e9.
+_LEAST_TIME = 10**8
+_DIVIDE = "take a part of the documents at a time"
+#: What to do with a log of documents that has times.
+TIMES = (
+    "if each row is an answer about a document, pass kind='categorical' and task='document' (with the name of that "
+    "column); "
+    "if the rows are spans, count places from the beginning of each document"
+)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Tokens of sequences: where those of each begin (and the last end), and from where to where each token goes."""
+
+    starts: Ints
+    begins: Ints
+    ends: Ints
+
+    @property
+    def lengths(self) -> Ints:
+        """Number of tokens of each sequence."""
+        return np.diff(self.starts)
+
+    def part(self, sequences: Ints) -> Grid:
+        """The tokens of some sequences."""
+        lengths = self.lengths[sequences]
+        at = places(self.starts[sequences], lengths)
+        return Grid(starts_of(lengths), self.begins[at], self.ends[at])
+
+    def firsts(self) -> Bools:
+        """Marks the first token of each sequence."""
+        first = np.zeros(len(self.begins) + 1, np.bool_)
+        first[self.starts] = True
+        return first[:-1]
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a table of sequences is made of: sequence and worker of each reading, and all their tags."""
+
+    sequences: npt.NDArray[np.uint32]
+    workers: npt.NDArray[np.uint32]
+    sequence_names: Names
+    worker_names: Names
+    grid: Grid
+    tags: Tags
+    codes: Tokens
+
+
+def starts_of(lengths: Ints) -> Ints:
+    """Where stretches of such lengths begin, one after the other, and where the last ends."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def places(starts: Ints, lengths: Ints) -> Ints:
+    """All places of some stretches, one after the other."""
+    within = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return np.repeat(starts, lengths) + within
+
+
+def whole_numbers(data: Any, what: str) -> tuple[Ints, Bools]:
+    """A column of whole numbers, and which rows have none."""
+    numbers = checks.checked_values(data, what)
+    absent = np.isnan(numbers)
+    given = np.where(absent, 0, numbers)
+    bad = (given != np.round(given)) | (np.abs(given) > 2**53)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueError(f"{what} holds {given[row]:g} at row {row}; places are whole numbers")
+    return given.astype(np.int64), absent
+
+
+# ------------------------------------------------------------------------------------------------------ rows of tokens
+
+
+def build_tokens(
+    sequences: Column,
+    position: tuple[Any, str],
+    workers: Column,
+    labels: Column,
+    *,
+    scheme: str,
+    outside: Any,
+    gaps: str,
+    repeats: str,
+) -> Built:
+    """Build readings from a row for each token and worker; see `Sequences.from_frame`."""
+    check_choice("gaps", gaps, ("error", "outside", "unsaid"))
+    check_choice("repeats", repeats, ("error", "first", "last"))
+    at, absent = whole_numbers(*position)
+    sizes = {"sequences": len(sequences), "positions": len(at), "workers": len(workers), "labels": len(labels)}
+    checks.check_sizes(sizes, "(sequence, position, worker, label)")
+    checks.refuse_missing_ids(sequences, workers, needs="a sequence and a worker")
+    if absent.any():
+        raise ValueError(f"{position[1]} is missing at row {int(np.argmax(absent))}; every token needs a position")
+    check_memory(_ROW_BYTES * len(at), f"a table of {len(at):,} tags", "take a part of the sequences at a time")
+    unsaid = labels.missing()
+    if unsaid is not None and unsaid.all():
+        raise ValueError(f"{labels.what} is missing in all rows: there is nothing to aggregate")
+    rows, parsed = _parsed(labels, unsaid, scheme, outside)
+    (sequence, sequence_names), (worker, worker_names) = sequences.encode(), workers.encode()
+    order = np.lexsort((at, worker, sequence))
+    sequence, worker, at, rows = sequence[order], worker[order], at[order], rows[order]
+    again = (np.diff(sequence.astype(np.int64)) == 0) & (np.diff(worker.astype(np.int64)) == 0) & (np.diff(at) == 0)
+    if again.any():
+        keep = _one_of(again, repeats, (sequence_names, worker_names), (sequence, worker, at))
+        sequence, worker, at, rows = sequence[keep], worker[keep], at[keep], rows[keep]
+    grid, token = _grid(sequence, at, len(sequence_names))
+    opens = np.concatenate([[True], (np.diff(sequence) != 0) | (np.diff(worker.astype(np.int64)) != 0)])
+    reading = np.cumsum(opens) - 1
+    of, by = sequence[opens], worker[opens]
+    lengths = grid.lengths[of]
+    offsets = starts_of(lengths)
+    full = np.full(int(offsets[-1]), -1, np.int64)
+    full[offsets[reading] + token - grid.starts[of][reading]] = rows
+    filled = _mind_gaps(full, offsets, gaps, (sequence_names, worker_names), (of, by), grid)
+    first = np.zeros(len(full) + 1, np.bool_)
+    first[offsets] = True
+    tags, codes = settled(parsed, full, first[:-1], labels.what)
+    if filled:
+        if not tags.spans:
+            raise ValueError("gaps='outside' needs tags of spans: classes of tokens have no outside")
+        codes = np.where(codes == UNSAID, 0, codes).astype(np.uint16)
+    return Built(of.astype(np.uint32), by.astype(np.uint32), sequence_names, worker_names, grid, tags, codes)
+
+
+def _parsed(labels: Column, unsaid: Bools | None, scheme: str, outside: Any) -> tuple[Ints, Any]:
+    rows = np.full(len(labels), -1, np.int64)
+    said = slice(None) if unsaid is None else ~unsaid
+    if unsaid is not None:
+        labels.filter(~unsaid)
+    codes, names = labels.encode()
+    rows[said] = codes
+    return rows, parse(names, scheme, outside)
+
+
+def _one_of(again: Bools, repeats: str, names: tuple[Names, Names], rows: tuple[Any, Any, Ints]) -> Bools:
+    """Which of several tags of a token by a worker are kept; `again` marks rows whose next is about the same."""
+    if repeats == "error":
+        first = int(np.argmax(again))
+        sequence, worker = (one.values[[int(part[first])]].tolist()[0] for one, part in zip(names, rows, strict=False))
+        raise ValueError(
+            f"worker {worker!r} tagged position {int(rows[2][first])} of sequence {sequence!r} more than once "
+            f"({int(again.sum()):,} such rows); choose repeats='first' or 'last', or keep layers apart in sequences of "
+            "their own"
+        )
+    return np.concatenate([~again, [True]]) if repeats == "last" else np.concatenate([[True], ~again])
+
+
+def _grid(sequence: npt.NDArray[Any], at: Ints, n: int) -> tuple[Grid, Ints]:
+    """The tokens that somebody tagged, in order, and which of them each row is about."""
+    order = np.lexsort((at, sequence))
+    new = np.concatenate([[True], (np.diff(sequence[order]) != 0) | (np.diff(at[order]) != 0)])
+    token = np.empty(len(at), np.int64)
+    token[order] = np.cumsum(new) - 1
+    begins = at[order][new]
+    if len(begins) > _MOST_TOKENS:
+        raise ValueError(f"{len(begins):,} tokens are more than one table can tell apart; divide the sequences")
+    starts = starts_of(np.bincount(sequence[order][new], minlength=n))
+    return Grid(starts, begins, begins + 1), token
+
+
+def _mind_gaps(
+    full: Ints, offsets: Ints, gaps: str, names: tuple[Names, Names], of: tuple[Any, Any], grid: Grid
+) -> bool:
+    """Refuse tokens of a sequence that a reader of it did not tag, or say how many there are; tells whether to fill."""
+    holes = full < 0
+    if not holes.any():
+        return False
+    place = int(np.argmax(holes))
+    reading = int(np.searchsorted(offsets, place, side="right")) - 1
+    sequence, worker = (one.values[[int(part[reading])]].tolist()[0] for one, part in zip(names, of, strict=True))
+    at = int(grid.begins[grid.starts[of[0][reading]] + place - offsets[reading]])
+    n = int((np.add.reduceat(holes, offsets[:-1]) > 0).sum())
+    some = (
+        f"{counted(int(holes.sum()), 'token')} in {counted(n, 'reading')} of {len(offsets) - 1:,} "
+        f"(first position {at} of sequence {sequence!r} by worker {worker!r})"
+    )
+    if gaps == "error":
+        raise ValueError(
+            f"workers tagged different tokens of the same sequence: no tag for {some}; if a token without a tag is "
+            "outside all spans, say gaps='outside', if nobody asked the worker about it, gaps='unsaid'"
+        )
+    warn_of_data(f"no tag for {some}: taken as {'outside all spans' if gaps == 'outside' else 'not asked about'}")
+    return gaps == "outside"
+
+
+# ------------------------------------------------------------------------------------------------------- rows of spans
+
+
+class OverlapError(ValueError):
+    """Spans of one reader overlap, and one layer was asked for; `what` says which do."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; keep nested and overlapping spans apart by layer=, such as the column of tags")
+        self.what = what
+
+
+def build_spans(
+    documents: Column,
+    start: tuple[Any, str],
+    end: tuple[Any, str],
+    workers: Column,
+    tags: Column | None,
+    *,
+    readers: tuple[Column, Column] | None,
+    lengths: Mapping[Any, int] | None,
+    tokens: Mapping[Any, list[tuple[int, int]]] | None,
+) -> Built:
+    """Build readings from a row for each span and worker; see `Sequences.from_spans`."""
+    (begin, no_begin), (stop, no_stop) = whole_numbers(*start), whole_numbers(*end)
+    sizes = {"documents": len(documents), "starts": len(begin), "ends": len(stop), "workers": len(workers)}
+    checks.check_sizes(sizes | ({} if tags is None else {"tags": len(tags)}), "(document, start, end, worker)")
+    checks.refuse_missing_ids(documents, workers, needs="a document and a worker")
+    if (no_begin != no_stop).any():
+        row = int(np.argmax(no_begin != no_stop))
+        raise ValueError(f"row {row} has a start or an end, and not both; a reading without spans has neither")
+    (of_rows, names), (by_rows, worker_names) = documents.encode(), workers.encode()
+    document, worker = of_rows.astype(np.int64), by_rows.astype(np.int64)
+    there = ~no_begin
+    _refuse_bad_spans(document, begin, stop, there, names)
+    kinds, types = _types(tags, there)
+    pairs = np.stack([document, worker])
+    if readers is not None:
+        checks.check_sizes({"documents": len(readers[0]), "workers": len(readers[1])}, "(document, worker)")
+        checks.refuse_missing_ids(*readers, needs="a document and a worker")
+        document, names, more_documents = _joined(document, names, readers[0])
+        worker, worker_names, more_workers = _joined(worker, worker_names, readers[1])
+        pairs = np.stack([np.concatenate([document, more_documents]), np.concatenate([worker, more_workers])])
+    if lengths is None and tokens is None:
+        refuse_times(begin[there], start[1])
+    grid = _grid_of(names, document[there], (begin[there], stop[there]), lengths, tokens)
+    keys, reading = np.unique(pairs[0] * len(worker_names) + pairs[1], return_inverse=True)
+    of, by = keys // len(worker_names), keys % len(worker_names)
+    offsets = starts_of(grid.lengths[of])
+    check_memory(8 * int(offsets[-1]), f"{int(offsets[-1]):,} tags", "take a part of the documents at a time")
+    first, last = _token_range(grid, document[there], begin[there], stop[there], names)
+    codes = _filled(offsets, reading[: len(document)][there], first, last, kinds, (of, by, names, worker_names))
+    return Built(of.astype(np.uint32), by.astype(np.uint32), names, worker_names, grid, Tags(types), codes)
+
+
+def _refuse_bad_spans(document: Ints, begin: Ints, stop: Ints, there: Bools, names: Names) -> None:
+    bad = there & ((begin < 0) | (stop <= begin))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueError(
+            f"the span from {begin[row]} to {stop[row]} of document {_name(names, document[row])!r} (row {row}) has no "
+            "token: a span begins at 0 or later, and ends after it begins (the end is the first place behind it)"
+        )
+
+
+def _name(names: Names, code: Any) -> Any:
+    return names.values[[int(code)]].tolist()[0]
+
+
+def _types(tags: Column | None, there: Bools) -> tuple[Ints, Names]:
+    """Type of each span, and the types; one without a name where there are no tags."""
+    if tags is None or not there.any():
+        return np.zeros(int(there.sum()), np.int64), Names(np.array([""], object))
+    absent = tags.missing()
+    if absent is not None and (absent & there).any():
+        raise ValueError(f"{tags.what} is missing at row {int(np.argmax(absent & there))}; every span needs a tag")
+    tags.filter(there)
+    codes, names = tags.encode()
+    return codes.astype(np.int64), names
+
+
+def _joined(codes: Ints, names: Names, more: Column) -> tuple[Ints, Names, Ints]:
+    """Codes and names of a column that is followed by another, and the codes of that."""
+    more_codes, more_names = more.encode()
+    together = names.joined(more_names)
+    return together.match(names)[codes], together, together.match(more_names)[more_codes]
+
+
+def refuse_times(begin: npt.NDArray[Any], what: str) -> None:
+    """Reject places of spans that are times: no text is so long that all of its spans begin there."""
+    if len(begin) and begin.min() >= _LEAST_TIME:
+        raise ValueError(
+            f"{what} holds times, it seems (from {begin.min():.0f} on), and no places of spans in a text; {TIMES}"
+        )
+
+
+def _grid_of(
+    names: Names,
+    document: Ints,
+    spans: tuple[Ints, Ints],
+    lengths: Mapping[Any, int] | None,
+    tokens: Mapping[Any, Any] | None,
+) -> Grid:
+    """Tokens of each document: those given, or as many as it is long, or as its spans reach."""
+    known = names.values.tolist()
+    given = lengths if tokens is None else tokens
+    if given is not None:
+        lacking = [name for name in known if name not in given]
+        if lacking:
+            raise KeyError(f"no length of document {lacking[0]!r} is given ({counted(len(lacking), 'such document')})")
+    if tokens is not None:
+        cut = [np.asarray(tokens[name], np.int64).reshape(-1, 2) for name in known]
+        _refuse_empty(names, np.array([len(one) for one in cut]))
+        joined = np.concatenate(cut)
+        return Grid(starts_of(np.array([len(one) for one in cut])), joined[:, 0].copy(), joined[:, 1].copy())
+    if lengths is None:
+        sizes = np.ones(len(known), np.int64)
+        np.maximum.at(sizes, document, spans[1])
+    else:
+        sizes = whole_numbers(np.array([lengths[name] for name in known], float), "lengths")[0]
+        _refuse_empty(names, sizes)
+    long = sizes > _LONGEST if lengths is None else np.zeros(len(sizes), np.bool_)
+    whole = np.where(long, 0, sizes)
+    if float(whole.sum(dtype=float)) > _MOST_TOKENS:
+        raise ValueError(f"{whole.sum(dtype=float):,.0f} tokens are more than one table can tell apart; {_DIVIDE}")
+    check_memory(40 * int(whole.sum()), f"{int(whole.sum()):,} tokens", _DIVIDE)
+    begins = places(np.zeros(len(sizes), np.int64), whole)
+    if not long.any():
+        return Grid(starts_of(sizes), begins, begins + 1)
+    warn_of_data(
+        f"{counted(int(long.sum()), 'document')} with spans beyond place {_LONGEST:,} and no known text or length "
+        f"({listed(names.take(np.flatnonzero(long)).values.tolist())}): places between two borders of spans count as "
+        "one token there"
+    )
+    return _with_intervals(np.repeat(np.arange(len(sizes)), whole), begins, long, document, spans)
+
+
+def _with_intervals(of: Ints, begins: Ints, long: Bools, document: Ints, spans: tuple[Ints, Ints]) -> Grid:
+    """Tokens of documents, where those of long documents go from one border of a span to the next."""
+    chosen = long[document]
+    first = np.flatnonzero(long)
+    borders = np.stack(
+        [
+            np.concatenate([first, document[chosen], document[chosen]]),
+            np.concatenate([np.zeros(len(first), np.int64), spans[0][chosen], spans[1][chosen]]),
+        ]
+    )
+    document_of, place = np.unique(borders, axis=1)
+    goes_on = document_of[1:] == document_of[:-1]  # the last border of a document begins no token
+    of = np.concatenate([of, document_of[:-1][goes_on]])
+    ends = np.concatenate([begins + 1, place[1:][goes_on]])
+    begins = np.concatenate([begins, place[:-1][goes_on]])
+    order = np.lexsort((begins, of))
+    return Grid(starts_of(np.bincount(of, minlength=len(long))), begins[order], ends[order])
+
+
+def _refuse_empty(names: Names, sizes: Ints) -> None:
+    empty = np.flatnonzero(sizes < 1)
+    if len(empty):
+        shown = listed(names.take(empty).values.tolist())
+        raise ValueError(f"{counted(len(empty), 'document')} of no token ({shown}): leave them out")
+
+
+def _token_range(grid: Grid, document: Ints, begin: Ints, stop: Ints, names: Names) -> tuple[Ints, Ints]:
+    """First and last token that each span touches, from the beginning of its document."""
+    ends = grid.ends[grid.starts[1:] - 1]
+    outside = np.flatnonzero(stop > ends[document])
+    if len(outside):
+        row = outside[0]
+        raise ValueError(
+            f"the span from {begin[row]} to {stop[row]} goes beyond document {_name(names, document[row])!r}, which "
+            f"ends at {ends[document[row]]} ({counted(len(outside), 'such span')})"
+        )
+    if float(ends.sum(dtype=float)) > 2.0**62:
+        raise ValueError(f"{counted(len(ends), 'document')} with places up to {ends.max():,}: {_DIVIDE}")
+    # Tokens of all documents on one line: a document begins behind the end of the one before.
+    shift = starts_of(ends + 1)[:-1]
+    of = np.repeat(np.arange(len(ends)), grid.lengths)
+    first = np.searchsorted(grid.ends + shift[of], begin + shift[document], side="right")
+    last = np.searchsorted(grid.begins + shift[of], stop + shift[document], side="left") - 1
+    nothing = np.flatnonzero(last < first)
+    if len(nothing):
+        row = nothing[0]
+        raise ValueError(
+            f"the span from {begin[row]} to {stop[row]} of document {_name(names, document[row])!r} touches no token"
+        )
+    return first - grid.starts[document], last - grid.starts[document]
+
+
+def _filled(offsets: Ints, reading: Ints, first: Ints, last: Ints, kinds: Ints, who: tuple[Any, ...]) -> Tokens:
+    """Tags of all readings; spans of one that overlap are refused, and one given twice counts once."""
+    codes = np.zeros(int(offsets[-1]), np.uint16)
+    if not len(reading):
+        return codes
+    rows = np.unique(np.stack([reading, first, last, kinds]), axis=1)
+    twice = len(reading) - rows.shape[1]
+    if twice:
+        warn_of_data(f"{counted(twice, 'span')} of a worker given more than once: each counts once")
+    reading, first, last, kinds = rows
+    crossing = np.flatnonzero((reading[1:] == reading[:-1]) & (first[1:] <= last[:-1]))
+    if len(crossing):
+        of, by, names, worker_names = who
+        row = int(crossing[0])
+        raise OverlapError(
+            f"spans of worker {_name(worker_names, by[reading[row]])!r} in document {_name(names, of[reading[row]])!r} "
+            f"overlap: tokens {first[row]}–{last[row]} and {first[row + 1]}–{last[row + 1]} ({len(crossing):,} such "
+            "pairs)"
+        )
+    lengths = last - first + 1
+    codes[places(offsets[reading] + first, lengths)] = np.repeat(2 + 2 * kinds, lengths)
+    codes[offsets[reading] + first] = 1 + 2 * kinds
+    return codes

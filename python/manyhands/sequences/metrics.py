@@ -1,0 +1,126 @@
+"""Spans against true spans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands._base.columns import columns_of
+from manyhands._base.frames import if_there
+from manyhands._base.names import Names
+from manyhands.sequences.encode import whole_numbers
+from manyhands.sequences.table import Sequences
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class SpanScores:
+    """How spans compare with true ones: shares of them, how many there are, and how many match.
+
+    ``precision`` is NaN where nothing was found, ``recall`` where there is nothing to find, and ``f1`` where there is
+    neither.
+    """
+
+    precision: float
+    recall: float
+    f1: float
+    n_found: int
+    n_true: int
+    n_matched: int
+
+
+@dataclass(frozen=True)
+class _Spans:
+    """Spans as columns: name of the sequence, first place, first behind, name of the type; each once."""
+
+    sequences: Names
+    of: Ints
+    starts: Ints
+    ends: Ints
+    types: list[Any]
+
+    @classmethod
+    def of_any(cls, given: Any, what: str) -> _Spans:
+        if hasattr(given, "spans_"):
+            given = given.spans_
+        if isinstance(given, Sequences):
+            if given.n_workers != 1:
+                raise ValueError(f"{what} holds readings of {given.n_workers} workers; select one, or aggregate them")
+            given = given.spans()
+        tag = if_there(given, "tag")
+        roles = {"sequence": None, "start": None, "end": None} | ({} if tag is None else {"tag": tag})
+        found = columns_of(given, roles, ("start", "end"))
+        (start, end) = (found.others[role][0] for role in ("start", "end"))
+        starts, ends = whole_numbers(*start)[0], whole_numbers(*end)[0]
+        if (ends <= starts).any():
+            row = int(np.argmax(ends <= starts))
+            raise ValueError(f"{what} has a span from {starts[row]} to {ends[row]}, at row {row}: it has no token")
+        types = found.ids["tag"].names().values.tolist() if "tag" in found.ids and len(starts) else [""] * len(starts)
+        if not len(starts):
+            return cls(Names(np.zeros(0, object)), starts, starts, ends, types)
+        of, names = found.ids["sequence"].encode()
+        return cls(names, of.astype(np.int64), starts, ends, types)
+
+    def keys(self, sequences: set[Any] | None) -> set[tuple[Any, int, int, Any]]:
+        names = self.sequences.values.tolist()
+        columns = zip(self.of.tolist(), self.starts.tolist(), self.ends.tolist(), self.types, strict=True)
+        every = ((names[of], start, end, kind) for of, start, end, kind in columns)
+        return {key for key in every if sequences is None or key[0] in sequences}
+
+
+def span_scores(found: Any, truth: Any, *, relaxed: bool = False, sequences: Iterable[Any] | None = None) -> SpanScores:
+    """Precision, recall and F1 of spans.
+
+    Parameters
+    ----------
+    found, truth
+        A fitted model of sequences, :class:`~manyhands.Sequences` of one worker, or a frame of spans: sequence (or
+        document), start, end and, if there are types, tag.
+    relaxed
+        By default a span is right if sequence, both ends and type are. Relaxed, each counts by the share of its places
+        that are in spans of its type on the other side.
+    sequences
+        Those to compare on; by default all.
+
+    Examples
+    --------
+    >>> from manyhands import metrics
+    >>> truth = {"document": [1, 1], "start": [0, 5], "end": [2, 9], "tag": ["PER", "LOC"]}
+    >>> found = {"document": [1, 1], "start": [0, 5], "end": [2, 7], "tag": ["PER", "LOC"]}
+    >>> metrics.span_scores(found, truth).f1
+    0.5
+    >>> metrics.span_scores(found, truth, relaxed=True).recall
+    0.75
+    """
+    wanted = None if sequences is None else set(sequences)
+    ours, theirs = (_Spans.of_any(given, what).keys(wanted) for given, what in ((found, "found"), (truth, "truth")))
+    both = len(ours & theirs)
+    hits, covered = float(both), float(both)
+    if relaxed:
+        hits, covered = _covered(ours, theirs), _covered(theirs, ours)
+    precision = hits / len(ours) if ours else float("nan")
+    recall = covered / len(theirs) if theirs else float("nan")
+    if not ours and not theirs:
+        f1 = float("nan")
+    elif not ours or not theirs or precision + recall == 0:
+        f1 = 0.0
+    else:
+        f1 = 2 * precision * recall / (precision + recall)
+    return SpanScores(precision, recall, f1, len(ours), len(theirs), both)
+
+
+def _covered(spans: set[tuple[Any, int, int, Any]], others: set[tuple[Any, int, int, Any]]) -> float:
+    """Sum over spans of the share of their places that are in others of their sequence and type."""
+    places: dict[Any, set[int]] = {}
+    for of, start, end, kind in others:
+        places.setdefault((of, kind), set()).update(range(start, end))
+    total = 0.0
+    for of, start, end, kind in sorted(spans, key=repr):
+        there = places.get((of, kind), set())
+        total += sum(place in there for place in range(start, end)) / (end - start)
+    return total

@@ -1,0 +1,122 @@
+"""Simulated readings of sequences: spans, and workers who miss, invent and confuse them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands._base.checks import check_number
+from manyhands._base.simulation import Simulation
+from manyhands.sequences.table import Sequences
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class SequencesSimulation(Simulation):
+    """Readings that were drawn, the true tags as the reading of one worker called ``truth``, and skills of workers."""
+
+    log: Sequences
+    truth: Sequences
+    skills: Array
+
+
+def simulate(
+    n_tasks: int = 100,
+    n_workers: int = 10,
+    n_types: int = 2,
+    *,
+    length: int = 20,
+    answers_per_task: int = 5,
+    spans: float = 2.0,
+    span_length: float = 2.0,
+    skill: float = 0.85,
+    spread: float = 0.1,
+    seed: int = 0,
+) -> SequencesSimulation:
+    """Draw readings of sequences with spans.
+
+    True tags are a Markov chain. At each token a worker does what is right with the probability of their skill: the
+    true tag, or staying outside a span whose beginning was missed; else says any other tag that may follow the last.
+
+    Time O(tokens of all readings), in Python.
+
+    Parameters
+    ----------
+    n_tasks, n_workers, n_types
+        Sizes; sequences and workers are numbers from 0, types are called ``t0``, ``t1``, ….
+    length
+        Tokens of a sequence.
+    answers_per_task
+        Workers who read a sequence, all different.
+    spans, span_length
+        Spans of a sequence and tokens of a span, about, on average.
+    skill, spread
+        Mean and standard deviation of workers' skills, which are kept between 0.05 and 0.99.
+    seed
+        Seed of all draws.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> drawn = mh.simulate(20, 4, kind="sequences", answers_per_task=3, seed=1)
+    >>> drawn.log.n_annotations, drawn.log.n_tokens
+    (60, 400)
+    """
+    for name, value in (("n_tasks", n_tasks), ("n_workers", n_workers), ("n_types", n_types)):
+        check_number(name, value, least=1, whole=True)
+    check_number("length", length, least=1, whole=True)
+    check_number("answers_per_task", answers_per_task, least=1, most=n_workers, whole=True)
+    check_number("spans", spans, least=0, most=length / 2)
+    check_number("span_length", span_length, least=1)
+    check_number("skill", skill, least=0, most=1)
+    check_number("spread", spread, least=0)
+    rng = np.random.default_rng(seed)
+    skills = np.clip(rng.normal(skill, spread, n_workers), 0.05, 0.99)
+    begin, more = spans / length, 1 - 1 / span_length
+    truth = np.stack([_truth(rng, length, n_types, begin, more) for _ in range(n_tasks)])
+    readers = np.stack([rng.choice(n_workers, answers_per_task, replace=False) for _ in range(n_tasks)])
+    said = [_reading(rng, row, skills[w], n_types) for row, by in zip(truth, readers, strict=True) for w in by]
+    names = np.array(["O"] + [f"{part}-t{kind}" for kind in range(n_types) for part in "BI"], object)
+    tokens = np.arange(length)
+
+    def table(of: npt.NDArray[np.int64], by: npt.NDArray[Any], codes: npt.NDArray[np.int64]) -> Sequences:
+        return Sequences.from_arrays(
+            np.repeat(of, length), np.tile(tokens, len(of)), np.repeat(by, length), names[codes], scheme="bio"
+        )
+
+    every = np.arange(n_tasks)
+    made = table(np.repeat(every, answers_per_task), readers.reshape(-1), np.concatenate(said))
+    true_tags = table(every, np.full(n_tasks, "truth", object), truth.reshape(-1))
+    return SequencesSimulation(log=made, truth=true_tags, skills=skills, seed=seed)
+
+
+def _truth(rng: np.random.Generator, length: int, n_types: int, begin: float, more: float) -> npt.NDArray[np.int64]:
+    tags, before = np.zeros(length, np.int64), 0
+    for token in range(length):
+        if before and rng.random() < more:
+            before = before + before % 2
+        else:
+            before = 1 + 2 * int(rng.integers(n_types)) if rng.random() < begin else 0
+        tags[token] = before
+    return tags
+
+
+def _reading(
+    rng: np.random.Generator, truth: npt.NDArray[np.int64], skill: float, n_types: int
+) -> npt.NDArray[np.int64]:
+    tags, before = np.zeros(len(truth), np.int64), 0
+    for token, true in enumerate(truth.tolist()):
+        inside = before > 0 and before + before % 2 == true
+        right = (true if inside else 0) if true > 0 and true % 2 == 0 else true
+        if rng.random() < skill:
+            before = right
+        else:
+            others = [0, *range(1, 2 * n_types, 2), *([before + before % 2] if before else [])]
+            others = [tag for tag in others if tag != right]
+            before = int(rng.choice(others))
+        tags[token] = before
+    return tags

@@ -1,0 +1,71 @@
+"""`make audit`: what was not looked up is no success, and one half that fails does not keep the other from running."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+#: What `cargo audit` says at the start, and what where that fails.
+FETCH = "    Fetching advisory database from `https://github.com/RustSec/advisory-db.git`\n"
+FAILED = FETCH + "error: couldn't fetch advisory database: git operation failed"
+
+
+@pytest.fixture
+def audit(monkeypatch: pytest.MonkeyPatch):
+    """The script, the answers of the two programs, and the commands it ran."""
+    path = Path(__file__).parents[2] / "scripts" / "audit.py"
+    spec = importlib.util.spec_from_file_location("audit_script", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.cargo, module.pip, module.ran = (0, "", ""), sound("numpy"), []
+
+    def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+        module.ran.append(command)
+        answer = module.cargo if command[0] == "cargo" else (0, json.dumps({"dependencies": module.pip}), "")
+        return subprocess.CompletedProcess(command, *answer)
+
+    monkeypatch.setattr(module, "run", run)
+    return module
+
+
+def sound(*names: str) -> list[dict]:
+    return [{"name": name, "version": "1", "vulns": []} for name in names]
+
+
+def test_all_well(audit, capsys: pytest.CaptureFixture) -> None:
+    audit.pip += [{"name": "manyhands", "skip_reason": "not on the index"}]
+    assert audit.main(["--db", "x"]) == 0
+    assert [command[:4] for command in audit.ran[:2]] == [["cargo", "audit", "--db", "x"]] * 2
+    assert {command[-1] for command in audit.ran[:2]} == {"Cargo.lock", "fuzz/Cargo.lock"}
+    assert "1 Python packages: no known weaknesses" in capsys.readouterr().out
+
+
+def test_what_is_not_looked_up_is_no_success(audit, capsys: pytest.CaptureFixture) -> None:
+    audit.cargo = (1, "", FAILED)
+    audit.pip = [*sound("numpy"), {"name": "torch", "skip_reason": "not found"}]
+    assert audit.main([]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 3
+    assert "Cargo.lock was not looked up" in said[0]
+    assert "--no-fetch" in said[0]
+    assert "1 of 2 were not looked up, such as torch" in said[2]
+
+
+def test_weaknesses_are_named(audit, capsys: pytest.CaptureFixture) -> None:
+    audit.cargo = (1, "RUSTSEC-2000-0001", FETCH + "error: 1 vulnerability found!")
+    audit.pip = [{"name": "numpy", "version": "1", "vulns": [{"id": "PYSEC-1", "fix_versions": ["2"]}]}]
+    assert audit.main([]) == 1
+    said = capsys.readouterr()
+    assert "RUSTSEC-2000-0001" in said.out
+    assert "numpy 1: PYSEC-1, mended in 2" in said.out
+    assert "known weaknesses in numpy" in said.err
+
+
+def test_a_program_that_fails_is_told(audit, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "run", lambda command: subprocess.CompletedProcess(command, 1, "", "no such module"))
+    assert audit.main([]) == 1
+    assert "because pip-audit failed" in capsys.readouterr().err
