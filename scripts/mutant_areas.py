@@ -199,18 +199,20 @@ AREAS: dict[str, dict[str, Sequence[str]]] = {
         "_base/archives": ["io/test_readers"],
         "_base/sources": ["io/test_sources", "io/test_read"],
         "_base/streams": ["io/test_sources", "io/test_read"],
+        "io/__init__": ["base/test_package", "io/test_read"],
         "io/read": ["io/test_read", "io/test_sources", *COMMANDS],
     },
     "shards": {
         "categorical/shards/*": ["categorical/test_shards", "categorical/test_shard_faults"],
+        "io/shards": ["categorical/test_shards", "categorical/test_shard_faults"],
     },
     "same or different, any kind": {
         "clustering/*": ["clustering/test_kernels", "clustering/test_methods", "clustering/test_checks"],
         "clustering/table": ["clustering/test_table"],
         "clustering/simulate": ["clustering/test_methods"],
         "clustering/checks": ["clustering/test_checks"],
-        "objects/distance": ["objects/test_distance"],
-        "objects/table": ["objects/test_distance"],
+        "objects/*": ["objects/test_distance"],
+        "objects/simulate": ["categorical/test_simulate", "cli/test_commands"],
     },
     "audit": {
         "audit/colluders": ["audit/test_colluders", "audit/test_review"],

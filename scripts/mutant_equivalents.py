@@ -8,65 +8,32 @@ from __future__ import annotations
 #: Why, by file, line of code and change.
 EQUIVALENTS: dict[str, str] = {
     "audit/colluders.py: _ROUNDS, _SWEEPS, _ODD = 10, 30, 3.0: 3.0 → (4.0)": "tuning constant of a robust weight",
-    "audit/colluders.py: return found if found @ total >= 0 else -found: found if found @ total >= 0 else -found → "
-    "(found if not found @ total >= 0 else -found)": "one of several starts; others end in the same groups",
-    "masks/shapes.py: group = _core.densest(own, n + _NOTHING, width) if apart else 0.0: 0.0 → (1.0)": (
-        "multiplied by `apart`, which is zero there"
-    ),
+    "audit/colluders.py: return found if found @ total >= 0 else -found: found if found @ total >= 0 else -found → (found if not found @ total >= 0 else -found)": "one of several starts; others end in the same groups",
+    "masks/shapes.py: group = _core.densest(own, n + _NOTHING, width) if apart else 0.0: 0.0 → (1.0)": "multiplied by `apart`, which is zero there",
     "masks/shapes.py: usual=self.reach**2 / 9,: 9 → (10)": "a start from which the same fixed point is reached",
-    "table/boxes.py: sizes |= {what: len(each) for each, (_, what) in zip(values, given, strict=True)}: "
-    "True → (False)": "one is made of the other",
-    'table/masks.py: check_choice("repeats", repeats, ("keep", "first", "last", "error")): '
-    'check_choice("repeats", repeats, ("keep", "first", "last", "error")) → pass': "the core checks it as well",
-    "table/shards/encoder.py: codes, names = Column(column.data, column.what, sound=True).encode(): True → (False)": (
-        "text that was checked is checked again"
-    ),
-    "table/shards/encoder.py: final = np.full(NO_LABEL + 1, NO_LABEL, np.uint16): 1 → (2)": "an entry without a code",
+    "boxes/table.py: sizes |= {what: len(each) for each, (_, what) in zip(values, given, strict=True)}: True → (False)": "one is made of the other",
+    "categorical/shards/encoder.py: codes, names = Column(column.data, column.what, sound=True).encode(): True → (False)": "text that was checked is checked again",
+    "categorical/shards/encoder.py: final = np.full(NO_LABEL + 1, NO_LABEL, np.uint16): 1 → (2)": "an entry without a code",
     "numeric/blend.py: dealt = np.full(table.n_workers, -1): 1 → (2)": "any number that no part has",
-    "numeric/blend.py: *(model * gain + shift for model, gain, shift in zip(models, self._gains, self._shifts, "
-    "strict=True)),: True → (False)": "all three have an entry for each model",
-    "simulate/sequences.py: right = (true if inside else 0) if true > 0 and true % 2 == 0 else true: 0 → (1)": (
-        "an even number above 0 is above 1"
-    ),
+    "numeric/blend.py: *(model * gain + shift for model, gain, shift in zip(models, self._gains, self._shifts, strict=True)),: True → (False)": "all three have an entry for each model",
+    "sequences/simulate.py: right = (true if inside else 0) if true > 0 and true % 2 == 0 else true: 0 → (1)": "an even number above 0 is above 1",
     "testing/learners.py: said = same ^ (np.random.default_rng(1).random(4 * n) < 0.2): 1 → (2)": "another random draw",
-    'testing/crowds.py: "nobody agrees": of_rows(np.array([(task, worker, worker) for task in range(4) for worker in '
-    "range(3)])),: 3 → (4)": "one worker more who agrees with no other",
-    "similarity/base.py: self._fitted(): self._fitted() → pass": "in `workers_frame`, whose columns ask as well",
-    'testing/similarities.py: return PairLog(table, tuple("abcdefgh"[: table[:, :2].max() + 1]), '
-    'tuple("uvwxyz"[: table[:, 2].max() + 1])): 2 → (3)': "no worker of these logs has a code above those of items",
-    "sequences/votes.py: before = np.concatenate([[0], codes[:-1]]).astype(np.int64): 0 → (1)": (
-        "the first token begins a sequence, and the next line sets all of these to 0"
-    ),
-    "moments/spectrum.py: wide = blocks.swapaxes(0, 1).reshape(blocks.shape[1], -1): 1 → (2)": (
-        "blocks are square, and NumPy takes any negative length for the one to be found"
-    ),
-    "spark/checkpoint.py: names, chunk, chunks, data = zip(*rows, strict=True): True → (False)": (
-        "each row is a tuple of four"
-    ),
+    'testing/crowds.py: "nobody agrees": of_rows(np.array([(task, worker, worker) for task in range(4) for worker in range(3)])),: 3 → (4)': "one worker more who agrees with no other",
+    'clustering/checks.py: return PairLog(table, tuple("abcdefgh"[: table[:, :2].max() + 1]), tuple("uvwxyz"[: table[:, 2].max() + 1])): 2 → (3)': "no worker of these logs has a code above those of items",
+    "sequences/votes.py: before = np.concatenate([[0], codes[:-1]]).astype(np.int64): 0 → (1)": "the first token begins a sequence, and the next line sets all of these to 0",
+    "moments/spectrum.py: wide = blocks.swapaxes(0, 1).reshape(blocks.shape[1], -1): 1 → (2)": "blocks are square, and NumPy takes any negative length for the one to be found",
+    "spark/checkpoint.py: names, chunk, chunks, data = zip(*rows, strict=True): True → (False)": "each row is a tuple of four",
     "spark/encoding.py: _MOST_OF_A_TASK = (1 << 32) - 1: 1 → (2)": "no log of a test has a task with 2**32 rows",
-    "table/sources.py: free = free_memory() if self._given > _WATCH_FROM else None: self._given > _WATCH_FROM → "
-    "(self._given >= _WATCH_FROM)": "from which byte on memory is watched",
-    "table/formats/shapes.py: frame = Masks.from_arrays([0], [0], [pixels]).to_frame(): 0 → (1)": (
-        "names of a task and a worker that are not written"
-    ),
-    "cli/options.py: if needed is None or free is None or needed <= free:: needed <= free → (needed < free)": (
-        "an estimate that meets the limit to the byte"
-    ),
+    "_base/sources.py: free = free_memory() if self._given > _WATCH_FROM else None: self._given > _WATCH_FROM → (self._given >= _WATCH_FROM)": "from which byte on memory is watched",
+    "io/exports/shapes.py: frame = Masks.from_arrays([0], [0], [pixels]).to_frame(): 0 → (1)": "names of a task and a worker that are not written",
+    "cli/options.py: if needed is None or free is None or needed <= free:: needed <= free → (needed < free)": "an estimate that meets the limit to the byte",
     "cli/methods.py: self.n_given = len(truth[0]): 0 → (1)": "both columns have an entry per row",
-    "sequences/design.py: return (said == truth, said == before, truth == before), said == truth: said == before → "
-    "(said != before)": "part of a key that only has to be another for other cells",
-    "aggregators/spectral.py: vectors = np.where(size > 0, moved / np.where(size > 0, size, 1.0), vectors): "
-    "1.0 → (2.0)": "a divisor where the quotient is not used",
-    "aggregators/_factors.py: empty = total <= _NO_MASS: total <= _NO_MASS → (total < _NO_MASS)": (
-        "a mass that equals a small limit to the last bit"
-    ),
-    "aggregators/_reference.py: _MOST_PARAMETERS = 600: 600 → (601)": "a limit of memory and time",
-    "aggregators/_groups.py: _THRESHOLDS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0): 0.5 → (1.5)": (
-        "one value of a grid; 0.25 and 1.0 on either side are tried as well"
-    ),
-    "defer/experts.py: centres, group = accuracy[chosen], np.full(len(accuracy), -1): -1 → (1)": (
-        "the first center is an expert, whose nearest group is 0: not all groups are 1 in the first step"
-    ),
+    "sequences/design.py: return (said == truth, said == before, truth == before), said == truth: said == before → (said != before)": "part of a key that only has to be another for other cells",
+    "moments/spectral.py: vectors = np.where(size > 0, moved / np.where(size > 0, size, 1.0), vectors): 1.0 → (2.0)": "a divisor where the quotient is not used",
+    "moments/_factors.py: empty = total <= _NO_MASS: total <= _NO_MASS → (total < _NO_MASS)": "a mass that equals a small limit to the last bit",
+    "categorical/_reference.py: _MOST_PARAMETERS = 600: 600 → (601)": "a limit of memory and time",
+    "categorical/_groups.py: _THRESHOLDS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0): 0.5 → (1.5)": "one value of a grid; 0.25 and 1.0 on either side are tried as well",
+    "defer/experts.py: centres, group = accuracy[chosen], np.full(len(accuracy), -1): -1 → (1)": "the first center is an expert, whose nearest group is 0: not all groups are 1 in the first step",
 }
 
 #: Why, by file, line of code and that line after the change, or what takes the place of a function.

@@ -135,7 +135,7 @@ def test_kinds_are_found_by_name(kind):
     assert mh.categorical.all_aggregators("marks") == [Marker]
     assert Marker not in mh.categorical.all_aggregators()
     assert all(issubclass(found, Aggregator) for found in mh.categorical.all_aggregators(kind="categorical"))
-    with pytest.raises(ValueError, match=r"kind must be one of 'classes', .*'marks', not 'pictures'"):
+    with pytest.raises(ValueError, match=r"kind must be one of 'categorical', .*'marks', not 'pictures'"):
         mh.categorical.all_aggregators("pictures")
 
 

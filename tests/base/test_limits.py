@@ -67,7 +67,7 @@ def run(code: str, *, limit: str, gigabytes: float) -> str:
 @LINUX
 @pytest.mark.parametrize("limit", ["RLIMIT_AS", "RLIMIT_DATA"])
 def test_limits_of_the_process_are_known(limit):
-    free = int(run("from manyhands.table import limits; print(limits.free_memory())", limit=limit, gigabytes=4))
+    free = int(run("from manyhands._base import limits; print(limits.free_memory())", limit=limit, gigabytes=4))
     # What the machine itself has left may be less than the limit leaves.
     assert min(2 * 2**30, limits.free_memory() / 2) < free < 4 * 2**30
 

@@ -234,7 +234,7 @@ def test_a_stopped_fit_goes_on_with_the_same_bits(tmp_path: Path, method: str) -
 
 KILLED = """
 import os, signal, sys
-from manyhands.table.shards import directory, journal
+from manyhands.categorical.shards import directory, journal
 def dying(original, left):
     def call(self, *given, **how):
         found = original(self, *given, **how)

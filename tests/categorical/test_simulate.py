@@ -411,7 +411,8 @@ def test_accuracy_and_repr():
     )
     np.testing.assert_allclose(simulation.accuracy, 0.75)
     assert repr(simulation) == (
-        "Simulation(2,000 annotations: 1,000 tasks × 3 workers, 2 classes; crowd: 3 given; mean accuracy 0.75)"
+        "CategoricalSimulation(2,000 annotations: 1,000 tasks × 3 workers, 2 classes; "
+        "crowd: 3 given; mean accuracy 0.75)"
     )
     with pytest.raises(AttributeError):
         simulation.seed = 1

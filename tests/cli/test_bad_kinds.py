@@ -111,7 +111,7 @@ def test_odd_logs_have_finite_answers(name, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("command", ["compare", "audit"])
 def test_what_is_for_classes_says_so(command, tmp_path, capsys):
     write(tmp_path, GAMES, "a,b,a,1 b,c,c,2")
-    assert f"{command} is for answers that are classes; the log holds comparisons" in complaint(
+    assert f"{command} is for answers that are classes; the log holds pairwise answers" in complaint(
         capsys, command, tmp_path / "log.csv"
     )
 

@@ -89,7 +89,7 @@ def test_agreement_goes_to_files(log, crowd, capsys):
     assert "only one thing" in complaint(capsys, "agreement log.csv -o - --by-class -")
     assert "it is written in the same run" in complaint(capsys, "agreement log.csv -o m.csv --by-class m.csv")
     write_table(pa.table({"task": [1, 1], "worker": ["a", "b"], "value": [0.5, 1.5]}), "n.csv")
-    assert "are for classes; the log holds numbers" in complaint(capsys, "agreement n.csv --by-task x.csv")
+    assert "are for classes; the log holds numeric answers" in complaint(capsys, "agreement n.csv --by-task x.csv")
 
 
 def test_compare(log, crowd, capsys):
@@ -139,11 +139,11 @@ def test_aggregators_without_a_name_go_by_that_of_their_class(monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(NewSPAVote, "__module__", "manyhands.categorical.voting")
-        found = methods.methods_of("classes")["new-spa-vote"]
+        found = methods.methods_of("categorical")["new-spa-vote"]
     assert found.parameters == ["ties", "seed"]
     assert found.about == "Somebody's next method."
     assert repr(found.build({"ties": "abstain", "tol": 1.0})) == "NewSPAVote(ties='abstain')"
-    assert "new-spa-vote" not in methods.methods_of("classes")
+    assert "new-spa-vote" not in methods.methods_of("categorical")
 
 
 def test_compare_fits_the_columns_there_are(log, capsys, monkeypatch):
@@ -238,15 +238,15 @@ def test_simulate_options(arguments, settings, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "arguments", "wanted"),
     [
-        ("numbers", "--tasks 40 --workers 6 --set ratings_per_task=4",
+        ("numeric", "--tasks 40 --workers 6 --set answers_per_task=4",
             lambda: mh.simulate(40, 6, answers_per_task=4, seed=3, kind="numeric").log),
-        ("comparisons", "--items 8 --workers 5 --comparisons 90 --set ties=0.3",
+        ("pairwise", "--items 8 --workers 5 --comparisons 90 --set ties=0.3",
             lambda: mh.simulate(8, 5, 90, ties=0.3, seed=3, kind="pairwise").log),
         ("rankings", "--items 8 --workers 5 --rankings 60 --set length=4",
             lambda: mh.simulate(8, 5, 60, length=4, seed=3, kind="rankings").log),
-        ("similarities", "--items 30 --workers 5 --clusters 3 --set pairs=60",
+        ("clustering", "--items 30 --workers 5 --clusters 3 --set pairs=60",
             lambda: mh.simulate(30, 5, 3, pairs=60, seed=3, kind="clustering").log),
-        ("sets", "--tasks 30 --workers 6 --labels 4",
+        ("multilabel", "--tasks 30 --workers 6 --labels 4",
             lambda: mh.simulate(30, 6, 4, seed=3, kind="multilabel").log),
     ],
 )  # fmt: skip
@@ -264,14 +264,13 @@ def test_simulate_draws_other_kinds(kind, arguments, wanted, tmp_path, monkeypat
 def test_simulate_refuses_what_a_kind_does_not_have(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for arguments, told in (
-        ("--kind numeric --tasks 5", "needs --workers"),
         ("--tasks 5 --workers 2", "needs --classes"),
-        ("--kind numeric --tasks 5 --workers 5 --classes 2", "--classes means nothing to a log of numbers"),
+        ("--kind numeric --tasks 5 --workers 5 --classes 2", "--classes does not apply to numeric answers"),
         (
             "--kind multilabel --tasks 5 --workers 5 --labels 2 --density 0.5",
-            "--density means nothing to a log of sets",
+            "--density does not apply to multilabel answers",
         ),
-        ("--kind numeric --tasks 5 --workers 5 --set skill=2", "--set skill= means nothing"),
+        ("--kind numeric --tasks 5 --workers 5 --set skill=2", "--set skill= does not apply to numeric answers"),
     ):
         assert main(["simulate", *arguments.split()]) != 0
         assert told in capsys.readouterr().err
@@ -325,7 +324,7 @@ def test_methods_are_listed_with_the_default_marked(capsys):
     assert {row["kind"] for row in listed} == set(methods.BY_KIND)
     assert all(row["about"] for row in listed)
     assert "max_iter" in next(row for row in listed if row["method"] == "glad")["parameters"]
-    assert "'numbers'" in complaint(capsys, "methods --kind numbrs")
+    assert "'numeric'" in complaint(capsys, "methods --kind numbrs")
 
 
 @pytest.mark.parametrize("command", ["aggregate", "explain", "report", "next", "agreement", "workers", "fairness"])

@@ -44,7 +44,7 @@ from manyhands.cli import main
         ("aggregate log.csv --columns weight=a,weight=b", "'weight' is named twice"),
         ("aggregate log.csv --task a --columns task=b", "'task' is named twice"),
         ("aggregate log.csv --columns worker=wroker", "did you mean 'worker'?"),
-        ("aggregate log.csv --kind nmubers", "did you mean 'numbers'?"),
+        ("aggregate log.csv --kind numreic", "did you mean 'numeric'?"),
         ("aggregate log.csv --method magic", "'magic'"),
         ("aggregate log.csv --method dawid_skeen", "did you mean 'dawid-skene'?"),
         ("aggregate log.csv --meth majority", "--meth majority (did you mean '--method'?)"),

@@ -16,14 +16,14 @@ from manyhands.cli import main
 
 #: How a log of each kind is drawn, a measure of it, and the least, or for errors the most, that the default reaches.
 KINDS: dict[str, tuple[str, str, float]] = {
-    "numbers": ("--tasks 60 --workers 8", "rmse", -0.7),
-    "comparisons": ("--items 12 --workers 8 --comparisons 600", "kendall", 0.6),
-    "similarities": ("--items 30 --workers 10 --clusters 3 --set pairs=0.5", "adjusted_rand", 0.5),
-    "sets": ("--tasks 60 --workers 8 --labels 4", "f1", 0.8),
+    "numeric": ("--tasks 60 --workers 8", "rmse", -0.7),
+    "pairwise": ("--items 12 --workers 8 --comparisons 600", "kendall", 0.6),
+    "clustering": ("--items 30 --workers 10 --clusters 3 --set pairs=0.5", "adjusted_rand", 0.5),
+    "multilabel": ("--tasks 60 --workers 8 --labels 4", "f1", 0.8),
     "texts": ("--tasks 20 --workers 8", "word_error_rate", -0.1),
     "masks": ("--tasks 6 --set size=32", "iou", 0.8),
     "boxes": ("--tasks 20", "f1", 0.9),
-    "sequences": ("--sequences 40 --workers 8 --types 2", "f1", 0.7),
+    "sequences": ("--tasks 40 --workers 8 --types 2", "f1", 0.7),
 }
 
 

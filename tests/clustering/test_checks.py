@@ -12,7 +12,7 @@ CASES = [(model, name, check) for model in MODELS for name, check in clustering_
 
 
 def test_every_method_is_checked():
-    assert {type(model) for model in MODELS} == set(mh.categorical.all_aggregators("similarities"))
+    assert {type(model) for model in MODELS} == set(mh.categorical.all_aggregators("clustering"))
 
 
 @pytest.mark.filterwarnings("ignore::manyhands.errors.OverlapWarning", "ignore::manyhands.errors.ConvergenceWarning")

@@ -210,8 +210,8 @@ def test_simulated_crowds_are_what_was_asked():
             mh.simulate(100, 10, 4, **wrong, kind="clustering")
 
 
-def test_one_pair_in_a_hundred_is_simulated_by_default():
-    assert mh.simulate(201, 10, 4, kind="clustering").log.n_pairs == 201
+def test_one_pair_in_ten_is_simulated_by_default():
+    assert mh.simulate(201, 10, 4, kind="clustering").log.n_pairs == 2010
 
 
 def test_items_of_a_cluster_are_simulated_equally_often():
@@ -228,10 +228,10 @@ def test_items_of_a_cluster_are_simulated_equally_often():
 @pytest.mark.filterwarnings("ignore::manyhands.errors.OverlapWarning")
 def test_the_default_takes_no_room_for_items_times_clusters(monkeypatch):
     crowd = mh.simulate(400, 20, 150, pairs=900, seed=1, kind="clustering")
-    monkeypatch.setattr("manyhands.clustering.chosen._MOST_MEMBERSHIPS", 1000)
-    model = ChosenClustering().fit(crowd.answers)
+    monkeypatch.setattr("manyhands.clustering.consensus._MOST_MEMBERSHIPS", 1000)
+    model = ChosenClustering().fit(crowd.log)
     assert model.method_ == "CorrelationClustering"
     assert np.isnan(list(model.losses_.values())).all()
-    wanted = CorrelationClustering().fit(crowd.answers)
+    wanted = CorrelationClustering().fit(crowd.log)
     assert (model.clusters_ == wanted.clusters_).all()
-    CrowdClustering().fit(crowd.answers)  # whoever asks for it gets it
+    CrowdClustering().fit(crowd.log)  # whoever asks for it gets it

@@ -98,7 +98,7 @@ def test_the_kind_follows_from_the_export() -> None:
     assert stars.values.tolist() == [5.0, 4.0]
     assert mh.read(SAMPLES / "argilla_nested.json", question="score").values.tolist() == [7.0]
     assert isinstance(mh.read(SAMPLES / "label_studio_shapes.json", question="note"), mh.Texts)
-    with pytest.raises(ValueError, match="answers to 'stars' are numbers, not sequences"):
+    with pytest.raises(ValueError, match="answers to 'stars' are numeric, not sequences"):
         mh.read(SAMPLES / "label_studio.json", question="stars", kind="sequences")
 
 
@@ -118,30 +118,30 @@ def test_one_empty_answer_does_not_turn_classes_into_sets() -> None:
 
 
 def test_an_asked_kind_is_obeyed_by_exports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sets = choices(["a"], [], ["b"]).as_kind(None, "sets")
+    sets = choices(["a"], [], ["b"]).as_kind(None, "multilabel")
     assert sets.columns()["labels"] == [["a"], [], ["b"]]
     mixed = choices(["a"], [], ["b", "a"])
     with pytest.warns(mh.errors.DataWarning, match="dropped 1 answers without a label, 1 answers with several labels"):
-        assert rows_of(mixed.as_kind("q", "classes").table()) == [(1, "w0", "a")]  # type: ignore[arg-type]
-    assert mixed.as_kind(None, "classes").as_kind(None, "sets").questions == {"q": "sets"}
+        assert rows_of(mixed.as_kind("q", "categorical").table()) == [(1, "w0", "a")]  # type: ignore[arg-type]
+    assert mixed.as_kind(None, "categorical").as_kind(None, "multilabel").questions == {"q": "multilabel"}
     stars = mh.read(SAMPLES / "label_studio.json", question="stars", kind="categorical")
     assert stars.classes.tolist() == [4, 5]
-    with pytest.raises(ValueError, match="answers to 'q' are classes, not numbers: could not convert"):
-        choices(["a"]).as_kind(None, "numbers")
-    with pytest.raises(ValueError, match=r"answers to 'q' are classes, not boxes$"):
+    with pytest.raises(ValueError, match="answers to 'q' are categorical, not numeric: could not convert"):
+        choices(["a"]).as_kind(None, "numeric")
+    with pytest.raises(ValueError, match=r"answers to 'q' are categorical, not boxes$"):
         choices(["a"]).as_kind(None, "boxes")
     with pytest.raises(ValueError, match="has no question 'r'; it has 'q'"):
         choices(["a"]).question("r")
     out = tmp_path / "labels.csv"
     log = [str(SAMPLES / "label_studio.json"), "--question", "mood", "--kind"]
-    assert main(["aggregate", *log, "sets", "-o", str(out), "-q"]) == 0
+    assert main(["aggregate", *log, "multilabel", "-o", str(out), "-q"]) == 0
     assert out.read_text().startswith('"task","labels"')
     assert main(["describe", str(SAMPLES / "label_studio.json"), "--question", "stars", "--kind", "categorical"]) == 0
-    assert "classes" in capsys.readouterr().out
+    assert "categorical" in capsys.readouterr().out
 
 
 def test_several_questions_must_be_chosen_from() -> None:
-    with pytest.raises(ValueError, match=r"several questions: choose one with question=; they are 'mood' \(classes\)"):
+    with pytest.raises(ValueError, match=r"choose one with question=; they are 'mood' \(categorical\)"):
         mh.read(SAMPLES / "label_studio.json")
     with pytest.raises(ValueError, match="no question 'moods'; it has 'mood', 'stars'"):
         mh.read(SAMPLES / "label_studio.json", question="moods")
@@ -165,8 +165,8 @@ def test_spans_boxes_and_texts_are_kept() -> None:
     assert shapes.questions == {
         "box": "boxes",
         "ner": "sequences",
-        "kind": "classes",
-        "better": "comparisons",
+        "kind": "categorical",
+        "better": "pairwise",
         "note": "texts",
     }
     box = shapes.columns("box")
@@ -371,7 +371,7 @@ def test_the_command_line_takes_exports(tmp_path: Path, capsys: pytest.CaptureFi
         main(["import", str(SAMPLES / "toloka.tsv"), "-o", str(tmp_path / "log.csv"), "--gold", str(gold), "--json"])
         == 0
     )
-    assert json.loads(capsys.readouterr().out)["questions"] == {"result": "classes"}
+    assert json.loads(capsys.readouterr().out)["questions"] == {"result": "categorical"}
     assert gold.read_text() == '"task","label"\n"t2","no"\n'
     assert main(["import", str(SAMPLES / "wide.csv")]) == 2
     assert "is a table already" in capsys.readouterr().err

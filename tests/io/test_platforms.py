@@ -295,7 +295,7 @@ def test_other_options_about_one_input_are_another_question(tmp_path: Path) -> N
         *(prodigy(1, who, accept=[0], options=design) for who in "ab"),
         *(prodigy(1, who, accept=[1], options=drug) for who in "ab"),
     )
-    assert export(path).questions == {"choice: trial, …": "classes", "choice: ketamine, …": "classes"}
+    assert export(path).questions == {"choice: trial, …": "categorical", "choice: ketamine, …": "categorical"}
     assert rows_of(read(path, question="choice: ketamine, …")) == [(1, "a", "other"), (1, "b", "other")]
 
 
@@ -313,7 +313,7 @@ def test_options_that_differ_by_input_stay_one_question(tmp_path: Path) -> None:
 
 def test_options_of_each_input_are_one_question(tmp_path: Path) -> None:
     quiz = [prodigy(n, who, accept=[0], options=options(f"a{n}", f"b{n}")) for n in range(12) for who in "uv"]
-    assert export(jsonl(tmp_path / "quiz.jsonl", *quiz)).questions == {"choice": "classes"}
+    assert export(jsonl(tmp_path / "quiz.jsonl", *quiz)).questions == {"choice": "categorical"}
     twice = [
         prodigy(n, "u", accept=[0], options=options(f"{one}{n}", "none")) for n in range(250) for one in ("a", "b")
     ]
@@ -459,7 +459,7 @@ def test_captions_and_keypoints_are_offered_and_boxes_that_are_not_there_are_not
     assert frame(points)["label"] == ["person / nose", "person / 3"]
     assert points.left_out() == {"attributes of annotations (not supported)": 1}
     whole = export(coco(tmp_path / "whole.json", {"category_id": 1}, categories=[category]))
-    assert whole.questions == {"category": "classes"}
+    assert whole.questions == {"category": "categorical"}
 
 
 def test_images_that_are_listed_twice_do_not_double_their_boxes(tmp_path: Path) -> None:
@@ -567,11 +567,11 @@ def test_a_span_that_ends_in_the_blanks_of_its_text_is_read(tmp_path: Path) -> N
 
 
 DOCCANO: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
-    "labels": ({"id": 1, "text": "x", "labels": ["a"]}, {"label": "classes"}),
+    "labels": ({"id": 1, "text": "x", "labels": ["a"]}, {"label": "categorical"}),
     "no id": ({"text": "some text", "label": [[0, 4, "A"]]}, {"spans": "sequences"}),
     "entities and cats": (
         {"id": 1, "text": "some text", "entities": [[0, 4, "A"]], "cats": ["ask"]},
-        {"spans": "sequences", "cats": "classes"},
+        {"spans": "sequences", "cats": "categorical"},
     ),
     "texts by users": ({"id": 1, "text": "x", "annotations": [{"text": "y", "user": 1}]}, {"text": "texts"}),
     "boxes": (
@@ -706,7 +706,7 @@ def test_every_answer_of_sagemaker_is_read_or_counted(tmp_path: Path) -> None:
     other = {"pet": {"polygons": [{"vertices": []}]}}
     row = sagemaker(ticked, drawn, marked, other, {"pet": {"label": None}}, dataObject={"content": "Rex barks"})
     found = export(written(tmp_path / "e.json", [row]))
-    assert found.questions == {"pet": "classes", "box": "boxes", "ner": "sequences"}
+    assert found.questions == {"pet": "categorical", "box": "boxes", "ner": "sequences"}
     assert frame(found, "pet")["label"] == ["cat"]
     assert found.left_out("pet") == {"answers of another kind (not supported)": 2}
 

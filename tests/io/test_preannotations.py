@@ -109,7 +109,7 @@ def test_what_cannot_go_back(tmp_path: Path) -> None:
         ({"question": None}, "several questions"),
         (
             {"export": SAMPLES / "label_studio_shapes.json", "question": "note"},
-            "are texts; pre-annotations are classes",
+            "are texts; pre-annotations are categorical",
         ),
         ({"export": SAMPLES / "argilla.json", "question": None}, "no task of the export is among the 2 tasks"),
         ({"path": tmp_path / "pre.jsonl"}, "label-studio takes files ending in .json$"),
@@ -121,7 +121,7 @@ def test_what_cannot_go_back(tmp_path: Path) -> None:
         given = {"export": SAMPLES / "label_studio.json", "path": path, "question": "mood"} | change
         with pytest.raises(ValueError, match=message):
             mh.io.preannotate(given.pop("export"), model, given.pop("path"), **given)
-    with pytest.raises(TypeError, match="answers to 'stars' are numbers; MajorityVote gives others"):
+    with pytest.raises(TypeError, match="answers to 'stars' are numeric; MajorityVote gives others"):
         mh.io.preannotate(SAMPLES / "label_studio.json", model, path, question="stars")
     assert not list(tmp_path.iterdir())
 

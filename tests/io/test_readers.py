@@ -350,7 +350,7 @@ def test_label_studio_rows_never_take_the_item_for_the_answer(tmp_path: Path) ->
     head = "annotation_id,annotator,id,kind,lead_time,mood,text\n"
     agreed = tmp_path / "agreed.csv"
     agreed.write_text(head + "".join(f"{n},u{n % 2},{n // 2},film,1,good,text {n // 2}\n" for n in range(6)))
-    with pytest.raises(ValueError, match=r"several questions: choose one .* 'kind' .classes., 'mood' .classes."):
+    with pytest.raises(ValueError, match=r"several questions.* 'kind' .categorical., 'mood' .categorical."):
         mh.read(agreed)
     assert mh.read(agreed, question="mood").n_annotations == 6
     agreed.write_text(head + "1,u,1,,1,,first\n2,v,2,,1,,second\n")

@@ -13,6 +13,7 @@ import pytest
 from commands import complaint, rows, run
 
 import manyhands as mh
+from manyhands.io.read import read_table
 
 EXPORTS = Path(__file__).parents[3] / "shared" / "data" / "exports"
 
@@ -37,7 +38,7 @@ def test_the_text_of_the_item_is_never_taken_for_the_answer(tmp_path, named):
     with pytest.raises(ValueError, match=r"'text' has one value per task, whoever answered: .* label=… .*'sentiment'"):
         mh.read(path, **named)
     with pytest.raises(ValueError, match="it is the item, not the answer"):
-        mh.aggregate(mh.table.io.read_table(path))
+        mh.aggregate(read_table(path))
     assert mh.read(path, label="sentiment", **named).classes.tolist() == ["neg", "pos"]
     assert mh.read(path, kind="texts", **named).kind == "texts"
 
@@ -136,7 +137,7 @@ def test_a_list_beside_the_label_neither_multiplies_nor_drops_answers(tmp_path):
 def test_lists_of_labels_are_sets_and_an_empty_one_is_an_answer(tmp_path):
     rows = [{"task": 1, "worker": "a", "labels": ["x", "y"]}, {"task": 1, "worker": "b", "labels": []}]
     path = put(tmp_path / "log.json", rows)
-    for kind in (None, "sets"):
+    for kind in (None, "multilabel"):
         assert triples(mh.read(path, kind=kind)) == [(1, "a", ["x", "y"]), (1, "b", [])]
 
 
@@ -254,7 +255,7 @@ def test_a_stream_of_another_kind_is_asked_to_be_named(monkeypatch, capsys):
         buffer = io.BytesIO(b"task,worker,labels\n1,a,x|y\n1,b,x\n")
 
     monkeypatch.setattr(sys, "stdin", Piped)
-    assert "the log holds sets: pass --kind multilabel" in complaint(capsys, "describe -")
+    assert "the log holds multilabel answers: pass --kind multilabel" in complaint(capsys, "describe -")
 
 
 def test_a_closed_standard_input_is_named(monkeypatch):
@@ -365,7 +366,7 @@ def test_buttons_with_a_column_each_are_one_question(tmp_path):
     header = f"{HIT},Answer.mood.good,Answer.mood.bad,Answer.tags.x,Answer.tags.y,Answer.on"
     rows = ["h1,w1,Approved,u,true,false,true,true,yes", "h1,w2,Approved,u,false,true,false,true,no"]
     path = sheet(tmp_path / "b.csv", header, *rows, "h2,w1,Approved,v,false,false,false,false,no")
-    with pytest.raises(ValueError, match=r"they are 'on' .classes., 'mood' .classes., 'tags' .sets."):
+    with pytest.raises(ValueError, match=r"they are 'on' .categorical., 'mood' .categorical., 'tags' .multilabel."):
         mh.read(path)
     with pytest.warns(mh.errors.DataWarning, match="dropped 1 answers without a label"):
         assert triples(mh.read(path, question="mood")) == [("h1", "w1", "good"), ("h1", "w2", "bad")]
@@ -391,7 +392,7 @@ def test_a_label_that_is_not_a_number_keeps_a_question_one_of_classes(tmp_path):
 def test_crowdflower_needs_no_gold_to_have_questions(tmp_path, capsys):
     rows = ["1,7,false,1,pets,good,so", "1,8,false,1,pets,bad,", "2,7,false,1,cars,good,", "2,9,true,1,cars,good,no"]
     path = sheet(tmp_path / "f.csv", UNITS, *rows)
-    with pytest.raises(ValueError, match=r"they are 'mood' .classes., 'why' .classes."):
+    with pytest.raises(ValueError, match=r"they are 'mood' .categorical., 'why' .categorical."):
         mh.read(path)
     for named in ({"question": "mood"}, {"label": "mood"}):
         with pytest.warns(mh.errors.DataWarning, match="dropped 1 rejected"):
@@ -460,7 +461,7 @@ def test_labels_that_differ_by_case_or_blanks_are_named_and_can_be_merged(tmp_pa
 
 def test_folding_is_rejected_where_it_has_no_meaning(tmp_path):
     path = put(tmp_path / "log.csv", "task,worker,value\n1,a,2\n1,b,3\n")
-    with pytest.raises(TypeError, match="fold_labels= means nothing to a log of numbers"):
+    with pytest.raises(TypeError, match="fold_labels= does not apply to numeric answers"):
         mh.read(path, fold_labels=True)
 
 
@@ -498,7 +499,7 @@ def test_columns_of_labels_are_sets(tmp_path, capsys):
     votes = mh.read(path, kind="multilabel", labels=["joy", "anger", "neutral"])
     assert triples(votes) == [(1, "a", ["joy"]), (1, "b", ["joy", "anger"]), (2, "a", []), (2, "b", ["neutral"])]
     assert votes.labels.tolist() == ["joy", "anger", "neutral"]  # in the order of the columns
-    frame = mh.table.io.read_table(path)
+    frame = read_table(path)
     assert mh.MultiLabels.from_frame(frame, labels=["joy", "anger", "neutral"]).n_annotations == 4
     run(f"describe {path} --kind multilabel --columns labels=joy,anger,neutral -q")
     assert "answers            4, 1 of them empty" in capsys.readouterr().out

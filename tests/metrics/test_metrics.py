@@ -345,12 +345,14 @@ def test_inputs_stay_as_they_were():
 
 
 def test_all_lists_the_public_names():
-    public = {
+    here = {
         name
         for name, value in vars(metrics).items()
         if callable(value) and value.__module__.startswith(metrics.__name__) and not name.startswith("_")
     }
-    assert public == set(metrics.__all__)
+    assert here | metrics._OF_KINDS.keys() == set(metrics.__all__)
+    for name, module in metrics._OF_KINDS.items():
+        assert getattr(metrics, name).__module__ == module
 
 
 def test_import_is_light():

@@ -49,7 +49,7 @@ def test_check_list(check):
 
 def test_every_method_has_variants():
     log = drawn(40, 10, 4)
-    assert {type(make(log)) for make in VARIANTS.values()} == set(mh.categorical.all_aggregators("numbers"))
+    assert {type(make(log)) for make in VARIANTS.values()} == set(mh.categorical.all_aggregators("numeric"))
 
 
 def test_the_default_is_the_blend():

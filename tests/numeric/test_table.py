@@ -14,7 +14,7 @@ LOG = {"task": ["b", "a", "a", "b"], "worker": [1, 1, 2, 2], "value": [2.5, 1.0,
 
 def test_rows_are_sorted_and_named() -> None:
     ratings = mh.Ratings.from_frame(LOG)
-    assert (ratings.kind, ratings.n_dims, len(ratings)) == ("numbers", 1, 4)
+    assert (ratings.kind, ratings.n_dims, len(ratings)) == ("numeric", 1, 4)
     assert ratings.to_frame().to_pydict() == {
         "task": ["a", "a", "b", "b"],
         "worker": [1, 2, 1, 2],
@@ -87,9 +87,9 @@ def test_repeats() -> None:
 def test_other_kinds_take_their_own_columns_only(tmp_path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("task,worker,value\n1,a,0.5\n")
-    with pytest.raises(TypeError, match="classes= means nothing to a log of numbers, which takes task, worker, value"):
+    with pytest.raises(TypeError, match="classes= does not apply to numeric answers, which take task, worker, value"):
         mh.read(path, kind="numeric", classes=[1, 2])
-    with pytest.raises(TypeError, match=r"value= means nothing to a log of classes.*another kind"):
+    with pytest.raises(TypeError, match=r"value= does not apply to categorical answers.*another kind"):
         mh.read(path, kind="categorical", value="value")
     assert mh.read(path, value="value").kind == mh.read(path).kind == "numeric"
     with pytest.raises(ValueError, match="kind must be"):
@@ -99,14 +99,14 @@ def test_other_kinds_take_their_own_columns_only(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("columns", "kind"),
     [
-        (["task", "worker", "label"], "classes"),
-        (["task", "worker", "value"], "numbers"),
-        (["item", "rater", "Score"], "numbers"),
-        (["task", "worker", "rating"], "classes"),
-        (["task", "worker", "label", "value"], "classes"),
+        (["task", "worker", "label"], "categorical"),
+        (["task", "worker", "value"], "numeric"),
+        (["item", "rater", "Score"], "numeric"),
+        (["task", "worker", "rating"], "categorical"),
+        (["task", "worker", "label", "value"], "categorical"),
         (["doc", "start", "end", "worker", "tag"], "sequences"),
         # When somebody began and was done.
-        (["task", "sentence", "worker", "label", "start", "end"], "classes"),
+        (["task", "sentence", "worker", "label", "start", "end"], "categorical"),
         (["image", "worker", "x", "y", "w", "h"], "boxes"),
     ],
 )
@@ -116,7 +116,7 @@ def test_columns_tell_the_kind(columns: list[str], kind: str) -> None:
 
 def test_aggregate_says_what_it_cannot_do() -> None:
     votes = mh.Annotations.from_dense([[0, 1, 1], [1, 1, 0]])
-    with pytest.raises(ValueError, match="the table holds classes, not numbers"):
+    with pytest.raises(ValueError, match="the table holds categorical answers, not numeric"):
         mh.aggregate(votes, kind="numeric")
     assert np.array_equal(mh.aggregate(votes).labels_, mh.Consensus().fit(votes).labels_)
 

@@ -147,10 +147,10 @@ def test_parts():
 
 
 def test_kinds_are_told_by_columns():
-    assert kind_by_columns(["left", "right", "label", "worker"]) == "comparisons"
-    assert kind_by_columns(["model_a", "model_b", "winner"]) == "comparisons"
+    assert kind_by_columns(["left", "right", "label", "worker"]) == "pairwise"
+    assert kind_by_columns(["model_a", "model_b", "winner"]) == "pairwise"
     assert kind_by_columns(["task", "worker", "item", "rank"]) == "rankings"
-    assert kind_by_columns(["task", "worker", "label"]) == "classes"
+    assert kind_by_columns(["task", "worker", "label"]) == "categorical"
     assert isinstance(mh.aggregate(LOG), mh.pairwise.WorkerBradleyTerry)
 
 

@@ -196,7 +196,7 @@ def test_budgets_keep_so_many_labels_of_each_task():
         (lambda: mh.plots.history(mh.MajorityVote().fit(CROWD.log)), ValueError, "no objective"),
         (lambda: mh.plots.history(MODEL, name="loss"), ValueError, "for learners"),
         (lambda: mh.plots.agreement(CROWD.log, min_overlap=10**6), ValueError, "no two workers share"),
-        (lambda: mh.plots.budget(CROWD, CROWD.log, GOLD), TypeError, "aggregators of classes, not Simulation"),
+        (lambda: mh.plots.budget(CROWD, CROWD.log, GOLD), TypeError, "not CategoricalSimulation"),
         (lambda: mh.plots.budget(MODEL, CROWD.log, GOLD, per_task=[0]), ValueError, "numbers of at least 1"),
     ],
 )

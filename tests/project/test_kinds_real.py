@@ -18,20 +18,20 @@ MOST = 4000
 GAMES = {"left": "left", "right": "right", "winner": "label", "worker": "worker"}
 #: Log, kind, and its columns by role.
 LOGS: dict[str, tuple[str, dict[str, Any]]] = {
-    **{f"affect_{name}": ("numbers", {}) for name in ("anger", "fear", "joy", "valence")},
-    "movie_reviews": ("numbers", {}),
-    "politeness_wiki": ("numbers", {}),
+    **{f"affect_{name}": ("numeric", {}) for name in ("anger", "fear", "joy", "valence")},
+    "movie_reviews": ("numeric", {}),
+    "politeness_wiki": ("numeric", {}),
     "web": ("ordered", {}),
     "metaphor_novelty": ("ordered", {}),
     "s_rel": ("ordered", {}),
     "adult3": ("ordered", {"classes": ["G", "P", "R", "X", "B"]}),
     "uds_duration": ("ordered", {"classes": "classes.txt"}),
-    "age_pairs": ("comparisons", GAMES),
-    "convarg": ("comparisons", GAMES),
-    "wmt15_ranking": ("comparisons", GAMES),
-    "music_sim_pairs": ("comparisons", GAMES | {"context": "task"}),
-    "medical_re": ("sets", {"labels": "label"}),
-    "uds_wordsense": ("sets", {"labels": "label"}),
+    "age_pairs": ("pairwise", GAMES),
+    "convarg": ("pairwise", GAMES),
+    "wmt15_ranking": ("pairwise", GAMES),
+    "music_sim_pairs": ("pairwise", GAMES | {"context": "task"}),
+    "medical_re": ("multilabel", {"labels": "label"}),
+    "uds_wordsense": ("multilabel", {"labels": "label"}),
     "mturk_dots": ("rankings", {}),
 }
 

@@ -242,7 +242,7 @@ class GuessesUnused(SmoothShares):
 @pytest.mark.parametrize(
     ("faulty", "check", "said"),
     [
-        (Remembers, "refit_forgets", "confusion_ of a second fit differs"),
+        (Remembers, "refit_forgets", "_ of a second fit differs"),
         (SumsToMore, "probabilities", "rows of posterior_ do not sum to one"),
         (FirstWorkerCountsTwice, "renaming_workers", "posterior_, workers renamed differs"),
         (FirstTaskIsKnown, "renaming_tasks", "posterior_, tasks renamed differs"),
@@ -467,7 +467,7 @@ def test_the_page_does_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("kind", "own"),
     [
-        ("numbers", "shift_and_scale"),
+        ("numeric", "shift_and_scale"),
         ("sequences", "odd_tables"),
         ("texts", "full_agreement"),
         ("masks", "padding"),

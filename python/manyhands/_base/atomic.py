@@ -72,7 +72,7 @@ def atomic_write(path: PathLike) -> Iterator[Path]:
 
     Examples
     --------
-    >>> from manyhands.table.atomic import atomic_write
+    >>> from manyhands._base.atomic import atomic_write
     >>> with atomic_write("notes.txt") as part:  # doctest: +SKIP
     ...     part.write_text("all or nothing")
     """

@@ -146,9 +146,9 @@ def _preannotations(args: Namespace, inputs: list[Path]) -> Preannotations | Non
 def check_known(args: Namespace) -> None:
     """Refuse known answers that mean nothing to the log's kind."""
     if args.kind != CLASSES and args.gold:
-        raise ValueError(f"--gold is for classes; the log holds {args.kind}")
+        raise ValueError(f"--gold is for classes; the log holds {args.kind} answers")
     if args.evaluate and args.kind not in (CLASSES, *MEASURED):
-        raise ValueError(f"--evaluate has no measure for {args.kind}")
+        raise ValueError(f"--evaluate has no measure for {args.kind} answers")
 
 
 def read_and_fit(args: Namespace, stages: Stages, evaluate: str | None = None) -> tuple[Any, Any, Truth | Known | None]:

@@ -88,9 +88,11 @@ def run(args: Namespace) -> None:
     if [args.output, args.by_class, args.by_task].count(STDOUT) + args.json > 1:
         raise ValueError("only one thing can go to stdout; name files for the others")
     if settle_kind(args) not in _MEASURES:
-        raise ValueError(f"there are no measures of agreement for {args.kind}; there are for {', '.join(_MEASURES)}")
+        raise ValueError(
+            f"there are no measures of agreement for {args.kind} answers; there are for {', '.join(_MEASURES)}"
+        )
     if args.kind != CLASSES and (args.by_class or args.by_task):
-        raise ValueError(f"--by-class and --by-task are for classes; the log holds {args.kind}")
+        raise ValueError(f"--by-class and --by-task are for classes; the log holds {args.kind} answers")
     use_threads(args)
     with Stages(args) as stages:
         with stages.stage("reading"):

@@ -35,7 +35,7 @@ def run(args: Namespace) -> None:
     """Read, fit, and explain."""
     check_inputs(args, args.gold)
     if settle_kind(args) != CLASSES:
-        raise ValueError(f"only answers that are classes can be explained; the log holds {args.kind}")
+        raise ValueError(f"only answers that are classes can be explained; the log holds {args.kind} answers")
     with Stages(args) as stages:
         votes, model, _ = read_and_fit(args, stages)
         found = model.explain(_named(votes, args.asked))

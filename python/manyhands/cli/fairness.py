@@ -84,7 +84,9 @@ def run(args: Namespace) -> None:
     if args.answers is not None and args.gap is None:
         raise ValueError("--answers needs --gap, the largest difference that is put up with")
     if settle_kind(args) != CLASSES:
-        raise ValueError(f"only answers that are classes are compared between groups; the log holds {args.kind}")
+        raise ValueError(
+            f"only answers that are classes are compared between groups; the log holds {args.kind} answers"
+        )
     from manyhands import fairness
 
     with Stages(args) as stages:

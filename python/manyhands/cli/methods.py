@@ -226,7 +226,7 @@ def chosen_method(args: argparse.Namespace) -> Callable[[Any], Any]:
     default = ORDERED if args.kind == "categorical" and args.ordered else next(iter(methods))
     args.method = args.method or default
     if args.method not in methods:
-        raise ValueError(f"--method {args.method} is not for {args.kind}; those are {', '.join(methods)}")
+        raise ValueError(f"--method {args.method} is not for {args.kind} answers; those are {', '.join(methods)}")
     method = methods[args.method]
     given = given_parameters(args, {args.method: method})
     check_gold(args.gold, {args.method: method})

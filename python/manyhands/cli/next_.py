@@ -82,7 +82,7 @@ def run(args: Namespace) -> None:
     check_outputs([args.output])
     check_printed(args, "batch")
     if settle_kind(args) != CLASSES:
-        raise ValueError(f"only labels that are classes can be chosen; the log holds {args.kind}")
+        raise ValueError(f"only labels that are classes can be chosen; the log holds {args.kind} answers")
     from manyhands import collect
 
     with Stages(args) as stages:

@@ -426,8 +426,8 @@ def read_log(args: argparse.Namespace) -> Annotations:
         votes: Any = mh.read(args.log, kind=kind, confidence=args.confidences, **given)
         if not isinstance(votes, mh.Annotations):
             if hasattr(args, "kind"):  # a stream, which could not be read twice
-                raise ValueError(f"the log holds {votes.kind}: pass --kind {votes.kind}")
-            raise ValueError(f"{args.command} is for answers that are classes; the log holds {votes.kind}")
+                raise ValueError(f"the log holds {votes.kind} answers: pass --kind {votes.kind}")
+            raise ValueError(f"{args.command} is for answers that are classes; the log holds {votes.kind} answers")
         log: Annotations = votes
         return log
     from manyhands.categorical.shards.votes import ShardedAnnotations

@@ -57,7 +57,7 @@ def run(args: Namespace) -> None:
     check_inputs(args, args.gold)
     check_outputs([args.output])
     if settle_kind(args) != CLASSES and args.gold:
-        raise ValueError(f"--gold is for classes; the log holds {args.kind}")
+        raise ValueError(f"--gold is for classes; the log holds {args.kind} answers")
     check_printed(args, "workers")
     with Stages(args) as stages:
         votes, model, _ = read_and_fit(args, stages)

@@ -53,7 +53,7 @@ class Similarities(Records):
     _roles: ClassVar[tuple[str, ...]] = ("left", "right", "worker", "same")
     _settings: ClassVar[tuple[str, ...]] = ("repeats", "missing")
     _telling: ClassVar[tuple[tuple[str, ...], ...]] = (("left", "right", "same"),)
-    _file_kind: ClassVar[str] = "clustering"
+    _file_kind: ClassVar[str] = "similarities"
     _table: _core.Table
 
     def __init__(self, table: _core.Table, items: Names, workers: Names, left: Codes, right: Codes) -> None:

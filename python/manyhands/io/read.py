@@ -237,7 +237,7 @@ def _sorted_out(
     for name in asked:
         if name not in known:
             hint = "; is the log of another kind? (kind=…)" if table is Annotations else ""
-            raise TypeError(f"{name}= means nothing to a log of {table._kind}, which takes {', '.join(known)}{hint}")
+            raise TypeError(f"{name}= does not apply to {table._kind} answers, which take {', '.join(known)}{hint}")
     settings = {name: asked.get(name, defaults.get(name)) for name in table._settings}
     settings = {name: value for name, value in settings.items() if name in asked or name in defaults}
     return {name: value for name, value in asked.items() if name not in table._settings}, settings

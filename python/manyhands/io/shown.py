@@ -51,7 +51,7 @@ def check_shows(kind: type[Records]) -> str:
     """Return the role of the tasks of a kind; raise for one whose answers are about items that are compared."""
     role = next((role for role in _TASKS if role in kind._roles), None)
     if role is None or not hasattr(kind, "showing"):
-        raise ValueError(f"show= is for answers about tasks, and {kind._kind} are about items")
+        raise ValueError(f"show= is for answers about tasks, and {kind._kind} answers are about items")
     return role
 
 

@@ -57,9 +57,9 @@ def drawn(kind: str, n_tasks: int, n_workers: int, each: int) -> AnswerLog:
 
 #: An answer of each kind, by a code.
 _ANSWERS: dict[str, Callable[[int, np.random.Generator], Any]] = {
-    "classes": lambda code, rng: f"c{code}",
-    "numbers": lambda code, rng: code + float(rng.normal()),
-    "sets": lambda code, rng: sorted({f"l{code}", f"l{(code + 1) % 4}"}),
+    "categorical": lambda code, rng: f"c{code}",
+    "numeric": lambda code, rng: code + float(rng.normal()),
+    "multilabel": lambda code, rng: sorted({f"l{code}", f"l{(code + 1) % 4}"}),
     "objects": lambda code, rng: _WORDS[code],
 }
 #: The kinds that there are logs of.
