@@ -137,7 +137,7 @@ def test_an_asked_kind_is_obeyed_by_exports(tmp_path: Path, capsys: pytest.Captu
     assert main(["aggregate", *log, "multilabel", "-o", str(out), "-q"]) == 0
     assert out.read_text().startswith('"task","labels"')
     assert main(["describe", str(SAMPLES / "label_studio.json"), "--question", "stars", "--kind", "categorical"]) == 0
-    assert "categorical" in capsys.readouterr().out
+    assert "classes" in capsys.readouterr().out
 
 
 def test_several_questions_must_be_chosen_from() -> None:
