@@ -9,7 +9,8 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
@@ -17,6 +18,8 @@ import numpy.typing as npt
 
 from manyhands._base import arrow, html, persist
 from manyhands._base.checks import counted
+from manyhands._base.fitted import Fit as Fit
+from manyhands._base.fitted import Fitted, TaskFitted, pack, unpack
 from manyhands._base.names import Names
 from manyhands._base.overlap import Doubts, doubts
 from manyhands._base.progress import Callback, reporting
@@ -69,23 +72,6 @@ def _same(a: Any, b: Any) -> bool:
 def _short(value: Any) -> str:
     text = f"array{value.shape}" if isinstance(value, np.ndarray) else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fit:
-    """How a fit went; what it found is added by each kind of estimator. No field is a function."""
-
-    #: The objective after each iteration, empty where a method has none.
-    history: Array
-    n_iter: int = 1
-    converged: bool = True
-    #: What is doubtful about the answer, or was done instead of what was asked; in whole sentences.
-    remarks: tuple[str, ...] = ()
-
-    @property
-    def objective(self) -> float:
-        """The objective at the end; NaN where the method has none."""
-        return float(self.history[-1]) if len(self.history) else float("nan")
 
 
 A = TypeVar("A", bound=Records)
@@ -438,6 +424,187 @@ class TaskEstimator(Estimator[B, F]):
         """Names of the tasks, in the order of all results about them."""
         self._fitted()
         return self._tasks.values
+
+
+S = TypeVar("S", bound=Fitted[Fit])
+TS = TypeVar("TS", bound=TaskFitted[Fit])
+
+
+class Model(Estimator[A, F], Generic[A, F, S]):
+    """Base of what is fitted to a table of answers of kind `A`, finds a fit of kind `F`, and publishes an `S`."""
+
+    #: What ``_fit`` returns, and what is published: the fit with names and counts.
+    _fit_type: ClassVar[type[Fit]]
+    _fitted_type: ClassVar[type[Fitted[Any]]]
+    #: Parameters that are data even where they could be written as settings: files do not hold them.
+    _data_parameters: ClassVar[tuple[str, ...]] = ()
+
+    #: All results, replaced in one step: another thread sees all of a fit or nothing.
+    _state: S | None = None
+
+    def _publish(self, fit: F, votes: A, **more: Any) -> S:
+        """Return a fit with names and counts of its table."""
+        kind: Any = self._fitted_type
+        named = {one.name: getattr(votes, f"_{one.name}") for one in fields(kind) if hasattr(votes, f"_{one.name}")}
+        made: S = kind(**{"fit": fit, "n_labels": votes.labels_per_worker, **named, **more})
+        return made
+
+    def _fit_apart(self, votes: Any, progress: Progress) -> Self:
+        """Fit, publish, and return a copy that holds this fit whatever another thread publishes."""
+        fitted = copy(self)
+        votes = self._as_table(votes)
+        self._check_room(votes)
+        with reporting(progress, self._total(), type(self).__name__) as callback:
+            result = fitted._fit(votes, callback)
+            if callback is not None:
+                callback.finish(result.n_iter, result.objective)
+        if not isinstance(result, self._fit_type):
+            raise TypeError(
+                f"{type(self).__name__}._fit returned {type(result).__name__}, and its files hold "
+                f"{self._fit_type.__name__}: name the class in _fit_type"
+            )
+        found = self._doubts(votes)
+        for remarks, category in ((found.loud, OverlapWarning), (result.remarks, IdentifiabilityWarning)):
+            if remarks:
+                warnings.warn(f"{type(self).__name__}: {' '.join(remarks)}", category, stacklevel=3)
+        result = replace(result, remarks=(*found.loud, *result.remarks, *found.quiet))
+        self._state = fitted._state = self._publish(result, votes)
+        return fitted
+
+    # ----------------------------------------------------------------------------------------------- results
+
+    def _fitted(self) -> S:  # type: ignore[override]
+        """Return what was published; take it once, and all of it belongs to one fit."""
+        if self._state is None:
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(votes) first")
+        return self._state
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._state is not None
+
+    def __repr__(self) -> str:
+        made = Parameters.__repr__(self)
+        now = self._state
+        if now is None:
+            return made
+        sizes = (counted(len(getattr(now, part)), part.removesuffix("s")) for part in self._parts)
+        return f"{made}, fitted to {' and '.join(sizes)}"
+
+    @property
+    def workers_(self) -> npt.NDArray[Any]:
+        """Names of the workers, in the order of all results about them."""
+        return self._fitted().workers.values
+
+    @property
+    def confidence_(self) -> Array:
+        """Probability that each answer is right, one per task or item; NaN for a method without such an estimate."""
+        return np.full(len(getattr(self._fitted(), self._parts[0])), np.nan)
+
+    def _repr_html_(self) -> str:
+        if self._state is None:
+            return html.block(repr(self))
+        return html.block(repr(self)) + html.table(self.to_frame())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self)
+
+    @property
+    def history_(self) -> Array:
+        """The objective after each iteration; empty where the method has none."""
+        return self._fitted().fit.history
+
+    @property
+    def objective_(self) -> float:
+        """The objective at the end; NaN where the method has none."""
+        return self._fitted().fit.objective
+
+    @property
+    def n_iter_(self) -> int:
+        """Iterations made."""
+        return self._fitted().fit.n_iter
+
+    @property
+    def converged_(self) -> bool:
+        """Whether the stopping rule was met."""
+        return self._fitted().fit.converged
+
+    @property
+    def remarks_(self) -> tuple[str, ...]:
+        """What is doubtful about the answer, or was done instead of what was asked; empty where nothing is."""
+        return self._fitted().fit.remarks
+
+    # ------------------------------------------------------------------------------------------- persistence
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a versioned file that holds data only; read it with :func:`manyhands.load`.
+
+        Parameters that are data rather than settings (gold labels, given starts) are not written. The file appears when
+        it is whole and on disk, and an older one of that name stays until then; checksums tell a damaged one.
+        """
+        now = self._fitted()
+        params = {
+            name: without_numpy(value) for name, value in self.get_params().items() if name not in self._data_parameters
+        }
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        settings: dict[str, Any] = {}
+        pack(now, arrays, settings)
+        meta = {
+            "class": file_name(type(self)),
+            "params": {name: value for name, value in params.items() if _is_setting(value)},
+            "fit": settings,
+        }
+        persist.write(path, self._file_kind, meta, arrays, read_back=self._bases[self._kind]._load)
+
+    @classmethod
+    def _load(cls, content: persist.Content) -> Self:
+        # Classes of third parties too, as far as they are imported: reading a file imports nothing.
+        found = {file_name(kind): kind for kind in concrete(cls, "")}.get(str(content.meta.get("class")))
+        params = content.meta.get("params")
+        if found is None or not isinstance(params, dict) or not set(params) <= set(found._parameter_names()):
+            raise content.damaged("it names no estimator of this version, nor one that was imported")
+        if not all(_is_setting(value) for value in params.values()):
+            raise content.damaged("its settings are not what manyhands writes")
+        model = found(**{name: _unpacked(value) for name, value in params.items()})
+        state: Any = unpack(found._fitted_type, content, {}, parts={"fit": found._fit_type})
+        model._state = state
+        return model
+
+    def _packed(self) -> dict[str, npt.NDArray[Any]]:
+        raise NotImplementedError
+
+    def _take_back(self, content: persist.Content, course: Mapping[str, Any]) -> None:
+        raise NotImplementedError
+
+
+class TaskModel(Model[B, F, TS], Generic[B, F, TS]):
+    """Base of what is fitted to answers to tasks, and says something of every task."""
+
+    _parts: ClassVar[tuple[str, ...]] = ("tasks", "workers")
+
+    def _publish(self, fit: F, votes: B, **more: Any) -> TS:
+        return super()._publish(fit, votes, **{"n_answers": votes.labels_per_task, **more})
+
+    def _beside_answers(self, now: TS, **columns: Any) -> pa.Table:
+        """The columns of `to_frame`, of a kind with a row for each task, how many answers each has, and others."""
+        answers = self._to_frame(now)
+        counts = {} if now.n_answers is None else {"n_labels": now.n_answers}
+        return arrow.table({name: answers.column(name) for name in answers.column_names} | counts | columns)
+
+    def to_frame(self) -> pa.Table:
+        """Return what was found, as an Arrow table."""
+        return self._to_frame(self._fitted())
+
+    def _to_frame(self, now: TS) -> pa.Table:
+        """What `to_frame` returns of a fit."""
+        raise NotImplementedError
+
+    def _doubts(self, votes: B) -> Doubts:
+        return doubts(votes)
+
+    @property
+    def tasks_(self) -> npt.NDArray[Any]:
+        """Names of the tasks, in the order of all results about them."""
+        return self._fitted().tasks.values
 
 
 def file_name(kind: type[Any]) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base import arrow, persist
+from manyhands._base import arrow
 from manyhands._base.checks import check_between, counted
-from manyhands._base.estimator import Array, Fit, TaskEstimator
+from manyhands._base.estimator import Array, TaskModel
+from manyhands._base.fitted import Fit, TaskFitted, names, numbers
 from manyhands._base.limits import check_memory
 from manyhands._base.names import Names
 from manyhands.numeric.table import Ratings
@@ -28,24 +28,32 @@ LEVEL = 0.9
 class ValueFit(Fit):
     """What an aggregator learns from a table of numbers, of shapes (tasks, numbers) and (workers, numbers)."""
 
-    values: Array
+    values: Array = field(metadata=numbers("nd"))
     #: Standard errors of the values.
-    spread: Array
+    spread: Array = field(metadata=numbers("nd", least=0))
     #: What a worker adds to a value of average size.
-    bias: Array
+    bias: Array = field(metadata=numbers("md"))
     #: By how much a worker's ratings change where the value changes by one.
-    scale: Array
+    scale: Array = field(metadata=numbers("md"))
     #: Standard deviation of what is left.
-    noise: Array
+    noise: Array = field(metadata=numbers("md", least=0))
 
 
-class NumericAggregator(TaskEstimator[Ratings, ValueFit]):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ValueFitted(TaskFitted[ValueFit]):
+    """A fit of numbers, and what they are called."""
+
+    dimensions: Names = field(metadata=names("d"))
+
+
+class NumericAggregator(TaskModel[Ratings, ValueFit, ValueFitted]):
     """Base of all aggregators of numbers: a subclass gives ``_fit`` and ``_predict``."""
 
     _kind: ClassVar[str] = "numeric"
     _file_kind: ClassVar[str] = "numeric"
     _answer: ClassVar[str] = "values_"
-    _dimensions: Names
+    _fit_type: ClassVar[type[Fit]] = ValueFit
+    _fitted_type: ClassVar[type[ValueFitted]] = ValueFitted
 
     # --------------------------------------------------------------------------------------------------- fit
 
@@ -54,10 +62,6 @@ class NumericAggregator(TaskEstimator[Ratings, ValueFit]):
         needed = 8 * votes.n_dims * (6 * votes.n_tasks + 24 * votes.n_workers)
         tasks, workers = counted(votes.n_tasks, "task"), counted(votes.n_workers, "worker")
         check_memory(needed, f"{type(self).__name__} of {tasks} and {workers}", "fit the tasks in parts")
-
-    def _settle(self, result: ValueFit, votes: Ratings) -> None:
-        super()._settle(result, votes)
-        self._dimensions = votes._dimensions
 
     # ----------------------------------------------------------------------------------------------- results
 
@@ -68,12 +72,12 @@ class NumericAggregator(TaskEstimator[Ratings, ValueFit]):
     @property
     def values_(self) -> Array:
         """The value of each task, (n_tasks,), or (n_tasks, n_dims) for points."""
-        return self._flat(self._fitted().values)
+        return self._flat(self._fitted().fit.values)
 
     @property
     def spread_(self) -> Array:
         """The standard error of each value, of the same shape."""
-        return self._flat(self._fitted().spread)
+        return self._flat(self._fitted().fit.spread)
 
     @property
     def confidence_(self) -> Array:
@@ -93,42 +97,43 @@ class NumericAggregator(TaskEstimator[Ratings, ValueFit]):
         level
             The share of values that they are to hold; by normal errors of the size :attr:`spread_`.
         """
-        self._fitted()
-        return self._snapshot()._ends(level)
+        return np.stack([self._flat(end) for end in self._ends(self._fitted().fit, level)], axis=-1)
 
-    def _ends(self, level: float) -> Array:
+    def _ends(self, fit: ValueFit, level: float) -> tuple[Array, Array]:
+        """Lower and upper ends, (n_tasks, n_dims)."""
         # Not worth a place in every import of the library.
         from statistics import NormalDist
 
         check_between("level", level, such_as=LEVEL)
         # Of the largest numbers that there are, ends are no larger.
         with np.errstate(over="ignore"):
-            away = NormalDist().inv_cdf(0.5 + level / 2) * self.spread_
-            ends = np.stack([self.values_ - away, self.values_ + away], axis=-1)
+            away = NormalDist().inv_cdf(0.5 + level / 2) * fit.spread
+            ends = fit.values - away, fit.values + away
         largest = np.finfo(np.float64).max
-        return np.clip(ends, -largest, largest)
+        low, high = (np.clip(end, -largest, largest) for end in ends)
+        return low, high
 
     @property
     def bias_(self) -> Array:
         """What each worker adds to a value of average size, (n_workers,), or (n_workers, n_dims) for points."""
-        return self._flat(self._fitted().bias)
+        return self._flat(self._fitted().fit.bias)
 
     @property
     def scale_(self) -> Array:
         """By how much each worker's ratings rise where the value rises by one, of the shape of :attr:`bias_`."""
-        return self._flat(self._fitted().scale)
+        return self._flat(self._fitted().fit.scale)
 
     @property
     def noise_(self) -> Array:
         """Standard deviation of what bias and scale leave of each worker's ratings, of the shape of :attr:`bias_`."""
-        return self._flat(self._fitted().noise)
+        return self._flat(self._fitted().fit.noise)
 
-    def _columns(self, **arrays: Array) -> dict[str, Array]:
+    def _columns(self, now: ValueFitted, **arrays: Array) -> dict[str, Array]:
         """Columns of a frame, named after the numbers where there are several: ``x_bias``, ``y_bias``."""
-        names = self._dimensions.values.tolist()
-        if len(names) == 1:
+        called = now.dimensions.values.tolist()
+        if len(called) == 1:
             return {what: array[:, 0] for what, array in arrays.items()}
-        columns = {(name, what): array[:, i] for i, name in enumerate(names) for what, array in arrays.items()}
+        columns = {(name, what): array[:, i] for i, name in enumerate(called) for what, array in arrays.items()}
         return {name if what == "value" else f"{name}_{what}": column for (name, what), column in columns.items()}
 
     def to_frame(self) -> pa.Table:
@@ -136,12 +141,12 @@ class NumericAggregator(TaskEstimator[Ratings, ValueFit]):
 
         With several numbers they go by their names: ``x``, ``x_spread``, ``x_lower``, ``x_upper``, ``y``, ….
         """
-        self._fitted()
-        now = self._snapshot()
-        ends = now._ends(LEVEL).reshape(*now._fitted().values.shape, 2)
-        values, spread = now._fitted().values, now._fitted().spread
-        columns = now._columns(value=values, spread=spread, lower=ends[..., 0], upper=ends[..., 1])
-        return arrow.table({"task": now._tasks.arrow(), **columns})
+        return super().to_frame()
+
+    def _to_frame(self, now: ValueFitted) -> pa.Table:
+        low, high = self._ends(now.fit, LEVEL)
+        columns = self._columns(now, value=now.fit.values, spread=now.fit.spread, lower=low, upper=high)
+        return arrow.table({"task": now.tasks.arrow(), **columns})
 
     def tasks_frame(self) -> pa.Table:
         """Return one row a task, as an Arrow table: what to look at first.
@@ -156,8 +161,7 @@ class NumericAggregator(TaskEstimator[Ratings, ValueFit]):
         >>> mh.numeric.Mean().fit(log).tasks_frame().sort_by([("spread", "descending")]).column("n_labels").to_pylist()
         [1, 2]
         """
-        self._fitted()
-        return self._snapshot()._beside_answers()
+        return self._beside_answers(self._fitted())
 
     def workers_frame(self) -> pa.Table:
         """Return one row a worker, as an Arrow table: ``n_labels``, ``bias``, ``scale`` and ``noise``.
@@ -165,11 +169,9 @@ class NumericAggregator(TaskEstimator[Ratings, ValueFit]):
         Bias is what the worker adds to a value of average size, scale by how much the worker's ratings rise where the
         value rises by one, noise the standard deviation of the rest. With several numbers: ``x_bias``, ``y_bias``, ….
         """
-        self._fitted()
-        now = self._snapshot()
-        fit = now._fitted()
-        columns = now._columns(bias=fit.bias, scale=fit.scale, noise=fit.noise)
-        return arrow.table({"worker": now._workers.arrow(), "n_labels": now._n_labels, **columns})
+        now = self._fitted()
+        columns = self._columns(now, bias=now.fit.bias, scale=now.fit.scale, noise=now.fit.noise)
+        return arrow.table({"worker": now.workers.arrow(), "n_labels": now.n_labels, **columns})
 
     # -------------------------------------------------------------------------------------------- prediction
 
@@ -178,37 +180,15 @@ class NumericAggregator(TaskEstimator[Ratings, ValueFit]):
 
         Workers are as they were learnt; one who was not seen in ``fit`` counts as the crowd's average worker.
         """
-        self._fitted()
-        now = self._snapshot()
+        now = self._fitted()
         ratings = Ratings._as_table(votes)
-        if ratings.n_dims != len(now._dimensions):
+        if ratings.n_dims != len(now.dimensions):
             raise ValueError(
-                f"ratings of {counted(ratings.n_dims, 'number')} each, for a model of {len(now._dimensions)}: "
-                f"{', '.join(map(str, now._dimensions.values.tolist()))}"
+                f"ratings of {counted(ratings.n_dims, 'number')} each, for a model of {len(now.dimensions)}: "
+                f"{', '.join(map(str, now.dimensions.values.tolist()))}"
             )
-        return self._flat(now._predict(ratings, now._workers.match(ratings._workers)))
+        return self._flat(self._predict(now, ratings, now.workers.match(ratings._workers)))
 
     @abstractmethod
-    def _predict(self, ratings: Ratings, known: npt.NDArray[np.int64]) -> Array:
+    def _predict(self, now: ValueFitted, ratings: Ratings, known: npt.NDArray[np.int64]) -> Array:
         """Values of ratings whose worker m was worker known[m] in fit, or nobody where that is -1: (tasks, numbers)."""
-
-    # ------------------------------------------------------------------------------------------- persistence
-
-    def _packed(self) -> dict[str, npt.NDArray[Any]]:
-        fit = self._fitted()
-        arrays = {name: getattr(fit, name) for name in ("values", "spread", "bias", "scale", "noise")}
-        arrays |= {f"learnt.{name}": getattr(self, name) for name in self._learnt_arrays()}
-        return arrays | persist.pack_names("dimensions", self._dimensions)
-
-    def _take_back(self, content: persist.Content, course: Mapping[str, Any]) -> None:
-        self._dimensions = content.names("dimensions")
-        n, m, d = len(self._tasks), len(self._workers), len(self._dimensions)
-        if not d:
-            raise content.damaged("it has no numbers")
-        self._take_learnt(content, {"n": n, "m": m, "d": d, "k": 0})
-        of_tasks = {name: content.array(name, np.float64, shape=(n, d)) for name in ("values", "spread")}
-        of_workers = {name: content.array(name, np.float64, shape=(m, d)) for name in ("bias", "scale", "noise")}
-        if any((array < 0).any() for array in (of_tasks["spread"], of_workers["noise"])):
-            raise content.damaged("it holds negative errors")
-        found: Mapping[str, Any] = {**of_tasks, **of_workers, **course}
-        self._result = ValueFit(**found)

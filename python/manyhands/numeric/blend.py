@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import ClassVar, NamedTuple
 
@@ -12,11 +13,12 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base.checks import check_number, check_stopping
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, numbers
 from manyhands._base.progress import Callback
 from manyhands.metrics.intervals import offset_errors
 from manyhands.numeric._hierarchy import Crowd, Structure, fit
 from manyhands.numeric._units import Units
-from manyhands.numeric.base import LEVEL, NumericAggregator, ValueFit
+from manyhands.numeric.base import LEVEL, NumericAggregator, ValueFit, ValueFitted
 from manyhands.numeric.gaussian import predicted, read_off, workers_of
 from manyhands.numeric.simple import ALONE, pooled_variance
 from manyhands.numeric.table import Ratings
@@ -45,6 +47,19 @@ class _Member(NamedTuple):
     errors: Array
     gain: Array
     shift: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlendFit(ValueFit):
+    """Weights of the mean and the models, and what each model learnt, in units of their own."""
+
+    shares: Array = field(metadata=numbers("s"))
+    moments: Array = field(metadata=numbers("bdm6"))
+    priors: Array = field(metadata=numbers("bd2"))
+    gains: Array = field(metadata=numbers("bd"))
+    shifts: Array = field(metadata=numbers("bd"))
+    unit: Array = field(metadata=numbers("d"))
+    centre: Array = field(metadata=numbers("d"))
 
 
 class Blend(NumericAggregator, default=True):
@@ -91,16 +106,7 @@ class Blend(NumericAggregator, default=True):
     1.0
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_shares", "_moments", "_priors", "_gains", "_shifts", "_unit", "_centre")
-    _learnt_shapes: ClassVar[dict[str, str]] = {
-        "_shares": "s",
-        "_moments": "bdm6",
-        "_priors": "bd2",
-        "_gains": "bd",
-        "_shifts": "bd",
-        "_unit": "d",
-        "_centre": "d",
-    }
+    _fit_type: ClassVar[type[Fit]] = BlendFit
 
     def __init__(self, *, folds: int = 5, max_iter: int = 300, tol: float = 1e-5) -> None:
         self.folds = folds
@@ -110,8 +116,8 @@ class Blend(NumericAggregator, default=True):
     @property
     def weights_(self) -> dict[str, float]:
         """What the mean and each model count in the blend, by name."""
-        self._fitted()
-        return dict(zip(("mean", *MEMBERS), self._shares.tolist(), strict=True))
+        shares = self._fitted().fit_as(BlendFit).shares
+        return dict(zip(("mean", *MEMBERS), shares.tolist(), strict=True))
 
     def _iterations(self) -> int | None:
         return len(MEMBERS) * (int(self.folds) + 1)
@@ -124,19 +130,20 @@ class Blend(NumericAggregator, default=True):
         plain = _mean(table, units)
         crowds = [self._learn(table, units, structure, done) for structure in MEMBERS.values()]
         members = [_like_mean(plain, *read_off(table, units, crowd, None, shrink=True)) for crowd in crowds]
-        self._shares = self._judge(table, units, crowds, members, plain, done)
-        self._moments = np.stack([crowd.moments for crowd in crowds])
-        self._priors = np.stack([crowd.prior for crowd in crowds])
-        self._gains = np.stack([member.gain for member in members])
-        self._shifts = np.stack([member.shift for member in members])
-        self._unit, self._centre = units
-        values = self._blended(plain.values, [member.values for member in members])
+        shares = self._judge(table, units, crowds, members, plain, done)
+        gains, shifts = (np.stack(parts) for parts in zip(*((one.gain, one.shift) for one in members), strict=True))
+        values = _blended(shares, gains, shifts, plain.values, [member.values for member in members])
         errors = (
-            plain.errors
-            if self._shares[0] == 1.0
-            else offset_errors(values - members[-1].values, members[-1].errors, LEVEL)
+            plain.errors if shares[0] == 1.0 else offset_errors(values - members[-1].values, members[-1].errors, LEVEL)
         )
-        return ValueFit(
+        return BlendFit(
+            shares=shares,
+            moments=np.stack([crowd.moments for crowd in crowds]),
+            priors=np.stack([crowd.prior for crowd in crowds]),
+            gains=gains,
+            shifts=shifts,
+            unit=units.unit,
+            centre=units.centre,
             values=units.back(values),
             spread=units.sizes(errors),
             history=np.zeros(0),
@@ -151,21 +158,15 @@ class Blend(NumericAggregator, default=True):
         done()
         return found
 
-    def _blended(self, mean: Array, models: list[Array]) -> Array:
-        every = [
-            mean,
-            *(model * gain + shift for model, gain, shift in zip(models, self._gains, self._shifts, strict=True)),
-        ]
-        blended: Array = np.tensordot(self._shares, np.stack(every), 1)
-        return blended
-
-    def _predict(self, ratings: Ratings, known: npt.NDArray[np.int64]) -> Array:
-        units = Units(self._unit, self._centre)
+    def _predict(self, now: ValueFitted, ratings: Ratings, known: npt.NDArray[np.int64]) -> Array:
+        learnt = now.fit_as(BlendFit)
+        units = Units(learnt.unit, learnt.centre)
         models = []
-        for moments, prior in zip(self._moments, self._priors, strict=True):
-            carried = np.stack([self._carried_over(of, known) for of in moments])
+        for moments, prior in zip(learnt.moments, learnt.priors, strict=True):
+            carried = np.stack([now.carried_over(of, known) for of in moments])
             models.append(predicted(ratings.table, units, carried, prior))
-        return units.back(self._blended(_mean(ratings.table, units).values, models))
+        mean = _mean(ratings.table, units).values
+        return units.back(_blended(learnt.shares, learnt.gains, learnt.shifts, mean, models))
 
     # ------------------------------------------------------------------------------------------------- judging
 
@@ -207,6 +208,12 @@ class Blend(NumericAggregator, default=True):
             actual = said[rows] * units.unit - units.centre
             losses.add(rows, np.stack([actual - values[tasks[rows]] for values in foretold]), counts[rows])
         return losses.weights()
+
+
+def _blended(shares: Array, gains: Array, shifts: Array, mean: Array, models: list[Array]) -> Array:
+    every = [mean, *(model * gain + shift for model, gain, shift in zip(models, gains, shifts, strict=True))]
+    blended: Array = np.tensordot(shares, np.stack(every), 1)
+    return blended
 
 
 class _Steps:

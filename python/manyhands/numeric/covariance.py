@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -10,9 +11,10 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base.checks import check_number, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, numbers
 from manyhands._base.progress import Callback
 from manyhands.numeric._units import Units
-from manyhands.numeric.base import NumericAggregator, ValueFit
+from manyhands.numeric.base import NumericAggregator, ValueFit, ValueFitted
 from manyhands.numeric.gaussian import errors_about
 from manyhands.numeric.simple import ALONE, pooled_variance
 from manyhands.numeric.table import Ratings
@@ -21,6 +23,17 @@ from manyhands.numeric.table import Ratings
 _IMAGINARY = 5.0
 #: The least share of the crowd's variance of noise that a worker has: the diagonal must stay positive.
 _LEAST = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class CovarianceFit(ValueFit):
+    """Means, factors and precisions of workers, in units of their own."""
+
+    means: Array = field(metadata=numbers("dm"))
+    factors: Array = field(metadata=numbers("dmr"))
+    precision: Array = field(metadata=numbers("dm"))
+    unit: Array = field(metadata=numbers("d"))
+    centre: Array = field(metadata=numbers("d"))
 
 
 class CovarianceCrowd(NumericAggregator):
@@ -68,14 +81,7 @@ class CovarianceCrowd(NumericAggregator):
     True
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_means", "_factors", "_precision", "_unit", "_centre")
-    _learnt_shapes: ClassVar[dict[str, str]] = {
-        "_means": "dm",
-        "_factors": "dmr",
-        "_precision": "dm",
-        "_unit": "d",
-        "_centre": "d",
-    }
+    _fit_type: ClassVar[type[Fit]] = CovarianceFit
 
     def __init__(self, rank: int = 1, *, max_iter: int = 200, tol: float = 1e-6, seed: int = 0) -> None:
         self.rank = rank
@@ -88,13 +94,8 @@ class CovarianceCrowd(NumericAggregator):
         check_number("seed", self.seed, least=0, whole=True)
         check_stopping(self.max_iter, self.tol)
         table, units = votes.table, Units.of(votes.table)
-        self._unit, self._centre = units
         d, m = table.dims, table.n_workers
-        self._means, self._precision, self._factors = (
-            np.zeros((d, m)),
-            np.ones((d, m)),
-            np.zeros((d, m, int(self.rank))),
-        )
+        means, precision, factors = np.zeros((d, m)), np.ones((d, m)), np.zeros((d, m, int(self.rank)))
         columns, told, steps, converged = [], True, 1, True
         for dim in range(d):
             tasks, workers = _core.rating_spread(table, *units.view(dim))
@@ -102,25 +103,33 @@ class CovarianceCrowd(NumericAggregator):
             told = told and variance is not None
             if variance is None or variance == 0:
                 # Nothing varies within tasks, or there is nothing to compare: means are all there is.
-                self._factors[dim, :, 0] = 1.0
-                self._precision[dim] = 1e12
+                factors[dim, :, 0] = 1.0
+                precision[dim] = 1e12
                 columns.append(_means_of(tasks, variance))
                 continue
-            steps, settled = self._learn(table, units, dim, tasks, workers, variance, progress)
+            learnt, steps, settled = self._learn(table, units, dim, tasks, workers, variance, progress)
+            means[dim], factors[dim], precision[dim] = learnt
             converged = converged and settled
-            columns.append(self._scores(table, units, dim, self._means[dim], self._factors[dim], self._precision[dim]))
+            averages = means.mean(axis=1)[dim], factors.mean(axis=1)[dim]
+            columns.append(_scores(table, units, dim, averages, means[dim], factors[dim], precision[dim]))
         warn_unless_converged(converged, self)
         values, errors = (np.stack(found, axis=1) for found in zip(*columns, strict=True))
         if told:
             errors = errors_about(values, table, units)
-        target = self._targets()
-        scale = np.einsum("dmr,dr->md", self._factors, target) / np.maximum((target**2).sum(axis=1), 1e-300)
-        return ValueFit(
+        # Values in terms of the factors are those of the average worker.
+        target = factors.mean(axis=1)
+        scale = np.einsum("dmr,dr->md", factors, target) / np.maximum((target**2).sum(axis=1), 1e-300)
+        return CovarianceFit(
+            means=means,
+            factors=factors,
+            precision=precision,
+            unit=units.unit,
+            centre=units.centre,
             values=units.back(values),
             spread=units.sizes(errors),
-            bias=units.sizes((self._means - self._average()[:, None]).T),
+            bias=units.sizes((means - means.mean(axis=1)[:, None]).T),
             scale=scale,
-            noise=units.sizes(1.0 / np.sqrt(self._precision.T)),
+            noise=units.sizes(1.0 / np.sqrt(precision.T)),
             history=np.zeros(0),
             n_iter=steps,
             converged=converged,
@@ -136,8 +145,8 @@ class CovarianceCrowd(NumericAggregator):
         workers: Array,
         variance: float,
         progress: Callback | None,
-    ) -> tuple[int, bool]:
-        """Means, factors and noise of the workers for one number of the answers."""
+    ) -> tuple[tuple[Array, Array, Array], int, bool]:
+        """Means, factors and precisions of the workers for one number of the answers; iterations, and convergence."""
         rank, view = int(self.rank), units.view(dim)
         counts, away, _ = workers.T
         rated = tasks[:, 0] > 0
@@ -168,36 +177,34 @@ class CovarianceCrowd(NumericAggregator):
         rest = np.maximum(squares - counts * (factors**2).sum(axis=1), 0.0)
         crowd_noise = max(float(rest.sum() / counts.sum()), _LEAST * variance)
         noise = (rest + _IMAGINARY * crowd_noise) / (counts + _IMAGINARY)
-        self._means[dim], self._factors[dim] = means, factors
-        self._precision[dim] = 1.0 / np.maximum(noise, _LEAST * crowd_noise)
-        return step, settled
+        return (means, factors, 1.0 / np.maximum(noise, _LEAST * crowd_noise)), step, settled
 
-    def _targets(self) -> Array:
-        """What values are in terms of the factors, (numbers, rank): the average worker's."""
-        targets: Array = self._factors.mean(axis=1)
-        return targets
-
-    def _average(self) -> Array:
-        """The values' average, (numbers,)."""
-        average: Array = self._means.mean(axis=1)
-        return average
-
-    def _scores(
-        self, table: _core.Ratings, units: Units, dim: int, means: Array, factors: Array, precision: Array
-    ) -> tuple[Array, Array]:
-        target = np.ascontiguousarray(self._targets()[dim])
-        found = _core.factor_scores(table, *units.view(dim), means, precision, np.ascontiguousarray(factors), target)
-        return self._average()[dim] + found[:, 0], np.sqrt(np.maximum(found[:, 1], 0.0))
-
-    def _predict(self, ratings: Ratings, known: npt.NDArray[np.int64]) -> Array:
-        units = Units(self._unit, self._centre)
+    def _predict(self, now: ValueFitted, ratings: Ratings, known: npt.NDArray[np.int64]) -> Array:
+        learnt = now.fit_as(CovarianceFit)
+        units = Units(learnt.unit, learnt.centre)
         columns = []
-        for dim, (means, factors, precision) in enumerate(
-            zip(self._means, self._factors, self._precision, strict=True)
-        ):
-            carried = [self._carried_over(of, known) for of in (means, factors, precision)]
-            columns.append(self._scores(ratings.table, units, dim, carried[0], carried[1], carried[2])[0])
+        for dim, workers in enumerate(zip(learnt.means, learnt.factors, learnt.precision, strict=True)):
+            averages = learnt.means.mean(axis=1)[dim], learnt.factors.mean(axis=1)[dim]
+            carried = [now.carried_over(of, known) for of in workers]
+            columns.append(_scores(ratings.table, units, dim, averages, *carried)[0])
         return units.back(np.stack(columns, axis=1))
+
+
+def _scores(
+    table: _core.Ratings,
+    units: Units,
+    dim: int,
+    averages: tuple[float, Array],
+    means: Array,
+    factors: Array,
+    precision: Array,
+) -> tuple[Array, Array]:
+    """Values and errors of the tasks, for one number of the answers; averages are those of means and factors in fit."""
+    average, target = averages
+    found = _core.factor_scores(
+        table, *units.view(dim), means, precision, np.ascontiguousarray(factors), np.ascontiguousarray(target)
+    )
+    return average + found[:, 0], np.sqrt(np.maximum(found[:, 1], 0.0))
 
 
 def _means_of(tasks: Array, variance: float | None) -> tuple[Array, Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,15 +11,26 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base.checks import check_choice, check_flag, check_number, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, numbers
 from manyhands._base.progress import Callback
 from manyhands.metrics.intervals import offset_errors
 from manyhands.numeric._hierarchy import Crowd, Structure, fit
 from manyhands.numeric._units import Units
-from manyhands.numeric.base import LEVEL, NumericAggregator, ValueFit
+from manyhands.numeric.base import LEVEL, NumericAggregator, ValueFit, ValueFitted
 from manyhands.numeric.simple import ALONE
 from manyhands.numeric.table import Ratings
 
 _METHODS = ("em", "messages")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianFit(ValueFit):
+    """Moments of workers, and the prior of values, in units of their own."""
+
+    moments: Array = field(metadata=numbers("dm6"))
+    prior: Array = field(metadata=numbers("d2"))
+    unit: Array = field(metadata=numbers("d"))
+    centre: Array = field(metadata=numbers("d"))
 
 
 class GaussianCrowd(NumericAggregator):
@@ -78,8 +90,7 @@ class GaussianCrowd(NumericAggregator):
     True
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_moments", "_prior", "_unit", "_centre")
-    _learnt_shapes: ClassVar[dict[str, str]] = {"_moments": "dm6", "_prior": "d2", "_unit": "d", "_centre": "d"}
+    _fit_type: ClassVar[type[Fit]] = GaussianFit
 
     def __init__(
         self,
@@ -119,12 +130,14 @@ class GaussianCrowd(NumericAggregator):
         structure, units = self._structure(), Units.of(votes.table)
         crowd = fit(votes.table, units, structure, max_iter=self.max_iter, tol=self.tol, report=progress)
         warn_unless_converged(crowd.converged, self)
-        self._moments, self._prior = crowd.moments, crowd.prior
-        self._unit, self._centre = units
         values, spread = read_off(votes.table, units, crowd, structure.freedom, shrink=bool(self.shrink))
         if structure.freedom is not None:
             spread = errors_about(values, votes.table, units)
-        return ValueFit(
+        return GaussianFit(
+            moments=crowd.moments,
+            prior=crowd.prior,
+            unit=units.unit,
+            centre=units.centre,
             values=units.back(values),
             spread=units.sizes(spread),
             **workers_of(crowd, units),
@@ -134,10 +147,11 @@ class GaussianCrowd(NumericAggregator):
             remarks=() if crowd.told else (ALONE,),
         )
 
-    def _predict(self, ratings: Ratings, known: npt.NDArray[np.int64]) -> Array:
-        units = Units(self._unit, self._centre)
-        moments = np.stack([self._carried_over(of, known) for of in self._moments])
-        prior = self._prior if self.shrink else self._prior * [1.0, 0.0]
+    def _predict(self, now: ValueFitted, ratings: Ratings, known: npt.NDArray[np.int64]) -> Array:
+        learnt = now.fit_as(GaussianFit)
+        units = Units(learnt.unit, learnt.centre)
+        moments = np.stack([now.carried_over(of, known) for of in learnt.moments])
+        prior = learnt.prior if self.shrink else learnt.prior * [1.0, 0.0]
         freedom = None if self.tails is None else float(self.tails)
         return units.back(predicted(ratings.table, units, moments, prior, freedom))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,10 +14,11 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base.checks import check_number, countable, listed
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, numbers
 from manyhands._base.names import sequence
 from manyhands._base.progress import Callback
 from manyhands.numeric._units import Units
-from manyhands.numeric.base import NumericAggregator, ValueFit
+from manyhands.numeric.base import NumericAggregator, ValueFit, ValueFitted
 from manyhands.numeric.table import Ratings
 
 #: Said where no task has two ratings.
@@ -29,8 +31,12 @@ ALONE = (
 class _Simple(NumericAggregator):
     """A value that needs the ratings of its own task alone; workers are judged by how far they are from it."""
 
-    def _worker_weights(self, ratings: Ratings, known: npt.NDArray[np.int64] | None = None) -> Array | None:
+    def _given_weights(self, ratings: Ratings) -> Array | None:
         """How much workers count; None if all count the same."""
+        return None
+
+    def _weights_for(self, now: ValueFitted, known: npt.NDArray[np.int64]) -> Array | None:
+        """The same of the workers of another table, by their codes in fit."""
         return None
 
     def _check(self) -> None:
@@ -47,7 +53,7 @@ class _Simple(NumericAggregator):
     def _fit(self, votes: Ratings, progress: Callback | None) -> ValueFit:
         self._check()
         table, units = votes.table, Units.of(votes.table)
-        weights = self._worker_weights(votes)
+        weights = self._given_weights(votes)
         found = []
         remarks: tuple[str, ...] = ()
         for dim in range(votes.n_dims):
@@ -69,9 +75,9 @@ class _Simple(NumericAggregator):
             remarks=remarks,
         )
 
-    def _predict(self, ratings: Ratings, known: npt.NDArray[np.int64]) -> Array:
+    def _predict(self, now: ValueFitted, ratings: Ratings, known: npt.NDArray[np.int64]) -> Array:
         units = Units.of(ratings.table)
-        weights = self._worker_weights(ratings, known)
+        weights = self._weights_for(now, known)
         columns = []
         for dim in range(ratings.n_dims):
             means = _core.rating_spread(ratings.table, *units.view(dim), weights)[0][:, 1]
@@ -189,6 +195,14 @@ class TrimmedMean(_Simple):
         return 1.0 + 2.0 * self.trim * (_median_inefficiency(counts) - 1.0)
 
 
+@dataclass(frozen=True, kw_only=True)
+class WeightedValueFit(ValueFit):
+    """Means by weights."""
+
+    #: The weight of each worker.
+    weights: Array = field(metadata=numbers("m"))
+
+
 class WeightedMean(_Simple):
     """The mean of the ratings of each task, where workers count by weights that are given.
 
@@ -210,8 +224,7 @@ class WeightedMean(_Simple):
     [2.0]
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_weights",)
-    _weights: Array
+    _fit_type: ClassVar[type[Fit]] = WeightedValueFit
 
     def __init__(self, weights: Mapping[Any, float] | None = None) -> None:
         self.weights = weights
@@ -219,12 +232,15 @@ class WeightedMean(_Simple):
     @property
     def weights_(self) -> Array:
         """The weight of each worker, (n_workers,)."""
-        self._fitted()
-        return self._weights
+        return self._fitted().fit_as(WeightedValueFit).weights
 
-    def _worker_weights(self, ratings: Ratings, known: npt.NDArray[np.int64] | None = None) -> Array | None:
-        if known is not None:
-            return self._carried_over(self._weights, known)
+    def _fit(self, votes: Ratings, progress: Callback | None) -> ValueFit:
+        return WeightedValueFit(**vars(super()._fit(votes, progress)), weights=self._given_weights(votes))
+
+    def _weights_for(self, now: ValueFitted, known: npt.NDArray[np.int64]) -> Array | None:
+        return now.carried_over(now.fit_as(WeightedValueFit).weights, known)
+
+    def _given_weights(self, ratings: Ratings) -> Array:
         if not isinstance(self.weights, Mapping):
             raise TypeError(f"weights must be a mapping from workers to numbers, not {self.weights!r}")
         place = sequence(self.weights).match(ratings._workers) if len(self.weights) else np.full(ratings.n_workers, -1)
@@ -236,7 +252,6 @@ class WeightedMean(_Simple):
         if not countable(given).all():
             odd = ratings.workers[~countable(given)].tolist()
             raise ValueError(f"weights of the workers {listed(odd)} are neither 0 nor between 1e-30 and 1e15")
-        self._weights = given
         return given
 
     def _middle(self, table: _core.Ratings, view: tuple[int, float, float], means: Array) -> Array:
