@@ -2,9 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+#: Stands for any value of a parameter.
+ANY = object()
+
+
+def _as_keyword(name: str, value: Any) -> str:
+    return f"{name}=…" if value is ANY else f"{name}={value!r}"
+
+
+_SPELLING: ContextVar[Callable[[str, Any], str]] = ContextVar("spelling", default=_as_keyword)
+
+
+def argument(name: str, value: Any = ANY) -> str:
+    """Return how the caller writes a parameter in messages: ``task=…`` in Python, ``--task`` on the command line."""
+    return _SPELLING.get()(name, value)
+
+
+@contextmanager
+def spelling(write: Callable[[str, Any], str]) -> Iterator[None]:
+    """Let `write` say how a parameter, given its name and value (or `ANY`), is written in messages."""
+    token = _SPELLING.set(write)
+    try:
+        yield
+    finally:
+        _SPELLING.reset(token)
+
 
 class NotFittedError(ValueError, AttributeError):
     """A result was asked of an estimator before ``fit``."""
+
+
+class ParameterError(ValueError):
+    """A parameter does not fit; `parameter` is its name."""
+
+    def __init__(self, message: str, parameter: str = "") -> None:
+        super().__init__(message)
+        self.parameter = parameter
+
+
+class MissingColumnError(ParameterError):
+    """A log has no column for a role, or several that could be it; `parameter` is the role."""
 
 
 class FileFormatError(ValueError):

@@ -328,7 +328,7 @@ def test_bad_orders_are_named(order, error, message):
 
 
 def test_a_missing_order_column_is_named():
-    with pytest.raises(KeyError, match="no order column 'when'"):
+    with pytest.raises(ValueError, match="no order column 'when'"):
         mh.audit.drift(tiring(1), order="when")
 
 

@@ -108,7 +108,7 @@ def test_a_worker_with_many_answers_is_no_id_column():
         (pd.DataFrame(WIDE, index=["a", "b", "a"]), {}, ValueError, "several rows are called 'a'"),
         (pd.DataFrame(WIDE, index=["a", None, "c"]), {}, ValueError, "one of the rows has no name"),
         (pd.DataFrame([[1, 2]], columns=["x", "x"]), {}, ValueError, "several columns are called 'x'"),
-        (WIDE, {"task": "item"}, KeyError, "no task column 'item'; the columns are 'ann', 'bob', 'eve'"),
+        (WIDE, {"task": "item"}, ValueError, "no task column 'item'; the columns are 'ann', 'bob', 'eve'"),
         ([[1, 2]], {"task": "item"}, ValueError, "the matrix has no names"),
         (LOG, {}, ValueError, "'task', 'worker', 'label' look like a log .*from_frame"),
         ({"task": ["a"]}, {"task": "task"}, ValueError, "no column of labels"),

@@ -86,9 +86,9 @@ def test_columns(tmp_path):
     assert read(("task", "label", "truth"), tasks, wrong, right) == right
     assert read(("task", "label", "truth"), tasks, wrong, right, label="label") == wrong
     assert read(("thing", "said"), tasks, right, like=("thing", "said")) == right
-    with pytest.raises(KeyError, match=r"truth\.csv: no column has a well-known name for the label"):
+    with pytest.raises(ValueError, match=r"truth\.csv: no column has a well-known name for the label"):
         read(("task", "said"), tasks, right)
-    with pytest.raises(KeyError, match="several columns could be the label"):
+    with pytest.raises(ValueError, match="several columns could be the label"):
         read(("task", "label", "answer"), tasks, right, wrong)
 
 

@@ -133,7 +133,7 @@ def test_bad_confidences_are_named(change: dict, message: str) -> None:
         ({"x": [0.5, 0.5], "y": [0.5, 0.2]}, ValueError, "row 1 sum to 0.7"),
         ({"x": [0.5, -0.5], "y": [0.5, 1.5]}, ValueError, "'x' holds -0.5"),
         ({"x": ["a", "b"], "y": [1, 1]}, TypeError, "must hold numbers"),
-        ({"x": [1.0, 1.0]}, KeyError, "no probability of 'y' column"),
+        ({"x": [1.0, 1.0]}, ValueError, "no probability of 'y' column"),
         ({"x": [1.0], "y": [0.0]}, ValueError, "differ in length"),
     ],
 )

@@ -127,9 +127,9 @@ def test_bugs_keep_their_traceback(log, monkeypatch, capsys):
     def fail(*_, **__):
         raise RuntimeError("a bug")
 
-    with pytest.raises(KeyError, match="the worker"):
+    with pytest.raises(ValueError, match="the worker"):
         main(words("--traceback aggregate truth.csv"))
-    monkeypatch.setattr(mh, "read", fail)
+    monkeypatch.setattr("manyhands.io.log.Log.read", fail)
     with pytest.raises(RuntimeError, match="a bug"):
         main(words("describe log.csv"))
 

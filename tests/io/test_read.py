@@ -86,7 +86,7 @@ def test_a_folder_called_like_a_column_adds_none(tmp_path):
 def test_another_delimiter(tmp_path):
     path = put(tmp_path / "log.csv", CSV.replace(",", ";"))
     assert rows_of(mh.read(path, delimiter=";")) == ROWS
-    with pytest.raises(KeyError, match="the columns are 'task;worker;label'"):
+    with pytest.raises(ValueError, match="the columns are 'task;worker;label'"):
         mh.read(path, delimiter=",")
     with pytest.raises(ValueError, match="delimiter must be a single ASCII character, not '::'"):
         mh.read(path, delimiter="::")
@@ -373,23 +373,23 @@ def test_well_known_columns_are_found(tmp_path, header):
         (
             ["taks", "worker", "label"],
             {},
-            KeyError,
+            ValueError,
             "for the task: name it with task=…; the columns are 'taks'",
         ),
         (
             ["task", "item", "worker", "label"],
             {},
-            KeyError,
+            ValueError,
             r"several columns could be the task \('task', 'item'\)",
         ),
-        (["Taks", "worker", "label"], {}, KeyError, "the columns are 'Taks', 'worker', 'label'"),
+        (["Taks", "worker", "label"], {}, ValueError, "the columns are 'Taks', 'worker', 'label'"),
         (
             ["task", "worker", "label"],
             {"label": "truth"},
-            KeyError,
+            ValueError,
             "no label column 'truth'; the columns are",
         ),
-        (["task", "worker", "label"], {"weight": "w"}, KeyError, "no weight column 'w'"),
+        (["task", "worker", "label"], {"weight": "w"}, ValueError, "no weight column 'w'"),
         (
             ["task", "worker", "label"],
             {"label": "task"},

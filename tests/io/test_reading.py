@@ -98,7 +98,7 @@ def test_names_that_logs_use_are_known(tmp_path, header):
 )
 def test_weak_names_that_mean_something_else_are_rejected(tmp_path, content, message):
     path = put(tmp_path / "log.csv", content)
-    with pytest.raises((ValueError, KeyError), match=message):
+    with pytest.raises(ValueError, match=message):
         mh.read(path)
 
 
@@ -319,7 +319,7 @@ def test_wide_tables_with_odd_columns_are_rejected_by_name(tmp_path, capsys):
     assert mh.read(gold, layout="wide", worker=["ann", "Gold"]).workers.tolist() == ["Gold", "ann"]
     with pytest.raises(ValueError, match="'truth' looks like known answers"):
         mh.Annotations.from_dense({"ann": ["x"], "truth": ["y"]})
-    with pytest.raises(KeyError, match="no worker column 'cy'"):
+    with pytest.raises(ValueError, match="no worker column 'cy'"):
         mh.read(gold, layout="wide", worker=["ann", "cy"])
 
 

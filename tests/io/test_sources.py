@@ -128,7 +128,7 @@ def test_a_delimiter_that_does_its_work_is_kept(tmp_path):
     ):
         mh.read(path)
     quoted = put(tmp_path / "quoted.csv", "task;worker;label,remark\nb;10;yes,1\na;9;no,2\n")
-    with pytest.raises(KeyError, match=r"if fields are separated by ';', say delimiter=';'"):
+    with pytest.raises(ValueError, match=r"if fields are separated by ';', say delimiter=';'"):
         mh.read(quoted)
     assert mh.read(path, delimiter=";").n_tasks == 2
 
@@ -197,7 +197,7 @@ def test_wide_characters_without_a_mark_are_recognised(tmp_path):
     with pytest.raises(mh.errors.FileFormatError, match="the file looks like UTF-16: say encoding='utf-16-le'"):
         mh.read(path)
     path = put(tmp_path / "log.csv", CSV.rstrip().encode("utf-16-le"))
-    with pytest.raises(KeyError, match="the file looks like UTF-16: say encoding='utf-16-le'"):
+    with pytest.raises(ValueError, match="the file looks like UTF-16: say encoding='utf-16-le'"):
         mh.read(path)
 
 
@@ -223,9 +223,9 @@ def test_a_file_without_a_header(tmp_path):
     path = put(tmp_path / "log.csv", CSV.partition("\n")[2])
     votes = mh.read(path, header=False, task="1", worker="2", label="3")
     assert rows_of(votes) == ROWS
-    with pytest.raises(KeyError, match=r"for the task: name it with task=…; the columns are '1', '2', '3'"):
+    with pytest.raises(ValueError, match=r"for the task: name it with task=…; the columns are '1', '2', '3'"):
         mh.read(path, header=False)
-    with pytest.raises(KeyError, match=r"if the first line is no header, say header=False"):
+    with pytest.raises(ValueError, match=r"if the first line is no header, say header=False"):
         mh.read(path)
     gold = put(tmp_path / "gold.csv", "a,no\nb,yes\n")
     assert read_gold(gold, votes, task="1", label="2", header=False)[1].tolist() == ["no", "yes"]

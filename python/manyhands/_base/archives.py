@@ -9,7 +9,6 @@ from __future__ import annotations
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from manyhands._base.checks import listed, warn_of_data
@@ -42,10 +41,18 @@ def files_in(folder: Path, endings: tuple[str, ...]) -> list[Path]:
     return sorted(path for path in files if path.name.lower().endswith((*endings, ARCHIVE)))
 
 
-def members_of(archive: Path, endings: tuple[str, ...]) -> list[Path]:
-    """List the members of an archive that have one of the endings; raise for one that is not safe to open."""
+def read_archive(archive: Path, endings: tuple[str, ...]) -> dict[Path, bytes]:
+    """Return the members of an archive that have one of the endings; raise for one that is not safe to open."""
     with _opened(archive) as content:
         entries = [entry for entry in content.infolist() if not entry.is_dir() and not _is_hidden(_parts(entry))]
+        wanted = _members(archive, entries, endings)
+        total = sum(entry.file_size for entry in wanted)
+        check_memory(2 * total, f"the archive {str(archive)!r}", "unpack it, and read its files in parts")
+        members = {archive / entry.filename: entry for entry in wanted}
+        return {path: _unpacked(content, members[path], path) for path in sorted(members)}
+
+
+def _members(archive: Path, entries: list[zipfile.ZipInfo], endings: tuple[str, ...]) -> list[zipfile.ZipInfo]:
     if len(entries) > _MOST_MEMBERS:
         raise FileFormatError(f"{str(archive)!r} has {len(entries):,} files; at most {_MOST_MEMBERS:,} are read")
     wanted = [entry for entry in entries if entry.filename.lower().endswith(endings)]
@@ -69,28 +76,7 @@ def members_of(archive: Path, endings: tuple[str, ...]) -> list[Path]:
     if not wanted:
         found = sorted({PurePosixPath(entry.filename).suffix or entry.filename for entry in entries})
         raise ValueError(f"{str(archive)!r} holds no file that can be read; it holds {listed(found) or 'nothing'}")
-    return sorted(archive / entry.filename for entry in wanted)
-
-
-def contents_of(paths: Iterable[Path]) -> dict[Path, bytes]:
-    """Return what members of archives hold; paths of other files, and of members that are missing, are left out."""
-    by_archive: dict[Path, list[Path]] = {}
-    for path in paths:
-        archive = archive_of(path)
-        if archive is not None:
-            by_archive.setdefault(archive, []).append(path)
-    found: dict[Path, bytes] = {}
-    for archive, members in by_archive.items():
-        with _opened(archive) as content:
-            entries = {entry.filename: entry for entry in content.infolist()}
-            named = {path: entries.get(path.relative_to(archive).as_posix()) for path in members}
-            wanted = {path: entry for path, entry in named.items() if entry is not None}
-            total = sum(entry.file_size for entry in wanted.values())
-            check_memory(2 * total, f"the archive {str(archive)!r}", "unpack it, and read its files in parts")
-            for path, entry in wanted.items():
-                _check(archive, entry)
-                found[path] = _unpacked(content, entry, path)
-    return found
+    return wanted
 
 
 def _unpacked(content: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> bytes:

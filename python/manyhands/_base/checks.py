@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.errors import ConvergenceWarning, DataWarning
+from manyhands._base.spelling import did_you_mean
+from manyhands.errors import ConvergenceWarning, DataWarning, ParameterError
 
 #: What a label may count that counts at all, as in the compiled table: beyond, sums and products leave the range of a
 #: double.
@@ -20,7 +21,8 @@ COUNTS = f"0 or between {LEAST_COUNT:g} and {MOST_COUNT:g}"
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
     """Refuse a setting that is not one of a few."""
     if not isinstance(value, str) or value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
+        hint = did_you_mean(value, allowed) if isinstance(value, str) else ""
+        raise ParameterError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}{hint}", name)
 
 
 def check_number(name: str, value: Any, *, least: float, most: float | None = None, whole: bool = False) -> None:
@@ -29,13 +31,13 @@ def check_number(name: str, value: Any, *, least: float, most: float | None = No
     if isinstance(value, bool) or not isinstance(value, kinds):
         raise TypeError(f"{name} must be a {'whole ' if whole else ''}number, not {value!r}")
     if not isinstance(value, int) and not np.isfinite(value):
-        raise ValueError(f"{name} must be a finite number, not {value}")
+        raise ParameterError(f"{name} must be a finite number, not {value}", name)
     if value < least:
-        raise ValueError(f"{name} must be at least {least}, not {value}")
+        raise ParameterError(f"{name} must be at least {least}, not {value}", name)
     if most is not None and value > most:
-        raise ValueError(f"{name} must be at most {most}, not {value}")
+        raise ParameterError(f"{name} must be at most {most}, not {value}", name)
     if value >= 2**63:
-        raise ValueError(f"{name} must be below 2**63, not {value}")
+        raise ParameterError(f"{name} must be below 2**63, not {value}", name)
 
 
 def check_flag(name: str, value: Any) -> None:
@@ -58,7 +60,7 @@ def check_count(name: str, value: Any) -> None:
 
 def _refuse_uncountable(name: str, value: Any, range_: str) -> None:
     if isinstance(value, int | float | np.number) and np.isfinite(value) and value > 0 and not countable(value):
-        raise ValueError(f"{name} must be {range_}, not {value:g}")
+        raise ParameterError(f"{name} must be {range_}, not {value:g}", name)
 
 
 def check_positive(name: str, value: Any) -> None:
@@ -66,7 +68,7 @@ def check_positive(name: str, value: Any) -> None:
     _refuse_uncountable(name, value, f"between {LEAST_COUNT:g} and {MOST_COUNT:g}")
     check_number(name, value, least=0)
     if value == 0:
-        raise ValueError(f"{name} must be above 0")
+        raise ParameterError(f"{name} must be above 0", name)
 
 
 def check_between(name: str, value: Any, *, such_as: float | None = None) -> None:
@@ -74,7 +76,7 @@ def check_between(name: str, value: Any, *, such_as: float | None = None) -> Non
     check_number(name, value, least=0)
     if not 0 < value < 1:
         example = "" if such_as is None else f", such as {such_as}"
-        raise ValueError(f"{name} must lie between 0 and 1{example}, not {value}")
+        raise ParameterError(f"{name} must lie between 0 and 1{example}, not {value}", name)
 
 
 #: Finite strengths of a prior for which differences of gamma functions keep enough of their digits.

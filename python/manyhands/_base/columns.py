@@ -8,6 +8,7 @@ from typing import Any
 
 from manyhands._base.frames import guessed, taken
 from manyhands._base.names import Column
+from manyhands.errors import argument
 
 #: The column of a role: its name, several names where the role has several columns, or None for a well-known name.
 Chosen = str | Iterable[str] | None
@@ -43,7 +44,7 @@ def spread(given: Mapping[str, Chosen]) -> Wanted:
             continue
         names = [*chosen]
         if not names or not all(isinstance(name, str) for name in names):
-            raise ValueError(f"{role}= must name a column, or several in a list, not {chosen!r}")
+            raise ValueError(f"{argument(role)} must name a column, or several in a list, not {chosen!r}")
         asked |= {
             (role, place): (role if len(names) == 1 else f"{role} {name!r}", name) for place, name in enumerate(names)
         }

@@ -13,6 +13,7 @@ from manyhands import _core
 from manyhands._base.checks import COUNTS, LEAST_COUNT, MOST_COUNT, counted, listed, warn_of_data
 from manyhands._base.limits import check_memory
 from manyhands._base.names import Codes, Column, Names, sequence
+from manyhands.errors import argument
 
 MAX_CLASSES = 65_535
 
@@ -86,7 +87,7 @@ def refuse_missing_ids(*columns: Column, needs: str = "a task and a worker") -> 
 def refuse_missing_answers(what: str, absent: npt.NDArray[np.bool_], missing: str) -> None:
     """Refuse rows without an answer if the caller wants that, or if there are no others."""
     if missing == "error":
-        raise ValueError(f"{_missing_in(what, absent)}; fill or drop them, or choose missing='drop'")
+        raise ValueError(f"{_missing_in(what, absent)}; fill or drop them, or choose {argument('missing', 'drop')}")
     if absent.all():
         raise ValueError(f"{_missing_in(what, absent)}: there is nothing to aggregate")
 
@@ -105,7 +106,7 @@ def refuse_repeats(table: _core.Table | _core.Ratings, tasks: Names, workers: Na
         task, worker = tasks.values[[first[0]]].tolist()[0], workers.values[[first[1]]].tolist()[0]
         raise ValueError(
             f"worker {worker!r} labelled task {task!r} more than once ({table.n_repeats():,} such rows)"
-            "; choose repeats='keep', 'first' or 'last'"
+            f"; choose {argument('repeats', 'keep')}, 'first' or 'last'"
         )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from manyhands.errors import MissingColumnError, argument
+
 #: Column names that need not be spelt out, in small or capital letters, with or without what joins their words.
 _TASK = ("task", "task_id", "item", "item_id", "question", "question_id", "example", "example_id", "object")
 _WORKER = ("worker", "worker_id", "annotator", "annotator_id", "rater", "rater_id")
@@ -123,11 +125,14 @@ def match_columns(names: Sequence[str], given: Mapping[str, str | None], *, weak
         others = [other for other in given if other != role]
         name = _well_known(names, role, others, weak=weak) if choice is None else choice
         if name not in names:
-            raise KeyError(f"no {role} column {name!r}{_nearest(name, names)}; the columns are {_listed(names)}")
+            message = f"no {role} column {name!r}{_nearest(name, names)}; the columns are {_listed(names)}"
+            raise MissingColumnError(message, role)
         if names.count(name) > 1:
             raise ValueError(f"several columns are called {name!r}; the columns are {_listed(names)}")
         if name in role_of:
-            raise ValueError(f"column {name!r} cannot be both {role_of[name]} and {role}; name another with {role}=…")
+            raise ValueError(
+                f"column {name!r} cannot be both {role_of[name]} and {role}; name another with {argument(role)}"
+            )
         role_of[name] = role
     return {role: name for name, role in role_of.items()}
 
@@ -184,7 +189,8 @@ def _well_known(names: Sequence[str], role: str, others: Sequence[str] = (), *, 
     if not known:
         why = f"no column has a well-known name for the {role}"
         wanted = f" (well known are {', '.join(WELL_KNOWN[role])})"
-    raise KeyError(f"{why}: name it with {role}=…; the columns are {_listed(names)}{wanted}")
+    message = f"{why}: name it with {argument(role)}; the columns are {_listed(names)}{wanted}"
+    raise MissingColumnError(message, role)
 
 
 def _nearest(name: str, names: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from manyhands._base import data_checks as checks
 from manyhands._base.checks import counted, listed, warn_of_data
 from manyhands._base.names import Codes, Column, Names
 from manyhands._base.spelling import folded, groups_of, shown
+from manyhands.errors import argument
 
 #: A number as people write them, with a point or a comma.
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
@@ -44,11 +45,12 @@ def check_classes(names: Names, n_answers: int, what: str, *, spelt: bool) -> No
     # Integers have no fractions, and text is looked at only where it may spell numbers.
     found = fractions_among(names.values.tolist(), spelt=spelt) if spelt or not names.is_plain() else []
     if found:
-        meant = "read them as names with labels_as_text=True" if spelt else "convert them to text"
+        meant = f"read them as names with {argument('labels_as_text', True)}" if spelt else "convert them to text"
         raise ValueError(
             f"{what} holds numbers with fractions, such as {listed(found)} ({len(names):,} distinct values in "
             f"{counted(n_answers, 'answer')}): scores or measurements, not classes. Take their mean or median "
-            f"on each task (kind='numeric', mh.Ratings), or round them to grades; if they are the names of classes "
+            f"on each task ({argument('kind', 'numeric')}, mh.Ratings), or round them to grades; if they are "
+            "the names of classes "
             f"after all, {meant}"
         )
     checks.check_n_classes(len(names), what)
@@ -58,7 +60,7 @@ def check_classes(names: Names, n_answers: int, what: str, *, spelt: bool) -> No
     if variants:
         warn_of_data(
             f"{what} holds labels that differ by case or blanks only: {shown(variants)}. Each is a class of its own; "
-            "pass fold_labels=True to merge them"
+            f"pass {argument('fold_labels', True)} to merge them"
         )
 
 
@@ -109,7 +111,8 @@ def _warn_of_sets(names: Names, what: str) -> None:
     if 2 * len(joined) > len(texts) and 2 * len(single) < len(texts):
         warn_of_data(
             f"{what} looks like sets of labels, such as {joined[0]!r}: {len(names):,} combinations of "
-            f"{len(single):,} labels. Read them with kind='multilabel' (mh.MultiLabels), or each combination is a class"
+            f"{len(single):,} labels. Read them with {argument('kind', 'multilabel')} (mh.MultiLabels), or "
+            "each combination is a class"
         )
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands._base import arrow, values
+from manyhands.errors import argument
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -229,7 +230,11 @@ def _unsupported(data: Any, column: Any, what: str) -> npt.NDArray[np.object_]:
     if data is column and pa.types.is_nested(column.type):
         kind, some = column.type, next((value for value in column.to_pylist() if value is not None), None)
         if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-            several = "; if each row has several labels, pass kind='multilabel' and labels=…" if "label" in what else ""
+            several = (
+                f"; if each row has several labels, pass {argument('kind', 'multilabel')} and labels=…"
+                if "label" in what
+                else ""
+            )
             raise TypeError(f"{what} holds lists, such as {str(some)[:60]}; each row needs a single value{several}")
         if isinstance(some, dict) and [*some] == [MIXED]:
             shown = f"values of several types, or nested ones, such as {some[MIXED][:60]}"

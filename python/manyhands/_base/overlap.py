@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from manyhands._base.checks import counted
 from manyhands._base.task_table import Answers
+from manyhands.errors import argument
 
 #: A share of the labels that is worth a warning; what concerns fewer is only remarked on.
 _NOTABLE = 0.05
@@ -49,6 +50,7 @@ def _repeats(votes: Answers) -> Doubts:
     times = "once" if n == 1 else f"{n:,} times"
     remark = (
         f"Workers answered a task again {times} in {counted(votes.n_annotations, 'annotation')}, and each answer "
-        "counts as if another worker had given it; make the table with repeats='first' or 'last' to count one.",
+        f"counts as if another worker had given it; make the table with {argument('repeats', 'first')} or "
+        "'last' to count one.",
     )
     return Doubts(loud=remark) if n > _NOTABLE * votes.n_annotations else Doubts(quiet=remark)

@@ -16,9 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from manyhands._base.archives import archive_of, contents_of, files_in, is_archive, members_of
+from manyhands._base.archives import files_in, is_archive, read_archive
 from manyhands._base.limits import free_memory
-from manyhands.errors import FileFormatError
+from manyhands.errors import FileFormatError, argument
 
 PathLike = str | os.PathLike[str]
 
@@ -72,31 +72,35 @@ _WATCH_FROM = _RESERVE = 1 << 28
 
 def expand(source: PathLike | Iterable[PathLike]) -> list[Path]:
     """List the files and streams that paths, globs, folders and archives name; raise if one of them names none."""
-    return [path for path, _ in _expanded(source)]
+    return [path for path, _, _ in _expanded(source)]
 
 
 def sources_of(source: PathLike | Iterable[PathLike], layout: Layout, format: str = "auto") -> list[Source]:
     """Return what `expand` lists, ready to be read; those in folders and archives are what their endings say."""
     files = _expanded(source)
-    packed = contents_of(path for path, contained in files if contained)
+    packed = {path: content for path, _, content in files if content is not None}
     return [
         Source(path, layout, "auto" if contained else format, contained=contained, packed=packed)
-        for path, contained in files
+        for path, contained, _ in files
     ]
 
 
-def one_file(path: PathLike) -> Path:
-    """Return the only file that a path names; raise where it names several."""
-    found = expand(path)
+def one_source(path: PathLike, layout: Layout | None = None) -> Source:
+    """Return the only file that a path names, ready to be read; raise where it names several."""
+    found = sources_of(path, layout or Layout())
     if len(found) > 1:
         raise ValueError(f"{os.fspath(path)!r} names {len(found):,} files, and one is needed")
     return found[0]
 
 
-def _expanded(source: PathLike | Iterable[PathLike]) -> list[tuple[Path, bool]]:
-    """List files, each with whether it was not named itself but a folder or an archive with it in it."""
+#: A file, whether a folder or an archive that holds it was named, and its content if it is in an archive.
+_File = tuple[Path, bool, bytes | None]
+
+
+def _expanded(source: PathLike | Iterable[PathLike]) -> list[_File]:
+    """List the files that paths, globs, folders and archives name."""
     items = [source] if isinstance(source, str | os.PathLike) else list(source)
-    paths: list[tuple[Path, bool]] = []
+    paths: list[_File] = []
     for item in items:
         text = os.fspath(item)
         if text == STDIN or Path(text).exists():
@@ -113,7 +117,7 @@ def _expanded(source: PathLike | Iterable[PathLike]) -> list[tuple[Path, bool]]:
     return paths
 
 
-def _in_container(path: Path) -> list[tuple[Path, bool]]:
+def _in_container(path: Path) -> list[_File]:
     """List the files of a folder or an archive; a path to anything else is itself."""
     tables = tuple(f"{ending}{packed}" for ending in CSV for packed in ("", *COMPRESSED))
     endings = (*DOCUMENTS, *CONLL, *tables, *PARQUET)
@@ -121,10 +125,10 @@ def _in_container(path: Path) -> list[tuple[Path, bool]]:
         files = files_in(path, endings)
         if not files:
             raise FileNotFoundError(f"the folder {str(path)!r} holds no file that can be read")
-        return [(file, True) for found in files for file, _ in _in_container(found)]
+        return [(file, True, content) for found in files for file, _, content in _in_container(found)]
     if is_archive(path):
-        return [(file, True) for file in members_of(path, endings)]
-    return [(path, False)]
+        return [(file, True, content) for file, content in read_archive(path, endings).items()]
+    return [(path, False, None)]
 
 
 def is_stream(path: Path) -> bool:
@@ -144,37 +148,6 @@ def is_document(path: Path, content: bytes | None = None) -> bool:
         return False
     content = _head(path) if content is None else content
     return content.startswith(WEBANNO.encode()) or WEBANNO_2.match(content) is not None
-
-
-def needed_memory(paths: Sequence[Path], format: str = "auto") -> int | None:
-    """Bytes that reading files into memory takes, roughly; None where that cannot be told beforehand."""
-    kinds = [None if is_stream(path) or archive_of(path) else file_kind(path, format) for path in paths]
-    if any(kind in (None, "document") for kind in kinds):
-        return None
-    total = 0
-    for path, kind in zip(paths, kinds, strict=True):
-        needed = _csv_memory(path) if kind == "csv" else _parquet_memory(path)
-        if needed is None:
-            return None
-        total += needed
-    # Text, codes and the table.
-    return 2 * total
-
-
-def _csv_memory(path: Path) -> int:
-    return path.stat().st_size * (_INFLATED if path.suffix.lower() in COMPRESSED else 1)
-
-
-def _parquet_memory(path: Path) -> int | None:
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    try:
-        content = pyarrow.parquet.read_metadata(path)
-    except (pa.ArrowException, OSError):
-        return None  # for whoever reads it to tell
-    groups = (content.row_group(group).total_byte_size for group in range(content.num_row_groups))
-    return int(16 * content.num_rows + sum(groups))
 
 
 def bare_suffix(path: Path) -> str:
@@ -234,7 +207,8 @@ def file_kind(path: Path, format: str = "auto", content: bytes | None = None) ->
         endings = ", ".join((*sorted([*CSV, *PARQUET]), *DOCUMENTS, *CONLL))
         raise ValueError(
             f"cannot tell what kind of file {str(path)!r} is; its name should end in one of {endings} "
-            f"({', '.join(CSV)} also with {', '.join(COMPRESSED)}), or say what it is with format=…, such as 'csv'"
+            f"({', '.join(CSV)} also with {', '.join(COMPRESSED)}), or say what it is with "
+            f"{argument('format')}, such as 'csv'"
         )
     return kind
 
@@ -297,27 +271,64 @@ class Source:
         #: What files of archives hold, this one and those next to it.
         self._packed = {} if packed is None else packed
         self._content = self._packed.get(self.path)
-        self._codec: str | None = None
-        self.kind: FileKind
-        if not is_stream(self.path):
-            self.kind = file_kind(self.path, format, self._content)
-            if self.kind == "csv":
-                by_content = None if _by_ending(self.path) else _sniffed(_head(self.path))[1]
-                self._codec = COMPRESSED.get(self.path.suffix.lower(), by_content)
-            return
-        # Twice through a stream, for its header and its rows, needs all of it at hand.
-        with enough_memory(str(self)):
-            self._content = _stdin() if str(path) == STDIN else self.path.read_bytes()
-        self.kind, self._codec = _sniffed(self._content)
-        if format in _KIND_OF_FORMAT:
-            self.kind = _KIND_OF_FORMAT[format]
+        self._format = format
+        #: Whether it can be read only once.
+        self.is_stream = is_stream(self.path)
+        #: The names of the columns of a table, once they are known.
+        self.columns: list[str] | None = None
+        if not self.is_stream:
+            _ = self.kind  # raise for a file that cannot be read
+
+    @cached_property
+    def kind(self) -> FileKind:
+        """What the file is."""
+        return self._sniffed[0]
+
+    @cached_property
+    def _sniffed(self) -> tuple[FileKind, str | None]:
+        """What the file is, and how it is compressed."""
+        if self.is_stream:
+            # Twice through a stream, for its header and its rows, needs all of it at hand.
+            with enough_memory(str(self)):
+                self._content = _stdin() if str(self.path) == STDIN else self.path.read_bytes()
+            kind, codec = _sniffed(self._content)
+            return _KIND_OF_FORMAT.get(self._format, kind), codec
+        kind = file_kind(self.path, self._format, self._content)
+        if kind != "csv":
+            return kind, None
+        by_content = None if _by_ending(self.path) else _sniffed(_head(self.path))[1]
+        return kind, COMPRESSED.get(self.path.suffix.lower(), by_content)
 
     def __str__(self) -> str:
         return "stdin" if str(self.path) == STDIN else repr(str(self.path))
 
     def content(self) -> bytes | None:
         """Return what a stream or a member of an archive holds; None for a file on disk."""
+        _ = self.kind  # of a stream, all is read now
         return self._content
+
+    def needed_memory(self) -> int | None:
+        """Bytes that reading the file into memory takes, roughly; None where that cannot be told beforehand."""
+        if self.is_stream or self._content is not None or self.kind == "document":
+            return None
+        if self.kind == "csv":
+            return self.path.stat().st_size * (_INFLATED if self.path.suffix.lower() in COMPRESSED else 1)
+        import pyarrow as pa
+
+        try:
+            content = self.parquet
+        except (pa.ArrowException, OSError):
+            return None  # raised again, with the file's name, by whoever reads it
+        groups = (content.row_group(group).total_byte_size for group in range(content.num_row_groups))
+        return int(16 * content.num_rows + sum(groups))
+
+    @cached_property
+    def parquet(self) -> Any:
+        """The metadata of a Parquet file: its schema and its groups of rows."""
+        import pyarrow.parquet
+
+        with self.open() as stream:
+            return pyarrow.parquet.read_metadata(stream)
 
     def companion(self, ending: str) -> bytes | None:
         """Return what the file of the same name with another ending holds; None if there is none."""
@@ -328,9 +339,18 @@ class Source:
         """Return the content, decompressed, as a stream of Arrow."""
         import pyarrow as pa
 
+        _, codec = self._sniffed
         if self._content is not None:
-            return pa.input_stream(pa.py_buffer(self._content), compression=self._codec)
-        return pa.input_stream(os.fspath(self.path), compression=self._codec)
+            return pa.input_stream(pa.py_buffer(self._content), compression=codec)
+        return pa.input_stream(os.fspath(self.path), compression=codec)
+
+    def open_kept(self) -> Any:
+        """Return what `open` does; the first bytes, which show delimiter and encoding, are kept on the way."""
+        import pyarrow as pa
+
+        stream = self.open()
+        self._head = bytes(stream.read(_HEAD))
+        return pa.PythonFile(_Begun(self._head, stream), "r")
 
     def open_watched(self) -> Any:
         """Return the content as a stream that gives up before memory does, where it might not fit.
@@ -341,7 +361,7 @@ class Source:
 
         free = free_memory()
         stream = self.open()
-        small = self._codec is None and free is not None and 4 * stream.size() < free
+        small = self._sniffed[1] is None and free is not None and 4 * stream.size() < free
         return stream if small else pa.PythonFile(_Watched(stream), "r")
 
     @cached_property
@@ -374,13 +394,38 @@ class Source:
         if self.kind != "csv":
             return ""
         if any("\0" in name for name in names):
-            return "; the file looks like UTF-16: say encoding='utf-16-le', or 'utf-16-be'"
+            return f"; the file looks like UTF-16: say {argument('encoding', 'utf-16-le')}, or 'utf-16-be'"
         other = next((mark for mark in _DELIMITERS if mark != self.delimiter and any(mark in x for x in names)), None)
         if other is not None and self.layout.delimiter is None:
-            return f"; if fields are separated by {other!r}, say delimiter={other!r}"
+            return f"; if fields are separated by {other!r}, say {argument('delimiter', other)}"
         if self.layout.header and any(re.fullmatch(r"-?\d+([.,]\d+)?|", name.strip()) for name in names):
-            return "; if the first line is no header, say header=False, and name columns by their numbers: 1, 2, …"
+            return (
+                f"; if the first line is no header, say {argument('header', False)}, and name columns by "
+                "their numbers: 1, 2, …"
+            )
         return ""
+
+
+class _Begun(io.RawIOBase):
+    """A stream of which the first bytes were read before."""
+
+    def __init__(self, head: bytes, stream: Any) -> None:
+        self._head: bytes = head
+        self._stream = stream
+
+    def readable(self) -> bool:
+        """Say that it can be read."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes."""
+        head, self._head = (self._head, b"") if size < 0 else (self._head[:size], self._head[size:])
+        return head + bytes(self._stream.read(size if size < 0 else size - len(head)))
+
+    def close(self) -> None:
+        """Close the stream too."""
+        self._stream.close()
+        super().close()
 
 
 def _stdin() -> bytes:
@@ -475,7 +520,10 @@ def _bad_byte(source: Source) -> str:
                 place = start + len(chunk) - len(data) + error.start
                 where = f"byte 0x{data[error.start]:02x} at {place:,}"
                 said = f"line {line} is not in {source.encoding.upper()} ({where})"
-                return f"{said}; if it was written in another encoding, such as Latin-1, say encoding='latin-1'"
+                return (
+                    f"{said}; if it was written in another encoding, such as Latin-1, say "
+                    f"{argument('encoding', 'latin-1')}"
+                )
             start += len(chunk)
     return ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 #: Characters that take no place in print: soft hyphens, zero-width blanks, direction marks, the byte order mark.
@@ -51,3 +52,10 @@ def ascii_where_odd(name: str) -> str:
 def quoted(name: str) -> str:
     """Return a name as it is, or in quotes where blanks in it would not show."""
     return name if name and name == " ".join(name.split()) else repr(name)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Ask whether a name that does not exist is one that does, spelled otherwise; empty where none is near."""
+    plain = {other.casefold().replace("_", "-"): other for other in known}
+    near = get_close_matches(name.casefold().replace("_", "-"), plain, n=1)
+    return f" (did you mean {plain[near[0]]!r}?)" if near else ""

@@ -12,10 +12,10 @@ import numpy as np
 
 from manyhands._base import arrow
 from manyhands._base.columns import Columns, Wanted, joined_ids
-from manyhands._base.frames import guessed, match_columns
+from manyhands._base.frames import WELL_KNOWN, guessed, known_among, match_columns
 from manyhands._base.names import Column
 from manyhands._base.sources import Source, reading
-from manyhands.errors import FileFormatError
+from manyhands.errors import FileFormatError, MissingColumnError, argument
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,22 +89,31 @@ def find_columns(source: Source, given: Mapping[str, str | None], *, weak: bool 
     names = column_names(source)
     try:
         return match_columns(names, given, weak=weak)
-    except KeyError as error:
-        wide = "; if each worker has a column, say layout='wide'" if "name for the worker" in str(error) else ""
-        raise KeyError(f"{source.path}: {error.args[0]}{source.hint(names)}{wide}") from None
+    except MissingColumnError as error:
+        wide = (
+            f"; if each worker has a column, say {argument('layout', 'wide')}"
+            if error.parameter == "worker" and not known_among(names, [given["worker"], *WELL_KNOWN["worker"]])
+            else ""
+        )
+        raise MissingColumnError(f"{source.path}: {error}{source.hint(names)}{wide}", error.parameter) from None
     except ValueError as error:
         raise ValueError(f"{source.path}: {error}") from None
 
 
 def column_names(source: Source) -> list[str]:
-    """Return the names of a file's columns."""
-    with reading(source), source.open() as stream:
-        if source.kind == "parquet":
-            import pyarrow.parquet
+    """Return the names of a file's columns, which are read once."""
+    if source.columns is None:
+        source.columns = _column_names(source)
+    return [*source.columns]
 
-            return list(pyarrow.parquet.read_schema(stream).names)
-        import pyarrow.csv
 
+def _column_names(source: Source) -> list[str]:
+    if source.kind == "parquet":
+        with reading(source):
+            return list(source.parquet.schema.to_arrow_schema().names)
+    import pyarrow.csv
+
+    with reading(source), source.open_kept() as stream:
         options = pyarrow.csv.ReadOptions(encoding=source.encoding, autogenerate_column_names=not source.layout.header)
         with pyarrow.csv.open_csv(stream, read_options=options, parse_options=_parse_options(source)) as reader:
             names = list(reader.schema.names)

@@ -17,6 +17,7 @@ from manyhands._base.checks import listed
 from manyhands._base.columns import Columns
 from manyhands._base.names import Codes, Names
 from manyhands._base.table import Records, Rows
+from manyhands.errors import argument
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,12 +71,13 @@ class Answers(Records):
         if "task" in guesses and self.n_tasks == self.n_annotations > 1:
             raise ValueError(
                 f"column {guesses['task']!r} differs in every row, so it may number the answers rather than the tasks; "
-                f"name the task column with task=… ({guesses['task']!r} if it is; other columns are {_shown(others)})"
+                f"name the task column with {argument('task')} ({guesses['task']!r} if it is; other columns "
+                f"are {_shown(others)})"
             )
         if "worker" in guesses and self.n_workers > 1 and self._one_per_task(self._table.columns()[1]):
             raise ValueError(
                 f"column {guesses['worker']!r} has one value per task, so it is about the item rather than the worker; "
-                f"name the worker column with worker=… (other columns are {_shown(others)})"
+                f"name the worker column with {argument('worker')} (other columns are {_shown(others)})"
             )
         if "label" in guesses:
             self._refuse_item(guesses["label"], others)
@@ -94,7 +96,7 @@ class Answers(Records):
         if not others:
             return
         cure = (
-            f"name the answer column with label=… (other columns are {_shown(others)}), or with "
+            f"name the answer column with {argument('label')} (other columns are {_shown(others)}), or with "
             f"{self._roles[-1]}=… and kind={self._kind!r} if it is {column!r}"
         )
         if not self._differ_in_task(workers).any():

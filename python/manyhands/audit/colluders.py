@@ -20,6 +20,7 @@ from manyhands.audit.result import Finding
 from manyhands.audit.spammers import untellable
 from manyhands.categorical.hierarchical import HierarchicalDawidSkene
 from manyhands.categorical.table import Annotations
+from manyhands.errors import argument
 
 Mask = npt.NDArray[np.bool_]
 
@@ -185,7 +186,7 @@ def unless_slow(votes: Annotations) -> Collusion:
         return colluders(votes)
     remark = (
         f"Colluders were not searched for: with {counted(votes.n_workers, 'worker')} and {votes.n_classes:,} classes "
-        "that may take minutes. Search with colluders=True, or merge classes that few answers have."
+        f"that may take minutes. Search with {argument('colluders', True)}, or merge classes that few answers have."
     )
     nobody = np.zeros(votes.n_workers, np.bool_)
     found = _collusion(votes, nobody, {"n_labels": votes.labels_per_worker}, (remark,), improbable=0.0)

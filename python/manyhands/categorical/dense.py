@@ -14,6 +14,7 @@ from manyhands._base.checks import listed
 from manyhands._base.frames import WELL_KNOWN, named_columns, normalised
 from manyhands._base.names import Codes, Column
 from manyhands._base.values import as_objects, is_missing
+from manyhands.errors import argument
 
 #: In a matrix without names, a column of fewer labels says too little of what it is.
 _ENOUGH_LABELS = 5
@@ -84,13 +85,13 @@ def _take_apart(matrix: Any, task: str | None, *, chosen: bool) -> tuple[npt.NDA
         if dense.ndim != 2:
             raise ValueError(f"the matrix must be tasks × workers, not of shape {dense.shape}")
         if task is not None:
-            raise ValueError(f"task={task!r} names a column of a frame, and the matrix has no names")
+            raise ValueError(f"{argument('task', task)} names a column of a frame, and the matrix has no names")
         return dense, Column(np.arange(len(dense)), "tasks"), None
     names, columns, index = named_columns(matrix)
     _refuse_long_log(names)
     if task is not None:
         if task not in map(str, names):
-            raise KeyError(f"no task column {task!r}; the columns are {listed(list(names), 20)}")
+            raise ValueError(f"no task column {task!r}; the columns are {listed(list(names), 20)}")
         at = [str(name) for name in names].index(task)
         index = columns.pop(at)
         names = [*names[:at], *names[at + 1 :]]
@@ -157,7 +158,7 @@ def _refuse_known_answers(names: Sequence[Any]) -> None:
         rest = [name for name in names if name not in gold]
         raise ValueError(
             f"column {gold[0]!r} looks like known answers, not like a worker; leave it out, or, in a file, name the "
-            f"columns of workers with worker=…: {listed(rest)}"
+            f"columns of workers with {argument('worker')}: {listed(rest)}"
         )
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from manyhands._base.frames import WELL_KNOWN, known_among, match_columns
 from manyhands._base.names import Column, Names
-from manyhands._base.sources import Layout, PathLike, Source, one_file
+from manyhands._base.sources import Layout, PathLike, Source, one_source
 from manyhands._base.streams import column_names, read_columns
 from manyhands._base.values import as_objects
 from manyhands.categorical.table import Annotations
@@ -64,8 +64,7 @@ def read_gold(
     ValueError
         If a task has two labels that differ, or a label no task.
     """
-    found = one_file(path)
-    source = Source(found, Layout(delimiter, encoding, header))
+    source = one_source(path, Layout(delimiter, encoding, header))
     names = _gold_columns(source, task, label, like)
     table = read_columns(source, [*names.values()])
     text = source.kind == "csv"
@@ -110,8 +109,8 @@ def _gold_columns(
     task = task or _only(names, WELL_KNOWN["task"]) or _only(names, like[:1])
     try:
         return match_columns(names, {"task": task, "label": label})
-    except (KeyError, ValueError) as error:
-        raise type(error)(f"{source.path}: {error.args[0]}{source.hint(names)}") from None
+    except ValueError as error:
+        raise ValueError(f"{source.path}: {error}{source.hint(names)}") from None
 
 
 def _only(names: Sequence[str], known: Sequence[str | None]) -> str | None:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from manyhands._base import arrow
 from manyhands._base.data_checks import made_table
 from manyhands.categorical.table import Annotations
+from manyhands.errors import argument
 
 Array = npt.NDArray[np.float64]
 #: What comes first in dates that end in the year.
@@ -113,7 +114,7 @@ def _dated(texts: list[str], what: str, dates: Dates | None) -> list[datetime]:
         which = "some dates must have the day first and others the month" if first and second else "both are possible"
         raise ValueError(
             f"{what} holds dates such as {odd!r}, in which the day or the month may come first ({which}); choose with "
-            "dates='day-first' or dates='month-first', or write dates as 2025-11-30"
+            f"{argument('dates', 'day-first')} or {argument('dates', 'month-first')}, or write dates as 2025-11-30"
         )
     moments = []
     for text, (one, two, three), match in zip(texts, parts, fields, strict=True):

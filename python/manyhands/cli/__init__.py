@@ -43,7 +43,9 @@ from manyhands.cli import (
     workers,
 )
 from manyhands.cli.console import complain, one_line, printed_warnings, replace_closed_streams
+from manyhands.cli.kinds import as_option
 from manyhands.cli.options import Parser
+from manyhands.errors import spelling
 
 __all__ = ["main"]
 
@@ -82,7 +84,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = _parser().parse_args(argv)
         wanted = args.traceback
         args.json = args.shown == "json"
-        with _terminable(), protecting_inputs(), _escaping(args), printed_warnings() as args.warnings:
+        with (
+            _terminable(),
+            protecting_inputs(),
+            spelling(as_option),
+            _escaping(args),
+            printed_warnings() as args.warnings,
+        ):
             args.run(args)
         sys.stdout.flush()
         return 0

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyhands.categorical.table import Annotations
 from manyhands.cli.console import Stages, number, print_frame, print_json, print_summary, write, write_parts
-from manyhands.cli.kinds import CLASSES, add_kind, read_any, settle_kind
+from manyhands.cli.kinds import CLASSES, add_kind, read_log, settle_kind
 from manyhands.cli.measures import MEASURED, Known, summary_of_measures
 from manyhands.cli.methods import Truth, add_fit, chosen_method
 from manyhands.cli.options import (
@@ -73,12 +72,12 @@ def add(commands: Commands) -> None:
 
 def run(args: Namespace) -> None:
     """Read, fit, write, and report."""
-    inputs = check_inputs(args, args.gold, args.evaluate)
+    check_inputs(args, args.gold, args.evaluate)
     check_outputs([args.output, args.workers], others=[args.save, args.preannotations])
     settle_kind(args)
     check_known(args)
     check_printed(args, "labels")
-    back = _preannotations(args, inputs)
+    back = _preannotations(args)
     with Stages(args) as stages:
         votes, model, truth = read_and_fit(args, stages, args.evaluate)
         with stages.stage("writing"):
@@ -124,13 +123,14 @@ def run(args: Namespace) -> None:
 
 def _answers(args: Namespace, model: Any, votes: Any) -> pa.Table:
     """The answers, in the form they were given in: spans for an export of spans, which `to_frame` gives by tokens."""
+    from manyhands.io.exports import Export
     from manyhands.io.shown import with_shown
 
-    spans = args.kind == "sequences" and getattr(args, "export", None) is not None
+    spans = args.kind == "sequences" and isinstance(args.opened.document, Export)
     return with_shown(model.spans_ if spans else model.to_frame(), votes)
 
 
-def _preannotations(args: Namespace, inputs: list[Path]) -> Preannotations | None:
+def _preannotations(args: Namespace) -> Preannotations | None:
     """Where answers are written back to, if they are: an export, which is looked at before the work starts."""
     if args.preannotations is None:
         return None
@@ -156,7 +156,7 @@ def read_and_fit(args: Namespace, stages: Stages, evaluate: str | None = None) -
     build = chosen_method(args)
     use_threads(args)
     with stages.stage("reading"):
-        votes: Any = read_any(args)
+        votes: Any = read_log(args)
         model = build(read_truth(args, args.gold, votes))
         truth: Truth | Known | None = None
         if evaluate is not None and args.kind != CLASSES:

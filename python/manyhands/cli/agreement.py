@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from manyhands.agreement.counts import LEVELS
 from manyhands.cli.aggregate import summary_of_log
 from manyhands.cli.console import Stages, print_json, print_rows, print_summary, write
-from manyhands.cli.kinds import CLASSES, add_kind, read_any, settle_kind
+from manyhands.cli.kinds import CLASSES, add_kind, read_log, settle_kind
 from manyhands.cli.options import (
     STDOUT,
     Commands,
@@ -96,7 +96,7 @@ def run(args: Namespace) -> None:
     use_threads(args)
     with Stages(args) as stages:
         with stages.stage("reading"):
-            votes: Any = read_any(args)
+            votes: Any = read_log(args)
         with stages.stage("measuring"):
             found = _MEASURES[args.kind](votes, args)
             wrote = _write_parts(votes, args)

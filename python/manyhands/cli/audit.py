@@ -6,7 +6,8 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from manyhands.cli.aggregate import summary_of_log
-from manyhands.cli.console import Stages, as_options, number, print_facts, print_json, print_table, write
+from manyhands.cli.console import Stages, number, print_facts, print_json, print_table, write
+from manyhands.cli.kinds import read_classes
 from manyhands.cli.options import (
     STDOUT,
     Commands,
@@ -15,7 +16,6 @@ from manyhands.cli.options import (
     check_inputs,
     check_outputs,
     check_printed,
-    read_log,
     use_threads,
 )
 
@@ -93,35 +93,18 @@ def run(args: Namespace) -> None:
         rows = found.copies.frame().slice(0, _SHOWN).to_pydict()
         print_table(list(rows), list(zip(*rows.values(), strict=True)), title="copies, the surest first")
     for remark in found.remarks:
-        print_facts({"uncertain": as_options(remark)}, stderr=piped)
+        print_facts({"uncertain": remark}, stderr=piped)
 
 
 def _read(args: Namespace) -> tuple[Annotations, Any]:
     """Read the log, and when its annotations were made where a column says so."""
     if args.order is None:
-        return read_log(args), None
-    from manyhands._base.sources import Layout
-    from manyhands.io.read import read_in_order
-
-    beside = [name for name in ("weight", "confidences", "probabilities") if getattr(args, name) is not None]
-    if beside:
-        role = beside[0].removesuffix("s") if beside[0] == "confidences" else beside[0]
+        return read_classes(args), None
+    role = next((role for role in args.columns if role not in ("task", "worker", "label")), None)
+    if role is not None:
         raise ValueError(f"--order and --columns {role}=… exclude each other: drift is estimated from plain labels")
-    settings = (
-        "task",
-        "worker",
-        "label",
-        "repeats",
-        "missing",
-        "abstain",
-        "labels_as_text",
-        "fold_labels",
-        "dates",
-        "format",
-        "worker_from_file",
-    )
-    layout = Layout(args.delimiter, args.encoding, args.header)
-    return read_in_order(args.log, args.order, layout=layout, **{name: getattr(args, name) for name in settings})
+    found: tuple[Annotations, Any] = args.opened.read_in_order(args.order, args.dates)
+    return found
 
 
 def _page(found: Review) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyhands.cli.aggregate import summary_of_log
 from manyhands.cli.console import Growing, Stages, duration, print_json, print_rows, print_summary
+from manyhands.cli.kinds import read_classes
 from manyhands.cli.methods import COMPARED, COMPARED_LARGE, METHODS, Truth, add_fit, check_gold, given_parameters
 from manyhands.cli.options import (
     Commands,
@@ -18,7 +19,6 @@ from manyhands.cli.options import (
     amount,
     check_inputs,
     names_of,
-    read_log,
     read_truth,
     use_threads,
 )
@@ -90,7 +90,7 @@ def run(args: Namespace) -> None:
     labels = []
     with Stages(args, transient=True) as stages:
         with stages.stage("reading"):
-            votes = read_log(args)
+            votes = read_classes(args)
             if fixed is not None:
                 given["gold"] = read_truth(args, fixed, votes)
             known = read_truth(args, measure_by, votes)

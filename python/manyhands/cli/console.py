@@ -7,7 +7,6 @@ import io
 import json
 import math
 import os
-import re
 import sys
 import textwrap
 import time
@@ -19,7 +18,6 @@ from itertools import zip_longest
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TextIO
 
-from manyhands.cli.kinds import roles
 from manyhands.cli.options import STDOUT
 
 if TYPE_CHECKING:
@@ -99,31 +97,13 @@ def printable(value: object) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Say what an exception says, in the words of the command line."""
+    """Return what an exception says."""
     # A KeyError prints its message in quotes.
     said = error.args[0] if isinstance(error, KeyError) and error.args else error
     text = " ".join(str(said).split()) or type(error).__name__
     if isinstance(error, MemoryError):
         text = f"out of memory: {text}"
-    return as_options(text)
-
-
-def as_options(text: str) -> str:
-    """Write the parameters that a message of the library recommends as options: task=… as --task."""
-    columns = "|".join(("weight", "confidence", *roles()))
-    text = re.sub(r"\b(task|worker|label|winners)=…", r"--\1", text)
-    text = re.sub(rf"(?<!--columns )\b({columns})=…", r"--columns \1=…", text)
-    text = re.sub(r"\bquestion=(?!\w)", "--question", text)
-    text = re.sub(r"\b(layout|kind|dates)='([\w-]+)'", r"--\1 \2", text)
-    text = re.sub(r"\bformat='(\w+)'", r"--from \1", text)
-    text = text.replace("format=…", "--from").replace("worker_from_file=True", "--worker-from-file")
-    text = text.replace("show=…", "--show")
-    text = text.replace("predictions=True", "--predictions").replace("mh.Sequences", "manyhands.Sequences")
-    text = re.sub(r"\b(repeats|missing|gaps|kind|task|worker)='(\w+)'", r"--\1 \2", text)
-    text = re.sub(r"\b(delimiter|encoding)=('[^']*')", r"--\1 \2", text)
-    text = text.replace("header=False", "--no-header").replace("labels_as_text=True", "--labels-as-text")
-    text = text.replace("fold_labels=True", "--fold-labels")
-    return text.replace("colluders=True", "--colluders")
+    return text
 
 
 @contextmanager
@@ -139,7 +119,7 @@ def printed_warnings() -> Iterator[list[str]]:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        text = as_options(" ".join(str(message).split()))
+        text = " ".join(str(message).split())
         if text not in found:
             found.append(text)
             complain(f"warning: {text}")

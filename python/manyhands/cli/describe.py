@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import Any
 
 from manyhands.cli.console import Stages, print_content, print_json, printable
-from manyhands.cli.kinds import add_kind, read_any, settle_kind
+from manyhands.cli.kinds import add_kind, read_log, settle_kind
 from manyhands.cli.options import Commands, add_command, add_log, add_out_of_core, check_inputs, use_threads
 
 
@@ -34,7 +34,7 @@ def run(args: Namespace) -> None:
     use_threads(args)
     with Stages(args) as stages:
         with stages.stage("reading"):
-            votes: Any = read_any(args)
+            votes: Any = read_log(args)
         with stages.stage("counting"):
             found = votes.describe()
     if args.json:

@@ -6,7 +6,6 @@ from argparse import Namespace
 
 from manyhands.cli.console import Stages, number, print_frame, print_json, print_summary, write
 from manyhands.cli.options import (
-    LAYOUT,
     STDOUT,
     Commands,
     add_command,
@@ -38,17 +37,14 @@ def add(commands: Commands) -> None:
 
 def run(args: Namespace) -> None:
     """Read, choose a question, and write its answers."""
-    from manyhands._base.sources import Layout
-    from manyhands.io.exports import Export, opened, sources_to_read
+    from manyhands.io.exports import Export
 
     check_inputs(args)
     check_outputs([args.output, args.gold])
     check_printed(args, "answers")
     with Stages(args) as stages:
         with stages.stage("reading"):
-            layout = Layout(*(getattr(args, name) for name in LAYOUT))
-            sources = sources_to_read(args.log, layout, args.format)
-            found = opened(sources, args.format, worker_from_file=args.worker_from_file)
+            found = args.opened.document
         if found is None:
             raise ValueError(f"{args.log[0]} is a table already, with an answer a row; aggregate takes it as it is")
         table = found.to_frame(args.question, args.show) if isinstance(found, Export) else found

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from argparse import Namespace
 from typing import Any
 
 from manyhands._base.table import Records
-from manyhands.cli.options import EXPORT, LAYOUT, Columns, Parser, read_log
+from manyhands.cli.options import STDIN, Columns, Parser
+from manyhands.errors import ANY
 
 CLASSES = "categorical"
 #: What makers of tables of other kinds ask besides columns, in a word.
@@ -47,9 +49,7 @@ def add_kind(parser: Parser) -> None:
     group = parser.add_argument_group("kinds of answers")
     chosen = parser._option_string_actions["--columns"]
     if isinstance(chosen, Columns):
-        for role in roles():
-            chosen.roles[role] = role
-            parser.set_defaults(**{role: None})
+        chosen.roles |= set(roles())
     for name, meaning in _SETTINGS.items():
         parse = sides if name == "winners" else str
         taking = ", ".join(_taking(name))
@@ -76,74 +76,80 @@ def _taking(setting: str) -> list[str]:
     return [kind for kind, table in _others().items() if setting in table._settings]
 
 
+#: Arguments that are settings of reading, beside the columns by role.
+_READING = (
+    *("format", "layout", "question", "predictions", "show", "worker_from_file", "delimiter", "encoding", "header"),
+    *("repeats", "missing", "abstain", "classes", "ordered", "fold_labels", "labels_as_text"),
+)
+
+
+def as_option(name: str, value: Any) -> str:
+    """Write a parameter of the library as it is typed on the command line: ``task=…`` as ``--task``."""
+    if name in {"weight", "confidence", "probabilities", *roles()}:
+        return f"--columns {name}={'…' if value is ANY else value}"
+    if name == "header" and value is False:
+        return "--no-header"
+    option = f"--{'from' if name == 'format' else name.replace('_', '-')}"
+    if value is ANY or value is True:
+        return option
+    plain = re.fullmatch(r"[\w-]+", str(value))
+    return f"{option} {value if plain else repr(value)}"
+
+
+def open_log_of(args: Namespace) -> None:
+    """Open the log that the arguments describe, once; `args.opened` keeps it."""
+    from manyhands.io.log import open_log
+
+    columns = dict(getattr(args, "columns", {}))
+    for role in ("task", "worker", "label"):
+        if (column := getattr(args, role, None)) is not None:
+            if role in columns:
+                raise ValueError(f"the column of the role {role!r} is named twice")
+            columns[role] = column
+    settings = {name: value for name in (*_SETTINGS, *_READING) if (value := getattr(args, name, None)) is not None}
+    args.opened = open_log(args.log, kind=getattr(args, "kind", None), **columns, **settings)
+
+
 def settle_kind(args: Namespace) -> str:
-    """Say what kind of answers the log holds: what was asked for, or what its columns tell; `args` keeps it.
-
-    A stream can be read only once, and is a log of classes unless told otherwise.
-    """
-    args.inferred = args.kind is None
+    """Return what kind of answers the log holds: what was asked for, or what its columns show; `args` keeps it."""
     if args.kind == "ordinal":
-        args.kind, args.ordered = CLASSES, True
-    if args.kind is None:
-        args.kind = _told_by_columns(args)
-    if args.kind not in Records._kinds:
-        from manyhands.io.exports.export import CANNOT
-
-        raise ValueError(f"the export holds {args.kind}: {CANNOT}")
-    for name, kinds in {**roles(), **{name: _taking(name) for name in _SETTINGS}}.items():
-        if getattr(args, name, None) is not None and args.kind not in kinds:
-            option = f"--columns {name}=…" if name in roles() else f"--{name}"
-            raise ValueError(f"{option} does not apply to {args.kind} answers; pass --kind {kinds[0]}")
+        args.ordered = True
+    args.kind = args.opened.kind
     return str(args.kind)
 
 
-def _told_by_columns(args: Namespace) -> str:
-    from manyhands._base.sources import Layout, expand, is_stream
-    from manyhands._base.streams import column_names
-    from manyhands.io.exports import Export, opened, sources_to_read
-    from manyhands.io.kinds import kind_by_columns
-
-    paths = expand(args.log)
-    named = {role: column for role in roles() if (column := getattr(args, role, None)) is not None}
-    if args.probabilities is not None or args.layout == "wide":
-        return CLASSES
-    if any(map(is_stream, paths)):
-        return kind_by_columns([], [*named]) if named else CLASSES
-    named |= {role: column for role in ("task", "worker", "label") if (column := getattr(args, role)) is not None}
-    sources = sources_to_read(args.log, Layout(*(getattr(args, name) for name in LAYOUT)), args.format)
-    document = opened(sources, args.format, named, layout=args.layout, worker_from_file=args.worker_from_file)
-    if isinstance(document, Export):
-        args.export = document  # a large one takes long to read
-        question = args.question if args.label is None else document.question_named(args.label, args.question)
-        return document.questions[document.question(question)]
-    return kind_by_columns(column_names(sources[0]) if document is None else document.column_names, [*named])
+def read_log(args: Namespace) -> Any:
+    """Read the log, or encode it on disk where it is too large for memory."""
+    log = args.opened
+    directory = _directory(args) if log.kind == CLASSES else None
+    if directory is None:
+        return log.read()
+    votes = log.encode(directory, args.memory or "4GB")
+    return votes.resumable()
 
 
-def read_any(args: Namespace) -> Records:
-    """Read the log that the arguments describe, of the kind that `settle_kind` found."""
-    import manyhands as mh
-    from manyhands.io.read import of_export
+def read_classes(args: Namespace) -> Any:
+    """Read a log of classes, for a command that takes no other."""
+    if args.opened.kind != CLASSES:
+        raise ValueError(f"{args.command} is for answers that are classes; the log holds {args.opened.kind} answers")
+    return read_log(args)
 
-    if getattr(args, "export", None) is not None:
-        named = ("task", "worker", "label", "weight", "abstain", "classes", "ordered", "fold_labels")
-        asked = {name: value for name in named if (value := getattr(args, name)) not in (None, False)}
-        made: Records = of_export(
-            args.export,
-            None,
-            args.question,
-            args.predictions,
-            asked,
-            {"repeats": args.repeats, "missing": args.missing},
-            args.show,
+
+def _directory(args: Namespace) -> str | None:
+    """Where the log is encoded, if it does not stay in memory; says so where that was not asked for."""
+    if not hasattr(args, "out_of_core"):
+        return None
+    if not args.out_of_core and args.shards is None:
+        from manyhands._base.limits import free_memory
+        from manyhands.cli.console import complain
+
+        needed, free = args.opened.needed_memory(), args.memory or free_memory()
+        if needed is None or free is None or needed <= free:
+            return None
+        complain(
+            f"the log takes about {needed / 2**30:.1f} GB in memory and {free / 2**30:.1f} GB may be used: it is "
+            "encoded on disk (--out-of-core)"
         )
-        return made
-    if args.kind == CLASSES:
-        return read_log(args)
-    table = Records._kinds[args.kind]
-    given = {name: getattr(args, name, None) for name in ("label", *table._roles, *table._options)}
-    settings = {name: getattr(args, name) for name in ("repeats", "missing", *EXPORT, *LAYOUT)}
-    settings |= {name: value for name in _SETTINGS if (value := getattr(args, name, None)) is not None}
-    settings |= {"fold_labels": True} if args.fold_labels else {}
-    read: Any = mh.read
-    votes: Records = read(args.log, kind=None if args.inferred else args.kind, **given, **settings)
-    return votes
+    if args.shards is None and str(args.log[0]) in STDIN:
+        raise ValueError("name a directory for the log from stdin with --shards")
+    return args.shards or f"{str(args.log[0]).replace('*', '_')}.shards"

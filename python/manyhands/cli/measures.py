@@ -57,7 +57,7 @@ class Known:
             name = self._named(role)
             if name is None:
                 known = ", ".join(("truth", *WELL_KNOWN.get(role, (role,))))
-                raise KeyError(
+                raise ValueError(
                     f"{self.source} has no column for the {role} (known are {known}); its columns are "
                     f"{listed(self._frame.column_names)}"
                 )

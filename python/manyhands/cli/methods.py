@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from manyhands import categorical, moments
 from manyhands._base.estimator import Estimator
+from manyhands._base.spelling import did_you_mean
 from manyhands._base.table import Records
-from manyhands.cli.options import Parser, did_you_mean
+from manyhands.cli.options import Parser
 
 if TYPE_CHECKING:
     from manyhands import Annotations

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+from manyhands._base.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from manyhands import Annotations
@@ -18,7 +19,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 STDOUT = "-"
 
 #: What the process's own input is called.
-_STDIN = ("-", "/dev/stdin", "/dev/fd/0")
+STDIN = ("-", "/dev/stdin", "/dev/fd/0")
 
 #: How results may be printed.
 SHAPES = ("table", "csv", "json")
@@ -130,29 +131,21 @@ class _HelpAll(argparse.Action):
         raise SystemExit(0)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Ask whether a name that does not exist is one that does, spelled otherwise; empty where none is near."""
-    from difflib import get_close_matches
-
-    plain = {other.casefold().replace("_", "-"): other for other in known}
-    near = get_close_matches(name.casefold().replace("_", "-"), plain, n=1)
-    return f" (did you mean {plain[near[0]]!r}?)" if near else ""
-
-
 class Columns(argparse.Action):
-    """``--columns role=name,…``: sets the role's argument; a role of several columns has commas between them."""
+    """``--columns role=name,…``: a dictionary of columns by role; a role of several has commas between them."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        #: The argument that each role sets.
-        self.roles: dict[str, str] = {}
+        #: The roles that there are.
+        self.roles: set[str] = set()
         #: Roles that are always a list of columns.
         self.lists: set[str] = set()
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
     ) -> None:
-        """Set the arguments of all roles that are named."""
+        """Add the columns of all roles that are named."""
+        chosen: dict[str, Any] = dict(namespace.columns)
         named: dict[str, list[str]] = {}
         last = None
         for part in str(values).split(","):
@@ -165,12 +158,15 @@ class Columns(argparse.Action):
                 raise argparse.ArgumentError(self, f"must be such as worker=rater,weight=w, not {part!r}")
             if role not in self.roles:
                 hint = did_you_mean(role, self.roles)
-                raise argparse.ArgumentError(self, f"unknown role {role!r}{hint}; roles are {', '.join(self.roles)}")
-            if role in named or getattr(namespace, self.roles[role], None) is not None:
+                raise argparse.ArgumentError(
+                    self, f"unknown role {role!r}{hint}; roles are {', '.join(sorted(self.roles))}"
+                )
+            if role in named or role in chosen:
                 raise argparse.ArgumentError(self, f"the column of the role {role!r} is named twice")
             named[role], last = [column], role
         for role, names in named.items():
-            setattr(namespace, self.roles[role], names if len(names) > 1 or role in self.lists else names[0])
+            chosen[role] = names if len(names) > 1 or role in self.lists else names[0]
+        namespace.columns = chosen
 
 
 def add_command(
@@ -265,14 +261,13 @@ def add_log(parser: Parser, *, task: str = "--task") -> None:
     chosen: Columns = group.add_argument(
         "--columns",
         action=Columns,
-        dest="named_columns",
+        dest="columns",
+        default={},
         metavar="ROLE=COLUMN,…",
         help="other columns: weight=w,confidence=sure; two for one role: task=page,line",
     )
-    chosen.roles |= {role: role for role in ("task", "worker", "label", "weight", "probabilities")}
-    chosen.roles["confidence"] = "confidences"
+    chosen.roles |= {"task", "worker", "label", "weight", "confidence", "probabilities"}
     chosen.lists.add("probabilities")
-    parser.set_defaults(weight=None, confidences=None, probabilities=None)
     rare = [layout, predictions]
     rare.append(
         group.add_argument(
@@ -409,56 +404,6 @@ def memory(text: str) -> int:
 LAYOUT = ("delimiter", "encoding", "header")
 
 
-#: What exports of platforms are read by.
-EXPORT = ("format", "layout", "question", "predictions", "worker_from_file", "show")
-
-
-def read_log(args: argparse.Namespace) -> Annotations:
-    """Read the log that `add_log`'s arguments describe."""
-    import manyhands as mh
-
-    columns = ("task", "worker", "label", "weight", "probabilities")
-    options = ("repeats", "missing", "abstain", "classes", "ordered", "labels_as_text", "fold_labels", *EXPORT, *LAYOUT)
-    given = {name: getattr(args, name) for name in (*columns, *options)}
-    directory = _directory(args)
-    if directory is None:
-        kind = None if getattr(args, "inferred", True) else args.kind
-        votes: Any = mh.read(args.log, kind=kind, confidence=args.confidences, **given)
-        if not isinstance(votes, mh.Annotations):
-            if hasattr(args, "kind"):  # a stream, which could not be read twice
-                raise ValueError(f"the log holds {votes.kind} answers: pass --kind {votes.kind}")
-            raise ValueError(f"{args.command} is for answers that are classes; the log holds {votes.kind} answers")
-        log: Annotations = votes
-        return log
-    from manyhands.categorical.shards.votes import ShardedAnnotations
-
-    given |= {"out_of_core": directory, "memory": args.memory or "4GB"}
-    votes = mh.read(args.log, confidence=args.confidences, **given)
-    return votes.resumable() if isinstance(votes, ShardedAnnotations) else votes
-
-
-def _directory(args: argparse.Namespace) -> str | None:
-    """Where the log is encoded, if it does not stay in memory; says so where that was not asked for."""
-    if not hasattr(args, "out_of_core"):
-        return None
-    wanted = args.out_of_core or args.shards is not None
-    if not wanted:
-        from manyhands._base.limits import free_memory
-        from manyhands._base.sources import expand, needed_memory
-        from manyhands.cli.console import complain
-
-        needed, free = needed_memory(expand(args.log), args.format), args.memory or free_memory()
-        if needed is None or free is None or needed <= free:
-            return None
-        complain(
-            f"the log takes about {needed / 2**30:.1f} GB in memory and {free / 2**30:.1f} GB may be used: it is "
-            "encoded on disk (--out-of-core)"
-        )
-    if args.shards is None and str(args.log[0]) in _STDIN:
-        raise ValueError("name a directory for the log from stdin with --shards")
-    return args.shards or f"{str(args.log[0]).replace('*', '_')}.shards"
-
-
 _HOLD_FIXED = "labels to hold fixed in the fit (methods that learn by EM)"
 
 
@@ -483,42 +428,39 @@ def read_truth(args: argparse.Namespace, path: str | None, votes: Annotations) -
     if path is None:
         return None
     from manyhands.categorical.gold import read_gold
+    from manyhands.cli.kinds import as_option
+    from manyhands.errors import spelling
 
     named = {"task": args.truth_task, "label": args.truth_label}
-    try:
-        layout = {name: getattr(args, name) for name in LAYOUT}
-        task = args.task if isinstance(args.task, str) else None
+    layout = {name: getattr(args, name) for name in LAYOUT}
+    task = args.task if isinstance(args.task, str) else None
+    with spelling(lambda name, value: f"--truth-{name}" if name in named else as_option(name, value)):
         return read_gold(path, votes, **named, like=(task, args.label), **layout)
-    except (KeyError, ValueError) as error:
-        # Its parameters have other names here than the log's.
-        if len(error.args) == 1:
-            error.args = (re.sub(r"\b(task|label)=…", r"--truth-\1", str(error.args[0])),)
-        raise
 
 
 # ------------------------------------------------------------------------------------------------------ files
 
 
-def check_inputs(args: argparse.Namespace, *paths: str | None) -> list[Path]:
-    """List the log's files and others, none of which is overwritten; raise unless all exist and have a known ending."""
+def check_inputs(args: argparse.Namespace, *paths: str | None) -> None:
+    """Open the log and look for other files, none of which is overwritten; raise unless all can be read."""
     from manyhands._base.archives import archive_of
     from manyhands._base.atomic import protect
-    from manyhands._base.sources import expand, file_kind, is_stream, kind_of
+    from manyhands._base.sources import expand, is_stream, kind_of
+    from manyhands.cli.kinds import open_log_of
 
-    logs = expand(args.log)
+    open_log_of(args)
     others = expand([path for path in paths if path is not None]) if any(paths) else []
+    for path in others:
+        if not is_stream(path) and archive_of(path) is None:
+            kind_of(path)
     streams = set()
-    for place, path in enumerate(found := [*logs, *others]):
-        if not is_stream(path):
-            if archive_of(path) is None:
-                file_kind(path, args.format) if place < len(logs) else kind_of(path)
-            continue
-        name = "stdin" if str(path) in _STDIN else str(path)
+    found = [*(one.path for one in args.opened.sources), *others]
+    for path in filter(is_stream, found):
+        name = "stdin" if str(path) in STDIN else str(path)
         if name in streams:
             raise ValueError(f"{name} is named twice, and a stream can be read only once; write it to a file first")
         streams.add(name)
     protect(archive_of(path) or path for path in found if not is_stream(path))
-    return found
 
 
 def check_outputs(tables: Iterable[str | None], *, others: Iterable[str | None] = ()) -> None:

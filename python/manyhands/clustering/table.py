@@ -19,6 +19,7 @@ from manyhands._base.description import PairsDescription, Spread
 from manyhands._base.ids import compact
 from manyhands._base.names import Codes, Column, Names
 from manyhands._base.table import Records
+from manyhands.errors import argument
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -157,7 +158,8 @@ class Similarities(Records):
             names = [self.items[[codes[pair]]].tolist()[0] for codes in (self._left, self._right)]
             raise ValueError(
                 f"worker {self.workers[[worker]].tolist()[0]!r} answered more than once about {names[0]!r} and "
-                f"{names[1]!r} ({self._table.n_repeats():,} such rows); choose repeats='keep', 'first' or 'last'"
+                f"{names[1]!r} ({self._table.n_repeats():,} such rows); choose {argument('repeats', 'keep')}, "
+                "'first' or 'last'"
             )
 
     # ---------------------------------------------------------------------------------------------- contents

@@ -11,7 +11,7 @@ from manyhands._base import soft_labels as soft
 from manyhands._base.checks import listed
 from manyhands._base.frames import take_columns
 from manyhands._base.names import Column
-from manyhands._base.sources import Source, is_stream
+from manyhands._base.sources import Source
 from manyhands._base.streams import batches as read_batches
 from manyhands._base.streams import find_columns
 from manyhands.categorical.shards.claim import Claim
@@ -19,6 +19,7 @@ from manyhands.categorical.shards.directory import Directory, is_directory, open
 from manyhands.categorical.shards.encoder import Batch, Encoder, Rules, memory_of
 from manyhands.categorical.shards.passes import Sharded
 from manyhands.categorical.shards.votes import ShardedAnnotations
+from manyhands.errors import argument
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,14 +34,16 @@ def _sorted_out(asked: Mapping[str, Any]) -> tuple[dict[str, str | None], Rules]
     known = (*_ROLES, *_NUMBERS, "repeats", "missing", "classes", "abstain")
     for name in asked:
         if name not in known:
-            raise TypeError(f"{name}= means nothing to a log of classes out of core, which takes {', '.join(known)}")
+            raise TypeError(
+                f"{argument(name)} means nothing to a log of classes out of core, which takes {', '.join(known)}"
+            )
     columns: dict[str, str | None] = {role: asked.get(role) for role in _ROLES}
     columns |= {role: asked[role] for role in _NUMBERS if asked.get(role) is not None}
     if len(columns) > len(_ROLES) + 1:
         raise ValueError("give weights or confidences, not both: a confidence becomes the weight of its label")
     for role, column in columns.items():
         if column is not None and not isinstance(column, str):
-            raise TypeError(f"{role}= must name one column out of core, not {column!r}")
+            raise TypeError(f"{argument(role)} must name one column out of core, not {column!r}")
     classes = asked.get("classes")
     rules = Rules(
         repeats=asked.get("repeats", "keep"),
@@ -119,7 +122,7 @@ def _fingerprint(sources: list[Source], found: list[dict[str, str]], rules: Rule
 
     from manyhands._base.archives import archive_of
 
-    if any(is_stream(one.path) for one in sources):
+    if any(one.is_stream for one in sources):
         return None
     stats = [(archive_of(one.path) or one.path).stat() for one in sources]
     files = [(os.fspath(one.path.resolve()), s.st_size, s.st_mtime_ns) for one, s in zip(sources, stats, strict=True)]
@@ -151,12 +154,10 @@ def _batches_of(sources: list[Source], found: list[dict[str, str]], labels_as_te
 def _types(source: Source, names: Mapping[str, str]) -> dict[str, Any]:
     """The type of each role's column; fields of a CSV file are text."""
     import pyarrow as pa
-    import pyarrow.parquet
 
     if source.kind == "csv":
         return dict.fromkeys(names, pa.large_string())
-    with source.open() as stream:
-        schema = pyarrow.parquet.read_schema(stream)
+    schema = source.parquet.schema.to_arrow_schema()
     return {role: schema.field(name).type for role, name in names.items()}
 
 

@@ -14,6 +14,7 @@ from manyhands._base.names import Names
 from manyhands._base.sources import Source
 from manyhands._base.streams import read_roles
 from manyhands._base.table import Records
+from manyhands.errors import argument
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +52,7 @@ def check_shows(kind: type[Records]) -> str:
     """Return the role of the tasks of a kind; raise for one whose answers are about items that are compared."""
     role = next((role for role in _TASKS if role in kind._roles), None)
     if role is None or not hasattr(kind, "showing"):
-        raise ValueError(f"show= is for answers about tasks, and {kind._kind} answers are about items")
+        raise ValueError(f"{argument('show')} is for answers about tasks, and {kind._kind} answers are about items")
     return role
 
 
@@ -112,14 +113,14 @@ def chosen_field(items: Mapping[Any, Mapping[str, Any]], asked: str, name: str) 
     """Return one field of each item of an export, as text: the one that was asked for, or the one it shows."""
     fields = list(dict.fromkeys(field for item in items.values() for field, value in item.items() if value is not None))
     if not fields:
-        raise ValueError(f"{name} holds nothing that its tasks show; leave show= out")
+        raise ValueError(f"{name} holds nothing that its tasks show; leave {argument('show')} out")
     field = asked
     if asked == AUTO and AUTO not in fields:
         known = {one.lower(): one for one in fields}
         found = [known[one] for one in _FIELDS if one in known] or (fields if len(fields) == 1 else [])
         if not found:
             raise ValueError(
-                f"{name} has several fields to show: choose one with show=…; they are {listed(fields, 20)}"
+                f"{name} has several fields to show: choose one with {argument('show')}; they are {listed(fields, 20)}"
             )
         field = found[0]
     if field not in fields:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from manyhands._base.frames import WELL_KNOWN, known_among
 from manyhands._base.names import Column, Names
-from manyhands._base.sources import Layout, PathLike, Source, one_file
+from manyhands._base.sources import Layout, PathLike, one_source
 from manyhands._base.streams import column_names, read_columns
 from manyhands.categorical.gold import in_types_of
 
@@ -47,15 +47,14 @@ def read_beside(
     columns : dict
         The columns that were found, as Arrow's.
     """
-    found = one_file(path)
-    source = Source(found, layout or Layout())
+    source = one_source(path, layout)
     names = column_names(source)
     ids = list(dict.fromkeys(known_among(names, WELL_KNOWN[role])))
     if len(ids) != 1:
-        raise KeyError(f"{source.path}: no single column of {role}s among {', '.join(names)}; call it {role}")
+        raise ValueError(f"{source.path}: no single column of {role}s among {', '.join(names)}; call it {role}")
     lacking = [name for name in wanted if name not in names]
     if lacking:
-        raise KeyError(f"{source.path}: no column {lacking[0]!r}; the columns are {', '.join(names)}")
+        raise ValueError(f"{source.path}: no column {lacking[0]!r}; the columns are {', '.join(names)}")
     there = [name for name in numbers if name in names]
     rest = list(wanted) or [name for name in names if name not in (*ids, *numbers)]
     table = read_columns(source, [*ids, *there, *rest], numbers=there)

@@ -20,6 +20,7 @@ from manyhands._base.ids import encode_ids
 from manyhands._base.names import Codes, Column, Names
 from manyhands._base.task_table import Answers
 from manyhands._base.values import as_objects
+from manyhands.errors import argument
 
 Ints = npt.NDArray[np.int64]
 
@@ -114,7 +115,8 @@ class MultiLabels(Answers):
         if label is not None:
             if labels is not None or repeats != "keep":
                 raise ValueError(
-                    "label= is for the long form, a row a label, and goes with neither labels= nor repeats="
+                    f"{argument('label')} is for the long form, a row a label, and goes with neither labels= "
+                    "nor repeats="
                 )
             columns = columns_of(frame, {"task": task, "worker": worker, "label": label}, (), weak=cls._weak)
             return cls._of_long(columns, inventory)

@@ -11,7 +11,7 @@ import numpy as np
 from manyhands._base import arrow
 from manyhands._base.checks import check_flag, check_number, check_positive
 from manyhands._base.estimator import Progress
-from manyhands.errors import IdentifiabilityWarning
+from manyhands.errors import IdentifiabilityWarning, argument
 from manyhands.pairwise.base import ComparisonEstimator
 from manyhands.pairwise.bradley_terry import WorkerBradleyTerry
 from manyhands.pairwise.table import Comparisons
@@ -72,7 +72,9 @@ def leaderboard(
     if not by_context:
         return arrow.table(_rated(table, chosen, base, scale, progress))
     if table.contexts is None:
-        raise ValueError("these comparisons have no contexts; name their column with context=… when they are read")
+        raise ValueError(
+            f"these comparisons have no contexts; name their column with {argument('context')} when they are read"
+        )
     parts = [{"context": OVERALL} | _rated(table, chosen, base, scale, progress)]
     for context in table.contexts:
         with warnings.catch_warnings():

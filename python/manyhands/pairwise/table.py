@@ -21,6 +21,7 @@ from manyhands._base.description import Described
 from manyhands._base.items import checked_count, compacted, encode_workers
 from manyhands._base.names import Codes, Column, Names
 from manyhands._base.table import Records
+from manyhands.errors import argument
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -341,7 +342,9 @@ class Comparisons(Records):
         keep = kept[left] & kept[right] & checks.mask_of(self._workers, workers, "worker")[by]
         if contexts is not None:
             if self._contexts is None or where is None:
-                raise ValueError("these comparisons have no contexts; name their column with context=… when read")
+                raise ValueError(
+                    f"these comparisons have no contexts; name their column with {argument('context')} when read"
+                )
             keep &= checks.mask_of(self._contexts, contexts, "context")[where]
         return self.rows(keep)
 
@@ -452,7 +455,8 @@ def _outcomes(
     elif unknown.any():
         raise ValueError(
             f"{winner.what} names {listed(names.values[unknown].tolist())}, which is not an item on either side and "
-            f"none of {', '.join(WORDS)}; say with winners=… whether they stand for left, right or tie, or drop those "
+            f"none of {', '.join(WORDS)}; say with {argument('winners')} whether they stand for left, right or "
+            "tie, or drop those "
             "rows"
         )
     item = found[codes]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manyhands._base.archives import contents_of
+from manyhands._base.sources import Source
 from manyhands.errors import FileFormatError
 
 if TYPE_CHECKING:
@@ -57,11 +57,11 @@ def _compare(place: int, words: list[str], worker: Any, other_words: list[str], 
             )
 
 
-def tags_in(paths: Mapping[str, Path]) -> pa.Table:
+def tags_in(sources: Mapping[str, Source]) -> pa.Table:
     """Return a row for each tag: those of one file with a column per worker, or of several with a file per worker."""
     import pyarrow as pa
 
-    rows = read_columns(next(iter(paths.values())) if len(paths) == 1 else paths)
+    rows = read_columns(next(iter(sources.values())) if len(sources) == 1 else sources)
     return pa.table(dict(zip(("sequence", "position", "worker", "label"), rows, strict=True)))
 
 
@@ -79,12 +79,12 @@ def _add(rows: Iterable[list[Any]], *row: Any) -> None:
         column.append(value)
 
 
-def _sequences(path: str | os.PathLike[str]) -> Iterator[list[tuple[int, list[str]]]]:
+def _sequences(source: str | os.PathLike[str] | Source) -> Iterator[list[tuple[int, list[str]]]]:
     """The lines of each sequence, with their numbers, cut into fields."""
     lines: list[tuple[int, list[str]]] = []
     try:
-        packed = contents_of([Path(path)]).get(Path(path))
-        content = (Path(path).read_bytes() if packed is None else packed).decode("utf-8-sig")
+        path, packed = (source.path, source.content()) if isinstance(source, Source) else (Path(source), None)
+        content = (path.read_bytes() if packed is None else packed).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{path} is not text in UTF-8: byte {error.start} is none of it") from None
     written = content.replace("\r\n", "\n").replace("\r", "\n").split("\n")

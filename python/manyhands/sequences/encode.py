@@ -13,6 +13,7 @@ from manyhands._base import data_checks as checks
 from manyhands._base.checks import check_choice, counted, listed, warn_of_data
 from manyhands._base.limits import check_memory
 from manyhands._base.names import Column, Names
+from manyhands.errors import argument
 from manyhands.sequences.tags import UNSAID, Tags, Tokens, parse, settled
 
 Ints = npt.NDArray[np.int64]
@@ -25,12 +26,6 @@ _LONGEST = 1_000_000
 #: Where all spans of a log begin farther than this, they are times: seconds since 1970 are 1.7e9.
 _LEAST_TIME = 10**8
 _DIVIDE = "take a part of the documents at a time"
-#: What to do with a log of documents that has times.
-TIMES = (
-    "if each row is an answer about a document, pass kind='categorical' and task='document' (with the name of that "
-    "column); "
-    "if the rows are spans, count places from the beginning of each document"
-)
 
 
 @dataclass(frozen=True)
@@ -144,7 +139,7 @@ def build_tokens(
     tags, codes = settled(parsed, full, first[:-1], labels.what)
     if filled:
         if not tags.spans:
-            raise ValueError("gaps='outside' needs tags of spans: classes of tokens have no outside")
+            raise ValueError(f"{argument('gaps', 'outside')} needs tags of spans: classes of tokens have no outside")
         codes = np.where(codes == UNSAID, 0, codes).astype(np.uint16)
     return Built(of.astype(np.uint32), by.astype(np.uint32), sequence_names, worker_names, grid, tags, codes)
 
@@ -166,7 +161,8 @@ def _one_of(again: Bools, repeats: str, names: tuple[Names, Names], rows: tuple[
         sequence, worker = (one.values[[int(part[first])]].tolist()[0] for one, part in zip(names, rows, strict=False))
         raise ValueError(
             f"worker {worker!r} tagged position {int(rows[2][first])} of sequence {sequence!r} more than once "
-            f"({int(again.sum()):,} such rows); choose repeats='first' or 'last', or keep layers apart in sequences of "
+            f"({int(again.sum()):,} such rows); choose {argument('repeats', 'first')} or 'last', or keep "
+            "layers apart in sequences of "
             "their own"
         )
     return np.concatenate([~again, [True]]) if repeats == "last" else np.concatenate([[True], ~again])
@@ -204,7 +200,8 @@ def _mind_gaps(
     if gaps == "error":
         raise ValueError(
             f"workers tagged different tokens of the same sequence: no tag for {some}; if a token without a tag is "
-            "outside all spans, say gaps='outside', if nobody asked the worker about it, gaps='unsaid'"
+            f"outside all spans, say {argument('gaps', 'outside')}, if nobody asked the worker about it, "
+            f"{argument('gaps', 'unsaid')}"
         )
     warn_of_data(f"no tag for {some}: taken as {'outside all spans' if gaps == 'outside' else 'not asked about'}")
     return gaps == "outside"
@@ -301,8 +298,18 @@ def refuse_times(begin: npt.NDArray[Any], what: str) -> None:
     """Reject places of spans that are times: no text is so long that all of its spans begin there."""
     if len(begin) and begin.min() >= _LEAST_TIME:
         raise ValueError(
-            f"{what} holds times, it seems (from {begin.min():.0f} on), and no places of spans in a text; {TIMES}"
+            f"{what} holds times, it seems (from {begin.min():.0f} on), and no places of spans in a text; "
+            f"{advice_on_times()}"
         )
+
+
+def advice_on_times() -> str:
+    """Say what to do with a log of documents that has times."""
+    return (
+        f"if each row is an answer about a document, pass {argument('kind', 'categorical')} and "
+        f"{argument('task', 'document')} (with the name of that column); "
+        "if the rows are spans, count places from the beginning of each document"
+    )
 
 
 def _grid_of(

@@ -16,7 +16,7 @@ from manyhands._base.columns import Chosen
 from manyhands._base.frames import WELL_KNOWN, known_among
 from manyhands._base.sources import CONLL, Layout, PathLike, Source, sources_of
 from manyhands._base.streams import column_names, read_columns
-from manyhands.errors import FileFormatError
+from manyhands.errors import FileFormatError, argument
 from manyhands.io.exports import (
     argilla,
     brat,
@@ -110,7 +110,8 @@ def sources_to_read(source: PathLike | Iterable[PathLike], layout: Layout, asked
     if len(chosen) > 1:
         counts = ", ".join(f"{name} ({counted(len(by_format[name]), 'file')})" for name in chosen)
         raise ValueError(
-            f"{_container(source)} holds files of several formats: choose one with format=…; they are {counts}"
+            f"{_container(source)} holds files of several formats: choose one with {argument('format')}; they "
+            f"are {counts}"
         )
     left = sum(map(len, by_format.values())) - len(by_format[chosen[0]])
     if left:
@@ -170,8 +171,8 @@ def opened(
     check_choice("format", asked, FORMATS)
     tagged = [source.path.suffix.lower() in CONLL for source in sources]
     if asked == "conll" or (asked == "auto" and all(tagged)):
-        paths = [source.path for source in sources]
-        return tags_in(dict(zip(distinct_names(paths), paths, strict=True)))
+        names = distinct_names([source.path for source in sources])
+        return tags_in(dict(zip(names, sources, strict=True)))
     files = export_files(sources, worker_from_file=worker_from_file)
     documents = [not file.is_table for file in files]
     if any(documents) and not all(documents):
@@ -185,10 +186,13 @@ def opened(
         with naming(name, *(str(source.path) for source in sources)), of_format(reader.name, name):
             return Export.of(name, reader.answers(files), 1 if reader.file_per_item else len(files), reader.sep)
     if layout in KEYED and worker_from_file:
-        raise ValueError(f"layout={layout!r} names the workers, and so does worker_from_file=True; choose one")
+        raise ValueError(
+            f"{argument('layout', layout)} names the workers, and so does "
+            f"{argument('worker_from_file', True)}; choose one"
+        )
     if files[0].is_table:
         if layout in KEYED:
-            raise ValueError(f"layout={layout!r} is for JSON documents, and {files[0].where} is a table")
+            raise ValueError(f"{argument('layout', layout)} is for JSON documents, and {files[0].where} is a table")
         return None if worker_from_file else _of_several_workers(sources, named)
     rows = [
         {**row, WELL_KNOWN["worker"][0]: file.worker} if worker_from_file else row
@@ -240,7 +244,4 @@ def _of_several_workers(sources: list[Source], named: Mapping[str, Chosen]) -> p
 def _holds_lists(source: Source, column: str) -> bool:
     if source.kind != "parquet":
         return False
-    import pyarrow.parquet
-
-    with source.open() as stream:
-        return is_list(pyarrow.parquet.read_schema(stream).field(column).type)
+    return is_list(source.parquet.schema.to_arrow_schema().field(column).type)

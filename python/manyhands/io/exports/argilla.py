@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from manyhands.errors import argument
 from manyhands.io.exports.export import Ambiguous, Answer, Dropped, Item, Part, Status, one_or_set
 from manyhands.io.exports.files import Contents, ExportFile, Reader, rows_of
 from manyhands.io.exports.spans import Document, text_among
@@ -58,7 +59,8 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
             yield Ambiguous(
                 f"{question!r} ranks {shared[0]!r} in several records, and no field of a record is called so: is it "
                 "the same item in all records, or another one in each? Name the fields of records after the ranked "
-                "items; or write a table with `manyhands import` and read it with kind='rankings', which takes items "
+                "items; or write a table with `manyhands import` and read it with "
+                f"{argument('kind', 'rankings')}, which takes items "
                 "of one name for one item",
                 question,
             )

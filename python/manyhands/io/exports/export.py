@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from manyhands._base import arrow
 from manyhands._base.checks import counted, listed, warn_of_data
 from manyhands._base.table import Records
-from manyhands.errors import DataWarning, FileFormatError
+from manyhands.errors import DataWarning, FileFormatError, argument
 from manyhands.io.exports.documents import naming
 from manyhands.io.exports.shapes import as_text, united
 from manyhands.io.exports.spans import Document, is_place
@@ -205,14 +205,19 @@ class Export:
             return asked
         if len(known) > 1:
             shown = ", ".join(f"{question!r} ({kind})" for question, kind in known.items())
-            raise ValueError(f"{self.name} holds several questions: choose one with question=; they are {shown}")
+            raise ValueError(
+                f"{self.name} holds several questions: choose one with {argument('question')}; they are {shown}"
+            )
         return next(iter(known))
 
     def question_named(self, column: str, asked: str | None = None) -> str:
         """Return the question of a column that was named as the label, with or without the platform's prefix."""
         question = next((one for one in self.questions if column in (one, f"Answer.{one}", f"OUTPUT:{one}")), column)
         if asked is not None and asked != question:
-            raise ValueError(f"label={column!r} and question={asked!r} name two questions of {self.name}; name one")
+            raise ValueError(
+                f"{argument('label', column)} and {argument('question', asked)} name two questions of "
+                f"{self.name}; name one"
+            )
         return self.question(question)
 
     def chosen(self, asked: str | None = None, *, predictions: bool = False) -> list[Answer]:
@@ -230,7 +235,7 @@ class Export:
             shown = ", ".join(f"{n:,} {what}" for what, n in left.items())
             kept = counted(len(given), "answer")
             hint = (
-                " (kind='multilabel' counts those without a label as empty sets)"
+                f" ({argument('kind', 'multilabel')} counts those without a label as empty sets)"
                 if _NOT_COUNTED["empty"] in left
                 else ""
             )
@@ -238,7 +243,7 @@ class Export:
         if not given:
             models = sum(answer.source == "model" for answer in asked_of)
             hint = (
-                f"; {counted(models, 'prediction')} of models can count as workers' (predictions=True)"
+                f"; {counted(models, 'prediction')} of models can count as workers' ({argument('predictions', True)})"
                 if models
                 else ""
             )
@@ -250,7 +255,7 @@ class Export:
         if nameless == len(given):
             raise ValueError(
                 f"{self.name} does not say who gave its answers to {question!r}; if each file is one annotator's, pass "
-                "worker_from_file=True, otherwise export it with its annotators"
+                f"{argument('worker_from_file', True)}, otherwise export it with its annotators"
             )
         if nameless:
             warnings.warn(
@@ -263,7 +268,7 @@ class Export:
         if self.n_files > 1 and len(workers) == 1:
             warn_of_data(
                 f"{self.name}: {self.n_files:,} files, but one worker, {next(iter(workers))!r}; if each file is one "
-                "annotator's, pass worker_from_file=True"
+                f"annotator's, pass {argument('worker_from_file', True)}"
             )
         return given
 
@@ -436,7 +441,7 @@ class Export:
             if key in kept and repeats not in ("first", "last"):
                 raise ValueError(
                     f"{self.name}: worker {answer.worker!r} read document {answer.task!r} more than once; choose "
-                    "repeats='first' or 'last'"
+                    f"{argument('repeats', 'first')} or 'last'"
                 )
             kept.setdefault(key, answer)
         return list(kept.values())[:: -1 if repeats == "last" else 1]

@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from manyhands.errors import argument
 from manyhands.io.exports import label_studio
 from manyhands.io.exports.export import Part
 from manyhands.io.exports.files import ExportFile, Reader
@@ -64,7 +65,8 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     if not results:
         raise ValueError(
             f"{files[0].where}: no column of this Label Studio export is a result: each has one value per task, and "
-            "another for every task; name the columns: task='id', worker='annotator', label=…"
+            f"another for every task; name the columns: {argument('task', 'id')}, "
+            f"{argument('worker', 'annotator')}, {argument('label')}"
         )
     project = []
     for file in files:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from manyhands.errors import FileFormatError
+from manyhands.errors import FileFormatError, argument
 from manyhands.io.exports.export import Ambiguous, Answer, Dropped, Item, Part, Status, one_or_set
 from manyhands.io.exports.files import ExportFile, Reader, rows_of
 from manyhands.io.exports.shapes import of_polygons, size_of
@@ -49,7 +49,8 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     if unnamed and not files[0].worker_from_file:
         yield Ambiguous(
             f"session ids such as {sessions[0]!r} are times at which the server was started, not annotators; if each "
-            "file is one annotator's, pass worker_from_file=True, otherwise name sessions (?session=name)"
+            f"file is one annotator's, pass {argument('worker_from_file', True)}, otherwise name sessions "
+            "(?session=name)"
         )
     for (file, row), name in zip(rows, names, strict=True):
         # Sessions by time next to named ones are of unknown annotators.

@@ -10,7 +10,7 @@ from manyhands._base.checks import counted, listed, warn_of_data
 from manyhands._base.columns import Chosen
 from manyhands._base.frames import WELL_KNOWN, known_among
 from manyhands._base.names import MIXED
-from manyhands.errors import FileFormatError
+from manyhands.errors import FileFormatError, argument
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,7 @@ def plain_rows(values: Sequence[Any], where: str, layout: str = "long") -> list[
     content = values[0] if len(values) == 1 and isinstance(values[0], Mapping) else None
     rows = _keyed(content, where, layout) if content else None
     if rows is None and layout in KEYED:
-        raise ValueError(f"layout={layout!r} is for one JSON object of objects, which {where} is not")
+        raise ValueError(f"{argument('layout', layout)} is for one JSON object of objects, which {where} is not")
     rows = list(values) if rows is None else rows
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
@@ -67,7 +67,8 @@ def _keyed(content: Mapping[str, Any], where: str, layout: str) -> list[Any] | N
         raise ValueError(
             f"{where} is an object of objects with keys {listed(list(content))} outside and "
             f"{listed(list(dict.fromkeys(key for part in parts for key in part)))} inside; say which are the workers: "
-            "layout='by-worker' for {worker: {task: label}}, layout='by-task' for {task: {worker: label}}"
+            f"{argument('layout', 'by-worker')} for {{worker: {{task: label}}}}, "
+            f"{argument('layout', 'by-task')} for {{task: {{worker: label}}}}"
         )
     return None
 
