@@ -352,7 +352,7 @@ def test_files_may_hold_all_of_them(tmp_path: Path, capsys: pytest.CaptureFixtur
     np.testing.assert_allclose(votes.weights, [0.8, 1.0, 0.6])
     out = _run(capsys, "aggregate", str(soft), "--columns", "probabilities=cat,dog", "--method", "majority")
     assert [row["label"] for row in out["labels"]] == ["cat", "dog"]
-    with pytest.raises(ValueError, match="label= means nothing beside"):
+    with pytest.raises(ValueError, match="label=… means nothing beside"):
         mh.read(soft, probabilities=["cat", "dog"], label="cat")
 
 

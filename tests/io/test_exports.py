@@ -141,7 +141,7 @@ def test_an_asked_kind_is_obeyed_by_exports(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_several_questions_must_be_chosen_from() -> None:
-    with pytest.raises(ValueError, match=r"choose one with question=; they are 'mood' \(categorical\)"):
+    with pytest.raises(ValueError, match=r"choose one with question=…; they are 'mood' \(categorical\)"):
         mh.read(SAMPLES / "label_studio.json")
     with pytest.raises(ValueError, match="no question 'moods'; it has 'mood', 'stars'"):
         mh.read(SAMPLES / "label_studio.json", question="moods")

@@ -250,12 +250,13 @@ def test_output_manifests_are_recognized_by_their_ending(tmp_path):
             mh.read(path, format=named)
 
 
-def test_a_stream_of_another_kind_is_asked_to_be_named(monkeypatch, capsys):
+def test_the_kind_of_a_stream_is_inferred(monkeypatch, capsys):
     class Piped:
         buffer = io.BytesIO(b"task,worker,labels\n1,a,x|y\n1,b,x\n")
 
     monkeypatch.setattr(sys, "stdin", Piped)
-    assert "the log holds multilabel answers: pass --kind multilabel" in complaint(capsys, "describe -")
+    run("describe - --json")
+    assert json.loads(capsys.readouterr().out)["n_empty"] == 0
 
 
 def test_a_closed_standard_input_is_named(monkeypatch):
@@ -277,7 +278,7 @@ def test_files_name_their_workers(tmp_path, kind, capsys):
     paths = [tmp_path / worker / f"log.{kind}" for worker in ("ann", "bob")]
     wanted = [(1, "ann", "x"), (1, "bob", "y"), (2, "ann", "x"), (2, "bob", "x")]
     assert triples(mh.read(paths, worker_from_file=True)) == wanted
-    with pytest.raises(ValueError, match="worker= names a column of workers, and worker_from_file=True"):
+    with pytest.raises(ValueError, match="worker=… names a column of workers, and worker_from_file=True"):
         mh.read(paths, worker_from_file=True, worker="label")
     run(f"describe {paths[0]} {paths[1]} --worker-from-file -q")
     assert "workers            2" in capsys.readouterr().out
@@ -461,7 +462,7 @@ def test_labels_that_differ_by_case_or_blanks_are_named_and_can_be_merged(tmp_pa
 
 def test_folding_is_rejected_where_it_has_no_meaning(tmp_path):
     path = put(tmp_path / "log.csv", "task,worker,value\n1,a,2\n1,b,3\n")
-    with pytest.raises(TypeError, match="fold_labels= does not apply to numeric answers"):
+    with pytest.raises(TypeError, match="fold_labels=… does not apply to numeric answers"):
         mh.read(path, fold_labels=True)
 
 

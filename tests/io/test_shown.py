@@ -95,7 +95,7 @@ def test_what_cannot_be_shown_is_named(log: Path) -> None:
         mh.read(log, show="texts")
     with pytest.raises(TypeError, match="tasks show texts or addresses, not int"):
         mh.read(log).showing({1: 5})  # type: ignore[dict-item]
-    with pytest.raises(ValueError, match="show= is for answers about tasks, and pairwise answers are about items"):
+    with pytest.raises(ValueError, match="show=… is for answers about tasks, and pairwise answers are about items"):
         mh.read(SAMPLES / "arena.csv", show="model_a")
     with pytest.raises(ValueError, match=r"has no field 'txt' to show; it has 'text'"):
         mh.read(SAMPLES / "doccano", show="txt")

@@ -142,7 +142,7 @@ def test_the_command_line_names_its_options_in_hints(tmp_path, monkeypatch, caps
     for name, hint in (
         ("mixed", "--delimiter ';'"),
         ("bare", "--no-header"),
-        ("latin", "--encoding 'latin-1'"),
+        ("latin", "--encoding latin-1"),
         ("scores", "--labels-as-text"),
     ):
         assert main(["describe", f"{name}.csv"]) == 2

@@ -87,9 +87,9 @@ def test_repeats() -> None:
 def test_other_kinds_take_their_own_columns_only(tmp_path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("task,worker,value\n1,a,0.5\n")
-    with pytest.raises(TypeError, match="classes= does not apply to numeric answers, which take task, worker, value"):
+    with pytest.raises(TypeError, match="classes=… does not apply to numeric answers, which take task, worker, value"):
         mh.read(path, kind="numeric", classes=[1, 2])
-    with pytest.raises(TypeError, match=r"value= does not apply to categorical answers.*another kind"):
+    with pytest.raises(TypeError, match=r"value=… does not apply to categorical answers.*pass kind='numeric'"):
         mh.read(path, kind="categorical", value="value")
     assert mh.read(path, value="value").kind == mh.read(path).kind == "numeric"
     with pytest.raises(ValueError, match="kind must be"):

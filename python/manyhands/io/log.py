@@ -190,8 +190,10 @@ class Log:
                 f"{self.sources[0]} is a document, and the order is a column of a table in CSV or Parquet files"
             )
         wanted = spread({role: self.asked.get(role) for role in Annotations._roles} | {"order": order})
-        named = ("abstain", "fold_labels")
-        settings = self._defaults | {name: self.asked[name] for name in named if name in self.asked}
+        settings: dict[str, Any] = self._defaults | {
+            "abstain": self.asked.get("abstain"),
+            "fold_labels": self.asked.get("fold_labels", False),
+        }
         with enough_memory(listed([str(one.path) for one in self.sources])):
             read = self._roles(wanted, weak=Annotations._weak)
             when = read.ids["order"]
@@ -321,7 +323,7 @@ def _does_not_apply(name: str, table: type[Records], known: Iterable[str]) -> st
     ]
     listing = ", ".join(known)
     near = did_you_mean(name, (*table._roles, *table._options, *table._settings))
-    hint = f"; another kind does: {argument('kind', kinds[0])}" if kinds else near
+    hint = f"; pass {argument('kind', kinds[0])}" if kinds else near
     return f"{argument(name)} does not apply to {table._kind} answers, which take {listing}{hint}"
 
 
