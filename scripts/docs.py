@@ -24,6 +24,7 @@ OUT = ROOT / "target" / "docs"
 ELSEWHERE = {
     "benches/README.md": "benchmarks.md",
     "CHANGELOG.md": "changelog.md",
+    "CODE_OF_CONDUCT.md": "code-of-conduct.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
 }

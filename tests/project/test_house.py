@@ -1,4 +1,4 @@
-"""What `make lint` asks of files and commits: the limits bite, and nothing fails where there is no history."""
+"""The linter finds files with open merges, and modules that import the whole library."""
 
 from __future__ import annotations
 
@@ -31,22 +31,6 @@ def git(tmp_path: Path):
     except OSError:
         pytest.skip("git is not installed")
     return run
-
-
-def test_subjects_are_counted_since_the_base(house, tmp_path: Path, git) -> None:
-    for subject in ("early " + "x" * 80, "base", "y" * 72, "z" * 73):
-        git("commit", "-q", "--allow-empty", "-m", subject)
-    base = git("rev-parse", "HEAD~2")
-    (found,) = house.long_subjects(tmp_path, base)
-    assert "73 characters" in found
-    assert "zzz" in found
-
-
-def test_nothing_is_asked_where_there_is_no_history(house, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    assert list(house.long_subjects(tmp_path)) == []
-    assert "not checked" in capsys.readouterr().err
-    assert list(house.open_merges(tmp_path)) == []
-    assert "not searched" in capsys.readouterr().err
 
 
 def test_merges_left_open_are_found(house, tmp_path: Path, git) -> None:
