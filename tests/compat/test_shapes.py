@@ -145,7 +145,7 @@ def test_embeddings_of_nothing_are_no_error() -> None:
 
 
 def test_likeness_of_outputs_compares_words() -> None:
-    from manyhands.compat._embeddings import gleu_similarity
+    from manyhands.compat._texts import gleu_similarity
 
     assert gleu_similarity("a b c", "a b c") == 1
     assert gleu_similarity("a b", "c d") == 0

@@ -3,7 +3,6 @@
 import ast
 import importlib.util
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -78,22 +77,6 @@ def test_every_file_has_tests_that_exist(mutants):
             assert list((ROOT / "tests").glob(f"{test}.py")), f"there is no tests/{test}.py"
 
 
-def test_every_file_is_in_one_area(mutants):
-    """A package that comes new has to be given the tests that judge changes of it."""
-    package = ROOT / mutants.PACKAGE
-    found = Counter(path for area in mutants.AREAS for path in mutants.modules(area))
-    for path in package.rglob("*.py"):
-        name = path.relative_to(package).with_suffix("").as_posix()
-        wanted = name not in sys.modules["mutant_areas"].LEFT_OUT
-        assert found[path] == wanted, f"{name}.py is in {found[path]} areas of scripts/mutant_areas.py: name it in one"
-
-
-def test_equivalent_changes_are_changes_of_the_code(mutants):
-    paths = [path for area in mutants.AREAS for path in mutants.modules(area)]
-    known = {mutant.key for path in paths for mutant in mutants.mutants_of(path)} if mutants.EQUIVALENTS else set()
-    assert not mutants.EQUIVALENTS.keys() - known, "remove what is no longer in the code"
-
-
 # ---------------------------------------------------------------------------------------- the compiled core
 
 
@@ -155,10 +138,3 @@ def test_every_file_of_the_core_has_an_area_and_every_pattern_a_file(rust, mutan
             assert (area, pattern) in used, f"no file of the area {area!r} is called {pattern}"
         for test in tests:
             assert (ROOT / "tests" / f"{test}.py").is_file(), test
-
-
-def test_equivalent_changes_of_the_core_are_of_lines_it_has(rust):
-    for key in rust.RUST_EQUIVALENTS:
-        path, _, rest = key.partition(": ")
-        lines = [line.strip() for line in (ROOT / "rust" / path).read_text(encoding="utf-8").splitlines()]
-        assert any(line and rest.startswith((f"{line} → ", f"{line}: ")) for line in lines), f"remove {key}"

@@ -1,16 +1,16 @@
-"""Pandas frames to tables and back, for the twins of pandas libraries."""
+"""Pandas frames to tables and back, and what all classes of `manyhands.compat.crowdkit` share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands._base.estimator import Array
+from manyhands._base.estimator import Array, Parameters
 from manyhands._base.labels import warn_of_many
 from manyhands.categorical.table import Annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Codes = npt.NDArray[np.intp]
 
-COLUMNS = ["task", "worker", "label"]
+COLUMNS = ("task", "worker", "label")
 
 
 def import_pandas() -> Any:
@@ -38,30 +38,27 @@ def import_pandas() -> Any:
     return pandas
 
 
-def log_columns(data: Frame) -> Frame:
-    """Return the three columns of a log; errors name what is wrong with it."""
+def columns_of(data: Frame, *names: str) -> Frame:
+    """Return columns of a frame with rows numbered from 0; errors name what is wrong with it."""
     if not isinstance(data, import_pandas().DataFrame):
-        library = type(data).__module__.split(".")[0]
+        kind = type(data)
         raise TypeError(
-            f"expected a pandas DataFrame, not {library}'s {type(data).__name__}; the classes of manyhands "
-            "itself take polars, pyarrow and duckdb too (see manyhands.Annotations.from_frame)"
+            f"expected a pandas DataFrame, not {kind.__module__.split('.')[0]}.{kind.__name__}; the classes of "
+            "manyhands itself take polars, pyarrow and duckdb too (see manyhands.Annotations.from_frame)"
         )
-    absent = [column for column in COLUMNS if column not in data.columns]
+    absent = [name for name in names if name not in data.columns]
     if absent:
-        raise KeyError(
-            f"no column {', '.join(map(repr, absent))}; the columns are "
-            f"{', '.join(map(repr, data.columns[:20]))} (rename yours to task, worker and label)"
-        )
-    columns: Frame = data[COLUMNS]
+        there = ", ".join(map(repr, data.columns[:20]))
+        raise KeyError(f"no column {', '.join(map(repr, absent))}; the columns are {there} (rename yours)")
+    if not len(data):
+        raise ValueError("the log has no rows: there is nothing to aggregate")
+    columns: Frame = data[list(names)].reset_index(drop=True)
     return columns
 
 
 @dataclass(frozen=True)
 class Log:
-    """A frame as a table, and the names of its codes.
-
-    ``tasks``, ``workers`` and ``classes`` are indexes in code order, named and typed as the frame's columns.
-    """
+    """A frame as a table; ``tasks``, ``workers`` and ``classes`` are indexes in the order of codes."""
 
     data: Frame
     votes: Annotations
@@ -71,12 +68,13 @@ class Log:
 
     @classmethod
     def of(cls, data: Frame, classes: Iterable[Any] | None = None) -> Log:
-        """Encode a frame of at least one row. Classes are the labels that occur, unless more are given."""
+        """Encode a frame. Classes are the labels that occur, unless more are given."""
+        data = columns_of(data, *COLUMNS)
         if classes is None and getattr(data["label"].dtype, "kind", "") == "f":
-            # Elsewhere numbers with fractions are refused as labels; where others take them, so do their twins.
-            said = np.unique(data["label"].dropna().to_numpy())
-            warn_of_many(len(said), len(data), "label column 'label'")
-            classes = said if len(said) else None
+            # manyhands rejects numbers with fractions as labels; crowd-kit takes them, and so does this.
+            labels = np.unique(data["label"].dropna().to_numpy())
+            warn_of_many(len(labels), len(data), "label column 'label'")
+            classes = labels if len(labels) else None
         votes = Annotations.from_frame(data, task="task", worker="worker", label="label", classes=classes)
         names = zip((votes.tasks, votes.workers, votes.classes), COLUMNS, strict=True)
         return cls(data, votes, *(_index(values, data[column]) for values, column in names))
@@ -91,12 +89,6 @@ class Log:
         frame: Frame = import_pandas().DataFrame(posterior, self.tasks, self.classes)
         return frame
 
-    def agreement(self, posterior: Array) -> Series:
-        """Share of each worker's labels that name the winner of their task."""
-        winners, _ = _core.winners(posterior)
-        agree, total = _core.worker_agreement(self.votes.table, winners.astype(np.int32))
-        return series(agree / total, self.workers, "skill")
-
     def seen(self) -> npt.NDArray[np.bool_]:
         """Which worker used which label, (n_workers, n_classes)."""
         _, workers, labels = self.votes.codes()
@@ -104,30 +96,21 @@ class Log:
         seen[workers, labels] = True
         return seen
 
-    # Rows without a label may name tasks and workers that have no code: hence the filters below.
-
-    def task_order(self) -> Codes:
-        """Task codes in the order in which the rows first name them."""
-        codes = find(self.tasks, self.data["task"].unique())
-        return codes[codes >= 0]
-
-    def worker_order(self) -> Codes:
-        """Worker codes in the order in which the rows first name them."""
-        codes = find(self.workers, self.data["worker"].unique())
-        return codes[codes >= 0]
-
-    def pair_order(self) -> tuple[Codes, Codes]:
-        """Worker and label codes of the pairs that occur, in the order in which the rows first name them."""
-        pairs = self.data[["worker", "label"]].drop_duplicates()
-        workers, labels = find(self.workers, pairs["worker"]), find(self.classes, pairs["label"])
-        return workers[labels >= 0], labels[labels >= 0]
+    def by_worker(self, numbers: Series, what: str, default: float = np.nan) -> Array:
+        """Numbers in the order of worker codes; an error if one is missing and there is no default."""
+        values: Array = np.append(numbers.to_numpy(float), default)[find(numbers.index, self.workers)]
+        missing = self.workers[np.isnan(values)].tolist()
+        if missing:
+            raise ValueError(
+                f"no {what} is known for {len(missing):,} of {len(values):,} workers, such as {missing[0]!r}"
+            )
+        return values
 
 
 def _index(names: npt.NDArray[Any], column: Series) -> Index:
     """Return the names of a column's codes, with the dtype of the column or of its categories."""
     pandas = import_pandas()
-    categories = getattr(column.dtype, "categories", None)
-    dtype = column.dtype if categories is None else categories.dtype
+    dtype = getattr(getattr(column.dtype, "categories", None), "dtype", column.dtype)
     index: Index
     try:
         index = pandas.Index(names, dtype=dtype, name=column.name)
@@ -149,24 +132,34 @@ def series(values: Any, index: Any, name: str) -> Series:
     return named
 
 
-# What there is of a log without rows: axes and dtypes as crowd-kit has them.
+class Twin(Parameters):
+    """A class of crowd-kit's: ``fit`` sets the answer, ``fit_predict`` returns it."""
+
+    labels_: Series
+    skills_: Series
+    loss_history_: list[float]
+
+    #: The attribute that holds the answers.
+    _answer: ClassVar[str] = "labels_"
+
+    def fit(self, data: Frame, *args: Any, **kwargs: Any) -> Self:
+        """Learn from a log."""
+        raise NotImplementedError
+
+    def fit_predict(self, data: Frame, *args: Any, **kwargs: Any) -> Any:
+        """Fit and return the answers."""
+        return getattr(self.fit(data, *args, **kwargs), self._answer)
 
 
-def no_labels() -> Series:
-    """Return the answers to no task."""
-    return series(np.zeros(0, object), None, "agg_label")
+class LabelTwin(Twin):
+    """A class whose answers are labels."""
 
+    probas_: Frame
 
-def no_series(name: str, column: Series) -> Series:
-    """Name a Series without entries, by a column without rows."""
-    return series(np.zeros(0), _no_index(column), name)
+    def fit_predict_proba(self, data: Frame, *args: Any, **kwargs: Any) -> Frame:
+        """Fit and return ``probas_``."""
+        return self.fit(data, *args, **kwargs).probas_
 
-
-def no_probas(data: Frame) -> Frame:
-    """Return posteriors of no task."""
-    frame: Frame = import_pandas().DataFrame(np.zeros((0, 0)), _no_index(data["task"]), _no_index(data["label"]))
-    return frame
-
-
-def _no_index(column: Series) -> Index:
-    return _index(np.zeros(0, object), column)
+    def _publish(self, log: Log, posterior: Array) -> Self:
+        self.probas_, self.labels_ = log.probas(posterior), log.labels(posterior)
+        return self

@@ -1,16 +1,16 @@
-"""The twins of crowd-kit's measures of a log: Krippendorff's alpha, consistency, uncertainty."""
+"""crowd-kit's measures of a log: Krippendorff's alpha, consistency, uncertainty."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from manyhands._base.checks import check_choice
 from manyhands._base.estimator import Array
-from manyhands.compat._log import Codes, Log, find, import_pandas, log_columns, series
-from manyhands.compat._voting import MajorityVote
+from manyhands.compat._log import Log, find, import_pandas, series
+from manyhands.compat._votes import MajorityVote
 
 if TYPE_CHECKING:
     from manyhands.compat._log import Frame, Series
@@ -48,30 +48,27 @@ def alpha_krippendorff(answers: Frame, distance: Callable[[Hashable, Hashable], 
     >>> round(alpha_krippendorff(log), 4)
     0.4444
     """
-    log = _log_of(answers)
-    if log.votes.n_classes == 1:
+    log = Log.of(answers)
+    n, k = log.votes.n_tasks, log.votes.n_classes
+    if k == 1:
         return 1.0
-    if log.votes.n_tasks == log.votes.n_workers == 1:
-        raise ValueError("one worker labelled one task: there is nobody to compare with")
-    counts = _counts(log)
+    if n == log.votes.n_workers == 1:
+        raise ValueError("one worker labeled one task: there is nothing to compare with")
+    tasks, _, labels = log.votes.codes()
+    counts = np.bincount(tasks * np.int64(k) + labels, minlength=n * k).reshape(n, k).astype(np.float64)
     paired = counts[counts.sum(axis=1) > 1]
-    totals = paired.sum(axis=0)
+    totals, sizes = paired.sum(axis=0), paired.sum(axis=1)
     if (totals > 0).sum() == 1:
         return 1.0
-    labels = log.classes.tolist()
-    apart = (
-        1 - np.eye(len(labels))
-        if distance is None
-        else np.array([[float(distance(a, b)) for b in labels] for a in labels])
-    )
-    n, sizes = totals.sum(), paired.sum(axis=1)
-    expected = (totals @ apart @ totals) / (n * (n - 1)) if n else 0.0
+    names = log.classes.tolist()
+    apart = 1 - np.eye(k) if distance is None else np.array([[float(distance(a, b)) for b in names] for a in names])
+    total = totals.sum()
+    expected = (totals @ apart @ totals) / (total * (total - 1)) if total else 0.0
     if expected == 0:
-        why = "all labels are alike to this distance" if n else "no task has two labels"
+        why = "all labels are alike to this distance" if total else "no task has two labels"
         raise ZeroDivisionError(f"{why}: there is nothing that could disagree by chance")
-    # Divided, multiplied and added up as in crowd-kit: the same to the last digit where distances are whole numbers.
-    terms = ((paired @ apart) * paired).sum(axis=1) / (sizes * (sizes - 1)) * sizes
-    return float(1 - terms.cumsum()[-1] / n / expected)
+    observed = (((paired @ apart) * paired).sum(axis=1) / (sizes - 1)).sum() / total
+    return float(1 - observed / expected)
 
 
 def consistency(
@@ -97,8 +94,7 @@ def consistency(
 
     Notes
     -----
-    O(annotations · labels). Where a product of probabilities is too small for a number, in logarithms: any number of
-    labels a task.
+    O(annotations · labels), in logarithms: any number of labels per task.
 
     Examples
     --------
@@ -108,23 +104,18 @@ def consistency(
     >>> round(consistency(log, pd.Series({"a": 0.8, "b": 0.8, "c": 0.8})), 4)
     0.8
     """
-    _check_columns(answers)
+    log = Log.of(answers)
     aggregator = MajorityVote() if aggregator is None else aggregator
     labels = aggregator.fit_predict(answers)
-    log = _log_of(answers)
-    skills = _skills(log, _known_skills(aggregator) if workers_skills is None else workers_skills)
-    rows = _Rows.of(log, skills)
-    shares = rows.by_label("task", "prod")
-    total = _row_sums(shares)
-    if (total == 0).any():
-        # All products vanish: for want of digits, or because some answer is impossible whatever the class.
-        shares = np.where((total == 0)[:, None], rows.in_logarithms(), shares)
-        total = _row_sums(shares)
-    codes = find(log.classes.take(rows.order), labels[log.tasks])
-    named = shares[np.arange(len(shares)), codes]
-    found = series(np.where(total > 0, named / np.where(total > 0, total, 1.0), 0.0), log.tasks, "")
-    found.name = None
-    return found if by_task else float(found.mean())
+    with np.errstate(divide="ignore"):
+        logs = np.log(_probabilities(log, workers_skills, aggregator))
+    tasks = log.votes.codes()[0]
+    scores = np.column_stack([np.bincount(tasks, column, log.votes.n_tasks) for column in logs.T])
+    largest = scores.max(axis=1, keepdims=True)
+    shares = np.exp(scores - np.where(np.isfinite(largest), largest, 0.0))
+    total = shares.sum(axis=1)
+    winners = shares[np.arange(len(shares)), find(log.classes, labels[log.tasks])]
+    return _result(np.where(total > 0, winners / np.where(total > 0, total, 1.0), 0.0), log.tasks, not by_task)
 
 
 def uncertainty(
@@ -167,107 +158,38 @@ def uncertainty(
     >>> uncertainty(log, aggregate=False).round(6).to_dict()
     {'X': 0.693147, 'Y': 0.0}
     """
-    _check_columns(answers)
-    if compute_by not in ("task", "worker"):
-        raise KeyError(f"compute_by must be 'task' or 'worker', not {compute_by!r}")
-    if workers_skills is None and aggregator is not None:
-        workers_skills = _known_skills(aggregator.fit(answers))
-    log = _log_of(answers)
-    skills = np.ones(log.votes.n_workers) if workers_skills is None else _skills(log, workers_skills)
-    scores = _Rows.of(log, skills).by_label(compute_by, "sum")
-    # Twice to one, as in crowd-kit, for the sake of the last digit.
-    shares = scores / (_row_sums(scores) + 1e-6)[:, None]
-    shares /= shares.sum(axis=1, keepdims=True)
+    check_choice("compute_by", compute_by, ("task", "worker"))
+    log = Log.of(answers)
+    if workers_skills is None:
+        if aggregator is None:
+            workers_skills = series(np.ones(len(log.workers)), log.workers, "skill")
+        else:
+            aggregator.fit(answers)
+    tasks, workers, _ = log.votes.codes()
+    groups, names = (tasks, log.tasks) if compute_by == "task" else (workers, log.workers)
+    probabilities = _probabilities(log, workers_skills, aggregator)
+    shares = np.column_stack([np.bincount(groups, column, len(names)) for column in probabilities.T])
+    shares = shares / shares.sum(axis=1, keepdims=True)
     entropy = -(shares * np.log(np.where(shares > 0, shares, 1.0))).sum(axis=1)
-    found = series(np.maximum(entropy, 0.0), log.tasks if compute_by == "task" else log.workers, "")
-    found.name = None
-    return float(found.mean()) if aggregate else found
+    return _result(np.maximum(entropy, 0.0), names, aggregate)
 
 
-def _check_columns(answers: Frame) -> None:
-    """Refuse what is no log, with the exceptions of crowd-kit."""
-    try:
-        log_columns(answers)
-    except KeyError as error:
-        raise AssertionError(*error.args) from None
-
-
-def _log_of(answers: Frame) -> Log:
-    _check_columns(answers)
-    answers = log_columns(answers)
-    if not len(answers):
-        raise ValueError("there are no annotations: the log needs at least one row")
-    return Log.of(answers)
-
-
-def _known_skills(aggregator: Any) -> Series:
-    if not hasattr(aggregator, "skills_"):
-        raise AssertionError(f"{type(aggregator).__name__} has no skills_; give workers_skills")
-    skills: Series = aggregator.skills_
-    return skills
-
-
-def _skills(log: Log, given: Series) -> Array:
-    """Skills in the order of worker codes."""
-    given = import_pandas().Series(given)
-    skills: Array = np.append(given.to_numpy(float), np.nan)[find(given.index, log.workers)]
-    if np.isnan(skills).any():
-        raise AssertionError(f"no skill is known for worker {log.workers[np.isnan(skills)].tolist()[0]!r}; give it too")
+def _probabilities(log: Log, workers_skills: Series | None, aggregator: Any) -> Array:
+    """How probable each annotation is for each true label, (n_annotations, n_classes)."""
+    if workers_skills is None:
+        if not hasattr(aggregator, "skills_"):
+            raise ValueError(f"{type(aggregator).__name__} has no skills_; give workers_skills")
+        workers_skills = aggregator.skills_
+    skills = log.by_worker(import_pandas().Series(workers_skills), "skill")
     if ((skills < 0) | (skills > 1)).any():
         bad = int(np.argmax((skills < 0) | (skills > 1)))
         raise ValueError(f"the skill of worker {log.workers.tolist()[bad]!r} is {skills[bad]:g}, not a probability")
-    return skills
+    _, workers, labels = log.votes.codes()
+    k = log.votes.n_classes
+    wrong = (1 - skills) / max(k - 1, 1)
+    probabilities: Array = np.where(np.arange(k) == labels[:, None], skills[workers, None], wrong[workers, None])
+    return probabilities
 
 
-def _counts(log: Log) -> Array:
-    """How often each task was given each label."""
-    tasks, _, labels = log.votes.codes()
-    n, k = log.votes.n_tasks, log.votes.n_classes
-    return np.bincount(tasks * np.int64(k) + labels, minlength=n * k).reshape(n, k).astype(np.float64)
-
-
-def _row_sums(columns: Array) -> Array:
-    """Sums of rows, from left to right."""
-    sums: Array = columns.cumsum(axis=1)[:, -1]
-    return sums
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """The labelled rows of a log in the order of its frame, in codes, and how probable each answer is.
-
-    The order is that in which crowd-kit multiplies and adds, as are pandas' groups: hence the same last digits.
-    """
-
-    tasks: Codes
-    workers: Codes
-    labels: Codes
-    right: Array
-    wrong: Array
-    order: Codes
-    """The labels in the order in which the rows first name them."""
-
-    @classmethod
-    def of(cls, log: Log, skills: Array) -> _Rows:
-        labels = find(log.classes, log.data["label"])
-        data, labels = log.data[labels >= 0], labels[labels >= 0]
-        tasks, workers = find(log.tasks, data["task"]), find(log.workers, data["worker"])
-        wrong = (1 - skills) / max(log.votes.n_classes - 1, 1)
-        return cls(tasks, workers, labels, skills[workers], wrong[workers], import_pandas().unique(labels))
-
-    def by_label(self, by: str, how: str) -> Array:
-        """The product or sum, over the rows of each task or worker, of how probable the answer is for each label."""
-        groups = self.tasks if by == "task" else self.workers
-        answers = (np.where(self.labels == label, self.right, self.wrong) for label in self.order)
-        column = import_pandas().Series
-        return np.column_stack([column(answer).groupby(groups).agg(how).to_numpy() for answer in answers])
-
-    def in_logarithms(self) -> Array:
-        """Products by task and label, up to a factor for each task; 0 where an answer is impossible."""
-        with np.errstate(divide="ignore"):
-            right, wrong = np.log(self.right), np.log(self.wrong)
-        logs = np.column_stack(
-            [np.bincount(self.tasks, np.where(self.labels == label, right, wrong)) for label in self.order]
-        )
-        largest = logs.max(axis=1, keepdims=True)
-        return np.exp(logs - np.where(np.isfinite(largest), largest, 0.0))
+def _result(numbers: Array, names: Any, mean: bool) -> float | Series:
+    return float(numbers.mean()) if mean else import_pandas().Series(numbers, names)

@@ -1,22 +1,419 @@
-"""The twins of crowd-kit's aggregators of texts."""
+"""crowd-kit's aggregators of texts and embeddings: the answer nearest to a mean that trusts workers differently."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from manyhands._base.estimator import Parameters
-from manyhands.compat._embeddings import HRRASA, RASA, columns_of, gleu_similarity
-from manyhands.compat._log import import_pandas
+import numpy as np
+import numpy.typing as npt
+
+from manyhands._base.estimator import Array
+from manyhands.compat._log import Twin, columns_of, import_pandas, series
+from manyhands.texts._chi import upper_quantiles
 
 if TYPE_CHECKING:
     from manyhands.compat._log import Frame, Series
 
-#: How often each word was said at a place; "" stands for none.
-_Place = dict[str, int]
+#: The least sum of distances of a worker, so that no worker is infinitely reliable.
+_LEAST = 1e-5
 
 
-class ROVER(Parameters):
+def _rows(data: Frame) -> Array:
+    """Embeddings as rows of an array."""
+    try:
+        return np.stack([np.asarray(one, np.float64) for one in data["embedding"]])
+    except ValueError as error:
+        raise ValueError(f"embeddings must be arrays of one length: {error}") from None
+
+
+class _Means:
+    """Means of the embeddings of each task, those that are known held fixed."""
+
+    def __init__(self, data: Frame, true_embeddings: Series | None) -> None:
+        if true_embeddings is not None and not true_embeddings.index.is_unique:
+            raise ValueError("true_embeddings has several embeddings of one task; keep one")
+        self.codes, self.tasks = import_pandas().factorize(data["task"], sort=True)
+        self.rows = _rows(data)
+        known = {} if true_embeddings is None else true_embeddings.to_dict()
+        self._known = [(at, np.asarray(known[task], np.float64)) for at, task in enumerate(self.tasks) if task in known]
+
+    def of(self, weights: Array) -> Array:
+        """Weighted means, (n_tasks, n_dims)."""
+        sums = np.zeros((len(self.tasks), self.rows.shape[1]))
+        np.add.at(sums, self.codes, weights[:, None] * self.rows)
+        total = np.bincount(self.codes, weights, len(self.tasks))
+        if not total.all():  # answers of which none counts count alike
+            return self.of(np.where((total == 0)[self.codes], 1.0, weights))
+        means: Array = sums / total[:, None]
+        for at, one in self._known:
+            means[at] = one
+        return means
+
+    def away(self, means: Array) -> Array:
+        """Squared distance of each row from the mean of its task."""
+        away: Array = ((self.rows - means[self.codes]) ** 2).sum(axis=1)
+        return away
+
+    def series(self, means: Array) -> Series:
+        """Means by task."""
+        return series(list(means), import_pandas().Index(self.tasks, name="task"), "embedding")
+
+
+def cosine_distance(embedding: npt.NDArray[Any], average: npt.NDArray[Any]) -> float:
+    """One less the cosine of two vectors; infinite where one of them is zero."""
+    norms = float(np.linalg.norm(embedding) * np.linalg.norm(average))
+    return 1 - float(np.dot(embedding, average)) / norms if norms else float("inf")
+
+
+class _Closest(Twin):
+    """Methods that choose the answer closest to a mean."""
+
+    embeddings_and_outputs_: Frame
+    scores_: Frame
+    _answer: ClassVar[str] = "embeddings_and_outputs_"
+
+    def fit_predict_scores(self, data: Frame, *args: Any, **kwargs: Any) -> Frame:
+        """Fit and return ``scores_``."""
+        self.fit_predict(data, *args, **kwargs)
+        return self.scores_
+
+    def _choose(self, data: Frame, means: Series, distance: Callable[[Any, Any], float]) -> Self:
+        data = columns_of(data, "task", "worker", "output", "embedding")
+        average = dict(means.items())
+        pairs = zip(data["embedding"], data["task"], strict=True)
+        data["score"] = [float(distance(one, average[task])) for one, task in pairs]
+        scores = data[["task", "output", "score", "embedding"]]
+        best = scores.loc[scores.groupby("task")["score"].idxmin()]
+        self.scores_ = scores.set_index("task")
+        self.embeddings_and_outputs_ = best[["task", "output", "embedding"]].set_index("task")
+        return self
+
+
+@dataclass(repr=False, eq=False)
+class ClosestToAverage(_Closest):
+    """The answer whose embedding is closest to the mean of its task.
+
+    Parameters
+    ----------
+    distance
+        A function of two embeddings.
+
+    Attributes
+    ----------
+    embeddings_and_outputs_ : DataFrame
+        ``output`` and ``embedding`` of the chosen answer, by task.
+    scores_ : DataFrame
+        ``output``, ``score`` (the distance) and ``embedding`` of every answer, by task.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from manyhands.compat.crowdkit import ClosestToAverage
+    >>> log = pd.DataFrame({"task": [1, 1, 1], "worker": ["a", "b", "c"], "output": ["x", "y", "z"]})
+    >>> log["embedding"] = [np.array([0.0, 1.0]), np.array([0.2, 1.0]), np.array([1.0, 0.0])]
+    >>> ClosestToAverage(lambda a, b: np.linalg.norm(a - b)).fit_predict(log)["output"].tolist()
+    ['y']
+    """
+
+    distance: Callable[[npt.NDArray[Any], npt.NDArray[Any]], float]
+
+    def fit(
+        self, data: Frame, aggregated_embeddings: Series | None = None, true_embeddings: Series | None = None
+    ) -> Self:
+        """Choose an answer of each task; means may be given."""
+        if aggregated_embeddings is None:
+            means = _Means(columns_of(data, "task", "worker", "output", "embedding"), true_embeddings)
+            aggregated_embeddings = means.series(means.of(np.ones(len(data))))
+        return self._choose(data, aggregated_embeddings, self.distance)
+
+
+class _Reliable(_Closest):
+    """What RASA and HRRASA share: means and reliabilities in turn, then the answer closest to the mean."""
+
+    prior_skills_: Series
+    aggregated_embeddings_: Series
+
+    def fit_predict(self, data: Frame, *args: Any, **kwargs: Any) -> Frame:
+        """Fit and return ``embeddings_and_outputs_``."""
+        self.fit(data, *args, **kwargs)
+        return self._choose(data, self.aggregated_embeddings_, cosine_distance).embeddings_and_outputs_
+
+    def _settle(
+        self, data: Frame, true_embeddings: Series | None, local: Array, n_iter: int, tol: float, alpha: float
+    ) -> Array:
+        """Learn reliabilities; `local` is how far each answer counts besides. Returns the weights of answers."""
+        pandas = import_pandas()
+        means = _Means(data, true_embeddings)
+        workers, names = pandas.factorize(data["worker"])
+        prior = upper_quantiles(alpha / 2, np.bincount(workers))
+        skills, before = np.ones(len(names)), None
+        self.loss_history_ = []
+        mean = means.of(local)
+        for _ in range(n_iter):
+            mean = means.of(skills[workers] * local)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                away = np.bincount(workers, np.nan_to_num(means.away(mean) / local, posinf=1e300), len(names))
+            skills = prior / np.maximum(away, _LEAST)
+            if before is not None:
+                size = float((mean * mean).sum())
+                self.loss_history_.append(float(((mean - before) ** 2).sum()) / size if size else 0.0)
+                if self.loss_history_[-1] < tol:
+                    break
+            before = mean
+        index = pandas.Index(names, name="worker")
+        self.prior_skills_, self.skills_ = series(prior, index, "count"), series(skills, index, "skill")
+        self.aggregated_embeddings_ = means.series(mean)
+        return np.asarray(skills[workers] * local)
+
+
+@dataclass(repr=False, eq=False)
+class RASA(_Reliable):
+    """Workers are as reliable as their embeddings are near the mean of their tasks (Li & Fukumoto 2019).
+
+    Parameters
+    ----------
+    n_iter, tol
+        Most passes, and the relative change of means below which they end.
+    alpha
+        Level of the quantiles of chi-squared that workers with many answers gain by.
+
+    Attributes
+    ----------
+    skills_, prior_skills_ : Series
+        Reliability of each worker, and its numerator.
+    aggregated_embeddings_ : Series
+        The mean of each task.
+    embeddings_and_outputs_, scores_ : DataFrame
+        As for :class:`ClosestToAverage`, by the cosine.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from manyhands.compat.crowdkit import RASA
+    >>> log = pd.DataFrame({"task": ["t1"] * 3, "worker": ["p1", "p2", "p3"], "output": ["a", "a", "b"]})
+    >>> log["embedding"] = [np.array([1.0, 0.0]), np.array([1.0, 0.0]), np.array([0.0, 1.0])]
+    >>> RASA().fit_predict(log)["output"].to_dict()
+    {'t1': 'a'}
+    """
+
+    n_iter: int = 100
+    tol: float = 1e-9
+    alpha: float = 0.05
+
+    def fit(self, data: Frame, true_embeddings: Series | None = None) -> Self:
+        """Learn reliabilities and means."""
+        data = columns_of(data, "task", "worker", "embedding")
+        self._settle(data, true_embeddings, np.ones(len(data)), self.n_iter, self.tol, self.alpha)
+        return self
+
+
+def _likeness(away: Array, norms: Array) -> Array:
+    """How like embeddings are: 1 where they are the same, 0 where one is zero and the other is not."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(away > 0, np.exp(-away / norms), 1.0))
+
+
+def gleu_similarity(text: str, other: str) -> float:
+    """GLEU of two texts: what they share of runs of up to four words, over the longer's number of runs."""
+    one, two = (_runs(part.split()) for part in (text, other))
+    most = max(sum(one.values()), sum(two.values()))
+    return sum((one & two).values()) / most if most else 0.0
+
+
+def _runs(words: Sequence[str]) -> Counter[tuple[str, ...]]:
+    return Counter(tuple(words[i : i + n]) for n in range(1, 5) for i in range(len(words) - n + 1))
+
+
+@dataclass(repr=False, eq=False)
+class HRRASA(_Reliable):
+    """RASA with a reliability of each answer besides: how like it is to the others of its task (Li 2020).
+
+    Parameters
+    ----------
+    n_iter, tol, alpha
+        As for :class:`RASA`.
+    lambda_emb, lambda_out
+        Weights of the likeness of embeddings and of outputs.
+    calculate_ranks
+        Whether ``ranks_`` are computed.
+    output_similarity
+        A function of two outputs; by default GLEU of their words.
+
+    Attributes
+    ----------
+    skills_, prior_skills_, aggregated_embeddings_, embeddings_and_outputs_, scores_
+        As for :class:`RASA`; NaN for workers who answered alone wherever they answered.
+    weights_ : DataFrame
+        ``weight`` of each answer, by task and worker.
+    ranks_ : DataFrame
+        task, output and rank of each answer of tasks that have several.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from manyhands.compat.crowdkit import HRRASA
+    >>> log = pd.DataFrame({"task": ["t1"] * 3, "worker": ["p1", "p2", "p3"], "output": ["a", "a", "b"]})
+    >>> log["embedding"] = [np.array([1.0, 0.0]), np.array([1.0, 0.0]), np.array([0.0, 1.0])]
+    >>> HRRASA().fit_predict(log)["output"].to_dict()
+    {'t1': 'a'}
+    """
+
+    n_iter: int = 100
+    tol: float = 1e-9
+    lambda_emb: float = 0.5
+    lambda_out: float = 0.5
+    alpha: float = 0.05
+    calculate_ranks: bool = False
+    output_similarity: Callable[[Any, Any], float] = gleu_similarity
+
+    def fit(self, data: Frame, true_embeddings: Series | None = None) -> Self:
+        """Learn reliabilities and means; a task with one answer has that answer's embedding."""
+        pandas = import_pandas()
+        data = columns_of(data, "task", "worker", "embedding", "output")
+        alone = data.groupby("task")["worker"].transform("size") == 1
+        several, single = data[~alone].reset_index(drop=True), data[alone]
+        local = self._local(several) if len(several) else np.zeros(0)
+        if len(several):
+            weights = self._settle(several, true_embeddings, local, self.n_iter, self.tol, self.alpha)
+        else:
+            weights, self.loss_history_, none = np.zeros(0), [], np.zeros(0)
+            self.skills_, self.prior_skills_ = series(none, None, "skill"), series(none, None, "count")
+            self.aggregated_embeddings_ = pandas.Series([], dtype=object)
+        index = pandas.MultiIndex.from_frame(several[["task", "worker"]])
+        self.weights_: Frame = pandas.DataFrame({"weight": weights}, index)
+        if self.calculate_ranks:
+            self.ranks_: Frame = self._ranked(several, local)
+        if len(single):
+            names = pandas.Index(self.skills_.index.tolist(), name="worker")
+            names = names.append(pandas.Index([w for w in single["worker"].unique() if w not in names], name="worker"))
+            self.skills_, self.prior_skills_ = self.skills_.reindex(names), self.prior_skills_.reindex(names)
+            own = pandas.Series(single["embedding"].tolist(), pandas.Index(single["task"], name="task"))
+            known = self.aggregated_embeddings_
+            self.aggregated_embeddings_ = pandas.concat([known, own]) if len(known) else own
+        return self
+
+    def _local(self, data: Frame) -> Array:
+        """How like each answer is to the others of its task."""
+        local = np.zeros(len(data))
+        rows, outputs, workers = _rows(data), data["output"].tolist(), data["worker"].tolist()
+        norms = (rows * rows).sum(axis=1)
+        for places in data.groupby("task").indices.values():
+            for at in places:
+                others = [other for other in places if workers[other] != workers[at]]
+                if not others:
+                    continue
+                away = ((rows[at] - rows[others]) ** 2).sum(axis=1)
+                near = _likeness(away, norms[at] * norms[others]).sum()
+                alike = sum(self.output_similarity(outputs[at], outputs[other]) for other in others)
+                local[at] = (self.lambda_emb * near + self.lambda_out * alike) / (len(places) - 1)
+        return local
+
+    def _ranked(self, data: Frame, local: Array) -> Frame:
+        means = np.stack([self.aggregated_embeddings_[task] for task in data["task"]])
+        rows = _rows(data)
+        away = np.maximum(((rows - means) ** 2).sum(axis=1), _LEAST)
+        near = _likeness(away, (rows * rows).sum(axis=1) * (means * means).sum(axis=1))
+        ranked: Frame = data[["task", "output"]].assign(rank=self.skills_.loc[data["worker"]].to_numpy() * near + local)
+        return ranked
+
+
+class _OfTexts(Twin):
+    """Texts by way of embeddings; the other results are those of the aggregator of embeddings."""
+
+    texts_: Series
+    _inner: ClassVar[type[RASA | HRRASA]]
+
+    def __getattr__(self, name: str) -> Any:
+        """Look a result up in the aggregator of embeddings."""
+        inner = self.__dict__.get("_fit")
+        if inner is None or name.startswith("__"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}, or is not fitted")
+        return getattr(inner, name)
+
+    def _embed(self, data: Frame, true_objects: Series | None) -> tuple[Any, Frame, Series | None]:
+        """An unfitted aggregator of embeddings, and its arguments."""
+        settings = self.get_params()
+        encoder = settings.pop("encoder")
+        data = columns_of(data, "task", "worker", "text").rename(columns={"text": "output"})
+        data["embedding"] = [encoder(text) for text in data["output"]]
+        return self._inner(**settings), data, None if true_objects is None else true_objects.apply(encoder)
+
+    def fit(self, data: Frame, true_objects: Series | None = None) -> Self:
+        """Learn reliabilities and means."""
+        inner, data, known = self._embed(data, true_objects)
+        self._fit = inner.fit(data, known)
+        return self
+
+    def fit_predict(self, data: Frame, true_objects: Series | None = None) -> Series:
+        """Fit and return ``texts_``."""
+        self._fit, data, known = self._embed(data, true_objects)
+        self.texts_ = self._fit.fit_predict(data, known)["output"].rename("text")
+        return self.texts_
+
+    def fit_predict_scores(self, data: Frame, true_objects: Series | None = None) -> Frame:
+        """Fit and return the distance of each text from the mean of its task."""
+        self.fit_predict(data, true_objects)
+        scores: Frame = self._fit.scores_
+        return scores
+
+
+@dataclass(repr=False, eq=False)
+class TextRASA(_OfTexts):
+    """:class:`RASA` on embeddings of texts.
+
+    Parameters
+    ----------
+    encoder
+        A function from a text to its embedding.
+    n_iter, tol, alpha
+        As for :class:`RASA`.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from manyhands.compat.crowdkit import TextRASA
+    >>> log = pd.DataFrame({"task": [1, 1, 1], "worker": [1, 2, 3], "text": ["aa", "ab", "bb"]})
+    >>> TextRASA(lambda text: np.array([text.count("a"), text.count("b")], float)).fit_predict(log).to_dict()
+    {1: 'ab'}
+    """
+
+    encoder: Callable[[str], Any]
+    n_iter: int = 100
+    tol: float = 1e-5
+    alpha: float = 0.05
+
+    _inner: ClassVar[type[RASA | HRRASA]] = RASA
+
+
+@dataclass(repr=False, eq=False)
+class TextHRRASA(_OfTexts):
+    """:class:`HRRASA` on embeddings of texts.
+
+    Parameters
+    ----------
+    encoder
+        A function from a text to its embedding.
+    n_iter, tol, lambda_emb, lambda_out, alpha, calculate_ranks, output_similarity
+        As for :class:`HRRASA`.
+    """
+
+    encoder: Callable[[str], Any]
+    n_iter: int = 100
+    tol: float = 1e-5
+    lambda_emb: float = 0.5
+    lambda_out: float = 0.5
+    alpha: float = 0.05
+    calculate_ranks: bool = False
+    output_similarity: Callable[[Any, Any], float] = gleu_similarity
+
+    _inner: ClassVar[type[RASA | HRRASA]] = HRRASA
+
+
+@dataclass(repr=False, eq=False)
+class ROVER(Twin):
     """Words side by side, the most common one at each place (Fiscus 1997).
 
     Texts are aligned one after the other, as their rows come: in another order they may give another text.
@@ -47,37 +444,29 @@ class ROVER(Parameters):
     {1: 'a red car'}
     """
 
-    texts_: Series
+    tokenizer: Callable[[str], list[str]]
+    detokenizer: Callable[[list[str]], str]
+    silent: bool = True
 
-    def __init__(
-        self, tokenizer: Callable[[str], list[str]], detokenizer: Callable[[list[str]], str], silent: bool = True
-    ) -> None:
-        self.tokenizer = tokenizer
-        self.detokenizer = detokenizer
-        self.silent = silent
+    _answer: ClassVar[str] = "texts_"
 
     def fit(self, data: Frame) -> Self:
         """Align the texts of each task and count."""
         data = columns_of(data, "task", "worker", "text")
-        found = {}
+        answers = {}
         for task, part in data.groupby("task"):
             first, *rest = (self.tokenizer(text) for text in part["text"])
-            places: list[_Place] = [{word: 1} for word in first]
+            places: list[dict[str, int]] = [{word: 1} for word in first]
             for before, words in enumerate(rest, 1):
                 places = _aligned(places, words, before)
             # Of equally common words the longest, and then the last in the alphabet.
             best = [max(place, key=lambda word: (place[word], len(word), word)) for place in places]
-            found[task] = self.detokenizer([word for word in best if word])
-        pandas = import_pandas()
-        self.texts_ = pandas.Series(found, name="text").rename_axis("task")
+            answers[task] = self.detokenizer([word for word in best if word])
+        self.texts_: Series = import_pandas().Series(answers, name="text").rename_axis("task")
         return self
 
-    def fit_predict(self, data: Frame) -> Series:
-        """Fit and return ``texts_``."""
-        return self.fit(data).texts_
 
-
-def _aligned(places: list[_Place], words: list[str], before: int) -> list[_Place]:
+def _aligned(places: list[dict[str, int]], words: list[str], before: int) -> list[dict[str, int]]:
     """Places of texts that were aligned, with one more, which costs least; `before` is how many there were."""
     skips = [int("" not in place) for place in places]
     costs = [list(range(len(places) + 1))]
@@ -92,7 +481,7 @@ def _aligned(places: list[_Place], words: list[str], before: int) -> list[_Place
             moves.append((0, 2, 1)[step])
         costs.append(row)
         steps.append(moves)
-    made: list[_Place] = []
+    made: list[dict[str, int]] = []
     i, j = len(words), len(places)
     while i or j:
         step = steps[i][j]
@@ -101,109 +490,3 @@ def _aligned(places: list[_Place], words: list[str], before: int) -> list[_Place
         made.append({**place, word: place.get(word, 0) + 1})
         i, j = i - (step != 2), j - (step != 1)
     return made[::-1]
-
-
-class _OfTexts(Parameters):
-    """Texts by way of embeddings."""
-
-    encoder: Callable[[str], Any]
-    texts_: Series
-
-    def _inner(self) -> RASA | HRRASA:
-        raise NotImplementedError
-
-    def _encoded(self, data: Frame, true_objects: Series | None) -> tuple[Frame, Series | None]:
-        data = columns_of(data, "task", "worker", "text").rename(columns={"text": "output"})
-        data["embedding"] = [self.encoder(text) for text in data["output"]]
-        return data, None if true_objects is None else true_objects.apply(self.encoder)
-
-    def __getattr__(self, name: str) -> Any:
-        """What the aggregator of embeddings found."""
-        inner = self.__dict__.get("_fit")
-        if inner is None or name.startswith("__"):
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}, or is not fitted")
-        return getattr(inner, name)
-
-    def fit(self, data: Frame, true_objects: Series | None = None) -> Self:
-        """Learn reliabilities and means."""
-        self._fit = self._inner().fit(*self._encoded(data, true_objects))
-        return self
-
-    def fit_predict_scores(self, data: Frame, true_objects: Series | None = None) -> Frame:
-        """Fit and return the distance of each text from the mean of its task."""
-        self._fit = self._inner()
-        return self._fit.fit_predict_scores(*self._encoded(data, true_objects))
-
-    def fit_predict(self, data: Frame, true_objects: Series | None = None) -> Series:
-        """Fit and return ``texts_``."""
-        self._fit = self._inner()
-        chosen = self._fit.fit_predict(*self._encoded(data, true_objects))
-        self.texts_ = chosen["output"].rename("text")
-        return self.texts_
-
-
-class TextRASA(_OfTexts):
-    """:class:`RASA` on embeddings of texts.
-
-    Parameters
-    ----------
-    encoder
-        A function from a text to its embedding.
-    n_iter, tol, alpha
-        As for :class:`RASA`.
-
-    Examples
-    --------
-    >>> import numpy as np, pandas as pd
-    >>> from manyhands.compat.crowdkit import TextRASA
-    >>> log = pd.DataFrame({"task": [1, 1, 1], "worker": [1, 2, 3], "text": ["aa", "ab", "bb"]})
-    >>> TextRASA(lambda text: np.array([text.count("a"), text.count("b")], float)).fit_predict(log).to_dict()
-    {1: 'ab'}
-    """
-
-    def __init__(
-        self, encoder: Callable[[str], Any], n_iter: int = 100, tol: float = 1e-5, alpha: float = 0.05
-    ) -> None:
-        self.encoder = encoder
-        self.n_iter = n_iter
-        self.tol = tol
-        self.alpha = alpha
-
-    def _inner(self) -> RASA:
-        return RASA(self.n_iter, self.tol, self.alpha)
-
-
-class TextHRRASA(_OfTexts):
-    """:class:`HRRASA` on embeddings of texts.
-
-    Parameters
-    ----------
-    encoder
-        A function from a text to its embedding.
-    n_iter, tol, lambda_emb, lambda_out, alpha, calculate_ranks, output_similarity
-        As for :class:`HRRASA`.
-    """
-
-    def __init__(
-        self,
-        encoder: Callable[[str], Any],
-        n_iter: int = 100,
-        tol: float = 1e-5,
-        lambda_emb: float = 0.5,
-        lambda_out: float = 0.5,
-        alpha: float = 0.05,
-        calculate_ranks: bool = False,
-        output_similarity: Callable[[Any, Any], float] = gleu_similarity,
-    ) -> None:
-        self.encoder = encoder
-        self.n_iter = n_iter
-        self.tol = tol
-        self.lambda_emb = lambda_emb
-        self.lambda_out = lambda_out
-        self.alpha = alpha
-        self.calculate_ranks = calculate_ranks
-        self.output_similarity = output_similarity
-
-    def _inner(self) -> HRRASA:
-        settings = {name: value for name, value in self.get_params().items() if name != "encoder"}
-        return HRRASA(**settings)
