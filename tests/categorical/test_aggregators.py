@@ -30,8 +30,8 @@ on_all = pytest.mark.parametrize("variant", ALL, ids=str)
 
 @pytest.mark.parametrize("cls", mh.categorical.all_aggregators(), ids=lambda cls: cls.__name__)
 def test_every_class_has_a_twin_and_variants(cls: type[Aggregator]) -> None:
-    assert cls in TWINS, f"write a NumPy twin of {cls.__name__} in tests/oracles and list it in twins.TWINS"
-    assert VARIANTS.get(cls), f"list the variants of {cls.__name__} in variants.VARIANTS"
+    assert cls in TWINS, f"write a reference implementation of {cls.__name__} in tests/support/methods"
+    assert VARIANTS.get(cls), f"list settings of {cls.__name__} in tests/support/methods"
     assert all(type(variant.make(STANDARD)) is cls for variant in VARIANTS[cls])
 
 

@@ -133,7 +133,7 @@ def _fit_bayes_answer(model: mh.BayesianDawidSkene, votes: mh.Annotations) -> An
 
 def _predict_bayes(model: mh.BayesianDawidSkene, rows: em.Rows, known: np.ndarray) -> np.ndarray:
     if model.method == "gibbs":
-        return _predict_em(model, rows, known)
+        return predict_em(model, rows, known)
     average = np.average(model.concentration_, axis=0, weights=labels_of(model))
     concentration = np.array([model.concentration_[m] if m >= 0 else average for m in known])
     nobody = np.full(rows.n_tasks, -1)
@@ -305,7 +305,7 @@ def _fit_online(model: mh.categorical.OnlineDawidSkene, votes: mh.Annotations) -
     )
 
 
-def _predict_em(model: mh.DawidSkene, rows: em.Rows, known: np.ndarray) -> np.ndarray:
+def predict_em(model: mh.DawidSkene, rows: em.Rows, known: np.ndarray) -> np.ndarray:
     average = np.average(model.confusion_, axis=0, weights=labels_of(model))
     confusion = np.array([model.confusion_[m] if m >= 0 else average for m in known])
     nobody = np.full(rows.n_tasks, -1)
@@ -325,7 +325,7 @@ def _one_coin_twin(solve: Callable[[Any], Callable[..., skills.RankOne]]) -> Twi
             em.Rows.of(votes), min_overlap=model.min_overlap, max_partners=model.max_partners, solve=solve(model)
         )
 
-    return Twin(fit, _predict_em)
+    return Twin(fit, predict_em)
 
 
 def _spectral(model: mh.moments.OneCoinSpectral) -> Callable[..., skills.RankOne]:
@@ -357,10 +357,6 @@ def _msr(model: mh.moments.MMSR) -> Callable[..., skills.RankOne]:
 
 def _fit_meta_learner(model: mh.moments.SpectralMetaLearner, votes: mh.Annotations) -> Answer:
     return skills.meta_learner_fit(em.Rows.of(votes), **model.get_params())
-
-
-def _fit_kos(model: mh.categorical.KOS, votes: mh.Annotations) -> Answer:
-    return skills.kos_answer(em.Rows.of(votes), n_iter=model.max_iter, seed=model.seed)
 
 
 def _fit_mace(model: mh.MACE, votes: mh.Annotations) -> Answer:
@@ -453,21 +449,21 @@ def _predict_crowd_svm(model: mh.categorical.CrowdSVM, rows: em.Rows, known: np.
 TWINS: dict[type[Aggregator], Twin] = {
     mh.MajorityVote: Twin(_fit_vote, lambda _model, rows, _known: voting.shares(rows)),
     mh.categorical.WeightedVote: Twin(_fit_weighted, _predict_weighted),
-    mh.DawidSkene: Twin(_fit_em_answer, _predict_em),
+    mh.DawidSkene: Twin(_fit_em_answer, predict_em),
     mh.Consensus: Twin(_fit_consensus, _predict_consensus),
     mh.BayesianDawidSkene: Twin(_fit_bayes_answer, _predict_bayes),
-    mh.categorical.CommunityDawidSkene: Twin(_fit_community, _predict_em),
+    mh.categorical.CommunityDawidSkene: Twin(_fit_community, predict_em),
     mh.categorical.EBCC: Twin(_fit_ebcc, _predict_ebcc),
     mh.categorical.GroupDawidSkene: Twin(_fit_grouped, _predict_grouped),
     mh.categorical.GroupVote: Twin(_fit_group_vote, group_twins.predict_group_vote),
-    mh.categorical.HierarchicalDawidSkene: Twin(_fit_hierarchy, _predict_em),
-    mh.categorical.HierarchicalMACE: Twin(_fit_hierarchy, _predict_em),
-    mh.ordinal.OrdinalCrowd: Twin(ordinal_twins.fit_crowd, _predict_em),
+    mh.categorical.HierarchicalDawidSkene: Twin(_fit_hierarchy, predict_em),
+    mh.categorical.HierarchicalMACE: Twin(_fit_hierarchy, predict_em),
+    mh.ordinal.OrdinalCrowd: Twin(ordinal_twins.fit_crowd, predict_em),
     mh.ordinal.CumulativeDawidSkene: Twin(ordinal_twins.fit_cumulative, ordinal_twins.predict_cumulative),
     mh.ordinal.OrdinalConsensus: Twin(ordinal_twins.fit_consensus, ordinal_twins.predict_consensus),
-    mh.categorical.SpammerEliminatingDawidSkene: Twin(_fit_eliminating, _predict_em),
+    mh.categorical.SpammerEliminatingDawidSkene: Twin(_fit_eliminating, predict_em),
     **{
-        kind: Twin(_fit_plainly, _predict_em)
+        kind: Twin(_fit_plainly, predict_em)
         for kind in (
             mh.moments.MultiSPA,
             mh.moments.CoupledNMF,
@@ -479,11 +475,10 @@ TWINS: dict[type[Aggregator], Twin] = {
     mh.moments.OneCoinSpectral: _one_coin_twin(_spectral),
     mh.moments.OneCoinGradient: _one_coin_twin(_gradient),
     mh.moments.MMSR: _one_coin_twin(_msr),
-    mh.moments.SpectralMetaLearner: Twin(_fit_meta_learner, _predict_em),
-    mh.categorical.SparseOneCoin: Twin(_fit_sparse, _predict_em),
-    mh.categorical.OnlineDawidSkene: Twin(_fit_online, _predict_em),
-    mh.categorical.KOS: Twin(_fit_kos, _predict_em),
-    mh.MACE: Twin(_fit_mace, _predict_em),
+    mh.moments.SpectralMetaLearner: Twin(_fit_meta_learner, predict_em),
+    mh.categorical.SparseOneCoin: Twin(_fit_sparse, predict_em),
+    mh.categorical.OnlineDawidSkene: Twin(_fit_online, predict_em),
+    mh.MACE: Twin(_fit_mace, predict_em),
     mh.GLAD: Twin(_fit_glad, _predict_glad),
     mh.categorical.MinimaxEntropy: Twin(_fit_minimax, _predict_minimax),
     mh.categorical.MaxMarginVote: Twin(_fit_margin, _predict_margin),

@@ -1,6 +1,7 @@
 """The meaningful settings of each aggregator; the check-list and the comparison with twins run on all of them.
 
-``test_aggregators.py`` fails for a class that is missing here.
+A new method is a file in ``methods``, with its settings and its reference implementation. ``test_aggregators.py`` fails
+for a class that has none.
 """
 
 from __future__ import annotations
@@ -8,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
+import methods
 import numpy as np
+from twins import TWINS
 
 import manyhands as mh
 from manyhands.categorical.base import Aggregator
@@ -50,7 +55,7 @@ def _drawn(variant: Variant) -> Variant:
     return replace(variant, skip={**variant.skip, **skip}, exact=False)
 
 
-def _made(cls: type[Aggregator], name: str, params: dict[str, Any], **facts: Any) -> Variant:
+def variant_of(cls: type[Aggregator], name: str, params: dict[str, Any], **facts: Any) -> Variant:
     """A variant whose parameters may be functions of the crowd."""
 
     def make(crowd: Crowd) -> Aggregator:
@@ -61,11 +66,11 @@ def _made(cls: type[Aggregator], name: str, params: dict[str, Any], **facts: Any
 
 
 def _vote(name: str, **params: Any) -> Variant:
-    return _made(mh.MajorityVote, name, params)
+    return variant_of(mh.MajorityVote, name, params)
 
 
 def _weighted(name: str, weights: Any, **params: Any) -> Variant:
-    made = _made(mh.categorical.WeightedVote, name, {"weights": weights, **params})
+    made = variant_of(mh.categorical.WeightedVote, name, {"weights": weights, **params})
     if not isinstance(weights, str):
         return made
     return replace(made, skip={"renaming_classes": "ties go to the lowest class, and reach the weights"})
@@ -73,21 +78,21 @@ def _weighted(name: str, weights: Any, **params: Any) -> Variant:
 
 def _em(name: str, **params: Any) -> Variant:
     # A fixed number of passes unless told otherwise: no convergence warnings on odd tables.
-    return _made(mh.DawidSkene, name, {"max_iter": 12, "tol": 0.0} | params)
+    return variant_of(mh.DawidSkene, name, {"max_iter": 12, "tol": 0.0} | params)
 
 
 def _moments(kind: type[Aggregator], name: str, **params: Any) -> Variant:
-    return _made(kind, name, params, determined=False)
+    return variant_of(kind, name, params, determined=False)
 
 
 def _skills(cls: type[Aggregator], name: str, **params: Any) -> Variant:
     # A fixed number of iterations, as in `_em`.
-    return _made(cls, name, {"max_iter": 8, "tol": 0.0} | params)
+    return variant_of(cls, name, {"max_iter": 8, "tol": 0.0} | params)
 
 
 def _bayes(cls: type[Aggregator], name: str, **params: Any) -> Variant:
     # A fixed number of passes, as in `_em`.
-    return _made(cls, name, {"max_iter": 12, "tol": 0.0, "protected": 5} | params)
+    return variant_of(cls, name, {"max_iter": 12, "tol": 0.0, "protected": 5} | params)
 
 
 def _gibbs(name: str, **params: Any) -> Variant:
@@ -104,40 +109,40 @@ def _two_groups(crowd: Crowd) -> list[list[Any]]:
 
 def _mixed(cls: type[Aggregator], name: str, **params: Any) -> Variant:
     # A fixed number of passes, as in `_em`.
-    return _made(cls, name, {"max_iter": 12, "tol": 0.0} | params)
+    return variant_of(cls, name, {"max_iter": 12, "tol": 0.0} | params)
 
 
 def _mace(name: str, **params: Any) -> Variant:
     # A fixed number of passes, as in `_em`.
-    return _made(mh.MACE, name, {"max_iter": 12, "tol": 0.0} | params)
+    return variant_of(mh.MACE, name, {"max_iter": 12, "tol": 0.0} | params)
 
 
 def _glad(name: str, **params: Any) -> Variant:
-    return _made(mh.GLAD, name, {"max_iter": 8, "tol": 0.0} | params)
+    return variant_of(mh.GLAD, name, {"max_iter": 8, "tol": 0.0} | params)
 
 
 def _sparse(name: str, **params: Any) -> Variant:
     # A fixed number of passes, as in `_em`.
-    return _made(mh.categorical.SparseOneCoin, name, {"max_iter": 12, "tol": 0.0} | params)
+    return variant_of(mh.categorical.SparseOneCoin, name, {"max_iter": 12, "tol": 0.0} | params)
 
 
 def _online(name: str, **params: Any) -> Variant:
-    made = _made(mh.categorical.OnlineDawidSkene, name, params)
+    made = variant_of(mh.categorical.OnlineDawidSkene, name, params)
     return replace(made, skip={"renaming_tasks": "batches follow the order of tasks"}) if params else made
 
 
 def _minimax(name: str, **params: Any) -> Variant:
-    made = _made(mh.categorical.MinimaxEntropy, name, {"max_iter": 6, "tol": 0.0} | params)
+    made = variant_of(mh.categorical.MinimaxEntropy, name, {"max_iter": 6, "tol": 0.0} | params)
     ordered = dict.fromkeys(("renaming_classes", "renaming_classes_untied"), "classes have an order")
     return replace(made, skip=ordered) if params.get("ordinal") else made
 
 
 def _margin(name: str, **params: Any) -> Variant:
-    return _made(mh.categorical.MaxMarginVote, name, {"max_iter": 4, "tol": 0.0} | params)
+    return variant_of(mh.categorical.MaxMarginVote, name, {"max_iter": 4, "tol": 0.0} | params)
 
 
 def _crowd_svm(name: str, **params: Any) -> Variant:
-    return _made(mh.categorical.CrowdSVM, name, {"draws": 6, "burn_in": 2} | params)
+    return variant_of(mh.categorical.CrowdSVM, name, {"draws": 6, "burn_in": 2} | params)
 
 
 def _loosely(variant: Variant) -> Variant:
@@ -210,9 +215,9 @@ VARIANTS: dict[type[Aggregator], list[Variant]] = {
         _drawn(_mixed(mh.categorical.CommunityDawidSkene, "restarts", restarts=2)),
     ],
     mh.categorical.GroupDawidSkene: [
-        _made(mh.categorical.GroupDawidSkene, "given", {"groups": _two_groups, "max_iter": 12, "tol": 0.0}),
+        variant_of(mh.categorical.GroupDawidSkene, "given", {"groups": _two_groups, "max_iter": 12, "tol": 0.0}),
         # Where nobody agrees, all classes are alike at the start: rounding breaks the balance.
-        _made(
+        variant_of(
             mh.categorical.GroupDawidSkene,
             "found",
             {"pseudo_count": (2.0, 1.0), "max_iter": 12, "tol": 0.0},
@@ -220,8 +225,8 @@ VARIANTS: dict[type[Aggregator], list[Variant]] = {
         ),
     ],
     mh.categorical.GroupVote: [
-        _made(mh.categorical.GroupVote, "given", {"groups": _two_groups}),
-        _made(mh.categorical.GroupVote, "found", {}),
+        variant_of(mh.categorical.GroupVote, "given", {"groups": _two_groups}),
+        variant_of(mh.categorical.GroupVote, "found", {}),
     ],
     mh.categorical.EBCC: [
         _mixed(mh.categorical.EBCC, "short", restarts=0),
@@ -258,19 +263,19 @@ VARIANTS: dict[type[Aggregator], list[Variant]] = {
         _bayes(mh.ordinal.CumulativeDawidSkene, "gold", gold=_first_is_gold, decision="mean"),
     ],
     mh.ordinal.OrdinalConsensus: [
-        _made(mh.ordinal.OrdinalConsensus, "default", {}),
-        _made(mh.ordinal.OrdinalConsensus, "gold", {"gold": _first_is_gold, "protected": 4, "decision": "mode"}),
+        variant_of(mh.ordinal.OrdinalConsensus, "default", {}),
+        variant_of(mh.ordinal.OrdinalConsensus, "gold", {"gold": _first_is_gold, "protected": 4, "decision": "mode"}),
     ],
     mh.categorical.SpammerEliminatingDawidSkene: [
-        _made(mh.categorical.SpammerEliminatingDawidSkene, "default", {}),
-        _made(
+        variant_of(mh.categorical.SpammerEliminatingDawidSkene, "default", {}),
+        variant_of(
             mh.categorical.SpammerEliminatingDawidSkene, "few passes", {"max_iter": 4, "tol": 0.0, "pseudo_count": 1.0}
         ),
     ],
     mh.Consensus: [
-        _made(mh.Consensus, "default", {}),
-        _made(mh.Consensus, "given", {"correlation": 0.1, "protected": 3, "max_iter": 8, "tol": 0.0}),
-        _made(mh.Consensus, "gold", {"gold": _first_is_gold}),
+        variant_of(mh.Consensus, "default", {}),
+        variant_of(mh.Consensus, "given", {"correlation": 0.1, "protected": 3, "max_iter": 8, "tol": 0.0}),
+        variant_of(mh.Consensus, "gold", {"gold": _first_is_gold}),
     ],
     mh.moments.MultiSPA: [
         _moments(mh.moments.MultiSPA, "default"),
@@ -314,10 +319,6 @@ VARIANTS: dict[type[Aggregator], list[Variant]] = {
         _online("small batches", batch_size=7, kappa=0.6, recent=5),
         _online("forgetful", batch_size=11, kappa=1.0, forget=0.2, rounds=2),
     ],
-    mh.categorical.KOS: [
-        _made(mh.categorical.KOS, "default", {}),
-        _made(mh.categorical.KOS, "long", {"max_iter": 60, "seed": 7}),
-    ],
     mh.MACE: [
         _mace("default", max_iter=2000, tol=1e-6),
         _mace("short"),
@@ -331,3 +332,8 @@ VARIANTS: dict[type[Aggregator], list[Variant]] = {
     mh.categorical.MaxMarginVote: [_margin("short"), _margin("dear", cost=1.0, margin=3.0)],
     mh.categorical.CrowdSVM: [_crowd_svm("short"), _crowd_svm("dear", cost=1.0, margin=3.0, variance=0.5, seed=5)],
 }
+
+for _found in iter_modules(methods.__path__, "methods."):
+    _method = import_module(_found.name)
+    TWINS.update(_method.TWINS)
+    VARIANTS.update(_method.VARIANTS)
