@@ -402,14 +402,14 @@ class TestErrors:
 
     def test_classes_that_are_not_numbers(self):
         votes = mh.Annotations.from_dense([["a", "b"]], missing="")
-        with pytest.raises(TypeError, match=r"level='interval' needs classes that are numbers, and 'a' is not one"):
+        with pytest.raises(TypeError, match=r"level='interval'.*'a'"):
             krippendorff_alpha(votes, level="interval")
         below = mh.Annotations.from_arrays([1, 1], [1, 2], [-1.0, 2.0])
-        with pytest.raises(ValueError, match=r"finite and at least 0, not -1"):
+        with pytest.raises(ValueError, match="0, not -1"):
             krippendorff_alpha(below, level="ratio")
 
     def test_unknown_worker(self):
-        with pytest.raises(KeyError, match="no worker is called 'nobody'"):
+        with pytest.raises(KeyError, match="'nobody'"):
             cohen_kappa(mh.Annotations.from_arrays([1, 1], ["a", "b"], [0, 1]), ("a", "nobody"))
 
 

@@ -137,7 +137,7 @@ def test_nothing_to_compare_is_said():
 
 def test_odd_questions_are_refused():
     ratings = complete(JUDGES)
-    with pytest.raises(ValueError, match="model must be one of"):
+    with pytest.raises(ValueError, match="model"):
         agreement.icc(ratings, "three-way")
     with pytest.raises(ValueError, match="no worker 9"):
         agreement.bland_altman(ratings, (0, 9))

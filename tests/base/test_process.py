@@ -216,7 +216,7 @@ def test_the_number_of_threads_does_not_matter():
     for votes, posterior in results[1:]:
         assert votes == results[0][0]
         np.testing.assert_array_equal(posterior, results[0][1])
-    with pytest.raises(ValueError, match="number of threads must lie between 1 and 1024"):
+    with pytest.raises(ValueError, match="1 and 1024"):
         mh.set_num_threads(0)
 
 

@@ -217,9 +217,9 @@ def test_bad_parameters_are_named(model, message: str) -> None:
 
 def test_bad_intervals_are_named() -> None:
     fit = mh.BayesianDawidSkene(max_iter=2, tol=0.0).fit(STANDARD.votes())
-    with pytest.raises(ValueError, match="what must be one of 'accuracy'"):
+    with pytest.raises(ValueError, match=r"what.*'accuracy'"):
         fit.credible_interval("skill")
-    with pytest.raises(ValueError, match="level must lie between 0 and 1, not 95"):
+    with pytest.raises(ValueError, match=r"level.*0 and.*95"):
         fit.credible_interval(level=95)
     with pytest.raises(mh.errors.NotFittedError):
         mh.BayesianDawidSkene().credible_interval()

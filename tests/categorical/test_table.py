@@ -220,7 +220,7 @@ def test_timestamps_are_the_same_ids_in_any_unit(unit):
 
 def test_gaps_turn_integers_into_floats_and_back():
     """Pandas stores integers with a gap as floats; the names stay integers."""
-    with pytest.warns(mh.errors.DataWarning, match=r"set aside 1 row without a label$"):
+    with pytest.warns(mh.errors.DataWarning, match="1 row"):
         votes = mh.Annotations.from_arrays([1, 1, 2], [1, 2, 1], pd.Series([3, np.nan, 4]))
     assert votes.classes.dtype == np.int64
     assert votes.classes.tolist() == [3, 4]

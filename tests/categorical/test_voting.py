@@ -127,7 +127,7 @@ def test_abstention_with_integer_classes() -> None:
 
 
 def test_unknown_tie_policy() -> None:
-    with pytest.raises(ValueError, match="ties must be one of 'lowest', 'random', 'abstain', not 'coin'"):
+    with pytest.raises(ValueError, match=r"ties.*'lowest'.*'coin'"):
         mh.MajorityVote(ties="coin").fit(TIED)
 
 

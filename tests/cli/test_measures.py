@@ -120,7 +120,7 @@ def test_sets_and_clusters_are_compared() -> None:
     for a, b in (([0, 0, 1, 1, 2], [1, 1, 0, 2, 2]), ([0, 1, 2], [0, 0, 2]), ([0, 0, 0], [0, 1, 2])):
         assert metrics.adjusted_rand(a, b) == pytest.approx(adjusted_rand(np.array(a), np.array(b)))
     assert metrics.adjusted_rand([0, 1, 2], [2, 1, 0]) == 1
-    with pytest.raises(ValueError, match="2 items with a cluster, and 1"):
+    with pytest.raises(ValueError, match=r"2 items.*1"):
         metrics.adjusted_rand([0, 1], [0])
     with pytest.raises(ValueError, match="no set to compare"):
         metrics.set_scores([], [])

@@ -119,7 +119,7 @@ class TestSurface:
         means = pd.Series(2.0, index=data["worker"].unique())
         able = twin.GLAD(alphas_priors_mean=means).fit(data)
         assert able.alphas_.mean() > twin.GLAD().fit(data).alphas_.mean()
-        with pytest.raises(ValueError, match=r"alphas_priors_mean has no number for 'w00'; add it"):
+        with pytest.raises(ValueError, match=r"alphas_priors_mean.*'w00'"):
             twin.GLAD(alphas_priors_mean=means.drop("w00")).fit(data)
         with pytest.raises(ValueError, match="n_iter"):
             twin.GLAD(n_iter=-1).fit(data)
@@ -146,7 +146,7 @@ class TestGoldMajorityVote:
         model = twin.GoldMajorityVote().fit(data, pd.Series({1: "x"}))
         assert model.skills_.to_dict() == {"a": 1.0}
         assert model.predict(data[:2]).to_dict() == {1: "x", 2: "y"}
-        with pytest.raises(ValueError, match=r"no skill is known for 1 of 2 workers, such as 'b'"):
+        with pytest.raises(ValueError, match=r"1 of 2 workers.*'b'"):
             model.predict(data)
 
     def test_several_rows_of_one_task(self):
@@ -236,7 +236,7 @@ class TestMeasures:
                     measure(data.drop(columns=column))
             with pytest.raises(TypeError, match="expected a pandas DataFrame"):
                 measure({"task": [1]})
-        with pytest.raises(ValueError, match=r"the skill of worker 'w03' is 4, not a probability"):
+        with pytest.raises(ValueError, match=r"'w03'.*4, not"):
             twin.consistency(data, pd.Series(np.where(np.arange(10) == 3, 4.0, 0.5), sorted(data["worker"].unique())))
         for measure in (twin.consistency, twin.uncertainty):
             with pytest.raises(ValueError, match="DawidSkene has no skills_"):

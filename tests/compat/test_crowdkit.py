@@ -223,7 +223,7 @@ class TestBadInput:
         gaps = [("t9", "w9", absent), ("t1", "w9", absent), ("t1", "w3", absent)]
         data = log([*gaps, *small_log().itertuples(index=False)])
         model, expected = cls(), cls()
-        with pytest.warns(mh.errors.DataWarning, match="3 rows without a label.*'t9'"):
+        with pytest.warns(mh.errors.DataWarning, match=r"3 rows.*'t9'"):
             model.fit_predict(data)
         expected.fit_predict(small_log())
         # The rows without a label may still name a task first.
@@ -237,7 +237,7 @@ class TestBadInput:
 
     @pytest.mark.parametrize("cls", EM_CLASSES)
     def test_negative_iterations(self, cls):
-        with pytest.raises(ValueError, match="n_iter must be at least 0, not -1"):
+        with pytest.raises(ValueError, match=r"n_iter.*0, not -1"):
             cls(n_iter=-1).fit(small_log())
 
 

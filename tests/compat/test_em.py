@@ -125,7 +125,7 @@ class TestTrueLabels:
     def test_contradictions_and_other_types(self):
         with pytest.raises(ValueError, match="task 't1' two different classes"):
             twin.DawidSkene().fit(small_log(), pd.Series(["a", "b"], index=["t1", "t1"]))
-        with pytest.raises(TypeError, match="1, which does not compare with labels such as 'a'"):
+        with pytest.raises(TypeError, match=r"1, which.*'a'"):
             twin.DawidSkene().fit(small_log(), pd.Series({"t1": 1}))
         twice = twin.DawidSkene().fit(small_log(), pd.Series(["a", "a"], index=["t1", "t1"]))
         once = twin.DawidSkene().fit(small_log(), pd.Series({"t1": "a"}))
@@ -204,5 +204,5 @@ class TestInitialError:
 
     def test_bad_strategy(self):
         data = random_log(9)
-        with pytest.raises(ValueError, match="'assign', 'addition' or None, not 'guess'"):
+        with pytest.raises(ValueError, match=r"'assign', 'addition'.*'guess'"):
             twin.DawidSkene(initial_error_strategy="guess").fit(data, initial_error=history(data))

@@ -45,8 +45,8 @@ def test_agrees_with_crowd_kit(base: str) -> None:
 def test_what_is_no_list_is_named() -> None:
     log = sets_log().astype({"label": object})
     log.at[3, "label"] = "l1"
-    with pytest.raises(TypeError, match="label holds 'l1' at row 3; BinaryRelevance takes lists of labels"):
+    with pytest.raises(TypeError, match=r"label.*'l1'.*BinaryRelevance"):
         twin.BinaryRelevance().fit(log)
-    with pytest.raises(TypeError, match="base_aggregator must have fit_predict, which int has not"):
+    with pytest.raises(TypeError, match=r"base_aggregator.*fit_predict"):
         twin.BinaryRelevance(3).fit(sets_log())
     assert twin.BinaryRelevance().fit_predict(sets_log().head(2).assign(label=[[], []])).tolist() == [[]]

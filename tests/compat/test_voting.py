@@ -67,7 +67,7 @@ class TestMajorityVote:
         assert model.labels_.to_dict() == {1: "x", 2: "x"}
 
     def test_missing_skill_is_an_error(self):
-        with pytest.raises(ValueError, match="no skill is known for 3 of 4 workers, such as 'w2'"):
+        with pytest.raises(ValueError, match=r"3 of 4 workers.*'w2'"):
             twin.MajorityVote().fit(small_log(), pd.Series({"w1": 1.0, "w3": np.nan}))
 
     def test_missing_skill_is_a_value(self):
@@ -80,7 +80,7 @@ class TestMajorityVote:
         model.fit(small_log(), pd.Series({"w1": 1.0, "w3": np.nan}))
         assert model.skills_.to_dict() == {"w1": 1.0}
         assert model.labels_.to_dict() == {"t1": "a", "t2": "a", "t3": "c", "t4": "a", "t5": "b"}
-        with pytest.raises(ValueError, match="2 tasks, such as 't2', have no worker with a known skill"):
+        with pytest.raises(ValueError, match=r"2 tasks.*'t2'"):
             model.fit(small_log()[1:], pd.Series({"w4": 1.0}))
         with pytest.raises(ValueError, match="5 tasks"):
             model.fit(small_log(), pd.Series([], dtype=float))
@@ -124,7 +124,7 @@ class TestWawa:
         assert model.predict(other).to_dict() == {"new": "y", "old": "z"}
         expected = twin.MajorityVote().fit_predict_proba(other, model.skills_)
         pd.testing.assert_frame_equal(model.predict_proba(other), expected)
-        with pytest.raises(ValueError, match="no skill is known for 1 of 1 workers, such as 'w5'"):
+        with pytest.raises(ValueError, match=r"1 of 1 workers.*'w5'"):
             model.predict(log([("new", "w5", "z")]))
 
 

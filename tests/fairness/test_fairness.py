@@ -128,7 +128,7 @@ def test_attributes_that_cannot_be_are_refused(crowd: tuple[mh.Annotations, np.n
     gold = (votes.tasks, truth)
     with pytest.raises(ValueError, match="one value 'a'"):
         fairness.gaps(votes, gold, attribute=["a"] * votes.n_tasks)
-    with pytest.warns(mh.errors.DataWarning, match="does not cover 400 tasks of 600"):
+    with pytest.warns(mh.errors.DataWarning, match=r"400 tasks.*600"):
         found = fairness.gaps(votes, gold, attribute=(votes.tasks[:200], groups[:200]), workers=False)
     assert sum(found["accuracy"].n.values()) == 200
     with pytest.raises(ValueError, match="values"):
@@ -257,7 +257,7 @@ def test_no_assignment_that_keeps_the_gap_is_better(seed: int) -> None:
 
 
 def test_assignments_that_cannot_be_are_refused() -> None:
-    with pytest.raises(ValueError, match="nobody is available for 2 tasks"):
+    with pytest.raises(ValueError, match="2 tasks"):
         fairness.assign([[0.9, 0.8]], [5, 5], 8, gap=0.2)
     with pytest.raises(ValueError, match="two columns"):
         fairness.assign([[0.9, 0.8, 0.7]], [5, 5], 8, gap=0.2)

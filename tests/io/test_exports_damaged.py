@@ -62,9 +62,7 @@ def test_marks_in_columns_that_no_header_names_are_rejected(tmp_path: Path) -> N
     text = (SAMPLES / "webanno" / "letter.txt" / "ann.tsv").read_text(encoding="utf-8")
     path = tmp_path / "ann.tsv"
     path.write_text("".join(line for line in text.splitlines(True) if not line.startswith("#T_SP")), encoding="utf-8")
-    with pytest.raises(
-        mh.errors.FileFormatError, match=r"ann\.tsv.* has 2 columns of annotations, and the header names 0"
-    ):
+    with pytest.raises(mh.errors.FileFormatError, match=r"ann\.tsv.*2 columns.*0"):
         export_of(path)
 
 
@@ -72,7 +70,7 @@ def test_two_answer_columns_of_one_name_are_rejected(tmp_path: Path) -> None:
     head, *rows = (SAMPLES / "mturk.csv").read_text(encoding="utf-8").splitlines()
     path = tmp_path / "mturk.csv"
     path.write_text("\n".join([f"{head},Answer.label", *(f"{row},dog" for row in rows)]), encoding="utf-8")
-    with pytest.raises(mh.errors.FileFormatError, match=r"mturk\.csv.* has several columns called 'Answer\.label'"):
+    with pytest.raises(mh.errors.FileFormatError, match=r"mturk\.csv.*'Answer\.label'"):
         export_of(path)
 
 
@@ -80,7 +78,7 @@ def test_a_span_that_is_not_an_object_is_rejected(tmp_path: Path) -> None:
     first, *lines = (SAMPLES / "prodigy_spans.jsonl").read_text(encoding="utf-8").splitlines()
     path = tmp_path / "spans.jsonl"
     path.write_text("\n".join([json.dumps(json.loads(first) | {"spans": [None]}), *lines]), encoding="utf-8")
-    with pytest.raises(mh.errors.FileFormatError, match=r"spans\.jsonl.*'spans' of a line holds None"):
+    with pytest.raises(mh.errors.FileFormatError, match=r"spans\.jsonl.*'spans'"):
         export_of(path)
 
 
@@ -111,9 +109,9 @@ def test_tables_that_cannot_be_made_name_the_file(tmp_path: Path) -> None:
 
 def test_files_of_several_formats_are_named(tmp_path: Path) -> None:
     (tmp_path / "plain.json").write_text('[{"task": 1, "worker": "a", "label": "x"}]')
-    with pytest.raises(ValueError, match=r"plain\.json' is plain rows, .*label_studio\.json' is label-studio"):
+    with pytest.raises(ValueError, match=r"plain\.json.*label_studio"):
         export_of(tmp_path / "plain.json", SAMPLES / "label_studio.json")
-    with pytest.raises(ValueError, match=r"mturk\.csv' is a table and .*label_studio\.json' a document"):
+    with pytest.raises(ValueError, match=r"mturk\.csv.*label_studio"):
         export_of(SAMPLES / "label_studio.json", SAMPLES / "mturk.csv")
 
 

@@ -92,7 +92,7 @@ def test_each_label_is_a_mask_of_its_own(tmp_path: Path) -> None:
 
 def test_turned_boxes_become_upright_and_keypoints_points(tmp_path: Path) -> None:
     value = {"x": 50, "y": 50, "width": 20, "height": 10, "rotation": 90}
-    with pytest.warns(mh.errors.DataWarning, match="1 box turned; each counts as the upright one"):
+    with pytest.warns(mh.errors.DataWarning, match="1 box"):
         boxes = mh.read(studio(tmp_path / "studio.json", [region("rectanglelabels", value)]))
     # Around its upper left corner.
     assert boxes.boxes.tolist() == [pytest.approx([4, 5, 5, 7])]
@@ -113,7 +113,7 @@ def test_cvat_draws_polygons_masks_and_points(tmp_path: Path) -> None:
     }.items():
         (tmp_path / f"{job}.xml").write_text(CVAT.format(shape))
     files = str(tmp_path / "*.xml")
-    with pytest.warns(mh.errors.DataWarning, match="left out 1 image in which nobody drew anything"):
+    with pytest.warns(mh.errors.DataWarning, match="1 image"):
         masks = mh.read(files, question="masks")
     assert masks.tasks.tolist() == ["a.png"]
     drawn = [masks.mask(row)[1:3, 1:4].astype(int).tolist() for row in range(3)]
@@ -166,14 +166,14 @@ def test_bad_shapes_are_named(name: str, tmp_path: Path, capsys: pytest.CaptureF
 def test_bad_files_of_cvat_and_coco_are_named(tmp_path: Path) -> None:
     job = tmp_path / "job.xml"
     job.write_text(CVAT.format('<mask label="car" left="1" top="1" width="3" height="2" rle="0, 4"/>'))
-    with pytest.raises(FileFormatError, match="a mask of 3 × 2 has runs of 4 pixels"):
+    with pytest.raises(FileFormatError, match=r"3.*2 has.*4 pixels"):
         mh.read(job, question="masks")
     job.write_text(CVAT.format('<mask label="car" left="7" top="1" width="3" height="2" rle="6"/>'))
     with pytest.raises(FileFormatError, match="is not within its image"):
         mh.read(job, question="masks")
     coco = tmp_path / "ann.json"
     coco.write_text(json.dumps({"images": [], "annotations": [{"image_id": 9, "bbox": [0, 0, 1, 1]}]}))
-    with pytest.raises(FileFormatError, match="annotations of image 9, which is not among its images"):
+    with pytest.raises(FileFormatError, match="image 9, which"):
         mh.read(coco)
 
 

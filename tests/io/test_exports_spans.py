@@ -125,9 +125,7 @@ def spans_of(*given: tuple[Any, str, list[Any], Document | None]) -> Export:
 
 def test_a_document_without_its_text_is_read_by_characters() -> None:
     known, unknown = Document("ab cd"), None
-    with pytest.warns(
-        mh.errors.DataWarning, match="1 document of 2 without a text .2.: each character of all is a token"
-    ):
+    with pytest.warns(mh.errors.DataWarning, match=r"1 document.*2 without.*2"):
         table = spans_of((1, "a", [(0, 2, "x")], known), (2, "a", [(3, 9, "x")], unknown)).table()
     assert table.lengths.tolist() == [2, 9]  # type: ignore[attr-defined]
     # One of which nobody marked anything needs none.
@@ -139,7 +137,7 @@ def test_a_document_without_its_text_is_read_by_characters() -> None:
 def test_overlapping_spans_have_layers_by_tag() -> None:
     text = Document("the old man and the sea")
     nested = spans_of((1, "a", [(0, 11, "np"), (4, 7, "adj")], text), (1, "b", [(0, 11, "np")], text))
-    with pytest.warns(mh.errors.DataWarning, match="spans of worker 'a' in document 1 overlap.*a layer of its own"):
+    with pytest.warns(mh.errors.DataWarning, match=r"'a'.*document 1 overlap"):
         table = nested.table()
     assert isinstance(table, mh.Sequences)
     assert sorted(map(str, table.tasks)) == ["1 / adj", "1 / np"]
@@ -150,16 +148,16 @@ def test_overlapping_spans_have_layers_by_tag() -> None:
 
 def test_doubtful_spans_are_refused_by_name() -> None:
     one, other = Document("ab cd"), Document("ab  cd")
-    with pytest.raises(ValueError, match="document 1 has two texts"):
+    with pytest.raises(ValueError, match="document 1 has"):
         spans_of((1, "a", [(0, 2, "x")], one), (1, "b", [], other)).table()
     twice = spans_of((1, "a", [(0, 2, "x")], one), (1, "a", [], one))
-    with pytest.raises(ValueError, match="worker 'a' read document 1 more than once; choose repeats='first' or 'last'"):
+    with pytest.raises(ValueError, match=r"'a'.*document 1 more.*'last'"):
         twice.table()
     assert read_spans(twice.table(repeats="first")) == {(1, "a"): [(0, 2, "x")]}  # type: ignore[arg-type]
     assert read_spans(twice.table(repeats="last")) == {(1, "a"): []}  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="goes beyond document 1"):
         spans_of((1, "a", [(0, 9, "x")], one)).table()
-    with pytest.raises(ValueError, match="gaps= is for a log with a row for each tag"):
+    with pytest.raises(ValueError, match="gaps="):
         mh.read(str(SAMPLES / "webanno/*/*.tsv"), gaps="outside")
 
 
@@ -208,7 +206,7 @@ def test_places_that_are_none_are_refused_as_bad_input(start: Any, tmp_path: Pat
     path = tmp_path / "log.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
     with (
-        pytest.raises(ValueError, match="document 201 has a span from"),
+        pytest.raises(ValueError, match="document 201 has"),
         pytest.warns(mh.errors.DataWarning, match="dropped"),
     ):
         mh.read(path)

@@ -121,7 +121,7 @@ def test_what_cannot_go_back(tmp_path: Path) -> None:
         given = {"export": SAMPLES / "label_studio.json", "path": path, "question": "mood"} | change
         with pytest.raises(ValueError, match=message):
             mh.io.preannotate(given.pop("export"), model, given.pop("path"), **given)
-    with pytest.raises(TypeError, match="answers to 'stars' are numeric; MajorityVote gives others"):
+    with pytest.raises(TypeError, match=r"'stars'.*MajorityVote"):
         mh.io.preannotate(SAMPLES / "label_studio.json", model, path, question="stars")
     assert not list(tmp_path.iterdir())
 

@@ -283,7 +283,7 @@ def test_what_a_reader_drops_is_counted(path: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fragments:manyhands.errors.DataWarning")
 def test_dropped_parts_are_reported_where_answers_are_used() -> None:
-    with pytest.warns(mh.errors.DataWarning, match="1 relations .only spans are read., 1 notes"):
+    with pytest.warns(mh.errors.DataWarning, match=r"1 relations.*1 notes"):
         mh.read(SAMPLES / "brat")
 
 
@@ -350,7 +350,7 @@ def test_label_studio_rows_never_take_the_item_for_the_answer(tmp_path: Path) ->
     head = "annotation_id,annotator,id,kind,lead_time,mood,text\n"
     agreed = tmp_path / "agreed.csv"
     agreed.write_text(head + "".join(f"{n},u{n % 2},{n // 2},film,1,good,text {n // 2}\n" for n in range(6)))
-    with pytest.raises(ValueError, match=r"several questions.* 'kind' .categorical., 'mood' .categorical."):
+    with pytest.raises(ValueError, match=r"'kind'.*'mood'"):
         mh.read(agreed)
     assert mh.read(agreed, question="mood").n_annotations == 6
     agreed.write_text(head + "1,u,1,,1,,first\n2,v,2,,1,,second\n")
@@ -360,7 +360,7 @@ def test_label_studio_rows_never_take_the_item_for_the_answer(tmp_path: Path) ->
 
 def test_labelbox_lines_without_annotators_need_a_worker() -> None:
     path = SAMPLES / "labelbox_import.ndjson"
-    with pytest.raises(ValueError, match="does not say who gave its answers to 'mood'"):
+    with pytest.raises(ValueError, match="'mood'"):
         mh.read(path, question="mood")
     found = export(path, worker_from_file=True)
     assert rows(found, "mood", "label") == [("d1", "labelbox_import", "good"), ("d2", "labelbox_import", "bad")]
@@ -419,12 +419,12 @@ def test_equal_ids_and_names_of_different_items_are_rejected(tmp_path: Path) -> 
         mh.read([SAMPLES / "label_studio_rows.csv", tmp_path / "other.csv"], question="mood")
     image = json.loads((SAMPLES / "labelme" / "ann" / "a.json").read_text()) | {"imageHeight": 7}
     (tmp_path / "a.json").write_text(json.dumps(image))
-    with pytest.raises(mh.errors.FileFormatError, match=r"task 'a.jpg' has two contents"):
+    with pytest.raises(mh.errors.FileFormatError, match=r"'a.jpg'"):
         mh.read([SAMPLES / "labelme" / "ann" / "a.json", tmp_path / "a.json"], question="boxes")
     images = json.loads((SAMPLES / "via" / "bob.json").read_text())
     images["a.jpg5"]["size"] = 99
     (tmp_path / "bob.json").write_text(json.dumps(images))
-    with pytest.raises(mh.errors.FileFormatError, match=r"task 'a.jpg' has two contents .*5 bytes.*99 bytes"):
+    with pytest.raises(mh.errors.FileFormatError, match=r"'a.jpg'.*5 bytes.*99 bytes"):
         mh.read([SAMPLES / "via" / "ann.json", tmp_path / "bob.json"], question="light")
 
 
@@ -547,7 +547,7 @@ def test_a_project_with_other_files_is_read_and_says_what_is_left_out(tmp_path: 
         "exportedproject.json": '{"name": "letters"}',
         "log.txt": "ran\n",
     }
-    with pytest.warns(mh.errors.DataWarning, match="read 2 files of format webanno; 2 other files left out"):
+    with pytest.warns(mh.errors.DataWarning, match=r"2 files.*2 other"):
         letters = mh.read(packed(tmp_path / "project.zip", files))
     assert letters.workers.tolist() == ["ann", "bob"]
 
@@ -556,7 +556,7 @@ def test_a_project_with_other_files_is_read_and_says_what_is_left_out(tmp_path: 
 def test_folders_of_several_formats_must_be_chosen_from(tmp_path: Path) -> None:
     shutil.copytree(SAMPLES / "doccano", tmp_path / "doccano")
     shutil.copytree(SAMPLES / "cvat", tmp_path / "cvat")
-    with pytest.raises(ValueError, match=r"choose one with format=…; they are cvat .2 files., doccano .2 files."):
+    with pytest.raises(ValueError, match=r"format=….*2 files.*2 files"):
         mh.read(tmp_path)
     assert mh.read(tmp_path, format="doccano").n_annotations == 4
 
@@ -586,7 +586,7 @@ def test_unsafe_archives_are_rejected_by_name(files: dict[str, str | bytes], mes
 
 def test_archives_within_an_archive_are_dropped_aloud_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = packed(tmp_path / "export.zip", {"log.csv": "task,worker,label\n1,a,x\n1,b,x\n", "more.zip": b"PK"})
-    with pytest.warns(mh.errors.DataWarning, match=r"dropped 1 archives within the archive \('more\.zip'\)"):
+    with pytest.warns(mh.errors.DataWarning, match=r"1 archives.*'more\.zip'"):
         mh.read(path)
     assert main(["describe", str(path)]) == 0
     assert capsys.readouterr().err.count("dropped 1 archives") == 1

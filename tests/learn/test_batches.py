@@ -98,7 +98,7 @@ def test_a_step_on_rows_that_are_not_there_is_refused():
     tables = [np.zeros((3, 2), np.float32) for _ in range(3)]
     step = {"rate": 0.1, "betas": (0.9, 0.999), "eps": 1e-8, "number": 1}
     gradient = np.ones((1, 2), np.float32)
-    with pytest.raises(ValueError, match="row 3, and the table has 3 of them"):
+    with pytest.raises(ValueError, match=r"row 3, and.*3 of"):
         _core.adam_rows(*tables, np.array([3]), gradient, **step)
     with pytest.raises(ValueError, match="mean must be"):
         _core.adam_rows(tables[0], tables[1][:2], tables[2], np.array([1]), gradient, **step)

@@ -32,5 +32,5 @@ def test_two_processes_learn_what_one_does(tmp_path):
 
 def test_processes_that_do_not_know_of_one_another():
     log = crowd(n=40)
-    with pytest.raises(ValueError, match=r"no group of them: start them with torchrun.*init_process_group"):
+    with pytest.raises(ValueError, match="init_process_group"):
         learn.CCEM(backbone(), distributed=True).fit(log.X, log.votes)

@@ -219,14 +219,14 @@ def test_a_backbone_that_does_not_fit():
     log = crowd()
     with pytest.raises(ValueError, match="one logit a class"):
         learn.CCEM(backbone(5), max_epochs=1).fit(log.X, log.votes)
-    with pytest.raises(TypeError, match="backbone must be a torch"):
+    with pytest.raises(TypeError, match="backbone"):
         learn.CCEM(lambda x: x).fit(log.X, log.votes)
 
     class Closed(nn.Module):
         def forward(self, x):
             return x[:, :3]
 
-    with pytest.raises(ValueError, match="one output a class, 3, not 5"):
+    with pytest.raises(ValueError, match="3, not 5"):
         learn.DoctorNet(backbone(5), max_epochs=1).fit(log.X, log.votes)
     for make in (learn.DoctorNet, learn.InstanceTrace, learn.Learn2Agree):
         with pytest.raises(ValueError, match="parts named trunk and head"):

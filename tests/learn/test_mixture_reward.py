@@ -137,7 +137,7 @@ def test_it_is_kept_resumed_and_the_same_for_a_seed(tmp_path: Path) -> None:
     assert again.log_likelihood_ == whole.log_likelihood_
     assert (again.predict(X) == whole.predict(X)).all()
     again.fit(X, log)
-    with pytest.raises(ValueError, match="must return 3 numbers an item"):
+    with pytest.raises(ValueError, match="3 numbers"):
         mh.learn.MixtureReward(linear(), components=3).fit(X, log)
-    with pytest.raises(ValueError, match="components must be at least 1"):
+    with pytest.raises(ValueError, match=r"components.*1"):
         mh.learn.MixtureReward(linear(), components=0).fit(X, log)

@@ -161,9 +161,9 @@ def test_doctors_who_look_weigh_more_than_those_who_do_not(options):
 def test_weights_need_epochs_of_the_heads_before_them():
     log = crowd()
     for weight_epochs in (3, 4):
-        with pytest.raises(ValueError, match="leaves no epoch of max_epochs=3 for the heads"):
+        with pytest.raises(ValueError, match="max_epochs=3"):
             learn.WeightedDoctorNet(backbone(), max_epochs=3, weight_epochs=weight_epochs).fit(log.X, log.votes)
-    with pytest.raises(ValueError, match="weight_lr must be at least 0"):
+    with pytest.raises(ValueError, match=r"weight_lr.*0"):
         learn.WeightedDoctorNet(backbone(), weight_lr=-1).fit(log.X, log.votes)
 
 
@@ -210,7 +210,7 @@ def test_a_checkpoint_is_not_loaded_as_a_trained_network(begun):
 @pytest.mark.parametrize("make", [learn.LearnFromAll, learn.COINNet])
 def test_settings_of_training_are_checked_before_work(make):
     log = crowd(n=30)
-    with pytest.raises(ValueError, match="max_epochs must be at least 1"):
+    with pytest.raises(ValueError, match=r"max_epochs.*1"):
         make(backbone(), max_epochs=0).fit(log.X, log.votes)
 
 
@@ -223,10 +223,10 @@ def test_confusion_of_aggregated_targets_is_that_of_the_aggregator():
 
 def test_another_learners_checkpoint_is_refused(begun):
     log, path = begun
-    with pytest.raises(ValueError, match="is of a CCEM with 9 workers and 3 classes, not of this DeepEM"):
+    with pytest.raises(ValueError, match=r"CCEM.*9 workers.*DeepEM"):
         learn.DeepEM(backbone(), max_epochs=2, checkpoint=path).fit(log.X, log.votes, resume=True)
     fewer = log.votes.select(workers=range(8))
-    with pytest.raises(ValueError, match="with 9 workers and 3 classes, not of this CCEM with 8"):
+    with pytest.raises(ValueError, match=r"9 workers.*3 classes.*8"):
         ccem(path).fit(log.X, fewer, resume=True)
 
 
@@ -267,7 +267,7 @@ def test_a_checkpoint_of_other_answers_is_refused(begun):
 
 def test_a_checkpoint_of_other_settings_is_refused_and_more_epochs_are_not(begun):
     log, path = begun
-    with pytest.raises(ValueError, match=r"lr=0.001, now 0.1; validation=0, now 0.2: resuming needs the same"):
+    with pytest.raises(ValueError, match=r"lr=0.001.*0.1.*0.2"):
         ccem(path, lr=0.1, validation=0.2).fit(log.X, log.votes, resume=True)
     with pytest.raises(ValueError, match="schedule=None, now 'cosine'"):
         ccem(path, schedule="cosine").fit(log.X, log.votes, resume=True)

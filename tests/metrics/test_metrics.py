@@ -248,7 +248,7 @@ def test_narrow_posteriors_are_close_enough_to_one(dtype):
     expected = np.mean(np.sum((posterior.astype(float) - np.eye(10)[truth]) ** 2, axis=1))
     assert metrics.brier(posterior, truth) == pytest.approx(expected, abs=TIGHT)
     posterior[3] *= dtype(1.05)
-    with pytest.raises(ValueError, match=r"posterior row 3 sums to 1\.0"):
+    with pytest.raises(ValueError, match=r"row 3 sums.*1\.0"):
         metrics.brier(posterior, truth)
 
 

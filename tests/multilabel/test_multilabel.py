@@ -103,9 +103,9 @@ def test_bad_settings_are_named() -> None:
     ):
         with pytest.raises(ValueError, match=told):
             model.fit(answers)
-    with pytest.raises(TypeError, match="patterns must be a whole number"):
+    with pytest.raises(TypeError, match="patterns"):
         mh.multilabel.PooledRelevance(patterns=1.5).fit(answers)
-    with pytest.raises(TypeError, match="expected MultiLabels or a frame"):
+    with pytest.raises(TypeError, match="MultiLabels"):
         mh.multilabel.PooledRelevance().fit([1, 2])
     model = mh.multilabel.PooledRelevance().fit(answers)
     with pytest.raises(ValueError, match="label 'new' was not in the inventory"):

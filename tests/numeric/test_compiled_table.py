@@ -109,5 +109,5 @@ def test_an_odd_mask_is_refused():
     table = _core.Ratings(*np.zeros((2, 2), np.uint32), np.zeros((2, 1)), None, 1, 1)
     with pytest.raises(ValueError, match="1 entries for 2 annotations"):
         table.keep(np.ones(1, np.bool_))
-    with pytest.raises(TypeError, match="mask must be a C-contiguous array"):
+    with pytest.raises(TypeError, match="mask"):
         table.keep(np.ones(4, np.bool_)[::2])

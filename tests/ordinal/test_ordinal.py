@@ -68,9 +68,9 @@ def test_an_order_stays_with_its_table(tmp_path: Path) -> None:
 
 
 def test_an_order_that_nobody_can_know_is_refused() -> None:
-    with pytest.raises(ValueError, match="ordered=True needs the order of 'good', 'poor': name all classes"):
+    with pytest.raises(ValueError, match=r"ordered=True.*'good', 'poor'"):
         mh.Annotations.from_dense([["good", "poor"]], ordered=True)
-    with pytest.raises(TypeError, match="ordered must be True or False, not 'yes'"):
+    with pytest.raises(TypeError, match=r"ordered.*'yes'"):
         mh.Annotations.from_dense([[1, 2]], ordered="yes")
     votes = mh.Annotations.from_dense([["a", "b"], ["c", "b"], ["a", "a"]])
     with pytest.warns(mh.errors.IdentifiabilityWarning, match="they were taken as a < b < c"):
@@ -129,16 +129,16 @@ def test_ties_go_to_the_lower_class_and_are_told() -> None:
 def test_what_is_no_posterior_is_refused(posterior, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         mh.ordinal.decide(posterior)
-    with pytest.raises(ValueError, match="decision must be one of 'mode', 'median', 'mean'"):
+    with pytest.raises(ValueError, match=r"decision.*'mode'.*'mean'"):
         mh.ordinal.decide([[1.0]], "mediocre")
 
 
 @pytest.mark.parametrize("cls", [mh.ordinal.OrdinalCrowd, mh.ordinal.OrdinalConsensus, mh.ordinal.CumulativeDawidSkene])
 def test_bad_settings_are_named(cls: type) -> None:
     votes = STANDARD.votes()
-    with pytest.raises(ValueError, match="decision must be one of"):
+    with pytest.raises(ValueError, match="decision"):
         cls(decision="best").fit(votes)
-    with pytest.raises(ValueError, match="max_iter must be at least 1"):
+    with pytest.raises(ValueError, match=r"max_iter.*1"):
         cls(max_iter=0).fit(votes)
 
 
@@ -162,9 +162,9 @@ def test_measures_against_their_definitions() -> None:
 
 
 def test_measures_refuse_what_has_no_order() -> None:
-    with pytest.raises(TypeError, match="whose order is not known; give all classes="):
+    with pytest.raises(TypeError, match="classes="):
         mh.metrics.absolute_error(["a"], ["b"])
-    with pytest.raises(ValueError, match="labels hold 'bad', which is not among the classes"):
+    with pytest.raises(ValueError, match=r"labels.*'bad'"):
         mh.metrics.absolute_error(["bad"], ["poor"], classes=GRADES)
 
 

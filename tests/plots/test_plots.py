@@ -145,7 +145,7 @@ def test_epochs_of_learners():
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("epoch", "loss")
     assert ax.lines[0].get_ydata().tolist() == learner.history_["loss"].tolist()
     assert mh.plots.confusion(learner).images
-    with pytest.raises(ValueError, match=r"name must be one of .*loss"):
+    with pytest.raises(ValueError, match="name"):
         mh.plots.history(learner, name="magic")
 
 

@@ -60,7 +60,7 @@ def test_spans_need_a_quorum_and_overlap() -> None:
     assert all_of[0]["probability"] == pytest.approx(2 / 3)
     assert not mh.sequences.SpanVote(quorum=1.0, overlap=1.0).fit(seqs).spans_.num_rows
     assert mh.sequences.SpanVote(quorum=0.3).fit(seqs).spans_.num_rows == 2
-    with pytest.raises(ValueError, match="quorum must be at most 1"):
+    with pytest.raises(ValueError, match=r"quorum.*1"):
         mh.sequences.SpanVote(quorum=2).fit(seqs)
     classes = mh.Sequences.from_frame(THREE | {"label": ["p", "q"] * 6})
     with pytest.raises(ValueError, match="SpanVote needs spans"):
@@ -84,9 +84,9 @@ def test_exports(tmp_path: Path) -> None:
     (doc,) = model.to_spacy(texts)
     assert doc["spans"] == [{"start": 0, "end": 7, "label": "PER", "score": 1.0}]
     assert doc["text"][0:7] == "Ann Lee"
-    with pytest.raises(ValueError, match="has 4 tokens, and 1 words are given"):
+    with pytest.raises(ValueError, match=r"4 tokens.*1 words"):
         model.to_conll(path, words={1: ["Ann"]})
-    with pytest.raises(KeyError, match="words has nothing for sequence 1"):
+    with pytest.raises(KeyError, match=r"words.*sequence 1"):
         model.to_conll(path, words={})
     for word in ("", "Ann Lee"):
         with pytest.raises(ValueError, match=f"the word '{word}' of sequence 1 has a space in it, or nothing"):

@@ -295,7 +295,7 @@ def test_a_task_that_is_too_long_is_refused(spark: Any, tmp_path: Path, monkeypa
 
     table = spark.createDataFrame(rows(task=["a", "a"]))
     monkeypatch.setattr(encoding, "_MOST_OF_A_TASK", 1)
-    with pytest.raises(ValueError, match="task 'a' has 2 rows, more than the 1"):
+    with pytest.raises(ValueError, match=r"'a'.*2 rows.*1"):
         MajorityVote(checkpoint=str(tmp_path)).fit(table)
 
 
@@ -319,7 +319,7 @@ def test_options_that_nobody_has() -> None:
     needs_java()
     from manyhands.spark import DawidSkene, MajorityVote
 
-    with pytest.raises(TypeError, match="DawidSkene has no option 'max_itr'; it has checkpoint"):
+    with pytest.raises(TypeError, match=r"DawidSkene.*'max_itr'"):
         DawidSkene(max_itr=3)
     with pytest.raises(ValueError, match="ties='random'"):
         MajorityVote(ties="random", checkpoint="x").fit(None)
@@ -331,7 +331,7 @@ def test_naive_times_are_refused() -> None:
 
     from manyhands.spark.columns import _check_type
 
-    with pytest.raises(TypeError, match=r"of type timestamp_ntz; .* cast it, with cast\(`at` as string\)"):
+    with pytest.raises(TypeError, match="timestamp_ntz"):
         _check_type("task", "at", types.TimestampNTZType())
 
 

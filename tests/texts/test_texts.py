@@ -71,7 +71,7 @@ def test_texts_that_say_nothing_are_set_aside_and_counted() -> None:
     assert texts.unlabelled.tolist() == [2]
     with pytest.raises(ValueError, match="text column 'text'"):
         mh.Texts.from_frame(log, missing="error")
-    with pytest.raises(TypeError, match="holds 3, a int at row 1; texts are strings"):
+    with pytest.raises(TypeError, match=r"3, a.*row 1"):
         mh.Texts.from_frame(LOG | {"text": ["a", 3, "b"]})
 
 
