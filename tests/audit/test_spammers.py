@@ -7,8 +7,9 @@ import pytest
 
 import manyhands as mh
 from manyhands import _core
+from manyhands._base.special import log_gamma
 from manyhands.audit.spammers import Knowledge, _dependence, _least_spammers, _mixture
-from manyhands.categorical.spammer_eliminating import eliminate, log_gamma
+from manyhands.categorical.spammer_eliminating import eliminate
 from oracles import audit, em
 
 METHODS = ("score", "covariance")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import manyhands as mh
 from manyhands import _core
-from manyhands.numeric._hierarchy import digamma, log_gamma
+from manyhands._base.special import digamma, log_gamma
 from manyhands.numeric.blend import _Losses
 from oracles import numeric as twins
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from manyhands._base.checks import check_number, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array, weighted_median
+from manyhands._base.iteration import iterate, largest_change
 from manyhands._base.progress import Callback
 from manyhands.boxes._matching import Candidates, matched
 from manyhands.boxes.base import BoxAggregator, BoxFit, concluded
@@ -165,21 +166,22 @@ class BoxCrowd(BoxAggregator, default=True):
     def _learn(self, found: Candidates, crowd: _Crowd, progress: Callback | None) -> tuple[int, bool]:
         """Turns of workers and objects; returns passes, and whether they settled."""
         n_labels = len(crowd.share)
-        for step in range(1, self.max_iter + 1):
-            before = np.concatenate([crowd.exists, crowd.noise, crowd.bias.ravel(), crowd.kinds.ravel()])
+
+        def watched() -> Array:
+            return np.concatenate([crowd.exists, crowd.noise, crowd.bias.ravel(), crowd.kinds.ravel()])
+
+        def step(number: int) -> float:
+            before = watched()
             _rate_sight(found, crowd, self.strength)
-            _rate_corners(found, crowd, self.strength, min(0.5, _PACE / step))
+            _rate_corners(found, crowd, self.strength, min(0.5, _PACE / number))
             if n_labels > 1:
                 _rate_names(found, crowd, self.strength)
                 _name(found, crowd)
             _place(found, crowd)
             _weigh(found, crowd)
-            if progress is not None:
-                progress(step, math.nan)
-            after = np.concatenate([crowd.exists, crowd.noise, crowd.bias.ravel(), crowd.kinds.ravel()])
-            if float(np.abs(after - before).max()) < self.tol:
-                return step, True
-        return self.max_iter, False
+            return largest_change(before, watched())
+
+        return iterate(step, self.max_iter, self.tol, progress)
 
     def _keep(self, found: Candidates, crowd: _Crowd, m: int) -> None:
         """What is told of workers."""

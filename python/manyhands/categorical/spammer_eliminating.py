@@ -12,6 +12,7 @@ from manyhands import _core
 from manyhands._base.checks import check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array
 from manyhands._base.progress import Callback
+from manyhands._base.special import log_gamma
 from manyhands.categorical._passes import expected_counts, posterior_under
 from manyhands.categorical._priors import class_pseudo, row_pseudo
 from manyhands.categorical.base import Aggregator, ClassFit
@@ -156,16 +157,3 @@ def _evidence(concentration: Array, prior: Array) -> Array:
         return np.asarray(log_gamma(x).sum(axis=-1) - log_gamma(x.sum(axis=-1)))
 
     return norm(concentration) - norm(prior)
-
-
-def log_gamma(x: Array) -> Array:
-    """Logarithm of the gamma function of positive numbers, by Stirling's series from 8 on; to about 1e-12."""
-    shift = np.ones_like(x)
-    up = np.array(x, np.float64)
-    for _ in range(8):
-        low = up < 8
-        shift = np.where(low, shift * np.where(low, up, 1.0), shift)
-        up = np.where(low, up + 1, up)
-    series = 1 / 12 - (1 / 360 - (1 / 1260 - 1 / 1680 / up**2) / up**2) / up**2
-    value: Array = (up - 0.5) * np.log(up) - up + 0.5 * np.log(2 * np.pi) + series / up - np.log(shift)
-    return value

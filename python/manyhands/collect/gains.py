@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands._base.estimator import Array
-from manyhands.numeric._hierarchy import digamma
+from manyhands._base.special import digamma
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 

@@ -13,11 +13,11 @@ from manyhands._base.checks import check_positive, counted
 from manyhands._base.estimator import Array
 from manyhands._base.limits import check_memory
 from manyhands._base.names import Names
+from manyhands._base.special import log_gamma
 from manyhands.categorical._passes import expected_counts
 from manyhands.categorical.base import Aggregator
 from manyhands.categorical.table import Annotations
 from manyhands.fairness.attribute import Attribute, Ints, read_votes
-from manyhands.numeric._hierarchy import log_gamma
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,6 +13,7 @@ from manyhands import _core
 from manyhands._base import arrow
 from manyhands._base.checks import check_number, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array, weighted_median
+from manyhands._base.iteration import iterate, largest_change
 from manyhands._base.progress import Callback
 from manyhands.masks.base import Ints, MaskAggregator, MaskFit, decided, packed_runs, weights_of
 from manyhands.masks.runs import Runs
@@ -162,20 +163,19 @@ class ShapeCrowd(MaskAggregator, default=True):
         """Workers and lapses by turns; returns passes, whether they settled, and which masks are of their objects."""
         on = [np.ones(group.workers.shape) for group in groups]
         prior = np.array([_USUAL, _LAPSES])
-        for step in range(1, self.max_iter + 1):
+
+        def step(number: int) -> float:
+            nonlocal prior
             before = np.concatenate([crowd.bias, np.sqrt(crowd.variance)])
             sums = _Sums(len(crowd.bias))
             for place, group in enumerate(groups):
-                squares, shift = _errors(group, on[place], crowd, self.reach) if step > 1 else _first_errors(group)
+                squares, shift = _errors(group, on[place], crowd, self.reach) if number > 1 else _first_errors(group)
                 on[place] = _sound(squares, crowd, group.workers)
                 sums.add(group, on[place], squares, shift)
-            prior = self._rate(crowd, sums, prior, min(1.0, _PACE / step))
-            if progress is not None:
-                progress(step, math.nan)
-            after = np.concatenate([crowd.bias, np.sqrt(crowd.variance)])
-            if float(np.abs(after - before).max()) < self.tol:
-                return step, True, on
-        return self.max_iter, False, on
+            prior = self._rate(crowd, sums, prior, min(1.0, _PACE / number))
+            return largest_change(before, np.concatenate([crowd.bias, np.sqrt(crowd.variance)]))
+
+        return *iterate(step, self.max_iter, self.tol, progress), on
 
     def _rate(self, crowd: _Crowd, sums: _Sums, prior: Array, pace: float) -> Array:
         """What sums tell of workers; returns the learnt prior of lapses."""

@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands._base.estimator import Array
+from manyhands._base.iteration import iterate
+from manyhands._base.special import digamma, log_gamma
 from manyhands.metrics.intervals import student_quantile
 from manyhands.numeric._units import Units
 from manyhands.numeric.base import LEVEL
@@ -101,22 +103,19 @@ def fit(
         return crowd
     loop = _Loop(table, units, structure, crowd, precision)
     plain = structure.freedom is None and not structure.messages
-    last: float | None = None
-    for step in range(1, max_iter + 1):
-        before = None if plain else crowd.tasks[..., 0].copy()
+
+    def step(_: int) -> tuple[float, float]:
+        if not plain:
+            before = crowd.tasks[..., 0].copy()
+            loop.step()
+            change = float(np.sqrt(np.mean((crowd.tasks[..., 0] - before) ** 2)))
+            return change, -change
         objective = loop.step()
-        crowd.n_iter = step
-        if before is None:
-            crowd.history.append(objective)
-            gain = math.inf if last is None else abs(objective - last) / loop.total
-        else:
-            gain = float(np.sqrt(np.mean((crowd.tasks[..., 0] - before) ** 2)))
-        if report is not None:
-            report(step, objective if plain else -gain)
-        last = objective
-        if gain < tol:
-            crowd.converged = True
-            break
+        gain = abs(objective - crowd.history[-1]) / loop.total if crowd.history else math.inf
+        crowd.history.append(objective)
+        return gain, objective
+
+    crowd.n_iter, crowd.converged = iterate(step, max_iter, tol, report)
     crowd.convention[:] = loop.convention()
     return crowd
 
@@ -302,27 +301,3 @@ def _digamma_of_one(x: float) -> float:
     inverse = 1.0 / (x * x)
     series = inverse * (1 / 12 - inverse * (1 / 120 - inverse * (1 / 252 - inverse * (1 / 240 - inverse / 132))))
     return total + math.log(x) - 0.5 / x - series
-
-
-def digamma(x: Array) -> Array:
-    """The derivative of the logarithm of the gamma function, for x ≥ 0.5: by recurrence, then its asymptotic series."""
-    total = np.zeros_like(x)
-    for _ in range(8):
-        total -= 1.0 / x
-        x = x + 1.0
-    inverse = 1.0 / (x * x)
-    series = inverse * (1 / 12 - inverse * (1 / 120 - inverse * (1 / 252 - inverse * (1 / 240 - inverse / 132))))
-    result: Array = total + np.log(x) - 0.5 / x - series
-    return result
-
-
-def log_gamma(x: Array) -> Array:
-    """The logarithm of the gamma function, for x ≥ 0.5, in the same way."""
-    total = np.zeros_like(x)
-    for _ in range(8):
-        total -= np.log(x)
-        x = x + 1.0
-    inverse = 1.0 / (x * x)
-    series = (1 / 12 - inverse * (1 / 360 - inverse * (1 / 1260 - inverse / 1680))) / x
-    result: Array = total + (x - 0.5) * np.log(x) - x + 0.5 * math.log(2 * math.pi) + series
-    return result

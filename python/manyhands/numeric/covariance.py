@@ -12,6 +12,7 @@ from manyhands import _core
 from manyhands._base.checks import check_number, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array
 from manyhands._base.fitted import Fit, numbers
+from manyhands._base.iteration import iterate
 from manyhands._base.progress import Callback
 from manyhands.numeric._units import Units
 from manyhands.numeric.base import NumericAggregator, ValueFit, ValueFitted
@@ -158,8 +159,9 @@ class CovarianceCrowd(NumericAggregator):
         factors[:, 1:] = (
             0.1 * np.sqrt(signal) * np.random.default_rng(self.seed).standard_normal((len(factors), rank - 1))
         )
-        settled, step = False, 0
-        for step in range(1, self.max_iter + 1):
+
+        def step(_: int) -> tuple[float, float]:
+            nonlocal factors
             sums = _core.covariance_sums(table, *view, means, factors, rank)
             right, left = sums[:, :rank], sums[:, rank:].reshape(-1, rank, rank)
             common = np.average(factors, axis=0, weights=counts)
@@ -167,17 +169,15 @@ class CovarianceCrowd(NumericAggregator):
             new = np.linalg.solve(left + _IMAGINARY * crowd, (right + _IMAGINARY * crowd @ common)[..., None])[..., 0]
             # Halfway: factors that are too large make the next ones too small.
             moved, factors = float(np.abs(new - factors).max()) / 2, (factors + new) / 2
-            if progress is not None:
-                progress(step, -moved)
-            if moved < self.tol:
-                settled = True
-                break
+            return moved, -moved
+
+        n_iter, converged = iterate(step, self.max_iter, self.tol, progress)
         total, x, xx = _core.gaussian_pass(table, *view, np.zeros((table.n_workers, 6)), (0.0, 1.0))[1][:, :3].T
         squares = xx - 2.0 * means * x + total * means**2
         rest = np.maximum(squares - counts * (factors**2).sum(axis=1), 0.0)
         crowd_noise = max(float(rest.sum() / counts.sum()), _LEAST * variance)
         noise = (rest + _IMAGINARY * crowd_noise) / (counts + _IMAGINARY)
-        return (means, factors, 1.0 / np.maximum(noise, _LEAST * crowd_noise)), step, settled
+        return (means, factors, 1.0 / np.maximum(noise, _LEAST * crowd_noise)), n_iter, converged
 
     def _predict(self, now: ValueFitted, ratings: Ratings, known: npt.NDArray[np.int64]) -> Array:
         learnt = now.fit_as(CovarianceFit)

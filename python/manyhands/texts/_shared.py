@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands._base.estimator import Array
+from manyhands._base.iteration import accelerated_em
 from manyhands._base.progress import Callback
-from manyhands.categorical.spammer_eliminating import log_gamma
+from manyhands._base.special import log_gamma
 from manyhands.texts._network import EMPTY, Network
 
 #: What the log-odds that a worker is right may be shifted by in a place, for all workers alike.
@@ -20,8 +21,6 @@ USUAL = 100.0
 _VARIETIES = (1e-2, 1e4)
 #: Shares of places stay this far from 0 and 1, and more than so many answers alike say no more.
 _EDGE, _MOST = 1e-6, 1e6
-#: How many steps of EM a leap may stand for, at most.
-_FARTHEST = 16.0
 
 
 class SharedErrors:
@@ -73,26 +72,8 @@ class SharedErrors:
         self, found: Array, max_iter: int, tol: float, progress: Callback | None
     ) -> tuple[Array, list[float], bool]:
         """Probabilities of candidates, the objective as it rose, and whether they settled, from first probabilities."""
-        state = self._state(np.ones(len(LEVELS)), found[self._empty].sum(), USUAL)
-        history: list[float] = []
-        behind, trail = state, list[Array]()
-        for step in range(1, max_iter + 1):
-            now, objective, after = self._pass(state)
-            if progress is not None:
-                progress(step, objective)
-            if history and objective < history[-1]:
-                # The leap went too far: go on from where it began.
-                state, trail = behind, []
-                continue
-            history.append(objective)
-            change, found = float(np.abs(now - found).max()), now
-            if change < tol:
-                return found, history, True
-            trail.append(state)
-            state = behind = after
-            if len(trail) == 2:
-                state, trail = _leap(trail[0], trail[1], after), []
-        return found, history, False
+        start = self._state(np.ones(len(LEVELS)), found[self._empty].sum(), USUAL)
+        return accelerated_em(self._pass, start, found, max_iter=max_iter, tol=tol, progress=progress)
 
     def _state(self, levels: Array, nothing: float, variety: float) -> Array:
         """What is learnt as numbers without bounds: shares of levels and of places with nothing, and the variety."""
@@ -148,14 +129,6 @@ class SharedErrors:
 def _belief(variety: float) -> float:
     """The logarithm of a Gamma density of the variety, as little as one answer says; its mode is `USUAL`."""
     return math.log(variety) - variety / USUAL
-
-
-def _leap(first: Array, second: Array, third: Array) -> Array:
-    """Where three states in a row of EM lead (Varadhan and Roland 2008)."""
-    step, bend = second - first, third - 2.0 * second + first
-    far = math.sqrt(float(step @ step) / max(float(bend @ bend), 1e-300))
-    far = min(max(far, 1.0), _FARTHEST)
-    return np.asarray(first + 2.0 * far * step + far * far * bend)
 
 
 def _numbered(counts: Array) -> tuple[Array, npt.NDArray[np.int64]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base.checks import check_between, check_choice, check_stopping, counted, warn_unless_converged
 from manyhands._base.estimator import Array
+from manyhands._base.iteration import iterate
 from manyhands._base.limits import check_memory
 from manyhands._base.progress import Callback
 from manyhands.objects.distance import WORDS, Said
@@ -252,8 +252,10 @@ class RASA(_Nearest):
         workers, m = votes.codes()[1], votes.n_workers
         counts, local = _counts(votes), self._local(votes, blocks)
         top = upper_quantiles(self.alpha / 2, votes.labels_per_worker)
-        weights, converged, step = np.ones(m), False, 0
-        for step in range(1, self.max_iter + 1):
+        weights = np.ones(m)
+
+        def step(_number: int) -> float:
+            nonlocal weights
             away, _ = blocks.from_centre(weights[workers] * counts * local)
             sums = np.bincount(workers, counts * away / local, m)
             usual = sums.mean()
@@ -261,13 +263,11 @@ class RASA(_Nearest):
             now /= now.mean()
             change = float(np.abs(now / weights - 1).max())
             weights = now
-            if progress is not None:
-                progress(step, math.nan)
-            if change < self.tol:
-                converged = True
-                break
+            return change
+
+        n_iter, converged = iterate(step, self.max_iter, self.tol, progress)
         warn_unless_converged(converged, self)
-        return weights, weights[workers] * counts * local, step, converged
+        return weights, weights[workers] * counts * local, n_iter, converged
 
 
 class HRRASA(RASA):

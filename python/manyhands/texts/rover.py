@@ -13,6 +13,7 @@ import numpy.typing as npt
 from manyhands._base import arrow, persist
 from manyhands._base.checks import check_choice, check_flag, check_number, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array
+from manyhands._base.iteration import iterate, largest_change
 from manyhands._base.progress import Callback
 from manyhands._base.values import as_objects
 from manyhands.objects.table import pack_objects
@@ -224,13 +225,14 @@ class _Readers:
         counts: Array = np.bincount(net.readings, net.weights, len(net.places)).astype(np.float64)
         total: Array = np.bincount(net.slots, net.weights, net.n_slots).astype(np.float64)
         found = _share(counts, total[net.places], np.bincount(net.places)[net.places])
-        for step in range(1, max_iter + 1):
+
+        def step(_: int) -> float:
+            nonlocal found
             before, found = found, self._probabilities(found)
-            if progress is not None:
-                progress(step, math.nan)
-            if float(np.abs(found - before).max()) < tol:
-                return found, step, True
-        return found, max_iter, False
+            return largest_change(before, found)
+
+        n_iter, converged = iterate(step, max_iter, tol, progress)
+        return found, n_iter, converged
 
     def rates(self, found: Array) -> tuple[Array, Array, Array]:
         """Words right, left out and inserted, of each worker, each as a share of the places where that can happen."""
