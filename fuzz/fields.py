@@ -136,15 +136,16 @@ class Document:
 
 
 def exports(*folders: Path) -> list[list[Document]]:
-    """Return the exports in some folders: each file, and each folder with a file per worker as one."""
+    """Return the exports in some folders: each file, and the files of a folder, one per worker, as one."""
     found = []
     for folder in folders:
         paths = sorted(path for path in folder.rglob("*") if path.suffix in ENDINGS and path.is_file())
-        together: dict[Path, list[Path]] = {}
+        together: dict[tuple[Path, str], list[Path]] = {}
         for path in paths:
             first = path.relative_to(folder).parts[0]
-            together.setdefault(folder / first if folder == SAMPLES else path, []).append(path)
-        for whole, group in together.items():
+            form = path.suffix if path.suffix in (".csv", ".json") else ""
+            together.setdefault((folder / first, form) if folder == SAMPLES else (path, form), []).append(path)
+        for (whole, _), group in together.items():
             names = [str(path.relative_to(whole)) if whole.is_dir() else path.name for path in group]
             documents = [Document.parsed(path, name) for path, name in zip(group, names, strict=True)]
             found.append(documents)
@@ -360,10 +361,10 @@ def _argilla(document: Document) -> int:
             responses += [one.get("value") for one in _list(nested, question) if isinstance(one, dict)]
         for name in row:
             responses += _list(row, name) if name.endswith(".responses") else []
-    return sum(_spans_in(value) or 1 for value in responses if value is not None)
+    return sum(_objects_in(value) or 1 for value in responses if value is not None)
 
 
-def _spans_in(value: Any) -> int:
+def _objects_in(value: Any) -> int:
     return sum(isinstance(one, dict) for one in value) if isinstance(value, list) else 0
 
 
@@ -412,6 +413,93 @@ def _webanno(document: Document) -> int:
     return len(spans)
 
 
+def _label_studio_rows(document: Document) -> int:
+    """Labels and regions of results that cells hold as JSON; plain cells may be data."""
+    if document.form == "json":
+        cells = [cell for row in _objects(document) for cell in row.values()]
+    else:
+        cells = [_json(cell) for row in document.content[1:] for cell in row]
+    total = 0
+    for cell in cells:
+        total += len(_list(cell, "choices")) or _objects_in(cell)
+    return total
+
+
+def _json(text: Any) -> Any:
+    """Return the value that a cell holds as JSON; None for other text."""
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError):
+        return None
+
+
+def _labelbox(document: Document) -> int:
+    """Objects and answers of labels that are not the reference; lines of an import."""
+    total = 0
+    for row in _objects(document):
+        if "projects" not in row:
+            answer = row.get("answer")
+            total += _objects_in(answer) if isinstance(answer, list) else 1
+        projects = row.get("projects")
+        for project in projects.values() if isinstance(projects, dict) else ():
+            for label in _list(project, "labels"):
+                details = label.get("label_details") if isinstance(label, dict) else None
+                if isinstance(details, dict) and not details.get("is_benchmark_reference"):
+                    said = label.get("annotations")
+                    total += _objects_in(_list(said, "objects"))
+                    total += sum(_labelbox_answers(one) for one in _list(said, "classifications"))
+    return total
+
+
+def _labelbox_answers(classification: Any) -> int:
+    options = _objects_in(_list(classification, "checklist_answers"))
+    return options or (isinstance(classification, dict) and isinstance(classification.get("radio_answer"), dict))
+
+
+def _zooniverse(document: Document) -> int:
+    """Values of annotations in rows that are not gold."""
+    head, *rows = document.content
+    if "annotations" not in head:
+        return 0
+    at, gold = head.index("annotations"), head.index("gold_standard") if "gold_standard" in head else len(head)
+    counted = [row for row in rows if len(row) > at and row[gold : gold + 1] in ([], [""])]
+    return sum(_zooniverse_values(_json(row[at])) for row in counted)
+
+
+def _zooniverse_values(said: Any) -> int:
+    if isinstance(said, list):
+        return sum(_zooniverse_values(one) for one in said)
+    if isinstance(said, dict) and "task" in said:
+        return _zooniverse_values(said.get("value"))
+    return said not in (None, "")
+
+
+def _via(document: Document) -> int:
+    """Shapes of images."""
+    if document.form == "csv":
+        head, *rows = document.content
+        places = [at for at, name in enumerate(head) if name == "region_shape_attributes"]
+        return sum(
+            isinstance(value := _json(cell), dict) and bool(value)
+            for row in rows
+            for at in places
+            for cell in row[at : at + 1]
+        )
+    content = document.content if isinstance(document.content, dict) else {}
+    images = content.get("_via_img_metadata", content)
+    total = 0
+    for image in images.values() if isinstance(images, dict) else ():
+        regions = image.get("regions") if isinstance(image, dict) else None
+        total += _objects_in(list(regions.values()) if isinstance(regions, dict) else regions)
+    return total
+
+
+def _webanno2(document: Document) -> int:
+    """Beginnings of spans."""
+    cells = [cell for line in document.content if re.match(r"\d+(-\d+)?\t", line) for cell in line.split("\t")[2:]]
+    return sum(part.startswith("B-") for cell in cells for part in cell.split("|"))
+
+
 def _cells(fits: Callable[[str, list[str]], bool]) -> Callable[[Document], int]:
     def count(document: Document) -> int:
         head, *rows = document.content
@@ -443,6 +531,11 @@ COUNTS: dict[str, Callable[[Document], int]] = {
     "coco": _coco,
     "cvat": _cvat,
     "webanno": _webanno,
+    "webanno-tsv2": _webanno2,
+    "label-studio-rows": _label_studio_rows,
+    "labelbox": _labelbox,
+    "zooniverse": _zooniverse,
+    "via": _via,
     "mturk": _cells(lambda name, head: name.startswith("Answer.")),
     "crowdflower": _cells(lambda name, head: f"{name}_gold" in head),
     "toloka": _cells(lambda name, head: name.startswith("OUTPUT:")),

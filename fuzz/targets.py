@@ -211,7 +211,7 @@ EXPORTS = structure.exports(structure.SAMPLES)
 ONE_TO_ONE = ("label-studio", "sagemaker", "toloka")
 
 #: Kinds of which an answer has a row in its table.
-ONE_ROW = ("classes", "numbers", "sets", "texts", "comparisons")
+ONE_ROW = ("categorical", "numeric", "multilabel", "texts", "pairwise")
 
 
 def fields(data: bytes) -> None:
