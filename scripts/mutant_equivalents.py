@@ -15,7 +15,7 @@ EQUIVALENTS: dict[str, str] = {
     "categorical/shards/encoder.py: codes, names = Column(column.data, column.what, sound=True).encode(): True → (False)": "text that was checked is checked again",
     "categorical/shards/encoder.py: final = np.full(NO_LABEL + 1, NO_LABEL, np.uint16): 1 → (2)": "an entry without a code",
     "numeric/blend.py: dealt = np.full(table.n_workers, -1): 1 → (2)": "any number that no part has",
-    "numeric/blend.py: *(model * gain + shift for model, gain, shift in zip(models, self._gains, self._shifts, strict=True)),: True → (False)": "all three have an entry for each model",
+    "numeric/blend.py: every = [mean, *(model * gain + shift for model, gain, shift in zip(models, gains, shifts, strict=True))]: True → (False)": "all three have an entry for each model",
     "sequences/simulate.py: right = (true if inside else 0) if true > 0 and true % 2 == 0 else true: 0 → (1)": "an even number above 0 is above 1",
     "testing/learners.py: said = same ^ (np.random.default_rng(1).random(4 * n) < 0.2): 1 → (2)": "another random draw",
     'testing/crowds.py: "nobody agrees": of_rows(np.array([(task, worker, worker) for task in range(4) for worker in range(3)])),: 3 → (4)': "one worker more who agrees with no other",
@@ -33,6 +33,18 @@ EQUIVALENTS: dict[str, str] = {
     "moments/_factors.py: empty = total <= _NO_MASS: total <= _NO_MASS → (total < _NO_MASS)": "a mass that equals a small limit to the last bit",
     "categorical/_reference.py: _MOST_PARAMETERS = 600: 600 → (601)": "a limit of memory and time",
     "categorical/_groups.py: _THRESHOLDS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0): 0.5 → (1.5)": "one value of a grid; 0.25 and 1.0 on either side are tried as well",
+    "moments/_spa.py: confusion = np.full((m, k, k), 1.0 / k): 1.0 / k → (1.0 * k)": (
+        "rows of workers that are not solved, which are replaced before they are used"
+    ),
+    "agreement/numbers.py: used = (n >= min_overlap) & (xx > 1e-18 * n) & (yy > 1e-18 * n): 1e-18 * n → (1e-18 / n)": (
+        "a limit of rounding, far below any variance"
+    ),
+    "categorical/_groups.py: n, m = codes.max() + 1, len(codes): 1 → (2)": (
+        "one group more without members, that no code names and no threshold keeps"
+    ),
+    "learn/mixture.py: ahead = (output[:, 0] - output[:, 1])[batch.sample] * toward: (output[:, 0] - output[:, 1])[batch.sample] * toward → ((output[:, 0] - output[:, 1])[batch.sample] / toward)": "a sign: 1 or -1",
+    "_train/loader.py: with _seeded(0):: 0 → (1)": "any seed will do, since nothing compares with features of a stream",
+    "io/exports/export.py: return arrow.table({name: _as_column(part) for name, part in zip(names, zip(*rows, strict=True), strict=True)}): True → (False)": "each row has an entry per name",
     "defer/experts.py: centres, group = accuracy[chosen], np.full(len(accuracy), -1): -1 → (1)": "the first center is an expert, whose nearest group is 0: not all groups are 1 in the first step",
 }
 

@@ -70,6 +70,7 @@ from manyhands.cli import main
         ("aggregate log.csv -o l.csv --workers l.csv", "it is written in the same run"),
         ("report log.csv -o log.csv", "it is read in the same run"),
         ("aggregate log.csv -o - --json", "cannot both go to stdout"),
+        ("agreement log.csv --by-class - --by-task -", "only one thing can go to stdout"),
         (
             "aggregate log.csv --evaluate odd.csv --truth-task id --truth-label id",
             "cannot be both task and label; name another with --truth-label",

@@ -164,6 +164,12 @@ def test_lists_with_commas_are_taken_apart(tmp_path):
     }
     wanted = [("1", "Ann1", "0"), ("1", "Ann2", "1"), ("2", "Ann2", "1")]
     assert triples(mh.read(put(tmp_path / "lewidi.json", content))) == wanted
+    # A field that differs between rows, or of which there is one row, is the task.
+    content["2"]["task"] = "irony"
+    own = [("hate", "Ann1", "0"), ("hate", "Ann2", "1"), ("irony", "Ann2", "1")]
+    assert triples(mh.read(put(tmp_path / "tasks.json", content))) == own
+    del content["2"]
+    assert triples(mh.read(put(tmp_path / "one.json", content))) == own[:2]
     table = put(tmp_path / "log.csv", 'item,annotators,annotations\n1,"Ann1, Ann2","0, 1"\n2,Ann2,1\n')
     assert [worker for _, worker, _ in triples(mh.read(table))] == ["Ann1", "Ann2", "Ann2"]
     broken = put(tmp_path / "broken.csv", 'item,annotators,annotations\n1,"Ann1,Ann2","0,1"\n2,"Ann1,Ann2",1\n')

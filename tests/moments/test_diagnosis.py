@@ -31,6 +31,7 @@ def test_good_workers_tell_all_classes_apart(k: int) -> None:
     found = drawn(mh.categorical.crowds.one_coin(12, k, accuracy=(0.6, 0.8), seed=k))
     assert found.rank == found.group_rank == k
     assert found.singular_values[-1] > found.noise
+    assert found.methods["KOS"] == (True, "two classes" if k == 2 else "one class against the rest")
 
 
 def test_spammers_tell_nothing_apart() -> None:
@@ -131,6 +132,7 @@ def test_workers_who_share_nothing_determine_nothing() -> None:
 def test_one_class() -> None:
     found = mh.moments.diagnose(mh.Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], ["a"] * 4))
     assert found.n_classes == 1
+    assert found.methods["KOS"] == (False, "one class only")
     assert found.rank <= 1
 
 
