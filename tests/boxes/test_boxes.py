@@ -312,11 +312,11 @@ def test_tasks_without_objects(method, tmp_path: Path) -> None:
     assert [len(each) for each in model.boxes_] == [1, 0]
     assert model.boxes_[1].shape == (0, 4)
     assert model.box_labels_[0].tolist() == [None]
-    assert model.to_frame().column_names == ["task", "x1", "y1", "x2", "y2", "probability", "n_workers"]
+    assert model.to_frame().column_names == ["task", "x1", "y1", "x2", "y2", "confidence", "n_workers"]
     model.save(tmp_path / "model.mh")
     again = mh.load(tmp_path / "model.mh")
     assert_same(again, model, 0)
-    assert again.workers_frame().equals(model.workers_frame())
+    np.testing.assert_equal(again.workers_frame().to_pydict(), model.workers_frame().to_pydict())
     none = mh.Boxes.from_arrays(["a", "a"], ["u", "v"], [NOTHING] * 2)
     assert type(method)().fit(none).boxes_[0].shape == (0, 4)
 

@@ -104,7 +104,7 @@ def test_odd_logs_have_finite_answers(name, tmp_path, monkeypatch, capsys):
     assert "encountered" not in err  # what NumPy says is not for users
     found = rows("found.csv")
     assert len(found) == n
-    numbers = {"value", "spread", "lower", "upper", "score", "error", "low", "high", "confidence"}
+    numbers = {"value", "score", "error", "low", "high", "confidence"}
     assert all(math.isfinite(float(row[column])) for row in found for column in numbers & set(row))
 
 

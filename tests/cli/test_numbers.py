@@ -22,11 +22,13 @@ def test_aggregate(log, tmp_path, method):
     chosen = [] if method is None else ["--method", method]
     assert main(["aggregate", str(log), "-o", str(out), "--workers", str(workers), "--quiet", *chosen]) in (0, None)
     rows = list(csv.DictReader(out.read_text().splitlines()))
-    assert list(rows[0]) == ["task", "value", "spread", "lower", "upper"]
+    assert list(rows[0]) == ["task", "value", "confidence", "error", "low", "high"]
     assert float(rows[5]["value"]) == pytest.approx(10.75, abs=0.3)
     assert list(next(csv.DictReader(workers.read_text().splitlines()))) == [
         "worker",
-        "n_labels",
+        "n_answers",
+        "skill",
+        "skill_error",
         "bias",
         "scale",
         "noise",

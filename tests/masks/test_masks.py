@@ -259,8 +259,8 @@ def test_black_and_white_is_told_of_and_classes_nobody_gave_change_nothing() -> 
     for method in (mh.masks.STAPLE, mh.masks.ShapeCrowd, mh.masks.MaskVote):
         for one, nine in zip(method().fit(crowd.log).masks_, method().fit(sparse).masks_, strict=True):
             np.testing.assert_array_equal(9 * one, nine)
-    recall = mh.masks.STAPLE().fit(sparse).recall_
-    np.testing.assert_array_equal(recall[:, [0, 9]], mh.log.STAPLE().fit(crowd.log).recall_)
+    recall = mh.masks.STAPLE().fit(sparse).class_recall_
+    np.testing.assert_array_equal(recall[:, [0, 9]], mh.log.STAPLE().fit(crowd.log).class_recall_)
 
 
 # -------------------------------------------------------------------------------------------------- aggregators
@@ -278,7 +278,7 @@ def test_methods_match_their_twins(seed: int, n_classes: int) -> None:
         model = mh.masks.STAPLE(max_iter=3, tol=0.0, asymmetry=0.4, strength=strength)
         model.fit(masks)
         truth, recall = twin.staple(images, masks.n_classes, asymmetry=0.4, strength=strength, passes=3)
-        np.testing.assert_allclose(model.recall_, recall, atol=1e-12)
+        np.testing.assert_allclose(model.class_recall_, recall, atol=1e-12)
         for found, wanted in zip(model.masks_, truth, strict=True):
             np.testing.assert_array_equal(found, wanted)
 

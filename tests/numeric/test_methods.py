@@ -101,7 +101,7 @@ def test_one_rating_a_task_tells_nothing_of_noise_and_that_is_said(model):
     with pytest.warns(mh.errors.IdentifiabilityWarning, match="more than one rating"):
         model.fit(ratings)
     assert any("standard deviation of all ratings" in remark for remark in model.remarks_)
-    assert (model.spread_ > 0).all()
+    assert (model.errors_ > 0).all()
 
 
 # ------------------------------------------------------------------------------------------------------- methods
@@ -191,10 +191,10 @@ def test_errors_are_those_of_means_where_no_model_can_tell() -> None:
     one = mh.Ratings.from_arrays([1] * 4, list("abcd"), [1.0, 2.0, 3.0, 30.0])
     model = mh.aggregate(one)
     deviation = np.std([1.0, 2.0, 3.0, 30.0], ddof=1)
-    np.testing.assert_allclose([model.values_[0], model.spread_[0]], [9.0, deviation / 2])
+    np.testing.assert_allclose([model.values_[0], model.errors_[0]], [9.0, deviation / 2])
     with pytest.warns(mh.errors.IdentifiabilityWarning, match="standard deviation of all ratings"):
         single = mh.aggregate(mh.Ratings.from_arrays([1, 2, 3], list("aba"), [1.0, 2.0, 3.0]))
-    np.testing.assert_allclose(single.spread_, np.std([1.0, 2.0, 3.0]))
+    np.testing.assert_allclose(single.errors_, np.std([1.0, 2.0, 3.0]))
 
 
 def test_biases_and_scales_of_simulated_ratings_are_about_zero() -> None:

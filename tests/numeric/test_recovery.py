@@ -52,7 +52,7 @@ def test_errors_vanish_as_ratings_grow():
         crowd = mh.simulate(400, 60, answers_per_task=each, bias=0.0, scale=0.0, seed=3, kind="numeric")
         model = mh.numeric.GaussianCrowd().fit(crowd.log)
         errors.append(mh.metrics.rmse(model.values_, crowd.truth))
-        assert abs(np.log(errors[-1] / np.sqrt(np.mean(model.spread_**2)))) < 0.15
+        assert abs(np.log(errors[-1] / np.sqrt(np.mean(model.errors_**2)))) < 0.15
     assert errors[2] < 0.6 * errors[1] < 0.36 * errors[0]
 
 
@@ -74,7 +74,7 @@ def test_errors_include_what_a_small_crowd_cannot_know_of_its_origin_and_unit(ma
             40, 10, answers_per_task=10, noise=0.1, noise_spread=0.1, bias=0.5, scale=0.3, seed=seed, kind="numeric"
         )
         model = make().fit(crowd.log)
-        away.append((model.values_ - crowd.truth) / model.spread_)
+        away.append((model.values_ - crowd.truth) / model.errors_)
     # With noise alone, errors would be two to five times too small.
     assert 0.7 < np.sqrt(np.mean(np.square(away))) < 1.4
 
@@ -123,4 +123,4 @@ def test_messages_of_workers_who_hardly_vary_stay_positive():
     for each in (ratings, mh.Ratings.from_arrays(tasks, workers, np.stack([values, values[::-1]], axis=1))):
         model = mh.numeric.GaussianCrowd(bias=False, scale=False, method="messages").fit(each)
         assert np.isfinite(model.values_).all()
-        assert (model.spread_ > 0).all()
+        assert (model.errors_ > 0).all()

@@ -400,7 +400,7 @@ def test_common_checks_catch_faults_of_other_kinds() -> None:
 
 
 class NegativeErrors(mh.numeric.Mean):
-    spread_ = property(lambda self: super().spread_ - 1e3)
+    errors_ = property(lambda self: super().errors_ - 1e3)
 
 
 class NoFirstItem(mh.pairwise.PlackettLuce):

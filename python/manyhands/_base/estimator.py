@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base import arrow, html, persist
+from manyhands._base import html, persist
 from manyhands._base.checks import counted
 from manyhands._base.fitted import Fit as Fit
 from manyhands._base.fitted import Fitted, TaskFitted, pack, unpack
 from manyhands._base.names import Names
 from manyhands._base.overlap import Doubts, doubts
 from manyhands._base.progress import Callback, reporting
+from manyhands._base.results import Results
 from manyhands._base.table import Records
 from manyhands._base.task_table import Answers
 from manyhands.errors import IdentifiabilityWarning, NotFittedError, OverlapWarning
@@ -111,7 +112,7 @@ class KnowsWorkers(ABC):
         return carried
 
 
-class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
+class Estimator(Parameters, KnowsWorkers, Results, persist.Saved, Generic[A, F]):
     """Base of what is fitted to a table of answers of kind `A`, and finds a fit of kind `F`.
 
     A base for one kind of answers names it in `_kind`, the kind of its files in `_file_kind`, and in `_parts` what its
@@ -126,8 +127,6 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
     _bases: ClassVar[dict[str, type[Estimator[Any, Any]]]] = {}
     #: The method to use for each kind, or a part of it that a table names, where nobody chose one.
     _defaults: ClassVar[dict[str, type[Estimator[Any, Any]]]] = {}
-    #: What results are about, workers among it: the names of each are kept in an attribute, "tasks" in `_tasks`.
-    _parts: ClassVar[tuple[str, ...]] = ("workers",)
     #: The attribute that holds the answers; ``answers_`` is another name of it.
     _answer: ClassVar[str]
 
@@ -171,6 +170,7 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
     def _settle(self, result: F, votes: A) -> None:
         """Keep a fit, and what is to be known of the table it came from."""
         self._result = result
+        self._votes = votes
         for part in self._parts:
             setattr(self, f"_{part}", getattr(votes, f"_{part}"))
         self._n_labels = votes.labels_per_worker
@@ -255,10 +255,6 @@ class Estimator(Parameters, KnowsWorkers, persist.Saved, Generic[A, F]):
     def fit_predict(self, votes: Any, *, progress: Progress = False) -> Any:
         """Fit and return :attr:`answers_`."""
         return self._fit_apart(votes, progress).answers_
-
-    def to_frame(self) -> pa.Table:
-        """Return what was found, as an Arrow table."""
-        raise NotImplementedError
 
     def to_pandas(self) -> Any:
         """Return :meth:`to_frame` as a pandas frame."""
@@ -403,18 +399,6 @@ class TaskEstimator(Estimator[B, F]):
 
     _parts: ClassVar[tuple[str, ...]] = ("tasks", "workers")
     _tasks: Names
-    #: How many answers each task has, where the fit was made in this process.
-    _answers_of_tasks: npt.NDArray[np.int64] | None = None
-
-    def _settle(self, result: F, votes: B) -> None:
-        super()._settle(result, votes)
-        self._answers_of_tasks = votes.labels_per_task
-
-    def _beside_answers(self, **columns: Any) -> pa.Table:
-        """The columns of `to_frame`, of a kind with a row for each task, how many answers each has, and others."""
-        answers = self.to_frame()
-        counts = {} if self._answers_of_tasks is None else {"n_labels": self._answers_of_tasks}
-        return arrow.table({name: answers.column(name) for name in answers.column_names} | counts | columns)
 
     def _doubts(self, votes: B) -> Doubts:
         return doubts(votes)
@@ -446,7 +430,7 @@ class Model(Estimator[A, F], Generic[A, F, S]):
         """Return a fit with names and counts of its table."""
         kind: Any = self._fitted_type
         named = {one.name: getattr(votes, f"_{one.name}") for one in fields(kind) if hasattr(votes, f"_{one.name}")}
-        made: S = kind(**{"fit": fit, "n_labels": votes.labels_per_worker, **named, **more})
+        made: S = kind(**{"fit": fit, "n_labels": votes.labels_per_worker, "votes": votes, **named, **more})
         return made
 
     def _fit_apart(self, votes: Any, progress: Progress) -> Self:
@@ -581,17 +565,8 @@ class TaskModel(Model[B, F, TS], Generic[B, F, TS]):
 
     _parts: ClassVar[tuple[str, ...]] = ("tasks", "workers")
 
-    def _publish(self, fit: F, votes: B, **more: Any) -> TS:
-        return super()._publish(fit, votes, **{"n_answers": votes.labels_per_task, **more})
-
-    def _beside_answers(self, now: TS, **columns: Any) -> pa.Table:
-        """The columns of `to_frame`, of a kind with a row for each task, how many answers each has, and others."""
-        answers = self._to_frame(now)
-        counts = {} if now.n_answers is None else {"n_labels": now.n_answers}
-        return arrow.table({name: answers.column(name) for name in answers.column_names} | counts | columns)
-
     def to_frame(self) -> pa.Table:
-        """Return what was found, as an Arrow table."""
+        """Return the answers as an Arrow table: task, answer, ``confidence``, then the rest."""
         return self._to_frame(self._fitted())
 
     def _to_frame(self, now: TS) -> pa.Table:

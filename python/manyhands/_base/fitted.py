@@ -334,11 +334,13 @@ class Fitted(Generic[F_co]):
     """All that an estimator publishes at once: a fit, and names and counts of the table it came from."""
 
     #: Fields that pickles leave out, such as the table.
-    _local: ClassVar[tuple[str, ...]] = ()
+    _local: ClassVar[tuple[str, ...]] = ("votes",)
 
     fit: F_co = field(metadata=part(Fit))
     workers: Names = field(metadata=names("m"))
     n_labels: Ints = field(metadata=codes("m"))
+    #: The table of the fit, as long as the model stays in memory.
+    votes: Any = None
 
     def fit_as(self, kind: type[SomeFit]) -> SomeFit:
         """Return the fit of a method whose fits are of a subclass."""
@@ -361,8 +363,6 @@ class TaskFitted(Fitted[F_co]):
     """The same of answers to tasks."""
 
     tasks: Names = field(metadata=names("n"))
-    #: How many answers each task has, where the fit was made in this process.
-    n_answers: Ints | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -297,19 +297,19 @@ def _mean_correlation(log: _Log, min_overlap: int) -> _Measured:
 class Limits:
     """Limits of agreement: where differences between two ratings of a task lie.
 
-    ``bias`` is the mean difference, first worker less second; ``lower`` and ``upper`` hold the share ``confidence`` of
+    ``bias`` is the mean difference, first worker less second; ``low`` and ``high`` hold the share ``level`` of
     differences if they are normal; ``deviation`` is their standard deviation, and ``n_pairs`` their number.
     """
 
     bias: float
-    lower: float
-    upper: float
+    low: float
+    high: float
     deviation: float
     n_pairs: int
-    confidence: float
+    level: float
 
 
-def bland_altman(ratings: Any, workers: tuple[Any, Any] | None = None, *, confidence: float = 0.95) -> Limits:
+def bland_altman(ratings: Any, workers: tuple[Any, Any] | None = None, *, level: float = 0.95) -> Limits:
     """Limits of agreement of two workers, or of any two who rated the same task (Bland and Altman, 1986).
 
     Parameters
@@ -319,7 +319,7 @@ def bland_altman(ratings: Any, workers: tuple[Any, Any] | None = None, *, confid
     workers
         Two workers by name: differences of the first from the second. None for all pairs of different workers on all
         tasks, in either order: their mean difference is then zero.
-    confidence
+    level
         The share of differences that the limits are to hold.
 
     Notes
@@ -337,10 +337,10 @@ def bland_altman(ratings: Any, workers: tuple[Any, Any] | None = None, *, confid
     # Not worth a place in every import of the library.
     from statistics import NormalDist
 
-    check_between("confidence", confidence, such_as=0.95)
+    check_between("level", level, such_as=0.95)
     table: Ratings = Ratings._as_table(ratings)
     log = _Log.of(table)
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    z = NormalDist().inv_cdf(0.5 + level / 2)
     if workers is None:
         found = _components(log)
         bias, deviation, n = 0.0, float(np.sqrt(2 * found.same_task)), found.n_pairs
@@ -350,7 +350,7 @@ def bland_altman(ratings: Any, workers: tuple[Any, Any] | None = None, *, confid
         bias = float(differences.mean()) if n else float("nan")
         deviation = float(differences.std(ddof=1)) if n > 1 else float("nan")
     bias, deviation = bias * log.deviation, deviation * log.deviation
-    return Limits(bias, bias - z * deviation, bias + z * deviation, deviation, n, float(confidence))
+    return Limits(bias, bias - z * deviation, bias + z * deviation, deviation, n, float(level))
 
 
 def _named(table: Ratings, workers: tuple[Any, Any]) -> tuple[int, int]:

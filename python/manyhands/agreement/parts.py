@@ -28,7 +28,7 @@ def by_class(votes: Any) -> pa.Table:
     Returns
     -------
     pyarrow.Table
-        A row a class, in the order of the table: ``class``; ``n_labels``, how often it was said; ``n_tasks``, of how
+        A row a class, in the order of the table: ``class``; ``n_answers``, how often it was said; ``n_tasks``, of how
         many tasks; ``agreement``, where one worker says it, how often another of the same task does (specific
         agreement, pairs counting alike); ``kappa``, :func:`fleiss_kappa` of this class against all others; and
         ``confused_with``, the class that others of the task say most often instead, with the ``confused`` share of
@@ -70,7 +70,7 @@ def by_class(votes: Any) -> pa.Table:
     other, confused = _confused(tasks, labels, counts, k)
     columns = {
         "class": votes._classes.arrow(),
-        "n_labels": said.astype(np.int64),
+        "n_answers": said.astype(np.int64),
         "n_tasks": np.bincount(labels, minlength=k),
         "agreement": _nullable(agreement),
         "kappa": _nullable(kappa),
@@ -91,7 +91,7 @@ def by_task(votes: Any) -> pa.Table:
     Returns
     -------
     pyarrow.Table
-        A row a task, in the order of the table: ``task``; ``n_labels``; ``n_distinct``, how many different ones;
+        A row a task, in the order of the table: ``task``; ``n_answers``; ``n_distinct``, how many different ones;
         ``agreement``, the share of pairs of labels that are equal, null where there are not two; ``entropy``, of the
         shares of the labels, in bits.
 
@@ -114,7 +114,7 @@ def by_task(votes: Any) -> pa.Table:
     shares = counts / sizes[tasks]
     columns = {
         "task": votes._tasks.arrow(),
-        "n_labels": sizes,
+        "n_answers": sizes,
         "n_distinct": np.bincount(tasks, minlength=votes.n_tasks),
         "agreement": _nullable(np.where(pairs > 0, equal / np.maximum(pairs, 1), np.nan)),
         "entropy": np.abs(np.bincount(tasks, -shares * np.log2(shares), votes.n_tasks)),

@@ -118,7 +118,7 @@ def colluders(
     Returns
     -------
     Collusion
-        Beside workers and remarks: ``tasks``, those that were attacked. Evidence: ``n_labels``; ``agreed``, the share
+        Beside workers and remarks: ``tasks``, those that were attacked. Evidence: ``n_answers``; ``agreed``, the share
         of disagreements with the group that a worker's skills lead to expect which are agreements, and ``errors``, by
         how many standard errors it differs from none; for ``"reputation"`` the ``penalty``.
 
@@ -170,12 +170,12 @@ def colluders(
     spared = _trusted(table, trusted)
     if reason := untellable(table):
         nobody = np.zeros(table.n_workers, np.bool_)
-        return _collusion(table, nobody, {"n_labels": table.labels_per_worker}, (reason,), improbable)
+        return _collusion(table, nobody, {"n_answers": table.labels_per_worker}, (reason,), improbable)
     if method == "reputation":
         found, evidence, remarks = by_reputation(table, spared, penalty)
     else:
         found, evidence, remarks = _Search.of(table, method, max_partners, seed).run(spared)
-    plot = _collusion(table, found, {"n_labels": table.labels_per_worker, **evidence}, remarks, improbable)
+    plot = _collusion(table, found, {"n_answers": table.labels_per_worker, **evidence}, remarks, improbable)
     return plot if method == "reputation" or _attacks(table, plot) else _harmless(plot)
 
 
@@ -189,7 +189,7 @@ def unless_slow(votes: Annotations) -> Collusion:
         f"that may take minutes. Search with {argument('colluders', True)}, or merge classes that few answers have."
     )
     nobody = np.zeros(votes.n_workers, np.bool_)
-    found = _collusion(votes, nobody, {"n_labels": votes.labels_per_worker}, (remark,), improbable=0.0)
+    found = _collusion(votes, nobody, {"n_answers": votes.labels_per_worker}, (remark,), improbable=0.0)
     return replace(found, searched=False)
 
 

@@ -46,9 +46,9 @@ class Copies(Finding):
         """Names of all but the busiest worker of each set of copies: whom to leave out to count an answer once."""
         pairs, _ = self._pairs()
         components = _core.components(len(self.names), pairs.pairs)
-        n_labels = self.evidence["n_labels"]
+        n_answers = self.evidence["n_answers"]
         # The busiest first, of equals the first.
-        order = np.lexsort((np.arange(len(components)), -n_labels, components))
+        order = np.lexsort((np.arange(len(components)), -n_answers, components))
         first = np.ones(len(order), np.bool_)
         first[1:] = components[order][1:] != components[order][:-1]
         return self.names.take(np.sort(order[~first])).values
@@ -155,5 +155,5 @@ def copies(
             f"No two workers share {min_overlap} tasks of which some tell them apart (three answers or more, not "
             "all the same): whether anybody copied cannot be told.",
         )
-    evidence = {"n_labels": given.labels_per_worker}
+    evidence = {"n_answers": given.labels_per_worker}
     return Copies("copie", given._workers, found, evidence, remarks, pairs, q[sure])

@@ -57,9 +57,9 @@ def drift(
     Returns
     -------
     Finding
-        ``frame()``: for each worker ``n_labels``; ``after``, the number of answers before the change; ``what`` changed,
-        the code of a label or ``n_classes`` for being right; ``before`` and ``since``, how much oftener than others
-        would that was said, per answer; ``p_value`` and ``q_value``, NaN for who was not judged.
+        ``frame()``: for each worker ``n_answers``; ``after``, the number of answers before the change; ``what``
+        changed, the code of a label or ``n_classes`` for being right; ``before`` and ``since``, how much oftener than
+        others would that was said, per answer; ``p_value`` and ``q_value``, NaN for who was not judged.
 
     Notes
     -----
@@ -101,7 +101,7 @@ def drift(
             "told.",
         )
     evidence: dict[str, npt.NDArray[Any]] = {
-        "n_labels": given.labels_per_worker,
+        "n_answers": given.labels_per_worker,
         "after": found["at"].astype(np.int64),
         "what": found["what"].astype(np.int64),
         "before": found["shares"][:, 0],

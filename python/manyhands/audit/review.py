@@ -81,7 +81,7 @@ class Review:
     @property
     def n_carrying(self) -> int:
         """The fewest workers who give 95 % of all bits in the log."""
-        told = np.sort(self.worth.n_labels * self.worth.measures.information)[::-1]
+        told = np.sort(self.worth.n_answers * self.worth.measures.information)[::-1]
         return int(np.searchsorted(np.cumsum(told), _MOST * told.sum()) + 1)
 
     @property

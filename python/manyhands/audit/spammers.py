@@ -83,10 +83,10 @@ def spammers(
     Returns
     -------
     Finding
-        Its evidence is, for ``"score"``: ``n_labels``; ``knows``, the share of tasks whose class the worker knows, as
+        Its evidence is, for ``"score"``: ``n_answers``; ``knows``, the share of tasks whose class the worker knows, as
         estimated beside the others' answers, and its standard error ``knows_error``; ``score``, of Raykar and Yu, from
         the worker's estimated confusion matrix; ``dependence``, the largest standardised difference of a cell of
-        answers and classes from independence; ``probability`` of being a spammer. For ``"covariance"``: ``n_labels``,
+        answers and classes from independence; ``probability`` of being a spammer. For ``"covariance"``: ``n_answers``,
         ``n_partners``, and ``distance`` of the worker's row from zero.
 
     Notes
@@ -159,7 +159,7 @@ def _by_score(crowd: Crowd, false_alarms: float, least: float) -> Finding:
     votes, m = crowd.votes, crowd.votes.n_workers
     unknown = np.full(m, np.nan)
     columns = dict.fromkeys(("knows", "knows_error", "score", "dependence", "probability"), unknown)
-    evidence = {"n_labels": votes.labels_per_worker, **columns}
+    evidence = {"n_answers": votes.labels_per_worker, **columns}
     if reason := untellable(votes):
         return Finding("spammer", votes._workers, np.zeros(m, np.bool_), evidence, (reason,))
     confusion = crowd.fit.confusion.matrices()
@@ -313,7 +313,7 @@ def _by_covariance(votes: Annotations, ridge: float, max_partners: int | None, s
     m = votes.n_workers
     nobody = np.zeros(m, np.bool_)
     evidence = {
-        "n_labels": votes.labels_per_worker,
+        "n_answers": votes.labels_per_worker,
         "n_partners": np.zeros(m, np.int64),
         "distance": np.full(m, np.nan),
     }

@@ -27,7 +27,7 @@ class Worth:
     """What each worker's labels are worth, and the crowd's; plain data, to be had from :func:`worth`."""
 
     names: Names
-    n_labels: npt.NDArray[np.int64]
+    n_answers: npt.NDArray[np.int64]
     measures: metrics.Worth
     #: Bits that must be learnt about each task, given nothing but the class frequencies.
     entropy: float
@@ -39,7 +39,7 @@ class Worth:
     @property
     def bits(self) -> float:
         """Bits about classes in all labels of the log, as if none repeated what others had told."""
-        return float(self.n_labels @ self.measures.information)
+        return float(self.n_answers @ self.measures.information)
 
     @property
     def bits_per_task(self) -> float:
@@ -53,8 +53,8 @@ class Worth:
 
     def frame(self) -> pa.Table:
         """Return one row a worker, as an Arrow table: measures, errors, and ``share`` of all bits in the log."""
-        told = self.n_labels * self.measures.information
-        columns = {"n_labels": self.n_labels, **self.measures._asdict(), "share": told / max(told.sum(), 1e-300)}
+        told = self.n_answers * self.measures.information
+        columns = {"n_answers": self.n_answers, **self.measures._asdict(), "share": told / max(told.sum(), 1e-300)}
         return arrow.table({"worker": self.names.arrow(), **columns})
 
     def __repr__(self) -> str:

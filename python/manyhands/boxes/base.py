@@ -13,7 +13,9 @@ from manyhands._base import arrow, persist
 from manyhands._base.estimator import Array, Fit, TaskEstimator
 from manyhands._base.names import Names
 from manyhands._base.overlap import Doubts, _groups
+from manyhands._base.results import Columns
 from manyhands.boxes._matching import Candidates, Ints
+from manyhands.boxes.metrics import box_iou
 from manyhands.boxes.table import Boxes
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class BoxAggregator(TaskEstimator[Boxes, BoxFit]):
     _kind: ClassVar[str] = "boxes"
     _file_kind: ClassVar[str] = "box-aggregator"
     _answer: ClassVar[str] = "boxes_"
+    _several_rows: ClassVar[bool] = True
     _classes: Names
 
     def _settle(self, result: BoxFit, votes: Boxes) -> None:
@@ -98,30 +101,32 @@ class BoxAggregator(TaskEstimator[Boxes, BoxFit]):
         return self._classes.values[fit.labels]
 
     def to_frame(self) -> pa.Table:
-        """Return one row an object: task, x1, y1, x2, y2 (x, y for points), label, probability, n_workers.
+        """Return one row per object: task, x1, y1, x2, y2 (x, y for points), label, confidence, n_workers.
 
-        Tasks in which nothing was found have no row; ``label`` is there where boxes have labels.
+        ``confidence`` is the probability that the object exists. Tasks in which nothing was found have no row;
+        ``label`` is there where boxes have labels.
         """
         self._fitted()
         now = self._snapshot()
         fit = now._fitted()
         tasks = np.repeat(np.arange(len(now._tasks)), np.diff(fit.starts))
         roles = ("x1", "y1", "x2", "y2") if fit.boxes.shape[1] == 4 else ("x", "y")
-        columns: dict[str, Any] = {"task": arrow.take(now._tasks.arrow(), tasks)}
+        columns: Columns = {"task": arrow.take(now._tasks.arrow(), tasks)}
         columns |= {role: fit.boxes[:, i] for i, role in enumerate(roles)}
         if len(now._classes):
             columns["label"] = arrow.take(now._classes.arrow(), fit.labels)
-        return arrow.table({**columns, "probability": fit.probability, "n_workers": fit.support})
+        return arrow.table({**columns, "confidence": fit.probability, "n_workers": fit.support})
 
-    def workers_frame(self) -> pa.Table:
-        """Return one row a worker, as an Arrow table: ``n_boxes``, and what was learnt of them."""
-        self._fitted()
-        now = self._snapshot()
-        return arrow.table({"worker": now._workers.arrow(), "n_boxes": now._n_labels, **now._skills()})
+    def _one_row_each(self) -> pa.Table:
+        columns = {"task": self._tasks.arrow(), "n_objects": np.diff(self._fitted().starts)}
+        return arrow.table(columns | {"confidence": self.confidence_})
 
-    def _skills(self) -> dict[str, Array]:
-        """What was learnt of each worker, by column."""
-        return {}
+    def _compared(self, rows: pa.Table, place: int) -> Columns:
+        found = self.boxes_[place]
+        corners = np.stack([arrow.to_numpy(rows.column(role)) for role in rows.column_names[1 : 1 + found.shape[1]]], 1)
+        if found.shape[1] != 4 or not len(found) or np.isnan(corners).any():
+            return {}
+        return {"agreement": box_iou(corners, found).max(axis=1)}
 
     # ------------------------------------------------------------------------------------------- persistence
 

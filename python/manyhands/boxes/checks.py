@@ -98,7 +98,9 @@ def check_sound(subject: BoxSubject) -> None:
         support = model.to_frame().column("n_workers").to_numpy()
         require(((support >= 1) & (support <= votes.n_workers)).all(), f"{name}: a worker counts twice")
         for column in model.workers_frame().columns[1:]:
-            require(np.isfinite(column.to_numpy()).all(), f"{name}: what is known of workers is not finite")
+            values = column.to_numpy()
+            sound = np.isfinite(values).all() or np.isnan(values).all()
+            require(sound, f"{name}: what is known of workers is not finite")
 
 
 def check_agreement(subject: BoxSubject) -> None:

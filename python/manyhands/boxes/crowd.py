@@ -14,6 +14,7 @@ from manyhands._base.checks import check_number, check_stopping, warn_unless_con
 from manyhands._base.estimator import Array, weighted_median
 from manyhands._base.iteration import iterate, largest_change
 from manyhands._base.progress import Callback
+from manyhands._base.results import Columns
 from manyhands.boxes._matching import Candidates, matched
 from manyhands.boxes.base import BoxAggregator, BoxFit, concluded
 from manyhands.boxes.table import Boxes
@@ -200,7 +201,7 @@ class BoxCrowd(BoxAggregator, default=True):
         return self._recall
 
     @property
-    def invented_(self) -> Array:
+    def false_positives_(self) -> Array:
         """Expected number of boxes that are no objects, for each task a worker looked at, (n_workers,)."""
         self._fitted()
         return self._invented
@@ -223,9 +224,10 @@ class BoxCrowd(BoxAggregator, default=True):
         self._fitted()
         return self._confusion
 
-    def _skills(self) -> dict[str, Array]:
-        skills = {"recall": self._recall, "invented": self._invented, "noise": self._noise}
-        return skills | ({"accuracy": self._accuracy} if len(self._classes) else {})
+    def _skills(self) -> Columns:
+        # ``skill`` is recall; ``false_positives`` are those per task; ``accuracy`` is that of labels.
+        columns = {"skill": self._recall, "false_positives": self._invented, "noise": self._noise}
+        return columns | ({"accuracy": self._accuracy} if len(self._classes) else {})
 
 
 def _reported(found: Candidates, exists: Array, threshold: float | None, witnesses: int) -> npt.NDArray[np.bool_]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from manyhands._base.checks import check_number
@@ -35,6 +37,8 @@ class BoxVote(BoxAggregator):
     >>> mh.boxes.BoxVote().fit(boxes).boxes_[0].tolist()
     [[0.0, 0.0, 4.0, 5.0]]
     """
+
+    _predicts_by_fit: ClassVar[bool] = True
 
     def __init__(self, *, quorum: float = 0.5, overlap: float = 0.4, radius: float | None = None) -> None:
         self.quorum = quorum

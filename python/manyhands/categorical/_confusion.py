@@ -229,12 +229,12 @@ class KnowsConfusion(KnowsWorkers):
         return self._classes.values
 
     def workers_frame(self) -> pa.Table:
-        """Return one row a worker, as an Arrow table.
+        """Return one row per worker, as an Arrow table.
 
-        ``n_labels``; ``accuracy``, the expected share of right answers under the class prior; ``information``, the
-        bits one answer carries about the class; ``capacity``, the bits it could carry at best, if classes were as
-        frequent as suits the worker; standard errors of these three, ``accuracy_error`` and so on; ``spammer_score`` of
-        Raykar & Yu (2012), 0 for an answer that does not depend on the class, 1 for perfect.
+        ``worker``; ``n_answers``; ``skill``, the expected share of correct answers under the class prior;
+        ``information``, the bits one answer carries about the class; ``capacity``, the bits it could carry at best, if
+        classes were as frequent as suits the worker; standard errors of these three, ``skill_error`` and so on;
+        ``spammer_score`` of Raykar & Yu (2012), 0 for an answer that does not depend on the class, 1 for perfect.
 
         Standard errors of aggregators include the uncertainty of the classes and of the other workers. They are those
         of a reference model, :class:`~manyhands.categorical.HierarchicalDawidSkene` with the information of the
@@ -251,14 +251,8 @@ class KnowsConfusion(KnowsWorkers):
         """
         self._fitted()
         now = self._snapshot()
-        return arrow.table(
-            {
-                "worker": now._workers.arrow(),
-                "n_labels": now._n_labels,
-                **now._worker_measures()._asdict(),
-                "spammer_score": now._errors().spammer_scores(),
-            }
-        )
+        columns = {"worker": now._workers.arrow(), "n_answers": now._n_labels} | now._worker_measures()._asdict()
+        return arrow.table(columns | {"spammer_score": now._errors().spammer_scores()})
 
     def _recode(self, votes: Annotations) -> _core.Table:
         """The table with this model's class codes."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from manyhands._base import arrow
 from manyhands._base.estimator import Array
+from manyhands._base.explanation import Explained
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,15 +27,15 @@ class Vote:
 
     worker: Any
     label: Any
-    #: Expected share of right answers of the worker, and how many answers that rests on.
-    accuracy: float
-    n_labels: int
+    #: Expected share of correct answers of the worker, and how many answers that rests on.
+    skill: float
+    n_answers: int
     #: What the vote adds to the log-odds (nats) of the answer against the runner-up; negative where it speaks against.
     evidence: float
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Explained):
     """Why a task got its answer, as :meth:`Aggregator.explain` tells it; prints as a short report.
 
     The log-odds of the answer against the runner-up are ``prior + sum(vote.evidence) + rest``, exactly. ``share`` is
@@ -64,8 +64,8 @@ class Explanation:
         return self.prior + sum(vote.evidence for vote in self.votes) + self.rest
 
     def to_frame(self) -> pa.Table:
-        """Return the votes as an Arrow table: worker, label, accuracy, n_labels, evidence."""
-        names = ("worker", "label", "accuracy", "n_labels", "evidence")
+        """Return the votes as an Arrow table: worker, label, skill, n_answers, evidence."""
+        names = ("worker", "label", "skill", "n_answers", "evidence")
         return arrow.table({name: [getattr(vote, name) for vote in self.votes] for name in names})
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,9 +82,9 @@ class Explanation:
         if not self.votes:
             lines.append("  no vote counts: nobody answered, or all who did abstained")
         else:
-            lines.append(f"  {'worker':<20} {'said':<14} {'accuracy':>8} {'answers':>8} {'evidence':>9}")
+            lines.append(f"  {'worker':<20} {'said':<14} {'skill':>8} {'answers':>8} {'evidence':>9}")
         lines.extend(
-            f"  {vote.worker!s:<20.20} {vote.label!s:<14.14} {vote.accuracy:>8.3f} {vote.n_labels:>8,} "
+            f"  {vote.worker!s:<20.20} {vote.label!s:<14.14} {vote.skill:>8.3f} {vote.n_answers:>8,} "
             f"{vote.evidence:>+9.2f}"
             for vote in sorted(self.votes, key=lambda vote: -vote.evidence)
         )
@@ -103,12 +103,6 @@ class Explanation:
                 f"If {worker}, who is good, said {self.runner_up}, the answer {stays} {answer} ({confidence:.3f})."
             )
         return lines
-
-    def __str__(self) -> str:
-        return "\n".join(self._lines())
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
 
 
 def face_value(

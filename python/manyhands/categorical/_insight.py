@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +11,11 @@ import numpy.typing as npt
 from manyhands._base import arrow
 from manyhands._base.estimator import Array
 from manyhands._base.names import Column, Names
+from manyhands._base.results import Results
 from manyhands.categorical._confusion import KnowsConfusion
 from manyhands.categorical._explanation import LEAST, Explanation, Vote, divided, face_value
 from manyhands.categorical._posterior import Winners
-from manyhands.categorical.table import Annotations, as_annotations
+from manyhands.categorical.table import as_annotations
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,12 +24,10 @@ if TYPE_CHECKING:
 _AT_ONCE = 1 << 16
 
 
-class Insight(KnowsConfusion):
+class Insight(KnowsConfusion, Results):
     """Frames and explanations of a fit of classes."""
 
     _tasks: Names
-    #: The table of the fit, as long as the model stays in memory; files do not keep it.
-    _votes: Annotations | None = None
 
     @property
     @abstractmethod
@@ -49,20 +46,16 @@ class Insight(KnowsConfusion):
         """Weight, prior and confusion matrices of the models that were averaged: itself, if it is one."""
         return [(1.0, self.prior_, self.confusion_)]
 
-    def _more_of_tasks(self) -> dict[str, Any]:
-        """Further columns of `tasks_frame`."""
-        return {}
-
     # ------------------------------------------------------------------------------------------------ frames
 
     def tasks_frame(self) -> pa.Table:
-        """Return one row a task, as an Arrow table: what to look at first.
+        """Return one row per task, as an Arrow table: what to look at first, sorted by ``confidence`` or ``margin``.
 
-        ``label``, ``confidence`` and ``tied`` as in ``to_frame``; ``runner_up``, the most probable of the other classes
-        (null where there is one class only); ``margin``, by how much it is less probable than the answer, which may be
-        less than 0 where answers are not decided by probability alone; ``entropy`` of the posterior in bits;
-        ``n_labels``, the answers that it rests on, where the fit was made in this process. The default adds
-        ``disagreement`` between its members. Time O(n_tasks · n_classes), memory O(n_tasks).
+        ``label``, ``confidence`` and ``tied`` as in ``to_frame``; ``n_answers``, the number of answers to the task
+        (null for a model that was loaded from a file); ``runner_up``, the most probable of the other classes (null
+        where there is one class only); ``margin``, by how much it is less probable than the answer, which may be less
+        than 0 where answers are not decided by probability alone; ``entropy`` of the posterior in bits. The default
+        adds ``disagreement`` between its members. Time O(n_tasks · n_classes), memory O(n_tasks).
 
         Examples
         --------
@@ -71,21 +64,21 @@ class Insight(KnowsConfusion):
         >>> mh.MajorityVote().fit(votes).tasks_frame().column("margin").to_pylist()
         [0.3333333333333333, 1.0]
         """
-        self._fitted()
-        now = self._snapshot()
-        n, won = len(now._tasks), now._won
+        return super().tasks_frame()
+
+    def _one_row_each(self) -> pa.Table:
+        return self._frame(self._tasks, self._won)
+
+    def _more_of_tasks(self) -> dict[str, Any]:
+        n, won = len(self._tasks), self._won
         spans = (np.arange(start, min(start + _AT_ONCE, n)) for start in range(0, n, _AT_ONCE))
-        parts = [_beside(now._rows_of_tasks(span), won.codes[span].astype(np.int64)) for span in spans]
+        parts = [_margins(self._rows_of_tasks(span), won.codes[span].astype(np.int64)) for span in spans]
         second, margin, entropy = (np.concatenate(part) for part in zip(*parts, strict=True))
-        answers = now._frame(now._tasks, won)
-        columns: dict[str, Any] = {name: answers.column(name) for name in answers.column_names} | {
-            "runner_up": [None] * n if len(now._classes) < 2 else now._classes.take(second).arrow(),
+        return {
+            "runner_up": [None] * n if len(self._classes) < 2 else self._classes.take(second).arrow(),
             "margin": margin,
             "entropy": entropy,
         }
-        if now._votes is not None:
-            columns["n_labels"] = now._votes.labels_per_task
-        return arrow.table(columns | now._more_of_tasks())
 
     def confusion_frame(self, worker: Any) -> pa.Table:
         """Return the confusion matrix of a worker by name, as an Arrow table: class, label, probability."""
@@ -101,46 +94,6 @@ class Insight(KnowsConfusion):
                 "probability": matrix.ravel(),
             }
         )
-
-    def report(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        votes: Any = None,
-        gold: tuple[Any, Any] | None = None,
-        audit: bool = True,
-        title: str | None = None,
-    ) -> list[Path]:
-        """Write a page about the log and this fit that opens in any browser, offline.
-
-        What the log holds, how far the crowd agrees, tasks to look at first with their votes, every worker with a
-        confusion matrix, what an audit finds, and what is doubtful. Tables are sorted, searched and downloaded in the
-        page; those of more than 500 tasks or 2,000 workers are written whole to CSV files beside it. Needs
-        ``pip install "manyhands[report]"``. Cost: an audit, up to two million annotations, and O(n_tasks · n_classes).
-
-        Parameters
-        ----------
-        path
-            The page, which ends in ``.html``.
-        votes
-            The annotations, for a model that was loaded from a file.
-        gold
-            Tasks whose class is known, and their classes, to measure by.
-        audit
-            Whether to look for spammers, copies, colluders and groups.
-        title
-            What the page is called.
-
-        Returns
-        -------
-        list of Path
-            The files that were written, the page first.
-        """
-        # Reports stand above all that they tell of.
-        from manyhands.report import write_report
-
-        self._fitted()
-        return write_report(self._snapshot(), path, votes=votes, gold=gold, audit=audit, title=title)
 
     # ------------------------------------------------------------------------------------------- explanation
 
@@ -184,7 +137,7 @@ class Insight(KnowsConfusion):
             Vote(
                 now._workers.values[[w]].tolist()[0],
                 names.values[[label]].tolist()[0],
-                float(worth.accuracy[w]),
+                float(worth.skill[w]),
                 int(now._n_labels[w]),
                 float(evidence),
             )
@@ -201,17 +154,14 @@ class Insight(KnowsConfusion):
             prior=of_prior,
             share=share,
             rest=rest,
-            one_more=None if second is None else now._one_more(posterior, second, worth.accuracy),
+            one_more=None if second is None else now._one_more(posterior, second, worth.skill),
             shown=None if now._tasks.shown is None else now._tasks.shown[place].as_py(),
         )
 
     def _votes_on(self, task: Any, votes: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Array, Names]:
         """Workers, labels and weights of a task's votes by this model's codes, and the names of labels."""
-        table = self._votes if votes is None else as_annotations(votes, abstentions=True)
-        if table is None:
-            raise ValueError(
-                "a model that was loaded from a file does not know the votes; give them: explain(task, votes)"
-            )
+        given = None if votes is None else as_annotations(votes, abstentions=True)
+        table = self._table_of(given, "explain(task, votes)")
         place = _code(table._tasks, task, "task")
         part = table.select(tasks=[task]) if table.labels_per_task[place] else None
         abstaining = len(self._labels) > len(self._classes)
@@ -241,7 +191,7 @@ class Insight(KnowsConfusion):
         )
 
 
-def _beside(rows: Array, answers: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Array, Array]:
+def _margins(rows: Array, answers: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Array, Array]:
     """Runner-up, margin and entropy in bits of posteriors beside the answers; the lowest code wins a tie."""
     each = np.arange(len(rows))
     others = rows.copy()

@@ -132,9 +132,9 @@ def reference_worth(votes: Annotations, gold: Any, fitted: tuple[Array, Array] |
         return plain
     variance = _accuracy_variance(known.held, known.gold, prior, confusion, n_labels)
     error = np.sqrt(np.minimum(variance, 0.25))  # no variable between 0 and 1 varies more
-    inflation = np.divide(error, plain.accuracy_error, out=np.ones_like(error), where=plain.accuracy_error > 0)
+    inflation = np.divide(error, plain.skill_error, out=np.ones_like(error), where=plain.skill_error > 0)
     return plain._replace(
-        accuracy_error=error,
+        skill_error=error,
         information_error=plain.information_error * inflation,
         capacity_error=plain.capacity_error * inflation,
     )

@@ -100,7 +100,7 @@ def best_of(runs: Iterable[Run]) -> Run:
     return best
 
 
-class Aggregator(TaskEstimator[Annotations, ClassFit], Insight):
+class Aggregator(Insight, TaskEstimator[Annotations, ClassFit]):
     """Base of all aggregators of classes: a subclass gives ``_fit``, which maps a table to a `ClassFit`."""
 
     _kind: ClassVar[str] = "categorical"

@@ -263,7 +263,7 @@ class BayesianDawidSkene(Aggregator):
         total = right + wrong
         mean = (right / total) @ self.prior_
         # The variational posterior takes each worker for independent of the classes; standard errors do not.
-        variance = np.minimum(self._worker_measures().accuracy_error ** 2, _MOST_VARIANCE * mean * (1 - mean))
+        variance = np.minimum(self._worker_measures().skill_error ** 2, _MOST_VARIANCE * mean * (1 - mean))
         certain = variance <= 0
         size = np.where(certain, 1.0, mean * (1 - mean) / np.where(certain, 1.0, variance) - 1)
         return mean * size, (1 - mean) * size

@@ -219,10 +219,10 @@ def check_frames(subject: ClassSubject) -> None:
     require(frame.column("tied").to_pylist() == model.tied_.tolist(), "ties of to_frame differ from tied_")
     workers = model.workers_frame()
     require(workers.column("worker").to_pylist() == votes.workers.tolist(), "workers differ from the table's")
-    require(workers.column("n_labels").to_pylist() == votes.labels_per_worker.tolist(), "n_labels differ")
+    require(workers.column("n_answers").to_pylist() == votes.labels_per_worker.tolist(), "n_answers differ")
     right = np.einsum("k,mkk->m", model.prior_, model.confusion_)
-    assert_close(workers.column("accuracy").to_numpy(), right, SAME, "accuracy")
-    for name in set(workers.column_names) - {"worker", "n_labels", "accuracy"}:
+    assert_close(workers.column("skill").to_numpy(), right, SAME, "skill")
+    for name in set(workers.column_names) - {"worker", "n_answers", "skill"}:
         values = workers.column(name).to_numpy()
         require(np.isfinite(values).all() and (values >= -SAME).all(), f"{name} of a worker is {values.min()}")
 

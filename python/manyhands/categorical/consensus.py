@@ -200,7 +200,7 @@ class Consensus(Aggregator, default=True):
         return list(zip(self._weights.tolist(), self._priors, self._confusions, strict=True))
 
     def _more_of_tasks(self) -> dict[str, Any]:
-        return {"disagreement": self._disagreement}
+        return super()._more_of_tasks() | {"disagreement": self._disagreement}
 
     # ---------------------------------------------------------------------------------------------------- fit
 

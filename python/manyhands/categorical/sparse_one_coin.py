@@ -93,7 +93,7 @@ class SparseOneCoin(Aggregator):
     @property
     def accuracy_(self) -> Array:
         """Accuracy of each worker, (n_workers,)."""
-        return self._errors().worth(self.prior_, self._n_labels).accuracy
+        return self._errors().worth(self.prior_, self._n_labels).skill
 
     @property
     def rest_(self) -> Array:

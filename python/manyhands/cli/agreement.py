@@ -140,7 +140,7 @@ def _frame(found: dict[str, Agreement]) -> pa.Table:
     ends = [row["interval"] or (None, None) for row in rows]
     columns = {name: [row[name] for row in rows] for name in ("value", "n_tasks", "n_pairs", "reason")}
     low, high = ([pair[at] for pair in ends] for at in (0, 1))
-    order = {"measure": list(found), "value": columns.pop("value"), "lower": low, "upper": high, **columns}
+    order = {"measure": list(found), "value": columns.pop("value"), "low": low, "high": high, **columns}
     return arrow.table(order)
 
 

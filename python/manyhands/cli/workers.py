@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from argparse import Namespace
 from typing import Any
 
@@ -21,7 +22,7 @@ from manyhands.cli.options import (
     count,
 )
 
-_KEYS = ("accuracy", "information", "capacity", "spammer_score", "n_labels")
+_KEYS = ("skill", "information", "capacity", "spammer_score", "n_answers")
 
 
 def add(commands: Commands) -> None:
@@ -47,7 +48,7 @@ def add(commands: Commands) -> None:
     out.add_argument(
         "--sort",
         metavar="COLUMN",
-        help=f"what to order by; for classes {', '.join(_KEYS)}, by default accuracy (a spammer's spammer_score is 0)",
+        help=f"what to order by; for classes {', '.join(_KEYS)}, by default skill (a spammer's spammer_score is 0)",
     )
     out.add_argument("-o", "--output", metavar="FILE", help="write CSV or Parquet, by the ending ('-': CSV on stdout)")
 
@@ -85,13 +86,13 @@ def run(args: Namespace) -> None:
 
 
 def _shown(table: Any) -> dict[str, list[Any]]:
-    """Return the columns that a terminal has room for: of the errors, only that of the accuracy."""
+    """Return the columns that a terminal has room for: of the errors, only that of the skill."""
     columns: dict[str, list[Any]] = table.to_pydict()
     errors = {name: columns.pop(name) for name in list(columns) if name.endswith("_error")}
-    if "accuracy_error" not in errors:
+    if "skill_error" not in errors or all(map(math.isnan, errors["skill_error"])):
         return columns | errors
-    pairs = zip(columns["accuracy"], errors["accuracy_error"], strict=True)
-    return columns | {"accuracy": [f"{value:.3f} ±{error:.3f}" for value, error in pairs]}
+    pairs = zip(columns["skill"], errors["skill_error"], strict=True)
+    return columns | {"skill": [f"{value:.3f} ±{error:.3f}" for value, error in pairs]}
 
 
 def _ordered(table: Any, args: Namespace) -> Any:
@@ -100,7 +101,7 @@ def _ordered(table: Any, args: Namespace) -> Any:
 
     from manyhands._base.arrow import take, to_numpy
 
-    numbers = [field.name for field in table.schema if field.name not in ("worker", "n_labels")] + ["n_labels"]
+    numbers = [field.name for field in table.schema if field.name not in ("worker", "n_answers")] + ["n_answers"]
     chosen = args.sort or numbers[0]
     if chosen not in numbers:
         raise ValueError(f"--sort must be one of {', '.join(numbers)}, not {chosen!r}")

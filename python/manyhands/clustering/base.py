@@ -13,9 +13,11 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base import arrow, persist
 from manyhands._base.estimator import Array, Estimator, Fit
+from manyhands._base.items import codes_of
 from manyhands._base.names import Names, sequence
 from manyhands._base.overlap import Doubts
 from manyhands._base.progress import Callback
+from manyhands._base.results import Columns
 from manyhands.clustering._memberships import Codes, Memberships
 from manyhands.clustering.table import Similarities
 
@@ -35,7 +37,7 @@ class ClusterFit(Fit):
     clusters: Codes
     memberships: Memberships
     #: Probability that a worker says same of the same, and different of the different.
-    sensitivity: Array
+    recall: Array
     specificity: Array
 
     @classmethod
@@ -47,7 +49,7 @@ class ClusterFit(Fit):
         return cls(
             clusters=numbers[found],
             memberships=memberships.renumbered(numbers),
-            sensitivity=np.ascontiguousarray(skills[:, 1, 1]),
+            recall=np.ascontiguousarray(skills[:, 1, 1]),
             specificity=np.ascontiguousarray(skills[:, 0, 0]),
             **course,
         )
@@ -114,9 +116,9 @@ class Clustering(Estimator[Similarities, ClusterFit]):
         return fit.memberships.of(np.arange(len(fit.clusters)), fit.clusters)
 
     @property
-    def sensitivity_(self) -> Array:
+    def recall_(self) -> Array:
         """Probability that each worker says same of two items that are the same, (n_workers,)."""
-        return self._fitted().sensitivity
+        return self._fitted().recall
 
     @property
     def specificity_(self) -> Array:
@@ -129,25 +131,34 @@ class Clustering(Estimator[Similarities, ClusterFit]):
         now = self._snapshot()
         return arrow.table({"item": now._items.arrow(), "cluster": now.clusters_, "confidence": now.confidence_})
 
-    def workers_frame(self) -> pa.Table:
-        """Return one row a worker, as an Arrow table.
+    def _skills(self) -> Columns:
+        recall, specificity = self.recall_, self.specificity_
+        return {
+            "skill": (recall + specificity) / 2,
+            "recall": recall,
+            "specificity": specificity,
+            # Raykar & Yu (2012): 0 for answers that do not depend on the items, 1 for perfect ones.
+            "spammer_score": (recall + specificity - 1) ** 2,
+        }
 
-        ``n_labels``; ``sensitivity`` and ``specificity``, the shares of right answers about items that are the same and
-        that differ; ``spammer_score`` of Raykar & Yu (2012), 0 for answers that do not depend on the items and 1 for
-        perfect ones.
-        """
-        self._fitted()
-        now = self._snapshot()
-        sensitivity, specificity = now.sensitivity_, now.specificity_
-        return arrow.table(
-            {
-                "worker": now._workers.arrow(),
-                "n_labels": now._n_labels,
-                "sensitivity": sensitivity,
-                "specificity": specificity,
-                "spammer_score": (sensitivity + specificity - 1) ** 2,
-            }
-        )
+    def _count_answers(self, votes: Similarities) -> npt.NDArray[np.int64]:
+        pairs = votes.codes()[0]
+        return np.bincount(np.concatenate([side[pairs] for side in votes.pairs()]), minlength=votes.n_items)
+
+    def _rows_about(self, table: Similarities, task: Any) -> pa.Table:
+        item = codes_of(table._items, [task], "item")[0]
+        sides = [side[table.codes()[0]] for side in table.pairs()]
+        rows = np.flatnonzero((sides[0] == item) | (sides[1] == item))
+        frame = arrow.take(table.to_frame(), rows)
+        others = np.where(sides[0] == item, sides[1], sides[0])[rows]
+        frame = frame.drop_columns(["left", "right"])
+        return frame.append_column("item", [arrow.take(table._items.arrow(), others)])
+
+    def _compared(self, rows: pa.Table, place: int) -> Columns:
+        clusters = self._fitted().clusters
+        others = clusters[self._items.find(rows.column("item").to_pylist())]
+        same = arrow.to_numpy(rows.column("same")).astype(np.bool_)
+        return {"agreement": ((others == clusters[place]) == same).astype(np.float64)}
 
     # -------------------------------------------------------------------------------------------- prediction
 
@@ -187,7 +198,7 @@ class Clustering(Estimator[Similarities, ClusterFit]):
         arrays: dict[str, npt.NDArray[Any]] = {
             "clusters": fit.clusters,
             "n_clusters": np.array([fit.memberships.n_clusters]),
-            "sensitivity": fit.sensitivity,
+            "recall": fit.recall,
             "specificity": fit.specificity,
         }
         return arrays | fit.memberships.packed() | {f"learnt.{name}": getattr(self, name) for name in self._learnt}
@@ -199,13 +210,13 @@ class Clustering(Estimator[Similarities, ClusterFit]):
         n_clusters = int(content.array("n_clusters", np.int64, shape=(1,))[0])
         if not ((clusters >= 0) & (clusters < n_clusters)).all():
             raise content.damaged("it names clusters that there are not")
-        skills = [content.array(name, np.float64, shape=(m,)) for name in ("sensitivity", "specificity")]
+        skills = [content.array(name, np.float64, shape=(m,)) for name in ("recall", "specificity")]
         if not all(((skill >= 0) & (skill <= 1)).all() for skill in skills):
             raise content.damaged("its skills of workers are not probabilities")
         self._result = ClusterFit(
             clusters=clusters,
             memberships=Memberships.unpacked(content, n, n_clusters),
-            sensitivity=skills[0],
+            recall=skills[0],
             specificity=skills[1],
             **course,
         )

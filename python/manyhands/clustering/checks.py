@@ -14,7 +14,7 @@ import manyhands as mh
 from manyhands.clustering import Clustering
 from manyhands.testing import common
 from manyhands.testing.common import clone
-from manyhands.testing.compare import SAME, assert_close, never_falls, require
+from manyhands.testing.compare import SAME, assert_close, assert_same_frames, never_falls, require
 from manyhands.testing.subject import Subject, checks_of
 
 
@@ -102,7 +102,7 @@ def _assert_sound(model: Clustering) -> None:
     sizes = np.bincount(model.clusters_)
     require((sizes > 0).all() and (np.diff(sizes) <= 0).all(), "clusters_ are not numbered by size, without gaps")
     require(model.n_clusters_ == len(sizes), f"n_clusters_ is {model.n_clusters_}")
-    for name, size in (("confidence_", n), ("sensitivity_", m), ("specificity_", m)):
+    for name, size in (("confidence_", n), ("recall_", m), ("specificity_", m)):
         found = getattr(model, name)
         require(found.shape == (size,), f"{name} has shape {found.shape}")
         require(((found >= 0) & (found <= 1 + SAME)).all(), f"{name} are not probabilities")
@@ -136,8 +136,8 @@ def check_order_of_rows(subject: SimilaritySubject) -> None:
     turned = rng.random(len(rows)) < 0.5
     rows[turned] = rows[turned][:, [1, 0, 2, 3]]
     after = subject.fitted(replace(log, rows=rows, made={}))
-    require(after.to_frame().equals(before.to_frame()), "clusters depend on the order of rows or sides")
-    require(after.workers_frame().equals(before.workers_frame()), "skills depend on the order of rows or sides")
+    assert_same_frames(after.to_frame(), before.to_frame(), "order of rows or sides: clusters")
+    assert_same_frames(after.workers_frame(), before.workers_frame(), "order of rows or sides: skills")
 
 
 def check_names_of_workers(subject: SimilaritySubject) -> None:
@@ -146,7 +146,7 @@ def check_names_of_workers(subject: SimilaritySubject) -> None:
     order = np.random.default_rng(1).permutation(len(log.workers))
     after = subject.fitted(replace(log, workers=tuple(log.workers[i] for i in order), made={}))
     np.testing.assert_array_equal(after.clusters_, before.clusters_, err_msg="clusters depend on workers' names")
-    for name in ("sensitivity_", "specificity_"):
+    for name in ("recall_", "specificity_"):
         assert_close(getattr(after, name)[order], getattr(before, name), 1e-6, f"{name} of renamed workers")
 
 

@@ -109,10 +109,10 @@ def _loss(model: Clustering, votes: Similarities, held: npt.NDArray[np.bool_]) -
     left, right = votes.pairs()
     same = model.predict_proba(votes.items[left[pairs[mine]]], votes.items[right[pairs[mine]]])
     known = model._workers.match(votes._workers)[workers[mine]]
-    sensitivity, specificity = (
-        np.where(known >= 0, skill[known], skill.mean()) for skill in (model.sensitivity_, model.specificity_)
+    recall, specificity = (
+        np.where(known >= 0, skill[known], skill.mean()) for skill in (model.recall_, model.specificity_)
     )
-    says = np.clip(same * sensitivity + (1 - same) * (1 - specificity), 1e-12, 1 - 1e-12)
+    says = np.clip(same * recall + (1 - same) * (1 - specificity), 1e-12, 1 - 1e-12)
     weights = None if votes.weights is None else votes.weights[mine]
     if weights is not None and not weights.any():
         weights = None

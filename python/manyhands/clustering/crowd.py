@@ -120,7 +120,7 @@ class CrowdClustering(Clustering):
     """Clusters and skills together: memberships of items that make the answers most likely (crowdclustering).
 
     An item is in cluster ``k`` with a probability that is learnt; worker ``m`` says same of two items of one cluster
-    with probability ``sensitivity_[m]`` and different of items of two clusters with ``specificity_[m]``, both drawn to
+    with probability ``recall_[m]`` and different of items of two clusters with ``specificity_[m]``, both drawn to
     the crowd's. Answers about other pairs tell of a pair: two items that a third is the same as are the same. So few
     answers an item are enough, wherever clusters are few: 1 % of the pairs of some thousand items.
 

@@ -14,8 +14,8 @@ from manyhands.clustering.table import Similarities
 
 __all__ = ["ClusteringSimulation", "simulate"]
 
-#: Shapes of the skills of workers who look: sensitivity .85 and specificity .9 on average.
-_SENSITIVITY, _SPECIFICITY = (17.0, 3.0), (18.0, 2.0)
+#: Shapes of the skills of workers who look: recall .85 and specificity .9 on average.
+_RECALL, _SPECIFICITY = (17.0, 3.0), (18.0, 2.0)
 #: How often a worker who does not look says same.
 _GUESS = (0.2, 0.8)
 
@@ -30,7 +30,7 @@ class ClusteringSimulation(Simulation):
         The answers of the simulated workers.
     truth : ndarray of shape (n_items,)
         The cluster of each item, aligned with ``log.items``.
-    sensitivity, specificity : ndarray of shape (n_workers,)
+    recall, specificity : ndarray of shape (n_workers,)
         Probabilities that a worker is right about items that are the same and that differ, aligned with
         ``log.workers``.
     spammers : ndarray of shape (n_workers,)
@@ -41,7 +41,7 @@ class ClusteringSimulation(Simulation):
 
     log: Similarities
     truth: npt.NDArray[np.int64]
-    sensitivity: npt.NDArray[np.float64]
+    recall: npt.NDArray[np.float64]
     specificity: npt.NDArray[np.float64]
     spammers: npt.NDArray[np.bool_]
 
@@ -95,16 +95,16 @@ def simulate(
     workers = _workers(rng, len(keys), n_workers, answers_per_pair)
     idle = rng.permutation(n_workers) < round(spammers * n_workers)
     guess = rng.uniform(*_GUESS, n_workers)
-    sensitivity = np.where(idle, guess, rng.beta(*_SENSITIVITY, n_workers))
+    recall = np.where(idle, guess, rng.beta(*_RECALL, n_workers))
     specificity = np.where(idle, 1 - guess, rng.beta(*_SPECIFICITY, n_workers))
     together = truth[left] == truth[right]
-    says = rng.random(len(left)) < np.where(together, sensitivity[workers], 1 - specificity[workers])
+    says = rng.random(len(left)) < np.where(together, recall[workers], 1 - specificity[workers])
     answers = Similarities.from_arrays(left, right, workers, says)
     items, kept = answers.items, answers.workers
     return ClusteringSimulation(
         log=answers,
         truth=truth[items],
-        sensitivity=sensitivity[kept],
+        recall=recall[kept],
         specificity=specificity[kept],
         spammers=idle[kept],
         seed=seed,

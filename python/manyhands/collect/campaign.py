@@ -86,7 +86,7 @@ class Campaign(persist.Saved):
     >>> while not campaign.done:
     ...     (request,) = campaign.ask()
     ...     campaign.tell(request.task, request.worker, "cat" if request.task < 25 else "dog")
-    >>> campaign.n_labels
+    >>> campaign.n_answers
     80
     """
 
@@ -169,7 +169,7 @@ class Campaign(persist.Saved):
     # --------------------------------------------------------------------------------------------------- asking
 
     @property
-    def n_labels(self) -> int:
+    def n_answers(self) -> int:
         """Answers told so far."""
         return len(self._state.tasks)
 
@@ -180,7 +180,7 @@ class Campaign(persist.Saved):
 
     def _spent(self) -> bool:
         budget = self._settings["budget"]
-        return budget is not None and self.n_labels + len(self._pending) >= budget
+        return budget is not None and self.n_answers + len(self._pending) >= budget
 
     def ask(self, n: int = 1, *, worker: Any = None) -> list[Request]:
         """Say what to ask next.
@@ -350,7 +350,7 @@ class Campaign(persist.Saved):
 
     def _refit(self) -> None:
         self._state.refit()
-        self._events.note("fit", NOBODY, NOBODY, value=float(self.n_labels))
+        self._events.note("fit", NOBODY, NOBODY, value=float(self.n_answers))
         self._score_all()
 
     # --------------------------------------------------------------------------------------------------- scores
@@ -429,14 +429,14 @@ class Campaign(persist.Saved):
         return named
 
     def to_frame(self) -> pa.Table:
-        """Return task, label, confidence, n_labels and whether it is done, as an Arrow table."""
+        """Return task, label, confidence, n_answers and whether it is done, as an Arrow table."""
         counts = np.array([len(self._state.of_task.get(t, ())) for t in range(len(self._tasks))])
         return arrow.table(
             {
                 "task": self._tasks.arrow(),
                 "label": self._classes.take(self._state.posterior.argmax(axis=1)).arrow(),
                 "confidence": self._state.posterior.max(axis=1),
-                "n_labels": counts,
+                "n_answers": counts,
                 "done": self._closed.copy(),
             }
         )
@@ -452,7 +452,7 @@ class Campaign(persist.Saved):
 
     def __repr__(self) -> str:
         return (
-            f"<Campaign: {counted(self.n_labels, 'label')} of {counted(len(self._tasks), 'task')}, "
+            f"<Campaign: {counted(self.n_answers, 'label')} of {counted(len(self._tasks), 'task')}, "
             f"{int(self._closed.sum()):,} done, {len(self._pending):,} asked>"
         )
 

@@ -40,7 +40,7 @@ class Conditioned:
     #: Answers that `overall` stands for beside those on a group.
     strength: float
     #: Answers of each worker on tasks of each group, (n_workers, n_groups).
-    n_labels: Ints
+    n_answers: Ints
     prior: Array
 
     @property
@@ -49,15 +49,15 @@ class Conditioned:
         return np.asarray(np.einsum("k,mgkk->mg", self.prior, self.matrices))
 
     def frame(self) -> pa.Table:
-        """Return a row a worker and group, as an Arrow table: worker, group, n_labels, accuracy."""
+        """Return a row a worker and group, as an Arrow table: worker, group, n_answers, accuracy."""
         import pyarrow as pa
 
-        m, g = self.n_labels.shape
+        m, g = self.n_answers.shape
         return arrow.table(
             {
                 "worker": self.names.take(np.repeat(np.arange(m), g)).arrow(),
                 "group": pa.array(self.groups * m),
-                "n_labels": self.n_labels.ravel(),
+                "n_answers": self.n_answers.ravel(),
                 "accuracy": self.accuracy.ravel(),
             }
         )
@@ -127,9 +127,9 @@ def conditioned(log: Annotations, posterior: Array, groups: Attribute, strength:
     overall, _ = _shrunk(of_worker, np.broadcast_to(crowd, of_worker.shape), None)
     matrices, found = _shrunk(counts, np.broadcast_to(overall[:, None], counts.shape), strength)
     classes = posterior.sum(axis=0) + 1e-9
-    n_labels = np.bincount(split(log, groups).codes()[1], minlength=m * g)[: m * g].reshape(m, g)
+    n_answers = np.bincount(split(log, groups).codes()[1], minlength=m * g)[: m * g].reshape(m, g)
     return Conditioned(
-        log._workers, groups.named, log._classes, matrices, overall, found, n_labels, classes / classes.sum()
+        log._workers, groups.named, log._classes, matrices, overall, found, n_answers, classes / classes.sum()
     )
 
 

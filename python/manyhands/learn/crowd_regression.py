@@ -234,7 +234,7 @@ class CrowdRegression(ShrunkLearner):
     def workers_frame(self) -> pa.Table:
         """Return one row a worker: ratings, bias, scale and noise, of each dimension where there are several."""
         self._fitted()
-        columns: dict[str, Any] = {"worker": self._workers.arrow(), "n_labels": self._n_labels}
+        columns: dict[str, Any] = {"worker": self._workers.arrow(), "n_answers": self._n_labels}
         for name, values in self._of_workers().items():
             if values.ndim == 1:
                 columns[name] = values

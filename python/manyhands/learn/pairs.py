@@ -229,7 +229,7 @@ class CrowdReward(_PairLearner):
     def workers_frame(self) -> pa.Table:
         """Return one row a worker: comparisons and reliability."""
         reliability = self.reliability_
-        return arrow.table({"worker": self._workers.arrow(), "n_labels": self._n_labels, "reliability": reliability})
+        return arrow.table({"worker": self._workers.arrow(), "n_answers": self._n_labels, "skill": reliability})
 
 
 class SimilarityNetwork(_PairLearner):
@@ -331,7 +331,7 @@ class SimilarityNetwork(_PairLearner):
 
     def workers_frame(self) -> pa.Table:
         """Return one row a worker: answers, and how often they are right about the same and about others."""
-        same, different = self.skills_.T
+        recall, specificity = self.skills_.T
         return arrow.table(
-            {"worker": self._workers.arrow(), "n_labels": self._n_labels, "same": same, "different": different}
+            {"worker": self._workers.arrow(), "n_answers": self._n_labels, "recall": recall, "specificity": specificity}
         )

@@ -76,16 +76,16 @@ class PreferenceWeights:
 
         A question is a pair (in its context) with method ``"pairs"``, and a comparison with ``"scores"``. The item that
         is more probably the better one is ``chosen``; ``weight`` is that probability, ``flip_rate`` one minus it, as
-        label smoothing takes it, and ``n_labels`` the number of comparisons. Questions that stay level are left out.
+        label smoothing takes it, and ``n_answers`` the number of comparisons. Questions that stay level are left out.
         """
         first, second, pair, _ = _pairs_of(self.comparisons)
         left, _, _, _, contexts = self.comparisons.codes()
         question = pair if self.method == "pairs" else np.arange(len(pair))
-        _, row, n_labels = np.unique(question, return_index=True, return_counts=True)
+        _, row, n_answers = np.unique(question, return_index=True, return_counts=True)
         soft_labels = np.empty(len(pair))
         soft_labels[self._places] = self.soft_labels
         toward = np.where(left == first, soft_labels, 1 - soft_labels)[row]
-        row, n_labels, toward = (part[toward != 0.5] for part in (row, n_labels, toward))
+        row, n_answers, toward = (part[toward != 0.5] for part in (row, n_answers, toward))
         items = self.comparisons._items.arrow()
         columns: dict[str, Any] = {
             "chosen": arrow.take(items, np.where(toward > 0.5, first[row], second[row])),
@@ -95,7 +95,7 @@ class PreferenceWeights:
         if names is not None and contexts is not None:
             columns["context"] = arrow.take(names.arrow(), contexts[row])
         weight = np.maximum(toward, 1 - toward)
-        return arrow.table(columns | {"weight": weight, "flip_rate": 1 - weight, "n_labels": n_labels})
+        return arrow.table(columns | {"weight": weight, "flip_rate": 1 - weight, "n_answers": n_answers})
 
 
 def preference_weights(

@@ -13,7 +13,9 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base import arrow, persist
 from manyhands._base.estimator import Array, Fit, TaskEstimator
-from manyhands.masks.runs import Runs, filled, to_rle
+from manyhands._base.results import Columns
+from manyhands.masks.metrics import mask_iou
+from manyhands.masks.runs import Runs, filled, from_rle, to_rle
 from manyhands.masks.table import Masks, _whole
 
 if TYPE_CHECKING:
@@ -73,13 +75,19 @@ class MaskAggregator(TaskEstimator[Masks, MaskFit]):
         return self._fitted().disputed
 
     def to_frame(self) -> pa.Table:
-        """Return task, mask (run-lengths of COCO, as JSON), pixels marked, confidence and share disputed."""
+        """Return task, mask (run-lengths of COCO, as JSON), confidence, ``pixels`` marked and share ``disputed``."""
         fit = self._fitted()
         now = self._snapshot()
         shapes = [tuple(shape) for shape in fit.shapes.tolist()]
         masks = [json.dumps(to_rle(fit.runs.one(task), shape)) for task, shape in enumerate(shapes)]
-        columns = {"mask": masks, "pixels": fit.runs.sizes(), "confidence": fit.confidence, "disputed": fit.disputed}
+        columns = {"mask": masks, "confidence": fit.confidence, "pixels": fit.runs.sizes(), "disputed": fit.disputed}
         return arrow.table({"task": now._tasks.arrow(), **columns})
+
+    def _compared(self, rows: pa.Table, place: int) -> Columns:
+        decided = self.masks_[place]
+        shape, n_classes = decided.shape, self._fitted().n_classes
+        said = (filled(from_rle(mask, "a mask").runs, shape, n_classes) for mask in rows.column("mask").to_pylist())
+        return {"agreement": np.array([mask_iou([mask], [decided]) for mask in said])}
 
     # ------------------------------------------------------------------------------------------- persistence
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from manyhands import _core
-from manyhands._base import arrow
 from manyhands._base.checks import check_number, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array, weighted_median
 from manyhands._base.iteration import iterate, largest_change
 from manyhands._base.progress import Callback
+from manyhands._base.results import Columns
 from manyhands.masks.base import Ints, MaskAggregator, MaskFit, decided, packed_runs, weights_of
 from manyhands.masks.runs import Runs
 from manyhands.masks.table import Masks
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 #: An outline errs in so many independent ways: neighbouring pixels err together.
 _PIECES = 2.0
@@ -212,12 +212,8 @@ class ShapeCrowd(MaskAggregator, default=True):
         self._fitted()
         return self._reliability
 
-    def workers_frame(self) -> pa.Table:
-        """Return one row a worker: ``n_labels``, ``bias``, ``noise`` and ``reliability``."""
-        self._fitted()
-        now = self._snapshot()
-        skills = {"bias": now._bias, "noise": now._noise, "reliability": now._reliability}
-        return arrow.table({"worker": now._workers.arrow(), "n_labels": now._n_labels, **skills})
+    def _skills(self) -> Columns:
+        return {"skill": self._reliability, "bias": self._bias, "noise": self._noise}
 
 
 class _Sums:

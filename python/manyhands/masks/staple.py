@@ -1,4 +1,4 @@
-"""Masks by workers whose sensitivity and specificity are learnt over all images."""
+"""Masks by workers whose recall and specificity are learnt over all images."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from manyhands import _core
-from manyhands._base import arrow
 from manyhands._base.checks import check_number, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array
 from manyhands._base.progress import Callback
+from manyhands._base.results import Columns
 from manyhands.categorical._linked import STRONGEST
 from manyhands.masks._smooth import smoothed
 from manyhands.masks.base import MaskAggregator, MaskFit, decided, packed_runs, weights_of
 from manyhands.masks.table import Masks
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 
 class STAPLE(MaskAggregator):
@@ -124,13 +124,13 @@ class STAPLE(MaskAggregator):
     # ----------------------------------------------------------------------------------------------- results
 
     @property
-    def recall_(self) -> Array:
+    def class_recall_(self) -> Array:
         """Probability that each worker gives a disputed pixel its class, by class, (n_workers, n_classes)."""
         self._fitted()
         return self._recall
 
     @property
-    def sensitivity_(self) -> Array:
+    def recall_(self) -> Array:
         """The recall of what is not background, (n_workers,): the mean over classes where there are several."""
         self._fitted()
         marked: Array = self._recall[:, 1:].mean(axis=1)
@@ -142,9 +142,5 @@ class STAPLE(MaskAggregator):
         self._fitted()
         return self._recall[:, 0]
 
-    def workers_frame(self) -> pa.Table:
-        """Return one row a worker: ``n_labels``, ``accuracy``, ``sensitivity``, ``specificity``, of disputed pixels."""
-        self._fitted()
-        now = self._snapshot()
-        rates = {"accuracy": now._accuracy, "sensitivity": now.sensitivity_, "specificity": now.specificity_}
-        return arrow.table({"worker": now._workers.arrow(), "n_labels": now._n_labels, **rates})
+    def _skills(self) -> Columns:
+        return {"skill": self._accuracy, "recall": self.recall_, "specificity": self.specificity_}

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from manyhands import _core
-from manyhands._base import arrow
 from manyhands._base.progress import Callback
 from manyhands.masks.base import MaskAggregator, MaskFit, decided, packed_runs, weights_of
 from manyhands.masks.table import Masks
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 
 class MaskVote(MaskAggregator):
@@ -30,11 +29,7 @@ class MaskVote(MaskAggregator):
     [[1, 1, 0]]
     """
 
+    _predicts_by_fit: ClassVar[bool] = True
+
     def _fit(self, votes: Masks, progress: Callback | None) -> MaskFit:
         return decided(votes, _core.mask_vote(packed_runs(votes), weights_of(votes)))
-
-    def workers_frame(self) -> pa.Table:
-        """Return one row a worker, as an Arrow table: ``n_labels``."""
-        self._fitted()
-        now = self._snapshot()
-        return arrow.table({"worker": now._workers.arrow(), "n_labels": now._n_labels})

@@ -207,8 +207,8 @@ def capacity(confusion: npt.ArrayLike) -> Floats:
 class Worth(NamedTuple):
     """What each worker is worth, by three measures with their standard errors: arrays of shape (M,)."""
 
-    accuracy: Floats
-    accuracy_error: Floats
+    skill: Floats
+    skill_error: Floats
     information: Floats
     information_error: Floats
     capacity: Floats

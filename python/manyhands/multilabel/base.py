@@ -12,6 +12,7 @@ import numpy.typing as npt
 from manyhands._base import arrow, persist
 from manyhands._base.estimator import Array, Fit, TaskEstimator
 from manyhands._base.names import Names
+from manyhands._base.results import Columns
 from manyhands._base.values import as_objects
 from manyhands.multilabel.table import MultiLabels
 
@@ -120,11 +121,11 @@ class SetAggregator(TaskEstimator[MultiLabels, SetFit]):
         return arrow.table({"task": now._tasks.arrow(), "labels": labels, "confidence": now.confidence_})
 
     def tasks_frame(self) -> pa.Table:
-        """Return one row a task, as an Arrow table: what to look at first.
+        """Return one row per task, as an Arrow table: what to look at first, sorted by ``confidence``.
 
-        The columns of :meth:`to_frame`; ``n_labels``, the answers that it rests on, where the fit was made in this
-        process; ``n_candidates``, the labels that somebody said; and of the least sure of their decisions the label,
-        ``doubtful``, and its ``probability``, null where nobody said any.
+        The columns of :meth:`to_frame`; ``n_answers``, the number of answers to the task (null for a model that was
+        loaded from a file); ``n_candidates``, the labels that a worker gave; and of the least certain decision about
+        them the label, ``doubtful``, and its ``probability``, null where there are none.
 
         Examples
         --------
@@ -132,22 +133,33 @@ class SetAggregator(TaskEstimator[MultiLabels, SetFit]):
         >>> drawn = mh.simulate(30, 5, 4, seed=0, kind="multilabel")
         >>> frame = mh.aggregate(drawn.log).tasks_frame()
         >>> frame.column_names
-        ['task', 'labels', 'confidence', 'n_labels', 'n_candidates', 'doubtful', 'probability']
+        ['task', 'labels', 'confidence', 'n_answers', 'n_candidates', 'doubtful', 'probability']
         """
+        return super().tasks_frame()
+
+    def _more_of_tasks(self) -> Columns:
         fit = self._fitted()
-        now = self._snapshot()
-        found, n = fit.candidates, len(now._tasks)
+        found, n = fit.candidates, len(self._tasks)
         counts = np.bincount(found.tasks, minlength=n)
-        # The first row of each task, of those sorted by task and within it by how sure they are.
+        # The first row of each task, of those sorted by task and within it by their certainty.
         order = np.lexsort((found.sureness(fit.thresholds), found.tasks))
         first = np.where(counts > 0, np.cumsum(counts) - counts, -1)
         rows = np.full(n, -1)
         rows[first >= 0] = order[first[first >= 0]]
-        return now._beside_answers(
-            n_candidates=counts,
-            doubtful=now._labels.arrow().take(_masked(found.labels, rows)),
-            probability=_masked(found.probabilities, rows),
-        )
+        return {
+            "n_candidates": counts,
+            "doubtful": self._labels.arrow().take(_masked(found.labels, rows)),
+            "probability": _masked(found.probabilities, rows),
+        }
+
+    def _compared(self, rows: pa.Table, place: int) -> Columns:
+        decided = set(self.label_sets_[place])
+        said = [set(labels) for labels in rows.column("labels").to_pylist()]
+        return {
+            "agreement": np.array(
+                [len(one & decided) / max(len(one | decided), 1) if one | decided else 1.0 for one in said]
+            )
+        }
 
     def _codes_of(self, table: MultiLabels) -> Ints:
         """The codes that this model has for the labels of another table; -1 for those that nobody says there."""

@@ -15,6 +15,7 @@ from manyhands._base import arrow
 from manyhands._base.checks import check_number, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array
 from manyhands._base.progress import Callback
+from manyhands._base.results import Columns
 from manyhands.multilabel.base import Candidates, SetAggregator, SetFit
 from manyhands.multilabel.design import Design
 from manyhands.multilabel.patterns import first_patterns
@@ -32,7 +33,7 @@ _PLAIN_PASSES = 20
 class PooledRelevance(SetAggregator, default=True):
     """A binary Dawid–Skene for each label, whose workers are judged over all labels.
 
-    Worker ``m`` says label ``l`` with one probability where it is true of a task (sensitivity), and with another where
+    Worker ``m`` says label ``l`` with one probability where it is true of a task (recall), and with another where
     it is not. The logit of each is what the crowd, the worker and the label have in general, summed; the rate of a
     worker with a label is Beta-distributed around that with a strength that is learnt, as the spread of workers and of
     labels is. A worker who seldom met a label is so judged by what they do with others, and by what others do with it.
@@ -179,20 +180,17 @@ class PooledRelevance(SetAggregator, default=True):
         self._fitted()
         return self._patterns
 
-    def workers_frame(self) -> pa.Table:
-        """Return one row a worker: answers given, and sensitivity and specificity with a label of the ordinary kind."""
-        self._fitted()
-        now = self._snapshot()
-        hits, alarms = (_logistic(now._centres[i] + now._of_workers[i]) for i in range(2))
-        columns = {"worker": now._workers.arrow(), "n_labels": now._n_labels}
-        return arrow.table(columns | {"sensitivity": hits, "specificity": 1 - alarms})
+    def _skills(self) -> Columns:
+        # With a label of the ordinary kind.
+        recall, alarms = (_logistic(self._centres[i] + self._of_workers[i]) for i in range(2))
+        return {"skill": (recall + 1 - alarms) / 2, "recall": recall, "specificity": 1 - alarms}
 
     def labels_frame(self) -> pa.Table:
-        """Return one row a label: share of the tasks, sensitivity and specificity of ordinary workers, threshold."""
+        """Return one row a label: share of the tasks, recall and specificity of ordinary workers, threshold."""
         fit = self._fitted()
         now = self._snapshot()
         hits, alarms = (_logistic(now._centres[i] + now._of_labels[i]) for i in range(2))
-        columns = {"label": now._labels.arrow(), "share": fit.prior, "sensitivity": hits, "specificity": 1 - alarms}
+        columns = {"label": now._labels.arrow(), "share": fit.prior, "recall": hits, "specificity": 1 - alarms}
         return arrow.table(columns | {"threshold": fit.thresholds})
 
     # -------------------------------------------------------------------------------------------- prediction

@@ -19,14 +19,14 @@ class MultilabelSimulation(Simulation):
     """Simulated sets of labels, the true sets, and the parameters they were drawn from.
 
     Rates of a worker with a label are logistic functions of the worker's number and the label's, summed: of saying a
-    label that is true (``sensitivity``), and one that is not (``alarms``), each as (workers, labels) pairs of arrays.
-    ``patterns`` has the share of each pattern's tasks that each label is true of, (patterns, labels).
+    label that is true (``recall``), and one that is not (``false_positives``), each as (workers, labels) pairs of
+    arrays. ``patterns`` has the share of each pattern's tasks that each label is true of, (patterns, labels).
     """
 
     log: MultiLabels
     truth: tuple[tuple[int, ...], ...]
-    sensitivity: tuple[Array, Array]
-    alarms: tuple[Array, Array]
+    recall: tuple[Array, Array]
+    false_positives: tuple[Array, Array]
     patterns: Array
 
 
@@ -37,7 +37,7 @@ def simulate(
     *,
     answers_per_task: int = 5,
     true_labels: float = 1.5,
-    sensitivity: float = 0.75,
+    recall: float = 0.75,
     specificity: float = 0.95,
     spread: float = 0.5,
     patterns: int = 1,
@@ -55,7 +55,7 @@ def simulate(
         Workers who answer a task, all different.
     true_labels
         Mean number of true labels per task. With one pattern each is as likely as any other.
-    sensitivity, specificity
+    recall, specificity
         Of an ordinary worker with an ordinary label.
     spread
         Standard deviation of workers and of labels, in logits.
@@ -76,13 +76,13 @@ def simulate(
         check_number(name, value, least=1, whole=True)
     check_number("answers_per_task", answers_per_task, least=1, most=n_workers, whole=True)
     check_number("true_labels", true_labels, least=0, most=n_labels)
-    for name, share in (("sensitivity", sensitivity), ("specificity", specificity)):
+    for name, share in (("recall", recall), ("specificity", specificity)):
         check_number(name, share, least=0.001, most=0.999)
     check_number("spread", spread, least=0)
     check_number("patterns", patterns, least=1, most=n_labels, whole=True)
     rng = np.random.default_rng(seed)
     rates = []
-    for rate in (sensitivity, 1 - specificity):
+    for rate in (recall, 1 - specificity):
         centre = float(np.log(rate / (1 - rate)))
         rates.append((rng.normal(0, spread, n_workers), centre + rng.normal(0, spread, n_labels)))
     shares = _patterns(patterns, n_labels, true_labels / n_labels)
@@ -103,7 +103,7 @@ def simulate(
                 said[answer].add(label)
     answers = MultiLabels.from_arrays(tasks, workers, [sorted(one) for one in said], inventory=range(n_labels))
     return MultilabelSimulation(
-        log=answers, truth=truth, sensitivity=rates[0], alarms=rates[1], patterns=shares, seed=seed
+        log=answers, truth=truth, recall=rates[0], false_positives=rates[1], patterns=shares, seed=seed
     )
 
 

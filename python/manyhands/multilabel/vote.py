@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base import arrow
 from manyhands._base.checks import check_number
 from manyhands._base.estimator import Array
 from manyhands._base.progress import Callback
+from manyhands._base.results import Columns
 from manyhands.multilabel.base import Candidates, SetAggregator, SetFit
 from manyhands.multilabel.table import MultiLabels
 
@@ -73,16 +73,10 @@ class SetVote(SetAggregator):
         counts = (np.bincount(by, minlength=m), np.bincount(by, right, m), np.bincount(workers, sizes[tasks], m))
         self._said, self._kept, self._due = (count.astype(np.float64) for count in counts)
 
-    def workers_frame(self) -> pa.Table:
-        """Return one row a worker: answers given, precision and recall of the labels they said; null for want of any.
-
-        ``precision`` is the share of a worker's labels that are in the sets found, ``recall`` the share of these that
-        the worker said.
-        """
-        self._fitted()
-        now = self._snapshot()
-        columns = {"worker": now._workers.arrow(), "n_labels": now._n_labels}
-        return arrow.table(columns | {"precision": _ratio(now._kept, now._said), "recall": _ratio(now._kept, now._due)})
+    def _skills(self) -> Columns:
+        # Of the labels that a worker gave: NaN where there are none to compare.
+        rates = {"precision": _ratio(self._kept, self._said), "recall": _ratio(self._kept, self._due)}
+        return {"skill": _ratio(2 * self._kept, self._said + self._due), **rates}
 
     def predict(self, answers: Any) -> npt.NDArray[np.object_]:
         """Sets of tasks, old or new, as tuples of names. A label that was not in the inventory is an error."""

@@ -15,6 +15,7 @@ from manyhands._base.estimator import Array, TaskModel
 from manyhands._base.fitted import Fit, TaskFitted, names, numbers
 from manyhands._base.limits import check_memory
 from manyhands._base.names import Names
+from manyhands._base.results import Columns, reliability
 from manyhands.numeric.table import Ratings
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class ValueFit(Fit):
 
     values: Array = field(metadata=numbers("nd"))
     #: Standard errors of the values.
-    spread: Array = field(metadata=numbers("nd", least=0))
+    errors: Array = field(metadata=numbers("nd", least=0))
     #: What a worker adds to a value of average size.
     bias: Array = field(metadata=numbers("md"))
     #: By how much a worker's ratings change where the value changes by one.
@@ -75,14 +76,22 @@ class NumericAggregator(TaskModel[Ratings, ValueFit, ValueFitted]):
         return self._flat(self._fitted().fit.values)
 
     @property
-    def spread_(self) -> Array:
+    def errors_(self) -> Array:
         """The standard error of each value, of the same shape."""
-        return self._flat(self._fitted().fit.spread)
+        return self._flat(self._fitted().fit.errors)
 
     @property
     def confidence_(self) -> Array:
-        """NaN, (n_tasks,): a number is never exactly right. Use :attr:`spread_` and :meth:`intervals`."""
-        return super().confidence_
+        """Reliability of each value, (n_tasks,): V / (V + error²), with V the variance of the values; 1 is exact.
+
+        A number is never exactly right: this is the share of what sets the values apart that is not error, for points
+        that of the least reliable number. See :meth:`intervals` for intervals.
+        """
+        return self._reliability(self._fitted().fit)
+
+    def _reliability(self, fit: ValueFit) -> Array:
+        least: Array = np.min([reliability(*each) for each in zip(fit.values.T, fit.errors.T, strict=True)], axis=0)
+        return least
 
     @property
     def intervals_(self) -> Array:
@@ -95,7 +104,7 @@ class NumericAggregator(TaskModel[Ratings, ValueFit, ValueFitted]):
         Parameters
         ----------
         level
-            The share of values that they are to hold; by normal errors of the size :attr:`spread_`.
+            The share of values that they are to hold; by normal errors of the size :attr:`errors_`.
         """
         return np.stack([self._flat(end) for end in self._ends(self._fitted().fit, level)], axis=-1)
 
@@ -107,7 +116,7 @@ class NumericAggregator(TaskModel[Ratings, ValueFit, ValueFitted]):
         check_between("level", level, such_as=LEVEL)
         # Of the largest numbers that there are, ends are no larger.
         with np.errstate(over="ignore"):
-            away = NormalDist().inv_cdf(0.5 + level / 2) * fit.spread
+            away = NormalDist().inv_cdf(0.5 + level / 2) * fit.errors
             ends = fit.values - away, fit.values + away
         largest = np.finfo(np.float64).max
         low, high = (np.clip(end, -largest, largest) for end in ends)
@@ -137,41 +146,35 @@ class NumericAggregator(TaskModel[Ratings, ValueFit, ValueFitted]):
         return {name if what == "value" else f"{name}_{what}": column for (name, what), column in columns.items()}
 
     def to_frame(self) -> pa.Table:
-        """Return task, value, standard error and the ends of its 90 % interval, as an Arrow table (``.to_pandas()``).
+        """Return task, value, ``confidence``, ``error`` and the 90 % interval, ``low`` to ``high``, as an Arrow table.
 
-        With several numbers they go by their names: ``x``, ``x_spread``, ``x_lower``, ``x_upper``, ``y``, ….
+        ``error`` is the standard error. The metadata of the schema holds the ``level`` of the interval. With several
+        numbers they go by their names: ``x``, ``y``, …, ``confidence``, ``x_error``, ``x_low``, ``x_high``, ….
         """
         return super().to_frame()
 
     def _to_frame(self, now: ValueFitted) -> pa.Table:
         low, high = self._ends(now.fit, LEVEL)
-        columns = self._columns(now, value=now.fit.values, spread=now.fit.spread, lower=low, upper=high)
-        return arrow.table({"task": now.tasks.arrow(), **columns})
+        values = self._columns(now, value=now.fit.values)
+        rest = self._columns(now, error=now.fit.errors, low=low, high=high)
+        frame = arrow.table({"task": now.tasks.arrow(), **values, "confidence": self._reliability(now.fit), **rest})
+        return frame.replace_schema_metadata({"level": str(LEVEL)})
 
-    def tasks_frame(self) -> pa.Table:
-        """Return one row a task, as an Arrow table: what to look at first.
-
-        The columns of :meth:`to_frame`, and ``n_labels``, the ratings that a value rests on, where the fit was made in
-        this process.
-
-        Examples
-        --------
-        >>> import manyhands as mh
-        >>> log = {"task": ["a", "a", "b"], "worker": [1, 2, 1], "value": [1.0, 3.0, 5.0]}
-        >>> mh.numeric.Mean().fit(log).tasks_frame().sort_by([("spread", "descending")]).column("n_labels").to_pylist()
-        [1, 2]
-        """
-        return self._beside_answers(self._fitted())
-
-    def workers_frame(self) -> pa.Table:
-        """Return one row a worker, as an Arrow table: ``n_labels``, ``bias``, ``scale`` and ``noise``.
-
-        Bias is what the worker adds to a value of average size, scale by how much the worker's ratings rise where the
-        value rises by one, noise the standard deviation of the rest. With several numbers: ``x_bias``, ``y_bias``, ….
-        """
+    def _compared(self, rows: pa.Table, place: int) -> Columns:
         now = self._fitted()
-        columns = self._columns(now, bias=now.fit.bias, scale=now.fit.scale, noise=now.fit.noise)
-        return arrow.table({"worker": now.workers.arrow(), "n_labels": now.n_labels, **columns})
+        ratings = np.stack([arrow.to_numpy(column) for column in rows.columns[1 : 1 + len(now.dimensions)]], axis=1)
+        return self._columns(now, residual=ratings - now.fit.values[place])
+
+    def _skills(self) -> Columns:
+        now = self._fitted()
+        fit = now.fit
+        # In units in which no square overflows.
+        unit = np.maximum(np.abs(fit.values).max(axis=0, initial=0.0), np.abs(fit.noise).max(axis=0, initial=0.0))
+        unit = np.where(unit > 0, unit, 1.0)
+        signal = fit.scale * np.std(fit.values / unit, axis=0)
+        with np.errstate(invalid="ignore"):
+            skill = (signal / np.hypot(signal, fit.noise / unit)).mean(axis=1)
+        return {"skill": skill} | self._columns(now, bias=fit.bias, scale=fit.scale, noise=fit.noise)
 
     # -------------------------------------------------------------------------------------------- prediction
 

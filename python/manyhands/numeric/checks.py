@@ -116,14 +116,14 @@ def assert_sound(model: Any, log: RatingLog, what: str) -> None:
     votes = log.votes()
     of_tasks = (votes.n_tasks,) if votes.n_dims == 1 else (votes.n_tasks, votes.n_dims)
     of_workers = (votes.n_workers, *of_tasks[1:])
-    shapes = {"values_": of_tasks, "spread_": of_tasks, "intervals_": (*of_tasks, 2)}
+    shapes = {"values_": of_tasks, "errors_": of_tasks, "intervals_": (*of_tasks, 2)}
     shapes |= dict.fromkeys(("bias_", "scale_", "noise_"), of_workers)
     for name, shape in shapes.items():
         found = getattr(model, name)
         require(found.shape == shape, f"{what}: {name} has shape {found.shape}, not {shape}")
         if name != "intervals_":
             require(np.isfinite(found).all(), f"{what}: {name} holds numbers that are not finite")
-    require((model.spread_ >= 0).all() and (model.noise_ >= 0).all(), f"{what}: errors are negative")
+    require((model.errors_ >= 0).all() and (model.noise_ >= 0).all(), f"{what}: errors are negative")
     ends = model.intervals_
     require((ends[..., 0] <= ends[..., 1]).all(), f"{what}: intervals end before they begin")
     require(np.isfinite(model.history_).all(), f"{what}: history_ holds numbers that are not finite")
@@ -155,7 +155,7 @@ def check_order_of_rows(subject: NumberSubject) -> None:
     """The order of the rows changes nothing, to the last bit."""
     before, after = subject.fitted(), subject.fitted(subject.standard.reordered())
     np.testing.assert_array_equal(before.values_, after.values_)
-    np.testing.assert_array_equal(before.spread_, after.spread_)
+    np.testing.assert_array_equal(before.errors_, after.errors_)
 
 
 def _renamed(subject: NumberSubject, part: str) -> tuple[Any, Any, npt.NDArray[np.int64]]:
@@ -170,7 +170,7 @@ def check_renaming_tasks(subject: NumberSubject) -> None:
     """Exchanging the names of tasks exchanges their values."""
     before, after, order = _renamed(subject, "tasks")
     assert_close(after.values_[order], before.values_, SAME, "values_, tasks renamed")
-    assert_close(after.spread_[order], before.spread_, SAME, "spread_, tasks renamed")
+    assert_close(after.errors_[order], before.errors_, SAME, "errors_, tasks renamed")
 
 
 def check_renaming_workers(subject: NumberSubject) -> None:
@@ -190,7 +190,7 @@ def check_shift_and_scale(subject: NumberSubject) -> None:
         assert_close(
             (after.values_ - more) / factor / deviation, before.values_ / deviation, 1e-6, f"values_ of {what}"
         )
-        assert_close(after.spread_ / abs(factor) / deviation, before.spread_ / deviation, 1e-6, f"spread_ of {what}")
+        assert_close(after.errors_ / abs(factor) / deviation, before.errors_ / deviation, 1e-6, f"errors_ of {what}")
         assert_close(after.scale_, before.scale_, 1e-6, f"scale_ of {what}")
 
 
@@ -201,7 +201,7 @@ def check_weights_count(subject: NumberSubject) -> None:
     weighted = replace(log, weights=np.full(len(log.tasks), 2.0))
     a, b = subject.fitted(twice), subject.fitted(weighted)
     assert_close(a.values_, b.values_, 1e-6, "values_ of ratings given twice")
-    assert_close(a.spread_, b.spread_, 1e-6, "spread_ of ratings given twice")
+    assert_close(a.errors_, b.errors_, 1e-6, "errors_ of ratings given twice")
 
 
 def check_predict_repeats_fit(subject: NumberSubject) -> None:
@@ -226,10 +226,13 @@ def check_frames(subject: NumberSubject) -> None:
     """Frames hold what results do."""
     model = subject.fitted()
     frame, workers = model.to_frame(), model.workers_frame()
-    require(frame.column_names == ["task", "value", "spread", "lower", "upper"], f"to_frame has {frame.column_names}")
+    require(
+        frame.column_names == ["task", "value", "confidence", "error", "low", "high"],
+        f"to_frame has {frame.column_names}",
+    )
     np.testing.assert_array_equal(frame["value"].to_numpy(), model.values_)
-    np.testing.assert_array_equal(frame["upper"].to_numpy(), model.intervals_[:, 1])
-    wanted = ["worker", "n_labels", "bias", "scale", "noise"]
+    np.testing.assert_array_equal(frame["high"].to_numpy(), model.intervals_[:, 1])
+    wanted = ["worker", "n_answers", "skill", "skill_error", "bias", "scale", "noise"]
     require(workers.column_names == wanted, f"workers_frame has {workers.column_names}")
     np.testing.assert_array_equal(workers["noise"].to_numpy(), model.noise_)
     points = subject.fitted(subject.other).to_frame().column_names

@@ -127,7 +127,7 @@ class CovarianceCrowd(NumericAggregator):
             unit=units.unit,
             centre=units.centre,
             values=units.back(values),
-            spread=units.sizes(errors),
+            errors=units.sizes(errors),
             bias=units.sizes((means - means.mean(axis=1)[:, None]).T),
             scale=scale,
             noise=units.sizes(1.0 / np.sqrt(precision.T)),

@@ -139,7 +139,7 @@ class GaussianCrowd(NumericAggregator):
             unit=units.unit,
             centre=units.centre,
             values=units.back(values),
-            spread=units.sizes(spread),
+            errors=units.sizes(spread),
             **workers_of(crowd, units),
             history=np.array(crowd.history),
             n_iter=max(crowd.n_iter, 1),

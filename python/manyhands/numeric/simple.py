@@ -67,7 +67,7 @@ class _Simple(NumericAggregator):
         values, errors, bias, noise = (np.stack(columns, axis=1) for columns in zip(*found, strict=True))
         return ValueFit(
             values=units.back(values),
-            spread=units.sizes(errors),
+            errors=units.sizes(errors),
             bias=units.sizes(bias),
             scale=np.ones_like(bias),
             noise=units.sizes(noise),

@@ -16,6 +16,7 @@ from manyhands._base.checks import check_choice, check_number, check_stopping, c
 from manyhands._base.estimator import Array, Fit, TaskEstimator
 from manyhands._base.limits import check_memory
 from manyhands._base.progress import Callback
+from manyhands._base.results import Columns
 from manyhands._base.table import Records
 from manyhands._base.task_table import Answers
 from manyhands._base.values import as_objects
@@ -47,6 +48,8 @@ class DistanceFit(Fit):
 
     #: One a task: an array of numbers where the answers are, else of objects.
     answers: npt.NDArray[Any]
+    #: Share of the weight of a task's workers who gave this answer; NaN for means.
+    confidence: Array
     spread: Array
     tied: npt.NDArray[np.bool_]
     weights: Array
@@ -86,8 +89,11 @@ class ByDistance(TaskEstimator[Answers, DistanceFit]):
 
     @property
     def confidence_(self) -> Array:
-        """NaN, (n_tasks,): distances give no probability that an answer is right. Use :attr:`spread_`."""
-        return super().confidence_
+        """Share of the workers' weight behind exactly this answer, (n_tasks,).
+
+        NaN where answers are means, which no worker need have given: see :attr:`spread_`.
+        """
+        return self._fitted().confidence
 
     @property
     def tied_(self) -> npt.NDArray[np.bool_]:
@@ -105,33 +111,21 @@ class ByDistance(TaskEstimator[Answers, DistanceFit]):
         return self._fitted().losses
 
     def to_frame(self) -> pa.Table:
-        """Return task, answer, spread and whether it was a tie, as an Arrow table; odd answers as they are written."""
-        import pyarrow as pa
+        """Return task, answer, confidence, spread and whether it was a tie, as an Arrow table.
 
-        self._fitted()
-        now = self._snapshot()
-        answers = [sorted(one, key=repr) if isinstance(one, frozenset) else one for one in now.objects_.tolist()]
-        try:
-            column = pa.array(answers)
-        except (pa.ArrowInvalid, pa.ArrowTypeError):
-            column = pa.array([repr(answer) for answer in answers])
-        return arrow.table({"task": now._tasks.arrow(), "answer": column, "spread": now.spread_, "tied": now.tied_})
-
-    def tasks_frame(self) -> pa.Table:
-        """Return one row a task, as an Arrow table: the columns of :meth:`to_frame`, and ``n_labels``.
-
-        ``n_labels`` are the answers that one rests on, where the fit was made in this process.
+        Answers without an Arrow type are written as their ``repr``.
         """
         self._fitted()
-        return self._snapshot()._beside_answers()
-
-    def workers_frame(self) -> pa.Table:
-        """Return one row a worker, as an Arrow table: ``n_labels``, ``weight`` and ``loss``."""
-        self._fitted()
         now = self._snapshot()
-        return arrow.table(
-            {"worker": now._workers.arrow(), "n_labels": now._n_labels, "weight": now.weights_, "loss": now.losses_}
-        )
+        columns = {"task": now._tasks.arrow(), "answer": _column(now.objects_), "confidence": now.confidence_}
+        return arrow.table(columns | {"spread": now.spread_, "tied": now.tied_})
+
+    def _skills(self) -> Columns:
+        return {"skill": self.weights_, "loss": self.losses_}
+
+    def _compared(self, rows: pa.Table, place: int) -> Columns:
+        decided = _column(self.objects_[place : place + 1])[0].as_py()
+        return {"agreement": np.array([float(_in_order(one) == _in_order(decided)) for one in rows[1].to_pylist()])}
 
     # ------------------------------------------------------------------------------------------- persistence
 
@@ -140,6 +134,7 @@ class ByDistance(TaskEstimator[Answers, DistanceFit]):
         numbers = fit.answers.dtype == np.float64
         return {
             "answers": fit.answers if numbers else pack_objects(fit.answers.tolist()),
+            "confidence": fit.confidence,
             "spread": fit.spread,
             "tied": fit.tied,
             "weights": fit.weights,
@@ -155,6 +150,7 @@ class ByDistance(TaskEstimator[Answers, DistanceFit]):
             raise content.damaged("it does not have one answer for each task")
         self._result = DistanceFit(
             answers=answers,
+            confidence=content.array("confidence", np.float64, shape=(n,), finite=False),
             spread=content.array("spread", np.float64, shape=(n,)),
             tied=content.array("tied", np.bool_, shape=(n,)),
             weights=content.array("weights", np.float64, shape=(m,)),
@@ -290,8 +286,18 @@ class DistanceAggregator(ByDistance, default=True):
             progress=progress,
         )
         warn_unless_converged(found["converged"], self)
+        n = votes.n_tasks
+        if by_mean:
+            confidence = np.full(n, np.nan)
+        else:
+            tasks = votes.table.columns()[0].astype(np.int64)
+            weight = found["weights"][workers] * (1.0 if votes.weights is None else votes.weights)
+            same = said.codes == said.codes[found["rows"]][tasks]
+            with np.errstate(invalid="ignore"):
+                confidence = np.bincount(tasks, weight * same, n) / np.bincount(tasks, weight, n)
         return DistanceFit(
             answers=said.means(found["means"]) if by_mean else said.given(found["rows"]),
+            confidence=confidence,
             spread=found["spread"],
             tied=found["tied"],
             weights=found["weights"],
@@ -321,6 +327,22 @@ class _Orders(Objects):
         workers = rankings.workers[rankings.codes()[2].astype(np.int64)]
         lists = rankings.lists()
         return cls.from_arrays(["all"] * len(lists), workers, lists, rankings.weights)
+
+
+def _column(answers: npt.NDArray[Any]) -> pa.Array:
+    """Answers as an Arrow array; those without an Arrow type as they are written."""
+    import pyarrow as pa
+
+    plain = [_in_order(one) for one in answers.tolist()]
+    try:
+        return pa.array(plain)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([repr(answer) for answer in plain])
+
+
+def _in_order(answer: Any) -> Any:
+    """An answer whose elements have an order: a set as a list."""
+    return sorted(answer, key=repr) if isinstance(answer, set | frozenset) else answer
 
 
 def _sets_of(votes: MultiLabels) -> npt.NDArray[np.object_]:

@@ -14,6 +14,7 @@ from manyhands._base.checks import counted
 from manyhands._base.estimator import Array, Estimator, Fit
 from manyhands._base.items import codes_of
 from manyhands._base.names import Names
+from manyhands._base.results import Columns, reliability
 from manyhands.pairwise._intervals import rank_intervals, ranks_of
 from manyhands.pairwise.rankings_table import Rankings
 from manyhands.pairwise.table import Comparisons
@@ -68,8 +69,13 @@ class ItemEstimator(Estimator[A, RankFit]):
 
     @property
     def confidence_(self) -> Array:
-        """NaN, (n_items,): a score is never exactly right. Use :attr:`errors_` and :attr:`rank_intervals_`."""
-        return super().confidence_
+        """Reliability of each score, (n_items,): V / (V + error²), with V the variance of the scores; 1 is exact.
+
+        A score is never exactly right: this is the share of what sets the items apart that is not error. NaN where no
+        standard errors were asked for. See :attr:`rank_intervals_` for the places that an item may have.
+        """
+        fit = self._fitted()
+        return reliability(fit.scores, fit.errors)
 
     @property
     def errors_(self) -> Array:
@@ -102,32 +108,37 @@ class ItemEstimator(Estimator[A, RankFit]):
     def to_frame(self) -> pa.Table:
         """Return the items from the best to the worst, as an Arrow table.
 
-        Its columns are item, score, rank; with intervals, error, low, high, rank_low and rank_high; and component,
-        where there are several.
+        Its columns are item, score, confidence and rank; with intervals, error, low, high (the metadata of the schema
+        holds their ``level``), rank_low and rank_high; and component, where there are several.
         """
         now = self._snapshot()
-        order = np.argsort(-now.scores_, kind="stable")
+        return now._rows(np.argsort(-now.scores_, kind="stable"))
+
+    def _rows(self, order: npt.NDArray[np.int64]) -> pa.Table:
+        """What :meth:`to_frame` returns of some items."""
+        now = self
         columns = {
             "item": arrow.take(now._items.arrow(), order),
             "score": now.scores_[order],
+            "confidence": now.confidence_[order],
             "rank": now.ranks_[order],
         }
         if not np.isnan(now.errors_).any():
             (low, high), (best, worst) = now.intervals_[order].T, now.rank_intervals_[order].T
             columns |= {"error": now.errors_[order], "low": low, "high": high, "rank_low": best, "rank_high": worst}
         several = now.components_.max() > 0
-        return arrow.table(columns | ({"component": now.components_[order]} if several else {}))
+        frame = arrow.table(columns | ({"component": now.components_[order]} if several else {}))
+        return frame.replace_schema_metadata({"level": str(self.get_params().get("level", ""))})
 
-    def workers_frame(self) -> pa.Table:
-        """Return what was found of each worker, and the number of their answers, as an Arrow table.
+    def _one_row_each(self) -> pa.Table:
+        return self._rows(np.arange(len(self._items)))
 
-        ``slope_error`` and ``left_bias_error`` take scores and the spread over workers as known. They are too small
-        where that spread is learnt to be small although workers differ (docs/evidence/coverage.md): use them to compare
-        workers, not as intervals.
-        """
-        fit = self._fitted()
-        now = self._snapshot()
-        return arrow.table({"worker": now._workers.arrow(), **fit.of_workers, "n_labels": now._n_labels})
+    def _skills(self) -> Columns:
+        # ``slope_error`` and ``left_bias_error`` take scores and the spread over workers as known. They are too small
+        # where that spread is learned to be small although workers differ (docs/evidence/coverage.md).
+        found = dict(self._fitted().of_workers)
+        named = {"slope": "skill", "reliability": "skill", "slope_error": "skill_error"}
+        return {named.get(name, name): values for name, values in found.items()}
 
     # -------------------------------------------------------------------------------------------- prediction
 
@@ -162,6 +173,17 @@ class ItemEstimator(Estimator[A, RankFit]):
         if len(sides[0]) != len(sides[1]):
             raise ValueError(f"there are {len(sides[0]):,} items on the left and {len(sides[1]):,} on the right")
         return now._chances(now._slopes(workers) * (sides[0] - sides[1]), now._biases(workers))
+
+    def predict(self, left: Any, right: Any, *, workers: Any = None) -> npt.NDArray[Any]:
+        """Name of the item of each pair that is more likely to be preferred, (n,); the left one if both are as likely.
+
+        Parameters are those of :meth:`predict_proba`.
+        """
+        self._fitted()
+        now = self._snapshot()
+        chances = now.predict_proba(left, right, workers=workers)
+        sides = [codes_of(now._items, side, "item") for side in (left, right)]
+        return now._items.values[np.where(chances[:, 0] >= chances[:, 1], *sides)]
 
     def _of_named(self, workers: Any, name: str, else_: float) -> Array | float:
         """A number of each of the workers that are named; that of an average one for those who are not known."""
@@ -208,6 +230,20 @@ class ComparisonEstimator(ItemEstimator[Comparisons]):
 
     _kind: ClassVar[str] = "pairwise"
     _file_kind: ClassVar[str] = "model of comparisons"
+
+    def _count_answers(self, votes: Comparisons) -> npt.NDArray[np.int64]:
+        return np.bincount(np.concatenate(votes.codes()[:2]), minlength=votes.n_items)
+
+    def _rows_about(self, table: Comparisons, task: Any) -> pa.Table:
+        item = codes_of(table._items, [task], "item")[0]
+        left, right = table.codes()[:2]
+        return table.rows((left == item) | (right == item)).to_frame()
+
+    def _compared(self, rows: pa.Table, place: int) -> Columns:
+        scores = np.append(self.scores_, np.nan)
+        left, right, winner = (self._items.find(rows.column(side).to_pylist()) for side in ("left", "right", "winner"))
+        said = np.where(winner == left, 1.0, np.where(winner == right, -1.0, 0.0))
+        return {"agreement": 0.5 + 0.5 * said * np.sign(scores[left] - scores[right])}
 
 
 def said_of_groups(components: npt.NDArray[np.int64], items: Names, how: str) -> tuple[str, ...]:

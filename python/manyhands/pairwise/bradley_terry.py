@@ -12,12 +12,13 @@ from manyhands._base.checks import check_choice, check_flag, check_number, check
 from manyhands._base.estimator import Array
 from manyhands._base.overlap import Doubts
 from manyhands._base.progress import Callback
+from manyhands._base.results import Columns
 from manyhands.pairwise import _intervals
 from manyhands.pairwise.base import ComparisonEstimator, RankFit, no_intervals, said_of_groups
 from manyhands.pairwise.table import Comparisons
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 Ties = Literal["davidson", "rao-kupper", "half"]
 Intervals = Literal["sandwich", "bootstrap", "none"]
@@ -149,13 +150,11 @@ class _Fitter(ComparisonEstimator):
 
     # ----------------------------------------------------------------------------------------------- results
 
-    def workers_frame(self) -> pa.Table:
-        """Return what was found of each worker, and the number of their answers, as an Arrow table.
-
-        Columns of the left bias are there only where it was learnt (``left_bias=``).
-        """
-        frame = super().workers_frame()
-        return frame if self.left_bias else frame.drop_columns(["left_bias", "left_bias_error"])
+    def _skills(self) -> Columns:
+        columns = super()._skills()
+        if not self.left_bias:
+            del columns["left_bias"], columns["left_bias_error"]
+        return columns
 
     @property
     def left_bias_(self) -> float:

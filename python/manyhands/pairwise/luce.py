@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from manyhands import _core
+from manyhands._base import arrow
 from manyhands._base.checks import (
     check_between,
     check_choice,
@@ -17,12 +19,16 @@ from manyhands._base.checks import (
     warn_unless_converged,
 )
 from manyhands._base.estimator import Array
+from manyhands._base.items import codes_of
 from manyhands._base.overlap import Doubts
 from manyhands._base.progress import Callback
 from manyhands.pairwise import _intervals
 from manyhands.pairwise.base import ItemEstimator, RankFit, no_intervals, said_of_groups
 from manyhands.pairwise.bradley_terry import BY_PRIOR
 from manyhands.pairwise.rankings_table import Rankings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Standard errors take the square of the items in memory and their cube in time.
 MOST_ITEMS = 2000
@@ -33,6 +39,26 @@ class RankingEstimator(ItemEstimator[Rankings]):
 
     _kind: ClassVar[str] = "rankings"
     _file_kind: ClassVar[str] = "model of rankings"
+
+    def _count_answers(self, votes: Rankings) -> npt.NDArray[np.int64]:
+        return np.bincount(votes.codes()[1], minlength=votes.n_items)
+
+    def _rows_about(self, table: Rankings, task: Any) -> pa.Table:
+        item = codes_of(table._items, [task], "item")[0]
+        frame, entries = table.to_frame(), table.codes()[1]
+        lists, ranks = (arrow.to_numpy(frame.column(name)) for name in ("task", "rank"))
+        mine = np.flatnonzero(entries == item)
+        place = np.full(table.n_annotations, -1)
+        place[lists[mine]] = ranks[mine]
+        # Of the other items of each list, how many are on the side of this one where their scores put them.
+        scores = np.append(self.scores_, np.nan)[self._items.match(table._items)]
+        others = (place[lists] > 0) & (entries != item)
+        right = np.sign(ranks - place[lists]) == np.sign(scores[item] - scores[entries])
+        counts = (np.bincount(lists, others & right, len(place)), np.bincount(lists, others, len(place)))
+        with np.errstate(invalid="ignore"):
+            agreement = (counts[0] / counts[1])[lists[mine]]
+        shown = arrow.take(frame, mine).drop_columns(["task", "item"])
+        return arrow.table({name: shown.column(name) for name in shown.column_names} | {"agreement": agreement})
 
 
 class PlackettLuce(RankingEstimator, default=True):

@@ -81,7 +81,7 @@ def workers(model: Any, *, measure: str | None = None, ax: Axes | None = None) -
     model
         A fitted model with a ``workers_frame()``, of any kind of answers.
     measure
-        A column of it; by default ``accuracy``, or else the first number after ``n_labels``.
+        A column of it; by default ``skill``.
     ax
         Axes to draw into.
 
@@ -95,16 +95,16 @@ def workers(model: Any, *, measure: str | None = None, ax: Axes | None = None) -
     >>> import manyhands as mh
     >>> model = mh.aggregate(mh.simulate(100, 5, 3, seed=0).log)
     >>> mh.plots.workers(model).get_ylabel()
-    'accuracy'
+    'skill'
     """
     frame = _of(model, "workers_frame", "workers")()
-    numbers = [name for name in frame.column_names if name not in ("worker", "n_labels")]
-    if "n_labels" not in frame.column_names or not numbers:
+    numbers = [name for name in frame.column_names if name not in ("worker", "n_answers")]
+    if "n_answers" not in frame.column_names or not numbers:
         raise TypeError(f"{type(model).__name__} does not say how many labels its workers gave, and how well")
-    chosen = measure or ("accuracy" if "accuracy" in numbers else numbers[0])
+    chosen = measure or "skill"
     if chosen not in numbers:
         raise ValueError(f"measure must be one of {', '.join(numbers)}, not {chosen!r}")
-    given, skill = (frame.column(name).to_numpy().astype(float) for name in ("n_labels", chosen))
+    given, skill = (frame.column(name).to_numpy().astype(float) for name in ("n_answers", chosen))
     error = frame.column(f"{chosen}_error").to_numpy() if f"{chosen}_error" in numbers else None
     ax = axes(ax)
     ax.errorbar(given, skill, yerr=error, fmt="o", markersize=4, elinewidth=0.8, alpha=0.8 if len(given) < 300 else 0.3)
@@ -374,7 +374,7 @@ def _work(model: Any, n: int) -> Floats:
     """How many labels each worker gave; 1 for all where the model does not know."""
     if not hasattr(model, "workers_frame"):
         return np.ones(n)
-    given: Floats = model.workers_frame().column("n_labels").to_numpy().astype(float)
+    given: Floats = model.workers_frame().column("n_answers").to_numpy().astype(float)
     return given
 
 

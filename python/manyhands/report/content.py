@@ -85,9 +85,9 @@ class Content:
 _NAMES = ("task", "worker", "label", "runner_up", "item", "sequence", "tag", "cluster")
 WORKERS = {
     "worker": "who gave the answers",
-    "n_labels": "answers given",
-    "accuracy": "expected share of right answers",
-    "accuracy_error": "standard error of the accuracy",
+    "n_answers": "answers given",
+    "skill": "expected share of correct answers",
+    "skill_error": "standard error of the skill",
     "information": "bits that an answer tells of the class",
     "spammer_score": "0: answers do not depend on the class; 1: perfect",
     "found": "what an audit found",
@@ -102,7 +102,7 @@ TASKS = {
     "runner_up": "the next best answer",
     "margin": "by how much it is less probable",
     "disagreement": "how far the averaged models are apart",
-    "n_labels": "answers it rests on",
+    "n_answers": "answers it rests on",
     "votes": "who said what",
 }
 
@@ -224,7 +224,7 @@ def _workers(frame: pa.Table, found: Review | None) -> Table:
         flags = {"spammer": found.spammers.found, "colluder": found.colluders.found, "copy": found.copies.found}
         said = [", ".join(name for name, marks in flags.items() if marks[row]) for row in range(frame.num_rows)]
         frame = frame.append_column("found", pa.array(said))
-    order = np.argsort(-frame.column("n_labels").to_numpy(), kind="stable")
+    order = np.argsort(-frame.column("n_answers").to_numpy(), kind="stable")
     return Table.of("workers", frame, WORKERS, MOST_WORKERS, order)
 
 
@@ -274,13 +274,13 @@ def _charts(
     model: Aggregator, votes: Annotations, confidence: Any, frame: pa.Table, gold: tuple[Any, Any] | None
 ) -> dict[str, dict[str, Any]]:
     """Charts, as Vega-Lite takes them."""
-    order = np.argsort(-frame.column("n_labels").to_numpy(), kind="stable")[:MOST_WORKERS]
+    order = np.argsort(-frame.column("n_answers").to_numpy(), kind="stable")[:MOST_WORKERS]
     dots = [
         {
             "worker": str(row["worker"]),
-            "answers": row["n_labels"],
-            "accuracy": row["accuracy"],
-            "error": row["accuracy_error"],
+            "answers": row["n_answers"],
+            "skill": row["skill"],
+            "error": row["skill_error"],
         }
         for row in frame.take(order).to_pylist()
     ]

@@ -42,42 +42,37 @@ _ANSWERS = {
     "pixels": "pixels that are marked",
     "disputed": "share of the marked pixels on which answers differ",
     "confidence": "probability of the answer",
-    "probability": "probability that it exists",
+    "probability": "probability of exactly this span",
     "start_probability": "probability that a span begins there",
     "end_probability": "probability that a span ends there",
     "n_workers": "workers who drew it",
-    "spread": "standard error of the answer",
-    "error": "standard error of the score",
-    "lower": "lower end of its interval",
-    "upper": "upper end of its interval",
+    "error": "standard error of the answer",
+    "low": "lower end of its interval",
+    "high": "upper end of its interval",
     "rank_low": "the best place it may have",
     "rank_high": "the worst place it may have",
 }
 _WORKERS = {
     "worker": "who gave the answers",
-    "n_labels": "answers given",
-    "n_boxes": "boxes drawn",
+    "n_answers": "answers given",
     "n_spans": "spans marked",
-    "accuracy": "share of right answers",
+    "skill": "larger is better; see workers_frame",
+    "skill_error": "standard error of the skill",
+    "accuracy": "share of correct labels",
     "precision": "share of the worker's spans that are among the answers",
     "recall": "share of what there is that the worker found",
-    "f1": "precision and recall in one",
-    "right": "share of words that are right",
     "omitted": "share of words left out",
     "inserted": "share of empty places with a word too many",
-    "sensitivity": "share of what is there that the worker marks",
     "specificity": "share of what is not there that the worker leaves alone",
-    "invented": "objects invented in a task",
+    "false_positives": "objects per task that are none",
     "bias": "by how much answers are too high",
     "scale": "how far answers follow the truth; 1 is as it is",
     "noise": "how far answers scatter",
-    "slope": "how far choices follow the scores; 0 is chance",
     "left_bias": "how far the left one is preferred",
     "spammer_score": "0: answers do not depend on the truth; 1: perfect",
-    "weight": "how much the worker counts",
 }
 #: The column that tells which answers to look at first, and whether they are those with least of it.
-_FIRST = (("confidence", True), ("probability", True), ("spread", False), ("error", False))
+_FIRST = (("confidence", True), ("probability", True), ("error", False))
 
 
 def content_of_kind(model: Any, votes: Any, scores: Mapping[str, Any] | None) -> Content:
@@ -164,8 +159,7 @@ def _answers(kind: str, frame: pa.Table) -> Table:
 
 def _workers(frame: pa.Table) -> Table:
     shown = _plain_columns(frame, _WORKERS)
-    given = next((name for name in ("n_labels", "n_boxes") if name in shown.column_names), None)
-    order = None if given is None else np.argsort(-shown.column(given).to_numpy().astype(float), kind="stable")
+    order = np.argsort(-shown.column("n_answers").to_numpy().astype(float), kind="stable")
     return Table.of("workers", shown, _WORKERS, MOST_WORKERS, order)
 
 

@@ -10,10 +10,12 @@ from typing import Any
 
 from manyhands._base.atomic import atomic_write, check_output
 from manyhands._base.write import write_table
+from manyhands.categorical.base import Aggregator
 from manyhands.categorical.table import as_annotations
 from manyhands.report.content import Content, content_of
 from manyhands.report.kinds import content_of_kind
 
+_CALL = "report(path, votes=votes)"
 _HERE = Path(__file__).parent
 
 
@@ -41,7 +43,7 @@ def write_report(
         ``<stem>-tasks.csv`` and ``<stem>-workers.csv``; an existing file of that name is replaced only if it belongs to
         an earlier report of the same name.
     votes
-        The annotations, for a model that was loaded from a file, and for kinds other than classes.
+        The answers, for a model that was loaded from a file.
     gold
         Tasks whose class is known, and their classes, to measure by.
     scores
@@ -74,14 +76,13 @@ def write_report(
 def _content(
     model: Any, votes: Any, gold: tuple[Any, Any] | None, scores: Mapping[str, Any] | None, audit: bool
 ) -> Content:
-    if model._kind not in ("categorical", "ordinal"):
-        if votes is None:
-            raise ValueError(f"a model of {model._kind} does not keep the answers; give them: votes=")
-        return content_of_kind(model, model._as_table(votes), scores)
-    table = model._votes if votes is None else as_annotations(votes)
-    if table is None:
-        raise ValueError("a model that was loaded from a file does not know the votes; give them: votes=")
-    return content_of(model, table, gold, audit)
+    if isinstance(model, Aggregator):
+        return content_of(model, model._table_of(None if votes is None else as_annotations(votes), _CALL), gold, audit)
+    if gold is not None:
+        raise ValueError(
+            f"gold= takes classes, and the log holds {model._kind}; pass measures of the answers as scores="
+        )
+    return content_of_kind(model, model._table_of(votes, _CALL), scores)
 
 
 def _libraries() -> tuple[Any, Any]:

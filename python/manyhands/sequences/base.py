@@ -14,6 +14,7 @@ from manyhands._base import arrow, persist
 from manyhands._base.estimator import Array, Fit, TaskEstimator
 from manyhands._base.limits import check_memory
 from manyhands._base.names import Names
+from manyhands._base.results import Columns
 from manyhands.sequences.encode import Grid, Ints
 from manyhands.sequences.table import Sequences, runs
 from manyhands.sequences.tags import Tags, Tokens
@@ -62,6 +63,7 @@ class SequenceAggregator(TaskEstimator[Sequences, SequenceFit]):
     _kind: ClassVar[str] = "sequences"
     _file_kind: ClassVar[str] = "sequence model"
     _answer: ClassVar[str] = "tags_"
+    _several_rows: ClassVar[bool] = True
     _grid: Grid
     _tags: Tags
 
@@ -145,20 +147,28 @@ class SequenceAggregator(TaskEstimator[Sequences, SequenceFit]):
             }
         )
 
-    def workers_frame(self) -> pa.Table:
-        """Return one row a worker, as an Arrow table: readings, spans marked, and how these compare with those found.
-
-        ``precision`` is the share of the worker's spans that are among those found, place and type, ``recall`` the
-        share of those found, in what the worker read, that are the worker's, and ``f1`` their harmonic mean; NaN where
-        there is nothing to compare.
-        """
+    def _skills(self) -> Columns:
+        # Precision is the share of a worker's spans that are among those found, place and type; recall the share of
+        # those found, in what the worker read, that are the worker's. NaN where there is nothing to compare.
         fit = self._fitted()
-        now = self._snapshot()
         marked, found, both = fit.spans.T.astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
-            scores = {"precision": both / marked, "recall": both / found, "f1": 2 * both / (marked + found)}
-        columns = {"worker": now._workers.arrow(), "n_labels": now._n_labels, "n_spans": fit.spans[:, 0]}
-        return arrow.table(columns | scores)
+            scores = {"skill": 2 * both / (marked + found), "precision": both / marked, "recall": both / found}
+        return scores | {"n_spans": fit.spans[:, 0]}
+
+    def _one_row_each(self) -> pa.Table:
+        columns = {"sequence": self._tasks.arrow(), "n_tokens": self._grid.lengths, "confidence": self.confidence_}
+        return arrow.table(columns)
+
+    def _more_of_tasks(self) -> Columns:
+        sequence = np.searchsorted(self._grid.starts, self._fitted().segments.starts, side="right") - 1
+        return {"n_spans": np.bincount(sequence, minlength=len(self._tasks))}
+
+    def _compared(self, rows: pa.Table, place: int) -> Columns:
+        tokens = slice(*self._grid.starts[place : place + 2])
+        decided = dict(zip(self._grid.begins[tokens].tolist(), self.tags_[tokens].tolist(), strict=True))
+        said = zip(rows.column("position").to_pylist(), rows.column("label").to_pylist(), strict=True)
+        return {"agreement": np.array([float(decided.get(position) == label) for position, label in said])}
 
     # --------------------------------------------------------------------------------------------- other forms
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -101,6 +101,8 @@ class TokenVote(SequenceAggregator):
     [0.6666666666666666]
     """
 
+    _predicts_by_fit: ClassVar[bool] = True
+
     def __init__(self) -> None:
         pass
 
@@ -153,6 +155,8 @@ class SpanVote(SequenceAggregator):
     >>> mh.sequences.SpanVote(quorum=1.0, overlap=0.5).fit(marks).spans_.select(["start", "end"]).to_pylist()
     [{'start': 0, 'end': 3}]
     """
+
+    _predicts_by_fit: ClassVar[bool] = True
 
     def __init__(self, *, quorum: float = 0.5, overlap: float = 0.5) -> None:
         self.quorum = quorum

@@ -7,7 +7,7 @@ annotations, one a row; see ``docs/scale.md``::
 
     model = DawidSkene(task_col="task", worker_col="worker", label_col="label", checkpoint="dir").fit(df)
     model.answers()         # DataFrame: task, label, confidence, tied
-    model.workers()         # DataFrame: worker, n_labels, accuracy, …
+    model.workers()         # DataFrame: worker, n_answers, skill, …
     model.transform(other)  # answers to other tasks, the workers as they were learnt
 
 Spark encodes the log into shards of whole tasks, which lie in the directory `checkpoint` as Parquet. The loops of the

@@ -77,7 +77,7 @@ class SparkModel(Model):
         )
 
     def workers(self) -> DataFrame:
-        """One row a worker, as ``workers_frame`` of the library has it: worker, n_labels, accuracy, …."""
+        """One row a worker, as ``workers_frame`` of the library has it: worker, n_answers, skill, …."""
         frames = self._shards.directory.frames
         light = self.aggregator._snapshot()
         light._workers = Names(np.arange(len(self.aggregator._workers)))

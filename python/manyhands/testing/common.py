@@ -160,6 +160,72 @@ def _is_setting(value: Any) -> bool:
     return not isinstance(value, dict)
 
 
+# --------------------------------------------------------------------------------------------------- results
+
+#: Names of columns that go by another name in every kind.
+_OTHER_NAMES = {"n_labels", "n_boxes", "n_ratings", "lower", "upper", "sensitivity", "spread_error", "standard_error"}
+
+
+def check_contract(subject: Subject) -> None:
+    """Answers, confidences, frames and explanations have the form that they have for every kind of answer."""
+    model, votes = subject.fitted(), subject.standard.votes()
+    about = getattr(model, f"_{model._parts[0]}").values.tolist()
+    require(len(model.answers_) >= len(about), f"answers_ has {len(model.answers_)} rows for {len(about)}")
+    confidence = model.confidence_
+    require(confidence.shape == (len(about),), f"confidence_ has shape {confidence.shape}")
+    sound = np.isnan(confidence) | ((confidence >= 0) & (confidence <= 1 + 1e-9))
+    require(sound.all(), f"confidence_ holds {confidence[~sound][:3]}")
+    answers, workers, tasks = model.to_frame(), model.workers_frame(), model.tasks_frame()
+    first = ("item",) if model._parts[0] == "items" else ("task", "sequence")
+    for what, frame in (("to_frame", answers), ("workers_frame", workers), ("tasks_frame", tasks)):
+        other = sorted(_OTHER_NAMES & set(frame.column_names))
+        require(not other, f"{what} has a column {other}")
+        if what != "workers_frame":
+            require(frame.column_names[0] in first, f"{what} begins with {frame.column_names[0]}")
+            require("confidence" in frame.column_names, f"{what} has no confidence")
+        if "low" in frame.column_names and what == "to_frame":
+            require((frame.schema.metadata or {}).get(b"level"), f"{what} has intervals without a level")
+    wanted = ["worker", "n_answers", "skill", "skill_error"]
+    require(workers.column_names[:4] == wanted, f"workers_frame begins with {workers.column_names[:4]}")
+    require(workers.num_rows == len(model.workers_), f"workers_frame has {workers.num_rows} rows")
+    require(tasks.num_rows == len(about), f"tasks_frame has {tasks.num_rows} rows")
+    require(tasks.column(0).to_pylist() == about, "tasks_frame is not in the order of the names")
+    require(tasks.column("n_answers").null_count == 0, "tasks_frame has no n_answers after fit")
+    np.testing.assert_array_equal(tasks.column("confidence").to_numpy(), confidence, err_msg="tasks_frame")
+    _check_explanation(model, votes, about[0])
+    _check_prediction(model, votes)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(Path(folder) / "model.mh")
+        loaded = mh.load(Path(folder) / "model.mh", type(model))
+    require(loaded.tasks_frame().column_names == tasks.column_names, "a loaded model has another tasks_frame")
+    with raises(ValueError, "explain of a loaded model without answers", "votes="):
+        loaded.explain(about[0])
+    _check_explanation(loaded, votes, about[0], votes)
+
+
+def _check_explanation(model: Any, votes: Any, task: Any, *given: Any) -> None:
+    found = model.explain(task, *given)
+    require(found.task == task, f"an explanation is of {found.task!r}, not of {task!r}")
+    require(str(task) in str(found), "an explanation does not print its task")
+    require("worker" in found.to_frame().column_names, "an explanation names no workers")
+    plain = found.to_dict()
+    require({"task", "answer", "confidence", "votes"} <= set(plain), f"an explanation has {sorted(plain)}")
+    json.dumps(plain, default=str)
+    with raises((KeyError, ValueError), "explain of an unknown name", "no such name"):
+        model.explain("no such name", *given)
+
+
+def _check_prediction(model: Any, votes: Any) -> None:
+    given = (model.items_[:1], model.items_[:1]) if model._parts[0] == "items" else (votes,)
+    try:
+        found = model.predict(*given)
+    except NotImplementedError as error:
+        require(type(model).__name__ in str(error), "predict does not say which method cannot predict")
+    else:
+        n = 1 if model._parts[0] == "items" else len(model.answers_)
+        require(len(found) == n, f"predict returns {len(found)} answers for {n}")
+
+
 # ---------------------------------------------------------------------------------------------------- threads
 
 
@@ -319,6 +385,7 @@ CHECKS = (
     check_input_unchanged,
     check_pickle,
     check_save_and_load,
+    check_contract,
     check_threads,
     check_fits_side_by_side,
     check_progress,

@@ -73,10 +73,16 @@ def assert_same_answers(
     """Methods of two models return the same, to the last bit."""
     for name, ask in a.items():
         one, other = ask(), b[name]()
-        if hasattr(one, "equals"):
-            require(one.equals(other), f"{name} of {what} differs")
+        if hasattr(one, "to_pydict"):
+            assert_same_frames(one, other, f"{name} of {what}")
         else:
             np.testing.assert_array_equal(one, other, err_msg=f"{name} of {what} differs")
+
+
+def assert_same_frames(a: Any, b: Any, what: str = "two frames") -> None:
+    """Two Arrow tables are equal, to the last bit; a NaN is the same as another."""
+    require(a.schema.equals(b.schema), f"{what} differs in its columns: {a.schema} against {b.schema}")
+    np.testing.assert_equal(a.to_pydict(), b.to_pydict(), err_msg=f"{what} differs")
 
 
 def never_falls(history: npt.ArrayLike, heaviest: float = 1.0) -> bool:

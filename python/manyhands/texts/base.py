@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from manyhands._base import arrow, persist
 from manyhands._base.estimator import Array, Fit, TaskEstimator
+from manyhands._base.results import Columns
 from manyhands.objects.table import pack_objects, unpack_objects
+from manyhands.texts.metrics import word_error_rate
 from manyhands.texts.table import Texts
 
 if TYPE_CHECKING:
@@ -55,12 +57,16 @@ class TextAggregator(TaskEstimator[Texts, TextFit]):
         texts = pa.array(fit.texts.tolist(), pa.string())
         return arrow.table({"task": now._tasks.arrow(), "text": texts, "confidence": fit.confidence})
 
-    def workers_frame(self) -> pa.Table:
-        """Return one row a worker, as an Arrow table: ``n_labels``, and what the method knows of workers."""
-        self._fitted()
-        now = self._snapshot()
-        columns = {"worker": now._workers.arrow(), "n_labels": now._n_labels}
-        return arrow.table(columns | {name: getattr(now, held) for name, held in now._of_workers.items()})
+    def _skills(self) -> Columns:
+        return {name: getattr(self, held) for name, held in self._of_workers.items()}
+
+    def _compared(self, rows: pa.Table, place: int) -> Columns:
+        decided = self._fitted().texts[place]
+        wrong = [
+            word_error_rate([text], [decided]) if decided else float(bool(text))
+            for text in rows.column("text").to_pylist()
+        ]
+        return {"agreement": np.maximum(1.0 - np.array(wrong), 0.0)}
 
     # ------------------------------------------------------------------------------------------- persistence
 

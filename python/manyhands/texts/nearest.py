@@ -114,7 +114,7 @@ class _Nearest(TextAggregator):
     """A text that somebody gave: the one nearest to the weighted centre of its task."""
 
     _learnt: ClassVar[tuple[str, ...]] = ("_weights",)
-    _of_workers: ClassVar[Mapping[str, str]] = {"weight": "_weights"}
+    _of_workers: ClassVar[Mapping[str, str]] = {"skill": "_weights"}
     _weights: Array
     embedding: Embedding | None
     distance: Distance | None

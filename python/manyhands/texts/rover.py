@@ -89,7 +89,7 @@ class ROVER(TextAggregator, default=True):
 
     _learnt: ClassVar[tuple[str, ...]] = ("_right", "_omitted", "_inserted", "_word_tasks", "_word_confidence")
     _learnt_shapes: ClassVar[Mapping[str, str]] = {"_word_tasks": "w", "_word_confidence": "w"}
-    _of_workers: ClassVar[Mapping[str, str]] = {"right": "_right", "omitted": "_omitted", "inserted": "_inserted"}
+    _of_workers: ClassVar[Mapping[str, str]] = {"skill": "_right", "omitted": "_omitted", "inserted": "_inserted"}
     _right: Array
     _omitted: Array
     _inserted: Array
