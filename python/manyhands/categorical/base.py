@@ -114,6 +114,8 @@ class Aggregator(Insight, TaskEstimator[Annotations, ClassFit]):
     _most_classes: ClassVar[int | None] = None
 
     _winners: Winners | None
+    #: The table of the fit, as long as the model stays in memory; neither files nor pickles keep it.
+    _votes: Annotations | None = None
     #: What standard errors of workers' measures follow from; None where the log is not at hand.
     _reference: Reference | None = None
 

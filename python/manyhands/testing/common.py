@@ -169,7 +169,7 @@ _OTHER_NAMES = {"n_labels", "n_boxes", "n_ratings", "lower", "upper", "sensitivi
 def check_contract(subject: Subject) -> None:
     """Answers, confidences, frames and explanations have the form that they have for every kind of answer."""
     model, votes = subject.fitted(), subject.standard.votes()
-    about = getattr(model, f"_{model._parts[0]}").values.tolist()
+    about = model._about.values.tolist()
     require(len(model.answers_) >= len(about), f"answers_ has {len(model.answers_)} rows for {len(about)}")
     confidence = model.confidence_
     require(confidence.shape == (len(about),), f"confidence_ has shape {confidence.shape}")

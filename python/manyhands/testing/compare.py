@@ -24,17 +24,18 @@ def require(holds: object, message: str) -> None:
 
 
 @contextmanager
-def raises(kind: type[Exception], what: str, *words: str) -> Iterator[None]:
+def raises(kind: type[Exception] | tuple[type[Exception], ...], what: str, *words: str) -> Iterator[None]:
     """Require that a block raises an exception of a kind, whose message has some words."""
+    name = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
     try:
         yield
     except kind as error:
         for word in words:
-            require(word in str(error), f"{what} raises {kind.__name__} without saying {word!r}: {error}")
+            require(word in str(error), f"{what} raises {name} without saying {word!r}: {error}")
     except Exception as error:
-        raise AssertionError(f"{what} raises {type(error).__name__}, not {kind.__name__}: {error}") from error
+        raise AssertionError(f"{what} raises {type(error).__name__}, not {name}: {error}") from error
     else:
-        raise AssertionError(f"{what} raises no {kind.__name__}")
+        raise AssertionError(f"{what} raises no {name}")
 
 
 def assert_close(got: npt.ArrayLike, wanted: npt.ArrayLike, tolerance: float, what: str) -> None:
