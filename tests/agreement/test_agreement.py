@@ -101,15 +101,15 @@ def test_classes_and_tasks_match_brute_force(votes):
     for row, said in zip(by_task(votes).to_pylist(), tasks, strict=True):
         shares = np.array([said.count(label) for label in set(said)]) / len(said)
         equal = [a == b for a, b in combinations(said, 2)]
-        assert (row["n_labels"], row["n_distinct"]) == (len(said), len(set(said)))
+        assert (row["n_answers"], row["n_distinct"]) == (len(said), len(set(said)))
         assert row["agreement"] == (pytest.approx(np.mean(equal)) if equal else None)
         assert row["entropy"] == pytest.approx(-(shares * np.log2(shares)).sum(), abs=1e-12)
 
 
 def test_abstentions_are_missing_in_parts():
     votes = mh.Annotations.from_dense([["a", "a", "?"], ["b", "?", "?"], ["a", "b", "b"]], abstain="?")
-    assert by_task(votes).column("n_labels").to_pylist() == [2, 1, 3]
-    assert by_class(votes).column("n_labels").to_pylist() == [3, 3]
+    assert by_task(votes).column("n_answers").to_pylist() == [2, 1, 3]
+    assert by_class(votes).column("n_answers").to_pylist() == [3, 3]
     assert by_class(votes).column("kappa").to_pylist()[0] == pytest.approx(fleiss_kappa(votes).value)  # of two classes
 
 

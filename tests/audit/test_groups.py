@@ -284,7 +284,7 @@ def test_drift_is_found_where_it_is():
     found = mh.audit.drift(log)
     assert found.workers.tolist() == [3]
     row = next(row for row in found.frame().to_pylist() if row["worker"] == 3)
-    assert abs(row["after"] / row["n_labels"] - 0.5) < 0.1
+    assert abs(row["after"] / row["n_answers"] - 0.5) < 0.1
     # The same log with its rows in any order, and a column that tells it.
     rng = np.random.default_rng(0)
     rows = rng.permutation(len(log["task"]))

@@ -160,7 +160,7 @@ def test_spammers_are_found(method, share):
     assert votes.without(found).n_workers == (~spam).sum()
     frame = found.frame()
     assert frame.num_rows == votes.n_workers
-    assert frame["n_labels"].to_pylist() == votes.labels_per_worker.tolist()
+    assert frame["n_answers"].to_pylist() == votes.labels_per_worker.tolist()
 
 
 def test_knowledge_is_estimated_with_its_error():
@@ -247,7 +247,7 @@ def test_renaming_changes_names_only(method):
     )
     ours, theirs = (mh.audit.spammers(one, method=method) for one in (votes, other))
     assert ours.found.tolist() == theirs.found[order[1]].tolist()
-    for name in set(ours.evidence) - {"n_labels"}:
+    for name in set(ours.evidence) - {"n_answers"}:
         # Factors are found to 1e-5 of the largest from another start.
         np.testing.assert_allclose(ours.evidence[name], theirs.evidence[name][order[1]], rtol=1e-3, atol=1e-3)
 

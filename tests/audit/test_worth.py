@@ -42,4 +42,4 @@ def test_it_judges_by_the_model_it_is_given():
     crowd = mh.simulate(300, 10, 2, labels_per_task=5, seed=1)
     model = mh.MajorityVote().fit(crowd.log)
     found = mh.audit.worth(crowd.log, model=model)
-    assert found.frame().column("accuracy").equals(model.workers_frame().column("accuracy"))
+    assert found.frame().column("skill").equals(model.workers_frame().column("skill"))

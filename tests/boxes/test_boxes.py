@@ -249,11 +249,19 @@ def test_workers_are_recovered() -> None:
     kinds = {kind: drawn.kinds == kind for kind in ("good", "hasty", "careless")}
     for kind, recall, invented, noise in (("good", 0.92, 0.1, 0.03), ("hasty", 0.6, 0.1, 0.08)):
         np.testing.assert_allclose(model.recall_[kinds[kind]], recall, atol=0.05)
-        np.testing.assert_allclose(model.invented_[kinds[kind]], invented, atol=0.08)
+        np.testing.assert_allclose(model.false_positives_[kinds[kind]], invented, atol=0.08)
         np.testing.assert_allclose(model.noise_[kinds[kind]], noise, atol=0.01)
-    np.testing.assert_allclose(model.invented_[kinds["careless"]], 1.5, atol=0.25)
+    np.testing.assert_allclose(model.false_positives_[kinds["careless"]], 1.5, atol=0.25)
     workers = model.workers_frame()
-    assert workers.column_names == ["worker", "n_boxes", "recall", "invented", "noise", "accuracy"]
+    assert workers.column_names == [
+        "worker",
+        "n_answers",
+        "skill",
+        "skill_error",
+        "false_positives",
+        "noise",
+        "accuracy",
+    ]
     accuracy = workers.column("accuracy").to_numpy()
     assert accuracy[kinds["good"]].min() > accuracy[kinds["careless"]].max()
     named = scores(model, drawn, labels=model.box_labels_, true_labels=drawn.labels)

@@ -26,8 +26,8 @@ def test_evidence_adds_up_to_the_posterior(model) -> None:
         assert why.answer == model.labels_[place]
         np.testing.assert_allclose(why.confidence, top[0])
         wanted = np.log(max(top[0], 1e-30)) - np.log(max(top[1], 1e-30))
-        np.testing.assert_allclose(why.prior + sum(v.evidence for v in why.log) + why.rest, wanted, atol=1e-9)
-        assert len(why.log) == CROWD.log.labels_per_task[place]
+        np.testing.assert_allclose(why.prior + sum(v.evidence for v in why.votes) + why.rest, wanted, atol=1e-9)
+        assert len(why.votes) == CROWD.log.labels_per_task[place]
 
 
 def test_a_model_of_independent_votes_has_no_discount() -> None:
@@ -42,7 +42,7 @@ def test_a_model_of_independent_votes_has_no_discount() -> None:
 def test_votes_are_told_by_name() -> None:
     votes = mh.Annotations.from_arrays(["q"] * 3 + ["r"] * 2, ["a", "b", "c", "a", "b"], ["x", "x", "y", "y", "y"])
     why = mh.DawidSkene().fit(votes).explain("q")
-    assert [(vote.worker, vote.label) for vote in why.log] == [("a", "x"), ("b", "x"), ("c", "y")]
+    assert [(vote.worker, vote.label) for vote in why.votes] == [("a", "x"), ("b", "x"), ("c", "y")]
     assert "task q: x" in str(why)
     assert why.to_frame().num_rows == 3
     assert json.loads(json.dumps(why.to_dict()))["runner_up"] == "y"
@@ -55,7 +55,7 @@ def test_loaded_models_are_given_the_votes(tmp_path: Path) -> None:
     model.save(tmp_path / "model.mh")
     task = CROWD.log.tasks[5]
     for other in (mh.load(tmp_path / "model.mh"), pickle.loads(pickle.dumps(model))):
-        with pytest.raises(ValueError, match="give them"):
+        with pytest.raises(ValueError, match="votes="):
             other.explain(task)
         assert other.explain(task, CROWD.log) == model.explain(task)
 
@@ -69,7 +69,7 @@ def test_every_aggregator_tells_of_its_tasks(kind) -> None:
     posterior = np.sort(model.posterior_, axis=1)[:, ::-1]
     np.testing.assert_allclose(frame.column("confidence").to_numpy(), posterior[:, 0], atol=1e-12)
     np.testing.assert_allclose(frame.column("margin").to_numpy(), posterior[:, 0] - posterior[:, 1], atol=1e-12)
-    assert frame.column("n_labels").to_pylist() == votes.labels_per_task.tolist()
+    assert frame.column("n_answers").to_pylist() == votes.labels_per_task.tolist()
     why = model.explain(votes.tasks[0])
     assert np.isfinite(why.log_odds)
 

@@ -60,7 +60,7 @@ def test_json_holds_all_of_it(audited, capsys):
 def test_workers_go_to_stdout_or_a_file(audited, capsys):
     run("audit log.csv -o -")
     out, err = capsys.readouterr()
-    assert out.startswith('"worker","n_labels"')
+    assert out.startswith('"worker","n_answers"')
     assert "spammers" in err
     run("audit log.csv -o workers.parquet -q")
     assert pq.read_table("workers.parquet").num_rows == 20

@@ -19,4 +19,4 @@ def test_boxes_are_found_by_their_columns(tmp_path: Path) -> None:
     found, wanted = pyarrow.csv.read_csv(out), mh.aggregate(crowd.log).to_frame()
     assert found.column_names == wanted.column_names
     np.testing.assert_allclose(found.column("x2"), wanted.column("x2"))
-    assert "invented" in pyarrow.csv.read_csv(workers).column_names
+    assert "false_positives" in pyarrow.csv.read_csv(workers).column_names

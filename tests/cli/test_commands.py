@@ -19,14 +19,14 @@ from manyhands.cli.methods import COMPARED, METHODS, methods_of
 def test_workers_table(log, capsys):
     run("workers log.csv --worst 3 -q")
     table = mh.Consensus().fit(mh.read("log.csv")).workers_frame().to_pydict()
-    order = np.argsort(table["accuracy"])
+    order = np.argsort(table["skill"])
     lines = capsys.readouterr().out.splitlines()
     shown = [line.split()[0] for line in lines if line.strip().startswith("w")][1:]  # below the head
     assert shown == [table["worker"][i] for i in order[:3]]
     assert f"{table['accuracy'][order[0]]:.3f}" in "".join(lines)
 
 
-@pytest.mark.parametrize("key", ["accuracy", "information", "spammer_score", "n_labels"])
+@pytest.mark.parametrize("key", ["skill", "information", "spammer_score", "n_answers"])
 def test_workers_order(key, log, capsys):
     run("workers", "log.csv", "--sort", key, "-o", "w.csv", "-q")
     values = [float(row[key]) for row in rows("w.csv")]
@@ -83,7 +83,7 @@ def test_agreement_goes_to_files(log, crowd, capsys):
     measures = {row["measure"]: row for row in rows("m.csv")}
     alpha = mh.agreement.krippendorff_alpha(crowd.log, resamples=20)
     found = measures["krippendorff-alpha"]
-    assert [float(found[name]) for name in ("value", "lower", "upper")] == [alpha.value, *alpha.interval]
+    assert [float(found[name]) for name in ("value", "low", "high")] == [alpha.value, *alpha.interval]
     assert [row["class"] for row in rows("c.csv")] == crowd.log.classes.tolist()
     assert pq.read_table("t.parquet").equals(mh.agreement.by_task(crowd.log))
     assert "only one thing" in complaint(capsys, "agreement log.csv -o - --by-class -")

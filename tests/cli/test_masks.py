@@ -21,4 +21,4 @@ def test_masks_are_found_by_their_column(tmp_path: Path) -> None:
     found = [from_rle(json.loads(text), "it") for text in pyarrow.csv.read_csv(out).column("mask").to_pylist()]
     for mine, wanted in zip(found, mh.aggregate(crowd.log).masks_, strict=True):
         np.testing.assert_array_equal(filled(mine.runs, mine.shape, 2), wanted)
-    assert "reliability" in pyarrow.csv.read_csv(workers).column_names
+    assert "skill" in pyarrow.csv.read_csv(workers).column_names

@@ -26,12 +26,12 @@ class Boastful(CorrelationClustering):
 
     def _fit(self, votes, progress):
         fit = super()._fit(votes, progress)
-        return type(fit)(**{**vars(fit), "sensitivity": fit.sensitivity + 1.0})
+        return type(fit)(**{**vars(fit), "recall": fit.recall + 1.0})
 
 
 def test_a_fault_is_noticed():
     checks = dict(clustering_checks(Boastful()))
-    with pytest.raises(AssertionError, match="sensitivity_ are not probabilities"):
+    with pytest.raises(AssertionError, match="recall_ are not probabilities"):
         checks["probabilities"]()
 
 

@@ -30,7 +30,7 @@ def test_large_clusters_are_found_from_one_pair_in_a_hundred(blocks):
     model = CrowdClustering().fit(blocks.log)
     assert model.n_clusters_ == 5
     assert adjusted_rand(model.clusters_, blocks.truth) > 0.95
-    assert np.abs(model.sensitivity_ - blocks.sensitivity).mean() < 0.04
+    assert np.abs(model.recall_ - blocks.recall).mean() < 0.04
     assert np.abs(model.specificity_ - blocks.specificity).mean() < 0.03
     score = model.workers_frame()["spammer_score"].to_numpy()
     assert score[blocks.spammers].max() < score[~blocks.spammers].min()
@@ -44,7 +44,7 @@ def test_small_clusters_are_found_by_pairs(records):
         warnings.simplefilter("ignore", mh.errors.IdentifiabilityWarning)
         model = CorrelationClustering().fit(records.log)
     assert adjusted_rand(model.clusters_, records.truth) > 0.6
-    assert np.abs(model.sensitivity_ - records.sensitivity).mean() < 0.06
+    assert np.abs(model.recall_ - records.recall).mean() < 0.06
 
 
 @pytest.mark.parametrize(("log", "method"), [("blocks", "CrowdClustering"), ("records", "CorrelationClustering")])
@@ -193,7 +193,7 @@ def test_simulated_crowds_are_what_was_asked():
     assert (crowd.log.labels_per_pair == 2).all()
     assert crowd.log.table.n_repeats() == 0
     assert crowd.spammers.sum() == 2
-    np.testing.assert_allclose(crowd.sensitivity[crowd.spammers] + crowd.specificity[crowd.spammers], 1.0)
+    np.testing.assert_allclose(crowd.recall[crowd.spammers] + crowd.specificity[crowd.spammers], 1.0)
     again = mh.simulate(100, 10, 4, pairs=0.1, answers_per_pair=2, spammers=0.2, seed=7, kind="clustering")
     assert again.log == crowd.log
     many = mh.simulate(300, 10, 100, pairs=300, same=0.5, seed=7, kind="clustering")

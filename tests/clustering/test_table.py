@@ -99,7 +99,7 @@ def test_description():
 
 def test_commands_take_such_logs(tmp_path, capsys):
     pd.DataFrame(LOG).to_csv(tmp_path / "log.csv", index=False)
-    for command, shown in (("describe", "50.00% of all"), ("aggregate", "confidence"), ("workers", "sensitivity")):
+    for command, shown in (("describe", "50.00% of all"), ("aggregate", "confidence"), ("workers", "recall")):
         assert main([command, str(tmp_path / "log.csv")]) in (0, None)
         assert shown in capsys.readouterr().out
 

@@ -51,7 +51,7 @@ def go_on(campaign: Campaign, said: np.ndarray, n: int) -> list[tuple[object, ..
 def test_a_campaign_finds_the_classes(crowd: mh.categorical.CategoricalSimulation, update: str, explore: str) -> None:
     campaign = Campaign(range(120), range(3), workers=range(10), update=update, explore=explore, seed=1)
     asked = go_on(campaign, answers(crowd), 600)
-    assert len(asked) == campaign.n_labels == 600
+    assert len(asked) == campaign.n_answers == 600
     assert len({(task, worker) for task, worker, *_ in asked}) == 600
     assert (campaign.labels == crowd.truth).mean() > 0.85
     np.testing.assert_allclose(campaign.posterior.sum(axis=1), 1)
@@ -144,7 +144,7 @@ def test_tasks_stop_at_the_error_and_campaigns_at_the_budget(crowd: mh.categoric
                                                 strict=True) if event == "stop" and why == "error"]  # fmt: skip
     assert len(stopped) > 60
     assert (campaign.labels[stopped] != crowd.truth[stopped]).mean() <= 0.08  # stated 0.05, of some 100 tasks
-    assert frame["n_labels"].to_numpy().sum() == campaign.n_labels < 1200
+    assert frame["n_answers"].to_numpy().sum() == campaign.n_answers < 1200
     capped = Campaign(range(120), range(3), workers=range(10), budget=30)
     assert len(capped.ask(50)) == 30
     assert capped.done
@@ -205,7 +205,7 @@ def test_answers_that_cannot_be_are_refused() -> None:
 
 def test_answers_that_are_there_already_count(crowd: mh.categorical.CategoricalSimulation) -> None:
     campaign = Campaign(range(120), range(3), votes=crowd.log, model=mh.DawidSkene(warm_start=True))
-    assert campaign.n_labels == crowd.log.n_annotations
+    assert campaign.n_answers == crowd.log.n_annotations
     np.testing.assert_allclose(campaign.posterior, mh.DawidSkene().fit(crowd.log).posterior_, atol=1e-12)
 
 
@@ -277,7 +277,7 @@ def test_a_repeated_delivery_is_no_further_vote(update: str) -> None:
         campaign.tell(0, "d", "cat")
     assert campaign.labels[0] == "dog"
     assert (campaign.posterior == once.posterior).all()
-    assert campaign.n_labels == 4
+    assert campaign.n_answers == 4
     assert campaign.log.equals(once.log)
     assert len(campaign.ask(2, worker="e")) == 2  # four of six labels are spent, whatever was delivered how often
 
@@ -296,7 +296,7 @@ def test_a_changed_answer_replaces_the_earlier_one(
                 campaign.tell(task, worker, said[task, worker])
     campaign.tell(0, 0, said[0, 0])
     assert campaign.votes == wanted.votes
-    assert campaign.n_labels == 6 * n
+    assert campaign.n_answers == 6 * n
     if update == "batch" and n > 10:
         wanted._refit()
     np.testing.assert_allclose(campaign.posterior, wanted.posterior, atol=1e-9)

@@ -299,7 +299,7 @@ def test_careless_and_loose_workers_are_told_apart() -> None:
     crowd = mh.simulate(40, size=48, good=4, loose=2, tight=2, careless=2, seed=2, kind="masks")
     model = mh.log.STAPLE().fit(crowd.log)
     rates = {
-        kind: (model.sensitivity_[crowd.kinds == kind].mean(), model.specificity_[crowd.kinds == kind].mean())
+        kind: (model.recall_[crowd.kinds == kind].mean(), model.specificity_[crowd.kinds == kind].mean())
         for kind in ("good", "loose", "tight", "careless")
     }
     assert min(rates["good"]) > max(min(rates[kind]) for kind in ("loose", "tight", "careless"))

@@ -160,7 +160,7 @@ def test_patterns_that_were_drawn_are_found_and_help() -> None:
         12,
         answers_per_task=3,
         true_labels=2.5,
-        sensitivity=0.6,
+        recall=0.6,
         specificity=0.85,
         patterns=3,
         seed=4,
@@ -194,7 +194,7 @@ def test_recovers_skills_of_workers_and_labels() -> None:
             model = mh.multilabel.PooledRelevance(tol=1e-5, max_iter=1000).fit(drawn.log)
         labels = model.labels_frame()
         # What all workers have in common may be the labels' as well.
-        found, wanted = (of - of.mean() for of in (model._of_workers[0], drawn.sensitivity[0]))
+        found, wanted = (of - of.mean() for of in (model._of_workers[0], drawn.recall[0]))
         errors.append(np.sqrt(((found - wanted) ** 2).mean()))
         right = np.mean([one == true for one, true in zip(model.label_sets_.tolist(), drawn.truth, strict=True)])
         share = np.mean([[label in true for label in range(6)] for true in drawn.truth], axis=0)

@@ -206,8 +206,8 @@ def test_spread_and_frames(tmp_path):
     ratings = mh.Ratings.from_arrays([1, 1, 2, 2], [1, 2, 1, 2], [3.0, 3.0, 1.0, 5.0])
     model = mh.objects.DistanceAggregator("absolute").fit(ratings)
     assert model.spread_[0] == 0 < model.spread_[1]
-    assert model.to_frame().column_names == ["task", "answer", "spread", "tied"]
-    assert model.workers_frame().column_names == ["worker", "n_labels", "weight", "loss"]
+    assert model.to_frame().column_names == ["task", "answer", "confidence", "spread", "tied"]
+    assert model.workers_frame().column_names == ["worker", "n_answers", "skill", "skill_error", "loss"]
     texts = mh.Objects.from_arrays([1, 1, 2], list("aba"), ["sun", "son", "day"])
     sets = mh.Objects.from_arrays([1, 1], list("ab"), [{"x"}, {"y", "x"}])
     for votes, made in (

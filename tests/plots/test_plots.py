@@ -84,7 +84,7 @@ def test_confusion_matrices_are_those_of_the_model():
     np.testing.assert_array_equal(ax.images[0].get_array(), MODEL.confusion_[2])
     assert [tick.get_text() for tick in ax.get_yticklabels()] == MODEL.classes_.tolist()
     assert {text.get_text() for text in ax.texts} == {f"{value:.2f}" for value in MODEL.confusion_[2].ravel()}
-    given = MODEL.workers_frame().column("n_labels").to_numpy()
+    given = MODEL.workers_frame().column("n_answers").to_numpy()
     mean = (MODEL.confusion_ * given[:, None, None]).sum(axis=0) / given.sum()
     np.testing.assert_allclose(mh.plots.confusion(MODEL).images[0].get_array(), mean)
 
@@ -110,11 +110,11 @@ def test_workers_by_skill_and_work():
     frame = mh.aggregate(CROWD.log).workers_frame()
     ax = mh.plots.workers(mh.aggregate(CROWD.log))
     points = ax.lines[0]
-    assert points.get_xdata().tolist() == frame.column("n_labels").to_pylist()
-    assert points.get_ydata().tolist() == frame.column("accuracy").to_pylist()
+    assert points.get_xdata().tolist() == frame.column("n_answers").to_pylist()
+    assert points.get_ydata().tolist() == frame.column("skill").to_pylist()
     assert len(ax.collections[0].get_segments()) == CROWD.log.n_workers  # their errors
     assert mh.plots.workers(MODEL, measure="spammer_score").get_ylabel() == "spammer score"
-    assert mh.plots.workers(mh.aggregate(RATINGS)).get_ylabel() == "bias"
+    assert mh.plots.workers(mh.aggregate(RATINGS)).get_ylabel() == "skill"
 
 
 def test_reliability_is_that_of_the_metrics():
@@ -192,7 +192,7 @@ def test_budgets_keep_so_many_labels_of_each_task():
         (lambda: mh.plots.reliability(mh.aggregate(RATINGS), GOLD), TypeError, "no probabilities of classes to draw"),
         (lambda: mh.plots.reliability({}, GOLD), ValueError, "no model to draw"),
         (lambda: mh.plots.workers(CROWD.log), TypeError, "no workers to draw"),
-        (lambda: mh.plots.workers(MODEL, measure="magic"), ValueError, "measure must be one of accuracy"),
+        (lambda: mh.plots.workers(MODEL, measure="magic"), ValueError, "measure must be one of skill"),
         (lambda: mh.plots.history(mh.MajorityVote().fit(CROWD.log)), ValueError, "no objective"),
         (lambda: mh.plots.history(MODEL, name="loss"), ValueError, "for learners"),
         (lambda: mh.plots.agreement(CROWD.log, min_overlap=10**6), ValueError, "no two workers share"),

@@ -20,8 +20,8 @@ def accuracy_held(model: mh.categorical.base.Aggregator, draws: int, labels: int
         crowd = mh.simulate(300, 15, n_classes, labels_per_task=labels, seed=seed)
         frame = model.fit(crowd.log).workers_frame()
         truth = mh.metrics.skill(crowd.confusion, crowd.prior)
-        distances.append(np.abs(frame["accuracy"].to_numpy() - truth))
-        errors.append(frame["accuracy_error"].to_numpy())
+        distances.append(np.abs(frame["skill"].to_numpy() - truth))
+        errors.append(frame["skill_error"].to_numpy())
         held.append(distances[-1] <= 1.96 * errors[-1])
     assert np.mean(errors) < 1.5 * np.sqrt(np.mean(np.square(distances)))
     return float(np.mean(held))
@@ -49,16 +49,16 @@ def test_errors_of_accuracies_shrink_with_more_tasks():
     errors = []
     for n in (300, 3000):
         frame = mh.aggregate(mh.simulate(n, 15, 2, labels_per_task=5, seed=1).log).workers_frame()
-        errors.append(frame["accuracy_error"].to_numpy())
+        errors.append(frame["skill_error"].to_numpy())
     assert np.mean(errors[1]) < 0.45 * np.mean(errors[0])
 
 
 @pytest.mark.parametrize("most", [30, 10])
 def test_errors_of_large_crowds_are_close_to_the_joint_ones(monkeypatch, most):
     votes = mh.simulate(1500, 20, 2, labels_per_task=5, seed=3).log
-    joint = mh.categorical.HierarchicalDawidSkene().fit(votes).workers_frame()["accuracy_error"].to_numpy()
+    joint = mh.categorical.HierarchicalDawidSkene().fit(votes).workers_frame()["skill_error"].to_numpy()
     monkeypatch.setattr(_reference, "_MOST_PARAMETERS", most)
-    reduced = mh.categorical.HierarchicalDawidSkene().fit(votes).workers_frame()["accuracy_error"].to_numpy()
+    reduced = mh.categorical.HierarchicalDawidSkene().fit(votes).workers_frame()["skill_error"].to_numpy()
     assert np.abs(np.log(reduced / joint)).mean() < 0.2
 
 
@@ -75,14 +75,14 @@ def test_errors_of_workers_are_the_same_out_of_core(tmp_path):
     votes = mh.simulate(400, 12, 3, labels_per_task=4, seed=6).log
     sharded = mh.Annotations.from_batches([votes.to_frame()], out_of_core=tmp_path / "shards")
     here, there = (mh.MajorityVote().fit(log).workers_frame() for log in (votes, sharded))
-    np.testing.assert_allclose(here["accuracy_error"].to_numpy(), there["accuracy_error"].to_numpy(), rtol=1e-6)
+    np.testing.assert_allclose(here["skill_error"].to_numpy(), there["skill_error"].to_numpy(), rtol=1e-6)
 
 
 def test_abstentions_leave_finite_errors():
     rng = np.random.default_rng(0)
     answers = np.where(rng.random((80, 6)) < 0.2, "?", np.where(rng.random((80, 6)) < 0.8, "a", "b"))
     votes = mh.Annotations.from_dense(answers.tolist(), abstain="?")
-    errors = mh.DawidSkene().fit(votes).workers_frame()["accuracy_error"].to_numpy()
+    errors = mh.DawidSkene().fit(votes).workers_frame()["skill_error"].to_numpy()
     assert np.isfinite(errors).all()
     assert (errors > 0).all()
 

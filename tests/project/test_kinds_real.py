@@ -76,7 +76,7 @@ def test_the_default_runs(name: str) -> None:
             if str(column.type) == "double":
                 assert np.isfinite(column.drop_null().to_numpy()).all()
     if hasattr(model, "tasks_frame"):
-        assert model.tasks_frame().column("n_labels").to_pylist() == answers.labels_per_task.tolist()
+        assert model.tasks_frame().column("n_answers").to_pylist() == answers.labels_per_task.tolist()
 
 
 def test_sameness_of_melodies() -> None:

@@ -105,7 +105,7 @@ def test_bad_places_are_refused_and_leave_nothing(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         model.report(tmp_path / "nowhere" / "report.html")
     model.save(tmp_path / "model.mh")
-    with pytest.raises(ValueError, match="does not know the votes"):
+    with pytest.raises(ValueError, match="does not keep the answers"):
         mh.load(tmp_path / "model.mh").report(tmp_path / "report.html")
     assert [path.name for path in tmp_path.iterdir()] == ["model.mh"]
 
