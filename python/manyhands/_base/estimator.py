@@ -148,6 +148,8 @@ class Estimator(Parameters, KnowsWorkers, Results, persist.Saved, Generic[A, F])
     _learnt_codes: ClassVar[Mapping[str, str]] = {}
 
     _result: F | None = None
+    #: The table of the fit, as long as the model stays in memory; neither files nor pickles keep it.
+    _votes: Any = None
 
     def __init_subclass__(cls, *, default: bool | str = False, **rest: Any) -> None:
         super().__init_subclass__(**rest)
