@@ -1,7 +1,7 @@
 //! Who did what: links between tasks and workers in compressed task order, whatever it is that they carry.
 //!
-//! A table is its links and one payload for each of them, in the same order: a label ([`crate::categorical::table::Table`]) or numbers
-//! ([`crate::numeric::table::Ratings`]). The links are sorted by task, then worker, then payload, then weight, so that the same rows
+//! A table is its links and one payload for each of them, in the same order: a label ([`crate::categorical::table::Table`]),
+//! numbers ([`crate::numeric::table::Ratings`]) or a code ([`crate::base::codes::CodeTable`]). The links are sorted by task, then worker, then payload, then weight, so that the same rows
 //! in any order give the same table.
 
 mod sort;

@@ -1,6 +1,7 @@
 //! What all kinds share: sparse links, loops over blocks of rows, iteration, memory, numbers, threads.
 
 pub(crate) mod blocks;
+pub mod codes;
 pub(crate) mod components;
 pub mod control;
 pub(crate) mod course;

@@ -9,6 +9,7 @@ mod bayes;
 mod boxes;
 mod capacity;
 mod clustering;
+mod codes;
 mod community;
 mod consensus;
 mod copies;
@@ -352,6 +353,8 @@ mod _core {
     use super::capacity::channel_capacity;
     #[pymodule_export]
     use super::clustering::{cluster_search, cluster_shares, membership_fit, pair_counts, pair_evidence};
+    #[pymodule_export]
+    use super::codes::CodeTable;
     #[pymodule_export]
     use super::community::community_fit;
     #[pymodule_export]

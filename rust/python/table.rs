@@ -17,7 +17,7 @@ type Columns<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u32>>, Bound
 type ValueColumns<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray2<f64>>);
 
 /// What to do with repeats, by its name.
-fn repeats_of(name: &str) -> PyResult<Repeats> {
+pub(super) fn repeats_of(name: &str) -> PyResult<Repeats> {
     choose("repeats", name, &[("keep", Repeats::Keep), ("first", Repeats::First), ("last", Repeats::Last)])
 }
 
@@ -96,6 +96,7 @@ macro_rules! table_methods {
         }
     };
 }
+pub(super) use table_methods;
 
 /// Annotations as codes, in task order; immutable.
 #[pyclass(frozen, module = "manyhands._core")]

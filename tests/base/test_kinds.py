@@ -7,14 +7,11 @@ import numpy as np
 import pytest
 
 import manyhands as mh
-from manyhands._base import data_checks as checks
 from manyhands._base import persist
-from manyhands._base.columns import Columns
 from manyhands._base.estimator import Estimator, Fit, TaskEstimator
-from manyhands._base.ids import encode_ids
-from manyhands._base.names import Column
+from manyhands._base.kind import KindSpec
 from manyhands._base.table import Records
-from manyhands._base.task_table import Answers
+from manyhands._base.task_table import Answers, Parsed, Payload
 from manyhands.categorical._confusion import JudgedByPosterior, Matrices, OneCoin
 from manyhands.categorical._posterior import Candidates, DensePosterior
 from manyhands.categorical.base import Aggregator, best_of
@@ -25,29 +22,17 @@ def toy_kind() -> tuple[type[Answers], type[Estimator]]:
 
     class Marks(Answers):
         __slots__ = ()
-        _kind = "marks"
-        _roles = ("task", "worker", "mark")
-        _numbers = frozenset({"mark"})
+        spec = KindSpec(word="marks", required=("task", "worker", "mark"), numbers=frozenset({"weight", "mark"}))
         _file_kind = "marks"
 
         @classmethod
         def from_arrays(cls, tasks, workers, marks):
-            return cls._of_columns(
-                Columns(
-                    {"task": Column(tasks, "tasks"), "worker": Column(workers, "workers")}, {"mark": [(marks, "marks")]}
-                )
-            )
+            return cls._of_arrays({}, tasks=tasks, workers=workers, marks=marks)
 
         @classmethod
-        def _of_columns(cls, columns):
-            ids = encode_ids(columns.ids["task"], columns.ids["worker"])
-            marks, _ = columns.only("mark")
-            sizes = (len(ids.tasks), len(ids.workers), 10)
-            table = checks.made_table(ids.task_codes, ids.worker_codes, np.uint16(marks), None, *sizes)
-            return cls(table, ids.tasks, ids.workers)
-
-        def _part(self, table, tasks, workers, unlabelled):
-            return type(self)(table, tasks, workers, unlabelled)
+        def _parsed(cls, columns):
+            marks, what = columns.only("mark")
+            return Parsed({what: len(marks)}, lambda ids: Payload(np.asarray(marks), 10))
 
         def _said(self, said):
             return {"mark": said}
@@ -56,12 +41,8 @@ def toy_kind() -> tuple[type[Answers], type[Estimator]]:
             return {"marks": said}
 
         @classmethod
-        def _load(cls, content):
-            tasks, workers, unlabelled = cls._names_in(content)
-            task_codes, worker_codes, weights = cls._links_in(content)
-            said = content.array("marks", np.uint16, shape=task_codes.shape)
-            table = checks.made_table(task_codes, worker_codes, said, weights, len(tasks), len(workers), 10)
-            return cls(table, tasks, workers, unlabelled)
+        def _unpacked(cls, content, task_codes, tasks):
+            return Payload(content.array("marks", np.uint32, shape=task_codes.shape), 10)
 
     @dataclass(frozen=True, kw_only=True)
     class MarkFit(Fit):

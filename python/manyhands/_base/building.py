@@ -140,12 +140,3 @@ def encoded_labels(
         check_classes(classes, n_answers, labels.what, spelt=labels.parse_integers)
     checks.check_n_classes(len(names), labels.what)
     return codes, classes, names
-
-
-def unpickled(
-    cls: Any, codes: tuple[Any, Any, Any], weights: Any, names: tuple[Names, ...], ordered: bool = False
-) -> Any:
-    """Make a table of what was pickled of one."""
-    n_tasks, n_workers, n_classes = (len(part) for part in names[:3])
-    table = checks.made_table(*codes, weights, n_tasks, n_workers, len(names[4]), n_classes=n_classes)
-    return cls(table, *names, ordered=ordered)

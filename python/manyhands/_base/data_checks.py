@@ -99,7 +99,7 @@ def _missing_in(what: str, absent: npt.NDArray[np.bool_]) -> str:
     )
 
 
-def refuse_repeats(table: _core.Table | _core.Ratings, tasks: Names, workers: Names) -> None:
+def refuse_repeats(table: _core.Table | _core.Ratings | _core.CodeTable, tasks: Names, workers: Names) -> None:
     """Refuse a worker's second answer to the same task."""
     first = table.first_repeat()
     if first is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -10,16 +11,31 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
+from manyhands import _core
 from manyhands._base import data_checks as checks
 from manyhands._base import html, persist
 from manyhands._base.columns import Chosen, Columns, columns_of
+from manyhands._base.description import Description, Fact
 from manyhands._base.frames import if_there, not_a_log
-from manyhands._base.names import Names
+from manyhands._base.kind import KindSpec
+from manyhands._base.names import Column, Names
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from manyhands.audit import Finding
+
+
+def _pickle_compiled(table: Any, *sizes: Any) -> tuple[Any, ...]:
+    """Pickle a compiled table as its columns, weights and sizes."""
+    return type(table), (*table.columns(), table.weights(), *sizes)
+
+
+copyreg.pickle(_core.Table, lambda t: _pickle_compiled(t, t.n_tasks, t.n_workers, t.n_labels, "keep", t.n_classes))
+copyreg.pickle(_core.Ratings, lambda t: _pickle_compiled(t, t.n_tasks, t.n_workers))
+copyreg.pickle(_core.CodeTable, lambda t: _pickle_compiled(t, t.n_tasks, t.n_workers, t.n_codes))
+copyreg.pickle(_core.Comparisons, lambda t: _pickle_compiled(t, t.n_items, t.n_workers, t.n_contexts))
+copyreg.pickle(_core.Rankings, lambda t: _pickle_compiled(t, t.n_items, t.n_workers))
 
 
 class Rows(Protocol):
@@ -46,34 +62,17 @@ class Rows(Protocol):
 class Records(persist.Saved, ABC):
     """Records of workers, whatever they are about: immutable, sparse, with names of workers.
 
-    A kind of answers is a subclass that names the kind in `_kind`, its columns in `_roles`, and the kind of its files
-    in `_file_kind`. One whose answers are about tasks, one each, derives from
+    A kind of answers is a subclass with a `spec`. One whose answers are about tasks, one each, derives from
     :class:`~manyhands._base.task_table.Answers`; one about items that are compared, from this class.
     """
 
     __slots__ = ("_table", "_workers")
     _table: Rows
 
-    #: What the answers are, as `read` and the command line call it.
-    _kind: ClassVar[str]
-    #: The columns of a log of this kind, by role: those that there must be.
-    _roles: ClassVar[tuple[str, ...]]
-    #: Those that there may be; they are looked for only where they are named.
-    _options: ClassVar[tuple[str, ...]] = ("weight",)
-    #: Those of them that are taken where a column with a well-known name is there.
-    _if_there: ClassVar[tuple[str, ...]] = ()
-    #: Which of all these hold no ids: numbers, and what the kind itself makes sense of.
-    _numbers: ClassVar[frozenset[str]] = frozenset({"weight"})
-    _raw: ClassVar[frozenset[str]] = frozenset()
-    #: What else its makers ask, by name.
-    _settings: ClassVar[tuple[str, ...]] = ()
-    #: Roles whose well-known columns together tell that a log is of this kind, for each form it has; none where columns
-    #: cannot tell.
-    _telling: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    #: What the library knows about the kind: columns, settings, folder.
+    spec: ClassVar[KindSpec]
     #: Whether columns may be found by weak names, which `_check_guesses` then checks.
     _weak: ClassVar[bool] = False
-    #: Constructors that a message can point to.
-    _makers: ClassVar[tuple[str, ...]] = ("from_frame", "from_arrays")
     #: The maker behind all of a kind: from columns by role, and its settings as keywords.
     _of_columns: ClassVar[Callable[..., Any]]
     #: The table of each kind; it enters itself when it is defined.
@@ -81,8 +80,8 @@ class Records(persist.Saved, ABC):
 
     def __init_subclass__(cls, **rest: Any) -> None:
         super().__init_subclass__(**rest)
-        if "_kind" in vars(cls):
-            Records._kinds[cls._kind] = cls
+        if "spec" in vars(cls):
+            Records._kinds[cls.spec.word] = cls
 
     def __init__(self, table: Rows, workers: Names) -> None:
         self._table = table
@@ -104,16 +103,29 @@ class Records(persist.Saved, ABC):
         """Raise where a column that was taken by a weak name is something else."""
 
     @classmethod
+    def _of_arrays(cls, settings: Mapping[str, Any], **given: Any) -> Self:
+        """Build a table from columns by the names of parameters, each a role or its plural; None for no column."""
+        columns = Columns()
+        for name, data in given.items():
+            role = name if name in cls.spec.roles else name.removesuffix("s")
+            if data is not None and role in cls.spec.numbers | cls.spec.raw:
+                columns.others[role] = [(data, name)]
+            elif data is not None:
+                columns.ids[role] = Column(data, name)
+        made: Self = cls._of_columns(columns, **settings)
+        return made
+
+    @classmethod
     def _columns_in(cls, frame: Any, given: Mapping[str, Chosen], options: Mapping[str, Chosen]) -> Columns:
         """The columns of a frame by role."""
-        found = {role: if_there(frame, role) for role in cls._if_there if options.get(role) is None}
+        found = {role: if_there(frame, role) for role in cls.spec.if_there if options.get(role) is None}
         named = {role: name for role, name in {**options, **found}.items() if name is not None}
-        return columns_of(frame, {**given, **named}, cls._numbers | cls._raw, weak=cls._weak)
+        return columns_of(frame, {**given, **named}, cls.spec.numbers | cls.spec.raw, weak=cls._weak)
 
     @classmethod
     def _needed(cls, names: Sequence[str], named: Collection[str]) -> tuple[str, ...]:
         """Roles that need a column in a log of such names, where the caller named the columns of some."""
-        return cls._roles
+        return cls.spec.required
 
     @classmethod
     def _as_table(cls, answers: Any) -> Self:
@@ -127,16 +139,18 @@ class Records(persist.Saved, ABC):
         if isinstance(answers, str | os.PathLike):
             from manyhands.io.read import read
 
-            table: Self = read(answers, kind=cls._kind)
+            table: Self = read(answers, kind=cls.spec.word)
             return table
-        raise TypeError(not_a_log(answers, f"{cls.__name__} or a frame", [f"{cls.__name__}.{m}" for m in cls._makers]))
+        raise TypeError(
+            not_a_log(answers, f"{cls.__name__} or a frame", [f"{cls.__name__}.{m}" for m in cls.spec.makers])
+        )
 
     # ---------------------------------------------------------------------------------------------- contents
 
     @property
     def kind(self) -> str:
         """Kind of the answers, such as ``"categorical"``; decides which method :func:`manyhands.aggregate` uses."""
-        return self._kind
+        return self.spec.word
 
     @property
     def table(self) -> Rows:
@@ -153,6 +167,14 @@ class Records(persist.Saved, ABC):
         """Number of annotations."""
         return self._table.n_annotations
 
+    def describe(self) -> Description:
+        """Summarise the table in numbers; prints as a short report. O(annotations and what they hold)."""
+        return Description(tuple(self._facts()))
+
+    def _facts(self) -> Iterable[Fact]:
+        """What `describe` says, in the order of its report."""
+        return [Fact("n_annotations", self.n_annotations, "answers"), Fact("n_workers", self.n_workers, "workers")]
+
     def _identity(self) -> tuple[Any, ...]:
         """What two equal tables must have alike before their columns are looked at: names and sizes."""
         return (self._workers, self.n_annotations)
@@ -162,7 +184,7 @@ class Records(persist.Saved, ABC):
         """All columns, by codes; two tables with the same names and columns are equal."""
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Records._kinds[self._kind]):
+        if not isinstance(other, Records._kinds[self.spec.word]):
             return NotImplemented
         if self._identity() != other._identity():
             return False

@@ -5,16 +5,20 @@ from __future__ import annotations
 import operator
 import os
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from manyhands import _core
 from manyhands._base import arrow, persist
 from manyhands._base import data_checks as checks
-from manyhands._base.checks import listed
+from manyhands._base.checks import check_choice, listed
 from manyhands._base.columns import Columns
+from manyhands._base.description import Fact, Spread
+from manyhands._base.ids import Ids, encode_ids
 from manyhands._base.names import Codes, Names
 from manyhands._base.table import Records, Rows
 from manyhands.errors import argument
@@ -46,21 +50,92 @@ class Links(Rows, Protocol):
         """The same answers without the tasks and workers that have none."""
 
 
+class Payload(NamedTuple):
+    """What the answers of a table are made of: a row for each answer, the number of codes, and `KindSpec.parts`."""
+
+    answers: npt.NDArray[Any]
+    n_codes: int = 0
+    parts: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """The answers of a log as a kind parsed them, before anything is encoded."""
+
+    #: Number of rows of each column, by what messages call it.
+    sizes: Mapping[str, int]
+    #: Makes the payload, once it is known which task and worker each row with an answer has.
+    encode: Callable[[Ids], Payload]
+    #: Marks rows without an answer.
+    absent: npt.NDArray[np.bool_] | None = None
+
+
 class Answers(Records):
     """Answers of workers to tasks, whatever they say: immutable, sparse, with names of tasks and workers.
 
-    A kind of answers is a subclass that adds what was said, the third of the columns of its compiled table, and names
-    the kind of its files in `_file_kind`.
+    A kind of answers is a subclass that adds what was said, the third of the columns of its compiled table.
     """
 
     __slots__ = ("_tasks", "_unlabelled")
     _table: Links
     _weak: ClassVar[bool] = True
 
-    def __init__(self, table: Links, tasks: Names, workers: Names, unlabelled: Names | None = None) -> None:
+    def __init__(
+        self, table: Links, tasks: Names, workers: Names, *parts: Any, unlabelled: Names | None = None
+    ) -> None:
         super().__init__(table, workers)
         self._tasks = tasks
         self._unlabelled = unlabelled if unlabelled is not None else tasks.take(np.zeros(0, np.int64))
+        for name, part in zip(self.spec.parts, parts, strict=True):
+            setattr(self, f"_{name}", part)
+
+    @classmethod
+    def _of_columns(cls, columns: Columns, *rest: Any, **settings: Any) -> Self:
+        """Check columns, set rows without an answer aside, encode ids and answers, and build the table."""
+        repeats, missing = settings.pop("repeats", "keep"), settings.pop("missing", "drop")
+        check_choice("repeats", repeats, ("keep", "first", "last", "error"))
+        check_choice("missing", missing, ("drop", "error"))
+        tasks, workers, given = columns.ids["task"], columns.ids["worker"], columns.only("weight")
+        parsed = cls._parsed(columns, **settings)
+        weights = None if given is None else checks.checked_weights(*given)
+        rows = {"tasks": len(tasks), "workers": len(workers), **parsed.sizes}
+        rows |= {} if weights is None else {"weights": len(weights)}
+        noun = cls.spec.required[-1]
+        checks.check_sizes(rows, f"(task, worker, {noun})")
+        checks.refuse_missing_ids(tasks, workers)
+        absent = parsed.absent if parsed.absent is not None and parsed.absent.any() else None
+        if absent is not None:
+            checks.refuse_missing_answers(", ".join(parsed.sizes), absent, missing)
+            weights = None if weights is None else weights[~absent]
+        ids = encode_ids(tasks, workers, absent, said=noun)
+        payload = parsed.encode(ids)
+        policy = "keep" if repeats == "error" else repeats
+        table = cls._compiled(
+            ids.task_codes, ids.worker_codes, payload, weights, len(ids.tasks), len(ids.workers), policy
+        )
+        if repeats == "error":
+            checks.refuse_repeats(table, ids.tasks, ids.workers)
+        return cls(table, ids.tasks, ids.workers, *payload.parts, unlabelled=ids.unlabelled)
+
+    @classmethod
+    def _parsed(cls, columns: Columns, *rest: Any, **settings: Any) -> Parsed:
+        """The answers of a log, parsed and checked by the kind."""
+        raise NotImplementedError
+
+    @classmethod
+    def _compiled(
+        cls,
+        tasks: Codes,
+        workers: Codes,
+        payload: Payload,
+        weights: npt.NDArray[np.float64] | None,
+        n_tasks: int,
+        n_workers: int,
+        repeats: str = "keep",
+    ) -> Any:
+        """The compiled table of a payload: one of codes, unless a kind has another."""
+        codes = payload.answers.astype(np.uint32, copy=False)
+        return _core.CodeTable(tasks, workers, codes, weights, n_tasks, n_workers, payload.n_codes, repeats)
 
     def _check_guesses(self, columns: Columns) -> None:
         guesses = columns.guesses
@@ -97,7 +172,7 @@ class Answers(Records):
             return
         cure = (
             f"name the answer column with {argument('label')} (other columns are {_shown(others)}), or with "
-            f"{self._roles[-1]}=… and kind={self._kind!r} if it is {column!r}"
+            f"{self.spec.required[-1]}=… and kind={self.kind!r} if it is {column!r}"
         )
         if not self._differ_in_task(workers).any():
             raise ValueError(
@@ -283,9 +358,25 @@ class Answers(Records):
         lost = lost if unlabelled is None else lost.joined(unlabelled)
         return self._part(kept.compacted(), tasks, workers, lost)
 
-    @abstractmethod
     def _part(self, table: Any, tasks: Names, workers: Names, unlabelled: Names) -> Self:
-        """A part of these answers, as a compiled table of the same kind, of which the same could be said."""
+        """A part of these answers, as a compiled table of the same kind."""
+        return type(self)(table, tasks, workers, *self._parts_for(tasks), unlabelled=unlabelled)
+
+    def _parts_for(self, tasks: Names) -> tuple[Any, ...]:
+        """The parts of a table of some of the tasks."""
+        return tuple(getattr(self, f"_{name}") for name in self.spec.parts)
+
+    def _about(self, rows: str, text: str = "", tasks: str = "tasks", title: str = "") -> Iterator[Fact]:
+        """Sizes of the table, for `_facts`."""
+        yield Fact("n_annotations", self.n_annotations, title or rows, text)
+        yield Fact("n_tasks", self.n_tasks, tasks)
+        yield Fact("n_workers", self.n_workers, "workers")
+
+    def _spreads(self, rows: str) -> Iterator[Fact]:
+        """How many answers tasks and workers have, and repeats, for `_facts`."""
+        yield Fact("labels_per_task", Spread.of(self.labels_per_task), f"{rows} per task")
+        yield Fact("labels_per_worker", Spread.of(self.labels_per_worker), f"{rows} per worker")
+        yield Fact("n_repeats", self._table.n_repeats(), "repeats")
 
     # ------------------------------------------------------------------------------------------- persistence
 
@@ -306,6 +397,19 @@ class Answers(Records):
     @abstractmethod
     def _packed(self, said: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
         """Arrays of a file for what was said, and what it stands for."""
+
+    @classmethod
+    def _unpacked(cls, content: persist.Content, task_codes: Codes, tasks: Names) -> Payload:
+        """Take back what `_packed` wrote; raise where it is damaged."""
+        raise NotImplementedError
+
+    @classmethod
+    def _load(cls, content: persist.Content) -> Self:
+        tasks, workers, unlabelled = cls._names_in(content)
+        task_codes, worker_codes, weights = cls._links_in(content)
+        payload = cls._unpacked(content, task_codes, tasks)
+        table = cls._compiled(task_codes, worker_codes, payload, weights, len(tasks), len(workers))
+        return cls(table, tasks, workers, *payload.parts, unlabelled=unlabelled)
 
     @classmethod
     def _names_in(cls, content: persist.Content) -> tuple[Names, ...]:

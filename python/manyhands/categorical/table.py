@@ -15,9 +15,11 @@ from manyhands._base import data_checks as checks
 from manyhands._base.building import Missing, Repeats
 from manyhands._base.checks import counted
 from manyhands._base.columns import Columns
-from manyhands._base.description import Description, Spread, described
+from manyhands._base.description import Fact, Spread, class_texts, in_groups, largest
 from manyhands._base.frames import not_a_log, take_columns
+from manyhands._base.kind import KindSpec
 from manyhands._base.names import Codes, Column, Names
+from manyhands._base.spelling import groups_of, shown, skeleton
 from manyhands._base.task_table import Answers
 from manyhands.categorical.dense import build_dense
 
@@ -57,17 +59,19 @@ class Annotations(Answers):
     """
 
     __slots__ = ("_classes", "_labels", "_ordered")
-    _kind: ClassVar[str] = "categorical"
-    _roles: ClassVar[tuple[str, ...]] = ("task", "worker", "label")
-    _options: ClassVar[tuple[str, ...]] = ("weight", "confidence")
-    _numbers: ClassVar[frozenset[str]] = frozenset(_options)
-    _settings: ClassVar[tuple[str, ...]] = (
-        "repeats",
-        "missing",
-        "classes",
-        "abstain",
-        "ordered",
-        "fold_labels",
+    spec: ClassVar[KindSpec] = KindSpec(
+        word="categorical",
+        required=("task", "worker", "label"),
+        optional=("weight", "confidence"),
+        numbers=frozenset({"weight", "confidence"}),
+        settings=(
+            "repeats",
+            "missing",
+            "classes",
+            "abstain",
+            "ordered",
+            "fold_labels",
+        ),
     )
     _file_kind: ClassVar[str] = "annotations"
     _table: _core.Table
@@ -83,7 +87,7 @@ class Annotations(Answers):
         *,
         ordered: bool = False,
     ) -> None:
-        super().__init__(table, tasks, workers, unlabelled)
+        super().__init__(table, tasks, workers, unlabelled=unlabelled)
         self._classes = classes
         self._ordered = ordered
         #: The classes, then the abstentions: what codes of labels stand for.
@@ -405,7 +409,7 @@ class Annotations(Answers):
     @property
     def kind(self) -> str:
         """``"categorical"``, or ``"ordinal"`` if the classes have an order."""
-        return "ordinal" if self._ordered else self._kind
+        return "ordinal" if self._ordered else self.spec.word
 
     @property
     def labels(self) -> npt.NDArray[Any]:
@@ -459,9 +463,33 @@ class Annotations(Answers):
 
     # ------------------------------------------------------------------------------------------ description
 
-    def describe(self) -> Description:
-        """Summarise the table: sizes, labels per task and worker, overlap, agreement. O(annotations)."""
-        return described(self)
+    def _facts(self) -> Iterable[Fact]:
+        (per_task, overlap), table, bare = self._task_spread(), self._table, len(self._unlabelled)
+        counts, groups = table.label_counts(), table.n_components()
+        # A later answer that replaces an earlier one may leave nothing but abstentions: no pair of labels to compare.
+        only_abstentions = not counts[: self.n_classes].any()
+        agreeing, pairs = (0, 0) if only_abstentions else self.without_abstentions()._table.agreeing_pairs()
+        agreement = agreeing / pairs if pairs else float("nan")
+        shares = dict(zip(class_texts(self.labels), (counts / self.n_annotations).tolist(), strict=True))
+        names = groups_of(self.workers.tolist() if self.workers.dtype == object else (), skeleton)
+        equal = (
+            f"{agreement:.1%} of pairs of labels on a task are equal" if pairs else "unknown: no task has two labels"
+        )
+        repeats = table.n_repeats()
+        yield Fact("n_annotations", self.n_annotations, "annotations")
+        yield Fact("n_tasks", self.n_tasks, "tasks", f"{self.n_tasks:,}  (and {bare:,} without a label)")
+        yield Fact("n_workers", self.n_workers, "workers", f"{self.n_workers:,}  ({in_groups(groups)})")
+        yield Fact("n_classes", self.n_classes, "classes", f"{self.n_classes:,}  ({largest(shares)})")
+        yield Fact("n_unlabelled", bare)
+        yield Fact("n_repeats", repeats)
+        yield Fact("labels_per_task", per_task, "labels per task")
+        yield Fact("labels_per_worker", Spread.of(self.labels_per_worker), "labels per worker")
+        yield Fact("overlap", overlap, "overlap", f"{overlap:.1%} of tasks have two or more labels")
+        yield Fact("agreement", agreement, "agreement", equal)
+        yield Fact("n_components", groups)
+        yield Fact("class_shares", shares)
+        yield Fact("", repeats, "repeats", f"{repeats:,} further answers by a worker to the same task")
+        yield Fact("look_alikes", names, "look-alikes" if names else "", f"workers {shown(names)}" if names else "")
 
     def _task_spread(self) -> tuple[Spread, float]:
         """How many annotations tasks have, and the share of them that have two or more."""
@@ -493,10 +521,6 @@ class Annotations(Answers):
         table = checks.made_table(task_codes, worker_codes, said, weights, *sizes, n_classes=len(classes))
         ordered = "ordered" in content.arrays and bool(content.array("ordered", np.bool_, shape=(1,))[0])
         return cls(table, tasks, workers, classes, unlabelled, labels, ordered=ordered)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        names = (self._tasks, self._workers, self._classes, self._unlabelled, self._labels)
-        return building.unpickled, (type(self), self.codes(), self.weights, names, self._ordered)
 
 
 def as_annotations(votes: Any, *, abstentions: bool = False) -> Annotations:

@@ -30,9 +30,9 @@ def _others() -> dict[str, type[Records]]:
 def roles() -> dict[str, list[str]]:
     """The columns that logs of other kinds have besides those of classes, and which kinds those are."""
     found: dict[str, list[str]] = {}
-    known = {*Records._kinds[CLASSES]._roles, *Records._kinds[CLASSES]._options}
+    known = {*Records._kinds[CLASSES].spec.roles}
     for kind, table in _others().items():
-        for role in (*table._roles, *table._options):
+        for role in table.spec.roles:
             if role not in known:
                 found.setdefault(role, []).append(kind)
     return found
@@ -60,7 +60,7 @@ def add_kind(parser: Parser) -> None:
 
 def _own_roles(kind: str) -> tuple[str, ...]:
     table = Records._kinds[kind]
-    return (*table._roles, *table._options)
+    return table.spec.roles
 
 
 def sides(text: str) -> dict[str, str]:
@@ -73,7 +73,7 @@ def sides(text: str) -> dict[str, str]:
 
 def _taking(setting: str) -> list[str]:
     """The kinds whose makers take a setting."""
-    return [kind for kind, table in _others().items() if setting in table._settings]
+    return [kind for kind, table in _others().items() if setting in table.spec.settings]
 
 
 #: Arguments that are settings of reading, beside the columns by role.

@@ -15,8 +15,9 @@ from manyhands._base import data_checks as checks
 from manyhands._base.building import Missing, Repeats
 from manyhands._base.checks import check_choice, counted, warn_of_data
 from manyhands._base.columns import Columns
-from manyhands._base.description import PairsDescription, Spread
+from manyhands._base.description import Fact, Spread
 from manyhands._base.ids import compact
+from manyhands._base.kind import KindSpec
 from manyhands._base.names import Codes, Column, Names
 from manyhands._base.table import Records
 from manyhands.errors import argument
@@ -50,10 +51,12 @@ class Similarities(Records):
     """
 
     __slots__ = ("_items", "_left", "_right")
-    _kind: ClassVar[str] = "clustering"
-    _roles: ClassVar[tuple[str, ...]] = ("left", "right", "worker", "same")
-    _settings: ClassVar[tuple[str, ...]] = ("repeats", "missing")
-    _telling: ClassVar[tuple[tuple[str, ...], ...]] = (("left", "right", "same"),)
+    spec: ClassVar[KindSpec] = KindSpec(
+        word="clustering",
+        required=("left", "right", "worker", "same"),
+        settings=("repeats", "missing"),
+        telling=(("left", "right", "same"),),
+    )
     _file_kind: ClassVar[str] = "similarities"
     _table: _core.Table
 
@@ -110,21 +113,14 @@ class Similarities(Records):
         missing: Missing = "drop",
     ) -> Self:
         """Build a table from columns of equal length; parameters are those of :meth:`from_frame`."""
-        given = {
-            "left": (left, "left"),
-            "right": (right, "right"),
-            "worker": (workers, "workers"),
-            "same": (same, "same"),
-        }
-        others = {} if weights is None else {"weight": [(weights, "weights")]}
-        columns = Columns({role: Column(*column) for role, column in given.items()}, others)
-        return cls._of_columns(columns, repeats=repeats, missing=missing)
+        columns = {"left": left, "right": right, "workers": workers, "same": same, "weights": weights}
+        return cls._of_arrays({"repeats": repeats, "missing": missing}, **columns)
 
     @classmethod
     def _of_columns(cls, columns: Columns, *, repeats: Repeats = "keep", missing: Missing = "drop") -> Self:
         check_choice("repeats", repeats, ("keep", "first", "last", "error"))
         check_choice("missing", missing, ("drop", "error"))
-        left, right, workers, said = (columns.ids[role] for role in cls._roles)
+        left, right, workers, said = (columns.ids[role] for role in cls.spec.required)
         given = columns.only("weight")
         weights = None if given is None else checks.checked_weights(*given)
         sizes = {"left": len(left), "right": len(right), "workers": len(workers), "same": len(said)}
@@ -210,24 +206,23 @@ class Similarities(Records):
         }
         return arrow.table(columns if self.weights is None else columns | {"weight": self.weights})
 
-    def describe(self) -> PairsDescription:
-        """Summarise the table in numbers; prints as a short report. O(answers)."""
+    def _facts(self) -> Iterable[Fact]:
         agree, both = self._table.agreeing_pairs()
-        same = self._table.label_counts()[1]
-        numbers = _core.components(self.n_items, np.stack(self.pairs(), axis=1))
-        return PairsDescription(
-            n_annotations=self.n_annotations,
-            n_items=self.n_items,
-            n_pairs=self.n_pairs,
-            n_workers=self.n_workers,
-            n_repeats=self._table.n_repeats(),
-            labels_per_pair=Spread.of(self.labels_per_pair),
-            labels_per_worker=Spread.of(self.labels_per_worker),
-            asked=2 * self.n_pairs / (self.n_items * (self.n_items - 1)),
-            same=float(same) / self.n_annotations,
-            agreement=agree / both if both else float("nan"),
-            n_components=int(numbers.max()) + 1,
-        )
+        agreement = agree / both if both else float("nan")
+        asked = 2 * self.n_pairs / (self.n_items * (self.n_items - 1))
+        same = float(self._table.label_counts()[1]) / self.n_annotations
+        groups = _core.components(self.n_items, np.stack(self.pairs(), axis=1))
+        yield Fact("n_annotations", self.n_annotations, "answers", f"{self.n_annotations:,}, {same:.1%} of them same")
+        yield Fact("n_items", self.n_items, "items")
+        yield Fact("n_pairs", self.n_pairs, "pairs", f"{self.n_pairs:,}, {asked:.2%} of all")
+        yield Fact("n_workers", self.n_workers, "workers")
+        yield Fact("labels_per_pair", Spread.of(self.labels_per_pair), "answers per pair")
+        yield Fact("labels_per_worker", Spread.of(self.labels_per_worker), "answers per worker")
+        yield Fact("asked", asked)
+        yield Fact("same", same)
+        yield Fact("agreement", agreement, "agreement", f"{agreement:.1%}" if both else "no pair has two answers")
+        yield Fact("n_components", int(groups.max()) + 1, "components")
+        yield Fact("n_repeats", self._table.n_repeats(), "repeats")
 
     def __repr__(self) -> str:
         answers, pairs = counted(self.n_annotations, "answer"), counted(self.n_pairs, "pair")
@@ -312,15 +307,6 @@ class Similarities(Records):
             raise content.damaged("its pairs are not of two items each")
         table = checks.made_table(pairs, worker_codes, said, weights, len(left), len(workers), 2)
         return cls(table, items, workers, left, right)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        parts = (self._items, self._workers, self._left, self._right)
-        return _unpickle, (type(self), self._table.columns(), self.weights, parts)
-
-
-def _unpickle(cls: type[Similarities], columns: tuple[Any, Any, Any], weights: Any, parts: tuple[Any, ...]) -> Any:
-    items, workers, left, right = parts
-    return cls(checks.made_table(*columns, weights, len(left), len(workers), 2), items, workers, left, right)
 
 
 def _policy(repeats: Repeats) -> str:

@@ -33,10 +33,10 @@ def kind_by_columns(names: Sequence[str], given: Sequence[str] = ()) -> str:
         Roles whose columns were named by the caller, whatever they are called.
     """
     named = set(given)
-    forms = [(roles, table._kind) for table in Records._kinds.values() for roles in table._telling]
+    forms = [(roles, table.spec.word) for table in Records._kinds.values() for roles in table.spec.telling]
     for roles, kind in sorted(forms, key=lambda form: -len(form[0])):
         table = Records._kinds[kind]
-        if "label" in named and "label" not in (*table._roles, *table._options):
+        if "label" in named and "label" not in table.spec.roles:
             continue  # the answer is the label that was named
         if all(role in named or _known(names, role) for role in roles):
             return kind
@@ -70,7 +70,7 @@ def check_inferred(table: Records, names: Sequence[str], named: Mapping[str, Any
     """
     if not isinstance(table, Texts) or named.get("text") is not None:
         return
-    wanted = spread({role: named.get(role) for role in Texts._roles})
+    wanted = spread({role: named.get(role) for role in Texts.spec.required})
     used = match_columns(names, dict(wanted.values()), weak=True)
     table._refuse_item(used["text"], [name for name in names if name not in used.values()])
 
@@ -78,7 +78,7 @@ def check_inferred(table: Records, names: Sequence[str], named: Mapping[str, Any
 def as_kind(answers: Any, kind: str | None = None) -> Records:
     """Return a table of answers; make one of a path, or of a frame whose columns have well-known names."""
     if isinstance(answers, Records):
-        if kind not in (None, answers.kind, answers._kind):
+        if kind not in (None, answers.kind, answers.spec.word):
             raise ValueError(f"the table holds {answers.kind} answers, not {kind}; make one of that kind from the log")
         if kind == "ordinal" and answers.kind != kind:
             raise ValueError("the table's classes have no order; make it with ordered=True")

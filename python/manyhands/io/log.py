@@ -189,7 +189,7 @@ class Log:
             raise ValueError(
                 f"{self.sources[0]} is a document, and the order is a column of a table in CSV or Parquet files"
             )
-        wanted = spread({role: self.asked.get(role) for role in Annotations._roles} | {"order": order})
+        wanted = spread({role: self.asked.get(role) for role in Annotations.spec.required} | {"order": order})
         settings: dict[str, Any] = self._defaults | {
             "abstain": self.asked.get("abstain"),
             "fold_labels": self.asked.get("fold_labels", False),
@@ -198,7 +198,7 @@ class Log:
             read = self._roles(wanted, weak=Annotations._weak)
             when = read.ids["order"]
             moments = ranks(as_numbers(when.data, when.what, dates))
-            ids = (read.ids[role] for role in Annotations._roles)
+            ids = (read.ids[role] for role in Annotations.spec.required)
             votes = Annotations(*build(*ids, weights=(moments, when.what), confidence=None, classes=None, **settings))
             votes._check_guesses(read)
         return without_ranks(votes)
@@ -212,13 +212,13 @@ class Log:
 
     def _sorted_out(self, table: type[Records]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Columns by role and settings of what was asked for; raise for what the kind does not have."""
-        known = (*table._roles, *table._options, *table._settings)
+        known = (*table.spec.roles, *table.spec.settings)
         for name in self.asked:
             if name not in known:
                 raise TypeError(_does_not_apply(name, table, known))
         given = self._defaults | self.asked
-        settings = {name: given[name] for name in table._settings if name in given}
-        return {name: value for name, value in self.asked.items() if name not in table._settings}, settings
+        settings = {name: given[name] for name in table.spec.settings if name in given}
+        return {name: value for name, value in self.asked.items() if name not in table.spec.settings}, settings
 
     def _shown(self, made: Any) -> Any:
         """The table with what its tasks show, if that was asked for."""
@@ -233,13 +233,13 @@ class Log:
         """Read a table of any kind from files with one answer per row."""
         names = column_names(self.sources[0])
         needed = table._needed(names, columns)
-        for role in table._if_there:
+        for role in table.spec.if_there:
             there = one_known(names, role) if role not in columns else None
             columns |= {} if there is None else {role: there}
-        if table._kind == "sequences" and "start" in needed:
+        if table.spec.word == "sequences" and "start" in needed:
             _reject_dates(self.sources[0], columns.get("start") or one_known(names, "start"))
         wanted = spread({role: columns.get(role) for role in needed} | columns)
-        read = self._roles(wanted, table._numbers, raw=table._raw, weak=table._weak)
+        read = self._roles(wanted, table.spec.numbers, raw=table.spec.raw, weak=table._weak)
         return table._made(read, **settings)
 
     def _read_soft(self, names: list[str]) -> Annotations:
@@ -301,7 +301,7 @@ class Log:
         if self._kind is not None:
             found = found.as_kind(question, self._kind, sep=self.asked.get("sep"))
         table = Records._kinds.get(found.questions[question])
-        taken = () if table is None else table._settings
+        taken = () if table is None else table.spec.settings
         named = [name for name in self.asked if name not in (*taken, "label")]
         if named:
             raise ValueError(
@@ -319,12 +319,12 @@ def _does_not_apply(name: str, table: type[Records], known: Iterable[str]) -> st
     kinds = [
         kind
         for kind, other in Records._kinds.items()
-        if name in (*other._roles, *other._options, *other._settings) and kind != table._kind
+        if name in (*other.spec.roles, *other.spec.settings) and kind != table.spec.word
     ]
     listing = ", ".join(known)
-    near = did_you_mean(name, (*table._roles, *table._options, *table._settings))
+    near = did_you_mean(name, (*table.spec.roles, *table.spec.settings))
     hint = f"; pass {argument('kind', kinds[0])}" if kinds else near
-    return f"{argument(name)} does not apply to {table._kind} answers, which take {listing}{hint}"
+    return f"{argument(name)} does not apply to {table.spec.word} answers, which take {listing}{hint}"
 
 
 def _reject_dates(source: Source, start: str | None) -> None:

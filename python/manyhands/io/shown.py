@@ -50,9 +50,9 @@ _FIELDS = (
 
 def check_shows(kind: type[Records]) -> str:
     """Return the role of the tasks of a kind; raise for one whose answers are about items that are compared."""
-    role = next((role for role in _TASKS if role in kind._roles), None)
+    role = next((role for role in _TASKS if role in kind.spec.required), None)
     if role is None or not hasattr(kind, "showing"):
-        raise ValueError(f"{argument('show')} is for answers about tasks, and {kind._kind} answers are about items")
+        raise ValueError(f"{argument('show')} is for answers about tasks, and {kind.spec.word} answers are about items")
     return role
 
 

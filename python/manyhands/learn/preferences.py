@@ -154,7 +154,7 @@ def preference_weights(
     True
     """
     check_choice("method", method, ("auto", "pairs", "scores"))
-    odd = set(columns) - {*Comparisons._roles, *Comparisons._options}
+    odd = set(columns) - {*Comparisons.spec.roles}
     if odd or (columns and isinstance(comparisons, Comparisons)):
         why = f"no column is called {listed(sorted(odd))} here" if odd else "a table has its columns already"
         raise TypeError(f"{', '.join(sorted(columns))}= cannot be given: {why}")

@@ -27,7 +27,7 @@ Codes = npt.NDArray[np.uint32]
 
 def packed_runs(masks: Masks) -> tuple[Codes, Ints, Ints, Ints, Ints, Ints]:
     """Offsets of tasks, shapes, and the runs of masks in the order of the table, as kernels take them."""
-    runs = masks._runs.take(masks.table.columns()[2][:, 0].astype(np.int64))
+    runs = masks._runs.take(masks.table.columns()[2].astype(np.int64))
     shapes = np.ascontiguousarray(masks._shapes)
     return masks.table.offsets().astype(np.uint32), shapes, runs.starts, runs.begins, runs.ends, runs.classes
 

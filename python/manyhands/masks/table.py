@@ -11,15 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands._base import data_checks as checks
 from manyhands._base import persist
 from manyhands._base.building import Missing, Repeats
-from manyhands._base.checks import check_choice, counted, warn_of_data
+from manyhands._base.checks import counted, warn_of_data
 from manyhands._base.columns import Columns
-from manyhands._base.description import MasksDescription, Spread
-from manyhands._base.ids import encode_ids
-from manyhands._base.names import Column, Names
-from manyhands._base.task_table import Answers
+from manyhands._base.description import Fact, Spread
+from manyhands._base.ids import Ids
+from manyhands._base.kind import KindSpec
+from manyhands._base.names import Codes, Names
+from manyhands._base.task_table import Answers, Parsed, Payload
 from manyhands.masks.runs import Drawn, OneMask, Runs, checked_size, filled, from_polygons, from_rle, runs_of, to_rle
 
 #: What is marked, in images of black and white.
@@ -35,7 +35,8 @@ class Masks(Answers):
     kept as runs of equal pixels. Ids and repeats are those of :class:`~manyhands.Annotations`; a mask that is None is
     set aside with a warning. An empty mask is an answer: nothing is there.
 
-    Memory: 24 bytes a run, besides 12 bytes a row and the names; an outline crosses each row of pixels about twice.
+    Memory: 24 bytes per run, 8 per row (8 more with weights), and the names; an outline crosses each row of pixels
+    about twice.
 
     Examples
     --------
@@ -48,26 +49,19 @@ class Masks(Answers):
     """
 
     __slots__ = ("_n_classes", "_runs", "_shapes")
-    _kind: ClassVar[str] = "masks"
-    _roles: ClassVar[tuple[str, ...]] = ("task", "worker", "mask")
-    _raw: ClassVar[frozenset[str]] = frozenset({"mask"})
-    _settings: ClassVar[tuple[str, ...]] = ("repeats", "missing")
-    _telling: ClassVar[tuple[tuple[str, ...], ...]] = (("mask",),)
+    spec: ClassVar[KindSpec] = KindSpec(
+        word="masks",
+        required=("task", "worker", "mask"),
+        raw=frozenset({"mask"}),
+        settings=("repeats", "missing"),
+        telling=(("mask",),),
+        parts=("runs", "shapes", "n_classes"),
+    )
     _file_kind: ClassVar[str] = "masks"
-    _table: _core.Ratings
-
-    def __init__(
-        self,
-        table: _core.Ratings,
-        tasks: Names,
-        workers: Names,
-        runs: Runs,
-        shapes: npt.NDArray[np.int64],
-        n_classes: int,
-        unlabelled: Names | None = None,
-    ) -> None:
-        super().__init__(table, tasks, workers, unlabelled)
-        self._runs, self._shapes, self._n_classes = runs, shapes, n_classes
+    _table: _core.CodeTable
+    _runs: Runs
+    _shapes: npt.NDArray[np.int64]
+    _n_classes: int
 
     # ------------------------------------------------------------------------------------------ constructors
 
@@ -114,10 +108,8 @@ class Masks(Answers):
 
         Other parameters are those of :meth:`from_frame`, and so are the forms of masks.
         """
-        ids = {"task": Column(tasks, "tasks"), "worker": Column(workers, "workers")}
-        others: dict[str, list[tuple[Any, str]]] = {"mask": [(arrays, "masks")]}
-        others |= {} if weights is None else {"weight": [(weights, "weights")]}
-        return cls._of_columns(Columns(ids, others), repeats=repeats, missing=missing)
+        settings = {"repeats": repeats, "missing": missing}
+        return cls._of_arrays(settings, tasks=tasks, workers=workers, masks=arrays, weights=weights)
 
     @classmethod
     def from_polygons(
@@ -154,37 +146,27 @@ class Masks(Answers):
         return cls.from_arrays(tasks, workers, made, **settings)
 
     @classmethod
-    def _of_columns(cls, columns: Columns, *, repeats: Repeats = "keep", missing: Missing = "drop") -> Self:
-        check_choice("repeats", repeats, ("keep", "first", "last", "error"))
-        check_choice("missing", missing, ("drop", "error"))
-        tasks, workers, given = columns.ids["task"], columns.ids["worker"], columns.only("weight")
+    def _of_columns(cls, columns: Columns, **settings: Any) -> Self:
+        made = super()._of_columns(columns, **settings)
+        # Masks in the order of the table, whatever that of the rows was.
+        tasks, workers, rows = made._table.columns()
+        runs = _binary(made._runs.take(rows.astype(np.int64)))
+        order = Payload(np.arange(len(rows)), len(rows))
+        table = cls._compiled(tasks, workers, order, made.weights, made.n_tasks, made.n_workers)
+        n_classes = max(int(runs.classes.max(initial=1)) + 1, 2)
+        return cls(table, made._tasks, made._workers, runs, made._shapes, n_classes, unlabelled=made._unlabelled)
+
+    @classmethod
+    def _parsed(cls, columns: Columns) -> Parsed:
         data, what = columns.others["mask"][0]
         read = [_read(mask, f"{what} at row {row}") for row, mask in enumerate(_each(data))]
-        weights = None if given is None else checks.checked_weights(*given)
-        sizes = {"tasks": len(tasks), "workers": len(workers), what: len(read)}
-        checks.check_sizes(sizes if weights is None else sizes | {"weights": len(weights)}, "(task, worker, mask)")
-        checks.refuse_missing_ids(tasks, workers)
-        absent = np.array([one is None for one in read], np.bool_)
-        if absent.any():
-            checks.refuse_missing_answers(what, absent, missing)
-            weights = None if weights is None else weights[~absent]
-        found = [one for one in read if one is not None]
-        ids = encode_ids(tasks, workers, absent if absent.any() else None, said="mask")
-        shapes = _shapes(ids.task_codes, ids.tasks, [shape for _, shape in found])
-        rows = np.arange(len(found), dtype=np.float64)[:, None]
-        settled = "keep" if repeats == "error" else repeats
-        table = _core.Ratings(
-            ids.task_codes, ids.worker_codes, rows, weights, len(ids.tasks), len(ids.workers), settled
-        )
-        if repeats == "error":
-            checks.refuse_repeats(table, ids.tasks, ids.workers)
-        # Masks in the order of the table, whatever that of the rows was.
-        task_codes, worker_codes, order = table.columns()
-        runs = _binary(Runs.joined([found[int(row)][0] for row in order[:, 0]]))
-        rows = np.arange(len(order), dtype=np.float64)[:, None]
-        table = _core.Ratings(task_codes, worker_codes, rows, table.weights(), len(ids.tasks), len(ids.workers))
-        n_classes = max(int(runs.classes.max(initial=1)) + 1, 2)
-        return cls(table, ids.tasks, ids.workers, runs, shapes, n_classes, ids.unlabelled)
+
+        def encode(ids: Ids) -> Payload:
+            found = [one for one in read if one is not None]
+            shapes = _shapes(ids.task_codes, ids.tasks, [shape for _, shape in found])
+            return Payload(np.arange(len(found)), len(found), (Runs.joined([runs for runs, _ in found]), shapes, 0))
+
+        return Parsed({what: len(read)}, encode, np.array([one is None for one in read], np.bool_))
 
     # ---------------------------------------------------------------------------------------------- contents
 
@@ -202,22 +184,16 @@ class Masks(Answers):
         """The mask of a row of :meth:`to_frame`, as an array: of booleans where there are two classes."""
         tasks, _, said = self._table.columns()
         shape = tuple(self._shapes[tasks[row]].tolist())
-        return filled(self._runs.one(int(said[row, 0])), shape, self._n_classes)
+        return filled(self._runs.one(int(said[row])), shape, self._n_classes)
 
-    def describe(self) -> MasksDescription:
-        """Summarise the table in numbers; prints as a short report. O(runs)."""
-        sizes = self._runs.sizes()[self._table.columns()[2][:, 0].astype(np.int64)]
-        return MasksDescription(
-            n_annotations=self.n_annotations,
-            n_tasks=self.n_tasks,
-            n_workers=self.n_workers,
-            n_classes=self._n_classes,
-            n_empty=int((sizes == 0).sum()),
-            n_repeats=self._table.n_repeats(),
-            pixels=Spread.of(sizes),
-            labels_per_task=Spread.of(self.labels_per_task),
-            labels_per_worker=Spread.of(self.labels_per_worker),
-        )
+    def _facts(self) -> Iterable[Fact]:
+        sizes = self._runs.sizes()[self._table.columns()[2]]
+        empty = int((sizes == 0).sum())
+        yield from self._about("masks", f"{self.n_annotations:,}, {empty:,} of them empty")
+        yield Fact("n_classes", self._n_classes, "classes", f"{self._n_classes:,}, background included")
+        yield Fact("n_empty", empty)
+        yield Fact("pixels", Spread.of(sizes), "marked pixels")
+        yield from self._spreads("masks")
 
     def __repr__(self) -> str:
         masks, tasks = counted(self.n_annotations, "mask"), counted(self.n_tasks, "task")
@@ -230,31 +206,28 @@ class Masks(Answers):
 
     def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
         tasks, workers, said = self._table.columns()
-        runs = self._runs.take(said[:, 0].astype(np.int64))
+        runs = self._runs.take(said.astype(np.int64))
         return tasks, workers, runs.starts, runs.begins, runs.ends, runs.classes, self.weights
 
-    def _part(self, table: _core.Ratings, tasks: Names, workers: Names, unlabelled: Names) -> Self:
-        shapes = self._shapes[self._tasks.match(tasks)]
-        return type(self)(table, tasks, workers, self._runs, shapes, self._n_classes, unlabelled)
+    def _parts_for(self, tasks: Names) -> tuple[Any, ...]:
+        return self._runs, self._shapes[self._tasks.match(tasks)], self._n_classes
 
     # ------------------------------------------------------------------------------------------- persistence
 
     def _said(self, said: npt.NDArray[Any]) -> dict[str, Any]:
         tasks = self._table.columns()[0]
-        rows = zip(tasks.tolist(), said[:, 0].astype(int).tolist(), strict=True)
+        rows = zip(tasks.tolist(), said.tolist(), strict=True)
         return {
             "mask": [json.dumps(to_rle(self._runs.one(row), tuple(self._shapes[task].tolist()))) for task, row in rows]
         }
 
     def _packed(self, said: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
-        runs = self._runs.take(said[:, 0].astype(np.int64))
+        runs = self._runs.take(said.astype(np.int64))
         parts = {"starts": runs.starts, "begins": runs.begins, "ends": runs.ends, "classes": runs.classes}
         return {**parts, "shapes": self._shapes, "n_classes": np.array([self._n_classes])}
 
     @classmethod
-    def _load(cls, content: persist.Content) -> Self:
-        tasks, workers, unlabelled = cls._names_in(content)
-        task_codes, worker_codes, weights = cls._links_in(content)
+    def _unpacked(cls, content: persist.Content, task_codes: Codes, tasks: Names) -> Payload:
         starts = content.array("starts", np.int64, shape=(len(task_codes) + 1,))
         begins = content.array("begins", np.int64, ndim=1)
         ends, classes = (content.array(name, np.int64, shape=begins.shape) for name in ("ends", "classes"))
@@ -263,19 +236,9 @@ class Masks(Answers):
         runs = Runs(starts, begins, ends, classes)
         if len(shapes) != len(tasks) or (shapes < 0).any() or (shapes > 1 << 20).any():
             raise content.damaged("its shapes are not those of its tasks")
-        rows = np.arange(len(task_codes), dtype=np.float64)[:, None]
-        table = _core.Ratings(task_codes, worker_codes, rows, weights, len(tasks), len(workers))
         if not _whole(runs, shapes.prod(axis=1)[task_codes], int(n_classes[0])):
             raise content.damaged("its masks are not within their images")
-        return cls(table, tasks, workers, runs, shapes, int(n_classes[0]), unlabelled)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        names = (self._tasks, self._workers, self._runs, self._shapes, self._n_classes, self._unlabelled)
-        return _unpickle, (type(self), self._table.columns(), self.weights, names)
-
-
-def _unpickle(cls: type[Masks], columns: tuple[Any, Any, Any], weights: Any, names: tuple[Any, ...]) -> Masks:
-    return cls(_core.Ratings(*columns, weights, len(names[0]), len(names[1])), *names)
+        return Payload(np.arange(len(task_codes)), len(task_codes), (runs, shapes, int(n_classes[0])))
 
 
 def _each(data: Any) -> Iterable[Any]:

@@ -13,12 +13,13 @@ from manyhands import _core
 from manyhands._base import arrow, persist
 from manyhands._base import data_checks as checks
 from manyhands._base.building import Repeats
-from manyhands._base.checks import check_choice, counted
+from manyhands._base.checks import counted
 from manyhands._base.columns import Columns, columns_of
-from manyhands._base.description import SetsDescription, Spread, class_texts
-from manyhands._base.ids import encode_ids
+from manyhands._base.description import Fact, Spread, class_texts, largest
+from manyhands._base.ids import Ids, encode_ids
+from manyhands._base.kind import KindSpec
 from manyhands._base.names import Codes, Column, Names
-from manyhands._base.task_table import Answers
+from manyhands._base.task_table import Answers, Parsed, Payload
 from manyhands._base.values import as_objects
 from manyhands.errors import argument
 
@@ -33,7 +34,7 @@ class MultiLabels(Answers):
     ``kind="multilabel"``. Ids are those of :class:`~manyhands.Annotations`. A worker's second answer to the same task
     counts as another, unless `repeats` says otherwise.
 
-    Memory: 12 bytes a row, 8 for each label of each distinct set, and 4 a task, besides the names.
+    Memory: 8 bytes per row, 8 per label of each distinct set, and 4 per task, in addition to the names.
 
     Examples
     --------
@@ -44,30 +45,22 @@ class MultiLabels(Answers):
     """
 
     __slots__ = ("_labels", "_members", "_starts")
-    _kind: ClassVar[str] = "multilabel"
-    _roles: ClassVar[tuple[str, ...]] = ("task", "worker", "labels")
-    _options: ClassVar[tuple[str, ...]] = ()
-    _numbers: ClassVar[frozenset[str]] = frozenset()
-    _raw: ClassVar[frozenset[str]] = frozenset({"labels"})
-    _settings: ClassVar[tuple[str, ...]] = ("sep", "inventory", "repeats")
-    _telling: ClassVar[tuple[tuple[str, ...], ...]] = (("labels",),)
+    spec: ClassVar[KindSpec] = KindSpec(
+        word="multilabel",
+        required=("task", "worker", "labels"),
+        optional=(),
+        numbers=frozenset(),
+        raw=frozenset({"labels"}),
+        settings=("sep", "inventory", "repeats"),
+        telling=(("labels",),),
+        parts=("labels", "starts", "members"),
+    )
     _file_kind: ClassVar[str] = "multilabels"
-    _table: _core.Ratings
-
-    def __init__(
-        self,
-        table: _core.Ratings,
-        tasks: Names,
-        workers: Names,
-        labels: Names,
-        starts: Ints,
-        members: Ints,
-        unlabelled: Names | None = None,
-    ) -> None:
-        super().__init__(table, tasks, workers, unlabelled)
-        self._labels = labels
-        #: Distinct sets, which the table holds numbers of: where the labels of each begin, and their codes, ascending.
-        self._starts, self._members = starts, members
+    _table: _core.CodeTable
+    _labels: Names
+    #: Distinct sets, which the table holds numbers of: where the labels of each begin, and their codes, ascending.
+    _starts: Ints
+    _members: Ints
 
     # ------------------------------------------------------------------------------------------ constructors
 
@@ -120,7 +113,7 @@ class MultiLabels(Answers):
                 )
             columns = columns_of(frame, {"task": task, "worker": worker, "label": label}, (), weak=cls._weak)
             return cls._of_long(columns, inventory)
-        columns = columns_of(frame, {"task": task, "worker": worker, "labels": labels}, cls._raw, weak=cls._weak)
+        columns = columns_of(frame, {"task": task, "worker": worker, "labels": labels}, cls.spec.raw, weak=cls._weak)
         return cls._made(columns, sep=sep, inventory=inventory, repeats=repeats)
 
     @classmethod
@@ -138,20 +131,11 @@ class MultiLabels(Answers):
 
         Other parameters are those of :meth:`from_frame`.
         """
-        ids = {"task": Column(tasks, "tasks"), "worker": Column(workers, "workers")}
-        columns = Columns(ids, {"labels": [(labels, "labels")]})
-        return cls._of_columns(columns, sep=sep, inventory=inventory, repeats=repeats)
+        settings = {"sep": sep, "inventory": inventory, "repeats": repeats}
+        return cls._of_arrays(settings, tasks=tasks, workers=workers, labels=labels)
 
     @classmethod
-    def _of_columns(
-        cls,
-        columns: Columns,
-        *,
-        sep: str | None = "|",
-        inventory: Iterable[Any] | None = None,
-        repeats: Repeats = "keep",
-    ) -> Self:
-        check_choice("repeats", repeats, ("keep", "first", "last", "error"))
+    def _parsed(cls, columns: Columns, *, sep: str | None = "|", inventory: Iterable[Any] | None = None) -> Parsed:
         if sep is not None and (not isinstance(sep, str) or not sep):
             raise ValueError(f"sep must be text of at least one character, or None, not {sep!r}")
         (data, what), *others = columns.others["labels"]
@@ -159,21 +143,12 @@ class MultiLabels(Answers):
             data, inventory = _from_flags(columns), inventory or columns.names["labels"]
             what, sep = "the columns of labels", None
         lengths, said = _spread(data, what, sep)
-        tasks, workers = columns.ids["task"], columns.ids["worker"]
-        sizes = {"tasks": len(tasks), "workers": len(workers), what: len(lengths)}
-        checks.check_sizes(sizes, "(task, worker, labels)")
-        checks.refuse_missing_ids(tasks, workers)
-        codes, names = _encoded(said, what, inventory)
-        ids = encode_ids(tasks, workers)
-        rows = np.repeat(np.arange(len(lengths)), lengths)
-        numbers, starts, members = distinct(len(lengths), rows, codes, len(names))
-        kept = "keep" if repeats == "error" else repeats
-        points = numbers.astype(np.float64)[:, None]
-        n_tasks, n_workers = len(ids.tasks), len(ids.workers)
-        table = _core.Ratings(ids.task_codes, ids.worker_codes, points, None, n_tasks, n_workers, kept)
-        if repeats == "error":
-            checks.refuse_repeats(table, ids.tasks, ids.workers)
-        return cls(table, ids.tasks, ids.workers, names, starts, members)
+
+        def encode(ids: Ids) -> Payload:
+            codes, names = _encoded(said, what, inventory)
+            return _distinct_sets(len(lengths), np.repeat(np.arange(len(lengths)), lengths), codes, names)
+
+        return Parsed({what: len(lengths)}, encode)
 
     @classmethod
     def _of_long(cls, columns: Columns, inventory: Iterable[Any] | None) -> Self:
@@ -190,15 +165,15 @@ class MultiLabels(Answers):
         rows = label.data.to_pylist() if hasattr(label.data, "to_pylist") else list(label.data)
         spoken = [row for row, there in zip(rows, said.tolist(), strict=True) if there]
         codes, names = _encoded(spoken, label.what, inventory)
-        numbers, starts, members = distinct(len(answers), row_of[said], codes, len(names))
+        payload = _distinct_sets(len(answers), row_of[said], codes, names)
         task_codes, worker_codes = (part.astype(np.uint32) for part in (answers // n_workers, answers % n_workers))
-        table = _core.Ratings(task_codes, worker_codes, numbers.astype(np.float64)[:, None], None, n_tasks, n_workers)
-        return cls(table, ids.tasks, ids.workers, names, starts, members)
+        table = cls._compiled(task_codes, worker_codes, payload, None, n_tasks, n_workers)
+        return cls(table, ids.tasks, ids.workers, *payload.parts)
 
     # ---------------------------------------------------------------------------------------------- contents
 
     @property
-    def table(self) -> _core.Ratings:
+    def table(self) -> _core.CodeTable:
         """The compiled table of codes and numbers of sets: frozen, and what kernels take."""
         return self._table
 
@@ -218,28 +193,23 @@ class MultiLabels(Answers):
         names = self._labels.values[self._members].tolist()
         return as_objects([tuple(names[a:b]) for a, b in pairwise(self._starts.tolist())])
 
-    def describe(self) -> SetsDescription:
-        """Summarise the table in numbers; prints as a short report. O(answers and what they say)."""
+    def _facts(self) -> Iterable[Fact]:
         answers, labels = self.said()
         sizes = np.bincount(answers, minlength=self.n_annotations)
         shares = np.bincount(labels, minlength=self.n_labels) / max(self.n_annotations, 1)
-        return SetsDescription(
-            n_annotations=self.n_annotations,
-            n_tasks=self.n_tasks,
-            n_workers=self.n_workers,
-            n_labels=self.n_labels,
-            n_empty=int((sizes == 0).sum()),
-            n_repeats=self._table.n_repeats(),
-            labels_per_answer=Spread.of(sizes),
-            answers_per_task=Spread.of(self.labels_per_task),
-            answers_per_worker=Spread.of(self.labels_per_worker),
-            label_shares=dict(zip(class_texts(self.labels), shares.tolist(), strict=True)),
-        )
+        named, empty = dict(zip(class_texts(self.labels), shares.tolist(), strict=True)), int((sizes == 0).sum())
+        yield from self._about("answers", f"{self.n_annotations:,}, {empty:,} of them empty")
+        yield Fact("n_labels", self.n_labels, "labels", f"{self.n_labels:,}  ({largest(named)})")
+        yield Fact("n_empty", empty)
+        yield Fact("labels_per_answer", Spread.of(sizes), "labels per answer")
+        yield from self._spreads("answers")
+        #: Share of the answers that say each label.
+        yield Fact("label_shares", named)
 
     def codes(self) -> tuple[Codes, Codes, Ints]:
         """Task and worker code of every answer, and the number of its set, in task order: fresh arrays."""
-        tasks, workers, values = self._table.columns()
-        return tasks, workers, values[:, 0].astype(np.int64)
+        tasks, workers, sets = self._table.columns()
+        return tasks, workers, sets.astype(np.int64)
 
     def said(self) -> tuple[Ints, Ints]:
         """Answer and label code of everything that was said, answers in the order of :meth:`codes`: fresh arrays."""
@@ -256,42 +226,25 @@ class MultiLabels(Answers):
     def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
         return (*self.codes()[:2], *self.said())
 
-    def _part(self, table: _core.Ratings, tasks: Names, workers: Names, unlabelled: Names) -> Self:
-        return type(self)(table, tasks, workers, self._labels, self._starts, self._members, unlabelled)
-
     # ------------------------------------------------------------------------------------------- persistence
 
     def _said(self, said: npt.NDArray[Any]) -> dict[str, Any]:
-        answers, codes = _members_of(said[:, 0].astype(np.int64), self._starts, self._members)
+        answers, codes = _members_of(said.astype(np.int64), self._starts, self._members)
         return {"labels": arrow.lists(len(said), answers, self._labels.take(codes).arrow())}
 
     def _packed(self, said: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
-        sets = {"sets": said[:, 0].astype(np.int64), "starts": self._starts, "members": self._members}
+        sets = {"sets": said, "starts": self._starts, "members": self._members}
         return sets | persist.pack_names("labels", self._labels)
 
     @classmethod
-    def _load(cls, content: persist.Content) -> Self:
-        tasks, workers, unlabelled = cls._names_in(content)
-        task_codes, worker_codes, _ = cls._links_in(content)
+    def _unpacked(cls, content: persist.Content, task_codes: Codes, tasks: Names) -> Payload:
         labels = content.names("labels")
-        sets = content.array("sets", np.int64, shape=task_codes.shape)
+        sets = content.array("sets", np.uint32, shape=task_codes.shape)
         starts, members = content.array("starts", np.int64, ndim=1), content.array("members", np.int64, ndim=1)
         sound = len(starts) and starts[0] == 0 and starts[-1] == len(members) and (np.diff(starts) >= 0).all()
-        sound = sound and ((sets >= 0) & (sets < len(starts) - 1)).all()
         if not sound or not ((members >= 0) & (members < len(labels))).all():
             raise content.damaged("its sets are not those of its answers and labels")
-        table = _core.Ratings(
-            task_codes, worker_codes, sets.astype(np.float64)[:, None], None, len(tasks), len(workers)
-        )
-        return cls(table, tasks, workers, labels, starts, members, unlabelled)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        names = (self._tasks, self._workers, self._labels, self._starts, self._members, self._unlabelled)
-        return _unpickle, (type(self), self._table.columns(), names)
-
-
-def _unpickle(cls: type[MultiLabels], columns: tuple[Any, Any, Any], parts: tuple[Any, ...]) -> MultiLabels:
-    return cls(_core.Ratings(*columns, None, len(parts[0]), len(parts[1])), *parts)
+        return Payload(sets, len(starts) - 1, (labels, starts, members))
 
 
 #: How a column of one label says whether it was said.
@@ -384,6 +337,12 @@ def distinct(n_rows: int, rows: Ints, codes: Ints, n_labels: int) -> tuple[Ints,
         sizes += [int(length)] * len(sets)
         members.append(sets.reshape(-1))
     return numbers, np.cumsum(sizes), np.concatenate(members)
+
+
+def _distinct_sets(n_rows: int, rows: Ints, codes: Ints, names: Names) -> Payload:
+    """The payload of a table whose rows name the labels of some codes."""
+    numbers, starts, members = distinct(n_rows, rows, codes, len(names))
+    return Payload(numbers, len(starts) - 1, (names, starts, members))
 
 
 def _members_of(numbers: Ints, starts: Ints, members: Ints) -> tuple[Ints, Ints]:

@@ -12,12 +12,13 @@ from manyhands import _core
 from manyhands._base import data_checks as checks
 from manyhands._base import persist
 from manyhands._base.building import Missing, Repeats
-from manyhands._base.checks import check_choice, counted
+from manyhands._base.checks import counted
 from manyhands._base.columns import Columns
-from manyhands._base.description import RatingsDescription, Spread, Values
-from manyhands._base.ids import encode_ids
+from manyhands._base.description import Fact, Values, in_groups
+from manyhands._base.ids import Ids
+from manyhands._base.kind import KindSpec
 from manyhands._base.names import Codes, Column, Names
-from manyhands._base.task_table import Answers
+from manyhands._base.task_table import Answers, Parsed, Payload
 
 
 class Ratings(Answers):
@@ -40,24 +41,17 @@ class Ratings(Answers):
     """
 
     __slots__ = ("_dimensions",)
-    _kind: ClassVar[str] = "numeric"
-    _roles: ClassVar[tuple[str, ...]] = ("task", "worker", "value")
-    _numbers: ClassVar[frozenset[str]] = frozenset({"value", "weight"})
-    _settings: ClassVar[tuple[str, ...]] = ("repeats", "missing")
-    _telling: ClassVar[tuple[tuple[str, ...], ...]] = (("value",),)
+    spec: ClassVar[KindSpec] = KindSpec(
+        word="numeric",
+        required=("task", "worker", "value"),
+        numbers=frozenset({"value", "weight"}),
+        settings=("repeats", "missing"),
+        telling=(("value",),),
+        parts=("dimensions",),
+    )
     _file_kind: ClassVar[str] = "ratings"
     _table: _core.Ratings
-
-    def __init__(
-        self,
-        table: _core.Ratings,
-        tasks: Names,
-        workers: Names,
-        dimensions: Names,
-        unlabelled: Names | None = None,
-    ) -> None:
-        super().__init__(table, tasks, workers, unlabelled)
-        self._dimensions = dimensions
+    _dimensions: Names
 
     # ------------------------------------------------------------------------------------------ constructors
 
@@ -112,49 +106,41 @@ class Ratings(Answers):
 
         Other parameters are those of :meth:`from_frame`.
         """
+        settings = {"repeats": repeats, "missing": missing}
+        if np.ndim(values) != 2:
+            return cls._of_arrays(settings, tasks=tasks, workers=workers, values=values, weights=weights)
         ids = {"task": Column(tasks, "tasks"), "worker": Column(workers, "workers")}
-        points = values if np.ndim(values) == 2 else None
-        if points is None:
-            numbers = [(values, "values")]
-        else:
-            numbers = [(column, f"values[:, {place}]") for place, column in enumerate(np.asarray(points).T)]
+        numbers = [(column, f"values[:, {place}]") for place, column in enumerate(np.asarray(values).T)]
         others = {"value": numbers} | ({} if weights is None else {"weight": [(weights, "weights")]})
         return cls._of_columns(Columns(ids, others), repeats=repeats, missing=missing)
 
     @classmethod
-    def _of_columns(cls, columns: Columns, *, repeats: Repeats = "keep", missing: Missing = "drop") -> Self:
-        check_choice("repeats", repeats, ("keep", "first", "last", "error"))
-        check_choice("missing", missing, ("drop", "error"))
-        tasks, workers, given = columns.ids["task"], columns.ids["worker"], columns.others["value"]
-        weights = columns.only("weight")
+    def _parsed(cls, columns: Columns) -> Parsed:
+        given = columns.others["value"]
         values = [checks.checked_values(*column) for column in given]
-        numbers = None if weights is None else checks.checked_weights(*weights)
-        sizes = {
-            "tasks": len(tasks),
-            "workers": len(workers),
-            **{what: len(v) for v, (_, what) in zip(values, given, strict=True)},
-        }
-        checks.check_sizes(sizes if numbers is None else sizes | {"weights": len(numbers)}, "(task, worker, value)")
-        checks.refuse_missing_ids(tasks, workers)
+        sizes = {what: len(each) for each, (_, what) in zip(values, given, strict=True)}
+        if len(set(sizes.values())) > 1:
+            checks.check_sizes(sizes, "(task, worker, value)")
         points = np.stack(values, axis=1)
         absent: npt.NDArray[np.bool_] = np.asarray(np.isnan(points).any(axis=1))
-        keep: Any = slice(None)
-        if absent.any():
-            checks.refuse_missing_answers(", ".join(what for _, what in given), absent, missing)
-            keep = ~absent
-        ids = encode_ids(tasks, workers, absent if absent.any() else None, said="value")
-        table = _core.Ratings(
-            ids.task_codes,
-            ids.worker_codes,
-            points[keep],
-            None if numbers is None else numbers[keep],
-            len(ids.tasks),
-            len(ids.workers),
-            "keep" if repeats == "error" else repeats,
-        )
-        if repeats == "error":
-            checks.refuse_repeats(table, ids.tasks, ids.workers)
-        return cls(table, ids.tasks, ids.workers, _dimensions(given), ids.unlabelled)
+
+        def encode(ids: Ids) -> Payload:
+            return Payload(points[~absent] if absent.any() else points, parts=(_dimensions(given),))
+
+        return Parsed(sizes, encode, absent)
+
+    @classmethod
+    def _compiled(
+        cls,
+        tasks: Codes,
+        workers: Codes,
+        payload: Payload,
+        weights: npt.NDArray[np.float64] | None,
+        n_tasks: int,
+        n_workers: int,
+        repeats: str = "keep",
+    ) -> _core.Ratings:
+        return _core.Ratings(tasks, workers, payload.answers, weights, n_tasks, n_workers, repeats)
 
     # ---------------------------------------------------------------------------------------------- contents
 
@@ -183,24 +169,22 @@ class Ratings(Answers):
         tasks, workers, values = self._table.columns()
         return tasks, workers, values[:, 0] if self.n_dims == 1 else values
 
-    def describe(self) -> RatingsDescription:
-        """Summarise the table: sizes, answers of a task and of a worker, how values are spread. O(answers)."""
-        values = self._table.columns()[2]
-        return RatingsDescription(
-            n_annotations=self.n_annotations,
-            n_tasks=self.n_tasks,
-            n_workers=self.n_workers,
-            n_unlabelled=len(self._unlabelled),
-            n_repeats=self._table.n_repeats(),
-            labels_per_task=Spread.of(self.labels_per_task),
-            labels_per_worker=Spread.of(self.labels_per_worker),
-            overlap=float(np.mean(self.labels_per_task > 1)),
-            n_components=self._table.n_components(),
-            values={
-                str(name): Values(*(float(f(column)) for f in (np.min, np.median, np.mean, np.max, np.std)))
-                for name, column in zip(self.dimensions.tolist(), values.T, strict=True)
-            },
-        )
+    def _facts(self) -> Iterable[Fact]:
+        values, groups, bare = self._table.columns()[2], self._table.n_components(), len(self._unlabelled)
+        yield Fact("n_annotations", self.n_annotations, "ratings")
+        yield Fact("n_tasks", self.n_tasks, "tasks", f"{self.n_tasks:,}  (and {bare:,} without a value)")
+        yield Fact("n_workers", self.n_workers, "workers", f"{self.n_workers:,}  ({in_groups(groups)})")
+        yield Fact("n_unlabelled", bare)
+        yield Fact("n_components", groups)
+        spread = {
+            str(name): Values(*(float(f(column)) for f in (np.min, np.median, np.mean, np.max, np.std)))
+            for name, column in zip(self.dimensions.tolist(), values.T, strict=True)
+        }
+        yield Fact("values", spread)
+        yield from (Fact("", str(each), name) for name, each in spread.items())
+        overlap = float(np.mean(self.labels_per_task > 1))
+        yield from self._spreads("ratings")
+        yield Fact("overlap", overlap, "overlap", f"{overlap:.1%} of tasks have two or more ratings")
 
     def __repr__(self) -> str:
         ratings = counted(self.n_annotations, "rating")
@@ -212,9 +196,6 @@ class Ratings(Answers):
     def _identity(self) -> tuple[Any, ...]:
         return (*super()._identity(), self.n_dims)
 
-    def _part(self, table: _core.Ratings, tasks: Names, workers: Names, unlabelled: Names) -> Self:
-        return type(self)(table, tasks, workers, self._dimensions, unlabelled)
-
     # ------------------------------------------------------------------------------------------- persistence
 
     def _said(self, said: npt.NDArray[Any]) -> dict[str, Any]:
@@ -224,21 +205,10 @@ class Ratings(Answers):
         return {"values": said} | persist.pack_names("dimensions", self._dimensions)
 
     @classmethod
-    def _load(cls, content: persist.Content) -> Self:
-        tasks, workers, unlabelled = cls._names_in(content)
-        task_codes, worker_codes, weights = cls._links_in(content)
+    def _unpacked(cls, content: persist.Content, task_codes: Codes, tasks: Names) -> Payload:
         dimensions = content.names("dimensions")
         values = content.array("values", np.float64, shape=(len(task_codes), len(dimensions)))
-        table = _core.Ratings(task_codes, worker_codes, values, weights, len(tasks), len(workers))
-        return cls(table, tasks, workers, dimensions, unlabelled)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        names = (self._tasks, self._workers, self._dimensions, self._unlabelled)
-        return _unpickle, (type(self), self._table.columns(), self.weights, names)
-
-
-def _unpickle(cls: type[Ratings], columns: tuple[Any, Any, Any], weights: Any, names: tuple[Names, ...]) -> Ratings:
-    return cls(_core.Ratings(*columns, weights, len(names[0]), len(names[1])), *names)
+        return Payload(values, parts=(dimensions,))
 
 
 def _dimensions(given: list[tuple[Any, str]]) -> Names:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands._base import data_checks as checks
 from manyhands._base import persist
 from manyhands._base.building import Missing, Repeats
-from manyhands._base.checks import check_choice, counted
+from manyhands._base.checks import counted
 from manyhands._base.columns import Columns
-from manyhands._base.description import ObjectsDescription, Spread
-from manyhands._base.ids import encode_ids
-from manyhands._base.names import Codes, Column, Names
-from manyhands._base.task_table import Answers
+from manyhands._base.description import Fact
+from manyhands._base.ids import Ids
+from manyhands._base.kind import KindSpec
+from manyhands._base.names import Codes, Names
+from manyhands._base.task_table import Answers, Parsed, Payload
 from manyhands._base.values import as_objects, is_missing
 
 
@@ -28,7 +29,7 @@ class Objects(Answers):
     Ids, repeats and missing answers are those of :class:`~manyhands.Annotations`. Answers are kept as they are, equal
     ones once; they must not be changed afterwards.
 
-    Memory: 12 bytes a row (8 more with weights) and 4 a task, besides the names and the distinct answers.
+    Memory: 8 bytes per row (8 more with weights) and 4 per task, in addition to the names and the distinct answers.
 
     Examples
     --------
@@ -39,25 +40,16 @@ class Objects(Answers):
     """
 
     __slots__ = ("_distinct",)
-    _kind: ClassVar[str] = "objects"
-    _roles: ClassVar[tuple[str, ...]] = ("task", "worker", "answer")
-    _raw: ClassVar[frozenset[str]] = frozenset({"answer"})
-    #: What an answer is called: the role of its column, the last of `_roles`.
-    _one: ClassVar[str] = "answer"
-    _settings: ClassVar[tuple[str, ...]] = ("repeats", "missing")
+    spec: ClassVar[KindSpec] = KindSpec(
+        word="objects",
+        required=("task", "worker", "answer"),
+        raw=frozenset({"answer"}),
+        settings=("repeats", "missing"),
+        parts=("distinct",),
+    )
     _file_kind: ClassVar[str] = "objects"
-    _table: _core.Ratings
-
-    def __init__(
-        self,
-        table: _core.Ratings,
-        tasks: Names,
-        workers: Names,
-        distinct: npt.NDArray[np.object_],
-        unlabelled: Names | None = None,
-    ) -> None:
-        super().__init__(table, tasks, workers, unlabelled)
-        self._distinct = distinct
+    _table: _core.CodeTable
+    _distinct: npt.NDArray[np.object_]
 
     # ------------------------------------------------------------------------------------------ constructors
 
@@ -99,42 +91,20 @@ class Objects(Answers):
         missing: Missing = "drop",
     ) -> Self:
         """Build a table from columns of equal length; parameters are those of :meth:`from_frame`."""
-        ids = {"task": Column(tasks, "tasks"), "worker": Column(workers, "workers")}
-        others = {cls._one: [(answers, f"{cls._one}s")]}
-        others |= {} if weights is None else {"weight": [(weights, "weights")]}
-        return cls._of_columns(Columns(ids, others), repeats=repeats, missing=missing)
+        settings, answer = {"repeats": repeats, "missing": missing}, {f"{cls.spec.required[-1]}s": answers}
+        return cls._of_arrays(settings, tasks=tasks, workers=workers, **answer, weights=weights)
 
     @classmethod
-    def _of_columns(cls, columns: Columns, *, repeats: Repeats = "keep", missing: Missing = "drop") -> Self:
-        check_choice("repeats", repeats, ("keep", "first", "last", "error"))
-        check_choice("missing", missing, ("drop", "error"))
-        tasks, workers, given = columns.ids["task"], columns.ids["worker"], columns.only("weight")
-        data, what = columns.others[cls._one][0]
+    def _parsed(cls, columns: Columns) -> Parsed:
+        data, what = columns.others[cls.spec.required[-1]][0]
         answers = cls._checked(_as_list(data), what)
-        weights = None if given is None else checks.checked_weights(*given)
-        sizes = {"tasks": len(tasks), "workers": len(workers), what: len(answers)}
-        rows = f"(task, worker, {cls._one})"
-        checks.check_sizes(sizes if weights is None else sizes | {"weights": len(weights)}, rows)
-        checks.refuse_missing_ids(tasks, workers)
         absent = np.fromiter((_is_nothing(answer) for answer in answers), np.bool_, len(answers))
-        if absent.any():
-            checks.refuse_missing_answers(what, absent, missing)
-            answers = [answer for answer, gone in zip(answers, absent, strict=True) if not gone]
-            weights = None if weights is None else weights[~absent]
-        ids = encode_ids(tasks, workers, absent if absent.any() else None, said=cls._one)
-        codes, distinct = encode_objects(answers)
-        table = _core.Ratings(
-            ids.task_codes,
-            ids.worker_codes,
-            codes.astype(np.float64)[:, None],
-            weights,
-            len(ids.tasks),
-            len(ids.workers),
-            "keep" if repeats == "error" else repeats,
-        )
-        if repeats == "error":
-            checks.refuse_repeats(table, ids.tasks, ids.workers)
-        return cls(table, ids.tasks, ids.workers, distinct, ids.unlabelled)
+
+        def encode(ids: Ids) -> Payload:
+            codes, distinct = encode_objects([one for one, gone in zip(answers, absent, strict=True) if not gone])
+            return Payload(codes, len(distinct), (distinct,))
+
+        return Parsed({what: len(answers)}, encode, absent)
 
     @classmethod
     def _checked(cls, answers: list[Any], what: str) -> list[Any]:
@@ -151,22 +121,16 @@ class Objects(Answers):
     def codes(self) -> tuple[Codes, Codes, npt.NDArray[np.int64]]:
         """Task, worker and answer (its place in :attr:`answers`) of every row, in task order: fresh arrays."""
         tasks, workers, said = self._table.columns()
-        return tasks, workers, said[:, 0].astype(np.int64)
+        return tasks, workers, said.astype(np.int64)
 
-    def describe(self) -> ObjectsDescription:
-        """Summarise the table in numbers; prints as a short report. O(answers)."""
-        return ObjectsDescription(
-            n_annotations=self.n_annotations,
-            n_distinct=len(self._distinct),
-            n_tasks=self.n_tasks,
-            n_workers=self.n_workers,
-            n_repeats=self._table.n_repeats(),
-            labels_per_task=Spread.of(self.labels_per_task),
-            labels_per_worker=Spread.of(self.labels_per_worker),
-        )
+    def _facts(self) -> Iterable[Fact]:
+        distinct = len(self._distinct)
+        yield from self._about("answers", f"{self.n_annotations:,}, {distinct:,} of them different")
+        yield Fact("n_distinct", distinct)
+        yield from self._spreads("answers")
 
     def __repr__(self) -> str:
-        answers, tasks = counted(self.n_annotations, self._one), counted(self.n_tasks, "task")
+        answers, tasks = counted(self.n_annotations, self.spec.required[-1]), counted(self.n_tasks, "task")
         weighted = ", weighted" if self.weights is not None else ""
         different, name = f"{len(self._distinct):,} of them different", type(self).__name__
         return f"<{name}: {answers}, {different}, to {tasks} by {counted(self.n_workers, 'worker')}{weighted}>"
@@ -174,41 +138,24 @@ class Objects(Answers):
     def _identity(self) -> tuple[Any, ...]:
         return (*super()._identity(), [_key(answer) for answer in self._distinct])
 
-    def _part(self, table: _core.Ratings, tasks: Names, workers: Names, unlabelled: Names) -> Self:
-        return type(self)(table, tasks, workers, self._distinct, unlabelled)
-
     # ------------------------------------------------------------------------------------------- persistence
 
     def _said(self, said: npt.NDArray[Any]) -> dict[str, Any]:
         import pyarrow as pa
 
-        answers = self._distinct[said[:, 0].astype(np.int64)].tolist()
+        answers = self._distinct[said].tolist()
         try:
-            return {self._one: pa.array(answers)}
+            return {self.spec.required[-1]: pa.array(answers)}
         except (pa.ArrowInvalid, pa.ArrowTypeError):
-            return {self._one: pa.array([repr(answer) for answer in answers])}
+            return {self.spec.required[-1]: pa.array([repr(answer) for answer in answers])}
 
     def _packed(self, said: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
         return {"said": said, "answers": pack_objects(self._distinct.tolist())}
 
     @classmethod
-    def _load(cls, content: persist.Content) -> Self:
-        tasks, workers, unlabelled = cls._names_in(content)
-        task_codes, worker_codes, weights = cls._links_in(content)
-        said = content.array("said", np.float64, shape=(len(task_codes), 1))
+    def _unpacked(cls, content: persist.Content, task_codes: Codes, tasks: Names) -> Payload:
         distinct = unpack_objects(content, "answers")
-        if not ((said >= 0) & (said < len(distinct)) & (said == np.floor(said))).all():
-            raise content.damaged("it names answers that there are not")
-        table = _core.Ratings(task_codes, worker_codes, said, weights, len(tasks), len(workers))
-        return cls(table, tasks, workers, distinct, unlabelled)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        names = (self._tasks, self._workers, self._distinct, self._unlabelled)
-        return _unpickle, (type(self), self._table.columns(), self.weights, names)
-
-
-def _unpickle(cls: type[Objects], columns: tuple[Any, Any, Any], weights: Any, names: tuple[Any, ...]) -> Objects:
-    return cls(_core.Ratings(*columns, weights, len(names[0]), len(names[1])), *names)
+        return Payload(content.array("said", np.uint32, shape=task_codes.shape), len(distinct), (distinct,))
 
 
 def _as_list(data: Any) -> list[Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -16,34 +15,15 @@ from manyhands._base import arrow, persist
 from manyhands._base import data_checks as checks
 from manyhands._base.checks import counted
 from manyhands._base.columns import Columns
-from manyhands._base.description import Described
+from manyhands._base.description import Fact
 from manyhands._base.items import checked_count, compacted, encode_workers
+from manyhands._base.kind import KindSpec
 from manyhands._base.names import Codes, Column, Names
 from manyhands._base.table import Records
 from manyhands.pairwise.table import Comparisons
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-@dataclass(frozen=True)
-class RankingsDescription(Described):
-    """What is in a table of rankings."""
-
-    n_annotations: int
-    n_items: int
-    n_workers: int
-    n_components: int
-    shortest: int
-    longest: int
-
-    def _rows(self) -> Iterable[tuple[str, str]]:
-        rows = {
-            "rankings": f"{self.n_annotations:,}, of {self.shortest:,} to {self.longest:,} items",
-            "items": f"{self.n_items:,}, in {counted(self.n_components, 'group')} of items ranked with each other",
-            "workers": f"{self.n_workers:,}",
-        }
-        return rows.items()
 
 
 class Rankings(Records):
@@ -62,14 +42,18 @@ class Rankings(Records):
     """
 
     __slots__ = ("_items",)
-    _kind: ClassVar[str] = "rankings"
-    _roles: ClassVar[tuple[str, ...]] = ("task", "item", "rank")
-    _options: ClassVar[tuple[str, ...]] = ("worker", "weight")
-    _if_there: ClassVar[tuple[str, ...]] = ("worker",)
-    _numbers: ClassVar[frozenset[str]] = frozenset({"rank", "weight"})
-    _telling: ClassVar[tuple[tuple[str, ...], ...]] = (("item", "rank"),)
+    spec: ClassVar[KindSpec] = KindSpec(
+        word="rankings",
+        required=("task", "item", "rank"),
+        optional=("worker", "weight"),
+        if_there=("worker",),
+        numbers=frozenset({"rank", "weight"}),
+        telling=(("item", "rank"),),
+        makers=("from_frame", "from_lists"),
+        folder="pairwise",
+        simulator="simulate_rankings",
+    )
     _file_kind: ClassVar[str] = "rankings"
-    _makers: ClassVar[tuple[str, ...]] = ("from_frame", "from_lists")
     _table: _core.Rankings
 
     def __init__(self, table: _core.Rankings, items: Names, workers: Names) -> None:
@@ -244,17 +228,17 @@ class Rankings(Records):
     def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
         return (*self.codes(), self.weights)
 
-    def describe(self) -> RankingsDescription:
-        """Summarise the table."""
-        lengths = np.diff(self.codes()[0])
-        return RankingsDescription(
-            self.n_annotations,
-            self.n_items,
-            self.n_workers,
-            int(self.components.max()) + 1,
-            int(lengths.min()),
-            int(lengths.max()),
-        )
+    def _facts(self) -> Iterable[Fact]:
+        lengths, groups = np.diff(self.codes()[0]), int(self.components.max()) + 1
+        shortest, longest = int(lengths.min()), int(lengths.max())
+        linked = f"{self.n_items:,}, in {counted(groups, 'group')} of items ranked with each other"
+        long = f"{self.n_annotations:,}, of {shortest:,} to {longest:,} items"
+        yield Fact("n_annotations", self.n_annotations, "rankings", long)
+        yield Fact("n_items", self.n_items, "items", linked)
+        yield Fact("n_workers", self.n_workers, "workers")
+        yield Fact("n_components", groups)
+        yield Fact("shortest", shortest)
+        yield Fact("longest", longest)
 
     def to_frame(self) -> pa.Table:
         """Return a row for each item of each ranking, as an Arrow table: task (a number), worker, item, rank, …."""
@@ -335,14 +319,6 @@ class Rankings(Records):
         except ValueError as error:
             raise content.damaged(str(error)) from None
         return cls(table, items, workers)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickle, (type(self), self.codes(), self.weights, (self._items, self._workers))
-
-
-def _unpickle(cls: type[Rankings], codes: tuple[Any, Any, Any], weights: Any, names: tuple[Any, ...]) -> Rankings:
-    items, workers = names
-    return cls(_core.Rankings(*codes, weights, len(items), len(workers)), items, workers)
 
 
 def _refuse_twice(lists: npt.NDArray[Any], items: Codes, names: Names) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -17,8 +16,9 @@ from manyhands._base import data_checks as checks
 from manyhands._base.building import Missing
 from manyhands._base.checks import check_choice, counted, listed, warn_of_data
 from manyhands._base.columns import Columns
-from manyhands._base.description import Described
+from manyhands._base.description import Fact
 from manyhands._base.items import checked_count, compacted, encode_workers
+from manyhands._base.kind import KindSpec
 from manyhands._base.names import Codes, Column, Names
 from manyhands._base.table import Records
 from manyhands.errors import argument
@@ -48,32 +48,6 @@ _NUMBERS = {1.0: LEFT, 2.0: RIGHT, 1.5: TIE}
 _OUTCOMES = {"left": LEFT, "right": RIGHT, "tie": TIE}
 
 
-@dataclass(frozen=True)
-class ComparisonsDescription(Described):
-    """What is in a table of comparisons."""
-
-    n_annotations: int
-    n_items: int
-    n_workers: int
-    n_contexts: int
-    n_components: int
-    ties: float
-    left_wins: float
-    fewest_per_item: int
-    median_per_item: float
-
-    def _rows(self) -> Iterable[tuple[str, str]]:
-        rows = {
-            "comparisons": f"{self.n_annotations:,}",
-            "items": f"{self.n_items:,}, in {counted(self.n_components, 'group')} of items compared with each other",
-            "workers": f"{self.n_workers:,}",
-            "ties": f"{self.ties:.1%}",
-            "left wins": f"{self.left_wins:.1%} of the others",
-            "per item": f"{self.fewest_per_item:,} at the least, {self.median_per_item:,.0f} in the middle",
-        }
-        return rows.items()
-
-
 class Comparisons(Records):
     """An immutable, sparse table of comparisons: two items side by side, and which of them a worker found better.
 
@@ -94,12 +68,14 @@ class Comparisons(Records):
     """
 
     __slots__ = ("_contexts", "_items")
-    _kind: ClassVar[str] = "pairwise"
-    _roles: ClassVar[tuple[str, ...]] = ("left", "right", "winner")
-    _options: ClassVar[tuple[str, ...]] = ("worker", "context", "weight")
-    _if_there: ClassVar[tuple[str, ...]] = ("worker",)
-    _settings: ClassVar[tuple[str, ...]] = ("missing", "winners")
-    _telling: ClassVar[tuple[tuple[str, ...], ...]] = (("left", "right", "winner"),)
+    spec: ClassVar[KindSpec] = KindSpec(
+        word="pairwise",
+        required=("left", "right", "winner"),
+        optional=("worker", "context", "weight"),
+        if_there=("worker",),
+        settings=("missing", "winners"),
+        telling=(("left", "right", "winner"),),
+    )
     _file_kind: ClassVar[str] = "pairwise"
     _table: _core.Comparisons
 
@@ -173,13 +149,8 @@ class Comparisons(Records):
 
         Other parameters are those of :meth:`from_frame`.
         """
-        given = {"left": left, "right": right, "winner": winner, "worker": workers, "context": contexts}
-        ids = {role: Column(data, role) for role, data in given.items() if data is not None}
-        return cls._of_columns(
-            Columns(ids, {} if weights is None else {"weight": [(weights, "weights")]}),
-            missing=missing,
-            winners=winners,
-        )
+        columns = {"left": left, "right": right, "winner": winner, "workers": workers, "contexts": contexts}
+        return cls._of_arrays({"missing": missing, "winners": winners}, **columns, weights=weights)
 
     @classmethod
     def _of_columns(
@@ -215,8 +186,8 @@ class Comparisons(Records):
     @classmethod
     def _with_places(cls, frame: Any, named: Mapping[str, str | None]) -> tuple[Self, npt.NDArray[np.int64]]:
         """A table of the comparisons in a frame, each with a winner, and where in the table each of its rows is."""
-        given = {role: named.get(role) for role in cls._roles}
-        options = {role: named.get(role) for role in cls._options}
+        given = {role: named.get(role) for role in cls.spec.required}
+        options = {role: named.get(role) for role in cls.spec.optional}
         codes, weights, names = cls._coded(cls._columns_in(frame, given, options), "error")
         left, right, outcomes, workers, contexts = codes
         # The order of the table; rows that are alike in all of it are alike in all that is said of them.
@@ -281,22 +252,23 @@ class Comparisons(Records):
     def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
         return (*self.codes(), self.weights)
 
-    def describe(self) -> ComparisonsDescription:
-        """Summarise the table: sizes, ties, how often the left item wins, comparisons of an item. O(comparisons)."""
+    def _facts(self) -> Iterable[Fact]:
         left, right, outcomes, _, _ = self.codes()
         per_item = np.bincount(np.concatenate([left, right]), minlength=self.n_items)
-        decided = int((outcomes != TIE).sum())
-        return ComparisonsDescription(
-            n_annotations=self.n_annotations,
-            n_items=self.n_items,
-            n_workers=self.n_workers,
-            n_contexts=0 if self._contexts is None else len(self._contexts),
-            n_components=int(self.components.max()) + 1,
-            ties=float(np.mean(outcomes == TIE)),
-            left_wins=float((outcomes == LEFT).sum() / decided) if decided else float("nan"),
-            fewest_per_item=int(per_item.min()),
-            median_per_item=float(np.median(per_item)),
-        )
+        decided, groups = int((outcomes != TIE).sum()), int(self.components.max()) + 1
+        ties = float(np.mean(outcomes == TIE))
+        won = float((outcomes == LEFT).sum() / decided) if decided else float("nan")
+        fewest, median = int(per_item.min()), float(np.median(per_item))
+        linked = f"{self.n_items:,}, in {counted(groups, 'group')} of items compared with each other"
+        yield Fact("n_annotations", self.n_annotations, "comparisons")
+        yield Fact("n_items", self.n_items, "items", linked)
+        yield Fact("n_workers", self.n_workers, "workers")
+        yield Fact("n_contexts", 0 if self._contexts is None else len(self._contexts))
+        yield Fact("n_components", groups)
+        yield Fact("ties", ties, "ties", f"{ties:.1%}")
+        yield Fact("left_wins", won, "left wins", f"{won:.1%} of the others")
+        yield Fact("fewest_per_item", fewest, "per item", f"at least {fewest:,}, median {median:,.0f}")
+        yield Fact("median_per_item", median)
 
     def to_frame(self) -> pa.Table:
         """Return the comparisons as an Arrow table: left, right, winner (an item, or null for a tie), worker, ….
@@ -394,9 +366,6 @@ class Comparisons(Records):
         except ValueError as error:
             raise content.damaged(str(error)) from None
         return cls(table, items, workers, contexts)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _made, (type(self), self.codes(), self.weights, (self._items, self._workers, self._contexts))
 
 
 def _made(cls: type[T], codes: _Codes, weights: npt.NDArray[np.float64] | None, names: _Names) -> T:

@@ -83,7 +83,7 @@ def content_of_kind(model: Any, votes: Any, scores: Mapping[str, Any] | None) ->
         agreed = _AGREEMENT[votes.kind](votes, model) if votes.kind in _AGREEMENT else []
     answers = model.spans_ if votes.kind == "sequences" else model.to_frame()
     workers = model.workers_frame()
-    said = [(str(name), str(value), "") for name, value in votes.describe()._rows()]
+    said = [(str(name), str(value), "") for name, value in votes.describe().rows()]
     sure = next((name for name in ("confidence", "probability") if name in answers.column_names), None)
     charts = {}
     if sure is not None and answers.num_rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -13,10 +12,11 @@ from manyhands import _core
 from manyhands._base import arrow, persist
 from manyhands._base.checks import counted
 from manyhands._base.columns import Columns, columns_of, joined_ids
-from manyhands._base.description import SequencesDescription, Spread
+from manyhands._base.description import Fact, Spread
 from manyhands._base.frames import WELL_KNOWN, known_among, names_of, one_known
-from manyhands._base.names import Column, Names
-from manyhands._base.task_table import Answers
+from manyhands._base.kind import KindSpec
+from manyhands._base.names import Codes, Names
+from manyhands._base.task_table import Answers, Payload
 from manyhands.sequences.encode import Built, Grid, Ints, build_spans, build_tokens, places, starts_of
 from manyhands.sequences.spans import PLACES, holds_spans, readers_of, span_columns
 from manyhands.sequences.tags import UNSAID, Scheme, Tags, Tokens
@@ -42,7 +42,7 @@ class Sequences(Answers):
     Made by one of the constructors below or by :func:`manyhands.read` with ``kind="sequences"``. Ids are those of
     :class:`~manyhands.Annotations`; sequences are its tasks.
 
-    Memory: 2 bytes a token of each reading, 16 a token of each sequence and 12 a reading, besides the names.
+    Memory: 2 bytes per token of each reading, 16 per token of each sequence and 8 per reading, plus names.
 
     Examples
     --------
@@ -54,32 +54,23 @@ class Sequences(Answers):
     """
 
     __slots__ = ("_codes", "_grid", "_offsets", "_tags")
-    _kind: ClassVar[str] = "sequences"
-    _roles: ClassVar[tuple[str, ...]] = ("sequence", "position", "worker", "label")
-    _options: ClassVar[tuple[str, ...]] = ("start", "end", "tag", "layer")
-    _numbers: ClassVar[frozenset[str]] = frozenset({"position", *PLACES})
-    _settings: ClassVar[tuple[str, ...]] = ("scheme", "outside", "gaps", "repeats")
-    _telling: ClassVar[tuple[tuple[str, ...], ...]] = (("sequence", "position"), ("sequence", *PLACES))
-    _makers: ClassVar[tuple[str, ...]] = ("from_frame", "from_spans", "from_conll")
+    spec: ClassVar[KindSpec] = KindSpec(
+        word="sequences",
+        required=("sequence", "position", "worker", "label"),
+        optional=("start", "end", "tag", "layer"),
+        numbers=frozenset({"position", *PLACES}),
+        settings=("scheme", "outside", "gaps", "repeats"),
+        telling=(("sequence", "position"), ("sequence", *PLACES)),
+        parts=("grid", "tags", "offsets", "codes"),
+        makers=("from_frame", "from_spans", "from_conll"),
+    )
     _file_kind: ClassVar[str] = "sequences"
-    _table: _core.Ratings
-
-    def __init__(
-        self,
-        table: _core.Ratings,
-        tasks: Names,
-        workers: Names,
-        grid: Grid,
-        tags: Tags,
-        offsets: Ints,
-        codes: Tokens,
-        unlabelled: Names | None = None,
-    ) -> None:
-        super().__init__(table, tasks, workers, unlabelled)
-        self._grid = grid
-        self._tags = tags
-        #: Readings, which the table holds numbers of: where the tags of each begin, and all tags.
-        self._offsets, self._codes = offsets, codes
+    _table: _core.CodeTable
+    _grid: Grid
+    _tags: Tags
+    #: Readings, which the table holds numbers of: where the tags of each begin, and all tags.
+    _offsets: Ints
+    _codes: Tokens
 
     # ------------------------------------------------------------------------------------------ constructors
 
@@ -134,7 +125,7 @@ class Sequences(Answers):
         given = {"sequence": sequence, "position": position, "worker": worker, "label": label}
         named = {role: name for role, name in given.items() if name is not None}
         needed = cls._needed(names_of(frame), named)
-        columns = columns_of(frame, dict.fromkeys(needed) | named, cls._numbers)
+        columns = columns_of(frame, dict.fromkeys(needed) | named, cls.spec.numbers)
         return cls._of_columns(columns, scheme=scheme, outside=outside, gaps=gaps, repeats=repeats)
 
     @classmethod
@@ -148,9 +139,7 @@ class Sequences(Answers):
     @classmethod
     def from_arrays(cls, sequences: Any, positions: Any, workers: Any, labels: Any, **settings: Any) -> Self:
         """Build a table from four columns of equal length; settings are those of :meth:`from_frame`."""
-        ids = {"sequence": Column(sequences, "sequences"), "worker": Column(workers, "workers")}
-        columns = Columns(ids | {"label": Column(labels, "labels")}, {"position": [(positions, "positions")]})
-        return cls._of_columns(columns, **settings)
+        return cls._of_arrays(settings, sequences=sequences, positions=positions, workers=workers, labels=labels)
 
     @classmethod
     def _of_columns(
@@ -289,16 +278,16 @@ class Sequences(Answers):
     @classmethod
     def _of_built(cls, built: Built) -> Self:
         n = len(built.sequences)
-        numbers = np.arange(n, dtype=np.float64)[:, None]
-        n_tasks, n_workers = len(built.sequence_names), len(built.worker_names)
-        table = _core.Ratings(built.sequences, built.workers, numbers, None, n_tasks, n_workers)
+        names = (built.sequence_names, built.worker_names)
+        sizes = (len(names[0]), len(names[1]))
+        table = cls._compiled(built.sequences, built.workers, Payload(np.arange(n), n), None, *sizes)
         offsets = starts_of(built.grid.lengths[built.sequences])
-        return cls(table, built.sequence_names, built.worker_names, built.grid, built.tags, offsets, built.codes)
+        return cls(table, *names, built.grid, built.tags, offsets, built.codes)
 
     # ---------------------------------------------------------------------------------------------- contents
 
     @property
-    def table(self) -> _core.Ratings:
+    def table(self) -> _core.CodeTable:
         """The compiled table of codes and numbers of readings: frozen."""
         return self._table
 
@@ -337,10 +326,9 @@ class Sequences(Answers):
 
         Readings are in the order of sequences, and of workers within them; 65,535 stands for a token not asked about.
         """
-        sequences, workers, values = self._table.columns()
-        numbers = values[:, 0].astype(np.int64)
+        sequences, workers, readings = self._table.columns()
         lengths = self._grid.lengths[sequences]
-        return sequences, workers, starts_of(lengths), self._codes[places(self._offsets[numbers], lengths)]
+        return sequences, workers, starts_of(lengths), self._codes[places(self._offsets[readings], lengths)]
 
     def to_frame(self) -> pa.Table:
         """Return the tags as an Arrow table: sequence, position, worker, label; tokens not asked about have no row."""
@@ -375,26 +363,29 @@ class Sequences(Answers):
             }
         )
 
-    def describe(self) -> SequencesDescription:
-        """Summarise the table: sizes, readings of a sequence and by a worker, how often tags are said. O(tags)."""
+    def _facts(self) -> Iterable[Fact]:
         _, _, offsets, codes = self.readings()
         first = np.zeros(len(codes) + 1, np.bool_)
         first[offsets] = True
         begins, ends, types = runs(self._tags, codes, first[:-1])
         counts = np.bincount(types, minlength=len(self._tags.types))
-        return SequencesDescription(
-            n_annotations=self.n_annotations,
-            n_tasks=self.n_tasks,
-            n_tokens=self.n_tokens,
-            n_workers=self.n_workers,
-            n_tags=int((codes != UNSAID).sum()),
-            n_unsaid=int((codes == UNSAID).sum()),
-            lengths=Spread.of(self.lengths),
-            labels_per_task=Spread.of(self.labels_per_task),
-            labels_per_worker=Spread.of(self.labels_per_worker),
-            spans=dict(zip(map(str, self.types.tolist()), counts.tolist(), strict=True)),
-            span_length=float((ends - begins).mean()) if len(begins) else float("nan"),
-        )
+        spans = dict(zip(map(str, self.types.tolist()), counts.tolist(), strict=True))
+        length = float((ends - begins).mean()) if len(begins) else float("nan")
+        marked = ", ".join(f"{name or 'of no type'} {n:,}" for name, n in spans.items())
+        long = f", {length:.2f} tokens long on average" if len(begins) else ""
+        unsaid = int((codes == UNSAID).sum())
+        tags = len(codes) - unsaid
+        yield Fact("n_annotations", self.n_annotations, "readings")
+        yield Fact("n_tasks", self.n_tasks, "sequences")
+        yield Fact("n_tokens", self.n_tokens, "tokens")
+        yield Fact("n_workers", self.n_workers, "workers")
+        yield Fact("n_tags", tags, "tags", f"{tags:,} ({unsaid:,} tokens of readings have none)")
+        yield Fact("n_unsaid", unsaid)
+        yield Fact("lengths", Spread.of(self.lengths), "sequence length")
+        yield Fact("labels_per_task", Spread.of(self.labels_per_task), "per sequence")
+        yield Fact("labels_per_worker", Spread.of(self.labels_per_worker), "per worker")
+        yield Fact("spans", spans, "spans", f"{len(begins):,}{long} ({marked})")
+        yield Fact("span_length", length)
 
     def __repr__(self) -> str:
         readings, sequences = counted(self.n_annotations, "reading"), counted(self.n_tasks, "sequence")
@@ -409,21 +400,13 @@ class Sequences(Answers):
     def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
         return (*self.readings(), self._grid.starts, self._grid.begins, self._grid.ends)
 
-    def _part(self, table: _core.Ratings, tasks: Names, workers: Names, unlabelled: Names) -> Self:
-        grid = self._grid.part(self._tasks.match(tasks))
-        return type(self)(table, tasks, workers, grid, self._tags, self._offsets, self._codes, unlabelled)
+    def _parts_for(self, tasks: Names) -> tuple[Any, ...]:
+        return self._grid.part(self._tasks.match(tasks)), self._tags, self._offsets, self._codes
 
     # ------------------------------------------------------------------------------------------- persistence
 
     def _said(self, said: npt.NDArray[Any]) -> dict[str, Any]:
         raise NotImplementedError  # `to_frame` has a row a token
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the table to a versioned file that holds data only; :func:`manyhands.load` reads it back.
-
-        The file appears when it is whole and on disk, and an older one of that name stays until then.
-        """
-        super().save(path)
 
     def _packed(self, said: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
         _, _, _, codes = self.readings()
@@ -432,9 +415,7 @@ class Sequences(Answers):
         return {"codes": codes, "spans": spans} | grid | persist.pack_names("types", self._tags.types)
 
     @classmethod
-    def _load(cls, content: persist.Content) -> Self:
-        tasks, workers, unlabelled = cls._names_in(content)
-        task_codes, worker_codes, _ = cls._links_in(content)
+    def _unpacked(cls, content: persist.Content, task_codes: Codes, tasks: Names) -> Payload:
         types = content.names("types")
         starts, begins = content.array("starts", np.int64, ndim=1), content.array("begins", np.int64, ndim=1)
         ends = content.array("ends", np.int64, shape=begins.shape)
@@ -448,17 +429,8 @@ class Sequences(Answers):
         offsets = starts_of(grid.lengths[task_codes])
         if offsets[-1] != len(codes) or not ((codes < len(tags)) | (codes == UNSAID)).all():
             raise content.damaged("its tags are not those of its readings")
-        numbers = np.arange(len(task_codes), dtype=np.float64)[:, None]
-        table = _core.Ratings(task_codes, worker_codes, numbers, None, len(tasks), len(workers))
-        return cls(table, tasks, workers, grid, tags, offsets, codes, unlabelled)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        parts = (self._tasks, self._workers, self._grid, self._tags, self._offsets, self._codes, self._unlabelled)
-        return _unpickle, (type(self), self._table.columns(), parts)
-
-
-def _unpickle(cls: type[Sequences], columns: tuple[Any, Any, Any], parts: tuple[Any, ...]) -> Sequences:
-    return cls(_core.Ratings(*columns, None, len(parts[0]), len(parts[1])), *parts)
+        n = len(task_codes)
+        return Payload(np.arange(n), n, (grid, tags, offsets, codes))
 
 
 def runs(tags: Tags, codes: Tokens, first: npt.NDArray[np.bool_]) -> tuple[Ints, Ints, Ints]:

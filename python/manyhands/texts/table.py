@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 from manyhands._base.building import Missing, Repeats
+from manyhands._base.kind import KindSpec
 from manyhands._base.values import is_missing
 from manyhands.objects.table import Objects
 
@@ -17,7 +18,7 @@ class Texts(Objects):
     warning, or refused with ``missing="error"``. Texts are kept as they are; how they are cut into words or letters is
     up to the methods.
 
-    Memory: 12 bytes a row (8 more with weights) and 4 a task, besides the names and the distinct texts.
+    Memory: 8 bytes per row (8 more with weights) and 4 per task, in addition to the names and the distinct texts.
 
     Examples
     --------
@@ -27,11 +28,14 @@ class Texts(Objects):
     """
 
     __slots__ = ()
-    _kind: ClassVar[str] = "texts"
-    _roles: ClassVar[tuple[str, ...]] = ("task", "worker", "text")
-    _raw: ClassVar[frozenset[str]] = frozenset({"text"})
-    _one: ClassVar[str] = "text"
-    _telling: ClassVar[tuple[tuple[str, ...], ...]] = (("text",),)
+    spec: ClassVar[KindSpec] = KindSpec(
+        word="texts",
+        required=("task", "worker", "text"),
+        raw=frozenset({"text"}),
+        settings=("repeats", "missing"),
+        telling=(("text",),),
+        parts=("distinct",),
+    )
     _file_kind: ClassVar[str] = "texts"
 
     @classmethod

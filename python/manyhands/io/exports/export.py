@@ -341,7 +341,7 @@ class Export:
         if kind == "masks":
             return self._masks(self.chosen(question, predictions=predictions), **settings)
         columns = self.columns(question, predictions=predictions)
-        named: dict[str, Any] = {role: role for role in columns if role in (*made._roles, *made._options)}
+        named: dict[str, Any] = {role: role for role in columns if role in made.spec.roles}
         if kind == "boxes":
             corners = SAID[kind][:4]
             pointed = all(side is None for side in columns["x2"]) and any(side is not None for side in columns["x1"])

@@ -1,6 +1,7 @@
 //! The same for kernels of numbers, comparisons, rankings and sets, workers who keep to an order, and steps of networks.
 
 use super::*;
+use crate::base::codes::CodeTable;
 use crate::learn;
 use crate::multilabel;
 use crate::numeric::{self, Noise, Prior, View};
@@ -39,6 +40,23 @@ fn numbers_survive_a_refused_allocation() {
         assert_refused("scores of factors", |control| {
             numeric::factor_scores(&view, (&means, &[1.0; 7]), (&factors, &[1.0, 0.0]), control)
         });
+    }
+}
+
+#[test]
+fn codes_survive_a_refused_allocation() {
+    let rows = super::log();
+    let tasks: Vec<u32> = rows.iter().map(|row| row.0).collect();
+    let workers: Vec<u32> = rows.iter().map(|row| row.1).collect();
+    let codes: Vec<u32> = (0..60).map(|i| i * 7 % 13).collect();
+    let weights = [0.5; 60];
+    for weights in [None, Some(&weights[..])] {
+        let log = Log { tasks: &tasks, workers: &workers, weights, n_tasks: SIZES[0], n_workers: SIZES[1] };
+        let build = |control: &Control| CodeTable::new(&log, &codes, 13, Repeats::Keep, control);
+        assert_refused("codes", build);
+        let table = build(&Control::default()).unwrap();
+        assert_refused("a part of them", |_| table.keep(&[true; 60]));
+        assert_refused("those with rows", |_| table.compacted());
     }
 }
 

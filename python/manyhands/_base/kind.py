@@ -1,0 +1,48 @@
+"""What the library knows about a kind of answers, in one place: `KindSpec`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class KindSpec:
+    """Declares a kind of answers: its columns, its settings, and what its folder is called.
+
+    Readers, the command line, files, simulations and reports work from it. Each table has one, as its `spec`.
+    """
+
+    #: The kind's word: ``--kind``, its folder, its docs page and the kind of its files.
+    word: str
+    #: Columns that a log of this kind must have, by role.
+    required: tuple[str, ...]
+    #: Columns that it may have; they are looked for only where they are named.
+    optional: tuple[str, ...] = ("weight",)
+    #: The optional ones that are also taken where a column with a well-known name is there.
+    if_there: tuple[str, ...] = ()
+    #: Roles of columns of numbers, and of columns that the kind parses itself; all others are ids.
+    numbers: frozenset[str] = frozenset({"weight"})
+    raw: frozenset[str] = frozenset()
+    #: Other parameters of `from_frame`, by name.
+    settings: tuple[str, ...] = ()
+    #: Roles whose well-known columns together show that a log is of this kind, for each form it has.
+    telling: tuple[tuple[str, ...], ...] = ()
+    #: What a table keeps in addition to its compiled table and names: attributes in the order of its constructor.
+    parts: tuple[str, ...] = ()
+    #: Constructors that a message can point to.
+    makers: tuple[str, ...] = ("from_frame", "from_arrays")
+    #: The package under `manyhands`, where it is not the word.
+    folder: str = ""
+    #: Its module that simulates logs.
+    simulator: str = "simulate"
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Roles of all columns that a log of this kind can have."""
+        return (*self.required, *self.optional)
+
+    def module(self, name: str) -> Any:
+        """Import a module of the kind's folder, such as ``"metrics"``."""
+        return import_module(f"manyhands.{self.folder or self.word}.{name}")
