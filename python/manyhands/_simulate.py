@@ -8,28 +8,21 @@ from typing import Any
 
 from manyhands._base.checks import check_choice
 from manyhands._base.simulation import Simulation
+from manyhands._base.table import Records
 
-#: The module that simulates each kind; each has a function ``simulate`` whose sizes have defaults.
-SIMULATORS = {
-    "categorical": "manyhands.categorical.simulate",
-    "ordinal": "manyhands.ordinal.simulate",
-    "multilabel": "manyhands.multilabel.simulate",
-    "numeric": "manyhands.numeric.simulate",
-    "pairwise": "manyhands.pairwise.simulate",
-    "rankings": "manyhands.pairwise.simulate_rankings",
-    "clustering": "manyhands.clustering.simulate",
-    "sequences": "manyhands.sequences.simulate",
-    "texts": "manyhands.texts.simulate",
-    "masks": "manyhands.masks.simulate",
-    "boxes": "manyhands.boxes.simulate",
-    "objects": "manyhands.objects.simulate",
-}
+#: Kinds that can be simulated.
+SIMULATED = (*Records._kinds, "ordinal")
 
 
 def simulator(kind: str) -> Callable[..., Simulation]:
     """Return the function that simulates a kind of answers."""
-    check_choice("kind", kind, tuple(SIMULATORS))
-    simulate_kind: Callable[..., Simulation] = import_module(SIMULATORS[kind]).simulate
+    check_choice("kind", kind, SIMULATED)
+    if kind == "ordinal":
+        module = import_module("manyhands.ordinal.simulate")
+    else:
+        spec = Records._kinds[kind].spec
+        module = spec.module(spec.simulator)
+    simulate_kind: Callable[..., Simulation] = module.simulate
     return simulate_kind
 
 

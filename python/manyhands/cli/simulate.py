@@ -6,7 +6,7 @@ import argparse
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from manyhands._simulate import SIMULATORS
+from manyhands._simulate import SIMULATED
 from manyhands.cli.aggregate import summary_of_log
 from manyhands.cli.console import Stages, print_frame, print_json, print_summary, write
 from manyhands.cli.options import (
@@ -46,14 +46,14 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument(
         "--kind",
-        choices=tuple(SIMULATORS),
+        choices=SIMULATED,
         default="categorical",
         metavar="KIND",
-        help=f"kind of answers: {', '.join(SIMULATORS)} (default: categorical); settings of a kind go by --set",
+        help=f"kind of answers: {', '.join(SIMULATED)} (default: categorical); settings of a kind go by --set",
     )
     sizes = parser.add_argument_group("sizes", "whole numbers, also written 1e6")
     for name in SIZES:
-        kinds = [kind for kind in SIMULATORS if name in sizes_of(kind)]
+        kinds = [kind for kind in SIMULATED if name in sizes_of(kind)]
         sizes.add_argument(f"--{name}", type=count, metavar="N", help=f"how many {name} ({', '.join(kinds)})")
     sizes.add_argument(
         "--labels-per-task",

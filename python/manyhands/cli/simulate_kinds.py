@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from manyhands._base.checks import listed
-from manyhands._simulate import SIMULATORS, simulator
+from manyhands._simulate import SIMULATED, simulator
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,7 +107,7 @@ def sizes_of(kind: str) -> list[str]:
 
 
 #: Sizes of all kinds.
-SIZES = tuple(dict.fromkeys(size for kind in SIMULATORS for size in sizes_of(kind)))
+SIZES = tuple(dict.fromkeys(size for kind in SIMULATED for size in sizes_of(kind)))
 
 
 def drawn_log(args: Namespace) -> Any:
