@@ -485,3 +485,14 @@ def test_progress_counts_through() -> None:
             report(step, 0.0)
     assert seen == [1, 2, 3, 4, 5]
     assert _Counter(None).next() is None
+
+
+def test_errors_by_one_shift_per_worker_are_near_those_by_class(monkeypatch):
+    log = mh.simulate(400, 30, 3, labels_per_task=6, seed=3).log
+    by_class = mh.DawidSkene().fit(log).workers_frame()["accuracy_error"].to_numpy()
+    # As for more than 200 workers, and for more than 600.
+    for most in (60, 20):
+        monkeypatch.setattr("manyhands.categorical._reference._MOST_PARAMETERS", most)
+        errors = mh.DawidSkene().fit(log).workers_frame()["accuracy_error"].to_numpy()
+        assert (errors != by_class).all()
+        assert 0.8 < np.median(errors / by_class) < 1.25

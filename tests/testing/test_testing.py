@@ -10,7 +10,7 @@ import time
 import types
 import unittest
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -86,6 +86,18 @@ def test_an_unsound_aggregator_does_not() -> None:
 
 
 # ----------------------------------------------------------------------------------------------------- faults
+
+
+class NotesTheFirstTask(SmoothShares):
+    def _fit(self, votes, progress):
+        found = super()._fit(votes, progress)
+        return replace(found, history=found.posterior.rows(np.array([0])).max(axis=1))
+
+
+class DividesByNothing(SmoothShares):
+    def workers_frame(self):
+        frame = super().workers_frame()
+        return frame.append_column("rate", [np.full(frame.num_rows, np.inf)])
 
 
 class Remembers(SmoothShares):
@@ -250,6 +262,8 @@ class GuessesUnused(SmoothShares):
         (FirstClassIsFavoured, "renaming_classes_untied", "posterior_, classes renamed differs"),
         (NamesTheFirstClass, "renaming_classes", "labels_, classes renamed"),
         (CutsByThreads, "threads", r"\w+_ of fits on one thread and on several differs"),
+        (NotesTheFirstTask, "renaming_tasks", "history_, tasks renamed differs"),
+        (DividesByNothing, "extreme_weights", "rate of a worker is not finite"),
         (ChangesItsParameter, "input_unchanged", "a parameter changed"),
         (KeepsACopy, "params", "does not keep pseudo_count"),
         (MultipliesFactors, "extreme_weights", "weights: largest: .*posterior_ holds numbers that are not finite"),
