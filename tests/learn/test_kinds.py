@@ -119,7 +119,7 @@ def test_rewards_are_learnt_through_liars() -> None:
     assert (model.reliability_[:6] > 0.6).all()
     assert (model.reliability_[6:] < 0.4).all()
     assert ((model.predict_proba(X[:5], X[5:10]) > 0.5) == (model.predict(X[:5]) > model.predict(X[5:10]))).all()
-    assert model.workers_frame().column_names == ["worker", "n_labels", "reliability"]
+    assert model.workers_frame().column_names == ["worker", "n_answers", "skill"]
 
 
 def test_items_by_name() -> None:
@@ -294,7 +294,7 @@ def test_weights_are_the_probability_of_being_right() -> None:
     rows = found.preferences().to_pylist()
     assert len(rows) == 400
     assert np.mean([row["chosen"].startswith("good") for row in rows]) > 0.88
-    assert all(row["flip_rate"] == pytest.approx(1 - row["weight"]) and row["n_labels"] == 3 for row in rows)
+    assert all(row["flip_rate"] == pytest.approx(1 - row["weight"]) and row["n_answers"] == 3 for row in rows)
     frame = found.to_frame().to_pydict()
     assert frame["weight"] == found.weights.tolist()
     left_wins = np.array(frame["left"]) == np.array(frame["winner"])

@@ -7,7 +7,7 @@ from typing import Any
 
 from manyhands.cli.aggregate import read_and_fit, report, summary_of_fit, summary_of_log
 from manyhands.cli.console import Stages, print_facts, print_json, printable, write
-from manyhands.cli.kinds import CLASSES, add_kind, settle_kind
+from manyhands.cli.kinds import add_kind, settle_kind
 from manyhands.cli.methods import add_fit
 from manyhands.cli.options import STDOUT, Commands, add_command, add_log, add_truth, check_inputs
 
@@ -18,13 +18,13 @@ def add(commands: Commands) -> None:
         commands,
         "explain",
         run,
-        about="Say why a task got its answer: every vote, its worker's record, and the weight of evidence it carried.",
+        about="Say why a task got its answer: every answer with its worker's skill; for classes, the evidence.",
         examples="""
             log.csv --task q17
             log.parquet --task q17 --method dawid-skene --json
         """,
     )
-    parser.add_argument("--task", dest="asked", required=True, metavar="NAME", help="the task to explain")
+    parser.add_argument("--task", dest="asked", required=True, metavar="NAME", help="the task (or item) to explain")
     add_log(parser, task="--task-column")
     add_kind(parser)
     add_fit(parser)
@@ -34,8 +34,7 @@ def add(commands: Commands) -> None:
 def run(args: Namespace) -> None:
     """Read, fit, and explain."""
     check_inputs(args, args.gold)
-    if settle_kind(args) != CLASSES:
-        raise ValueError(f"only answers that are classes can be explained; the log holds {args.kind} answers")
+    settle_kind(args)
     with Stages(args) as stages:
         votes, model, _ = read_and_fit(args, stages)
         found = model.explain(_named(votes, args.asked))
@@ -53,12 +52,14 @@ def run(args: Namespace) -> None:
 
 
 def _named(votes: Any, text: str) -> Any:
-    """The task that a text names: ids of a log may be numbers."""
-    for task in votes.tasks.tolist():
+    """The task or item that a text names: ids of a log may be numbers."""
+    what = "item" if hasattr(votes, "n_items") else "task"
+    names = getattr(votes, f"{what}s")
+    for task in names.tolist():
         if str(task) == text:
             return task
     from difflib import get_close_matches
 
-    near = get_close_matches(text, map(str, votes.tasks[:100_000].tolist()), n=1)
+    near = get_close_matches(text, map(str, names[:100_000].tolist()), n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    raise ValueError(f"no task is called {text!r}{hint}")
+    raise ValueError(f"no {what} is called {text!r}{hint}")
