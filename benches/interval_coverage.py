@@ -92,7 +92,7 @@ def ordered(seed: int) -> dict[str, Held]:
     for name in ("OrdinalConsensus", "OrdinalCrowd", "CumulativeDawidSkene"):
         frame = getattr(mh.ordinal, name)().fit(crowd.log).workers_frame()
         truth = mh.metrics.skill(crowd.confusion, crowd.prior)
-        held[f"`{name}`"] = about(frame["accuracy"].to_numpy(), frame["accuracy_error"].to_numpy(), truth)
+        held[f"`{name}`"] = about(frame["skill"].to_numpy(), frame["skill_error"].to_numpy(), truth)
     return held
 
 
@@ -115,7 +115,7 @@ def online(seed: int) -> dict[str, Held]:
     frame = model.workers_frame()
     truth = mh.metrics.skill(crowd.confusion, crowd.prior)[np.asarray(model.workers_, dtype=int)]
     return {
-        "`OnlineDawidSkene.partial_fit`": about(frame["accuracy"].to_numpy(), frame["accuracy_error"].to_numpy(), truth)
+        "`OnlineDawidSkene.partial_fit`": about(frame["skill"].to_numpy(), frame["skill_error"].to_numpy(), truth)
     }
 
 
@@ -315,7 +315,7 @@ def scores(n_workers: int, n: int, kind: str, *, bootstrap: bool = False, items:
         frame = models["`WorkerBradleyTerry` (default)"].workers_frame()
         mine = np.asarray(frame["worker"].to_pylist(), dtype=int)
         held["`WorkerBradleyTerry`: `slope_error`"] = about(
-            frame["slope"].to_numpy(), frame["slope_error"].to_numpy(), (slopes / slopes.mean())[mine]
+            frame["skill"].to_numpy(), frame["skill_error"].to_numpy(), (slopes / slopes.mean())[mine]
         )
         return held
 

@@ -23,7 +23,7 @@ def test_workers_table(log, capsys):
     lines = capsys.readouterr().out.splitlines()
     shown = [line.split()[0] for line in lines if line.strip().startswith("w")][1:]  # below the head
     assert shown == [table["worker"][i] for i in order[:3]]
-    assert f"{table['accuracy'][order[0]]:.3f}" in "".join(lines)
+    assert f"{table['skill'][order[0]]:.3f}" in "".join(lines)
 
 
 @pytest.mark.parametrize("key", ["skill", "information", "spammer_score", "n_answers"])
