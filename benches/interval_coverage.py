@@ -114,9 +114,7 @@ def online(seed: int) -> dict[str, Held]:
     model = mh.categorical.OnlineDawidSkene().partial_fit(crowd.log)
     frame = model.workers_frame()
     truth = mh.metrics.skill(crowd.confusion, crowd.prior)[np.asarray(model.workers_, dtype=int)]
-    return {
-        "`OnlineDawidSkene.partial_fit`": about(frame["skill"].to_numpy(), frame["skill_error"].to_numpy(), truth)
-    }
+    return {"`OnlineDawidSkene.partial_fit`": about(frame["skill"].to_numpy(), frame["skill_error"].to_numpy(), truth)}
 
 
 def copula(correlation: float, n_classes: int = 3, n_tasks: int = 500, labels: int = 5) -> Draw:
