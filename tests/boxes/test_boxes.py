@@ -175,7 +175,7 @@ def test_matching_agrees_with_its_twin(seed: int, least: float, radius: float) -
     [
         pytest.param(name, check, id=f"{model!r}-{name}")
         for model in METHODS
-        for name, check in checks_of(of_boxes.subject_of(model, {}), (*common.CHECKS, *of_boxes.CHECKS))
+        for name, check in checks_of(of_boxes.SUBJECT.of(model, {}), (*common.CHECKS, *of_boxes.CHECKS))
     ],
 )
 def test_check_list(name: str, check) -> None:

@@ -288,7 +288,7 @@ def test_methods_match_their_twins(seed: int, n_classes: int) -> None:
     [
         pytest.param(name, check, id=f"{model!r}-{name}")
         for model in METHODS
-        for name, check in checks_of(of_masks.subject_of(model, {}), (*common.CHECKS, *of_masks.CHECKS))
+        for name, check in checks_of(of_masks.SUBJECT.of(model, {}), (*common.CHECKS, *of_masks.CHECKS))
     ],
 )
 def test_check_list(name: str, check) -> None:

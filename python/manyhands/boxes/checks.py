@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import manyhands as mh
-from manyhands.boxes.base import BoxAggregator
-from manyhands.testing.common import clone
+from manyhands.testing.common import check_order_of_rows, check_renaming
 from manyhands.testing.compare import require
-from manyhands.testing.subject import Subject
+from manyhands.testing.subject import Subject, TaskLog
 
 
-@dataclass(frozen=True, eq=False)
-class BoxLog:
-    """Made-up boxes: codes of tasks and workers, numbers, labels or None."""
+class BoxLog(TaskLog):
+    """Made-up boxes."""
 
-    tasks: npt.NDArray[np.int64]
-    workers: npt.NDArray[np.int64]
-    boxes: npt.NDArray[np.float64]
-    labels: list[Any] | None = None
-
-    def votes(self) -> mh.Boxes:
-        """The boxes as ``fit`` takes them."""
-        return mh.Boxes.from_arrays(self.tasks, self.workers, self.boxes, self.labels)
+    table = mh.Boxes
 
 
 @cache
@@ -79,10 +67,6 @@ class BoxSubject(Subject):
         """More images."""
         return drawn(150, 1)
 
-    def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
-        """Frames."""
-        return {"to_frame": model.to_frame, "workers_frame": model.workers_frame}
-
 
 def check_sound(subject: BoxSubject) -> None:
     """Finite objects with an area, aligned with tasks and each by as many workers as there are, whatever the log."""
@@ -109,13 +93,9 @@ def check_agreement(subject: BoxSubject) -> None:
     for name in ("full agreement", "points", "far away", "tiny", "huge"):
         found = subject.fitted(logs[name]).boxes_[0]
         require(len(found) == 1, f"{name}: {len(found)} objects")
-        np.testing.assert_allclose(found, logs[name].boxes[:1], rtol=1e-9, err_msg=name)
+        np.testing.assert_allclose(found, logs[name].answers[:1], rtol=1e-9, err_msg=name)
     require(not len(subject.fitted(logs["nothing seen"]).boxes_[0]), "something where all saw nothing")
 
 
-CHECKS = (check_sound, check_agreement)
-
-
-def subject_of(estimator: BoxAggregator, skip: Mapping[str, str]) -> BoxSubject:
-    """The subject of the checks of an aggregator of boxes."""
-    return BoxSubject(repr(estimator), lambda _: clone(estimator), {**estimator._skipped_checks, **skip})
+CHECKS = (check_sound, check_agreement, check_order_of_rows, check_renaming)
+SUBJECT = BoxSubject

@@ -13,9 +13,8 @@ import numpy.typing as npt
 import manyhands as mh
 from manyhands.clustering import Clustering
 from manyhands.testing import common
-from manyhands.testing.common import clone
 from manyhands.testing.compare import SAME, assert_close, assert_same_frames, never_falls, require
-from manyhands.testing.subject import Subject, checks_of
+from manyhands.testing.subject import Subject, checks_of, clone
 
 
 @dataclass(frozen=True)

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import manyhands as mh
-from manyhands.masks.base import MaskAggregator
-from manyhands.testing.common import clone
-from manyhands.testing.compare import SAME, assert_close, assert_same_frames, require
-from manyhands.testing.subject import Subject
+from manyhands.testing.common import check_order_of_rows, check_renaming
+from manyhands.testing.compare import assert_same_frames, require
+from manyhands.testing.subject import Subject, TaskLog
 
 
-@dataclass(frozen=True, eq=False)
-class MaskLog:
-    """Made-up masks: codes of tasks and workers, arrays, weights or None."""
+class MaskLog(TaskLog):
+    """Made-up masks."""
 
-    tasks: npt.NDArray[np.int64]
-    workers: npt.NDArray[np.int64]
-    arrays: list[npt.NDArray[Any]]
-    weights: npt.NDArray[np.float64] | None = None
-
-    def votes(self) -> mh.Masks:
-        """The masks as ``fit`` takes them."""
-        return mh.Masks.from_arrays(self.tasks, self.workers, self.arrays, self.weights)
-
-    def reordered(self, seed: int) -> MaskLog:
-        """The same rows in another order."""
-        order = np.random.default_rng(seed).permutation(len(self.tasks))
-        return MaskLog(self.tasks[order], self.workers[order], [self.arrays[row] for row in order])
+    table = mh.Masks
 
 
 @cache
@@ -80,12 +63,8 @@ class MaskSubject(Subject):
         """More and larger images."""
         return drawn(20, 48, 1)
 
-    def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
-        """Frames."""
-        return {"to_frame": model.to_frame, "workers_frame": model.workers_frame}
 
-
-def assert_same_masks(one: Any, other: Any, what: str) -> None:
+def _assert_same_masks(one: Any, other: Any, what: str) -> None:
     """Masks of two models, pixel by pixel."""
     for a, b in zip(one, other, strict=True):
         np.testing.assert_array_equal(a, b, err_msg=what)
@@ -111,44 +90,17 @@ def check_agreement(subject: MaskSubject) -> None:
         log = odd_logs()[name]
         model = subject.fitted(log)
         require(not model.disputed_.any() and (model.confidence_ == 1).all(), f"{name}: something is disputed")
-        first = [log.arrays[int(np.flatnonzero(log.tasks == task)[0])] > 0 for task in range(len(model.tasks_))]
-        assert_same_masks(model.masks_, first, f"{name}: not kept")
-
-
-def check_order_of_rows(subject: MaskSubject) -> None:
-    """The order of the rows changes nothing, to the last bit."""
-    before = subject.fitted()
-    for seed in range(3):
-        after = subject.fitted(subject.standard.reordered(seed))
-        assert_same_masks(after.masks_, before.masks_, "masks_ depend on the order of rows")
-        np.testing.assert_array_equal(after.confidence_, before.confidence_)
-
-
-def check_renaming(subject: MaskSubject) -> None:
-    """Exchanging the names of tasks or workers exchanges what is found of them."""
-    log, before = subject.standard, subject.fitted()
-    for part in ("tasks", "workers"):
-        codes = getattr(log, part)
-        order = np.random.default_rng(1).permutation(int(codes.max()) + 1)
-        after = subject.fitted(replace(log, **{part: order[codes]}))
-        place = order if part == "tasks" else np.arange(len(before.tasks_))
-        assert_same_masks(
-            [after.masks_[task] for task in place], before.masks_, f"masks_ change with the names of {part}"
-        )
-        assert_close(after.confidence_[place], before.confidence_, SAME, f"confidence_, {part} renamed")
+        first = [log.answers[int(np.flatnonzero(log.tasks == task)[0])] > 0 for task in range(len(model.tasks_))]
+        _assert_same_masks(model.masks_, first, f"{name}: not kept")
 
 
 def check_padding(subject: MaskSubject) -> None:
     """Empty margins change no score and no mask."""
     before, after = subject.fitted(drawn(6, 16, 1)), subject.fitted(drawn(6, 16, 1, margin=5))
-    assert_same_masks([mask[5:-5, 5:-5] for mask in after.masks_], before.masks_, "masks_ depend on margins")
+    _assert_same_masks([mask[5:-5, 5:-5] for mask in after.masks_], before.masks_, "masks_ depend on margins")
     assert_same_frames(after.workers_frame(), before.workers_frame(), "margins: scores of workers")
     np.testing.assert_array_equal(after.confidence_, before.confidence_)
 
 
 CHECKS = (check_sound, check_agreement, check_order_of_rows, check_renaming, check_padding)
-
-
-def subject_of(estimator: MaskAggregator, skip: Mapping[str, str]) -> MaskSubject:
-    """The subject of the checks of an aggregator of masks."""
-    return MaskSubject(repr(estimator), lambda _: clone(estimator), {**estimator._skipped_checks, **skip})
+SUBJECT = MaskSubject

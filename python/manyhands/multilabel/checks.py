@@ -13,9 +13,8 @@ from manyhands.multilabel.base import SetAggregator
 from manyhands.multilabel.simulate import simulate
 from manyhands.multilabel.table import MultiLabels
 from manyhands.testing.common import CHECKS as COMMON
-from manyhands.testing.common import clone
 from manyhands.testing.compare import require
-from manyhands.testing.subject import Subject, checks_of, run_checks
+from manyhands.testing.subject import Subject, checks_of, clone, run_checks
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 import manyhands as mh
 from manyhands.numeric.base import NumericAggregator
-from manyhands.testing.common import clone
 from manyhands.testing.compare import SAME, assert_close, raises, require
-from manyhands.testing.subject import Subject
+from manyhands.testing.subject import Subject, clone
 
 #: Iterations end within their tolerance of each other, not at the same point: relative to the ratings' deviation.
 SETTLED = 1e-3

@@ -14,9 +14,8 @@ from manyhands._base.table import Records
 from manyhands.objects.distance import ByDistance
 from manyhands.pairwise.checks_rankings import lists
 from manyhands.testing.common import CHECKS as COMMON
-from manyhands.testing.common import clone
 from manyhands.testing.compare import assert_close, never_falls, require
-from manyhands.testing.subject import Subject, checks_of, run_checks
+from manyhands.testing.subject import Subject, checks_of, clone, run_checks
 
 _WORDS = ("a cat", "a cart", "the cat", "dog", "a dog", "bird")
 

@@ -14,9 +14,8 @@ from manyhands import Comparisons
 from manyhands.pairwise import ComparisonEstimator
 from manyhands.pairwise.simulate import simulate
 from manyhands.testing.common import CHECKS as COMMON
-from manyhands.testing.common import clone
 from manyhands.testing.compare import require
-from manyhands.testing.subject import Subject, checks_of, run_checks
+from manyhands.testing.subject import Subject, checks_of, clone, run_checks
 
 Rows = npt.NDArray[np.int64]
 #: How near scores of the same comparisons in another form must be: what iterations leave open.

@@ -13,9 +13,8 @@ from manyhands import Rankings
 from manyhands.pairwise.checks import CLOSE, ScoreSubject, intervals_hold
 from manyhands.pairwise.luce import RankingEstimator
 from manyhands.testing.common import CHECKS as COMMON
-from manyhands.testing.common import clone
 from manyhands.testing.compare import require
-from manyhands.testing.subject import checks_of, run_checks
+from manyhands.testing.subject import checks_of, clone, run_checks
 
 
 @dataclass(frozen=True)

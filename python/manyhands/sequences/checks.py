@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from manyhands.sequences.base import SequenceAggregator
 from manyhands.sequences.simulate import simulate
 from manyhands.sequences.table import Sequences
-from manyhands.testing.common import clone
 from manyhands.testing.compare import SAME, assert_close, assert_probabilities, never_falls, require
 from manyhands.testing.subject import Subject
 
@@ -66,10 +63,6 @@ class SequenceSubject(Subject):
     def large(self) -> SequenceLog:
         """Several chunks of sequences."""
         return SequenceLog(1200, 40, 2, length=20)
-
-    def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
-        """Frames and other forms."""
-        return {"to_frame": model.to_frame, "workers_frame": model.workers_frame}
 
 
 def assert_sound(model: Any, votes: Sequences, what: str) -> None:
@@ -129,8 +122,4 @@ def check_renaming(subject: SequenceSubject) -> None:
 
 
 CHECKS = (check_sound, check_odd_tables, check_order_of_rows, check_renaming)
-
-
-def subject_of(estimator: SequenceAggregator, skip: Mapping[str, str]) -> SequenceSubject:
-    """The subject of the checks of an aggregator of sequences."""
-    return SequenceSubject(repr(estimator), lambda _: clone(estimator), {**estimator._skipped_checks, **skip})
+SUBJECT = SequenceSubject

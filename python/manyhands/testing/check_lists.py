@@ -29,9 +29,8 @@ from manyhands.pairwise.luce import RankingEstimator
 from manyhands.sequences import checks as sequences
 from manyhands.sequences.base import SequenceAggregator
 from manyhands.testing import common
-from manyhands.testing.common import clone
 from manyhands.testing.crowds import Crowd
-from manyhands.testing.subject import Subject, checks_of, run_checks
+from manyhands.testing.subject import Subject, checks_of, clone, run_checks
 from manyhands.texts import checks as texts
 from manyhands.texts.base import TextAggregator
 
@@ -159,7 +158,7 @@ def _checks_in(module: Any) -> Callable[..., Iterator[tuple[str, Callable[[], No
     def checks(
         estimator: Estimator[Any, Any], *, skip: Mapping[str, str] | None = None
     ) -> Iterator[tuple[str, Callable[[], None]]]:
-        return checks_of(module.subject_of(estimator, skip or {}), (*common.CHECKS, *module.CHECKS))
+        return checks_of(module.SUBJECT.of(estimator, skip or {}), (*common.CHECKS, *module.CHECKS))
 
     return checks
 

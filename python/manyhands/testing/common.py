@@ -14,20 +14,16 @@ import unittest
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 import manyhands as mh
-from manyhands.testing.compare import assert_same_answers, assert_same_bits, raises, require
-from manyhands.testing.subject import Subject, results_of
-
-
-def clone(model: Any) -> Any:
-    """A fresh estimator with the same parameters."""
-    return type(model)(**model.get_params())
+from manyhands.testing.compare import SAME, assert_close, assert_same_answers, assert_same_bits, raises, require
+from manyhands.testing.subject import Subject, TaskLog, clone, results_of
 
 
 def check_clone(subject: Subject) -> None:
@@ -224,6 +220,37 @@ def _check_prediction(model: Any, votes: Any) -> None:
     else:
         n = 1 if model._parts[0] == "items" else len(model.answers_)
         require(len(found) == n, f"predict returns {len(found)} answers for {n}")
+
+
+# ---------------------------------------------------------------------- for kinds whose logs are a `TaskLog`
+
+
+def _assert_equal_answers(one: Any, other: Any, what: str) -> None:
+    """Answers of two models, task by task."""
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_array_equal(a, b, err_msg=what)
+
+
+def check_order_of_rows(subject: Subject) -> None:
+    """Ten shuffles of the rows change nothing, to the last bit."""
+    before = subject.fitted()
+    for seed in range(10):
+        after = subject.fitted(cast(TaskLog, subject.standard).reordered(seed))
+        _assert_equal_answers(after.answers_, before.answers_, "answers depend on the order of rows")
+        np.testing.assert_array_equal(after.confidence_, before.confidence_)
+
+
+def check_renaming(subject: Subject) -> None:
+    """Exchanging the names of tasks or workers exchanges what is found of them."""
+    log, before = cast(TaskLog, subject.standard), subject.fitted()
+    for part in ("tasks", "workers"):
+        codes = getattr(log, part)
+        order = np.random.default_rng(1).permutation(int(codes.max()) + 1)
+        after = subject.fitted(replace(log, **{part: order[codes]}))
+        place = order if part == "tasks" else np.arange(len(before.tasks_))
+        moved = [after.answers_[task] for task in place]
+        _assert_equal_answers(moved, before.answers_, f"answers change with the names of {part}")
+        assert_close(after.confidence_[place], before.confidence_, SAME, f"confidence_, {part} renamed")
 
 
 # ---------------------------------------------------------------------------------------------------- threads

@@ -6,8 +6,11 @@ import unittest
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from manyhands.errors import IdentifiabilityWarning
 
@@ -20,6 +23,38 @@ class Log(Protocol):
 
     def votes(self) -> Any:
         """The answers as ``fit`` takes them."""
+
+
+@dataclass(frozen=True, eq=False)
+class TaskLog:
+    """Made-up answers of workers to tasks, in codes, and what else `from_arrays` of their table takes of each row."""
+
+    tasks: npt.NDArray[np.int64]
+    workers: npt.NDArray[np.int64]
+    answers: Any
+    #: Labels or weights; None for none.
+    extra: Any = None
+
+    table: ClassVar[Any]
+
+    def votes(self) -> Any:
+        """The answers as ``fit`` takes them."""
+        return self.table.from_arrays(self.tasks, self.workers, self.answers, self.extra)
+
+    def reordered(self, seed: int = 3) -> Self:
+        """The same rows in another order."""
+        order = np.random.default_rng(seed).permutation(len(self.tasks))
+
+        def moved(rows: Any) -> Any:
+            return rows[order] if isinstance(rows, np.ndarray) else rows and [rows[row] for row in order]
+
+        columns = ("tasks", "workers", "answers", "extra")
+        return replace(self, **{name: moved(getattr(self, name)) for name in columns})
+
+
+def clone(model: Any) -> Any:
+    """A fresh estimator with the same parameters."""
+    return type(model)(**model.get_params())
 
 
 @dataclass(frozen=True)
@@ -59,9 +94,14 @@ class Subject(Checked):
     def large(self) -> Log:
         """A log whose fit is shared out among threads; the same at each call."""
 
-    @abstractmethod
+    @classmethod
+    def of(cls, estimator: Any, skip: Mapping[str, str]) -> Self:
+        """The subject of an estimator's checks, each of which makes its own from its parameters."""
+        return cls(repr(estimator), lambda _: clone(estimator), {**estimator._skipped_checks, **skip})
+
     def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
-        """What can be asked of a fitted model beside its results: methods by name, ready to be called."""
+        """What can be asked of a fitted model in addition to its results: methods by name, ready to be called."""
+        return {"to_frame": model.to_frame, "workers_frame": model.workers_frame}
 
     def fitted(self, log: Log | None = None) -> Any:
         """A fresh estimator, fitted to a log; to the standard one if none is given."""

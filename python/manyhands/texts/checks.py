@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import manyhands as mh
-from manyhands.testing.common import clone
-from manyhands.testing.compare import SAME, assert_close, require
-from manyhands.testing.subject import Subject
-from manyhands.texts.base import TextAggregator
+from manyhands.testing.common import check_order_of_rows, check_renaming
+from manyhands.testing.compare import require
+from manyhands.testing.subject import Subject, TaskLog
 
 
-@dataclass(frozen=True, eq=False)
-class TextLog:
-    """Made-up texts: codes of tasks and workers, texts, weights or None."""
+class TextLog(TaskLog):
+    """Made-up texts."""
 
-    tasks: npt.NDArray[np.int64]
-    workers: npt.NDArray[np.int64]
-    texts: list[str]
-    weights: npt.NDArray[np.float64] | None = None
-
-    def votes(self) -> mh.Texts:
-        """The texts as ``fit`` takes them."""
-        return mh.Texts.from_arrays(self.tasks, self.workers, self.texts, self.weights)
-
-    def reordered(self, seed: int) -> TextLog:
-        """The same rows in another order."""
-        order = np.random.default_rng(seed).permutation(len(self.tasks))
-        return TextLog(self.tasks[order], self.workers[order], [self.texts[row] for row in order])
+    table = mh.Texts
 
 
 @cache
@@ -81,10 +63,6 @@ class TextSubject(Subject):
         """Enough tasks for several threads."""
         return drawn(1500, 40, 4, seed=2)
 
-    def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
-        """Frames."""
-        return {"to_frame": model.to_frame, "workers_frame": model.workers_frame}
-
 
 def check_sound(subject: TextSubject) -> None:
     """One text a task, confidences between 0 and 1, whatever the log."""
@@ -105,30 +83,5 @@ def check_full_agreement(subject: TextSubject) -> None:
     require(subject.fitted(odd_logs()["full agreement"]).texts_.tolist() == ["a b", "c"], "agreement is not kept")
 
 
-def check_order_of_rows(subject: TextSubject) -> None:
-    """Ten shuffles of the rows change nothing, to the last bit."""
-    before = subject.fitted()
-    for seed in range(10):
-        after = subject.fitted(subject.standard.reordered(seed))
-        require(after.texts_.tolist() == before.texts_.tolist(), "texts_ depend on the order of rows")
-        np.testing.assert_array_equal(after.confidence_, before.confidence_)
-
-
-def check_renaming(subject: TextSubject) -> None:
-    """Exchanging the names of tasks or workers exchanges what is found of them."""
-    log, before = subject.standard, subject.fitted()
-    for part in ("tasks", "workers"):
-        codes = getattr(log, part)
-        order = np.random.default_rng(1).permutation(int(codes.max()) + 1)
-        after = subject.fitted(replace(log, **{part: order[codes]}))
-        place = order if part == "tasks" else np.arange(len(before.tasks_))
-        require(after.texts_[place].tolist() == before.texts_.tolist(), f"texts_ change with the names of {part}")
-        assert_close(after.confidence_[place], before.confidence_, SAME, f"confidence_, {part} renamed")
-
-
 CHECKS = (check_sound, check_full_agreement, check_order_of_rows, check_renaming)
-
-
-def subject_of(estimator: TextAggregator, skip: Mapping[str, str]) -> TextSubject:
-    """The subject of the checks of an aggregator of texts."""
-    return TextSubject(repr(estimator), lambda _: clone(estimator), {**estimator._skipped_checks, **skip})
+SUBJECT = TextSubject
