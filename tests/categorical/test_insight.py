@@ -93,11 +93,11 @@ def test_confusion_by_name() -> None:
 def test_the_command_line_explains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "log.csv"
     log.write_text("item,worker,label\n17,a,x\n17,b,x\n17,c,y\n18,a,y\n18,b,y\n")
-    assert main(["explain", str(log), "--task", "17", "--task-column", "item"]) == 0
+    assert main(["explain", str(log), "--id", "17", "--task", "item"]) == 0
     assert "task 17: x" in capsys.readouterr().out
-    assert main(["explain", str(log), "--task", "17", "--json"]) == 0
+    assert main(["explain", str(log), "--id", "17", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["explanation"]["answer"] == "x"
-    assert main(["explain", str(log), "--task", "19"]) == 2
+    assert main(["explain", str(log), "--id", "19"]) == 2
     assert "no task is called '19'" in capsys.readouterr().err
 
 

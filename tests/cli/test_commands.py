@@ -286,13 +286,13 @@ def test_simulate_pipes(capfd, tmp_path, monkeypatch):
 
 
 def test_bench(capsys):
-    run("bench --annotations 2e3 --workers 20 --classes 2 --repeats 1 --passes 3 --json")
+    run("bench --annotations 2e3 --workers 20 --classes 2 --runs 1 --passes 3 --json")
     found = json.loads(capsys.readouterr().out)
     assert found["n_annotations"] == 2000
     assert found["threads"] == mh.get_num_threads()
     assert len(found["steps"]) == 6
     assert all(step["seconds"] > 0 for step in found["steps"])
-    run("bench --annotations 1000 --workers 20 --repeats 1 --passes 2")
+    run("bench --annotations 1000 --workers 20 --runs 1 --passes 2")
     text = capsys.readouterr().out
     assert "dawid-skene, one of 2 passes" in text
     assert "1,000 annotations" in text

@@ -18,7 +18,7 @@ def test_a_batch_of_tasks(log, capsys):
 
 
 def test_workers_of_the_log_or_of_a_file(log, crowd):
-    run("next log.csv --budget 30 --ask all --strategy information --explore thompson --batch-seed 1 -o batch.csv")
+    run("next log.csv --budget 30 --ask all --strategy information --explore thompson --seed 1 -o batch.csv")
     assert {row["worker"] for row in rows("batch.csv")} <= set(crowd.log.workers.tolist())
     some = crowd.log.workers[:6].tolist()
     write_rows("team.csv", ["worker", "capacity", "cost"], *[[name, 4, 1.5] for name in some])

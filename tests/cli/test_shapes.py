@@ -18,7 +18,7 @@ COMMANDS = {
     "aggregate": "aggregate log.csv --method majority",
     "workers": "workers log.csv --method majority",
     "audit": "audit log.csv",
-    "explain": "explain log.csv --task t290 --method majority",
+    "explain": "explain log.csv --id t290 --method majority",
     "report": "report log.csv --method majority --no-audit -o report.html",
     "describe": "describe log.csv",
     "agreement": "agreement log.csv",
@@ -28,7 +28,7 @@ COMMANDS = {
     "import": "import export.json",
     "simulate": "simulate --tasks 5 --workers 5 --classes 2 -o drawn.csv",
     "shards": "shards describe log.shards",
-    "bench": "bench --annotations 1000 --workers 20 --repeats 1 --passes 2",
+    "bench": "bench --annotations 1000 --workers 20 --runs 1 --passes 2",
 }
 
 

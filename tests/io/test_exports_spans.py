@@ -98,7 +98,7 @@ def test_the_command_line_takes_spans_to_spans(name: str, tmp_path: Path) -> Non
     assert len(lines) > 1
     # What `import` writes is a table for `from_spans`, with readers who marked nothing, and what was marked.
     assert main(["import", path, "-o", str(answers), "-q"]) == 0
-    from manyhands.io.read import read_table
+    from files import read_table
 
     frame = read_table(answers)
     assert {"task", "worker", "start", "end", "label", "status"} <= set(frame.column_names)

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import manyhands as mh
+from files import read_table
 from manyhands._base.write import write_table
-from manyhands.io.read import read_table
 
 COLUMNS = {"task": ["b", "a", "b"], "worker": [10, 9, 9], "label": ["yes", "no", "yes"]}
 ROWS = [("a", 9, "no"), ("b", 9, "yes"), ("b", 10, "yes")]

@@ -13,7 +13,7 @@ import pytest
 from commands import complaint, rows, run
 
 import manyhands as mh
-from manyhands.io.read import read_table
+from files import read_table
 
 EXPORTS = Path(__file__).parents[3] / "shared" / "data" / "exports"
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+
 import manyhands as mh
+from manyhands._base.sources import one_source
+from manyhands._base.streams import column_names, read_columns
+
+
+def read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
+    """Return columns of a CSV or Parquet file, fields of a CSV file as text."""
+    source = one_source(path)
+    return read_columns(source, columns or column_names(source))
 
 
 def try_load(path: Path, content: bytes) -> object:

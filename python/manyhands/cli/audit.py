@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyhands.cli.aggregate import summary_of_log
 from manyhands.cli.console import Stages, number, print_facts, print_json, print_table, write
-from manyhands.cli.kinds import read_classes
+from manyhands.cli.kinds import add_kind, read_classes
 from manyhands.cli.options import (
     STDOUT,
     Commands,
@@ -41,6 +41,7 @@ def add(commands: Commands) -> None:
         """,
     )
     add_log(parser)
+    add_kind(parser)
     order = parser.add_argument_group("the order")
     order.add_argument(
         "--dates",

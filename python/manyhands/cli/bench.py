@@ -33,7 +33,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("--workers", type=count, default=1_000, metavar="N", help="default: 1000")
     parser.add_argument("--labels-per-task", type=count, default=5, metavar="N", help="default: 5")
     parser.add_argument("--passes", type=count, default=20, metavar="N", help="EM passes of a fit (default: 20)")
-    parser.add_argument("--repeats", type=count, default=3, metavar="N", help="runs of each step (default: 3)")
+    parser.add_argument("--runs", type=count, default=3, metavar="N", help="runs of each step (default: 3)")
     parser.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of the log (default: 0)")
 
 
@@ -55,7 +55,7 @@ def run(args: Namespace) -> None:
         results: list[dict[str, Any]] = []
         for name, (step, parts) in steps.items():
             with stages.stage(name):
-                seconds = min(_timed(step) for _ in range(args.repeats)) / parts
+                seconds = min(_timed(step) for _ in range(args.runs)) / parts
             results.append({"step": name, "seconds": seconds, "nanoseconds": seconds / votes.n_annotations * 1e9})
     sizes = {name: getattr(votes, name) for name in ("n_annotations", "n_tasks", "n_workers", "n_classes")}
     machine = {"threads": mh.get_num_threads(), **_machine()}
@@ -73,7 +73,7 @@ def run(args: Namespace) -> None:
             f"{votes.n_classes:,} classes; rows in random order"
         )
         where = f"{machine['threads']} threads of {machine['cores']} cores, {machine['platform']}"
-        print_summary(args, {"log": size, "machine": where, "runs": f"best of {args.repeats}"})
+        print_summary(args, {"log": size, "machine": where, "runs": f"best of {args.runs}"})
 
 
 def _steps(votes: Annotations, passes: int, seed: int) -> dict[str, tuple[Callable[[], Any], int]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyhands.cli.aggregate import summary_of_log
 from manyhands.cli.console import Growing, Stages, duration, print_json, print_rows, print_summary
-from manyhands.cli.kinds import read_classes
+from manyhands.cli.kinds import add_kind, read_classes
 from manyhands.cli.methods import COMPARED, COMPARED_LARGE, METHODS, Truth, add_fit, check_gold, given_parameters
 from manyhands.cli.options import (
     Commands,
@@ -50,6 +50,7 @@ def add(commands: Commands) -> None:
         """,
     )
     add_log(parser)
+    add_kind(parser)
     add_fit(parser, choose=False)
     add_truth(parser, gold="labels to measure the answers by; with --evaluate, labels to hold fixed in the fit")
     others = ", ".join(name for name in METHODS if name not in COMPARED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
+from manyhands._base.spelling import did_you_mean
 from manyhands.cli.aggregate import read_and_fit, report, summary_of_fit, summary_of_log
 from manyhands.cli.console import Stages, print_facts, print_json, printable, write
 from manyhands.cli.kinds import add_kind, settle_kind
@@ -20,12 +21,12 @@ def add(commands: Commands) -> None:
         run,
         about="Say why a task got its answer: every answer with its worker's skill; for classes, the evidence.",
         examples="""
-            log.csv --task q17
-            log.parquet --task q17 --method dawid-skene --json
+            log.csv --id q17
+            log.parquet --id q17 --method dawid-skene --json
         """,
     )
-    parser.add_argument("--task", dest="asked", required=True, metavar="NAME", help="the task (or item) to explain")
-    add_log(parser, task="--task-column")
+    parser.add_argument("--id", dest="asked", required=True, metavar="NAME", help="the task (or item) to explain")
+    add_log(parser)
     add_kind(parser)
     add_fit(parser)
     add_truth(parser, evaluate=False)
@@ -58,8 +59,5 @@ def _named(votes: Any, text: str) -> Any:
     for task in names.tolist():
         if str(task) == text:
             return task
-    from difflib import get_close_matches
-
-    near = get_close_matches(text, map(str, names[:100_000].tolist()), n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    hint = did_you_mean(text, map(str, names[:100_000].tolist()))
     raise ValueError(f"no {what} is called {text!r}{hint}")

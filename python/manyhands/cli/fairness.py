@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
+from manyhands._base.spelling import did_you_mean
 from manyhands.cli.aggregate import read_and_fit, report, summary_of_fit, summary_of_log
 from manyhands.cli.console import Stages, number, print_json, print_summary, print_table, write
 from manyhands.cli.kinds import CLASSES, add_kind, settle_kind
@@ -62,7 +63,7 @@ def add(commands: Commands) -> None:
     within = group.add_argument(
         "--within", action="store_true", help="with --gap: fit workers' errors on each group anew"
     )
-    seed = group.add_argument("--draw-seed", type=natural, default=0, metavar="N", help="seed of the intervals")
+    seed = group.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of the intervals")
     parser.rare |= {measure, within, seed}
     add_fit(parser)
     add_truth(parser)
@@ -96,7 +97,7 @@ def run(args: Namespace) -> None:
         positive = None if args.positive is None else _classes(votes, args.positive)
         with stages.stage("measuring"):
             given: dict[str, Any] = {"attribute": attribute, "positive": positive}
-            found = fairness.gaps(votes, truth or model, about=args.about, seed=args.draw_seed, **given)
+            found = fairness.gaps(votes, truth or model, about=args.about, seed=args.seed, **given)
             fair = None
             if args.gap is not None:
                 if args.about != "task":
@@ -145,5 +146,6 @@ def _classes(votes: Any, named: list[str]) -> list[Any]:
     known = {str(name): name for name in votes.classes.tolist()}
     lacking = [name for name in named if name not in known]
     if lacking:
-        raise ValueError(f"no class is called {lacking[0]!r}; the classes are {', '.join([*known][:5])}")
+        hint = did_you_mean(lacking[0], known)
+        raise ValueError(f"no class is called {lacking[0]!r}{hint}; the classes are {', '.join([*known][:5])}")
     return [known[name] for name in named]

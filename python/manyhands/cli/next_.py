@@ -65,7 +65,7 @@ def add(commands: Commands) -> None:
         "--accuracy", type=float, metavar="X", help="also say how many labels it would take to reach it"
     )
     seed = choice.add_argument(
-        "--batch-seed", type=natural, default=0, metavar="N", help="seed of what is drawn for the batch"
+        "--seed", type=natural, default=0, metavar="N", help="seed of what is drawn for the batch"
     )
     parser.rare |= {explore, seed}
     add_fit(parser)
@@ -95,11 +95,9 @@ def run(args: Namespace) -> None:
                 strategy=args.strategy,
                 explore=args.explore,
                 error=args.error,
-                seed=args.batch_seed,
+                seed=args.seed,
             )
-            needed = (
-                None if args.accuracy is None else collect.labels_needed(model, args.accuracy, seed=args.batch_seed)
-            )
+            needed = None if args.accuracy is None else collect.labels_needed(model, args.accuracy, seed=args.seed)
         piped = args.output in (None, STDOUT)
         if not piped:
             with stages.stage("writing"):

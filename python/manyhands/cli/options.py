@@ -237,8 +237,8 @@ def use_threads(args: argparse.Namespace) -> None:
 # ---------------------------------------------------------------------------------------------------- the log
 
 
-def add_log(parser: Parser, *, task: str = "--task") -> None:
-    """Add the arguments that say where the log is and how it is to be read; `task` names the column of tasks."""
+def add_log(parser: Parser) -> None:
+    """Add the arguments that say where the log is and how it is to be read."""
     group = add_files(parser)
     layout = group.add_argument(
         "--layout",
@@ -252,7 +252,7 @@ def add_log(parser: Parser, *, task: str = "--task") -> None:
     )
     for role in ("task", "worker", "label"):
         group.add_argument(
-            task if role == "task" else f"--{role}",
+            f"--{role}",
             dest=role,
             type=str if role == "label" else columns,
             metavar="COLUMN",

@@ -8,7 +8,7 @@ from typing import Any
 
 from manyhands._base.checks import check_choice
 from manyhands._base.columns import spread
-from manyhands._base.frames import CLASS_NAMES, WEAK, WELL_KNOWN, known_among, match_columns, names_of
+from manyhands._base.frames import CLASS_NAMES, WEAK, WELL_KNOWN, known_among, match_columns, names_of, one_known
 from manyhands._base.table import Records
 from manyhands.texts.table import Texts
 
@@ -56,6 +56,29 @@ def _known(names: Sequence[str], role: str) -> bool:
     return bool(known_among(names, WELL_KNOWN[role]))
 
 
+def with_answer(table: type[Records], names: Sequence[str], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Take the column of labels for the answers of a kind that was asked for, where none bears their own name.
+
+    Parameters
+    ----------
+    table
+        The table of the kind.
+    names
+        The columns of the log.
+    named
+        What the caller named, by role.
+    """
+    roles = [role for role in table.spec.required if role not in ("task", "worker")]
+    found = dict(named)
+    if len(roles) != 1 or roles[0] in found or "label" in table.spec.roles:
+        return found
+    if "label" in found:
+        found[roles[0]] = found.pop("label")
+    elif not known_among(names, WELL_KNOWN[roles[0]]) and (label := one_known(names, "label")):
+        found[roles[0]] = label
+    return found
+
+
 def check_inferred(table: Records, names: Sequence[str], named: Mapping[str, Any]) -> None:
     """Raise where a log was taken for texts by a column that is the item.
 
@@ -86,14 +109,15 @@ def as_kind(answers: Any, kind: str | None = None) -> Records:
     if isinstance(answers, str | os.PathLike):
         from manyhands.io.read import read
 
-        log: Records = read(answers, kind=kind) if kind is not None else read(answers)
+        log: Records = read(answers, kind=kind)
         return log
     names = names_of(answers)
     settings = {}
     if kind == "ordinal":
         kind, settings = "categorical", {"ordered": True}
     table: Any = table_of(kind if kind is not None else kind_by_columns(names))
-    made: Records = table.from_frame(answers, **settings)
+    columns = {} if kind is None else with_answer(table, names, {})
+    made: Records = table.from_frame(answers, **columns, **settings)
     if kind is None:
         check_inferred(made, names, {})
     return made

@@ -23,7 +23,7 @@ from manyhands.errors import argument
 from manyhands.io.exports import Export, opened, sources_to_read
 from manyhands.io.exports.export import CANNOT
 from manyhands.io.exports.files import distinct_names
-from manyhands.io.kinds import check_inferred, kind_by_columns, table_of
+from manyhands.io.kinds import check_inferred, kind_by_columns, table_of, with_answer
 from manyhands.io.shown import shown_in_files, shown_in_frame
 from manyhands.sequences.encode import advice_on_times
 
@@ -147,6 +147,8 @@ class Log:
                     "is a table"
                 )
             table = table_of(self.kind)
+            if not self.inferred:
+                self.asked = with_answer(table, self.names, self.asked)
             columns, settings = self._sorted_out(table)
             if self.document is None:
                 made = self._read_rows(table, columns, settings)

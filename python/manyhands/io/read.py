@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from manyhands._base.building import Missing, Repeats
-from manyhands._base.sources import Layout, PathLike, Source
-from manyhands._base.streams import column_names, read_columns
+from manyhands._base.sources import PathLike
 from manyhands.io.log import Layouts, open_log
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def read(
@@ -131,9 +127,3 @@ def read(
         **others,
     )
     return log.read() if out_of_core is None else log.encode(out_of_core, memory)
-
-
-def read_table(path: PathLike, columns: Iterable[str] | None = None, delimiter: str | None = None) -> pa.Table:
-    """Read some columns of a CSV or Parquet file, CSV fields as text."""
-    source = Source(path, Layout(delimiter))
-    return read_columns(source, column_names(source) if columns is None else list(columns))

@@ -16,8 +16,8 @@ from manyhands._base.checks import counted, warn_of_data
 from manyhands.errors import FileFormatError
 from manyhands.io.exports.documents import text_of
 from manyhands.io.exports.export import Answer, Dropped
-from manyhands.io.exports.files import ExportFile, Reader
-from manyhands.io.exports.paths import parts_of, worker_level
+from manyhands.io.exports.files import ExportFile, Reader, parts_of
+from manyhands.io.exports.paths import worker_level
 from manyhands.io.exports.spans import Document, Span
 
 NAME = "brat"

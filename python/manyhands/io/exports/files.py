@@ -170,6 +170,12 @@ def export_files(sources: Sequence[Source], *, worker_from_file: bool = False) -
     ]
 
 
+def parts_of(path: Path) -> tuple[str, ...]:
+    """Return the names along a path, that of the file first and without its ending, as those of archives."""
+    whole = path.resolve()
+    return (whole.stem, *(part.removesuffix(ARCHIVE) for part in whole.parts[-2:0:-1]))
+
+
 def distinct_names(paths: Sequence[Path]) -> list[str]:
     """Name files by their stems, or by the parts of their paths that differ where stems are equal.
 
@@ -182,7 +188,7 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
     if len(set(whole)) < len(whole):
         twice = next(path for place, path in enumerate(whole) if path in whole[:place])
         raise ValueError(f"{str(twice)!r} is named twice; name each file once")
-    parts = [(*(part.removesuffix(ARCHIVE) for part in path.parts[:-1]), path.stem) for path in whole]
+    parts = [parts_of(path)[::-1] for path in whole]
     least = min(map(len, parts))
     equal = {place for place in range(1, least + 1) if len({part[-place] for part in parts}) == 1}
     shared = 0
@@ -196,7 +202,7 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
     names = ["/".join(part[shared:]) for part in parts]
     if all(names) and len(set(names)) == len(names):
         return names
-    return ["/".join(path.parts[shared:]) for path in whole]
+    return ["/".join(path.parts[shared + 1 :]) for path in whole]
 
 
 def rows_of(files: Sequence[ExportFile]) -> Iterator[tuple[ExportFile, int, Any]]:

@@ -15,8 +15,8 @@ from typing import Any
 
 from manyhands.errors import FileFormatError
 from manyhands.io.exports.export import Answer, Dropped
-from manyhands.io.exports.files import Contents, ExportFile, Reader
-from manyhands.io.exports.paths import parts_of, worker_level
+from manyhands.io.exports.files import Contents, ExportFile, Reader, parts_of
+from manyhands.io.exports.paths import worker_level
 from manyhands.io.exports.shapes import ellipse, of_polygons, size_of
 
 NAME = "labelme"

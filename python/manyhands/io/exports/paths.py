@@ -3,17 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from pathlib import Path
 
-from manyhands._base.archives import ARCHIVE
-from manyhands.io.exports.files import ExportFile
-
-
-def parts_of(path: Path) -> tuple[str, ...]:
-    """Return the names along a path, that of the file first and without its ending, as those of archives."""
-    whole = path.resolve()
-    folders = tuple(part.removesuffix(ARCHIVE) for part in whole.parts[-2:0:-1])
-    return (whole.stem, *folders)
+from manyhands.io.exports.files import ExportFile, parts_of
 
 
 def worker_level(files: Sequence[ExportFile], items: Sequence[Hashable]) -> int:

@@ -15,8 +15,7 @@ from collections.abc import Iterator, Sequence
 from manyhands._base.sources import WEBANNO_2
 from manyhands.errors import FileFormatError
 from manyhands.io.exports.export import Answer, Dropped, Part
-from manyhands.io.exports.files import ExportFile, Reader, curated
-from manyhands.io.exports.paths import parts_of
+from manyhands.io.exports.files import ExportFile, Reader, curated, parts_of
 from manyhands.io.exports.spans import Document
 
 NAME = "webanno-tsv2"
