@@ -115,7 +115,7 @@ def test_limits_of_agreement():
     limits = agreement.bland_altman(ratings, (0, 1))
     away = x[:, 0] - x[:, 1]
     np.testing.assert_allclose(
-        [limits.bias, limits.deviation, limits.lower],
+        [limits.bias, limits.deviation, limits.low],
         [away.mean(), away.std(ddof=1), away.mean() - 1.959964 * away.std(ddof=1)],
         rtol=1e-6,
     )

@@ -169,7 +169,7 @@ def test_matrices_of_groups_are_found() -> None:
     assert found.matrices[:, 0, 1, 1].mean() == pytest.approx(0.85, abs=0.02)
     assert found.matrices[:, 1, 1, 1].mean() == pytest.approx(0.55, abs=0.03)
     np.testing.assert_allclose(found.matrices.sum(axis=3), 1)
-    assert found.n_labels.sum() == votes.n_annotations
+    assert found.n_answers.sum() == votes.n_annotations
     assert found.frame().num_rows == 24
 
 

@@ -76,7 +76,7 @@ def one_class(tasks: list[list[int]], chosen: int) -> dict[str, float]:
     met = [other for _, other in pairs if other != chosen]
     often = max(set(met), key=lambda other: (met.count(other), -other)) if met else None
     return {
-        "n_labels": sum(task.count(chosen) for task in tasks),
+        "n_answers": sum(task.count(chosen) for task in tasks),
         "n_tasks": sum(chosen in task for task in tasks),
         "agreement": np.mean([other == chosen for _, other in pairs]) if pairs else np.nan,
         "kappa": fleiss([[int(label == chosen) for label in task] for task in tasks], "nominal", [0, 1]),
