@@ -147,7 +147,7 @@ def test_the_command_line_writes_it_next_to_tasks(
     assert main(["import", str(SAMPLES / "brat"), "--show", "auto", "-o", str(spans), "-q"]) == 0
     assert '"Ann goes to  Paris today"' in spans.read_text()
     capsys.readouterr()
-    assert main(["explain", str(log), "--task", "1", "--show", "text", "-q"]) == 0
+    assert main(["explain", str(log), "--id", "1", "--show", "text", "-q"]) == 0
     assert "  first\n" in capsys.readouterr().out
     assert "differs within task" in complaint(capsys, "aggregate", log, "--show", "label")
 
