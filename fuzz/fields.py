@@ -475,22 +475,24 @@ def _zooniverse_values(said: Any) -> int:
 
 
 def _via(document: Document) -> int:
-    """Shapes of images."""
+    """Shapes of images and attributes of files."""
+    total = 0
     if document.form == "csv":
         head, *rows = document.content
-        places = [at for at, name in enumerate(head) if name == "region_shape_attributes"]
-        return sum(
-            isinstance(value := _json(cell), dict) and bool(value)
-            for row in rows
-            for at in places
-            for cell in row[at : at + 1]
-        )
+        attributes: dict[str, Any] = {}
+        for cells in rows:
+            row = dict(zip(head, cells, strict=False))
+            total += bool(_json(row.get("region_shape_attributes")))
+            attributes.setdefault(row.get("filename", ""), _json(row.get("file_attributes")))
+        return total + sum(len(one) for one in attributes.values() if isinstance(one, dict))
     content = document.content if isinstance(document.content, dict) else {}
     images = content.get("_via_img_metadata", content)
-    total = 0
     for image in images.values() if isinstance(images, dict) else ():
-        regions = image.get("regions") if isinstance(image, dict) else None
+        regions, attributes = (
+            (image.get(name) for name in ("regions", "file_attributes")) if isinstance(image, dict) else (None, None)
+        )
         total += _objects_in(list(regions.values()) if isinstance(regions, dict) else regions)
+        total += len(attributes) if isinstance(attributes, dict) else 0
     return total
 
 
