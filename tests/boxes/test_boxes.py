@@ -190,7 +190,7 @@ def test_crowds_beat_the_quorum(crowd: tuple[int, int, int]) -> None:
     found = []
     for seed in (11, 12, 13):
         drawn = mh.simulate(60, good=good, hasty=hasty, careless=careless, seed=seed, kind="boxes")
-        models = [model.fit(drawn.log) for model in (mh.log.BoxCrowd(), mh.log.BoxVote())]
+        models = [model.fit(drawn.log) for model in (mh.boxes.BoxCrowd(), mh.boxes.BoxVote())]
         found.append([scores(model, drawn) for model in models])
     ours, theirs = ([[one.precision, one.recall, one.f1, one.iou] for one in each] for each in zip(*found, strict=True))
     gain = np.mean(ours, axis=0) - np.mean(theirs, axis=0)
@@ -209,7 +209,7 @@ def test_probabilities_are_shares_of_objects(crowd: tuple[int, int, int]) -> Non
     for seed in (21, 22, 23):
         drawn = mh.simulate(60, **dict(zip(("good", "hasty", "careless"), crowd, strict=True)), seed=seed, kind="boxes")
         # Above one half, where it matters what is reported.
-        model = mh.log.BoxCrowd(threshold=0.5).fit(drawn.log)
+        model = mh.boxes.BoxCrowd(threshold=0.5).fit(drawn.log)
         expected += sum(float(p.sum()) for p in model.probabilities_)
         there, n = there + (one := scores(model, drawn)).n_matched, n + one.n_found
     # Deviation of a share of some 500 is below .01; those of whole crowds are not independent.
@@ -235,7 +235,7 @@ def test_inventions_that_meet_often_are_told_from_objects() -> None:
 
 def test_one_witness_is_enough_where_asked() -> None:
     drawn = mh.simulate(60, good=1, hasty=1, careless=1, seed=11, kind="boxes")
-    fits = (mh.log.BoxCrowd(threshold=0.5, witnesses=n).fit(drawn.log) for n in (1, 2))
+    fits = (mh.boxes.BoxCrowd(threshold=0.5, witnesses=n).fit(drawn.log) for n in (1, 2))
     one, two = (scores(model, drawn) for model in fits)
     assert one.recall > two.recall + 0.02
     assert one.precision < two.precision
@@ -265,7 +265,7 @@ def test_workers_are_recovered() -> None:
     accuracy = workers.column("accuracy").to_numpy()
     assert accuracy[kinds["good"]].min() > accuracy[kinds["careless"]].max()
     named = scores(model, drawn, labels=model.box_labels_, true_labels=drawn.labels)
-    vote = mh.log.BoxVote().fit(drawn.log)
+    vote = mh.boxes.BoxVote().fit(drawn.log)
     assert named.f1 > scores(vote, drawn, labels=vote.box_labels_, true_labels=drawn.labels).f1
 
 
@@ -404,7 +404,7 @@ def test_the_unit_of_coordinates_changes_nothing() -> None:
     corners = crowd.log.log
     tasks, workers = crowd.log.codes()[:2]
     models = [
-        mh.log.BoxCrowd(radius=8 * unit).fit(mh.Boxes.from_arrays(tasks, workers, corners[:, :2] * unit))
+        mh.boxes.BoxCrowd(radius=8 * unit).fit(mh.Boxes.from_arrays(tasks, workers, corners[:, :2] * unit))
         for unit in (1.0, 0.01)
     ]
     np.testing.assert_allclose(models[0].noise_, models[1].noise_, rtol=1e-9)

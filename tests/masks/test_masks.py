@@ -260,7 +260,7 @@ def test_black_and_white_is_told_of_and_classes_nobody_gave_change_nothing() -> 
         for one, nine in zip(method().fit(crowd.log).masks_, method().fit(sparse).masks_, strict=True):
             np.testing.assert_array_equal(9 * one, nine)
     recall = mh.masks.STAPLE().fit(sparse).class_recall_
-    np.testing.assert_array_equal(recall[:, [0, 9]], mh.log.STAPLE().fit(crowd.log).class_recall_)
+    np.testing.assert_array_equal(recall[:, [0, 9]], mh.masks.STAPLE().fit(crowd.log).class_recall_)
 
 
 # -------------------------------------------------------------------------------------------------- aggregators
@@ -297,7 +297,7 @@ def test_check_list(name: str, check) -> None:
 
 def test_careless_and_loose_workers_are_told_apart() -> None:
     crowd = mh.simulate(40, size=48, good=4, loose=2, tight=2, careless=2, seed=2, kind="masks")
-    model = mh.log.STAPLE().fit(crowd.log)
+    model = mh.masks.STAPLE().fit(crowd.log)
     rates = {
         kind: (model.recall_[crowd.kinds == kind].mean(), model.specificity_[crowd.kinds == kind].mean())
         for kind in ("good", "loose", "tight", "careless")
@@ -305,7 +305,7 @@ def test_careless_and_loose_workers_are_told_apart() -> None:
     assert min(rates["good"]) > max(min(rates[kind]) for kind in ("loose", "tight", "careless"))
     assert rates["loose"][0] > rates["loose"][1]
     assert rates["tight"][0] < rates["tight"][1]
-    vote = mh.log.MaskVote().fit(crowd.log)
+    vote = mh.masks.MaskVote().fit(crowd.log)
     ours, theirs = (mh.metrics.mask_iou(one.masks_, crowd.truth) for one in (model, vote))
     assert ours > theirs
     assert ours > 0.9
@@ -361,7 +361,7 @@ def gains(draws: range, **counts: int) -> np.ndarray:
     found = []
     for seed in draws:
         crowd = mh.simulate(20, size=48, seed=seed, **counts, kind="masks")
-        models = (mh.aggregate(crowd.log), mh.log.MaskVote().fit(crowd.log), mh.log.STAPLE().fit(crowd.log))
+        models = (mh.aggregate(crowd.log), mh.masks.MaskVote().fit(crowd.log), mh.masks.STAPLE().fit(crowd.log))
         ours, *others = (mh.metrics.mask_iou(model.masks_, crowd.truth) for model in models)
         found.append([ours - other for other in others])
     return np.array(found)
@@ -428,7 +428,7 @@ def test_margins_images_and_workers_change_nothing(seed: int, margin: int) -> No
     order = rng.permutation(len(arrays))
     padded = [np.pad(arrays[row], margin) for row in order]
     renamed, images = rng.permutation(10), rng.permutation(4)
-    one = mh.log.ShapeCrowd(tol=1e-3).fit(crowd.log)
+    one = mh.masks.ShapeCrowd(tol=1e-3).fit(crowd.log)
     other = mh.masks.ShapeCrowd(tol=1e-3).fit(
         mh.Masks.from_arrays(images[tasks[order]], renamed[workers[order]], padded)
     )

@@ -252,7 +252,7 @@ def test_skilled_workers_are_believed() -> None:
     }
     assert scores["seq"] > scores["vote"] + 0.05
     assert scores["seq"] >= scores["tokens"] - 0.02
-    model = mh.log.BSC().fit(drawn.log)
+    model = mh.sequences.BSC().fit(drawn.log)
     told = np.array([model.confusion_[w, 0, 0] for w in range(12)])
     assert np.corrcoef(told, drawn.skills)[0, 1] > 0.9
     assert_close(model.transitions_.sum(axis=1), np.ones(5), 1e-9, "rows of transitions_")

@@ -312,7 +312,7 @@ def test_careless_writers_are_found_and_count_for_less() -> None:
     for near in (mh.texts.ClosestToCentre(), mh.texts.RASA(), mh.texts.HRRASA()):
         found = near.fit(crowd.log)
         assert metrics.word_error_rate(found.texts_, crowd.truth) < 0.2
-    weights = mh.log.RASA().fit(crowd.log).weights_
+    weights = mh.texts.RASA().fit(crowd.log).weights_
     assert np.corrcoef(np.log(weights), crowd.right)[0, 1] > 0.7
 
 
