@@ -31,7 +31,6 @@ from scipy.special import ndtr
 import data
 import harness
 import manyhands as mh
-from manyhands import _core
 from manyhands.categorical._calibration import EVEN, calibrated
 from manyhands.categorical.base import Aggregator
 from manyhands.categorical.consensus import MEMBERS
@@ -146,7 +145,7 @@ def scores(model: Aggregator, index: np.ndarray, truth: np.ndarray) -> dict[str,
 def recalibrated(votes: mh.Annotations, index: np.ndarray, truth: np.ndarray) -> list[dict[str, float]]:
     """Log-loss and calibration error of the default, by what confidences are discounted with."""
     plain = np.mean([make(tol=mh.Consensus().tol).fit(votes).posterior_ for make in MEMBERS.values()], axis=0)
-    effective = _core.effective_votes(votes.table, mh.Consensus(correlation=0.0).fit(votes)._information)
+    effective = votes.table.effective_votes(mh.Consensus(correlation=0.0).fit(votes)._information)
     plain, effective, truth = plain[index][truth >= 0], effective[index][truth >= 0], truth[truth >= 0]
     return [
         {

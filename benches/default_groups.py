@@ -82,7 +82,7 @@ def posteriors(votes: mh.Annotations) -> tuple[dict[str, np.ndarray], list[int]]
         return answer | dict.fromkeys(USES, model.posterior_), []
     members = [member["posterior"] for member in model._members(votes, None, _Silent())]
     camps = mh.categorical.GroupDawidSkene(mh.audit.groups(votes).groups).fit(votes).posterior_
-    informs = _core.effective_votes(votes.table, model._information)
+    informs = votes.table.effective_votes(model._information)
 
     def pooled(parts: list[np.ndarray], voters: np.ndarray) -> np.ndarray:
         weights = np.full(len(parts), 1 / len(parts))

@@ -87,11 +87,11 @@ def kernels(n_ratings: int) -> None:
         codes, workers, x = codes.astype(np.int64), workers.astype(np.int64), values[:, 0].copy()
         rows = {
             "step of the Gaussian model": (
-                lambda table=table: _core.gaussian_pass(table, *view, each, (0.0, 1.0)),
+                lambda table=table: table.gaussian_pass(*view, each, (0.0, 1.0)),
                 lambda codes=codes, workers=workers, x=x: numpy_step(codes, workers, x, each, n, m),
             ),
             "means and their spread": (
-                lambda table=table: _core.rating_spread(table, *view),
+                lambda table=table: table.spread(*view),
                 lambda codes=codes, workers=workers, x=x: numpy_spread(codes, workers, x, n, m),
             ),
         }

@@ -13,7 +13,6 @@ import warnings
 import numpy as np
 
 import manyhands as mh
-from manyhands import _core
 
 
 def timed(job, repeats=3):
@@ -70,13 +69,13 @@ def kernels(n_pairs, k):
         return numpy_update(offsets, neighbours, links, evidence, memberships, np.zeros(k))
 
     def compiled(passes):
-        return _core.membership_fit(table.table, left, right, memberships, prior, max_iter=passes, tol=0.0)
+        return table.table.membership_fit(left, right, memberships, prior, max_iter=passes, tol=0.0)
 
-    _core.pair_counts(table.table, same)  # makes the order of workers, which the table keeps
+    table.table.pair_counts(same)  # makes the order of workers, which the table keeps
     rows = [
-        ("pair_evidence", lambda: _core.pair_evidence(table.table, odds),
+        ("pair_evidence", lambda: table.table.pair_evidence(odds),
          lambda: numpy_evidence(pairs, workers, said, odds, table.n_pairs)),
-        ("pair_counts", lambda: _core.pair_counts(table.table, same),
+        ("pair_counts", lambda: table.table.pair_counts(same),
          lambda: numpy_counts(pairs, workers, said, same, table.n_workers)),
     ]  # fmt: skip
     print(f"{table}, {k} clusters")

@@ -154,7 +154,7 @@ def shard(data: bytes) -> None:
     uniform = np.full((found.crowd, found.n_classes, found.n_labels), 1 / found.n_labels)
     factors, prior = _core.em_factors(uniform, np.full(found.n_classes, 1 / found.n_classes))
     counts, classes = np.zeros((found.crowd, found.n_classes * found.n_labels)), np.zeros(found.n_classes)
-    log_evidence = _core.em_gather(found, factors, prior, counts=counts, classes=classes)
+    log_evidence = found.em_gather(factors, prior, counts=counts, classes=classes)
     assert np.isfinite(log_evidence)
     assert np.isfinite(counts).all()
     assert found.without_abstentions().n_labels == found.n_classes

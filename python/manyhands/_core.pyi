@@ -14,17 +14,11 @@ __all__ = [
     "Table",
     "adam_rows",
     "agreement_by_coincidences",
-    "agreement_by_counts",
-    "agreement_by_pairs",
     "align_texts",
-    "answer_drift",
-    "answer_penalties",
     "assign",
     "assignment",
     "bayes_fit",
     "beta_quantile",
-    "bradley_terry_errors",
-    "bradley_terry_fit",
     "canonical_integers",
     "channel_capacity",
     "cluster_search",
@@ -32,66 +26,31 @@ __all__ = [
     "coco_counts",
     "coco_lengths",
     "coco_runs",
-    "coincidences",
-    "community_fit",
     "components",
     "correlation_sample",
-    "covariance_sums",
     "cpd_fit",
     "crossing_sides",
-    "crowd_bt_fit",
     "crowd_prior",
-    "crowd_svm_fit",
-    "crowd_svm_posterior",
     "densest",
     "dirichlet_step",
     "edit_counts",
-    "effective_votes",
-    "em_answers",
     "em_factors",
     "em_fit",
-    "em_gather",
-    "em_open",
     "encode_integers",
     "encode_strings",
-    "error_correlation",
-    "factor_scores",
-    "gaussian_pass",
     "get_num_threads",
-    "gibbs_fit",
-    "glad_fit",
-    "glad_posterior",
-    "grouped_fit",
-    "grouped_posterior",
     "hierarchy_fit",
-    "kos_fit",
-    "left_out_sums",
     "linked_beliefs",
     "low_rank_fit",
     "low_rank_residuals",
-    "mace_fit",
-    "margin_fit",
     "mask_bytes",
     "mask_columns",
     "mask_pixels",
     "mask_runs",
     "mask_vote",
     "match_boxes",
-    "membership_fit",
-    "minimax_fit",
-    "minimax_posterior",
-    "moments_cross",
-    "moments_first",
-    "moments_groups",
-    "moments_pairs",
-    "moments_triples",
     "nearest_points",
     "nmf_fit",
-    "pair_agreement",
-    "pair_counts",
-    "pair_evidence",
-    "pair_excess",
-    "plackett_luce_fit",
     "polygon_runs",
     "pool_posteriors",
     "projection_apply",
@@ -99,11 +58,8 @@ __all__ = [
     "projection_reach",
     "projection_solve",
     "projection_sums",
-    "rank_centrality_fit",
     "rank_one_fit",
     "rank_one_graph",
-    "rating_spread",
-    "rating_trimmed",
     "relevance_fit",
     "relevance_posterior",
     "scheme_fit",
@@ -114,19 +70,12 @@ __all__ = [
     "shape_likeness",
     "shape_masks",
     "simplex_lstsq",
-    "simplex_projection",
     "simulate",
     "spa",
-    "sparse_fit",
     "staple",
-    "subtypes_fit",
-    "subtypes_posterior",
     "value_distances",
-    "vote_shares",
-    "vote_softmax",
     "winners",
     "word_distances",
-    "worker_agreement",
 ]
 
 _F32 = npt.NDArray[np.float32]
@@ -396,6 +345,240 @@ class Table:
     def keep(self, mask: npt.NDArray[np.bool_]) -> Table: ...
     def compacted(self) -> Table: ...
     def recoded(self, codes: npt.NDArray[np.uint16], n_labels: int, n_classes: int) -> Table: ...
+    def vote_shares(self, worker_weights: _F64 | None = None) -> tuple[_F64, _F64]: ...
+    def worker_agreement(self, answers: npt.NDArray[np.int32]) -> tuple[_F64, _F64]: ...
+    def effective_votes(self, information: _F64) -> _F64: ...
+    def error_correlation(
+        self, posterior: _F64, counts: _F64, prior: _F64, *, sampled: bool = False
+    ) -> tuple[float, float]: ...
+    def agreement_by_counts(
+        self, *, coefficient: str, shape: str, positions: _F64, groups: int = 0, seed: int = 0
+    ) -> _Counted: ...
+    def coincidences(self, *, coefficient: str) -> _Coincidences: ...
+    def agreement_by_pairs(
+        self,
+        *,
+        chance: str,
+        shape: str,
+        positions: _F64,
+        summary: str,
+        min_overlap: int = 1,
+        worker: int = 0,
+        groups: int = 0,
+        seed: int = 0,
+    ) -> _Paired: ...
+    def em_open(
+        self,
+        *,
+        counts: _F64,
+        classes: _F64,
+        model: str = "full",
+        start: str = "shares",
+        seed: int = 0,
+        first: int = 0,
+        posterior: _F64 | None = None,
+        gold: npt.NDArray[np.int32] | None = None,
+    ) -> None: ...
+    def em_gather(
+        self,
+        factors: _F64,
+        prior: _F64,
+        *,
+        counts: _F64,
+        classes: _F64,
+        model: str = "full",
+        hard: bool = False,
+        voted_only: bool = False,
+        gold: npt.NDArray[np.int32] | None = None,
+    ) -> float: ...
+    def em_answers(
+        self,
+        factors: _F64,
+        prior: _F64,
+        *,
+        model: str = "full",
+        posterior: bool = False,
+        gold: npt.NDArray[np.int32] | None = None,
+    ) -> _Answers: ...
+    def sparse_fit(
+        self,
+        *,
+        start: str,
+        pseudo: tuple[float, float],
+        class_pseudo: float,
+        max_iter: int,
+        tol: float,
+        prior: _F64 | None = None,
+        accuracy: _F64 | None = None,
+        progress: Callable[[int, float], object] | None = None,
+    ) -> _SparseFit: ...
+    def gibbs_fit(
+        self,
+        *,
+        model: str,
+        posterior: _F64,
+        pseudo: _F64,
+        class_pseudo: _F64,
+        n_chains: int,
+        warmup: int,
+        draws: int,
+        seed: int,
+        keep_confusion: bool = False,
+        gold: npt.NDArray[np.int32] | None = None,
+        progress: Callable[[int, float], object] | None = None,
+    ) -> _GibbsFit: ...
+    def community_fit(
+        self,
+        prototypes: _F64,
+        *,
+        pseudo: _F64,
+        share_pseudo: float,
+        class_pseudo: _F64,
+        protected: int,
+        max_iter: int,
+        tol: float,
+        strength: float | None = None,
+        gold: npt.NDArray[np.int32] | None = None,
+        progress: Callable[[int, float], object] | None = None,
+    ) -> _CommunityFit: ...
+    def grouped_fit(
+        self,
+        groups: npt.NDArray[np.uint32],
+        workers: _F64,
+        answers: _F64,
+        prior: _F64,
+        *,
+        pseudo: _F64,
+        group_pseudo: _F64,
+        class_pseudo: _F64,
+        max_iter: int,
+        tol: float,
+        progress: Callable[[int, float], object] | None = None,
+    ) -> _GroupedFit: ...
+    def grouped_posterior(self, groups: npt.NDArray[np.uint32], workers: _F64, answers: _F64, prior: _F64) -> _F64: ...
+    def pair_excess(
+        self,
+        posterior: _F64,
+        confusion: _F64,
+        strata: npt.NDArray[np.uint8],
+        *,
+        min_overlap: int,
+        share: float,
+        most: float,
+        progress: Callable[[int, float], object] | None = None,
+    ) -> _PairExcess: ...
+    def answer_penalties(
+        self, *, hard: bool, progress: Callable[[int, float], object] | None = None
+    ) -> tuple[_F64, npt.NDArray[np.uint32]]: ...
+    def answer_drift(
+        self,
+        posterior: _F64,
+        confusion: _F64,
+        strata: npt.NDArray[np.uint8],
+        when: _F64,
+        *,
+        share: float = 0.0,
+        progress: Callable[[int, float], object] | None = None,
+    ) -> _AnswerDrift: ...
+    def subtypes_fit(
+        self,
+        *,
+        n_subtypes: int,
+        pseudo: _F64,
+        class_pseudo: _F64,
+        subtype_pseudo: float,
+        seed: int,
+        max_iter: int,
+        tol: float,
+        progress: Callable[[int, float], object] | None = None,
+    ) -> _SubtypesFit: ...
+    def subtypes_posterior(
+        self, class_concentration: _F64, subtype_concentration: _F64, concentration: _F64
+    ) -> _F64: ...
+    def moments_first(self) -> _F64: ...
+    def moments_pairs(
+        self, *, min_overlap: float, max_partners: int, joint: bool = True
+    ) -> tuple[npt.NDArray[np.uint32], _F64, _F64]: ...
+    def moments_triples(
+        self, pairs: npt.NDArray[np.uint32], *, min_overlap: float, max_triples: int, joint: bool = True
+    ) -> tuple[npt.NDArray[np.uint32], _F64, _F64]: ...
+    def moments_groups(self, groups: npt.NDArray[np.uint8]) -> _GroupMoments: ...
+    def moments_cross(self, groups: npt.NDArray[np.uint8]) -> tuple[_F64, _F64]: ...
+    def pair_agreement(self, pairs: npt.NDArray[np.uint32]) -> _F64: ...
+    def left_out_sums(self, posterior: _F64, confusion: _F64) -> tuple[_F64, _F64]: ...
+    def kos_fit(
+        self, *, n_iter: int, seed: int, progress: Callable[[int, float], object] | None = None
+    ) -> tuple[_F64, _F64, npt.NDArray[np.bool_]]: ...
+    def mace_fit(
+        self,
+        know: _F64,
+        strategies: _F64,
+        *,
+        variational: bool,
+        competence: tuple[float, float],
+        strategy: float,
+        max_iter: int,
+        tol: float,
+        progress: Callable[[int, float], object] | None = None,
+    ) -> _MaceFit: ...
+    def glad_fit(
+        self,
+        prior: _F64,
+        ability: _F64,
+        ease: _F64,
+        *,
+        max_iter: int,
+        tol: float,
+        progress: Callable[[int, float], object] | None = None,
+    ) -> _GladFit: ...
+    def glad_posterior(self, prior: _F64, ability: _F64, ease: _F64) -> _F64: ...
+    def minimax_fit(
+        self,
+        *,
+        ordinal: bool,
+        worker_penalty: float,
+        task_penalty: float,
+        max_iter: int,
+        tol: float,
+        progress: Callable[[int, float], object] | None = None,
+    ) -> _MinimaxFit: ...
+    def minimax_posterior(self, sigma: _F64, *, ordinal: bool, task_penalty: float) -> _F64: ...
+    def margin_fit(
+        self,
+        *,
+        cost: float,
+        margin: float,
+        max_iter: int,
+        tol: float,
+        progress: Callable[[int, float], object] | None = None,
+    ) -> _MarginFit: ...
+    def vote_softmax(self, worker_weights: _F64) -> _F64: ...
+    def crowd_svm_fit(
+        self,
+        *,
+        cost: float,
+        margin: float,
+        variance: float,
+        pseudo_count: float,
+        draws: int,
+        burn_in: int,
+        seed: int,
+        progress: Callable[[int, float], object] | None = None,
+    ) -> _CrowdSvmFit: ...
+    def crowd_svm_posterior(self, confusion: _F64, weights: _F64, *, cost: float, margin: float) -> _F64: ...
+    def pair_evidence(self, log_odds: _F64) -> _F64: ...
+    def pair_counts(self, same: _F64) -> _F64: ...
+    def membership_fit(
+        self,
+        left: _U32,
+        right: _U32,
+        start: _F64,
+        prior: _F64,
+        *,
+        max_iter: int,
+        tol: float,
+        progress: Callable[[int, float], object] | None = None,
+    ) -> _MembershipFit: ...
 
 @final
 class Shard:
@@ -428,6 +611,39 @@ class Shard:
     def who(self) -> npt.NDArray[np.uint32]: ...
     def table(self) -> Table: ...
     def without_abstentions(self) -> Shard: ...
+    def em_open(
+        self,
+        *,
+        counts: _F64,
+        classes: _F64,
+        model: str = "full",
+        start: str = "shares",
+        seed: int = 0,
+        first: int = 0,
+        posterior: _F64 | None = None,
+        gold: npt.NDArray[np.int32] | None = None,
+    ) -> None: ...
+    def em_gather(
+        self,
+        factors: _F64,
+        prior: _F64,
+        *,
+        counts: _F64,
+        classes: _F64,
+        model: str = "full",
+        hard: bool = False,
+        voted_only: bool = False,
+        gold: npt.NDArray[np.int32] | None = None,
+    ) -> float: ...
+    def em_answers(
+        self,
+        factors: _F64,
+        prior: _F64,
+        *,
+        model: str = "full",
+        posterior: bool = False,
+        gold: npt.NDArray[np.int32] | None = None,
+    ) -> _Answers: ...
 
 @final
 class Ratings:
@@ -460,6 +676,32 @@ class Ratings:
     def first_repeat(self) -> tuple[int, int] | None: ...
     def keep(self, mask: npt.NDArray[np.bool_]) -> Ratings: ...
     def compacted(self) -> Ratings: ...
+    def gaussian_pass(
+        self,
+        dim: int,
+        unit: float,
+        centre: float,
+        workers: _F64,
+        prior: tuple[float, float],
+        *,
+        freedom: float | None = None,
+        last: _F64 | None = None,
+        shapes: _F64 | None = None,
+        residuals: _F64 | None = None,
+    ) -> tuple[_F64, _F64, _F64]: ...
+    def spread(self, dim: int, unit: float, centre: float, worker_weights: _F64 | None = None) -> tuple[_F64, _F64]: ...
+    def trimmed_means(self, dim: int, unit: float, centre: float, trim: float) -> _F64: ...
+    def covariance_sums(self, dim: int, unit: float, centre: float, means: _F64, factors: _F64, rank: int) -> _F64: ...
+    def factor_scores(
+        self,
+        dim: int,
+        unit: float,
+        centre: float,
+        means: _F64,
+        precisions: _F64,
+        factors: _F64,
+        target: _F64,
+    ) -> _F64: ...
 
 @final
 class CodeTable:
@@ -531,6 +773,52 @@ class Comparisons:
     def components(self) -> npt.NDArray[np.uint32]: ...
     def keep(self, mask: npt.NDArray[np.bool_]) -> Comparisons: ...
     def counted(self, weights: _F64) -> Comparisons: ...
+    def bradley_terry_fit(
+        self,
+        *,
+        ties: str,
+        left_bias: str,
+        slopes: bool,
+        prior: float,
+        slope_spread: float | None = None,
+        bias_spread: float | None = None,
+        start: _F64 | None = None,
+        max_iter: int,
+        tol: float,
+        progress: Callable[[int, float], object] | None = None,
+    ) -> _BradleyTerryFit: ...
+    def bradley_terry_errors(
+        self,
+        *,
+        point: _F64,
+        slopes: _F64,
+        biases: _F64,
+        ties: str,
+        left_bias: bool,
+        prior: float,
+        clusters: str,
+        n_probes: int,
+        seed: int,
+        progress: Callable[[int, float], object] | None = None,
+    ) -> tuple[_F64, _F64, list[float]]: ...
+    def crowd_bt_fit(
+        self,
+        *,
+        link: float,
+        hits: float,
+        misses: float,
+        max_iter: int,
+        tol: float,
+        progress: Callable[[int, float], object] | None = None,
+    ) -> _CrowdFit: ...
+    def rank_centrality_fit(
+        self,
+        *,
+        prior: float,
+        max_iter: int,
+        tol: float,
+        progress: Callable[[int, float], object] | None = None,
+    ) -> _CentralityFit: ...
 
 @final
 class Rankings:
@@ -555,37 +843,19 @@ class Rankings:
     def components(self) -> npt.NDArray[np.uint32]: ...
     def keep(self, mask: npt.NDArray[np.bool_]) -> Rankings: ...
     def counted(self, weights: _F64) -> Rankings: ...
+    def plackett_luce_fit(
+        self,
+        *,
+        slopes: bool,
+        prior: float,
+        spread: float | None = None,
+        errors: bool,
+        by_worker: bool,
+        max_iter: int,
+        tol: float,
+        progress: Callable[[int, float], object] | None = None,
+    ) -> _LuceFit: ...
 
-def gaussian_pass(
-    table: Ratings,
-    dim: int,
-    unit: float,
-    centre: float,
-    workers: _F64,
-    prior: tuple[float, float],
-    *,
-    freedom: float | None = None,
-    last: _F64 | None = None,
-    shapes: _F64 | None = None,
-    residuals: _F64 | None = None,
-) -> tuple[_F64, _F64, _F64]: ...
-def rating_spread(
-    table: Ratings, dim: int, unit: float, centre: float, worker_weights: _F64 | None = None
-) -> tuple[_F64, _F64]: ...
-def rating_trimmed(table: Ratings, dim: int, unit: float, centre: float, trim: float) -> _F64: ...
-def covariance_sums(
-    table: Ratings, dim: int, unit: float, centre: float, means: _F64, factors: _F64, rank: int
-) -> _F64: ...
-def factor_scores(
-    table: Ratings,
-    dim: int,
-    unit: float,
-    centre: float,
-    means: _F64,
-    precisions: _F64,
-    factors: _F64,
-    target: _F64,
-) -> _F64: ...
 def set_num_threads(n_threads: int) -> None: ...
 def get_num_threads() -> int: ...
 def encode_integers(
@@ -620,15 +890,9 @@ def projection_sums(
 def projection_reach(probabilities: _F64, order: npt.NDArray[np.uint32], *, weights: _F64 | None = None) -> _F64: ...
 def projection_apply(probabilities: _F64, tilt: _F64) -> _F64: ...
 def canonical_integers(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64] | None: ...
-def vote_shares(table: Table, worker_weights: _F64 | None = None) -> tuple[_F64, _F64]: ...
-def worker_agreement(table: Table, answers: npt.NDArray[np.int32]) -> tuple[_F64, _F64]: ...
 def pool_posteriors(
     posteriors: Sequence[_F64], weights: _F64, totals: _F64, correlation: float, even: float
 ) -> tuple[_F64, _F64]: ...
-def effective_votes(table: Table, information: _F64) -> _F64: ...
-def error_correlation(
-    table: Table, posterior: _F64, counts: _F64, prior: _F64, *, sampled: bool = False
-) -> tuple[float, float]: ...
 def correlation_sample(first: int, n_tasks: int, n_annotations: int) -> npt.NDArray[np.uint32]: ...
 def channel_capacity(confusion: _F64, *, tol: float, max_iter: int) -> tuple[_F64, _F64, _F64]: ...
 def adam_rows(
@@ -644,25 +908,9 @@ def adam_rows(
     number: int,
 ) -> None: ...
 def winners(rows: _F64) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.bool_]]: ...
-def agreement_by_counts(
-    table: Table, *, coefficient: str, shape: str, positions: _F64, groups: int = 0, seed: int = 0
-) -> _Counted: ...
-def coincidences(table: Table, *, coefficient: str) -> _Coincidences: ...
 def agreement_by_coincidences(
     pairs: _F64, classes: _F64, n: float, n_paired: float, *, coefficient: str, shape: str, positions: _F64
 ) -> tuple[float, float]: ...
-def agreement_by_pairs(
-    table: Table,
-    *,
-    chance: str,
-    shape: str,
-    positions: _F64,
-    summary: str,
-    min_overlap: int = 1,
-    worker: int = 0,
-    groups: int = 0,
-    seed: int = 0,
-) -> _Paired: ...
 def em_fit(
     votes: Table | _Passes,
     *,
@@ -681,57 +929,9 @@ def em_fit(
     confusion: _F64 | None = None,
     progress: Callable[[int, float], object] | None = None,
 ) -> _EmFit: ...
-def em_open(
-    part: Table | Shard,
-    *,
-    counts: _F64,
-    classes: _F64,
-    model: str = "full",
-    start: str = "shares",
-    seed: int = 0,
-    first: int = 0,
-    posterior: _F64 | None = None,
-    gold: npt.NDArray[np.int32] | None = None,
-    who: npt.NDArray[np.uint32] | None = None,
-) -> None: ...
-def em_gather(
-    part: Table | Shard,
-    factors: _F64,
-    prior: _F64,
-    *,
-    counts: _F64,
-    classes: _F64,
-    model: str = "full",
-    hard: bool = False,
-    voted_only: bool = False,
-    gold: npt.NDArray[np.int32] | None = None,
-    who: npt.NDArray[np.uint32] | None = None,
-) -> float: ...
-def em_answers(
-    part: Table | Shard,
-    factors: _F64,
-    prior: _F64,
-    *,
-    model: str = "full",
-    posterior: bool = False,
-    gold: npt.NDArray[np.int32] | None = None,
-    who: npt.NDArray[np.uint32] | None = None,
-) -> _Answers: ...
 def em_factors(
     confusion: _F64, prior: _F64, *, model: str = "full", concentrations: bool = False
 ) -> tuple[_F64, _F64]: ...
-def sparse_fit(
-    table: Table,
-    *,
-    start: str,
-    pseudo: tuple[float, float],
-    class_pseudo: float,
-    max_iter: int,
-    tol: float,
-    prior: _F64 | None = None,
-    accuracy: _F64 | None = None,
-    progress: Callable[[int, float], object] | None = None,
-) -> _SparseFit: ...
 def bayes_fit(
     votes: Table | _Passes,
     *,
@@ -835,100 +1035,6 @@ def sequence_fit(
 ) -> _SequenceFit: ...
 def sequence_evidence(readings: _Readings, logs: _F64) -> _F64: ...
 def sequence_decode(starts: _U32, evidence: _F64, steps: _F64, spans: bool) -> _Decoded: ...
-def gibbs_fit(
-    table: Table,
-    *,
-    model: str,
-    posterior: _F64,
-    pseudo: _F64,
-    class_pseudo: _F64,
-    n_chains: int,
-    warmup: int,
-    draws: int,
-    seed: int,
-    keep_confusion: bool = False,
-    gold: npt.NDArray[np.int32] | None = None,
-    progress: Callable[[int, float], object] | None = None,
-) -> _GibbsFit: ...
-def community_fit(
-    table: Table,
-    prototypes: _F64,
-    *,
-    pseudo: _F64,
-    share_pseudo: float,
-    class_pseudo: _F64,
-    protected: int,
-    max_iter: int,
-    tol: float,
-    strength: float | None = None,
-    gold: npt.NDArray[np.int32] | None = None,
-    progress: Callable[[int, float], object] | None = None,
-) -> _CommunityFit: ...
-def grouped_fit(
-    table: Table,
-    groups: npt.NDArray[np.uint32],
-    workers: _F64,
-    answers: _F64,
-    prior: _F64,
-    *,
-    pseudo: _F64,
-    group_pseudo: _F64,
-    class_pseudo: _F64,
-    max_iter: int,
-    tol: float,
-    progress: Callable[[int, float], object] | None = None,
-) -> _GroupedFit: ...
-def grouped_posterior(
-    table: Table, groups: npt.NDArray[np.uint32], workers: _F64, answers: _F64, prior: _F64
-) -> _F64: ...
-def pair_excess(
-    table: Table,
-    posterior: _F64,
-    confusion: _F64,
-    strata: npt.NDArray[np.uint8],
-    *,
-    min_overlap: int,
-    share: float,
-    most: float,
-    progress: Callable[[int, float], object] | None = None,
-) -> _PairExcess: ...
-def answer_penalties(
-    table: Table, *, hard: bool, progress: Callable[[int, float], object] | None = None
-) -> tuple[_F64, npt.NDArray[np.uint32]]: ...
-def answer_drift(
-    table: Table,
-    posterior: _F64,
-    confusion: _F64,
-    strata: npt.NDArray[np.uint8],
-    when: _F64,
-    *,
-    share: float = 0.0,
-    progress: Callable[[int, float], object] | None = None,
-) -> _AnswerDrift: ...
-def subtypes_fit(
-    table: Table,
-    *,
-    n_subtypes: int,
-    pseudo: _F64,
-    class_pseudo: _F64,
-    subtype_pseudo: float,
-    seed: int,
-    max_iter: int,
-    tol: float,
-    progress: Callable[[int, float], object] | None = None,
-) -> _SubtypesFit: ...
-def subtypes_posterior(
-    table: Table, class_concentration: _F64, subtype_concentration: _F64, concentration: _F64
-) -> _F64: ...
-def moments_first(table: Table) -> _F64: ...
-def moments_pairs(
-    table: Table, *, min_overlap: float, max_partners: int, joint: bool = True
-) -> tuple[npt.NDArray[np.uint32], _F64, _F64]: ...
-def moments_triples(
-    table: Table, pairs: npt.NDArray[np.uint32], *, min_overlap: float, max_triples: int, joint: bool = True
-) -> tuple[npt.NDArray[np.uint32], _F64, _F64]: ...
-def moments_groups(table: Table, groups: npt.NDArray[np.uint8]) -> _GroupMoments: ...
-def moments_cross(table: Table, groups: npt.NDArray[np.uint8]) -> tuple[_F64, _F64]: ...
 def components(n_workers: int, pairs: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]: ...
 def simulate(
     n_tasks: int,
@@ -956,7 +1062,6 @@ class _Factorisation(TypedDict):
 
 def spa(points: _F64, n_pick: int) -> tuple[npt.NDArray[np.uint32], _F64]: ...
 def simplex_lstsq(design: _F64, targets: _F64) -> _F64: ...
-def simplex_projection(rows: _F64) -> _F64: ...
 def assignment(score: _F64) -> npt.NDArray[np.uint32]: ...
 def nmf_fit(
     pairs: npt.NDArray[np.uint32],
@@ -986,7 +1091,6 @@ def cpd_fit(
     tol: float,
     progress: Callable[[int, float], object] | None = None,
 ) -> _Factorisation: ...
-def pair_agreement(table: Table, pairs: npt.NDArray[np.uint32]) -> _F64: ...
 def low_rank_fit(
     pairs: npt.NDArray[np.uint32],
     blocks: _F64,
@@ -999,7 +1103,6 @@ def low_rank_fit(
     progress: Callable[[int, float], object] | None = None,
 ) -> _LowRank: ...
 def low_rank_residuals(pairs: npt.NDArray[np.uint32], blocks: _F64, factor: _F64) -> _F64: ...
-def left_out_sums(table: Table, posterior: _F64, confusion: _F64) -> tuple[_F64, _F64]: ...
 def rank_one_fit(
     n_workers: int,
     pairs: npt.NDArray[np.uint32],
@@ -1017,66 +1120,6 @@ def rank_one_fit(
 def rank_one_graph(
     n_workers: int, pairs: npt.NDArray[np.uint32]
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]]: ...
-def kos_fit(
-    table: Table, *, n_iter: int, seed: int, progress: Callable[[int, float], object] | None = None
-) -> tuple[_F64, _F64, npt.NDArray[np.bool_]]: ...
-def mace_fit(
-    table: Table,
-    know: _F64,
-    strategies: _F64,
-    *,
-    variational: bool,
-    competence: tuple[float, float],
-    strategy: float,
-    max_iter: int,
-    tol: float,
-    progress: Callable[[int, float], object] | None = None,
-) -> _MaceFit: ...
-def glad_fit(
-    table: Table,
-    prior: _F64,
-    ability: _F64,
-    ease: _F64,
-    *,
-    max_iter: int,
-    tol: float,
-    progress: Callable[[int, float], object] | None = None,
-) -> _GladFit: ...
-def glad_posterior(table: Table, prior: _F64, ability: _F64, ease: _F64) -> _F64: ...
-def minimax_fit(
-    table: Table,
-    *,
-    ordinal: bool,
-    worker_penalty: float,
-    task_penalty: float,
-    max_iter: int,
-    tol: float,
-    progress: Callable[[int, float], object] | None = None,
-) -> _MinimaxFit: ...
-def minimax_posterior(table: Table, sigma: _F64, *, ordinal: bool, task_penalty: float) -> _F64: ...
-def margin_fit(
-    table: Table,
-    *,
-    cost: float,
-    margin: float,
-    max_iter: int,
-    tol: float,
-    progress: Callable[[int, float], object] | None = None,
-) -> _MarginFit: ...
-def vote_softmax(table: Table, worker_weights: _F64) -> _F64: ...
-def crowd_svm_fit(
-    table: Table,
-    *,
-    cost: float,
-    margin: float,
-    variance: float,
-    pseudo_count: float,
-    draws: int,
-    burn_in: int,
-    seed: int,
-    progress: Callable[[int, float], object] | None = None,
-) -> _CrowdSvmFit: ...
-def crowd_svm_posterior(table: Table, confusion: _F64, weights: _F64, *, cost: float, margin: float) -> _F64: ...
 
 class _BradleyTerryFit(TypedDict):
     history: _F64
@@ -1113,65 +1156,6 @@ class _LuceFit(TypedDict):
     sandwich: _F64
     spread: float
 
-def bradley_terry_fit(
-    table: Comparisons,
-    *,
-    ties: str,
-    left_bias: str,
-    slopes: bool,
-    prior: float,
-    slope_spread: float | None = None,
-    bias_spread: float | None = None,
-    start: _F64 | None = None,
-    max_iter: int,
-    tol: float,
-    progress: Callable[[int, float], object] | None = None,
-) -> _BradleyTerryFit: ...
-def bradley_terry_errors(
-    table: Comparisons,
-    *,
-    point: _F64,
-    slopes: _F64,
-    biases: _F64,
-    ties: str,
-    left_bias: bool,
-    prior: float,
-    clusters: str,
-    n_probes: int,
-    seed: int,
-    progress: Callable[[int, float], object] | None = None,
-) -> tuple[_F64, _F64, list[float]]: ...
-def crowd_bt_fit(
-    table: Comparisons,
-    *,
-    link: float,
-    hits: float,
-    misses: float,
-    max_iter: int,
-    tol: float,
-    progress: Callable[[int, float], object] | None = None,
-) -> _CrowdFit: ...
-def rank_centrality_fit(
-    table: Comparisons,
-    *,
-    prior: float,
-    max_iter: int,
-    tol: float,
-    progress: Callable[[int, float], object] | None = None,
-) -> _CentralityFit: ...
-def plackett_luce_fit(
-    table: Rankings,
-    *,
-    slopes: bool,
-    prior: float,
-    spread: float | None = None,
-    errors: bool,
-    by_worker: bool,
-    max_iter: int,
-    tol: float,
-    progress: Callable[[int, float], object] | None = None,
-) -> _LuceFit: ...
-
 class _Partition(TypedDict):
     clusters: _U32
     n_clusters: int
@@ -1189,23 +1173,10 @@ class _MembershipFit(TypedDict):
     n_iter: int
     converged: bool
 
-def pair_evidence(table: Table, log_odds: _F64) -> _F64: ...
-def pair_counts(table: Table, same: _F64) -> _F64: ...
 def cluster_search(
     left: _U32, right: _U32, evidence: _F64, start: _U32, *, concentration: float | None, seed: int
 ) -> _Partition: ...
 def cluster_shares(left: _U32, right: _U32, evidence: _F64, clusters: _U32) -> _ClusterShares: ...
-def membership_fit(
-    table: Table,
-    left: _U32,
-    right: _U32,
-    start: _F64,
-    prior: _F64,
-    *,
-    max_iter: int,
-    tol: float,
-    progress: Callable[[int, float], object] | None = None,
-) -> _MembershipFit: ...
 
 class _SchemeFit(TypedDict):
     rows: _U32

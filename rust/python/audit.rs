@@ -70,34 +70,35 @@ pub fn low_rank_residuals<'py>(
     array(py, [n_pairs, 2], rest)
 }
 
-/// Each worker's labels by the classes that all others tell (workers × classes × labels), and sums of squares of the
-/// latter (workers × classes).
-#[pyfunction]
-#[allow(clippy::needless_pass_by_value)]
-pub fn left_out_sums<'py>(
-    py: Python<'py>,
-    table: &Table,
-    posterior: PyReadonlyArrayDyn<'py, f64>,
-    confusion: PyReadonlyArrayDyn<'py, f64>,
-) -> PyResult<Sums<'py>> {
-    let (posterior, confusion) = (slice("posterior", &posterior)?, slice("confusion", &confusion)?);
-    let found = work(py, None, |control| left_out::left_out_sums(&table.0, posterior, confusion, control))?;
-    let [m, k, _] = table.blocks();
-    Ok((array(py, table.blocks(), found.cross)?, array(py, [m, k], found.squares)?))
-}
+#[pymethods]
+impl Table {
+    /// Each worker's labels by the classes that all others tell (workers × classes × labels), and sums of squares of the
+    /// latter (workers × classes).
+    #[allow(clippy::needless_pass_by_value)]
+    fn left_out_sums<'py>(
+        &self,
+        py: Python<'py>,
+        posterior: PyReadonlyArrayDyn<'py, f64>,
+        confusion: PyReadonlyArrayDyn<'py, f64>,
+    ) -> PyResult<Sums<'py>> {
+        let (posterior, confusion) = (slice("posterior", &posterior)?, slice("confusion", &confusion)?);
+        let found = work(py, None, |control| left_out::left_out_sums(&self.0, posterior, confusion, control))?;
+        let [m, k, _] = self.blocks();
+        Ok((array(py, self.blocks(), found.cross)?, array(py, [m, k], found.squares)?))
+    }
 
-/// What each worker is charged with for answers that others contradict, and how many such answers they gave.
-///
-/// A unit an answer, shared by all who gave it, or borne by one of them such that loads are as even as they can be (hard).
-#[pyfunction]
-#[pyo3(signature = (table, *, hard, progress=None))]
-#[allow(clippy::needless_pass_by_value)]
-pub fn answer_penalties<'py>(
-    py: Python<'py>,
-    table: &Table,
-    hard: bool,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Charges<'py>> {
-    let found = work(py, progress.as_ref(), |control| reputation::penalties(&table.0, hard, control))?;
-    Ok((PyArray1::from_vec(py, found.units), PyArray1::from_vec(py, found.n_contested)))
+    /// What each worker is charged with for answers that others contradict, and how many such answers they gave.
+    ///
+    /// A unit an answer, shared by all who gave it, or borne by one of them such that loads are as even as they can be (hard).
+    #[pyo3(signature = (*, hard, progress=None))]
+    #[allow(clippy::needless_pass_by_value)]
+    fn answer_penalties<'py>(
+        &self,
+        py: Python<'py>,
+        hard: bool,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Charges<'py>> {
+        let found = work(py, progress.as_ref(), |control| reputation::penalties(&self.0, hard, control))?;
+        Ok((PyArray1::from_vec(py, found.units), PyArray1::from_vec(py, found.n_contested)))
+    }
 }

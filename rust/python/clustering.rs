@@ -9,30 +9,60 @@ use super::table::Table;
 use super::{Found, array, shape, slice, work};
 use crate::clustering::{self, MembershipOptions, Pairs};
 
-/// Log-odds that each pair is the same, from those of each worker's answers (workers × 2).
-#[pyfunction]
-#[allow(clippy::needless_pass_by_value)]
-pub fn pair_evidence<'py>(
-    py: Python<'py>,
-    table: &Table,
-    log_odds: PyReadonlyArrayDyn<'py, f64>,
-) -> PyResult<Bound<'py, PyArray1<f64>>> {
-    let log_odds = slice("log_odds", &log_odds)?;
-    let evidence = work(py, None, |control| clustering::pair_evidence(&table.0, log_odds, control))?;
-    Ok(PyArray1::from_vec(py, evidence))
-}
+#[pymethods]
+impl Table {
+    /// Log-odds that each pair is the same, from those of each worker's answers (workers × 2).
+    #[allow(clippy::needless_pass_by_value)]
+    fn pair_evidence<'py>(
+        &self,
+        py: Python<'py>,
+        log_odds: PyReadonlyArrayDyn<'py, f64>,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let log_odds = slice("log_odds", &log_odds)?;
+        let evidence = work(py, None, |control| clustering::pair_evidence(&self.0, log_odds, control))?;
+        Ok(PyArray1::from_vec(py, evidence))
+    }
 
-/// How often each worker said each of the two, by what is true, (workers × 2 true × 2 said).
-#[pyfunction]
-#[allow(clippy::needless_pass_by_value)]
-pub fn pair_counts<'py>(
-    py: Python<'py>,
-    table: &Table,
-    same: PyReadonlyArrayDyn<'py, f64>,
-) -> PyResult<Bound<'py, PyArray3<f64>>> {
-    let same = slice("same", &same)?;
-    let counts = work(py, None, |control| clustering::pair_counts(&table.0, same, control))?;
-    array(py, [table.0.n_workers(), 2, 2], counts)
+    /// How often each worker said each of the two, by what is true, (workers × 2 true × 2 said).
+    #[allow(clippy::needless_pass_by_value)]
+    fn pair_counts<'py>(
+        &self,
+        py: Python<'py>,
+        same: PyReadonlyArrayDyn<'py, f64>,
+    ) -> PyResult<Bound<'py, PyArray3<f64>>> {
+        let same = slice("same", &same)?;
+        let counts = work(py, None, |control| clustering::pair_counts(&self.0, same, control))?;
+        array(py, [self.0.n_workers(), 2, 2], counts)
+    }
+
+    /// Fits memberships of items and skills of workers: `memberships`, `counts` and the course.
+    #[pyo3(signature = (left, right, start, prior, *, max_iter, tol, progress=None))]
+    #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
+    fn membership_fit<'py>(
+        &self,
+        py: Python<'py>,
+        left: PyReadonlyArrayDyn<'py, u32>,
+        right: PyReadonlyArrayDyn<'py, u32>,
+        start: PyReadonlyArrayDyn<'py, f64>,
+        prior: PyReadonlyArrayDyn<'py, f64>,
+        max_iter: usize,
+        tol: f64,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let [n_items, n_clusters] = shape("start", &start, [None, None])?;
+        let pairs = Pairs { left: slice("left", &left)?, right: slice("right", &right)?, n_items };
+        shape("prior", &prior, [Some(2), Some(2)])?;
+        let prior = slice("prior", &prior)?.try_into().map_err(|_| PyValueError::new_err("prior must be 2 × 2"))?;
+        let options = MembershipOptions { start: slice("start", &start)?, n_clusters, prior, max_iter, tol };
+        let fit =
+            work(py, progress.as_ref(), |control| clustering::membership_fit(&self.0, &pairs, &options, control))?;
+        let found = Found::new(py).array("memberships", [n_items, n_clusters], fit.memberships)?.array(
+            "counts",
+            [self.0.n_workers(), 2, 2],
+            fit.counts,
+        )?;
+        Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
+    }
 }
 
 /// The partition that local search finds from another: `clusters`, `n_clusters` and `objective`.
@@ -73,33 +103,4 @@ pub fn cluster_shares<'py>(
     let found = work(py, None, |control| clustering::cluster_shares(&pairs, evidence, clusters, control))?;
     let dict = Found::new(py).list("offsets", found.offsets)?.list("clusters", found.clusters)?;
     Ok(dict.list("shares", found.shares)?.dict())
-}
-
-/// Fits memberships of items and skills of workers: `memberships`, `counts` and the course.
-#[pyfunction]
-#[pyo3(signature = (table, left, right, start, prior, *, max_iter, tol, progress=None))]
-#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
-pub fn membership_fit<'py>(
-    py: Python<'py>,
-    table: &Table,
-    left: PyReadonlyArrayDyn<'py, u32>,
-    right: PyReadonlyArrayDyn<'py, u32>,
-    start: PyReadonlyArrayDyn<'py, f64>,
-    prior: PyReadonlyArrayDyn<'py, f64>,
-    max_iter: usize,
-    tol: f64,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let [n_items, n_clusters] = shape("start", &start, [None, None])?;
-    let pairs = Pairs { left: slice("left", &left)?, right: slice("right", &right)?, n_items };
-    shape("prior", &prior, [Some(2), Some(2)])?;
-    let prior = slice("prior", &prior)?.try_into().map_err(|_| PyValueError::new_err("prior must be 2 × 2"))?;
-    let options = MembershipOptions { start: slice("start", &start)?, n_clusters, prior, max_iter, tol };
-    let fit = work(py, progress.as_ref(), |control| clustering::membership_fit(&table.0, &pairs, &options, control))?;
-    let found = Found::new(py).array("memberships", [n_items, n_clusters], fit.memberships)?.array(
-        "counts",
-        [table.0.n_workers(), 2, 2],
-        fit.counts,
-    )?;
-    Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
 }

@@ -30,15 +30,17 @@ pub fn pool_posteriors<'py>(
     Ok((array(py, shape, mixed)?, PyArray1::from_vec(py, distance)))
 }
 
-/// How many votes on each task count, if those that carry more information of each worker weigh more.
-#[pyfunction]
-#[allow(clippy::needless_pass_by_value)]
-pub fn effective_votes<'py>(
-    py: Python<'py>,
-    table: &Table,
-    information: PyReadonlyArrayDyn<'py, f64>,
-) -> PyResult<Bound<'py, PyArray1<f64>>> {
-    let information = slice("information", &information)?;
-    let votes = work(py, None, |control| consensus::effective_votes(&table.0, information, control))?;
-    Ok(PyArray1::from_vec(py, votes))
+#[pymethods]
+impl Table {
+    /// How many votes on each task count, if those that carry more information of each worker weigh more.
+    #[allow(clippy::needless_pass_by_value)]
+    fn effective_votes<'py>(
+        &self,
+        py: Python<'py>,
+        information: PyReadonlyArrayDyn<'py, f64>,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let information = slice("information", &information)?;
+        let votes = work(py, None, |control| consensus::effective_votes(&self.0, information, control))?;
+        Ok(PyArray1::from_vec(py, votes))
+    }
 }

@@ -7,23 +7,25 @@ use super::table::Table;
 use super::{slice, work};
 use crate::categorical::dependence;
 
-/// The correlation of errors on one task, and its standard error, from a fit that takes workers to err independently.
-///
-/// The table is all of the log, or has been `sampled` from it: the tasks of `correlation_sample`.
-#[pyfunction]
-#[pyo3(signature = (table, posterior, counts, prior, *, sampled=false))]
-#[allow(clippy::needless_pass_by_value)]
-pub fn error_correlation(
-    py: Python<'_>,
-    table: &Table,
-    posterior: PyReadonlyArrayDyn<'_, f64>,
-    counts: PyReadonlyArrayDyn<'_, f64>,
-    prior: PyReadonlyArrayDyn<'_, f64>,
-    sampled: bool,
-) -> PyResult<(f64, f64)> {
-    let (posterior, counts, prior) =
-        (slice("posterior", &posterior)?, slice("counts", &counts)?, slice("prior", &prior)?);
-    work(py, None, |control| dependence::error_correlation(&table.0, posterior, counts, prior, sampled, control))
+#[pymethods]
+impl Table {
+    /// The correlation of errors on one task, and its standard error, from a fit that takes workers to err independently.
+    ///
+    /// The table is all of the log, or has been `sampled` from it: the tasks of `correlation_sample`.
+    #[pyo3(signature = (posterior, counts, prior, *, sampled=false))]
+    #[allow(clippy::needless_pass_by_value)]
+    fn error_correlation(
+        &self,
+        py: Python<'_>,
+        posterior: PyReadonlyArrayDyn<'_, f64>,
+        counts: PyReadonlyArrayDyn<'_, f64>,
+        prior: PyReadonlyArrayDyn<'_, f64>,
+        sampled: bool,
+    ) -> PyResult<(f64, f64)> {
+        let (posterior, counts, prior) =
+            (slice("posterior", &posterior)?, slice("counts", &counts)?, slice("prior", &prior)?);
+        work(py, None, |control| dependence::error_correlation(&self.0, posterior, counts, prior, sampled, control))
+    }
 }
 
 /// Which tasks of a part are looked at, whose first is number `first` of a log of so many annotations.

@@ -40,19 +40,6 @@ pub fn simplex_lstsq<'py>(
     array(py, [n, k], rows)
 }
 
-/// The nearest point of the simplex to each row.
-#[pyfunction]
-#[allow(clippy::needless_pass_by_value)]
-pub fn simplex_projection<'py>(
-    py: Python<'py>,
-    rows: PyReadonlyArrayDyn<'py, f64>,
-) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    let [n, k] = shape("rows", &rows, [None, None])?;
-    let rows = slice("rows", &rows)?;
-    let rows = work(py, None, |control| factor::simplex::simplex_projection(rows, k, control))?;
-    array(py, [n, k], rows)
-}
-
 /// The column of each row in the one-to-one assignment of the largest total score.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
@@ -160,15 +147,17 @@ fn dictionary(py: Python<'_>, fit: Fit) -> PyResult<Bound<'_, PyDict>> {
     Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
 }
 
-/// Weight of equal labels of each pair of workers, (pairs).
-#[pyfunction]
-#[allow(clippy::needless_pass_by_value)]
-pub fn pair_agreement<'py>(
-    py: Python<'py>,
-    table: &Table,
-    pairs: PyReadonlyArrayDyn<'py, u32>,
-) -> PyResult<Bound<'py, PyArray1<f64>>> {
-    let pairs = slice("pairs", &pairs)?;
-    let agree = work(py, None, |control| agreement::pair_agreement(&table.0, pairs, control))?;
-    Ok(PyArray1::from_vec(py, agree))
+#[pymethods]
+impl Table {
+    /// Weight of equal labels of each pair of workers, (pairs).
+    #[allow(clippy::needless_pass_by_value)]
+    fn pair_agreement<'py>(
+        &self,
+        py: Python<'py>,
+        pairs: PyReadonlyArrayDyn<'py, u32>,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let pairs = slice("pairs", &pairs)?;
+        let agree = work(py, None, |control| agreement::pair_agreement(&self.0, pairs, control))?;
+        Ok(PyArray1::from_vec(py, agree))
+    }
 }

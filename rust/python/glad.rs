@@ -8,53 +8,54 @@ use super::table::Table;
 use super::{Found, array, slice, work};
 use crate::categorical::glad;
 
-/// Fits GLAD from the prior means of abilities and eases.
-#[pyfunction]
-#[pyo3(signature = (table, prior, ability, ease, *, max_iter, tol, progress=None))]
-#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
-pub fn glad_fit<'py>(
-    py: Python<'py>,
-    table: &Table,
-    prior: PyReadonlyArrayDyn<'py, f64>,
-    ability: PyReadonlyArrayDyn<'py, f64>,
-    ease: PyReadonlyArrayDyn<'py, f64>,
-    max_iter: usize,
-    tol: f64,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let options = glad::Options {
-        prior: slice("prior", &prior)?,
-        ability: slice("ability", &ability)?,
-        ease: slice("ease", &ease)?,
-        max_iter,
-        tol,
-    };
-    let fit = work(py, progress.as_ref(), |control| glad::glad_fit(&table.0, &options, control))?;
-    let found = Found::new(py)
-        .array("posterior", table.rows(), fit.posterior)?
-        .list("ability", fit.ability)?
-        .list("ease", fit.ease)?
-        .list("accuracy", fit.accuracy)?;
-    Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
-}
+#[pymethods]
+impl Table {
+    /// Fits GLAD from the prior means of abilities and eases.
+    #[pyo3(signature = (prior, ability, ease, *, max_iter, tol, progress=None))]
+    #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
+    fn glad_fit<'py>(
+        &self,
+        py: Python<'py>,
+        prior: PyReadonlyArrayDyn<'py, f64>,
+        ability: PyReadonlyArrayDyn<'py, f64>,
+        ease: PyReadonlyArrayDyn<'py, f64>,
+        max_iter: usize,
+        tol: f64,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let options = glad::Options {
+            prior: slice("prior", &prior)?,
+            ability: slice("ability", &ability)?,
+            ease: slice("ease", &ease)?,
+            max_iter,
+            tol,
+        };
+        let fit = work(py, progress.as_ref(), |control| glad::glad_fit(&self.0, &options, control))?;
+        let found = Found::new(py)
+            .array("posterior", self.rows(), fit.posterior)?
+            .list("ability", fit.ability)?
+            .list("ease", fit.ease)?
+            .list("accuracy", fit.accuracy)?;
+        Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
+    }
 
-/// Class posteriors (tasks × classes) of tasks labelled by workers of known ability.
-#[pyfunction]
-#[allow(clippy::needless_pass_by_value)]
-pub fn glad_posterior<'py>(
-    py: Python<'py>,
-    table: &Table,
-    prior: PyReadonlyArrayDyn<'py, f64>,
-    ability: PyReadonlyArrayDyn<'py, f64>,
-    ease: PyReadonlyArrayDyn<'py, f64>,
-) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    let options = glad::Options {
-        prior: slice("prior", &prior)?,
-        ability: slice("ability", &ability)?,
-        ease: slice("ease", &ease)?,
-        max_iter: 0,
-        tol: 0.0,
-    };
-    let posterior = work(py, None, |control| glad::glad_posterior(&table.0, &options, control))?;
-    array(py, table.rows(), posterior)
+    /// Class posteriors (tasks × classes) of tasks labelled by workers of known ability.
+    #[allow(clippy::needless_pass_by_value)]
+    fn glad_posterior<'py>(
+        &self,
+        py: Python<'py>,
+        prior: PyReadonlyArrayDyn<'py, f64>,
+        ability: PyReadonlyArrayDyn<'py, f64>,
+        ease: PyReadonlyArrayDyn<'py, f64>,
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let options = glad::Options {
+            prior: slice("prior", &prior)?,
+            ability: slice("ability", &ability)?,
+            ease: slice("ease", &ease)?,
+            max_iter: 0,
+            tol: 0.0,
+        };
+        let posterior = work(py, None, |control| glad::glad_posterior(&self.0, &options, control))?;
+        array(py, self.rows(), posterior)
+    }
 }

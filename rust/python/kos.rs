@@ -10,18 +10,20 @@ use crate::categorical::kos;
 /// Scores of the tasks, weights of the workers, and who had nothing to say.
 type Messages<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<bool>>);
 
-/// Messages of Karger, Oh and Shah: scores (tasks × classes), weights (workers), who fell silent (workers).
-#[pyfunction]
-#[pyo3(signature = (table, *, n_iter, seed, progress=None))]
-#[allow(clippy::needless_pass_by_value)]
-pub fn kos_fit<'py>(
-    py: Python<'py>,
-    table: &Table,
-    n_iter: usize,
-    seed: u64,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Messages<'py>> {
-    let fit = work(py, progress.as_ref(), |control| kos::fit(&table.0, n_iter, seed, control))?;
-    let weights = PyArray1::from_vec(py, fit.weights);
-    Ok((array(py, table.rows(), fit.scores)?, weights, PyArray1::from_vec(py, fit.silent)))
+#[pymethods]
+impl Table {
+    /// Messages of Karger, Oh and Shah: scores (tasks × classes), weights (workers), who fell silent (workers).
+    #[pyo3(signature = (*, n_iter, seed, progress=None))]
+    #[allow(clippy::needless_pass_by_value)]
+    fn kos_fit<'py>(
+        &self,
+        py: Python<'py>,
+        n_iter: usize,
+        seed: u64,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Messages<'py>> {
+        let fit = work(py, progress.as_ref(), |control| kos::fit(&self.0, n_iter, seed, control))?;
+        let weights = PyArray1::from_vec(py, fit.weights);
+        Ok((array(py, self.rows(), fit.scores)?, weights, PyArray1::from_vec(py, fit.silent)))
+    }
 }

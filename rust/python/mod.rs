@@ -342,9 +342,9 @@ fn get_num_threads() -> PyResult<usize> {
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use super::agreement::{agreement_by_coincidences, agreement_by_counts, agreement_by_pairs, coincidences};
+    use super::agreement::agreement_by_coincidences;
     #[pymodule_export]
-    use super::audit::{answer_penalties, left_out_sums, low_rank_fit, low_rank_residuals};
+    use super::audit::{low_rank_fit, low_rank_residuals};
     #[pymodule_export]
     use super::bayes::bayes_fit;
     #[pymodule_export]
@@ -352,69 +352,44 @@ mod _core {
     #[pymodule_export]
     use super::capacity::channel_capacity;
     #[pymodule_export]
-    use super::clustering::{cluster_search, cluster_shares, membership_fit, pair_counts, pair_evidence};
+    use super::clustering::{cluster_search, cluster_shares};
     #[pymodule_export]
     use super::codes::CodeTable;
     #[pymodule_export]
-    use super::community::community_fit;
-    #[pymodule_export]
-    use super::consensus::{effective_votes, pool_posteriors};
-    #[pymodule_export]
-    use super::copies::pair_excess;
+    use super::consensus::pool_posteriors;
     #[pymodule_export]
     use super::defer::{assign, projection_apply, projection_fit, projection_reach, projection_solve, projection_sums};
     #[pymodule_export]
-    use super::dependence::{correlation_sample, error_correlation};
-    #[pymodule_export]
-    use super::drift::answer_drift;
+    use super::dependence::correlation_sample;
     #[pymodule_export]
     use super::em::em_fit;
     #[pymodule_export]
     use super::encode::{canonical_integers, encode_integers, encode_strings};
     #[pymodule_export]
-    use super::factor::{assignment, cpd_fit, nmf_fit, pair_agreement, simplex_lstsq, simplex_projection, spa};
-    #[pymodule_export]
-    use super::gibbs::gibbs_fit;
-    #[pymodule_export]
-    use super::glad::{glad_fit, glad_posterior};
-    #[pymodule_export]
-    use super::grouped::{grouped_fit, grouped_posterior};
+    use super::factor::{assignment, cpd_fit, nmf_fit, simplex_lstsq, spa};
     #[pymodule_export]
     use super::hierarchy::{crowd_prior, dirichlet_step, hierarchy_fit};
-    #[pymodule_export]
-    use super::kos::kos_fit;
     #[pymodule_export]
     use super::learn::adam_rows;
     #[pymodule_export]
     use super::linked::linked_beliefs;
-    #[pymodule_export]
-    use super::mace::mace_fit;
-    #[pymodule_export]
-    use super::margin::{crowd_svm_fit, crowd_svm_posterior, margin_fit};
     #[pymodule_export]
     use super::masks::{
         coco_counts, coco_lengths, coco_runs, crossing_sides, densest, mask_bytes, mask_columns, mask_pixels,
         mask_runs, mask_vote, polygon_runs, shape_likeness, shape_masks, staple,
     };
     #[pymodule_export]
-    use super::minimax::{minimax_fit, minimax_posterior};
-    #[pymodule_export]
-    use super::moments::{components, moments_cross, moments_first, moments_groups, moments_pairs, moments_triples};
+    use super::moments::components;
     #[pymodule_export]
     use super::multilabel::{relevance_fit, relevance_posterior};
     #[pymodule_export]
     use super::num::winners;
     #[pymodule_export]
-    use super::numeric::{covariance_sums, factor_scores, gaussian_pass, rating_spread, rating_trimmed};
-    #[pymodule_export]
     use super::objects::{scheme_fit, value_distances, word_distances};
     #[pymodule_export]
-    use super::pairwise::{
-        Comparisons, Rankings, bradley_terry_errors, bradley_terry_fit, crowd_bt_fit, plackett_luce_fit,
-        rank_centrality_fit,
-    };
+    use super::pairwise::{Comparisons, Rankings};
     #[pymodule_export]
-    use super::passes::{em_answers, em_factors, em_gather, em_open};
+    use super::passes::em_factors;
     #[pymodule_export]
     use super::rank_one::{rank_one_fit, rank_one_graph};
     #[pymodule_export]
@@ -424,17 +399,11 @@ mod _core {
     #[pymodule_export]
     use super::simulate::simulate;
     #[pymodule_export]
-    use super::sparse::sparse_fit;
-    #[pymodule_export]
     use super::special::beta_quantile;
-    #[pymodule_export]
-    use super::subtypes::{subtypes_fit, subtypes_posterior};
     #[pymodule_export]
     use super::table::{Ratings, Table};
     #[pymodule_export]
     use super::texts::{align_texts, edit_counts};
-    #[pymodule_export]
-    use super::votes::{vote_shares, vote_softmax, worker_agreement};
     #[pymodule_export]
     use super::{get_num_threads, set_num_threads};
 }

@@ -17,85 +17,85 @@ type Triples<'py> = (Bound<'py, PyArray2<u32>>, Bound<'py, PyArray1<f64>>, Bound
 /// A block for each worker, and overlaps.
 type Cross<'py> = (Bound<'py, PyArray3<f64>>, Bound<'py, PyArray1<f64>>);
 
-/// Weight of each worker's labels, (workers × classes).
-#[pyfunction]
-pub fn moments_first<'py>(py: Python<'py>, table: &Table) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    let first = work(py, None, |control| moments::moments_first(&table.0, control))?;
-    array(py, [table.0.n_workers(), table.0.n_labels()], first)
-}
+#[pymethods]
+impl Table {
+    /// Weight of each worker's labels, (workers × classes).
+    fn moments_first<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let first = work(py, None, |control| moments::moments_first(&self.0, control))?;
+        array(py, [self.0.n_workers(), self.0.n_labels()], first)
+    }
 
-/// Pairs of workers (first < second), the weight of what both labelled, and the weight of each pair of labels.
-///
-/// Without `joint` the blocks are left out: their array has no entries.
-#[pyfunction]
-#[pyo3(signature = (table, *, min_overlap, max_partners, joint=true))]
-pub fn moments_pairs<'py>(
-    py: Python<'py>,
-    table: &Table,
-    min_overlap: f64,
-    max_partners: usize,
-    joint: bool,
-) -> PyResult<Pairs<'py>> {
-    let k = table.0.n_labels();
-    let found = work(py, None, |control| moments::moments_pairs(&table.0, min_overlap, max_partners, joint, control))?;
-    let n = found.overlap.len();
-    Ok((
-        array(py, [n, 2], found.pairs)?,
-        PyArray1::from_vec(py, found.overlap),
-        array(py, [if joint { n } else { 0 }, k, k], found.joint)?,
-    ))
-}
+    /// Pairs of workers (first < second), the weight of what both labelled, and the weight of each pair of labels.
+    ///
+    /// Without `joint` the blocks are left out: their array has no entries.
+    #[pyo3(signature = (*, min_overlap, max_partners, joint=true))]
+    fn moments_pairs<'py>(
+        &self,
+        py: Python<'py>,
+        min_overlap: f64,
+        max_partners: usize,
+        joint: bool,
+    ) -> PyResult<Pairs<'py>> {
+        let k = self.0.n_labels();
+        let found =
+            work(py, None, |control| moments::moments_pairs(&self.0, min_overlap, max_partners, joint, control))?;
+        let n = found.overlap.len();
+        Ok((
+            array(py, [n, 2], found.pairs)?,
+            PyArray1::from_vec(py, found.overlap),
+            array(py, [if joint { n } else { 0 }, k, k], found.joint)?,
+        ))
+    }
 
-/// Triples of workers (ascending) of which all pairs are in `pairs`, their overlaps, and the weight of each triple of
-/// labels.
-///
-/// Without `joint` the blocks are left out: their array has no entries.
-#[pyfunction]
-#[pyo3(signature = (table, pairs, *, min_overlap, max_triples, joint=true))]
-#[allow(clippy::needless_pass_by_value)]
-pub fn moments_triples<'py>(
-    py: Python<'py>,
-    table: &Table,
-    pairs: PyReadonlyArrayDyn<'py, u32>,
-    min_overlap: f64,
-    max_triples: usize,
-    joint: bool,
-) -> PyResult<Triples<'py>> {
-    let (k, pairs) = (table.0.n_labels(), slice("pairs", &pairs)?);
-    let found =
-        work(py, None, |control| moments::moments_triples(&table.0, pairs, min_overlap, max_triples, joint, control))?;
-    let n = found.overlap.len();
-    Ok((
-        array(py, [n, 3], found.triples)?,
-        PyArray1::from_vec(py, found.overlap),
-        array(py, [if joint { n } else { 0 }, k, k, k], found.joint)?,
-    ))
-}
+    /// Triples of workers (ascending) of which all pairs are in `pairs`, their overlaps, and the weight of each triple of
+    /// labels.
+    ///
+    /// Without `joint` the blocks are left out: their array has no entries.
+    #[pyo3(signature = (pairs, *, min_overlap, max_triples, joint=true))]
+    #[allow(clippy::needless_pass_by_value)]
+    fn moments_triples<'py>(
+        &self,
+        py: Python<'py>,
+        pairs: PyReadonlyArrayDyn<'py, u32>,
+        min_overlap: f64,
+        max_triples: usize,
+        joint: bool,
+    ) -> PyResult<Triples<'py>> {
+        let (k, pairs) = (self.0.n_labels(), slice("pairs", &pairs)?);
+        let found = work(py, None, |control| {
+            moments::moments_triples(&self.0, pairs, min_overlap, max_triples, joint, control)
+        })?;
+        let n = found.overlap.len();
+        Ok((
+            array(py, [n, 3], found.triples)?,
+            PyArray1::from_vec(py, found.overlap),
+            array(py, [if joint { n } else { 0 }, k, k, k], found.joint)?,
+        ))
+    }
 
-/// Second (3 × classes × classes) and third moments of three groups of workers, and the number of tasks behind them.
-#[pyfunction]
-#[allow(clippy::needless_pass_by_value)]
-pub fn moments_groups<'py>(
-    py: Python<'py>,
-    table: &Table,
-    groups: PyReadonlyArrayDyn<'py, u8>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let (k, groups) = (table.0.n_labels(), slice("groups", &groups)?);
-    let found = work(py, None, |control| moments::moments_groups(&table.0, groups, control))?;
-    let result = PyDict::new(py);
-    result.set_item("second", array(py, [3, k, k], found.second)?)?;
-    result.set_item("third", array(py, [k, k, k], found.third)?)?;
-    result.set_item("n_tasks", found.n_tasks)?;
-    Ok(result)
-}
+    /// Second (3 × classes × classes) and third moments of three groups of workers, and the number of tasks behind them.
+    #[allow(clippy::needless_pass_by_value)]
+    fn moments_groups<'py>(
+        &self,
+        py: Python<'py>,
+        groups: PyReadonlyArrayDyn<'py, u8>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let (k, groups) = (self.0.n_labels(), slice("groups", &groups)?);
+        let found = work(py, None, |control| moments::moments_groups(&self.0, groups, control))?;
+        let result = PyDict::new(py);
+        result.set_item("second", array(py, [3, k, k], found.second)?)?;
+        result.set_item("third", array(py, [k, k, k], found.third)?)?;
+        result.set_item("n_tasks", found.n_tasks)?;
+        Ok(result)
+    }
 
-/// For each worker the mean of its label times the average label of the group after its own, and the weight behind it.
-#[pyfunction]
-#[allow(clippy::needless_pass_by_value)]
-pub fn moments_cross<'py>(py: Python<'py>, table: &Table, groups: PyReadonlyArrayDyn<'py, u8>) -> PyResult<Cross<'py>> {
-    let groups = slice("groups", &groups)?;
-    let found = work(py, None, |control| moments::moments_cross(&table.0, groups, control))?;
-    Ok((array(py, table.blocks(), found.cross)?, PyArray1::from_vec(py, found.overlap)))
+    /// For each worker the mean of its label times the average label of the group after its own, and the weight behind it.
+    #[allow(clippy::needless_pass_by_value)]
+    fn moments_cross<'py>(&self, py: Python<'py>, groups: PyReadonlyArrayDyn<'py, u8>) -> PyResult<Cross<'py>> {
+        let groups = slice("groups", &groups)?;
+        let found = work(py, None, |control| moments::moments_cross(&self.0, groups, control))?;
+        Ok((array(py, self.blocks(), found.cross)?, PyArray1::from_vec(py, found.overlap)))
+    }
 }
 
 /// The number of the connected component of each worker in the graph of pairs, in the order of their lowest worker.

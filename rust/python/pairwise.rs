@@ -124,121 +124,120 @@ impl Comparisons {
     }
 }
 
-/// Scores, and what else a Bradley–Terry model has.
-#[pyfunction]
-#[pyo3(signature = (table, *, ties, left_bias, slopes, prior, slope_spread=None, bias_spread=None, start=None, max_iter,
+#[pymethods]
+impl Comparisons {
+    /// Scores, and what else a Bradley–Terry model has.
+    #[pyo3(signature = (*, ties, left_bias, slopes, prior, slope_spread=None, bias_spread=None, start=None, max_iter,
                     tol, progress=None))]
-#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
-pub fn bradley_terry_fit<'py>(
-    py: Python<'py>,
-    table: &Comparisons,
-    ties: &str,
-    left_bias: &str,
-    slopes: bool,
-    prior: f64,
-    slope_spread: Option<f64>,
-    bias_spread: Option<f64>,
-    start: Option<Numbers<'_>>,
-    max_iter: usize,
-    tol: f64,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let biases = [("none", LeftBias::None), ("shared", LeftBias::Shared), ("worker", LeftBias::Worker)];
-    let options = Options {
-        ties: ties_of(ties)?,
-        left_bias: choose("left_bias", left_bias, &biases)?,
-        slopes,
-        prior,
-        spread: [slope_spread.unwrap_or(f64::NAN), bias_spread.unwrap_or(f64::NAN)],
-        start: start.as_ref().map(|start| slice("start", start)).transpose()?,
-        max_iter,
-        tol,
-    };
-    let fit = work(py, progress.as_ref(), |control| pairwise::bradley_terry_fit(&table.0, &options, control))?;
-    let [slope_errors, bias_errors] = fit.worker_errors;
-    let found = Found::new(py)
-        .list("point", fit.found.point)?
-        .list("slopes", fit.found.slopes)?
-        .list("biases", fit.found.biases)?
-        .list("slope_errors", slope_errors)?
-        .list("bias_errors", bias_errors)?
-        .list("spread", fit.spread.to_vec())?;
-    Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
-}
+    #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
+    fn bradley_terry_fit<'py>(
+        &self,
+        py: Python<'py>,
+        ties: &str,
+        left_bias: &str,
+        slopes: bool,
+        prior: f64,
+        slope_spread: Option<f64>,
+        bias_spread: Option<f64>,
+        start: Option<Numbers<'_>>,
+        max_iter: usize,
+        tol: f64,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let biases = [("none", LeftBias::None), ("shared", LeftBias::Shared), ("worker", LeftBias::Worker)];
+        let options = Options {
+            ties: ties_of(ties)?,
+            left_bias: choose("left_bias", left_bias, &biases)?,
+            slopes,
+            prior,
+            spread: [slope_spread.unwrap_or(f64::NAN), bias_spread.unwrap_or(f64::NAN)],
+            start: start.as_ref().map(|start| slice("start", start)).transpose()?,
+            max_iter,
+            tol,
+        };
+        let fit = work(py, progress.as_ref(), |control| pairwise::bradley_terry_fit(&self.0, &options, control))?;
+        let [slope_errors, bias_errors] = fit.worker_errors;
+        let found = Found::new(py)
+            .list("point", fit.found.point)?
+            .list("slopes", fit.found.slopes)?
+            .list("biases", fit.found.biases)?
+            .list("slope_errors", slope_errors)?
+            .list("bias_errors", bias_errors)?
+            .list("spread", fit.spread.to_vec())?;
+        Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
+    }
 
-/// Variances of all scores: by the model, by clusters, and how far they may be off.
-#[pyfunction]
-#[pyo3(signature = (table, *, point, slopes, biases, ties, left_bias, prior, clusters, n_probes, seed, progress=None))]
-#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
-pub fn bradley_terry_errors<'py>(
-    py: Python<'py>,
-    table: &Comparisons,
-    point: Numbers<'_>,
-    slopes: Numbers<'_>,
-    biases: Numbers<'_>,
-    ties: &str,
-    left_bias: bool,
-    prior: f64,
-    clusters: &str,
-    n_probes: usize,
-    seed: u64,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<(Column<'py, f64>, Column<'py, f64>, [f64; 2])> {
-    let known = [("workers", Clusters::Workers), ("comparisons", Clusters::Comparisons)];
-    let options = ErrorOptions {
-        ties: ties_of(ties)?,
-        left_bias,
-        prior,
-        clusters: choose("clusters", clusters, &known)?,
-        n_probes,
-        seed,
-    };
-    let found = Parameters {
-        point: copied(slice("point", &point)?)?,
-        slopes: copied(slice("slopes", &slopes)?)?,
-        biases: copied(slice("biases", &biases)?)?,
-    };
-    let errors =
-        work(py, progress.as_ref(), |control| pairwise::bradley_terry_errors(&table.0, &found, &options, control))?;
-    Ok((PyArray1::from_vec(py, errors.model), PyArray1::from_vec(py, errors.sandwich), errors.inexact))
-}
+    /// Variances of all scores: by the model, by clusters, and how far they may be off.
+    #[pyo3(signature = (*, point, slopes, biases, ties, left_bias, prior, clusters, n_probes, seed, progress=None))]
+    #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
+    fn bradley_terry_errors<'py>(
+        &self,
+        py: Python<'py>,
+        point: Numbers<'_>,
+        slopes: Numbers<'_>,
+        biases: Numbers<'_>,
+        ties: &str,
+        left_bias: bool,
+        prior: f64,
+        clusters: &str,
+        n_probes: usize,
+        seed: u64,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<(Column<'py, f64>, Column<'py, f64>, [f64; 2])> {
+        let known = [("workers", Clusters::Workers), ("comparisons", Clusters::Comparisons)];
+        let options = ErrorOptions {
+            ties: ties_of(ties)?,
+            left_bias,
+            prior,
+            clusters: choose("clusters", clusters, &known)?,
+            n_probes,
+            seed,
+        };
+        let found = Parameters {
+            point: copied(slice("point", &point)?)?,
+            slopes: copied(slice("slopes", &slopes)?)?,
+            biases: copied(slice("biases", &biases)?)?,
+        };
+        let errors =
+            work(py, progress.as_ref(), |control| pairwise::bradley_terry_errors(&self.0, &found, &options, control))?;
+        Ok((PyArray1::from_vec(py, errors.model), PyArray1::from_vec(py, errors.sandwich), errors.inexact))
+    }
 
-/// Scores and reliabilities of `CrowdBT`.
-#[pyfunction]
-#[pyo3(signature = (table, *, link, hits, misses, max_iter, tol, progress=None))]
-#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
-pub fn crowd_bt_fit<'py>(
-    py: Python<'py>,
-    table: &Comparisons,
-    link: f64,
-    hits: f64,
-    misses: f64,
-    max_iter: usize,
-    tol: f64,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let options = CrowdOptions { link, reports: [hits, misses], max_iter, tol };
-    let fit = work(py, progress.as_ref(), |control| pairwise::crowd_bt_fit(&table.0, &options, control))?;
-    let found = Found::new(py).list("scores", fit.scores)?.list("reliability", fit.reliability)?;
-    Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
-}
+    /// Scores and reliabilities of `CrowdBT`.
+    #[pyo3(signature = (*, link, hits, misses, max_iter, tol, progress=None))]
+    #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
+    fn crowd_bt_fit<'py>(
+        &self,
+        py: Python<'py>,
+        link: f64,
+        hits: f64,
+        misses: f64,
+        max_iter: usize,
+        tol: f64,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let options = CrowdOptions { link, reports: [hits, misses], max_iter, tol };
+        let fit = work(py, progress.as_ref(), |control| pairwise::crowd_bt_fit(&self.0, &options, control))?;
+        let found = Found::new(py).list("scores", fit.scores)?.list("reliability", fit.reliability)?;
+        Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
+    }
 
-/// Logarithms of visits of the walk that leaves losers.
-#[pyfunction]
-#[pyo3(signature = (table, *, prior, max_iter, tol, progress=None))]
-#[allow(clippy::needless_pass_by_value)]
-pub fn rank_centrality_fit<'py>(
-    py: Python<'py>,
-    table: &Comparisons,
-    prior: f64,
-    max_iter: usize,
-    tol: f64,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let options = CentralityOptions { prior, max_iter, tol };
-    let (scores, history, n_iter, converged) =
-        work(py, progress.as_ref(), |control| pairwise::rank_centrality_fit(&table.0, &options, control))?;
-    Ok(Found::new(py).list("scores", scores)?.course(history, n_iter, converged)?.dict())
+    /// Logarithms of visits of the walk that leaves losers.
+    #[pyo3(signature = (*, prior, max_iter, tol, progress=None))]
+    #[allow(clippy::needless_pass_by_value)]
+    fn rank_centrality_fit<'py>(
+        &self,
+        py: Python<'py>,
+        prior: f64,
+        max_iter: usize,
+        tol: f64,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let options = CentralityOptions { prior, max_iter, tol };
+        let (scores, history, n_iter, converged) =
+            work(py, progress.as_ref(), |control| pairwise::rank_centrality_fit(&self.0, &options, control))?;
+        Ok(Found::new(py).list("scores", scores)?.course(history, n_iter, converged)?.dict())
+    }
 }
 
 /// Rankings as codes, by worker; immutable.
@@ -319,32 +318,34 @@ impl Rankings {
     }
 }
 
-/// Scores and slopes of a Plackett–Luce model.
-#[pyfunction]
-#[pyo3(signature = (table, *, slopes, prior, spread=None, errors, by_worker, max_iter, tol, progress=None))]
-#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value, clippy::fn_params_excessive_bools)]
-pub fn plackett_luce_fit<'py>(
-    py: Python<'py>,
-    table: &Rankings,
-    slopes: bool,
-    prior: f64,
-    spread: Option<f64>,
-    errors: bool,
-    by_worker: bool,
-    max_iter: usize,
-    tol: f64,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let spread = spread.unwrap_or(f64::NAN);
-    let options = LuceOptions { slopes, prior, spread, errors, by_worker, max_iter, tol };
-    let fit = work(py, progress.as_ref(), |control| pairwise::plackett_luce_fit(&table.0, &options, control))?;
-    let [model, sandwich] = fit.variances;
-    let found = Found::new(py)
-        .list("scores", fit.scores)?
-        .list("slopes", fit.slopes)?
-        .list("slope_errors", fit.slope_errors)?
-        .list("model", model)?
-        .list("sandwich", sandwich)?
-        .with("spread", fit.spread)?;
-    Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
+#[pymethods]
+impl Rankings {
+    /// Scores and slopes of a Plackett–Luce model.
+    #[pyo3(signature = (*, slopes, prior, spread=None, errors, by_worker, max_iter, tol, progress=None))]
+    #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value, clippy::fn_params_excessive_bools)]
+    fn plackett_luce_fit<'py>(
+        &self,
+        py: Python<'py>,
+        slopes: bool,
+        prior: f64,
+        spread: Option<f64>,
+        errors: bool,
+        by_worker: bool,
+        max_iter: usize,
+        tol: f64,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let spread = spread.unwrap_or(f64::NAN);
+        let options = LuceOptions { slopes, prior, spread, errors, by_worker, max_iter, tol };
+        let fit = work(py, progress.as_ref(), |control| pairwise::plackett_luce_fit(&self.0, &options, control))?;
+        let [model, sandwich] = fit.variances;
+        let found = Found::new(py)
+            .list("scores", fit.scores)?
+            .list("slopes", fit.slopes)?
+            .list("slope_errors", fit.slope_errors)?
+            .list("model", model)?
+            .list("sandwich", sandwich)?
+            .with("spread", fit.spread)?;
+        Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
+    }
 }

@@ -1,7 +1,7 @@
 //! Passes of EM, one part of the annotations at a time; and loops whose passes Python makes.
 
 use numpy::{PyArray1, PyArray2, PyReadonlyArrayDyn, PyReadwriteArrayDyn, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 
@@ -16,38 +16,24 @@ use crate::{Error, Result};
 
 type Floats<'py> = PyReadonlyArrayDyn<'py, f64>;
 
-/// A part of the annotations.
-#[derive(FromPyObject)]
-pub enum Part<'py> {
-    /// A table, whose workers are the crowd unless it is said who they are.
-    Table(Bound<'py, Table>),
-    /// A shard, which knows where its workers stand in the crowd.
-    Shard(Bound<'py, Shard>),
+/// A part of the annotations, and how its workers are numbered.
+struct Part<'a> {
+    held: Held<'a>,
+    /// The place of each worker in the crowd, if the part numbers them in a way of its own.
+    who: Option<&'a [u32]>,
+    /// Workers of the log, where the part knows how many there are.
+    crowd: Option<usize>,
 }
 
-impl Part<'_> {
-    fn held(&self) -> Held<'_> {
-        match self {
-            Self::Table(table) => Held::Table(&table.get().0),
-            Self::Shard(shard) => Held::Shard(&shard.get().0),
-        }
+impl Table {
+    fn part(&self) -> Part<'_> {
+        Part { held: Held::Table(&self.0), who: None, crowd: None }
     }
+}
 
-    /// Places of its workers, if they are numbered in a way of their own.
-    fn who<'a>(&'a self, given: Option<&'a PyReadonlyArrayDyn<'_, u32>>) -> PyResult<Option<&'a [u32]>> {
-        match (self, given) {
-            (Self::Table(_), given) => given.map(|who| slice("who", who)).transpose(),
-            (Self::Shard(shard), None) => Ok(shard.get().0.who()),
-            (Self::Shard(_), Some(_)) => Err(PyTypeError::new_err("a shard knows who its workers are: leave out who")),
-        }
-    }
-
-    /// Workers of the log, where the part knows how many there are.
-    fn crowd(&self) -> Option<usize> {
-        match self {
-            Self::Table(_) => None,
-            Self::Shard(shard) => Some(shard.get().0.crowd()),
-        }
+impl Shard {
+    fn part(&self) -> Part<'_> {
+        Part { held: Held::Shard(&self.0), who: self.0.who(), crowd: Some(self.0.crowd()) }
     }
 }
 
@@ -62,23 +48,31 @@ struct Crowd<'a> {
 }
 
 impl<'a> Crowd<'a> {
-    fn new(part: &Part<'_>, model: Model, len: usize, who: Option<&'a [u32]>) -> PyResult<Self> {
-        let Sizes { n_workers, shape } = part.held().sizes();
-        let width = model.n_counts(shape);
-        if let Some(crowd) = part.crowd().filter(|crowd| crowd * width != len) {
-            let m = len / width;
+    fn new(part: &Part<'a>, model: Model, len: usize) -> PyResult<Self> {
+        let width = model.n_counts(part.held.sizes().shape);
+        let m = len / width;
+        if let Some(crowd) = part.crowd.filter(|crowd| crowd * width != len) {
             return Err(Error::invalid(format!("the shard is of a crowd of {crowd} workers, not of {m}")).into());
         }
-        if let Some(who) = who {
-            if who.len() != n_workers {
-                return Err(Error::invalid(format!("who names {} workers, not {n_workers}", who.len())).into());
-            }
-            if let Some(bad) = who.iter().find(|w| **w as usize >= len / width) {
-                let m = len / width;
-                return Err(Error::invalid(format!("who names worker {bad} of a crowd of {m}")).into());
-            }
+        if let Some(bad) = part.who.and_then(|who| who.iter().find(|w| **w as usize >= m)) {
+            return Err(Error::invalid(format!("the shard names worker {bad} of a crowd of {m}")).into());
         }
-        Ok(Self { width, len, who })
+        Ok(Self { width, len, who: part.who })
+    }
+
+    /// What `counts` and `classes` must be for sums of a part; checked before any work.
+    fn of_sums(
+        part: &Part<'a>,
+        model: Model,
+        counts: &mut PyReadwriteArrayDyn<'_, f64>,
+        classes: &mut PyReadwriteArrayDyn<'_, f64>,
+    ) -> PyResult<Self> {
+        let Sizes { n_workers, shape } = part.held.sizes();
+        let crowd = part.who.map_or(n_workers, |_| counts.shape().first().copied().unwrap_or(0));
+        let len = crowd.saturating_mul(model.n_counts(shape));
+        writable("counts", counts, len)?;
+        writable("classes", classes, shape.classes)?;
+        Self::new(part, model, len)
     }
 
     /// The factors of the part's workers, if they are not those of everybody in the order given.
@@ -117,123 +111,109 @@ fn plus(to: &mut [f64], other: &[f64]) {
     to.iter_mut().zip(other).for_each(|(a, b)| *a += b);
 }
 
-/// What `counts` and `classes` must be for sums of the table; told before any work.
-fn check_sums(
-    part: &Part<'_>,
-    model: Model,
-    counts: &mut PyReadwriteArrayDyn<'_, f64>,
-    classes: &mut PyReadwriteArrayDyn<'_, f64>,
-    who: Option<&[u32]>,
-) -> PyResult<usize> {
-    let Sizes { n_workers, shape } = part.held().sizes();
-    let width = model.n_counts(shape);
-    let crowd = if who.is_some() { counts.shape().first().copied().unwrap_or(0) } else { n_workers };
-    writable("counts", counts, crowd.saturating_mul(width))?;
-    writable("classes", classes, shape.classes)?;
-    Ok(crowd * width)
+/// Methods of classes that hold annotations for passes of EM.
+macro_rules! part_methods {
+    ($class:ident) => {
+        #[pymethods]
+        impl $class {
+            /// Adds the expected counts of a start to `counts` and `classes`: "shares", "majority" or "random"; or of a
+            /// `posterior`.
+            ///
+            /// `first` is the number of its first task among those of all parts. Sums of a part are made apart and then
+            /// added.
+            #[pyo3(signature = (*, counts, classes, model="full", start="shares", seed=0, first=0, posterior=None, gold=None))]
+            #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
+            fn em_open(
+                &self,
+                py: Python<'_>,
+                mut counts: PyReadwriteArrayDyn<'_, f64>,
+                mut classes: PyReadwriteArrayDyn<'_, f64>,
+                model: &str,
+                start: &str,
+                seed: u64,
+                first: usize,
+                posterior: Option<Floats<'_>>,
+                gold: Option<PyReadonlyArrayDyn<'_, i32>>,
+            ) -> PyResult<()> {
+                let model = choose("model", model, &Model::NAMES)?;
+                let random = Opening::RandomVote { seed, first };
+                let named = [("shares", Opening::Shares), ("majority", Opening::Majority), ("random", random)];
+                let given = posterior.as_ref().map(|posterior| slice("posterior", posterior).map(Opening::Given));
+                let opening = given.unwrap_or_else(|| choose("start", start, &named))?;
+                let gold = gold.as_ref().map(|g| slice("gold", g)).transpose()?;
+                let part = self.part();
+                let crowd = Crowd::of_sums(&part, model, &mut counts, &mut classes)?;
+                let sums = work(py, None, |control| em::open(part.held, model, opening, gold, control))?;
+                crowd.add(&sums, &mut counts, &mut classes).map(|_| ())
+            }
+
+            /// Adds the expected counts under the factors to `counts` and `classes`; returns the log-evidence.
+            ///
+            /// `factors` and `prior` are what a loop passes on, or `em_factors`.
+            #[pyo3(signature = (factors, prior, *, counts, classes, model="full", hard=false, voted_only=false, gold=None))]
+            #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
+            fn em_gather(
+                &self,
+                py: Python<'_>,
+                factors: Floats<'_>,
+                prior: Floats<'_>,
+                mut counts: PyReadwriteArrayDyn<'_, f64>,
+                mut classes: PyReadwriteArrayDyn<'_, f64>,
+                model: &str,
+                hard: bool,
+                voted_only: bool,
+                gold: Option<PyReadonlyArrayDyn<'_, i32>>,
+            ) -> PyResult<f64> {
+                let model = choose("model", model, &Model::NAMES)?;
+                let (factors, prior) = (slice("factors", &factors)?, slice("prior", &prior)?);
+                let gold = gold.as_ref().map(|g| slice("gold", g)).transpose()?;
+                let part = self.part();
+                let crowd = Crowd::of_sums(&part, model, &mut counts, &mut classes)?;
+                let mode = Mode { hard, voted_only };
+                let sums = work(py, None, |control| {
+                    let own = crowd.rows_of(factors)?;
+                    let factors = Factors { workers: own.as_deref().unwrap_or(factors), classes: prior };
+                    em::gather(part.held, model, factors, mode, gold, control)
+                })?;
+                crowd.add(&sums, &mut counts, &mut classes)
+            }
+
+            /// The answer of each task under the factors: `winner`, `confidence` and whether it is `tied`; the
+            /// `log_evidence`; and the `posterior`, where it is asked for.
+            #[pyo3(signature = (factors, prior, *, model="full", posterior=false, gold=None))]
+            #[allow(clippy::needless_pass_by_value)]
+            fn em_answers<'py>(
+                &self,
+                py: Python<'py>,
+                factors: Floats<'py>,
+                prior: Floats<'py>,
+                model: &str,
+                posterior: bool,
+                gold: Option<PyReadonlyArrayDyn<'py, i32>>,
+            ) -> PyResult<Bound<'py, PyDict>> {
+                let model = choose("model", model, &Model::NAMES)?;
+                let (factors, prior) = (slice("factors", &factors)?, slice("prior", &prior)?);
+                let gold = gold.as_ref().map(|g| slice("gold", g)).transpose()?;
+                let part = self.part();
+                let crowd = Crowd::new(&part, model, factors.len())?;
+                let (answers, rows, log_evidence) = work(py, None, |control| {
+                    let own = crowd.rows_of(factors)?;
+                    let factors = Factors { workers: own.as_deref().unwrap_or(factors), classes: prior };
+                    em::answers(part.held, model, factors, gold, posterior, control)
+                })?;
+                let found = Found::new(py)
+                    .list("winner", answers.winner)?
+                    .list("confidence", answers.confidence)?
+                    .list("tied", answers.tied)?
+                    .with("log_evidence", log_evidence)?;
+                Ok(if posterior { found.array("posterior", part.held.n_rows(), rows)? } else { found }.dict())
+            }
+        }
+    };
 }
 
-/// Adds the expected counts of a start to `counts` and `classes`: "shares", "majority" or "random"; or of a `posterior`.
-///
-/// A part is a table or a shard; `first` is the number of its first task among those of all parts, and `who` the places of
-/// a table's workers in the crowd, which a shard knows. Sums of a part are made apart and then added.
-#[pyfunction]
-#[pyo3(signature = (part, *, counts, classes, model="full", start="shares", seed=0, first=0, posterior=None, gold=None,
-                    who=None))]
-#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
-pub fn em_open<'py>(
-    py: Python<'py>,
-    part: Part<'py>,
-    mut counts: PyReadwriteArrayDyn<'py, f64>,
-    mut classes: PyReadwriteArrayDyn<'py, f64>,
-    model: &str,
-    start: &str,
-    seed: u64,
-    first: usize,
-    posterior: Option<Floats<'py>>,
-    gold: Option<PyReadonlyArrayDyn<'py, i32>>,
-    who: Option<PyReadonlyArrayDyn<'py, u32>>,
-) -> PyResult<()> {
-    let model = choose("model", model, &Model::NAMES)?;
-    let random = Opening::RandomVote { seed, first };
-    let named = [("shares", Opening::Shares), ("majority", Opening::Majority), ("random", random)];
-    let given = posterior.as_ref().map(|posterior| slice("posterior", posterior).map(Opening::Given));
-    let opening = given.unwrap_or_else(|| choose("start", start, &named))?;
-    let gold = gold.as_ref().map(|g| slice("gold", g)).transpose()?;
-    let who = part.who(who.as_ref())?;
-    let crowd = Crowd::new(&part, model, check_sums(&part, model, &mut counts, &mut classes, who)?, who)?;
-    let held = part.held();
-    let sums = work(py, None, |control| em::open(held, model, opening, gold, control))?;
-    crowd.add(&sums, &mut counts, &mut classes).map(|_| ())
-}
-
-/// Adds the expected counts under the factors to `counts` and `classes`; returns the log-evidence.
-///
-/// `factors` and `prior` are what a loop tells, or `em_factors`; `who` are places in them and in `counts`.
-#[pyfunction]
-#[pyo3(signature = (part, factors, prior, *, counts, classes, model="full", hard=false, voted_only=false, gold=None,
-                    who=None))]
-#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
-pub fn em_gather<'py>(
-    py: Python<'py>,
-    part: Part<'py>,
-    factors: Floats<'py>,
-    prior: Floats<'py>,
-    mut counts: PyReadwriteArrayDyn<'py, f64>,
-    mut classes: PyReadwriteArrayDyn<'py, f64>,
-    model: &str,
-    hard: bool,
-    voted_only: bool,
-    gold: Option<PyReadonlyArrayDyn<'py, i32>>,
-    who: Option<PyReadonlyArrayDyn<'py, u32>>,
-) -> PyResult<f64> {
-    let model = choose("model", model, &Model::NAMES)?;
-    let (factors, prior) = (slice("factors", &factors)?, slice("prior", &prior)?);
-    let gold = gold.as_ref().map(|g| slice("gold", g)).transpose()?;
-    let who = part.who(who.as_ref())?;
-    let crowd = Crowd::new(&part, model, check_sums(&part, model, &mut counts, &mut classes, who)?, who)?;
-    let (held, mode) = (part.held(), Mode { hard, voted_only });
-    let sums = work(py, None, |control| {
-        let own = crowd.rows_of(factors)?;
-        let factors = Factors { workers: own.as_deref().unwrap_or(factors), classes: prior };
-        em::gather(held, model, factors, mode, gold, control)
-    })?;
-    crowd.add(&sums, &mut counts, &mut classes)
-}
-
-/// The answer of each task under the factors: `winner`, `confidence` and whether it is `tied`; the `log_evidence`; and
-/// the `posterior`, where it is asked for.
-#[pyfunction]
-#[pyo3(signature = (part, factors, prior, *, model="full", posterior=false, gold=None, who=None))]
-#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
-pub fn em_answers<'py>(
-    py: Python<'py>,
-    part: Part<'py>,
-    factors: Floats<'py>,
-    prior: Floats<'py>,
-    model: &str,
-    posterior: bool,
-    gold: Option<PyReadonlyArrayDyn<'py, i32>>,
-    who: Option<PyReadonlyArrayDyn<'py, u32>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let model = choose("model", model, &Model::NAMES)?;
-    let (factors, prior) = (slice("factors", &factors)?, slice("prior", &prior)?);
-    let gold = gold.as_ref().map(|g| slice("gold", g)).transpose()?;
-    let who = part.who(who.as_ref())?;
-    let crowd = Crowd::new(&part, model, factors.len(), who)?;
-    let held = part.held();
-    let (answers, rows, log_evidence) = work(py, None, |control| {
-        let own = crowd.rows_of(factors)?;
-        let factors = Factors { workers: own.as_deref().unwrap_or(factors), classes: prior };
-        em::answers(held, model, factors, gold, posterior, control)
-    })?;
-    let found = Found::new(py)
-        .list("winner", answers.winner)?
-        .list("confidence", answers.confidence)?
-        .list("tied", answers.tied)?
-        .with("log_evidence", log_evidence)?;
-    Ok(if posterior { found.array("posterior", held.n_rows(), rows)? } else { found }.dict())
-}
+part_methods!(Table);
+part_methods!(Shard);
 
 /// What passes read of parameters: factors of the workers, from matrices (workers × true × observed), and of the classes,
 /// from a prior (classes) or one for each task.

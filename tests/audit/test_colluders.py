@@ -165,7 +165,7 @@ def test_penalties_match_their_twin(n, m, k, per_task, hard):
     workers = np.concatenate([rng.choice(m, per_task, replace=False, p=chances) for _ in range(n)])
     tasks, labels = np.repeat(np.arange(n), per_task), rng.integers(0, k, n * per_task)
     votes = mh.Annotations.from_codes(tasks, workers, labels, n_tasks=n, n_workers=m, n_classes=k)
-    units, counts = _core.answer_penalties(votes.table, hard=hard)
+    units, counts = votes.table.answer_penalties(hard=hard)
     twin, twin_counts = audit.answer_penalties(em.Rows.of(votes), hard=hard)
     assert counts.tolist() == twin_counts.tolist()
     if not hard:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import manyhands as mh
-from manyhands import _core
 from manyhands.audit._rates import q_values
 from manyhands.categorical._excess import beliefs, one_answer
 from manyhands.testing.crowds import ODD
@@ -51,7 +50,7 @@ def small():
 def test_pairs_match_their_twin(small):
     votes, known, _ = small
     arguments = (known.posterior, known.confusion, known.strata)
-    found = _core.pair_excess(votes.table, *arguments, min_overlap=5, share=0.1, most=1.0)
+    found = votes.table.pair_excess(*arguments, min_overlap=5, share=0.1, most=1.0)
     wanted = oracle.pair_excess(Rows.of(votes), *arguments, min_overlap=5, share=0.1)
     assert [tuple(pair) for pair in found["pairs"]] == sorted(wanted)
     assert found["n_tested"] == len(wanted)
@@ -63,7 +62,7 @@ def test_pairs_match_their_twin(small):
 def test_drift_matches_its_twin(small, share):
     votes, known, when = small
     arguments = (known.posterior, known.confusion, known.strata, when)
-    found = _core.answer_drift(votes.table, *arguments, share=share)
+    found = votes.table.answer_drift(*arguments, share=share)
     wanted = oracle.answer_drift(Rows.of(votes), *arguments, share)
     np.testing.assert_allclose(found["p"], [p for p, _, _ in wanted], rtol=1e-8)
     # With two classes to choose between on a task, two labels may be off by the same: then either is told.
@@ -81,8 +80,8 @@ def test_who_never_could_agree_is_not_tested():
     rows = [(task, worker, worker) for task in range(4) for worker in range(3)]
     votes = mh.Annotations.from_arrays(*zip(*rows, strict=True))
     even = np.full((3, 3, 3), 1 / 3)
-    found = _core.pair_excess(
-        votes.table, even[0, 0] + np.zeros((4, 3)), even, np.zeros(4, np.uint8), min_overlap=1, share=0.0, most=1.0
+    found = votes.table.pair_excess(
+        even[0, 0] + np.zeros((4, 3)), even, np.zeros(4, np.uint8), min_overlap=1, share=0.0, most=1.0
     )
     assert found["n_tested"] == 0
 
@@ -90,15 +89,20 @@ def test_who_never_could_agree_is_not_tested():
 def test_threads_change_nothing():
     votes = crowd()
     known, when = beliefs(votes), np.random.default_rng(0).random(votes.n_annotations)
-    arguments = (votes.table, known.posterior, known.confusion, known.strata)
+    arguments = (known.posterior, known.confusion, known.strata)
     threads, runs = mh.get_num_threads(), []
     try:
         for n in (1, 3):
             mh.set_num_threads(n)
-            pairs = _core.pair_excess(*arguments, min_overlap=5, share=0.0, most=1.0)
+            pairs = votes.table.pair_excess(*arguments, min_overlap=5, share=0.0, most=1.0)
             fit = mh.categorical.GroupDawidSkene([[0, 1], [3, 4, 5]]).fit(votes)
             runs.append(
-                [pairs["chances"], _core.answer_drift(*arguments, when)["p"], fit.posterior_, fit.group_confusion_]
+                [
+                    pairs["chances"],
+                    votes.table.answer_drift(*arguments, when)["p"],
+                    fit.posterior_,
+                    fit.group_confusion_,
+                ]
             )
     finally:
         mh.set_num_threads(threads)

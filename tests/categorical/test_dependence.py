@@ -65,7 +65,7 @@ def test_the_kernel_matches_its_twin(n: int, m: int, k: int, size: int, weighted
     rows = np.stack([rng.integers(0, bound, size) for bound in (n, m, k)], axis=1)
     log = of_rows(rows, rng.choice([0.5, 1.0, 2.0], size) if weighted else None)
     plain, fit = judged(log, seed)
-    got = mh._core.error_correlation(log.votes().table, *fit)
+    got = log.votes().table.error_correlation(*fit)
     assert_close(np.array(got), np.array(dependence.error_correlation(plain, *fit)), 1e-7, "correlation and error")
 
 
@@ -74,7 +74,7 @@ def test_the_kernel_matches_its_twin(n: int, m: int, k: int, size: int, weighted
 )
 def test_the_kernel_matches_its_twin_on_a_crowd(log: Crowd) -> None:
     plain, fit = judged(log, 3)
-    got = mh._core.error_correlation(log.votes().table, *fit)
+    got = log.votes().table.error_correlation(*fit)
     assert_close(np.array(got), np.array(dependence.error_correlation(plain, *fit)), 1e-7, "correlation and error")
 
 
@@ -83,7 +83,7 @@ def test_the_kernel_refuses_what_does_not_fit() -> None:
     for i in range(3):
         wrong = [part[..., :-1].copy() if i == j else part for j, part in enumerate(fit)]
         with pytest.raises(ValueError, match="must fit the table"):
-            mh._core.error_correlation(STANDARD.votes().table, *wrong)
+            STANDARD.votes().table.error_correlation(*wrong)
 
 
 # ------------------------------------------------------------------------------------------------------ estimates
@@ -135,7 +135,7 @@ def test_a_part_of_a_large_log_tells_the_correlation() -> None:
     votes, _ = drawn((150_000, 30, 3), 10, shared=0.2, seed=1)
     table, fit = votes.table, mh.categorical.HierarchicalDawidSkene().fit(votes)
     counts = expected_counts(table, fit.posterior_) + fit.crowd_prior_
-    correlation, error = mh._core.error_correlation(table, fit.posterior_, counts, fit.prior_)
+    correlation, error = table.error_correlation(fit.posterior_, counts, fit.prior_)
     assert correlation == pytest.approx(0.2, abs=0.04)
     assert 0 < error < 0.01
 
@@ -183,9 +183,9 @@ def test_effective_votes_match_their_twin(n: int, m: int, size: int, weighted: b
     rows = np.stack([rng.integers(0, n, size), rng.integers(0, m, size), np.zeros(size, int)], axis=1)
     votes = of_rows(rows, rng.choice([0.5, 1.0, 2.0], size) if weighted else None).votes()
     informs = rng.choice([0.0, 0.3, 1.0], votes.n_workers)
-    got = mh._core.effective_votes(votes.table, informs)
+    got = votes.table.effective_votes(informs)
     assert_close(got, bayes.effective_votes(em.Rows.of(votes), informs), 1e-9, "effective votes")
-    alike = mh._core.effective_votes(votes.table, np.ones(votes.n_workers))
+    alike = votes.table.effective_votes(np.ones(votes.n_workers))
     weights = np.ones(size) if votes.weights is None else votes.weights
     np.testing.assert_allclose(alike, np.bincount(votes.codes()[0], weights))
 

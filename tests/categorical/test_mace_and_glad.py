@@ -51,7 +51,7 @@ class TestMACE:
         m, k = votes.n_workers, votes.n_classes
         start = (rng.random(m), rng.dirichlet(np.ones(k), m))
         options = {"variational": vb, "competence": (prior, 2 * prior), "strategy": 3 * prior, "max_iter": 9}
-        got = mh._core.mace_fit(votes.table, *start, **options, tol=0.0)
+        got = votes.table.mace_fit(*start, **options, tol=0.0)
         wanted = plain.mace_fit(Rows.of(votes), *start, **options)
         for name in ("posterior", "know", "strategies", "history"):
             np.testing.assert_allclose(got[name], getattr(wanted, name), rtol=PARITY, atol=PARITY, err_msg=name)
@@ -155,7 +155,7 @@ class TestGLAD:
         rng = np.random.default_rng(seed)
         prior = rng.dirichlet(np.full(votes.n_classes, 5.0))
         start = (prior, rng.normal(1, 1, votes.n_workers), rng.normal(0, 1, votes.n_tasks))
-        got = mh._core.glad_fit(votes.table, *start, max_iter=5, tol=0.0)
+        got = votes.table.glad_fit(*start, max_iter=5, tol=0.0)
         wanted = plain.glad_fit(Rows.of(votes), *start, max_iter=5)
         for name in ("posterior", "ability", "ease", "accuracy", "history"):
             np.testing.assert_allclose(got[name], getattr(wanted, name), rtol=1e-7, atol=1e-7, err_msg=name)

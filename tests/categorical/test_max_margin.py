@@ -38,7 +38,7 @@ class TestMaxMarginVote:
     @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
     def test_kernel_matches_its_twin(self, votes, cost, margin):
         options = {"cost": cost, "margin": margin, "max_iter": 3, "tol": 1e-9}
-        got = mh._core.margin_fit(votes.table, **options)
+        got = votes.table.margin_fit(**options)
         wanted = plain.margin_fit(Rows.of(votes), **options)
         for name in ("weights", "answers", "history"):
             np.testing.assert_allclose(got[name], getattr(wanted, name), rtol=PARITY, atol=PARITY, err_msg=name)
@@ -148,7 +148,7 @@ class TestCrowdSVM:
     def test_kernel_matches_its_twin(self, votes, cost, alpha, seed):
         options = {"cost": cost, "margin": 1.0, "variance": 2.0, "pseudo_count": alpha}
         options |= {"draws": 3, "burn_in": 1, "seed": seed}
-        got = mh._core.crowd_svm_fit(votes.table, **options)
+        got = votes.table.crowd_svm_fit(**options)
         wanted = plain.crowd_svm_fit(Rows.of(votes), **options)
         for name, part in zip(("posterior", "confusion", "weights"), wanted, strict=True):
             np.testing.assert_allclose(got[name], part, rtol=1e-7, atol=1e-7, err_msg=name)

@@ -46,7 +46,7 @@ def centred(matrices: np.ndarray) -> np.ndarray:
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 def test_kernel_matches_its_twin(votes, ordinal, penalty):
     options = {"ordinal": ordinal, "worker_penalty": penalty, "task_penalty": 2 * penalty, "max_iter": 4}
-    got = mh._core.minimax_fit(votes.table, **options, tol=0.0)
+    got = votes.table.minimax_fit(**options, tol=0.0)
     wanted = plain.minimax_fit(Rows.of(votes), **options)
     for name in ("posterior", "confusion", "sigma", "tau", "history"):
         np.testing.assert_allclose(got[name], getattr(wanted, name), rtol=PARITY, atol=PARITY, err_msg=name)

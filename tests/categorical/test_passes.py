@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
@@ -56,13 +57,13 @@ def test_a_pass_is_its_twin(model: str, seed: int, mode: str, data: st.DataObjec
     np.testing.assert_allclose(classes, wanted[1], rtol=1e-12)
     rows, how = em.Rows.of(votes), {"hard": mode == "hard", "voted_only": mode == "voted"}
     got = sums(votes, model)
-    evidence = _core.em_gather(votes.table, factors, classes, model=model, gold=gold, **how, **got)
+    evidence = votes.table.em_gather(factors, classes, model=model, gold=gold, **how, **got)
     counts, met, log = seam.em_gather(rows, prior, confusion, gold, model=model, **how)
     np.testing.assert_allclose(got["counts"], counts, atol=1e-10)
     np.testing.assert_allclose(got["classes"], met, atol=1e-10)
     assert evidence == pytest.approx(log, rel=1e-10, abs=1e-10)
     if mode == "soft":
-        found = _core.em_answers(votes.table, factors, classes, model=model, gold=gold, posterior=True)
+        found = votes.table.em_answers(factors, classes, model=model, gold=gold, posterior=True)
         posterior, log = em.expect(rows, prior, em.confusion_of(confusion, model), gold, hard=False)
         np.testing.assert_allclose(found["posterior"], posterior, atol=1e-12)
         np.testing.assert_allclose(found["confidence"], posterior.max(axis=1), atol=1e-7)
@@ -82,10 +83,10 @@ def test_an_opening_is_its_twin(model: str, start: str) -> None:
         gold[:9] = 1
         if start == "posterior":
             given = np.random.default_rng(1).dirichlet(np.ones(3), votes.n_tasks)
-            _core.em_open(votes.table, model=model, posterior=given, gold=gold, **got)
+            votes.table.em_open(model=model, posterior=given, gold=gold, **got)
         else:
             given = em.opening(rows, start)
-            _core.em_open(votes.table, model=model, start=start, gold=gold, **got)
+            votes.table.em_open(model=model, start=start, gold=gold, **got)
         np.testing.assert_allclose(got["counts"], seam.tied_counts(rows, em.clamp(given, gold), model), atol=1e-9)
         np.testing.assert_allclose(got["classes"], em.clamp(given, gold).sum(axis=0), atol=1e-9)
 
@@ -94,7 +95,7 @@ def test_sums_are_added_to_what_is_there() -> None:
     votes = drawn()
     once, twice = sums(votes, "full"), sums(votes, "full")
     for got in (once, twice, twice):
-        _core.em_open(votes.table, start="majority", **got)
+        votes.table.em_open(start="majority", **got)
     assert (twice["counts"] == 2 * once["counts"]).all()
     assert (twice["classes"] == 2 * once["classes"]).all()
 
@@ -134,42 +135,22 @@ def shards_of(votes: mh.Annotations, n: int, gold: np.ndarray | None = None) -> 
 
 
 class InPlace:
-    """Adds the sums of one shard after the other: a process that goes through files."""
+    """Goes through one shard after the other: each is given what it needs, and answers with sums of its own."""
 
     def __init__(self, votes: mh.Annotations, shards: list[Shard]) -> None:
         self.n_workers, self.n_classes, self.n_labels = votes.n_workers, votes.n_classes, votes.n_labels
         self.shards = shards
         self.posterior: list[np.ndarray] = []
 
-    def open(self, **how: Any) -> None:
-        for shard in self.shards:
-            _core.em_open(shard.table, who=shard.who, first=shard.first, gold=shard.gold, **how)
+    def order(self) -> Iterable[int]:
+        return range(len(self.shards))
 
-    def gather(self, factors: np.ndarray, prior: np.ndarray, **how: Any) -> float:
-        given = [_core.em_gather(s.table, factors, prior, who=s.who, gold=s.gold, **how) for s in self.shards]
-        return sum(given, 0.0)
-
-    def conclude(self, factors: np.ndarray, prior: np.ndarray, **how: Any) -> float:
-        found = [
-            _core.em_answers(s.table, factors, prior, who=s.who, gold=s.gold, posterior=True, **how)
-            for s in self.shards
-        ]
-        self.posterior.append(np.concatenate([part["posterior"] for part in found]))
-        return sum((part["log_evidence"] for part in found), 0.0)
-
-
-class Apart(InPlace):
-    """Each shard is given only what it needs and answers with sums of its own, in any order: a cluster."""
-
-    def _parts(self, pass_over: Any, width: int) -> dict[int, Any]:
+    def _sums(self, pass_over: Any, counts: np.ndarray, classes: np.ndarray) -> float:
         parts = {}
-        for at in np.random.default_rng().permutation(len(self.shards)):
+        for at in self.order():
             shard = self.shards[at]
-            own = {"counts": np.zeros((len(shard.who), width)), "classes": np.zeros(self.n_classes)}
-            parts[int(at)] = pass_over(shard, own), own
-        return parts
-
-    def _add(self, parts: dict[int, Any], counts: np.ndarray, classes: np.ndarray) -> float:
+            own = {"counts": np.zeros((len(shard.who), counts.shape[1])), "classes": np.zeros(self.n_classes)}
+            parts[at] = pass_over(shard, own), own
         evidence = 0.0
         for at, shard in enumerate(self.shards):
             given, own = parts[at]
@@ -180,17 +161,29 @@ class Apart(InPlace):
 
     def open(self, *, counts: np.ndarray, classes: np.ndarray, **how: Any) -> None:
         def over(s: Shard, own: dict[str, Any]) -> Any:
-            return _core.em_open(s.table, first=s.first, gold=s.gold, **how, **own)
+            return s.table.em_open(first=s.first, gold=s.gold, **how, **own)
 
-        self._add(self._parts(over, counts.shape[1]), counts, classes)
+        self._sums(over, counts, classes)
 
     def gather(
         self, factors: np.ndarray, prior: np.ndarray, *, counts: np.ndarray, classes: np.ndarray, **how: Any
     ) -> float:
         def over(s: Shard, own: dict[str, Any]) -> Any:
-            return _core.em_gather(s.table, factors[s.who], prior, gold=s.gold, **how, **own)
+            return s.table.em_gather(factors[s.who], prior, gold=s.gold, **how, **own)
 
-        return self._add(self._parts(over, counts.shape[1]), counts, classes)
+        return self._sums(over, counts, classes)
+
+    def conclude(self, factors: np.ndarray, prior: np.ndarray, **how: Any) -> float:
+        found = [s.table.em_answers(factors[s.who], prior, gold=s.gold, posterior=True, **how) for s in self.shards]
+        self.posterior.append(np.concatenate([part["posterior"] for part in found]))
+        return sum((part["log_evidence"] for part in found), 0.0)
+
+
+class Apart(InPlace):
+    """The same in any order: a cluster."""
+
+    def order(self) -> Iterable[int]:
+        return np.random.default_rng().permutation(len(self.shards)).tolist()
 
 
 def loops(model: str, start: str) -> dict[str, Any]:
@@ -344,31 +337,28 @@ def test_what_does_not_fit_is_refused_before_any_work() -> None:
     votes = drawn()
     table, good = votes.table, sums(votes, "full")
     factors, prior = _core.em_factors(np.full((30, 3, 3), 1 / 3), np.full(3, 1 / 3))
-    who = np.arange(30, dtype=np.uint32)
     for wrong, message in (
         (good | {"counts": np.zeros((29, 9))}, "counts must be"),
         (good | {"classes": np.zeros(4)}, "classes must be"),
         (good | {"counts": np.zeros((9, 30)).T}, "counts must be"),
-        (good | {"who": who[:-1]}, "who names 29 workers, not 30"),
-        (good | {"who": who + np.uint32(1)}, "who names worker 30 of a crowd of 30"),
         (good | {"gold": np.full(3, -1, np.int32)}, "gold holds 3"),
     ):
         with pytest.raises(ValueError, match=message):
-            _core.em_gather(table, factors, prior, **wrong)
+            table.em_gather(factors, prior, **wrong)
         with pytest.raises(ValueError, match=message):
-            _core.em_open(table, **wrong)
+            table.em_open(**wrong)
     for bad in (factors[:-1], np.where(factors > 0, 0.0, 0.0), np.full_like(factors, np.nan)):
         with pytest.raises(ValueError, match="factors hold"):
-            _core.em_gather(table, bad, prior, **good)
+            table.em_gather(bad, prior, **good)
         with pytest.raises(ValueError, match="factors hold"):
-            _core.em_answers(table, bad, prior)
+            table.em_answers(bad, prior)
     with pytest.raises(ValueError, match="prior must hold 3 numbers a row"):
         _core.em_factors(np.full((30, 3, 3), 1 / 3), np.ones(4))
     with pytest.raises(ValueError, match="sums to"):
-        _core.em_open(table, posterior=np.ones((votes.n_tasks, 3)), **good)
+        table.em_open(posterior=np.ones((votes.n_tasks, 3)), **good)
     fixed = np.zeros((30, 9))
     fixed.flags.writeable = False
     with pytest.raises((TypeError, ValueError)):
-        _core.em_open(table, **good | {"counts": fixed})
+        table.em_open(**good | {"counts": fixed})
     assert not good["counts"].any()
     assert not good["classes"].any()

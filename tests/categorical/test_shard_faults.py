@@ -186,9 +186,7 @@ def test_a_pass_wants_what_fits_the_shard(crowd: tuple[mh.Annotations, ShardedAn
     shard = crowd[1].passes.part(0).shard
     factors, prior = _core.em_factors(np.full((39, 3, 3), 1 / 3), np.full(3, 1 / 3))
     with pytest.raises(ValueError, match="crowd of 40 workers, not of 39"):
-        _core.em_answers(shard, factors, prior)
-    with pytest.raises(TypeError, match="leave out who"):
-        _core.em_answers(shard, factors, prior, who=np.zeros(3, np.uint32))
+        shard.em_answers(factors, prior)
     with pytest.raises(ValueError, match="no shard of manyhands"):
         _core.Shard(np.zeros(256, np.uint8))
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from twins import PARITY
 
 import manyhands as mh
-from manyhands import _core
 from manyhands._base import limits, persist
 from manyhands.categorical._confusion import OneCoin
 from manyhands.testing.compare import assert_close
@@ -75,7 +74,7 @@ def test_ten_thousand_classes_are_recovered() -> None:
     assert np.abs(model.accuracy_ - skill).mean() < 0.05
     # Nobody could do better than who knows the workers; fewer tasks than classes leave their frequencies open.
     none = {"start": "", "pseudo": (0.0, 0.0), "class_pseudo": 0.0, "max_iter": 0, "tol": 0.0}
-    ideal = _core.sparse_fit(votes.table, prior=np.full(k, 1 / k), accuracy=skill, **none)["winners"]
+    ideal = votes.table.sparse_fit(prior=np.full(k, 1 / k), accuracy=skill, **none)["winners"]
     assert found > np.mean(ideal == truth) - 0.02
     assert smoothed > np.mean(ideal == truth) - 0.005
 

@@ -28,13 +28,13 @@ def columns(table):
 def test_evidence_of_pairs(log):
     odds = np.random.default_rng(1).normal(size=(log.n_workers, 2))
     expected = twin.pair_evidence(*columns(log), odds, log.n_pairs)
-    np.testing.assert_allclose(_core.pair_evidence(log.table, odds), expected, **CLOSE)
+    np.testing.assert_allclose(log.table.pair_evidence(odds), expected, **CLOSE)
 
 
 def test_counts_of_workers(log):
     same = np.random.default_rng(1).random(log.n_pairs)
     expected = twin.pair_counts(*columns(log), same, log.n_workers)
-    np.testing.assert_allclose(_core.pair_counts(log.table, same), expected, **CLOSE)
+    np.testing.assert_allclose(log.table.pair_counts(same), expected, **CLOSE)
 
 
 @pytest.mark.parametrize("passes", [1, 7])
@@ -42,7 +42,7 @@ def test_memberships(log, passes):
     start = np.random.default_rng(2).dirichlet(np.ones(4), log.n_items)
     prior = np.array([[3.0, 1.0], [0.8, 2.4]])
     left, right = log.pairs()
-    found = _core.membership_fit(log.table, left, right, start, prior, max_iter=passes, tol=0.0)
+    found = log.table.membership_fit(left, right, start, prior, max_iter=passes, tol=0.0)
     memberships, counts, history = twin.membership_fit(*columns(log), left, right, start, prior, passes)
     np.testing.assert_allclose(found["memberships"], memberships, **CLOSE)
     np.testing.assert_allclose(found["counts"], counts, **CLOSE)
@@ -90,7 +90,7 @@ def test_kernels_give_the_same_bits_on_any_number_of_threads():
     try:
         for threads in (1, 3):
             mh.set_num_threads(threads)
-            fit = _core.membership_fit(crowd.log.table, left, right, start, np.ones((2, 2)), max_iter=3, tol=0.0)
+            fit = crowd.log.table.membership_fit(left, right, start, np.ones((2, 2)), max_iter=3, tol=0.0)
             runs.append((fit["memberships"].tobytes(), fit["counts"].tobytes(), fit["history"].tobytes()))
     finally:
         mh.set_num_threads(before)

@@ -102,15 +102,6 @@ def test_spa_refuses_more_picks_than_points() -> None:
 # ------------------------------------------------------------------------------------------------------- simplex
 
 
-@given(seed=seeds, k=st.integers(1, 9))
-@settings(max_examples=50, deadline=None)
-def test_projection_matches_its_twin_and_is_idempotent(seed: int, k: int) -> None:
-    rows = np.random.default_rng(seed).normal(0, 2, (5, k))
-    found = _core.simplex_projection(rows)
-    np.testing.assert_allclose(found, factor.simplex_projection(rows), atol=EXACT)
-    np.testing.assert_allclose(_core.simplex_projection(found), found, atol=EXACT)
-
-
 @given(seed=seeds, k=st.integers(1, 6), extra=st.integers(0, 4))
 @settings(max_examples=60, deadline=None)
 def test_least_squares_on_the_simplex_is_optimal(seed: int, k: int, extra: int) -> None:

@@ -38,16 +38,16 @@ def test_pairs_and_triples_are_exact(
     votes: mh.Annotations, min_overlap: float, max_partners: int, max_triples: int
 ) -> None:
     rows = Rows.of(votes)
-    np.testing.assert_array_equal(_core.moments_first(votes.table), oracle.moments_first(rows))
+    np.testing.assert_array_equal(votes.table.moments_first(), oracle.moments_first(rows))
     options = {"min_overlap": min_overlap, "max_partners": max_partners}
-    found = _core.moments_pairs(votes.table, **options)
+    found = votes.table.moments_pairs(**options)
     assert_same(found, oracle.moments_pairs(rows, **options))
-    bare = _core.moments_pairs(votes.table, **options, joint=False)
+    bare = votes.table.moments_pairs(**options, joint=False)
     assert_same(bare[:2], found[:2])
     options = {"min_overlap": min_overlap, "max_triples": max_triples}
-    found = _core.moments_triples(votes.table, found[0], **options)
+    found = votes.table.moments_triples(found[0], **options)
     assert_same(found, oracle.moments_triples(rows, bare[0], **options))
-    bare = _core.moments_triples(votes.table, bare[0], **options, joint=False)
+    bare = votes.table.moments_triples(bare[0], **options, joint=False)
     assert_same(bare[:2], found[:2])
 
 
@@ -55,12 +55,12 @@ def test_pairs_and_triples_are_exact(
 @given(tables(), st.lists(st.integers(0, 2), min_size=6, max_size=6))
 def test_groups_are_exact(votes: mh.Annotations, numbers: list[int]) -> None:
     rows, groups = Rows.of(votes), np.array(numbers[: votes.n_workers], np.uint8)
-    found = _core.moments_groups(votes.table, groups)
+    found = votes.table.moments_groups(groups)
     second, third, n_tasks = oracle.moments_groups(rows, groups)
     assert found["n_tasks"] == n_tasks
     np.testing.assert_allclose(found["second"], second, atol=SAME)
     np.testing.assert_allclose(found["third"], third, atol=SAME)
-    for got, wanted in zip(_core.moments_cross(votes.table, groups), oracle.moments_cross(rows, groups), strict=True):
+    for got, wanted in zip(votes.table.moments_cross(groups), oracle.moments_cross(rows, groups), strict=True):
         np.testing.assert_allclose(got, wanted, atol=SAME)
 
 

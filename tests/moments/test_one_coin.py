@@ -156,7 +156,7 @@ class TestKernels:
         votes = table(*codes, weights=rng.uniform(0.5, 2, 200))
         pairs = all_pairs(7)[::2].copy()
         wanted = skills.pair_agreement(Rows.of(votes), pairs)
-        np.testing.assert_allclose(_core.pair_agreement(votes.table, pairs), wanted, rtol=1e-12)
+        np.testing.assert_allclose(votes.table.pair_agreement(pairs), wanted, rtol=1e-12)
 
 
 class TestRecovery:
@@ -255,7 +255,7 @@ class TestMessages:
             votes = table(*codes, weights=rng.uniform(0.5, 2, 60) if seed % 2 else None)
             if votes.n_classes < 2:
                 continue
-            found = _core.kos_fit(votes.table, n_iter=n_iter, seed=seed)
+            found = votes.table.kos_fit(n_iter=n_iter, seed=seed)
             wanted = skills.kos_fit(Rows.of(votes), n_iter=n_iter, seed=seed)
             for a, b in zip(found, wanted, strict=True):
                 np.testing.assert_allclose(a, b, atol=PARITY, rtol=PARITY)
@@ -281,7 +281,7 @@ class TestMessages:
     def test_labels_are_the_highest_scores(self) -> None:
         crowd = mh.simulate(500, 30, 4, labels_per_task=4, seed=3)
         model = mh.categorical.KOS(max_iter=12, seed=5).fit(crowd.log)
-        scores, weights, silent = _core.kos_fit(crowd.log.table, n_iter=12, seed=5)
+        scores, weights, silent = crowd.log.table.kos_fit(n_iter=12, seed=5)
         np.testing.assert_array_equal(model.posterior_.argmax(axis=1), scores.argmax(axis=1))
         np.testing.assert_array_equal(np.argsort(model.posterior_, axis=1), np.argsort(scores, axis=1))
         np.testing.assert_array_equal(model.weights_, weights)

@@ -50,7 +50,7 @@ def test_a_pass_of_the_gaussian_model(drawn, noise):
         # Rates that exceed what any rating of the table takes off them.
         rest = {"residuals": rng.gamma(1, 1, table.n_annotations)}
         rest["shapes"] = np.stack([np.full(N_WORKERS, 3.0), np.full(N_WORKERS, 20.0)], axis=1)
-    got = _core.gaussian_pass(table, dim, unit, centre, workers, prior, **rest)
+    got = table.gaussian_pass(dim, unit, centre, workers, prior, **rest)
     wanted = twins.gaussian_pass(table, dim, unit, centre, workers, prior, **rest)
     rated = np.diff(table.offsets()) > 0
     for mine, theirs in zip(got, wanted, strict=True):
@@ -64,8 +64,8 @@ def test_a_pass_of_the_gaussian_model(drawn, noise):
 def test_means_and_differences(drawn, weighing):
     table, rng = drawn
     weights = rng.integers(3, size=N_WORKERS) / 2 if weighing else None
-    got = _core.rating_spread(table, 0, 1.3, -0.2, weights)
-    wanted = twins.rating_spread(table, 0, 1.3, -0.2, weights)
+    got = table.spread(0, 1.3, -0.2, weights)
+    wanted = twins.spread(table, 0, 1.3, -0.2, weights)
     for mine, theirs in zip(got, wanted, strict=True):
         np.testing.assert_allclose(mine, theirs, **CLOSE)
 
@@ -74,10 +74,10 @@ def test_means_and_differences(drawn, weighing):
 @settings(deadline=None)
 def test_trimmed_means(drawn, trim):
     table, _ = drawn
-    got = _core.rating_trimmed(table, 0, 1.0, 0.0, trim)
+    got = table.trimmed_means(0, 1.0, 0.0, trim)
     rated = np.flatnonzero(np.diff(table.offsets()))
     kept = table.keep(np.isin(table.columns()[0], rated)).compacted()
-    np.testing.assert_allclose(got[rated], twins.rating_trimmed(kept, 0, 1.0, 0.0, trim), **CLOSE)
+    np.testing.assert_allclose(got[rated], twins.trimmed_means(kept, 0, 1.0, 0.0, trim), **CLOSE)
 
 
 @given(tables(), st.integers(1, 3))
@@ -85,7 +85,7 @@ def test_trimmed_means(drawn, trim):
 def test_least_squares_over_pairs_without_the_pairs(drawn, rank):
     table, rng = drawn
     means, factors = rng.normal(size=N_WORKERS), rng.normal(size=(N_WORKERS, rank))
-    got = _core.covariance_sums(table, 0, 1.1, 0.1, means, factors, rank)
+    got = table.covariance_sums(0, 1.1, 0.1, means, factors, rank)
     np.testing.assert_allclose(got, twins.covariance_sums(table, 0, 1.1, 0.1, means, factors, rank), **CLOSE)
 
 
@@ -99,8 +99,8 @@ def test_best_linear_prediction(drawn, rank):
         rng.normal(size=(N_WORKERS, rank)),
     )
     target = rng.normal(size=rank)
-    arguments = (table, 0, 1.1, 0.1, means, precisions, factors, target)
-    np.testing.assert_allclose(_core.factor_scores(*arguments), twins.factor_scores(*arguments), **CLOSE)
+    arguments = (0, 1.1, 0.1, means, precisions, factors, target)
+    np.testing.assert_allclose(table.factor_scores(*arguments), twins.factor_scores(table, *arguments), **CLOSE)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -114,16 +114,16 @@ def test_the_same_bits_on_any_number_of_threads(weighted):
     ones = np.ones((500, 1))
 
     def everything():
-        first = _core.gaussian_pass(table, 0, 1.0, 0.0, each, (0.0, 1.0))
+        first = table.gaussian_pass(0, 1.0, 0.0, each, (0.0, 1.0))
         shapes = np.full((500, 2), 500.0)
-        second = _core.gaussian_pass(table, 0, 1.0, 0.0, each, (0.0, 1.0), shapes=shapes, residuals=np.ones(n))
-        pairs = _core.covariance_sums(table, 0, 1.0, 0.0, np.zeros(500), ones, 1)
-        scores = _core.factor_scores(table, 0, 1.0, 0.0, np.zeros(500), np.ones(500), ones, np.ones(1))
+        second = table.gaussian_pass(0, 1.0, 0.0, each, (0.0, 1.0), shapes=shapes, residuals=np.ones(n))
+        pairs = table.covariance_sums(0, 1.0, 0.0, np.zeros(500), ones, 1)
+        scores = table.factor_scores(0, 1.0, 0.0, np.zeros(500), np.ones(500), ones, np.ones(1))
         return [
             *first,
             *second,
-            *_core.rating_spread(table, 0, 1.0, 0.0),
-            _core.rating_trimmed(table, 0, 1.0, 0.0, 0.2),
+            *table.spread(0, 1.0, 0.0),
+            table.trimmed_means(0, 1.0, 0.0, 0.2),
             pairs,
             scores,
         ]
@@ -142,19 +142,19 @@ def test_the_same_bits_on_any_number_of_threads(weighted):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda t: _core.gaussian_pass(t, 1, 1.0, 0.0, np.ones((1, 6)), (0.0, 1.0)), "dimension 1"),
-        (lambda t: _core.gaussian_pass(t, 0, np.inf, 0.0, np.ones((1, 6)), (0.0, 1.0)), "must be finite"),
-        (lambda t: _core.gaussian_pass(t, 0, 1.0, 0.0, np.ones((1, 5)), (0.0, 1.0)), "5 numbers instead of 6"),
-        (lambda t: _core.gaussian_pass(t, 0, 1.0, 0.0, np.ones((1, 6)), (0.0, 1.0), freedom=3.0), "goes with last"),
+        (lambda t: t.gaussian_pass(1, 1.0, 0.0, np.ones((1, 6)), (0.0, 1.0)), "dimension 1"),
+        (lambda t: t.gaussian_pass(0, np.inf, 0.0, np.ones((1, 6)), (0.0, 1.0)), "must be finite"),
+        (lambda t: t.gaussian_pass(0, 1.0, 0.0, np.ones((1, 5)), (0.0, 1.0)), "5 numbers instead of 6"),
+        (lambda t: t.gaussian_pass(0, 1.0, 0.0, np.ones((1, 6)), (0.0, 1.0), freedom=3.0), "goes with last"),
         (
-            lambda t: _core.gaussian_pass(t, 0, 1.0, 0.0, np.ones((1, 6)), (0.0, 1.0), freedom=3.0, last=np.ones(1)),
+            lambda t: t.gaussian_pass(0, 1.0, 0.0, np.ones((1, 6)), (0.0, 1.0), freedom=3.0, last=np.ones(1)),
             "last holds 1",
         ),
-        (lambda t: _core.rating_spread(t, 0, 1.0, 0.0, np.ones(2)), "2 weights for 1 workers"),
-        (lambda t: _core.rating_trimmed(t, 0, 1.0, 0.0, 0.6), "trim must lie"),
-        (lambda t: _core.covariance_sums(t, 0, 1.0, 0.0, np.ones(1), np.ones((1, 2)), 1), "cannot be 1 factors"),
+        (lambda t: t.spread(0, 1.0, 0.0, np.ones(2)), "2 weights for 1 workers"),
+        (lambda t: t.trimmed_means(0, 1.0, 0.0, 0.6), "trim must lie"),
+        (lambda t: t.covariance_sums(0, 1.0, 0.0, np.ones(1), np.ones((1, 2)), 1), "cannot be 1 factors"),
         (
-            lambda t: _core.factor_scores(t, 0, 1.0, 0.0, np.ones(1), np.ones(2), np.ones((1, 1)), np.ones(1)),
+            lambda t: t.factor_scores(0, 1.0, 0.0, np.ones(1), np.ones(2), np.ones((1, 1)), np.ones(1)),
             "2 precisions for 1 workers",
         ),
     ],

@@ -19,32 +19,39 @@ from .em import Rows, expect
 _MODULES = (statistics, _factors, _spa, spectral, moment_methods)
 
 
-class _Plain:
-    """Stands in for the compiled module while a table of `votes` is fitted; what has no twin here is the real thing."""
+class _PlainTable:
+    """Stands in for the compiled table of `votes`; what has no reference implementation here is the real thing."""
 
-    def __init__(self, votes: Any) -> None:
-        self._rows = Rows.of(votes)
+    def __init__(self, table: _core.Table, rows: Rows) -> None:
+        self.real, self._rows = table, rows
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def moments_first(self) -> Any:
+        return moments.moments_first(self._rows)
+
+    def moments_pairs(self, **options: Any) -> Any:
+        return moments.moments_pairs(self._rows, **options)
+
+    def moments_triples(self, pairs: Any, **options: Any) -> Any:
+        return moments.moments_triples(self._rows, pairs, **options)
+
+    def moments_groups(self, groups: Any) -> Any:
+        return dict(zip(("second", "third", "n_tasks"), moments.moments_groups(self._rows, groups), strict=True))
+
+    def moments_cross(self, groups: Any) -> Any:
+        return moments.moments_cross(self._rows, groups)
+
+
+class _Plain:
+    """Stands in for the compiled module; what has no reference implementation here is the real thing."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(_core, name)
 
-    def moments_first(self, table: Any) -> Any:
-        return moments.moments_first(self._rows)
-
-    def moments_pairs(self, table: Any, **options: Any) -> Any:
-        return moments.moments_pairs(self._rows, **options)
-
-    def moments_triples(self, table: Any, pairs: Any, **options: Any) -> Any:
-        return moments.moments_triples(self._rows, pairs, **options)
-
-    def moments_groups(self, table: Any, groups: Any) -> Any:
-        return dict(zip(("second", "third", "n_tasks"), moments.moments_groups(self._rows, groups), strict=True))
-
-    def moments_cross(self, table: Any, groups: Any) -> Any:
-        return moments.moments_cross(self._rows, groups)
-
-    def posterior_under(self, table: Any, prior: Any, confusion: Any) -> Any:
-        return expect(self._rows, prior, confusion, np.full(self._rows.n_tasks, -1), hard=False)[0]
+    def em_fit(self, table: Any, **options: Any) -> Any:
+        return _core.em_fit(getattr(table, "real", table), **options)
 
     components = staticmethod(moments.components)
     spa = staticmethod(factor.spa)
@@ -69,9 +76,17 @@ def _as_dict(result: Any) -> dict[str, Any]:
 
 @contextmanager
 def plain_kernels(votes: Any) -> Iterator[None]:
-    """Within, methods of moments run on NumPy alone."""
+    """Within, methods of moments that are fitted to `votes` run on NumPy alone."""
+    rows, table = Rows.of(votes), votes.table
+    plain = _PlainTable(table, rows)
+
+    def posterior_under(_: Any, prior: Any, confusion: Any) -> Any:
+        return expect(rows, prior, confusion, np.full(rows.n_tasks, -1), hard=False)[0]
+
     with ExitStack() as stack:
         for module in _MODULES:
-            stack.enter_context(mock.patch.object(module, "_core", _Plain(votes)))
-        stack.enter_context(mock.patch.object(moment_methods, "posterior_under", _Plain(votes).posterior_under))
+            stack.enter_context(mock.patch.object(module, "_core", _Plain()))
+        stack.enter_context(mock.patch.object(moment_methods, "posterior_under", posterior_under))
+        own = property(lambda self: plain if self._table is table else self._table)
+        stack.enter_context(mock.patch.object(type(votes), "table", own))
         yield

@@ -67,7 +67,7 @@ def gaussian_pass(table, dim, unit, centre, workers, prior, *, freedom=None, las
     return np.stack([values, np.maximum(total, 0)], axis=1), sums, others
 
 
-def rating_spread(table, dim, unit, centre, worker_weights=None):
+def spread(table, dim, unit, centre, worker_weights=None):
     """Means of tasks, and differences of workers from them."""
     rows = rows_of(table, dim, unit, centre)
     of = np.ones(table.n_workers) if worker_weights is None else worker_weights
@@ -87,7 +87,7 @@ def rating_spread(table, dim, unit, centre, worker_weights=None):
     return tasks, workers
 
 
-def rating_trimmed(table, dim, unit, centre, trim):
+def trimmed_means(table, dim, unit, centre, trim):
     """Trimmed means, by repeating every rating in thousandths of its weight."""
     rows = rows_of(table, dim, unit, centre)
     values = np.empty(table.n_tasks)

@@ -216,7 +216,7 @@ def _of_counts(votes: Annotations, coefficient: str, scale: dict[str, Any], jack
     if isinstance(votes, ShardedAnnotations):
         found = _of_shards(votes.passes, coefficient, scale, jackknife)
     else:
-        found = _core.agreement_by_counts(votes.table, coefficient=coefficient, **scale, **jackknife.arguments())
+        found = votes.table.agreement_by_counts(coefficient=coefficient, **scale, **jackknife.arguments())
     reason = (
         "no task has two labels" if found["n_tasks"] == 0 else "all labels are equal: nothing could disagree by chance"
     )
@@ -232,7 +232,7 @@ def _of_shards(shards: Sharded, coefficient: str, scale: dict[str, Any], jackkni
         )
     k = shards.n_classes
     pairs, classes, n, n_paired, n_pairs = np.zeros((k, k)), np.zeros(k), 0.0, 0.0, 0
-    for sums in shards.each(lambda part: _core.coincidences(part.shard.table(), coefficient=coefficient)):
+    for sums in shards.each(lambda part: part.shard.table().coincidences(coefficient=coefficient)):
         pairs += sums["pairs"]
         classes += sums["classes"]
         n, n_paired, n_pairs = n + sums["n"], n_paired + sums["n_paired"], n_pairs + sums["n_pairs"]

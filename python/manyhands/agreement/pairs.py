@@ -357,8 +357,7 @@ def _of_pairs(
 ) -> _core._Paired:
     check_weights(weights)
     check_number("min_overlap", min_overlap, least=1, whole=True)
-    return _core.agreement_by_pairs(
-        table or votes.table,
+    return (table or votes.table).agreement_by_pairs(
         chance=_CHANCES[coefficient],
         min_overlap=min_overlap,
         **scale_by_rank(votes, weights),

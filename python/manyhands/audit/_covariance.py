@@ -61,8 +61,8 @@ class Covariances:
         """Count the pairs of a log, each worker's with the partners that it shares most tasks with."""
         m = votes.n_workers
         partners = _partners(votes, max_partners)
-        pairs, overlap, joint = _core.moments_pairs(votes.table, min_overlap=2.0, max_partners=partners)
-        first = _core.moments_first(votes.table)
+        pairs, overlap, joint = votes.table.moments_pairs(min_overlap=2.0, max_partners=partners)
+        first = votes.table.moments_first()
         shares = first / np.maximum(first.sum(axis=1, keepdims=True), np.finfo(float).tiny)
         # In place, and without a second array of blocks beside the products.
         joint /= overlap[:, None, None]
@@ -73,7 +73,7 @@ class Covariances:
     def steps(votes: Annotations) -> int:
         """Multiplications of a sweep over the pairs of a log."""
         partners = _partners(votes, None)
-        pairs = _core.moments_pairs(votes.table, min_overlap=2.0, max_partners=partners, joint=False)[0]
+        pairs = votes.table.moments_pairs(min_overlap=2.0, max_partners=partners, joint=False)[0]
         return len(pairs) * votes.n_classes**2 * max(votes.n_classes - 1, 1)
 
     @property

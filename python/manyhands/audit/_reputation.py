@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core
 from manyhands.audit._clusters import Mask, upper
 from manyhands.categorical.table import Annotations
 
@@ -19,7 +18,7 @@ def by_reputation(
     votes: Annotations, spared: Mask, penalty: str
 ) -> tuple[Mask, dict[str, npt.NDArray[Any]], tuple[str, ...]]:
     """Find the workers of the upper of two clusters of penalties, but for those who are spared."""
-    units, contested = _core.answer_penalties(votes.table, hard=penalty == "hard")
+    units, contested = votes.table.answer_penalties(hard=penalty == "hard")
     charged = contested > 0
     each = np.where(charged, units if penalty == "hard" else units / np.maximum(contested, 1), np.nan)
     found = np.zeros(votes.n_workers, np.bool_)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core
 from manyhands._base.checks import check_between, check_number
 from manyhands._base.data_checks import made_table
 from manyhands._base.estimator import Progress
@@ -125,7 +124,7 @@ def _judged(
     believed = (known.posterior, known.confusion, known.strata)
     settled = np.zeros(m, np.bool_)
     while True:
-        now = _core.answer_drift(table, *believed, when, share=least, progress=progress)
+        now = table.answer_drift(*believed, when, share=least, progress=progress)
         p = np.where(now["told"] >= min_labels, now["p"], np.nan)
         latest = {"p": p, **{name: now[name] for name in ("at", "what", "shares")}}
         for name, column in latest.items():

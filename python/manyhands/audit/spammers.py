@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core, metrics
+from manyhands import metrics
 from manyhands._base.checks import check_between, check_choice, check_number, check_positive, counted
 from manyhands._base.estimator import Array
 from manyhands.audit._clusters import nearest_zero, shortest
@@ -163,7 +163,7 @@ def _by_score(crowd: Crowd, false_alarms: float, least: float) -> Finding:
     if reason := untellable(votes):
         return Finding("spammer", votes._workers, np.zeros(m, np.bool_), evidence, (reason,))
     confusion = crowd.fit.confusion.matrices()
-    cross, squares = _core.left_out_sums(votes.table, crowd.fit.posterior.dense(), confusion)
+    cross, squares = votes.table.left_out_sums(crowd.fit.posterior.dense(), confusion)
     known = Knowledge.of(cross, squares)
     heard = np.isfinite(known.error)
     probability = unknown.copy()

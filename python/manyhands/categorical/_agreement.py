@@ -40,7 +40,7 @@ class Pairs:
     @classmethod
     def of(cls, votes: Annotations, pairs: Codes, overlap: Array, values: Array) -> Pairs:
         components, odd = _core.rank_one_graph(votes.n_workers, pairs)
-        return cls(_core.moments_first(votes.table).sum(axis=1), pairs, overlap, values, components, odd)
+        return cls(votes.table.moments_first().sum(axis=1), pairs, overlap, values, components, odd)
 
     @property
     def degrees(self) -> npt.NDArray[np.int64]:

@@ -41,9 +41,10 @@ def error_correlation(
     """Correlation of the errors on one task, and its standard error, given what a `HierarchicalDawidSkene` found."""
     counts = expected_counts(held, posterior) + crowd_prior
     if not isinstance(posterior, StreamedPosterior):
-        return _core.error_correlation(held, posterior, counts, prior)
+        table: _core.Table = held
+        return table.error_correlation(posterior, counts, prior)
     table, rows = _sample(posterior)
-    return _core.error_correlation(table, rows, counts, prior, sampled=True)
+    return table.error_correlation(rows, counts, prior, sampled=True)
 
 
 def _sample(posterior: StreamedPosterior) -> tuple[_core.Table, Array]:
@@ -84,13 +85,14 @@ def _sample(posterior: StreamedPosterior) -> tuple[_core.Table, Array]:
 def effective_votes(held: Any, informs: Array, tasks: npt.NDArray[np.int64]) -> Array:
     """How many votes on some tasks count, by their codes."""
     if not isinstance(held, Sharded):
-        return _core.effective_votes(held, informs)[tasks]
+        votes: Array = held.effective_votes(informs)
+        return votes[tasks]
 
     def look(part: Part) -> tuple[npt.NDArray[np.intp], Array]:
         mine = np.flatnonzero((tasks >= part.first) & (tasks < part.first + part.shard.n_tasks))
         if not len(mine):
             return mine, np.zeros(0)
-        votes = _core.effective_votes(part.shard.table(), informs[part.shard.who()])
+        votes = part.shard.table().effective_votes(informs[part.shard.who()])
         return mine, votes[tasks[mine] - part.first]
 
     found = np.zeros(len(tasks))

@@ -113,7 +113,7 @@ def beliefs(votes: Annotations, fitted: Callable[[], ClassFit] | None = None) ->
         fit = HierarchicalDawidSkene()._fit(plain, None)
     else:
         fit = fitted()
-    top = _core.vote_shares(table, None)[0].max(axis=1)
+    top = table.vote_shares(None)[0].max(axis=1)
     edges = np.quantile(top, np.arange(1, _STRATA) / _STRATA)
     strata = np.searchsorted(edges, top, side="right").astype(np.uint8)
     return Beliefs(table, kept, fit.posterior.dense(), fit.confusion.matrices(), fit.prior, strata, remarks)
@@ -123,8 +123,7 @@ def pair_excess(
     known: Beliefs, *, min_overlap: int, share: float, most: float, progress: Callback | None = None
 ) -> Excess:
     """Compare every pair of workers who share enough tasks; keep those with a p-value of at most `most`."""
-    found = _core.pair_excess(
-        known.table,
+    found = known.table.pair_excess(
         known.posterior,
         known.confusion,
         known.strata,

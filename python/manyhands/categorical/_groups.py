@@ -111,8 +111,7 @@ def fit_layers(
     k = len(prior)
     start = with_diagonal(np.full(int(codes.max()) + 1, _RIGHT), k) if answers is None else answers
     counts = row_pseudo(PSEUDO_COUNT, k) if pseudo is None else pseudo
-    return _core.grouped_fit(
-        table,
+    return table.grouped_fit(
         codes.astype(np.uint32),
         members,
         start,

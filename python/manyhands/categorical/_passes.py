@@ -20,7 +20,7 @@ def posterior_under(table: _core.Table, prior: Array, confusion: Array) -> Array
 
     Probabilities count as at least 1e-30: a prior and labels that contradict each other leave a posterior all the same.
     """
-    return _core.em_answers(table, *_core.em_factors(confusion, prior), posterior=True)["posterior"]
+    return table.em_answers(*_core.em_factors(confusion, prior), posterior=True)["posterior"]
 
 
 def expected_counts(held: Any, posterior: Array | StreamedPosterior) -> Array:
@@ -36,12 +36,12 @@ def _counts(held: Any, posterior: Array | StreamedPosterior) -> Array:
         expect = posterior.of_part
 
         def count(part: Part, **sums: Any) -> float:
-            _core.em_open(part.shard, posterior=expect(part), **sums)
+            part.shard.em_open(posterior=expect(part), **sums)
             return 0.0
 
         posterior.shards.add(count, counts, np.zeros(k))
     else:
-        _core.em_open(held, posterior=posterior, counts=counts, classes=np.zeros(k))
+        held.em_open(posterior=posterior, counts=counts, classes=np.zeros(k))
     return counts
 
 

@@ -296,12 +296,12 @@ def _sampled(
         return _Scores(tasks, workers, labels, posterior, scores, weights)
 
     if not isinstance(held, Sharded):
-        rows = _core.em_answers(held, factors, classes, posterior=True, gold=gold)["posterior"]
+        rows = held.em_answers(factors, classes, posterior=True, gold=gold)["posterior"]
         yield scores_of(held, rows, None, 0)
         return
 
     def look(part: Part) -> _Scores:
-        rows = _core.em_answers(part.shard, factors, classes, posterior=True, gold=part.gold)["posterior"]
+        rows = part.shard.em_answers(factors, classes, posterior=True, gold=part.gold)["posterior"]
         return scores_of(part.shard.table(), rows, part.shard.who(), part.first)
 
     yield from held.each(look)

@@ -9,7 +9,6 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core
 from manyhands._base.checks import counted
 from manyhands._base.estimator import Array
 from manyhands._base.limits import check_memory
@@ -87,7 +86,7 @@ class EmPosterior(StreamedPosterior):
     def of_part(self, part: Part) -> Array:
         """Posteriors of the tasks of a shard, (n_tasks, n_classes)."""
         model, workers, classes = self._factors
-        found = _core.em_answers(part.shard, workers, classes, model=model, gold=part.gold, posterior=True)
+        found = part.shard.em_answers(workers, classes, model=model, gold=part.gold, posterior=True)
         return found["posterior"]
 
 
@@ -101,7 +100,7 @@ class VotePosterior(StreamedPosterior):
     def of_part(self, part: Part) -> Array:
         """Shares of the votes on the tasks of a shard, (n_tasks, n_classes)."""
         weights = None if self._weights is None else self._weights[part.shard.who()]
-        return _core.vote_shares(part.shard.table(), weights)[0]
+        return part.shard.table().vote_shares(weights)[0]
 
 
 def solved(held: Any, found: list[Found]) -> list[Found]:

@@ -326,8 +326,7 @@ class BayesianDawidSkene(Aggregator):
         if "posterior" not in start:
             stop: dict[str, Any] = {"protected": self.protected, "max_iter": 0, "tol": float(self.tol)}
             start = {"posterior": _core.bayes_fit(votes.table, **model, **start, **stop)["posterior"]}
-        found = _core.gibbs_fit(
-            votes.table,
+        found = votes.table.gibbs_fit(
             **model,
             posterior=start["posterior"],
             n_chains=self.n_chains,
@@ -382,7 +381,7 @@ class BayesianDawidSkene(Aggregator):
             return super()._posterior(table, known)
         concentration = self._carried_over(self._concentration, known)
         given = _core.em_factors(concentration, self._class_concentration, model=self.model, concentrations=True)
-        return _core.em_answers(table, *given, model=self.model, posterior=True)["posterior"]
+        return table.em_answers(*given, model=self.model, posterior=True)["posterior"]
 
 
 def positive(counts: Array, what: str) -> Array:

@@ -155,7 +155,7 @@ class CommunityDawidSkene(Aggregator):
             "tol": float(self.tol),
             "progress": progress,
         }
-        best = best_of(_core.community_fit(votes.table, start, **common) for start in self._starts(pseudo))
+        best = best_of(votes.table.community_fit(start, **common) for start in self._starts(pseudo))
         warn_unless_converged(best["converged"], self)
         self._communities, self._prototypes = best["membership"], best["prototypes"]
         self._shares, self._strength = best["shares"], np.array(best["strength"])
@@ -296,7 +296,7 @@ class EBCC(Aggregator):
             "progress": progress,
         }
         starts = np.random.default_rng(self.seed).integers(0, 2**63, self.restarts + 1).tolist()
-        best = best_of(_core.subtypes_fit(votes.table, seed=seed, **common) for seed in starts)
+        best = best_of(votes.table.subtypes_fit(seed=seed, **common) for seed in starts)
         warn_unless_converged(best["converged"], self)
         self._concentration, self._class_concentration = best["concentration"], best["class_concentration"]
         self._subtype_concentration = best["subtype_concentration"]
@@ -304,7 +304,7 @@ class EBCC(Aggregator):
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         concentration = self._carried_over(self._concentration, known)
-        return _core.subtypes_posterior(table, self._class_concentration, self._subtype_concentration, concentration)
+        return table.subtypes_posterior(self._class_concentration, self._subtype_concentration, concentration)
 
 
 def _shares(concentration: Array) -> Array:

@@ -286,7 +286,7 @@ class Consensus(Aggregator, default=True):
         return super()._packed()
 
     def _pool(self, posteriors: list[Array], table: _core.Table, informs: Array) -> tuple[Array, Array]:
-        effective = _core.effective_votes(table, informs)
+        effective = table.effective_votes(informs)
         return _core.pool_posteriors(posteriors, self._weights, effective, float(self._correlation), float(self._even))
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
@@ -310,7 +310,7 @@ class Pooled(StreamedPosterior):
     def _pool(self, part: Part) -> tuple[list[Array], Array, Array]:
         """Posteriors of the members, their calibrated average, and how far they are from the average."""
         rows = [member.of_part(part) for member in self._members]
-        effective = _core.effective_votes(part.shard.table(), self._informs[part.shard.who()])
+        effective = part.shard.table().effective_votes(self._informs[part.shard.who()])
         pooled, distance = _core.pool_posteriors(rows, self._weights, effective, self._correlation, self._even)
         if part.gold is not None:
             known = part.gold >= 0

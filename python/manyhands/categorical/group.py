@@ -230,7 +230,7 @@ class GroupDawidSkene(_Grouped):
         lone = np.bincount(codes)[codes] == 1
         members[shared & ~lone] = self._members[known[shared & ~lone]]
         answers[codes[lone]] = np.eye(k)
-        return _core.grouped_posterior(table, codes.astype(np.uint32), members, answers, self.prior_)
+        return table.grouped_posterior(codes.astype(np.uint32), members, answers, self.prior_)
 
 
 def _a_vote_a_group(votes: Annotations, codes: Codes) -> Annotations:

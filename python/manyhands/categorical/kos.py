@@ -91,7 +91,7 @@ class KOS(Aggregator):
             self._weights = np.ones(votes.n_workers)
             return certain(votes)
         table = votes.table
-        scores, weights, silent = _core.kos_fit(table, n_iter=self.max_iter, seed=self.seed, progress=progress)
+        scores, weights, silent = table.kos_fit(n_iter=self.max_iter, seed=self.seed, progress=progress)
         scale, doubts = _log_odds_scale(votes, scores, weights)
         scores *= scale
         scores -= scores.max(axis=1, keepdims=True)
@@ -112,7 +112,7 @@ def _log_odds_scale(votes: Annotations, scores: Array, weights: Array) -> tuple[
     """The positive number that takes weights of workers to their chance-corrected agreement with the winners."""
     k = votes.n_classes
     winners, _ = _core.winners(scores)
-    agree, total = _core.worker_agreement(votes.table, winners.astype(np.int32))
+    agree, total = votes.table.worker_agreement(winners.astype(np.int32))
     fitted = float(np.sum(weights * (k * agree - total))) / (k - 1)
     size = float(np.sum(total * weights**2))
     # However little workers agree with the outcome, the outcome stays what it is.

@@ -125,8 +125,7 @@ class MACE(Aggregator):
         k, variational = votes.n_classes, self.method == "vb"
         knew, spammed = self.competence_prior if variational else (self.smoothing, self.smoothing)
         best = best_of(
-            _core.mace_fit(
-                votes.table,
+            votes.table.mace_fit(
                 know,
                 strategies,
                 variational=variational,
@@ -274,8 +273,7 @@ class GLAD(Aggregator):
         # Its exponential is squared.
         check_number("ease_mean", self.ease_mean, least=-100, most=100)
         prior = self._prior(votes)
-        found = _core.glad_fit(
-            votes.table,
+        found = votes.table.glad_fit(
             prior,
             np.full(votes.n_workers, float(self.ability_mean)),
             np.full(votes.n_tasks, float(self.ease_mean)),
@@ -323,4 +321,4 @@ class GLAD(Aggregator):
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         ability = self._carried_over(self._ability, known)
-        return _core.glad_posterior(table, self.prior_, ability, np.full(table.n_tasks, self._start))
+        return table.glad_posterior(self.prior_, ability, np.full(table.n_tasks, self._start))

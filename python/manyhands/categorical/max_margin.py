@@ -93,8 +93,7 @@ class MaxMarginVote(Aggregator):
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         check_stopping(self.max_iter, self.tol)
         check_positive("margin", self.margin)
-        found = _core.margin_fit(
-            votes.table,
+        found = votes.table.margin_fit(
             cost=self._price(votes),
             margin=float(self.margin),
             max_iter=self.max_iter,
@@ -104,7 +103,7 @@ class MaxMarginVote(Aggregator):
         warn_unless_converged(found["converged"], self)
         self._weights = found["weights"]
         self._scale = np.array([self._log_odds_a_weight(votes, found["answers"])])
-        posterior = _core.vote_softmax(votes.table, self._scale * self._weights)
+        posterior = votes.table.vote_softmax(self._scale * self._weights)
         return ClassFit.of(
             posterior=posterior,
             confusion=JudgedByPosterior(votes.table, posterior),
@@ -123,7 +122,7 @@ class MaxMarginVote(Aggregator):
 
     def _log_odds_a_weight(self, votes: Annotations, answers: npt.NDArray[np.uint16]) -> float:
         """The factor of the weights that fits the log-odds of agreeing with the answers best."""
-        agree, total = _core.worker_agreement(votes.table, answers.astype(np.int32))
+        agree, total = votes.table.worker_agreement(answers.astype(np.int32))
         log_odds = np.log((agree + 1) / (total - agree + 1) * max(votes.n_classes - 1, 1))
         square = float(total @ self._weights**2)
         # Answers follow the weights, so only a log that says nothing has no positive factor.
@@ -143,7 +142,7 @@ class MaxMarginVote(Aggregator):
         return float(self._scale[0])
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
-        return _core.vote_softmax(table, self._scale * self._carried_over(self._weights, known))
+        return table.vote_softmax(self._scale * self._carried_over(self._weights, known))
 
 
 class CrowdSVM(Aggregator):
@@ -248,8 +247,7 @@ class CrowdSVM(Aggregator):
         check_number("burn_in", self.burn_in, least=0, whole=True)
         check_number("seed", self.seed, least=0, whole=True)
         self._force = np.array([float(self.cost), float(self.margin)])
-        found = _core.crowd_svm_fit(
-            votes.table,
+        found = votes.table.crowd_svm_fit(
             cost=float(self.cost),
             margin=float(self.margin),
             variance=float(self.variance),
@@ -277,4 +275,4 @@ class CrowdSVM(Aggregator):
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         confusion, weights = (self._carried_over(part, known) for part in (self.confusion_, self._weights))
         cost, margin = self._force.tolist()
-        return _core.crowd_svm_posterior(table, confusion, weights, cost=cost, margin=margin)
+        return table.crowd_svm_posterior(confusion, weights, cost=cost, margin=margin)

@@ -113,8 +113,7 @@ class MinimaxEntropy(Aggregator):
         if not isinstance(self.ordinal, bool):
             raise TypeError(f"ordinal must be True or False, not {self.ordinal!r}")
         worker_penalty, task_penalty = self._penalties(votes)
-        found = _core.minimax_fit(
-            votes.table,
+        found = votes.table.minimax_fit(
             ordinal=self.ordinal,
             worker_penalty=worker_penalty,
             task_penalty=task_penalty,
@@ -162,4 +161,4 @@ class MinimaxEntropy(Aggregator):
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         sigma = self._carried_over(self._sigma, known)
-        return _core.minimax_posterior(table, sigma, ordinal=self._ordered, task_penalty=float(self._penalty[0]))
+        return table.minimax_posterior(sigma, ordinal=self._ordered, task_penalty=float(self._penalty[0]))

@@ -390,14 +390,14 @@ class _Revisited:
         for table, _, own in self._parts:
             met = classes if own is None else np.zeros_like(classes)
             given = prior if own is None else own
-            log_evidence += _core.em_gather(table, factors, given, counts=counts, classes=met, **how)
+            log_evidence += table.em_gather(factors, given, counts=counts, classes=met, **how)
         return log_evidence
 
     def conclude(self, factors: Array, prior: Array, /, *, model: str) -> float:
         """Keep the posteriors."""
         log_evidence = 0.0
         for table, mask, own in self._parts:
-            found = _core.em_answers(table, factors, prior if own is None else own, model=model, posterior=True)
+            found = table.em_answers(factors, prior if own is None else own, model=model, posterior=True)
             self.posterior[mask] = found["posterior"]
             log_evidence += found["log_evidence"]
         return log_evidence

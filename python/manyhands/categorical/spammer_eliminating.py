@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core
 from manyhands._base.checks import check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array
 from manyhands._base.progress import Callback
@@ -113,7 +112,7 @@ class SpammerEliminatingDawidSkene(Aggregator):
         if not (pseudo > 0).all():
             raise ValueError("pseudo_count must be positive throughout: evidence needs a proper prior")
         classes = class_pseudo(self.class_pseudo_count, k)
-        posterior, _ = _core.vote_shares(table)
+        posterior, _ = table.vote_shares()
         share, converged, n_iter = 0.5, False, 0
         confusion = np.zeros((votes.n_workers, k, k))
         while n_iter < self.max_iter and not converged:

@@ -131,8 +131,7 @@ class SparseOneCoin(Aggregator):
         for value in pair:
             check_number("pseudo_count", value, least=0)
         check_number("class_pseudo_count", self.class_pseudo_count, least=0)
-        found = _core.sparse_fit(
-            votes.table,
+        found = votes.table.sparse_fit(
             start=self.init,
             pseudo=(float(pair[0]), float(pair[1])),
             class_pseudo=float(self.class_pseudo_count) / votes.n_classes,
@@ -153,8 +152,7 @@ class SparseOneCoin(Aggregator):
     # --------------------------------------------------------------------------------------------- prediction
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Posterior:
-        found = _core.sparse_fit(
-            table,
+        found = table.sparse_fit(
             start="",
             pseudo=(0.0, 0.0),
             class_pseudo=0.0,

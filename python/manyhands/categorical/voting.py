@@ -53,7 +53,7 @@ class _Voting(Aggregator):
 
             votes.passes.add(count, np.zeros(0), totals)
         else:
-            shares, totals = _core.vote_shares(votes.table, weights)
+            shares, totals = votes.table.vote_shares(weights)
         return ClassFit.of(
             posterior=shares,
             confusion=JudgedByPosterior(votes.passes, shares),
@@ -134,7 +134,7 @@ class MajorityVote(_Voting):
         return iter([self.to_frame()]) if self._ties == "random" else super()._frames()
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
-        return _core.vote_shares(table)[0]
+        return table.vote_shares()[0]
 
 
 def _break_ties(posterior: Posterior, won: Winners, seed: int) -> Winners:
@@ -243,7 +243,7 @@ class WeightedVote(_Voting):
         return skills, self.n_iter, False
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
-        return _core.vote_shares(table, self._carried_over(self._weights, known))[0]
+        return table.vote_shares(self._carried_over(self._weights, known))[0]
 
 
 def _agreement(votes: Annotations, weights: Array | None = None) -> Array:
@@ -254,14 +254,14 @@ def _agreement(votes: Annotations, weights: Array | None = None) -> Array:
 
         def count(part: Part, *, counts: Array, classes: Array) -> float:
             winners = _core.winners(vote(part))[0].astype(np.int32)
-            counts[part.shard.who()] += np.stack(_core.worker_agreement(part.shard.table(), winners), axis=1)
+            counts[part.shard.who()] += np.stack(part.shard.table().worker_agreement(winners), axis=1)
             return 0.0
 
         votes.passes.add(count, sums, np.zeros(0))
         agree, total = sums.T
     else:
-        winners = _core.winners(_core.vote_shares(votes.table, weights)[0])[0].astype(np.int32)
-        agree, total = _core.worker_agreement(votes.table, winners)
+        winners = _core.winners(votes.table.vote_shares(weights)[0])[0].astype(np.int32)
+        agree, total = votes.table.worker_agreement(winners)
     return np.divide(agree, total, out=np.zeros_like(agree), where=total > 0)
 
 

@@ -251,7 +251,7 @@ class PairModel:
 
     def evidence(self, votes: Similarities) -> Array:
         """Posterior log-odds that each pair is the same."""
-        return _core.pair_evidence(votes.table, log_odds(self.confusion)) + self.prior
+        return votes.table.pair_evidence(log_odds(self.confusion)) + self.prior
 
 
 def log_odds(confusion: Array) -> Array:

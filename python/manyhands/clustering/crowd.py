@@ -218,7 +218,7 @@ class CrowdClustering(Clustering):
         alone = np.arange(votes.n_items, dtype=np.uint32)
         clusters = alone
         for turn in range(_TURNS):
-            evidence = _core.pair_evidence(votes.table, odds)
+            evidence = votes.table.pair_evidence(odds)
             # The first skills are guesses, and what was built on them would stay.
             start = alone if turn < 2 else clusters
             found = _core.cluster_search(
@@ -227,7 +227,7 @@ class CrowdClustering(Clustering):
             if np.array_equal(found["clusters"], clusters):
                 break
             clusters = found["clusters"]
-            counts = _core.pair_counts(votes.table, (clusters[left] == clusters[right]).astype(np.float64))
+            counts = votes.table.pair_counts((clusters[left] == clusters[right]).astype(np.float64))
             odds = log_odds(_shares(counts + crowd_counts(counts, self.strength)))
             if turn:
                 concentration = _concentration(votes.n_items, found["n_clusters"])
@@ -248,10 +248,10 @@ class CrowdClustering(Clustering):
         sure = np.flatnonzero(place[clusters] >= 0)
         start[sure] *= 1 - _SURE
         start[sure, place[clusters[sure]]] += _SURE
-        counts = _core.pair_counts(votes.table, (clusters[left] == clusters[right]).astype(np.float64))
+        counts = votes.table.pair_counts((clusters[left] == clusters[right]).astype(np.float64))
         prior = crowd_counts(counts, self.strength)
-        return _core.membership_fit(
-            votes.table, left, right, start, prior, max_iter=self.max_iter, tol=self.tol, progress=progress
+        return votes.table.membership_fit(
+            left, right, start, prior, max_iter=self.max_iter, tol=self.tol, progress=progress
         )
 
 

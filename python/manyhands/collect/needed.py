@@ -185,7 +185,7 @@ class _Worlds:
         rows = posterior_under(self._table, found["prior"], found["confusion"])
         correlation = self._correlation if rng.random() < self._probability else 0.0
         if correlation:
-            votes = _core.effective_votes(self._table, information(found["confusion"]))
+            votes = self._table.effective_votes(information(found["confusion"]))
             rows = calibrated(rows, votes, correlation)
         known = self._known
         posterior = np.where(known.place[:, None] < 0, found["prior"], rows[known.place])

@@ -87,8 +87,7 @@ class MACE(LabelTwin):
         check_number("smoothing", self.smoothing, least=0)
         log, variational = Log.of(data), self.method == "vb"
         fits = [
-            _core.mace_fit(
-                log.votes.table,
+            log.votes.table.mace_fit(
                 know,
                 strategies,
                 variational=variational,
@@ -171,8 +170,7 @@ class GLAD(LabelTwin):
         # A class that no worker named is a class all the same.
         log = Log.of(data, None if self.labels_priors is None else self.labels_priors.index.tolist())
         even = 1 / log.votes.n_classes
-        result = _core.glad_fit(
-            log.votes.table,
+        result = log.votes.table.glad_fit(
             _in_order(self.labels_priors, log.classes, "labels_priors", even),
             _in_order(self.alphas_priors_mean, log.workers, "alphas_priors_mean", 1.0),
             _in_order(self.betas_priors_mean, log.tasks, "betas_priors_mean", 1.0),
@@ -344,6 +342,6 @@ class KOS(Twin):
         log = Log.of(data)
         scores = np.zeros((log.votes.n_tasks, 1))
         if log.votes.n_classes > 1:
-            scores, _, _ = _core.kos_fit(log.votes.table, n_iter=self.n_iter, seed=self.random_state)
+            scores, _, _ = log.votes.table.kos_fit(n_iter=self.n_iter, seed=self.random_state)
         self.labels_ = log.labels(scores)
         return self

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from manyhands import _core, pairwise
+from manyhands import pairwise
 from manyhands._base.checks import check_number, check_positive
 from manyhands.compat._log import Twin, columns_of, import_pandas, series
 from manyhands.errors import ConvergenceWarning
@@ -89,7 +89,7 @@ class NoisyBradleyTerry(_Scores):
         prior = min(self.regularization_ratio**-0.5, _PRIOR)
         options: dict[str, Any] = {"ties": "half", "left_bias": "none", "slopes": False, "prior": prior}
         options |= {"max_iter": 100, "tol": 1e-3}
-        point = _core.bradley_terry_fit(games.table, **options)["point"]
+        point = games.table.bradley_terry_fit(**options)["point"]
         total = np.bincount(workers, minlength=m)
         for _ in range(self.n_iter):
             lead = 1.0 / (1.0 + np.exp(point[right] - point[left]))
@@ -101,7 +101,7 @@ class NoisyBradleyTerry(_Scores):
             blind = np.bincount(workers, 1.0 - looked, m)
             biases = (np.bincount(workers, (1.0 - looked) * won, m) + _PSEUDO) / (blind + 2 * _PSEUDO)
             weighted = games.table.counted(np.maximum(looked, 1e-12))
-            point = _core.bradley_terry_fit(weighted, **options, start=np.nan_to_num(point))["point"]
+            point = weighted.bradley_terry_fit(**options, start=np.nan_to_num(point))["point"]
             now = float(np.log(both).mean())
             if abs(now - last) < self.tol:
                 break

@@ -74,7 +74,7 @@ class MajorityVote(LabelTwin):
             log, weights = self._weighted(columns_of(data, *COLUMNS), skills)
         posterior = _vote(log, weights)
         winners, _ = _core.winners(posterior)
-        agree, total = _core.worker_agreement(log.votes.table, winners.astype(np.int32))
+        agree, total = log.votes.table.worker_agreement(winners.astype(np.int32))
         self.skills_ = series(agree / total, log.workers, "skill")
         return self._publish(log, posterior)
 

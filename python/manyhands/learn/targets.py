@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyhands import _core
 from manyhands._base.checks import check_number
 from manyhands._base.estimator import Array
 from manyhands._train.batch import Batch, CrowdData
@@ -48,7 +47,7 @@ class _TargetLearner(Learner):
 
 def vote_shares(votes: Annotations) -> Array:
     """Share of each class among a task's votes, (n_tasks, n_classes)."""
-    return _core.vote_shares(votes.table)[0]
+    return votes.table.vote_shares()[0]
 
 
 def majority(votes: Annotations) -> Array:

@@ -129,8 +129,8 @@ def diagnose(votes: Any, *, min_overlap: float = 1.0, max_partners: int = 64, ma
     votes = as_annotations(votes)
     check_number("max_triples", max_triples, least=1, whole=True)
     moments = compute(votes, min_overlap=min_overlap, max_partners=max_partners)
-    triples, _, _ = _core.moments_triples(
-        votes.table, moments.pairs, min_overlap=max(min_overlap, 1.0), max_triples=max_triples, joint=False
+    triples, _, _ = votes.table.moments_triples(
+        moments.pairs, min_overlap=max(min_overlap, 1.0), max_triples=max_triples, joint=False
     )
     sizes = np.bincount(moments.components)
     degrees = np.bincount(moments.pairs.ravel(), minlength=votes.n_workers)
@@ -176,7 +176,7 @@ def _spectra(votes: Annotations, moments: Moments) -> tuple[Spectrum, Spectrum]:
     blocks = Blocks(moments)
     busiest = np.argsort(-blocks.support, kind="stable")[:_LOOKED_AT].tolist()
     alone = max((spectrum(joint) for worker in busiest if len(joint := blocks.of(worker))), key=_tells)
-    of_groups = _core.moments_groups(votes.table, _deal(blocks.support))
+    of_groups = votes.table.moments_groups(_deal(blocks.support))
     if of_groups["n_tasks"]:
         ahead, _, back = of_groups["n_tasks"] * of_groups["second"]
         groups = spectrum(np.stack([ahead, back.T]))

@@ -111,7 +111,7 @@ class MomentAggregator(Aggregator):
     ) -> Array:
         """Posteriors told by the workers solved alone; by the votes where there are none."""
         if not solved.any():
-            return _core.vote_shares(votes.table)[0]
+            return votes.table.vote_shares()[0]
         silent = np.full_like(confusion[0], 1.0 / confusion.shape[-1])
         return posterior_under(votes.table, prior, np.where(solved[:, None, None], confusion, silent))
 

@@ -79,10 +79,10 @@ class _OneCoin(_PairSkills):
     def _agreement(self, votes: Annotations) -> Pairs:
         """Pairs with (K a - 1) / (K - 1), where a is the share of tasks on which they agree."""
         k, table = votes.n_classes, votes.table
-        pairs, overlap, _ = _core.moments_pairs(
-            table, min_overlap=float(self.min_overlap), max_partners=self.max_partners, joint=False
+        pairs, overlap, _ = table.moments_pairs(
+            min_overlap=float(self.min_overlap), max_partners=self.max_partners, joint=False
         )
-        agree = _core.pair_agreement(table, pairs)
+        agree = table.pair_agreement(pairs)
         return Pairs.of(votes, pairs, overlap, (k * agree / overlap - 1) / (k - 1))
 
 
@@ -383,12 +383,12 @@ class SpectralMetaLearner(_PairSkills):
                 f"SpectralMetaLearner is for two classes, and the votes have {votes.n_classes}; OneCoinSpectral (one "
                 "accuracy a worker) and MultiSPA (full confusion matrices) take more"
             )
-        first = _core.moments_first(votes.table)
+        first = votes.table.moments_first()
         labels = first.sum(axis=1)
         mean = np.divide(first[:, 1] - first[:, 0], labels, out=np.zeros(len(labels)), where=labels > 0)
         answers = np.array([-1.0, 1.0]) - mean[:, None]  # centred, (M, 2)
-        pairs, overlap, joint = _core.moments_pairs(
-            votes.table, min_overlap=float(self.min_overlap), max_partners=self.max_partners
+        pairs, overlap, joint = votes.table.moments_pairs(
+            min_overlap=float(self.min_overlap), max_partners=self.max_partners
         )
         covariance = np.einsum("pab,pa,pb->p", joint, *answers[pairs.T]) / overlap
         graph = Pairs.of(votes, pairs, overlap, covariance)
@@ -423,8 +423,8 @@ class SpectralMetaLearner(_PairSkills):
 
     def _balance(self, votes: Annotations, pairs: Codes, v: Array, answers: Array) -> tuple[float, tuple[str, ...]]:
         """Prevalence of the second class less that of the first."""
-        triples, overlap, joint = _core.moments_triples(
-            votes.table, pairs, min_overlap=float(self.min_overlap), max_triples=self.max_triples
+        triples, overlap, joint = votes.table.moments_triples(
+            pairs, min_overlap=float(self.min_overlap), max_triples=self.max_triples
         )
         most = 1 - 2 / (votes.n_tasks + 2)
         third = np.einsum("tabc,ta,tb,tc->t", joint, *answers[triples.T])  # times the overlap
@@ -433,7 +433,7 @@ class SpectralMetaLearner(_PairSkills):
         if known * _LARGEST_ERROR**2 > 1:
             alpha = float(third @ product) / known
             return float(np.clip(-alpha / np.sqrt(4 + alpha**2), -most, most)), ()
-        winners, tied = _core.winners(_core.vote_shares(votes.table)[0])
+        winners, tied = _core.winners(votes.table.vote_shares()[0])
         majority = float(np.mean(np.where(tied, 0.0, 2.0 * winners - 1.0)))
         return float(np.clip(majority, -most, most)), (
             "Triples of workers have too few tasks in common to tell the class balance, which was taken from the "

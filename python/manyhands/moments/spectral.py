@@ -276,7 +276,7 @@ class SpectralDS(Aggregator):
         check_number("shrink", self.shrink, least=0)
         check_number("seed", self.seed, least=0, whole=True)
         rng = np.random.default_rng(self.seed)
-        counts = _core.moments_first(votes.table)
+        counts = votes.table.moments_first()
         fits = []
         for _ in range(self.groupings if votes.n_classes > 1 else 1):
             found = self._decompose(votes, counts, rng)
@@ -313,7 +313,7 @@ class SpectralDS(Aggregator):
         if said.sum() == 1:
             return said.astype(np.float64), np.full((votes.n_workers, *2 * said.shape), 1.0 / len(said)), ()
         groups = _three_groups(labels, rng)
-        moments = _core.moments_groups(votes.table, groups)
+        moments = votes.table.moments_groups(groups)
         if not moments["n_tasks"]:
             return "No task has labels from three groups of workers: EM started from the majority."
         square, cube = np.ix_(range(3), said, said), np.ix_(said, said, said)
@@ -321,7 +321,7 @@ class SpectralDS(Aggregator):
         if factors is None:
             return "The groups of workers tell fewer classes apart than there are: EM started from the majority."
         prior, matrices = factors
-        cross, _ = _core.moments_cross(votes.table, groups)
+        cross, _ = votes.table.moments_cross(groups)
         cross = cross[:, said][:, :, said]
         confusion = np.empty_like(cross)
         for group in range(3):

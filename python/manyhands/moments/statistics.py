@@ -227,16 +227,14 @@ def compute(
     check_number("max_triples", max_triples, least=1, whole=True)
     given: Annotations = as_annotations(votes)
     table, k = given.table, given.n_classes
-    pairs, overlap, joint = _core.moments_pairs(table, min_overlap=min_overlap, max_partners=max_partners)
+    pairs, overlap, joint = table.moments_pairs(min_overlap=min_overlap, max_partners=max_partners)
     triples, triple_overlap, cubes = np.zeros((0, 3), np.uint32), np.zeros(0), np.zeros((0, k, k, k))
     if order == 3:
-        triples, triple_overlap, cubes = _core.moments_triples(
-            table, pairs, min_overlap=min_overlap, max_triples=max_triples
-        )
+        triples, triple_overlap, cubes = table.moments_triples(pairs, min_overlap=min_overlap, max_triples=max_triples)
     return Moments(
         n_workers=given.n_workers,
         n_classes=k,
-        first=_core.moments_first(table),
+        first=table.moments_first(),
         pairs=pairs,
         pair_overlap=overlap,
         pair_joint=joint,

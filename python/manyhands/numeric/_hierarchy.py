@@ -65,7 +65,7 @@ def start(table: _core.Ratings, units: Units) -> tuple[Crowd, Array]:
     moments[..., 1] = moments[..., 3] = 1.0
     tasks, prior, precision, told = np.empty((d, table.n_tasks, 2)), np.empty((d, 2)), np.empty(d), True
     for dim in range(d):
-        means, _ = _core.rating_spread(table, *units.view(dim))
+        means, _ = table.spread(*units.view(dim))
         variance = pooled_variance(means)
         told = told and variance is not None
         precision[dim] = 1.0 / max(1.0 if variance is None else variance, _LEAST)
@@ -97,9 +97,7 @@ def fit(
     if not crowd.told:
         crowd.converged = True
         for dim in range(table.dims):
-            crowd.tasks[dim] = _core.gaussian_pass(
-                table, *units.view(dim), crowd.moments[dim], tuple(crowd.prior[dim])
-            )[0]
+            crowd.tasks[dim] = table.gaussian_pass(*units.view(dim), crowd.moments[dim], tuple(crowd.prior[dim]))[0]
         return crowd
     loop = _Loop(table, units, structure, crowd, precision)
     plain = structure.freedom is None and not structure.messages
@@ -171,7 +169,7 @@ class _Loop:
             shape = self.shape + self.table.dims * self.counts / 2
             rate = (self.shape + self._relative_residuals() / 2) / self.precision[dim]
             rest = {"shapes": np.stack([shape, rate], axis=1), "residuals": self.residuals[dim]}
-        tasks, sums, residuals = _core.gaussian_pass(self.table, *view, crowd.moments[dim], prior, **rest)  # type: ignore[arg-type]
+        tasks, sums, residuals = self.table.gaussian_pass(*view, crowd.moments[dim], prior, **rest)  # type: ignore[arg-type]
         if self.structure.messages:
             self.residuals[dim] = residuals
         crowd.tasks[dim] = tasks

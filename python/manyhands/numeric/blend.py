@@ -289,7 +289,7 @@ def _mean(table: _core.Ratings, units: Units) -> _Member:
     """Means of the tasks and their standard errors."""
     values, errors = [], []
     for dim in range(table.dims):
-        tasks, _ = _core.rating_spread(table, *units.view(dim))
+        tasks, _ = table.spread(*units.view(dim))
         variance = pooled_variance(tasks)
         values.append(tasks[:, 1])
         errors.append(np.sqrt((1.0 if variance is None else variance) * tasks[:, 3]))
@@ -306,7 +306,7 @@ def _like_mean(plain: _Member, values: Array, errors: Array) -> _Member:
 
 def _folds(table: _core.Ratings, units: Units, folds: int) -> npt.NDArray[np.int64]:
     """The part that each worker belongs to: dealt out by how much and how they rated, whatever their names."""
-    workers = np.stack([_core.rating_spread(table, *units.view(dim))[1] for dim in range(table.dims)])
+    workers = np.stack([table.spread(*units.view(dim))[1] for dim in range(table.dims)])
     counts, squares = workers[0, :, 0], workers[..., 2].sum(axis=0)
     # Rounded, so that workers alike but for the order of sums are alike.
     order = np.lexsort((np.round(squares, 6), counts))

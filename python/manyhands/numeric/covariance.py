@@ -99,7 +99,7 @@ class CovarianceCrowd(NumericAggregator):
         means, precision, factors = np.zeros((d, m)), np.ones((d, m)), np.zeros((d, m, int(self.rank)))
         columns, told, steps, converged = [], True, 1, True
         for dim in range(d):
-            tasks, workers = _core.rating_spread(table, *units.view(dim))
+            tasks, workers = table.spread(*units.view(dim))
             variance = pooled_variance(tasks)
             told = told and variance is not None
             if variance is None or variance == 0:
@@ -162,7 +162,7 @@ class CovarianceCrowd(NumericAggregator):
 
         def step(_: int) -> tuple[float, float]:
             nonlocal factors
-            sums = _core.covariance_sums(table, *view, means, factors, rank)
+            sums = table.covariance_sums(*view, means, factors, rank)
             right, left = sums[:, :rank], sums[:, rank:].reshape(-1, rank, rank)
             common = np.average(factors, axis=0, weights=counts)
             crowd = np.einsum("mi,mj,m->ij", factors, factors, counts) / counts.sum() + 1e-9 * signal * np.eye(rank)
@@ -172,7 +172,7 @@ class CovarianceCrowd(NumericAggregator):
             return moved, -moved
 
         n_iter, converged = iterate(step, self.max_iter, self.tol, progress)
-        total, x, xx = _core.gaussian_pass(table, *view, np.zeros((table.n_workers, 6)), (0.0, 1.0))[1][:, :3].T
+        total, x, xx = table.gaussian_pass(*view, np.zeros((table.n_workers, 6)), (0.0, 1.0))[1][:, :3].T
         squares = xx - 2.0 * means * x + total * means**2
         rest = np.maximum(squares - counts * (factors**2).sum(axis=1), 0.0)
         crowd_noise = max(float(rest.sum() / counts.sum()), _LEAST * variance)
@@ -201,8 +201,8 @@ def _scores(
 ) -> tuple[Array, Array]:
     """Values and errors of the tasks, for one number of the answers; averages are those of means and factors in fit."""
     average, target = averages
-    found = _core.factor_scores(
-        table, *units.view(dim), means, precision, np.ascontiguousarray(factors), np.ascontiguousarray(target)
+    found = table.factor_scores(
+        *units.view(dim), means, precision, np.ascontiguousarray(factors), np.ascontiguousarray(target)
     )
     return average + found[:, 0], np.sqrt(np.maximum(found[:, 1], 0.0))
 

@@ -175,9 +175,9 @@ def predicted(table: _core.Ratings, units: Units, moments: Array, prior: Array, 
     columns = []
     for dim, (mean, precision) in enumerate(prior):
         given = (*units.view(dim), np.ascontiguousarray(moments[dim]), (float(mean), float(precision)))
-        tasks = _core.gaussian_pass(table, *given)[0]
+        tasks = table.gaussian_pass(*given)[0]
         for _ in range(0 if freedom is None else _TAIL_PASSES):
-            tasks = _core.gaussian_pass(table, *given, freedom=freedom, last=tasks)[0]
+            tasks = table.gaussian_pass(*given, freedom=freedom, last=tasks)[0]
         columns.append(tasks[:, 0])
     return np.stack(columns, axis=1)
 
@@ -197,10 +197,10 @@ def read_off(
         rest: dict[str, Any] = {}
         if freedom is not None:
             rest = {"freedom": freedom, "last": np.ascontiguousarray(crowd.tasks[dim])}
-        tasks = _core.gaussian_pass(table, *view, moments, prior, **rest)[0]
+        tasks = table.gaussian_pass(*view, moments, prior, **rest)[0]
         weights = np.zeros_like(moments)
         weights[:, 0], weights[:, 3] = 1.0, _error_sums(moments, mean, 1.0 / precision)
-        sums = _core.gaussian_pass(table, *view, weights, (0.0, prior[1]))[0][:, 1]
+        sums = table.gaussian_pass(*view, weights, (0.0, prior[1]))[0][:, 1]
         values.append(tasks[:, 0])
         # With nobody to tell, a value may be anything that values are.
         known = tasks[:, 1] > 0

@@ -57,7 +57,7 @@ class _Simple(NumericAggregator):
         found = []
         remarks: tuple[str, ...] = ()
         for dim in range(votes.n_dims):
-            tasks, workers = _core.rating_spread(table, *units.view(dim), weights)
+            tasks, workers = table.spread(*units.view(dim), weights)
             variance = pooled_variance(tasks)
             if variance is None:
                 remarks, variance = (ALONE,), 1.0
@@ -80,7 +80,7 @@ class _Simple(NumericAggregator):
         weights = self._weights_for(now, known)
         columns = []
         for dim in range(ratings.n_dims):
-            means = _core.rating_spread(ratings.table, *units.view(dim), weights)[0][:, 1]
+            means = ratings.table.spread(*units.view(dim), weights)[0][:, 1]
             columns.append(self._middle(ratings.table, units.view(dim), means))
         return units.back(np.stack(columns, axis=1))
 
@@ -154,7 +154,7 @@ class Median(_Simple):
     """
 
     def _middle(self, table: _core.Ratings, view: tuple[int, float, float], means: Array) -> Array:
-        return _core.rating_trimmed(table, *view, 0.5)
+        return table.trimmed_means(*view, 0.5)
 
     def _inefficiency(self, counts: Array) -> Array:
         return _median_inefficiency(counts)
@@ -189,7 +189,7 @@ class TrimmedMean(_Simple):
         check_number("trim", self.trim, least=0, most=0.5)
 
     def _middle(self, table: _core.Ratings, view: tuple[int, float, float], means: Array) -> Array:
-        return _core.rating_trimmed(table, *view, float(self.trim))
+        return table.trimmed_means(*view, float(self.trim))
 
     def _inefficiency(self, counts: Array) -> Array:
         return 1.0 + 2.0 * self.trim * (_median_inefficiency(counts) - 1.0)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from manyhands import _core
 from manyhands._base.checks import check_choice, check_flag, check_number, check_positive, warn_unless_converged
 from manyhands._base.estimator import Array
 from manyhands._base.overlap import Doubts
@@ -59,7 +58,7 @@ class _Fitter(ComparisonEstimator):
         self._check()
         asked: dict[str, Any] = {"ties": self.ties, "prior": float(self.prior), "tol": float(self.tol)}
         asked |= {"max_iter": int(self.max_iter)} | self._model(votes)
-        found = _core.bradley_terry_fit(votes.table, **asked, progress=progress)
+        found = votes.table.bradley_terry_fit(**asked, progress=progress)
         warn_unless_converged(found["converged"], self)
         n, m = votes.n_items, votes.n_workers
         components = votes.components
@@ -114,8 +113,7 @@ class _Fitter(ComparisonEstimator):
         self, games: Comparisons, found: Any, asked: dict[str, Any], clusters: str
     ) -> tuple[Array, Array, float]:
         """Variances of scores by the model, and by clusters, and how exact they are."""
-        model, sandwich, inexact = _core.bradley_terry_errors(
-            games.table,
+        model, sandwich, inexact = games.table.bradley_terry_errors(
             point=found["point"],
             slopes=found["slopes"],
             biases=found["biases"],
@@ -145,7 +143,7 @@ class _Fitter(ComparisonEstimator):
             else:
                 counts = weights * np.bincount(rng.integers(0, len(games), len(games)), minlength=len(games))
             table = games.table.counted(counts)
-            row[:] = _centred(_core.bradley_terry_fit(table, **asked, start=start)["point"][:n], components)
+            row[:] = _centred(table.bradley_terry_fit(**asked, start=start)["point"][:n], components)
         return np.asarray(drawn.var(axis=0, ddof=1))
 
     # ----------------------------------------------------------------------------------------------- results

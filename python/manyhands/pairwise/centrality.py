@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from manyhands import _core
 from manyhands._base.checks import check_positive, check_stopping, warn_unless_converged
 from manyhands._base.progress import Callback
 from manyhands.pairwise.base import ComparisonEstimator, RankFit, no_intervals, said_of_groups
@@ -48,8 +47,8 @@ class RankCentrality(ComparisonEstimator):
     def _fit(self, votes: Comparisons, progress: Callback | None) -> RankFit:
         check_positive("prior", self.prior)
         check_stopping(self.max_iter, self.tol)
-        found = _core.rank_centrality_fit(
-            votes.table, prior=float(self.prior), max_iter=self.max_iter, tol=float(self.tol), progress=progress
+        found = votes.table.rank_centrality_fit(
+            prior=float(self.prior), max_iter=self.max_iter, tol=float(self.tol), progress=progress
         )
         warn_unless_converged(found["converged"], self)
         components = votes.components

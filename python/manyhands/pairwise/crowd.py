@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from manyhands import _core
 from manyhands._base.checks import check_positive, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array
 from manyhands._base.progress import Callback
@@ -64,9 +63,7 @@ class CrowdBT(ComparisonEstimator):
             check_positive(name, getattr(self, name))
         check_stopping(self.max_iter, self.tol)
         counts = {name: float(getattr(self, name)) for name in ("link", "hits", "misses")}
-        found = _core.crowd_bt_fit(
-            votes.table, **counts, max_iter=self.max_iter, tol=float(self.tol), progress=progress
-        )
+        found = votes.table.crowd_bt_fit(**counts, max_iter=self.max_iter, tol=float(self.tol), progress=progress)
         warn_unless_converged(found["converged"], self)
         components = votes.components
         errors, intervals = no_intervals(votes.n_items)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core
 from manyhands._base import arrow
 from manyhands._base.checks import (
     check_between,
@@ -143,8 +142,7 @@ class PlackettLuce(RankingEstimator, default=True):
         if wanted and n > MOST_ITEMS:
             wanted = False
             remarks.append(f"There are no intervals: {counted(n, 'item')} are more than the {MOST_ITEMS:,} they allow.")
-        found = _core.plackett_luce_fit(
-            votes.table,
+        found = votes.table.plackett_luce_fit(
             slopes=bool(self.workers) and m > 1,
             prior=float(self.prior),
             spread=None if self.spread is None else float(self.spread),

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from manyhands import _core
 from manyhands._base.checks import check_number, check_stopping, counted, listed, warn_unless_converged
 from manyhands._base.estimator import Array
 from manyhands._base.frames import named_columns
@@ -96,7 +95,7 @@ class LinkedDawidSkene(Linked):
         graph = Graph.of(*_edge_codes(self.edges, votes._tasks), votes.n_tasks)
         table, k = votes.table, votes.n_classes
         pseudo = _PSEUDO * (1 + np.eye(k, votes.n_labels))
-        posterior = _core.vote_shares(table)[0]
+        posterior = table.vote_shares()[0]
         strength = float(self.strength or 0.0)
         converged, n_iter = False, 0
         while n_iter < self.max_iter and not converged:

@@ -351,7 +351,6 @@ fn moments_and_factors_survive_a_refused_allocation() {
         assert_refused("msr", |control| rank_one::msr(&links, &[1; 7], false, &options, control));
         assert_refused("graph", |control| rank_one::graph(m, &pairs.pairs, control));
         assert_refused("spa", |control| factor::spa::spa(&confusion, k, 2, control));
-        assert_refused("simplex", |control| factor::simplex::simplex_projection(&confusion, k, control));
         assert_refused("lstsq", |control| {
             factor::simplex::simplex_lstsq(&confusion[..k * k], k, &confusion, k, control)
         });

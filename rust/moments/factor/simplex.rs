@@ -5,31 +5,13 @@ use rayon::prelude::*;
 use super::{finite, sized};
 use crate::Result;
 use crate::base::control::Control;
-use crate::base::memory::{copied, zeros};
+use crate::base::memory::zeros;
 
-/// Rows per job.
-const ROWS: usize = 256;
-
-/// The nearest point of the simplex to each of the rows of `k` numbers, in Euclidean distance.
+/// Replaces a row of finite numbers by the nearest point of the simplex, in Euclidean distance; for numbers that are not
+/// finite it ends soon, with a row that is not a point of the simplex.
 ///
 /// Michelot's method: repeatedly shift the positive entries to sum to one and drop those that fall below zero. O(k) time
 /// for most rows, O(k²) at worst.
-pub fn simplex_projection(rows: &[f64], k: usize, control: &Control) -> Result<Vec<f64>> {
-    let n = rows.len().checked_div(k).unwrap_or(0);
-    sized("rows", rows.len(), n * k)?;
-    finite("rows", rows)?;
-    let mut out = copied(rows)?;
-    if k > 0 {
-        out.par_chunks_mut(ROWS * k).try_for_each(|rows| {
-            control.check()?;
-            rows.chunks_exact_mut(k).for_each(project);
-            Ok(())
-        })?;
-    }
-    Ok(out)
-}
-
-/// Replaces a row of finite numbers by the nearest point of the simplex; of others the answer is no point, but soon there.
 #[inline]
 pub(crate) fn project(row: &mut [f64]) {
     // Entries one or more below the largest end at zero; that also keeps sums of huge numbers exact.
@@ -347,7 +329,8 @@ mod tests {
         #[test]
         fn projections_are_nearest(k in 1_usize..7, numbers in prop::collection::vec(-2.0_f64..2.0, 7)) {
             let row = &numbers[..k];
-            let x = simplex_projection(row, k, &Control::default()).unwrap();
+            let mut x = row.to_vec();
+            project(&mut x);
             prop_assert!((x.iter().sum::<f64>() - 1.0).abs() < CLOSE);
             // All positive entries lie below their numbers by the same amount, and no number at zero lies higher.
             let shifts: Vec<f64> = x.iter().zip(row).map(|(x, y)| y - x).collect();
@@ -398,6 +381,5 @@ mod tests {
         let far = simplex_lstsq(&[1.0, 0.0, 0.0, 1.0], 2, &[-1e300, 1e300], 2, &control).unwrap();
         assert_eq!(far, [0.0, 1.0]);
         assert!(simplex_lstsq(&[1.0, 0.0], 1, &[1.0], 1, &control).is_err());
-        assert!(simplex_projection(&[f64::INFINITY], 1, &control).is_err());
     }
 }

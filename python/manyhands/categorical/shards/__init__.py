@@ -9,17 +9,17 @@ A *driver* runs the loops of EM over shards, wherever they are. It is an object 
 ``n_classes`` and ``n_labels`` of the log and three methods, which ``em_fit``, ``bayes_fit`` and ``hierarchy_fit`` call
 in place of a table (`Sharded` is one, for a directory of files):
 
-* ``open(counts=, classes=, model=, start=, seed=)``: for each shard ``_core.em_open(shard, first=…, gold=…, **how)``,
-* ``gather(factors, prior, counts=, classes=, …)``: ``_core.em_gather(shard, factors, prior, gold=…, **how)``, and the
-  sum of what they return,
-* ``conclude(factors, prior, model=)``: the log-evidence of ``_core.em_answers``; whoever keeps the factors of the last
-  pass has the answers too, for ``em_answers`` gives them of any shard.
+* ``open(counts=, classes=, model=, start=, seed=)``: for each shard ``shard.em_open(first=…, gold=…, **how)``,
+* ``gather(factors, prior, counts=, classes=, …)``: ``shard.em_gather(factors, prior, gold=…, **how)``, and the sum of
+  what they return,
+* ``conclude(factors, prior, model=)``: the log-evidence of ``shard.em_answers``, which gives the answers under the
+  factors of the last pass too.
 
 ``first`` is the number of the shard's first task among all, ``gold`` the known classes of its tasks. Each call adds the
 sums of one shard, made apart, to ``counts`` and ``classes``: if every shard's are added in the order of the shards, by
 whoever it is, the results are the same bits. A pass depends on its shard and its arguments alone, so that one that
 failed may be run again.
 
-Votes need no loop: ``_core.vote_shares(shard.table(), weights[shard.who()])``. The default's average is `Pooled`, a
-shard at a time, and what `error_correlation` looks at are the tasks of ``_core.correlation_sample``.
+Votes need no loop: ``shard.table().vote_shares(weights[shard.who()])``. The default's average is `Pooled`, a
+shard at a time, and what `Table.error_correlation` looks at are the tasks of ``_core.correlation_sample``.
 """

@@ -179,7 +179,7 @@ class Sharded:
         """Add the expected counts of a start that has no parameters."""
 
         def count(part: Part, **sums: Any) -> float:
-            _core.em_open(part.shard, first=part.first, gold=part.gold, **sums, **how)
+            part.shard.em_open(first=part.first, gold=part.gold, **sums, **how)
             return 0.0
 
         self._noted(count, counts, classes, "open", how)
@@ -188,7 +188,7 @@ class Sharded:
         """Add the expected counts under the factors; return the log-evidence."""
 
         def count(part: Part, **sums: Any) -> float:
-            return _core.em_gather(part.shard, factors, prior, gold=part.gold, **sums, **how)
+            return part.shard.em_gather(factors, prior, gold=part.gold, **sums, **how)
 
         return self._noted(count, counts, classes, "gather", how, factors, prior)
 
@@ -196,7 +196,7 @@ class Sharded:
         """Return the log-evidence under the last factors, which are kept."""
 
         def count(part: Part, **_: Any) -> float:
-            return _core.em_answers(part.shard, factors, prior, model=model, gold=part.gold)["log_evidence"]
+            return part.shard.em_answers(factors, prior, model=model, gold=part.gold)["log_evidence"]
 
         self.concluded.append(Factors(model, factors, prior))
         return self._noted(count, np.zeros(0), np.zeros(0), "conclude", {"model": model}, factors, prior)
