@@ -23,8 +23,6 @@ pub mod numeric;
 pub mod objects;
 pub mod pairwise;
 pub mod sequences;
-pub mod shards;
-pub mod simulate;
 pub mod texts;
 
 #[cfg(any(test, fuzzing))]

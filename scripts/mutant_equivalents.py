@@ -55,7 +55,7 @@ RUST_EQUIVALENTS: dict[str, str] = {
         "both sums are over the labels of one task there: 0 / 0 is not a number either"
     ),
     "audit/drift.rs: if distance > best { → if distance >= best {": "of labels off by the same, either may be reported",
-    "audit/left_out.rs: if row % ROWS_PER_CHECK == 0 { → if row % ROWS_PER_CHECK != 0 {": (
+    "audit/leave_one_out.rs: if row % ROWS_PER_CHECK == 0 { → if row % ROWS_PER_CHECK != 0 {": (
         "how often a request to stop is looked for"
     ),
     "base/encode.rs: if self.get(row).len() <= INLINE { hash_of(self.key(row)) } else { hash_of(self.get(row)) }: "

@@ -51,6 +51,11 @@ AREAS: dict[str, tuple[list[str], list[str]]] = {
             "ordinal/test_ordinal",
         ],
     ),
+    "shards": (["categorical/shards*"], ["categorical/test_shards", "categorical/test_shard_faults"]),
+    "simulation": (
+        ["categorical/simulate*", "base/random.rs", "base/gamma.rs"],
+        ["categorical/test_simulate", "categorical/test_synthetic"],
+    ),
     "models of skill": (
         ["categorical/*"],
         [
@@ -75,7 +80,6 @@ AREAS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "agreement": (["agreement/*"], ["agreement/test_agreement"]),
     "deferral": (["defer/*"], ["defer/test_kernels", "defer/test_decisions"]),
-    "simulation": (["simulate*", "base/gamma.rs"], ["categorical/test_simulate", "categorical/test_synthetic"]),
     "numbers, grades, comparisons": (
         ["numeric/*", "pairwise/*", "multilabel/*"],
         [
@@ -88,7 +92,6 @@ AREAS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "sequences, texts": (["sequences/*", "texts*"], ["sequences/test_methods", "texts/test_texts"]),
     "boxes, masks": (["boxes.rs", "masks/*"], ["boxes/test_boxes", "masks/test_masks"]),
-    "shards": (["shards*"], ["categorical/test_shards", "categorical/test_shard_faults"]),
     "numbers, threads, memory": (
         ["*"],
         [

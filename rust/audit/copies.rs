@@ -1,6 +1,6 @@
 //! Pairs of workers who give the same answers more often than chance.
 //!
-//! Chance is told by the task itself, see [`crate::audit::chance`]. The probability that both of two workers gave a label, summed over
+//! Chance is told by the task itself, see [`crate::audit::null_model`]. The probability that both of two workers gave a label, summed over
 //! the labels of the task, is that of their agreement; over tasks, agreements are independent, and their number has a
 //! Poisson-binomial distribution.
 
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
-use crate::audit::chance::{Beliefs, Chance, Habits};
+use crate::audit::null_model::{Beliefs, Chance, Habits};
 use crate::base::control::Control;
 use crate::base::memory::{clear, grow, par_tried, push, ready, room_to_sort, with_room, zeros};
 use crate::base::special::normal_below;

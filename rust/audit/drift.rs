@@ -1,6 +1,6 @@
 //! Workers whose answers change in the course of their work.
 //!
-//! What a worker was to say is told by the others on the task, see [`crate::audit::chance`]; what is left are residuals with mean zero
+//! What a worker was to say is told by the others on the task, see [`crate::audit::null_model`]; what is left are residuals with mean zero
 //! and a known variance, for each label, and for being right. If the worker stays the same, their running sum, less its share
 //! of the whole, walks like a Brownian bridge whose clock is the variance, and the largest distance from zero has
 //! Kolmogorov's distribution.
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
-use crate::audit::chance::{Beliefs, Chance, Habits};
+use crate::audit::null_model::{Beliefs, Chance, Habits};
 use crate::base::control::Control;
 use crate::base::memory::{clear, filled, par_tried, push, ready, room_to_sort, zeros};
 use crate::categorical::table::Table;

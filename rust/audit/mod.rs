@@ -1,8 +1,8 @@
 //! What workers are worth, and who copies, drifts or contradicts the others.
 
 pub mod capacity;
-pub mod chance;
 pub mod copies;
 pub mod drift;
-pub mod left_out;
+pub mod leave_one_out;
+pub mod null_model;
 pub mod reputation;

@@ -4,7 +4,7 @@
 //! such a task among all who gave it. A *hard* penalty gives the whole unit to one of them, such that units are spread as
 //! evenly as they can be: an optimal semi-matching. Who gives answers that few others give cannot hand them on.
 
-mod balance;
+mod semi_matching;
 
 use crate::Result;
 use crate::base::control::Control;
@@ -119,7 +119,7 @@ pub fn penalties(table: &Table, hard: bool, control: &Control) -> Result<Penalti
     n_contested.extend(contested.starts.windows(2).map(|ends| ends[1] - ends[0]));
     let mut units = zeros(contested.n_workers())?;
     if hard {
-        for &worker in &balance::semi_matching(&contested, control)? {
+        for &worker in &semi_matching::semi_matching(&contested, control)? {
             units[worker as usize] += 1.0;
         }
     } else {

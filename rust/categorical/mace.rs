@@ -8,11 +8,11 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::base::blocks::{chunks_with_tables, with_rows};
 use crate::base::control::Control;
 use crate::base::course::{Course, Tolerance};
 use crate::base::memory::{collected, with_room, zeros};
 use crate::base::num::{BLOCK, FLOOR, LogProduct, normalise, rescale, softmax};
+use crate::base::parallel::{chunks_with_tables, with_rows};
 use crate::base::special::{digamma, ln_gamma};
 use crate::categorical::table::{Label, Table, with_labels};
 use crate::moments::moments_first;

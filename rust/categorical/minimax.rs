@@ -11,11 +11,11 @@
 //! Each takes one step of Newton's method on a block of its own, halved until the block's part does not fall: so
 //! neither does the objective.
 
-mod climber;
+mod newton;
 
 use rayon::prelude::*;
 
-use self::climber::{Climber, Shape, Side, chances};
+use self::newton::{Climber, Shape, Side, chances};
 use crate::base::control::Control;
 use crate::base::course::{Course, Tolerance};
 use crate::base::memory::{clear, collected, copied, ready, zeros};

@@ -9,5 +9,7 @@ pub mod linked;
 pub mod mace;
 pub mod margin;
 pub mod minimax;
+pub mod shards;
+pub mod simulate;
 pub mod table;
 pub mod votes;

@@ -5,9 +5,9 @@ use rayon::prelude::*;
 use super::finite;
 use crate::Error;
 use crate::Result;
-use crate::base::blocks::chunks_with_tables;
 use crate::base::control::Control;
 use crate::base::memory::{par_tried, zeros};
+use crate::base::parallel::chunks_with_tables;
 use crate::categorical::table::{Labels, Table};
 
 /// Pairs of one job.

@@ -7,8 +7,8 @@ use super::{Graph, Pairs, finite};
 use crate::base::control::Control;
 use crate::base::memory::{collected, copied, push, with_room, zeros};
 use crate::base::num::softmax;
+use crate::base::random::{below, key};
 use crate::base::special::ln_gamma;
-use crate::simulate::random::{below, key};
 use crate::{Error, Result};
 
 /// No move is made for less: rounding must not make it go round in circles.

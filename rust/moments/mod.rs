@@ -5,8 +5,8 @@
 
 pub mod factor;
 mod groups;
-mod meet;
 mod pairs;
+mod shared_tasks;
 mod triples;
 
 use std::ops::Range;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
-use super::meet::{Job, Meet, Meetings, Way, With};
+use super::shared_tasks::{Job, Meet, Meetings, Way, With};
 use super::{Lists, Weights, room_for, split, with_view};
 use crate::base::control::Control;
 use crate::base::memory::{collected, copied, filled, par_tried, ready, with_room, zeros};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::meet::Way;
+use super::shared_tasks::Way;
 use super::*;
 use crate::base::memory::push;
 use crate::categorical::table::{Repeats, Rows};

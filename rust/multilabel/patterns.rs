@@ -9,9 +9,9 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{Design, clipped, logistic};
-use crate::base::blocks::chunks_with_tables;
 use crate::base::control::Control;
 use crate::base::memory::{collected, filled, par_tried, zeros};
+use crate::base::parallel::chunks_with_tables;
 use crate::{Error, Result};
 
 /// Imaginary tasks that have a label, and that have not.

@@ -12,9 +12,9 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::base::blocks::chunks_with_tables;
 use crate::base::control::Control;
 use crate::base::memory::zeros;
+use crate::base::parallel::chunks_with_tables;
 use crate::numeric::table::Ratings;
 use crate::{Error, Result};
 

@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use super::{Job, View, each_chunk};
 use crate::base::control::Control;
-use crate::base::lengths::{EachTask, by_length};
 use crate::base::memory::{collected, zeros};
+use crate::base::short_tasks::{EachTask, by_length};
 use crate::{Error, Result};
 
 /// Numbers that describe a worker: λ, E[α], E[β], E[α²], E[αβ], E[β²].

@@ -6,8 +6,8 @@ use rayon::prelude::*;
 
 use super::{View, each_chunk};
 use crate::base::control::Control;
-use crate::base::lengths::{EachTask, by_length};
 use crate::base::memory::zeros;
+use crate::base::short_tasks::{EachTask, by_length};
 use crate::{Error, Result};
 
 /// Means, and what ratings lie about them.

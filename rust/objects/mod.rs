@@ -3,11 +3,11 @@
 //! The scheme minimises the sum of distances between a worker's answers and those found, times the worker's weight, over
 //! all workers, with a function of the weights fixed.
 
-mod between;
+mod distances;
 mod scheme;
 
-pub(crate) use between::edits;
-pub use between::{Measure, value_distances, word_distances};
+pub(crate) use distances::edits;
+pub use distances::{Measure, value_distances, word_distances};
 pub use scheme::{Answering, Norm, Scheme, SchemeFit, scheme_fit};
 
 use std::ops::Range;

@@ -6,7 +6,7 @@ use super::graph::{Fold, Graph};
 use super::newton::{Climb, Crowd, EXTRA, Prior};
 use super::outcome::Ties;
 use super::table::Comparisons;
-use super::workers::{Evidence, Scores, Spread, Workers, alone};
+use super::worker_slopes::{Evidence, Scores, Spread, Workers, alone};
 use crate::base::control::Control;
 use crate::base::course::Course;
 use crate::base::memory::{filled, push, zeros};

@@ -10,7 +10,7 @@ use super::graph::{EDGES, Fold, Graph};
 use super::newton::{Climb, EXTRA, Prior};
 use super::outcome::{Counts, Ties};
 use super::table::Comparisons;
-use super::workers::alone;
+use super::worker_slopes::alone;
 use crate::base::control::Control;
 use crate::base::course::{Course, Tolerance};
 use crate::base::memory::{copied, filled, zeros};

@@ -9,10 +9,10 @@
 use rayon::prelude::*;
 
 use super::bradley_terry::{Parameters, check_parameters};
+use super::conjugate_gradients::solve;
 use super::graph::{Fold, Graph, for_items};
 use super::newton::{Climb, Crowd, Curvature, EXTRA, Prior};
 use super::outcome::{Counts, Outcomes, Ties};
-use super::solve::solve;
 use super::table::Comparisons;
 use crate::Result;
 use crate::base::control::Control;

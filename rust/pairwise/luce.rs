@@ -5,10 +5,10 @@
 
 use rayon::prelude::*;
 
+use super::conjugate_gradients::{Matrix, solve};
 use super::newton::Crowd;
 use super::rankings::Rankings;
-use super::solve::{Matrix, solve};
-use super::workers::{Evidence, Scores, Spread, Workers, alone, exactness};
+use super::worker_slopes::{Evidence, Scores, Spread, Workers, alone, exactness};
 use crate::base::control::Control;
 use crate::base::course::Course;
 use crate::base::memory::{collected, copied, filled, zeros};

@@ -6,6 +6,7 @@
 
 mod bradley_terry;
 mod centrality;
+mod conjugate_gradients;
 mod crowd;
 mod errors;
 mod graph;
@@ -13,11 +14,10 @@ mod luce;
 mod newton;
 mod outcome;
 mod rankings;
-mod solve;
 mod table;
 #[cfg(test)]
 mod tests;
-mod workers;
+mod worker_slopes;
 
 pub use bradley_terry::{Fit, LeftBias, Options, Parameters, bradley_terry_fit};
 pub use centrality::{CentralityOptions, rank_centrality_fit};
@@ -27,4 +27,4 @@ pub use luce::{LuceFit, LuceOptions, plackett_luce_fit};
 pub use outcome::Ties;
 pub use rankings::Rankings;
 pub use table::{Comparisons, Rows};
-pub use workers::Spread;
+pub use worker_slopes::Spread;

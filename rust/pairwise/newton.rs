@@ -5,10 +5,10 @@
 
 use rayon::prelude::*;
 
+use super::conjugate_gradients::{Matrix, solve};
 use super::graph::{EDGES, Graph, for_items};
 use super::outcome::{Counts, Outcomes, Ties};
-use super::solve::{Matrix, solve};
-use super::workers::exactness;
+use super::worker_slopes::exactness;
 use crate::base::control::Control;
 use crate::base::memory::{copied, zeros};
 use crate::base::num::{LEVEL, LogProduct};

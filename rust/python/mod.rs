@@ -5,48 +5,22 @@
 
 mod agreement;
 mod audit;
-mod bayes;
+mod base;
 mod boxes;
-mod capacity;
+mod categorical;
 mod clustering;
 mod codes;
-mod community;
-mod consensus;
-mod copies;
 mod defer;
-mod dependence;
-mod drift;
-mod em;
-mod encode;
-mod factor;
-mod gibbs;
-mod glad;
-mod grouped;
-mod hierarchy;
-mod kos;
 mod learn;
-mod linked;
-mod mace;
-mod margin;
 mod masks;
-mod minimax;
 mod moments;
 mod multilabel;
-mod num;
 mod numeric;
 mod objects;
 mod pairwise;
-mod passes;
-mod rank_one;
 mod sequences;
-mod shards;
-mod simulate;
-mod sparse;
-mod special;
-mod subtypes;
 mod table;
 mod texts;
-mod votes;
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -344,35 +318,43 @@ mod _core {
     #[pymodule_export]
     use super::agreement::agreement_by_coincidences;
     #[pymodule_export]
+    use super::audit::capacity::channel_capacity;
+    #[pymodule_export]
     use super::audit::{low_rank_fit, low_rank_residuals};
     #[pymodule_export]
-    use super::bayes::bayes_fit;
+    use super::base::encode::{canonical_integers, encode_integers, encode_strings};
+    #[pymodule_export]
+    use super::base::num::winners;
+    #[pymodule_export]
+    use super::base::special::beta_quantile;
     #[pymodule_export]
     use super::boxes::{match_boxes, nearest_points};
     #[pymodule_export]
-    use super::capacity::channel_capacity;
+    use super::categorical::consensus::pool_posteriors;
+    #[pymodule_export]
+    use super::categorical::dependence::correlation_sample;
+    #[pymodule_export]
+    use super::categorical::em::bayes::bayes_fit;
+    #[pymodule_export]
+    use super::categorical::em::em_fit;
+    #[pymodule_export]
+    use super::categorical::em::hierarchy::{crowd_prior, dirichlet_step, hierarchy_fit};
+    #[pymodule_export]
+    use super::categorical::em::passes::em_factors;
+    #[pymodule_export]
+    use super::categorical::linked::linked_beliefs;
+    #[pymodule_export]
+    use super::categorical::shards::Shard;
+    #[pymodule_export]
+    use super::categorical::simulate::simulate;
     #[pymodule_export]
     use super::clustering::{cluster_search, cluster_shares};
     #[pymodule_export]
     use super::codes::CodeTable;
     #[pymodule_export]
-    use super::consensus::pool_posteriors;
-    #[pymodule_export]
     use super::defer::{assign, projection_apply, projection_fit, projection_reach, projection_solve, projection_sums};
     #[pymodule_export]
-    use super::dependence::correlation_sample;
-    #[pymodule_export]
-    use super::em::em_fit;
-    #[pymodule_export]
-    use super::encode::{canonical_integers, encode_integers, encode_strings};
-    #[pymodule_export]
-    use super::factor::{assignment, cpd_fit, nmf_fit, simplex_lstsq, spa};
-    #[pymodule_export]
-    use super::hierarchy::{crowd_prior, dirichlet_step, hierarchy_fit};
-    #[pymodule_export]
     use super::learn::adam_rows;
-    #[pymodule_export]
-    use super::linked::linked_beliefs;
     #[pymodule_export]
     use super::masks::{
         coco_counts, coco_lengths, coco_runs, crossing_sides, densest, mask_bytes, mask_columns, mask_pixels,
@@ -381,25 +363,17 @@ mod _core {
     #[pymodule_export]
     use super::moments::components;
     #[pymodule_export]
-    use super::multilabel::{relevance_fit, relevance_posterior};
+    use super::moments::factor::{assignment, cpd_fit, nmf_fit, simplex_lstsq, spa};
     #[pymodule_export]
-    use super::num::winners;
+    use super::moments::rank_one::{rank_one_fit, rank_one_graph};
+    #[pymodule_export]
+    use super::multilabel::{relevance_fit, relevance_posterior};
     #[pymodule_export]
     use super::objects::{scheme_fit, value_distances, word_distances};
     #[pymodule_export]
     use super::pairwise::{Comparisons, Rankings};
     #[pymodule_export]
-    use super::passes::em_factors;
-    #[pymodule_export]
-    use super::rank_one::{rank_one_fit, rank_one_graph};
-    #[pymodule_export]
     use super::sequences::{sequence_decode, sequence_evidence, sequence_fit};
-    #[pymodule_export]
-    use super::shards::Shard;
-    #[pymodule_export]
-    use super::simulate::simulate;
-    #[pymodule_export]
-    use super::special::beta_quantile;
     #[pymodule_export]
     use super::table::{Ratings, Table};
     #[pymodule_export]

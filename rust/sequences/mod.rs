@@ -13,8 +13,8 @@ mod tests;
 
 use std::ops::Range;
 
-use crate::base::blocks::chunks_with_tables;
 use crate::base::memory::{with_room, zeros};
+use crate::base::parallel::chunks_with_tables;
 use crate::{Error, Result};
 
 /// A token that a worker was not asked about.

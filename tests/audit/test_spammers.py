@@ -90,15 +90,15 @@ def test_low_rank_refuses(change, message):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_left_out_sums_match_their_twin(weighted):
+def test_leave_one_out_sums_match_their_twin(weighted):
     votes, _, _ = planted(60, 7, 3, 4)
     if weighted:
         rng = np.random.default_rng(1)
         sizes = {"n_tasks": 60, "n_workers": 7, "n_classes": 3}
         votes = mh.Annotations.from_codes(*votes.codes(), weights=rng.uniform(0.2, 2, len(votes)), **sizes)
     fit = mh.DawidSkene().fit(votes)
-    found = votes.table.left_out_sums(fit.posterior_, fit.confusion_)
-    expected = audit.left_out_sums(em.Rows.of(votes), fit.posterior_, fit.confusion_)
+    found = votes.table.leave_one_out_sums(fit.posterior_, fit.confusion_)
+    expected = audit.leave_one_out_sums(em.Rows.of(votes), fit.posterior_, fit.confusion_)
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-9)
 
@@ -106,7 +106,7 @@ def test_left_out_sums_match_their_twin(weighted):
 def test_knowledge_matches_its_twin():
     votes, _, _ = planted(80, 6, 3, 4)
     fit = mh.DawidSkene().fit(votes)
-    known = Knowledge.of(*votes.table.left_out_sums(fit.posterior_, fit.confusion_))
+    known = Knowledge.of(*votes.table.leave_one_out_sums(fit.posterior_, fit.confusion_))
     twin = audit.knowledge(em.Rows.of(votes), fit.posterior_, fit.confusion_)
     for ours, theirs in zip((known.knows, known.error, known.skew, known.bend), twin.T, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9)

@@ -38,7 +38,7 @@ def low_rank_residuals(pairs, blocks, factor):
     return np.array([[np.trace(one), (one**2).sum()] for one in rest]).reshape(-1, 2)
 
 
-def left_out_sums(rows, posterior, confusion):
+def leave_one_out_sums(rows, posterior, confusion):
     """Each worker's labels by the posterior that the others' labels give."""
     n_workers, k, n_labels = confusion.shape
     cross, squares = np.zeros((n_workers, k, n_labels)), np.zeros((n_workers, k))

@@ -163,7 +163,7 @@ def _by_score(crowd: Crowd, false_alarms: float, least: float) -> Finding:
     if reason := untellable(votes):
         return Finding("spammer", votes._workers, np.zeros(m, np.bool_), evidence, (reason,))
     confusion = crowd.fit.confusion.matrices()
-    cross, squares = votes.table.left_out_sums(crowd.fit.posterior.dense(), confusion)
+    cross, squares = votes.table.leave_one_out_sums(crowd.fit.posterior.dense(), confusion)
     known = Knowledge.of(cross, squares)
     heard = np.isfinite(known.error)
     probability = unknown.copy()

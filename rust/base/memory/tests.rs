@@ -7,10 +7,10 @@ use std::cell::Cell;
 use std::fmt::Debug;
 
 use crate::agreement::{Chance, Coefficient, Scale, Shape, Summary, agreement_by_counts, agreement_by_pairs};
-use crate::audit::chance::Beliefs;
 use crate::audit::copies;
 use crate::audit::drift;
-use crate::audit::left_out::left_out_sums;
+use crate::audit::leave_one_out::leave_one_out_sums;
+use crate::audit::null_model::Beliefs;
 use crate::audit::reputation;
 use crate::base::control::Control;
 use crate::base::encode;
@@ -328,7 +328,7 @@ fn moments_and_factors_survive_a_refused_allocation() {
             |control: &Control| low_rank::low_rank_residuals(&pairs.pairs, &pairs.joint, &confusion, [k, k], control);
         assert_refused("residuals", residuals);
         let posterior = vec![1.0 / k as f64; table.n_tasks() * k];
-        assert_refused("left out", |control| left_out_sums(&table, &posterior, &confusion, control));
+        assert_refused("left out", |control| leave_one_out_sums(&table, &posterior, &confusion, control));
         let first = moments::moments_first(&table, &control).unwrap();
         let options = cpd::Options {
             prior: &prior,

@@ -9,10 +9,10 @@ use super::shard::InMemory;
 use super::solver::{Sizes, Solver};
 use super::sums::Passes;
 use super::{Fit, Options, Solution, sizes, validate, validate_loop};
-use crate::base::blocks::each_block;
 use crate::base::control::Control;
 use crate::base::memory::zeros;
 use crate::base::num::normalise;
+use crate::base::parallel::each_block;
 use crate::categorical::table::Table;
 use crate::{Error, Result};
 

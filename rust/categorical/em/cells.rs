@@ -8,8 +8,8 @@ use super::model::Shape;
 use super::solver::Sizes;
 use crate::Result;
 use crate::base::memory::par_collected;
+use crate::categorical::shards::Shard;
 use crate::categorical::table::{Label, Table, with_labels};
-use crate::shards::Shard;
 
 /// Annotations of whole tasks, as far as every pass reads them.
 #[derive(Debug, Clone, Copy)]

@@ -5,9 +5,9 @@ use std::ops::Range;
 use super::model::{Shape, WorkerModel};
 use super::pass::{Width, with_width};
 use crate::Result;
-use crate::base::blocks::try_each_block;
 use crate::base::control::Control;
 use crate::base::memory::prefetch;
+use crate::base::parallel::try_each_block;
 use crate::categorical::table::{Table, WorkerOrder};
 
 /// Adds every worker's expected counts, from posteriors of the tasks they labelled: the rows as they are.

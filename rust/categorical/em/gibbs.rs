@@ -20,8 +20,8 @@ use crate::base::control::Control;
 use crate::base::gamma::{Source, log_gamma};
 use crate::base::memory::{copied, reserve, zeros};
 use crate::base::num::{FLOOR, GOLDEN, normalise, scramble, to_unit};
+use crate::base::random::{key, unit};
 use crate::categorical::table::Table;
-use crate::simulate::random::{key, unit};
 use crate::{Error, Result};
 
 /// What random numbers are drawn for.

@@ -17,10 +17,10 @@ use super::model::{Model, Shape, WorkerModel, with_model};
 use super::parts::Answers;
 use super::pass::{Counts, Free, Likelihood, Open, Opening, PLAIN, Rows, Settle, Source, Width, run, with_width};
 use super::sums::{Factors, Mode, Passes, Sums};
-use crate::base::blocks::{chunks_with_tables, each_block, room_for, wanted_chunks, with_rows};
 use crate::base::control::Control;
 use crate::base::links::runs;
 use crate::base::memory::{collected, large_pages, zeros};
+use crate::base::parallel::{chunks_with_tables, each_block, room_for, wanted_chunks, with_rows};
 use crate::categorical::table::Table;
 use crate::{Error, Result};
 

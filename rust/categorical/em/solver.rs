@@ -11,11 +11,11 @@ use super::shard::table_of;
 use super::sums::{Factors, Mode, Passes, Sums};
 use super::{Assignment, Options, Start, protected};
 use crate::Result;
-use crate::base::blocks::{each_block, sum_blocks, try_each_block};
 use crate::base::control::Control;
 use crate::base::course::{Course, Limits, Steps, Tolerance};
 use crate::base::memory::{copied, filled, with_room, zeros};
 use crate::base::num::FLOOR;
+use crate::base::parallel::{each_block, sum_blocks, try_each_block};
 use crate::base::squarem::{Reach, leap};
 
 /// Workers per block of a parallel loop: enough to stream, and few enough for every core to have some.

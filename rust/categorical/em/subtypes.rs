@@ -13,11 +13,11 @@ use super::pass::Opening;
 use super::shard::{InMemory, table_of};
 use super::sums::{Factors, Mode, Passes, Sums};
 use super::{Fit, Solution, finite};
-use crate::base::blocks::{each_block, sum_blocks};
 use crate::base::control::Control;
 use crate::base::course::{Course, Tolerance};
 use crate::base::memory::{collected, filled, zeros};
 use crate::base::num::normalise;
+use crate::base::parallel::{each_block, sum_blocks};
 use crate::categorical::table::Table;
 use crate::{Error, Result};
 

@@ -8,7 +8,7 @@ use super::model::{Model, Shape};
 use super::pass::Opening;
 use super::shard::table_of;
 use crate::Result;
-use crate::base::blocks::each_block;
+use crate::base::parallel::each_block;
 
 /// What an E-step reads.
 #[derive(Debug, Clone, Copy)]

@@ -6,10 +6,10 @@
 pub mod agreement;
 pub mod assignment;
 pub mod cpd;
-mod lanes;
 pub mod low_rank;
 pub mod nmf;
 pub mod rank_one;
+mod simd;
 pub mod simplex;
 pub mod spa;
 

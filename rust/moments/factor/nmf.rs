@@ -10,7 +10,7 @@ mod ratios;
 use rayon::prelude::*;
 
 use self::ratios::{First, Scratch, Second};
-use super::lanes::{LANES, Lanes};
+use super::simd::{LANES, Lanes};
 use super::{Adjacency, Fit, not_negative, sized};
 use crate::base::control::Control;
 use crate::base::course::{Course, Limits, Steps, Tolerance};

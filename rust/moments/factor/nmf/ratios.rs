@@ -3,7 +3,7 @@
 use super::{Partner, Problem};
 use crate::Result;
 use crate::base::memory::filled;
-use crate::moments::factor::lanes::{LANES, Lanes};
+use crate::moments::factor::simd::{LANES, Lanes};
 
 /// Runs `$body` with the number of classes bound to `$k`; the usual ones have code of their own.
 macro_rules! with_classes {
