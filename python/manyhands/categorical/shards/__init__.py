@@ -1,9 +1,10 @@
 """Logs in shards: files of whole tasks, for more annotations than memory holds, and for machines that share work.
 
-A *shard* is a run of bytes (``rust/categorical/shards.rs`` says how it is laid out): whole tasks, 4 bytes an annotation and 1 a
-task, with checksums. ``_core.Shard.of(table)`` makes one of a table whose workers are the whole crowd, ``to_bytes()``
-gives it away, ``_core.Shard(bytes)`` and ``_core.Shard.read(path)`` take it back, or refuse what is damaged, foreign or
-of another version. A shard numbers its workers in a way of its own and knows where they stand in the crowd (``who()``).
+A *shard* is a run of bytes (``rust/categorical/shards.rs`` says how it is laid out): whole tasks, 4 bytes an
+annotation and 1 a task, with checksums. ``_core.Shard.of(table)`` makes one of a table whose workers are the whole
+crowd, ``to_bytes()`` gives it away, ``_core.Shard(bytes)`` and ``_core.Shard.read(path)`` take it back, or refuse what
+is damaged, foreign or of another version. A shard numbers its workers in a way of its own and knows where they stand
+in the crowd (``who()``).
 
 A *driver* runs the loops of EM over shards, wherever they are. It is an object with the sizes ``n_workers``,
 ``n_classes`` and ``n_labels`` of the log and three methods, which ``em_fit``, ``bayes_fit`` and ``hierarchy_fit`` call
