@@ -66,6 +66,10 @@ impl Comparisons {
         self.0.n_workers()
     }
     #[getter]
+    fn n_contexts(&self) -> usize {
+        self.0.n_contexts()
+    }
+    #[getter]
     fn n_annotations(&self) -> usize {
         self.0.len()
     }
