@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "CodeTable",
     "Comparisons",
     "Rankings",
     "Ratings",
