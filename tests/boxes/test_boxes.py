@@ -401,7 +401,7 @@ def test_scores_by_hand() -> None:
 
 def test_the_unit_of_coordinates_changes_nothing() -> None:
     crowd = mh.simulate(12, seed=3, kind="boxes")
-    corners = crowd.log.log
+    corners = crowd.log.boxes
     tasks, workers = crowd.log.codes()[:2]
     models = [
         mh.boxes.BoxCrowd(radius=8 * unit).fit(mh.Boxes.from_arrays(tasks, workers, corners[:, :2] * unit))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import manyhands as mh
 from manyhands import _core
+from manyhands._simulate import SIMULATED
 from manyhands.categorical import crowds
 
 SIZES = [(1, 1), (1, 2), (7, 1), (5, 2), (40, 3), (12, 10)]
@@ -424,7 +425,7 @@ EYE = np.tile(np.eye(2), (3, 1, 1))
 @pytest.mark.parametrize(
     ("error", "arguments", "part"),
     [
-        (TypeError, {"n_workers": None}, "n_workers is missing"),
+        (TypeError, {"truth": [0, 1], "n_tasks": None, "n_classes": None}, "n_classes is missing"),
         (TypeError, {"n_tasks": 2.5}, "n_tasks is 2.5"),
         (ValueError, {"n_tasks": 0}, "n_tasks is 0"),
         (ValueError, {"n_classes": 70_000}, "n_classes is 70000"),
@@ -496,3 +497,11 @@ def test_rankings_recover_what_they_were_drawn_from():
     for odd in ({"length": 1}, {"length": 13}):
         with pytest.raises(ValueError, match="length"):
             mh.simulate(12, 3, 10, **odd, kind="rankings")
+
+
+@pytest.mark.parametrize("kind", SIMULATED)
+def test_every_kind_has_sizes_of_its_own(kind):
+    crowd = mh.simulate(kind=kind, seed=1)
+    assert crowd.log.n_annotations > 0
+    assert crowd.log.kind == kind
+    assert crowd.truth is not None

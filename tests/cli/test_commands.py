@@ -264,7 +264,6 @@ def test_simulate_draws_other_kinds(kind, arguments, wanted, tmp_path, monkeypat
 def test_simulate_refuses_what_a_kind_does_not_have(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for arguments, told in (
-        ("--tasks 5 --workers 2", "needs --classes"),
         ("--kind numeric --tasks 5 --workers 5 --classes 2", "--classes does not apply to numeric answers"),
         (
             "--kind multilabel --tasks 5 --workers 5 --labels 2 --density 0.5",

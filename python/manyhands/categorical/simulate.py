@@ -30,6 +30,8 @@ ArrayNames: TypeAlias = npt.NDArray[Any]
 
 #: The sizes that the core's codes can hold.
 _LARGEST = {"n_tasks": 2**32 - 1, "n_workers": 2**32 - 2, "n_classes": 2**16 - 1}
+#: Sizes of a log for which nothing says otherwise.
+_DEFAULT = {"n_tasks": 200, "n_workers": 20, "n_classes": 3}
 
 #: What the core takes for "no group".
 _NO_GROUP = np.iinfo(np.uint32).max
@@ -113,7 +115,7 @@ def simulate(
     Parameters
     ----------
     n_tasks, n_workers, n_classes
-        The sizes. What ``truth`` or ``confusion`` tells need not be repeated.
+        Sizes of the log, by default 200, 20 and 3, or those of `truth` and `confusion`.
     crowd
         The kind of crowd, one of :data:`manyhands.categorical.crowds.CROWDS`: ``"one-coin"``, ``"class-conditional"``,
         ``"flippers"``, ``"hammer-spammer"``, ``"confusers"``, ``"neighbours"``, ``"adversary"``,
@@ -182,6 +184,8 @@ def simulate(
         raise ValueError(f"copying is {copying}; give a probability from 0 to 1")
     given = None if confusion is None else _as_confusion(confusion)
     codes, names = (None, None) if truth is None else _as_truth(truth, n_classes)
+    if codes is not None and names is None and n_classes is None and given is None:
+        raise TypeError("n_classes is missing: truth holds class numbers; give the number of classes")
     n_tasks = _size("n_tasks", n_tasks, _length(codes))
     n_workers = _size("n_workers", n_workers, _length(given))
     n_classes = _size("n_classes", n_classes, given.shape[1] if given is not None else _length(names))
@@ -319,11 +323,9 @@ def _length(array: npt.NDArray[Any] | None) -> int | None:
 
 
 def _size(name: str, asked: int | None, found: int | None) -> int:
-    """Settle a size that is asked for, found in another argument, or both."""
+    """Return a size that is asked for, found in another argument, or both; the default if neither says it."""
     if asked is None:
-        if found is None:
-            raise TypeError(f"{name} is missing; give a whole number")
-        asked = found
+        asked = _DEFAULT[name] if found is None else found
     size = _whole(name, asked, 1, _LARGEST[name])
     if found is not None and found != size:
         raise ValueError(f"{name} is {size}, but the truth or confusion given says {found}; they must be the same")

@@ -116,9 +116,6 @@ def drawn_log(args: Namespace) -> Any:
     odd = [name for name in SIZES if name not in sizes and getattr(args, name) is not None]
     settings = dict(args.set)
     if args.kind in OF_CLASSES:
-        missing = [f"--{name}" for name in sizes if getattr(args, name) is None]
-        if missing:
-            raise ValueError(f"simulating {args.kind} answers needs {' and '.join(missing)}")
         given = ("crowd", "labels_per_task", "density", "activity", "prior", "ids", "copying")
         settings |= {name: value for name in given if (value := getattr(args, name)) is not None}
     else:

@@ -142,7 +142,9 @@ class Preannotations:
         if column not in frame.column_names or "task" not in frame.column_names:
             raise TypeError(f"answers to {self._question!r} are {self._kind}; {type(model).__name__} gives others")
         tasks, said = frame.column("task").to_pylist(), frame.column(column).to_pylist()
-        sure = frame.column("confidence").to_pylist() if "confidence" in frame.column_names else [None] * len(tasks)
+        # The reliability of a number is relative to the spread of all of them, which is no score of one answer.
+        scored = "confidence" in frame.column_names and self._kind != "numeric"
+        sure = frame.column("confidence").to_pylist() if scored else [None] * len(tasks)
         said = [round(value) for value in said] if self._whole else said
         triples = zip(tasks, said, sure, strict=True)
         return {str(task): (answer, score) for task, answer, score in triples if answer is not None}
