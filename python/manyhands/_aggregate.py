@@ -56,6 +56,6 @@ def aggregate(answers: Any, *, kind: str | None = None, gold: Any = None, progre
     return best(gold=gold).fit(table, progress=progress)
 
 
-def default_for(table: Records) -> type[Estimator[Any, Any]]:
+def default_for(table: Records) -> type[Estimator[Any, Any, Any]]:
     """The method for a table where nobody chose one."""
     return Estimator._defaults[table.kind]

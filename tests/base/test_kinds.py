@@ -1,6 +1,6 @@
 """Room for kinds: what a new table and a new estimator get from their bases, and the forms of results."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,8 @@ import pytest
 
 import manyhands as mh
 from manyhands._base import persist
-from manyhands._base.estimator import Estimator, Fit, TaskEstimator
+from manyhands._base.estimator import Estimator, TaskEstimator
+from manyhands._base.fitted import Fit, TaskFitted, numbers
 from manyhands._base.kind import KindSpec
 from manyhands._base.table import Records
 from manyhands._base.task_table import Answers, Parsed, Payload
@@ -46,12 +47,14 @@ def toy_kind() -> tuple[type[Answers], type[Estimator]]:
 
     @dataclass(frozen=True, kw_only=True)
     class MarkFit(Fit):
-        mean: np.ndarray
+        mean: np.ndarray = field(metadata=numbers("n"))
 
-    class MeanMark(TaskEstimator[Marks, MarkFit]):
+    class MeanMark(TaskEstimator[Marks, MarkFit, TaskFitted[MarkFit]]):
         __module__ = "manyhands.toys"
         _kind = "marks"
         _file_kind = "marker"
+        _fit_type = MarkFit
+        _fitted_type = TaskFitted
 
         def _as_table(self, answers):
             return answers
@@ -60,12 +63,6 @@ def toy_kind() -> tuple[type[Answers], type[Estimator]]:
             tasks, _, said = votes.table.columns()
             mean = np.bincount(tasks, said) / votes.labels_per_task
             return MarkFit(mean=mean, history=np.zeros(0), remarks=("Nobody is judged.",))
-
-        def _packed(self):
-            return {"mean": self._fitted().mean}
-
-        def _take_back(self, content, course):
-            self._result = MarkFit(mean=content.array("mean", np.float64, shape=(len(self._tasks),)), **course)
 
     class Marker(MeanMark):
         __module__ = "manyhands.toys"
@@ -103,11 +100,11 @@ def test_an_estimator_of_another_kind_has_what_estimators_have(kind, tmp_path):
         _ = Marker().tasks_
     with pytest.warns(mh.errors.IdentifiabilityWarning, match="Nobody is judged"):
         model = Marker().fit(marks)
-    assert model._fitted().mean.tolist() == [4.0, 9.0]
+    assert model._fitted().fit.mean.tolist() == [4.0, 9.0]
     model.save(tmp_path / "marker.mh")
     again = mh.load(tmp_path / "marker.mh", Marker)
     assert again.remarks_ == model.remarks_ == ("Nobody is judged.",)
-    assert again._fitted().mean.tolist() == [4.0, 9.0]
+    assert again._fitted().fit.mean.tolist() == [4.0, 9.0]
     assert (again.tasks_.tolist(), again.workers_.tolist()) == (["a", "b"], ["x", "y"])
 
 
@@ -131,13 +128,14 @@ def test_a_file_of_a_kind_that_is_not_known_is_refused(tmp_path):
 
 def test_posteriors_say_the_same_in_either_form():
     votes = mh.simulate(60, 8, 7, labels_per_task=4, seed=3).log
-    sparse = mh.categorical.SparseOneCoin().fit(votes)._fitted().posterior
+    sparse = mh.categorical.SparseOneCoin().fit(votes)._fitted().fit.posterior
     assert isinstance(sparse, Candidates)
     dense = DensePosterior(sparse.dense())
     some = np.array([59, 3, 3, 0])
     np.testing.assert_array_equal(sparse.rows(some), dense.rows(some))
-    for mine, theirs in zip(sparse.winners(), dense.winners(), strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-12)
+    mine, theirs = vars(sparse.winners()), vars(dense.winners())
+    for name in mine:
+        np.testing.assert_allclose(mine[name], theirs[name], rtol=1e-12)
     assert sparse.winners().of(some).codes.tolist() == sparse.winners().codes[some].tolist()
 
 
@@ -154,7 +152,7 @@ def test_workers_are_the_same_in_either_form():
 def test_matrices_are_made_once_and_when_asked_for(monkeypatch):
     votes = mh.Annotations.from_dense([[0, 1, 1], [1, 1, 0]])
     model = mh.MajorityVote().fit(votes)
-    confusion = model._fitted().confusion
+    confusion = model._fitted().fit.confusion
     assert isinstance(confusion, JudgedByPosterior)
     assert confusion._made is None
     assert model.confusion_ is model.confusion_

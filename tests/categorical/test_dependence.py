@@ -243,43 +243,19 @@ def test_what_is_said_of_errors_is_saved(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.predict_proba(votes), model.predict_proba(votes))
 
 
-def test_a_consensus_of_an_older_version_predicts_as_it_did(tmp_path: Path) -> None:
-    votes, _ = drawn((300, 20, 3), 6)
-    model = mh.Consensus(correlation=0.4).fit(votes)
-    model.save(tmp_path / "new.mh")
-    content = persist.read(tmp_path / "new.mh")
-    old = {
-        name: array for name, array in content.arrays.items() if name[7:] not in ("_estimate", "_even", "_information")
-    }
-    assert len(old) == len(content.arrays) - 3
-    persist.write(tmp_path / "old.mh", content.kind, content.meta, old)
-    loaded = mh.load(tmp_path / "old.mh")
-    assert np.isnan([loaded.correlation_, loaded.correlation_error_]).all()
-    assert loaded.discount_ == 0.4
-    rows = em.Rows.of(votes)
-    parts = zip(model.weights_, model._confusions, model._priors, strict=True)
-    plain = sum(w * em.expect(rows, prior, matrices, np.full(300, -1), hard=False)[0] for w, matrices, prior in parts)
-    assert_close(loaded.predict_proba(votes), bayes.calibrated(plain, np.full(300, 6.0), 0.4), 1e-9, "posterior")
-
-
 def test_what_members_said_is_kept_as_codes(tmp_path: Path) -> None:
     votes, _ = drawn((300, 20, 3), 6)
     model = mh.aggregate(votes)
     model.save(tmp_path / "model.mh")
     content = persist.read(tmp_path / "model.mh")
-    codes = content.arrays["learnt._said"]
+    codes = content.arrays["fit.answers"]
     assert codes.dtype == np.uint16
-    for held, good in (
-        (codes, True),
-        (codes.astype(float), True),
-        (codes + 0.5, False),
-        (codes + np.uint16(3), False),
+    loaded = mh.load(tmp_path / "model.mh")
+    np.testing.assert_array_equal(loaded.member_labels_, model.member_labels_)
+    for held, told in (
+        (codes.astype(float), "'fit.answers'"),
+        (codes + np.uint16(3), "holds codes that are not below 3"),
     ):
-        persist.write(tmp_path / "other.mh", content.kind, content.meta, content.arrays | {"learnt._said": held})
-        if good:
-            loaded = mh.load(tmp_path / "other.mh")
-            np.testing.assert_array_equal(loaded.member_labels_, model.member_labels_)
-            assert loaded._said.dtype == np.uint16
-        else:
-            with pytest.raises(mh.errors.FileFormatError, match="holds codes that are not below 3"):
-                mh.load(tmp_path / "other.mh")
+        persist.write(tmp_path / "other.mh", content.kind, content.meta, content.arrays | {"fit.answers": held})
+        with pytest.raises(mh.errors.FileFormatError, match=told):
+            mh.load(tmp_path / "other.mh")

@@ -82,11 +82,11 @@ def test_tasks_workers_and_classes_may_appear_at_any_time() -> None:
     assert model.classes_.tolist() == ["x", "y", "w"]
     assert model.tasks_.tolist() == [3, 4]
     assert model.labels_.tolist() == ["w", "x"]
-    assert model.workers_frame().column("n_labels").to_pylist() == [2, 2, 1, 1]
+    assert model.workers_frame().column("n_answers").to_pylist() == [2, 2, 1, 1]
     assert model.confusion_.shape == (4, 3, 3)
     assert model.predict(first).tolist() == ["x", "y"]
     # Somebody who did not answer is known as before, but for the new class, which has a share of the pseudo-counts.
-    b = model._counts[0]
+    b = model._fitted().fit.counts[0]
     np.testing.assert_array_equal(b[2], 0)
     np.testing.assert_array_equal(b[:, 2], 0)
     assert alone["b"].shape == (2, 2)
@@ -119,14 +119,14 @@ def test_what_is_kept_does_not_grow_with_the_log() -> None:
     model = mh.categorical.OnlineDawidSkene(recent=20)
 
     def size() -> int:
-        return sum(array.nbytes for array in vars(model).values() if isinstance(array, np.ndarray))
+        return sum(array.nbytes for array in vars(model._fitted().fit).values() if isinstance(array, np.ndarray))
 
     sizes = []
     for batch in batches:
         model.partial_fit(batch)
         sizes.append(size())
     assert len(set(sizes[1:])) == 1
-    assert len(model._latest) == 20
+    assert len(model._fitted().fit.latest) == 20
 
 
 def test_saved_and_resumed(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_saved_and_resumed(tmp_path: Path) -> None:
         half.save(tmp_path / "half.mh")
         resumed = streamed(mh.load(tmp_path / "half.mh"), batches[2:])
         assert_same_bits(resumed, whole)
-        np.testing.assert_array_equal(resumed._latest_rows, whole._latest_rows)
+        np.testing.assert_array_equal(resumed._fitted().fit.latest_rows, whole._fitted().fit.latest_rows)
 
 
 def test_a_batch_that_fails_changes_nothing() -> None:

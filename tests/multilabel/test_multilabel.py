@@ -77,7 +77,7 @@ def test_parts_keep_the_inventory() -> None:
         ({}, {"inventory": ["x", "y"]}, ValueError, "label 'z' is not among the inventory"),
         ({}, {"inventory": ["x", "y", "x"]}, ValueError, "inventory names 'x' more than once"),
         ({}, {"sep": ""}, ValueError, "sep must be text"),
-        ({}, {"label": "worker", "labels": "labels"}, ValueError, "label= is for the long form"),
+        ({}, {"label": "worker", "labels": "labels"}, ValueError, "label=… is for the long form"),
         (
             {"worker": ["a", "a", "a", "b"]},
             {"repeats": "error"},
@@ -131,12 +131,12 @@ def test_matches_its_twin(seed: int, n_workers: int, n_labels: int) -> None:
     model = mh.multilabel.PooledRelevance(max_iter=4, tol=0.0, threshold=0.5)
     model.fit(answers)
     wanted, rates, prior = relevance.fit(answers, 4)
-    found = model._fitted().candidates
+    found = model._fitted().fit.candidates
     assert list(zip(found.tasks.tolist(), found.labels.tolist(), strict=True)) == list(wanted)
     assert_close(found.probabilities, np.array(list(wanted.values())), 1e-8, "probabilities")
-    assert_close(model._rates, np.array(rates), 1e-8, "rates")
+    assert_close(model._fitted().fit.rates, np.array(rates), 1e-8, "rates")
     assert_close(model.prior_, prior, 1e-8, "prior")
-    again = model._expected(answers)
+    again = model._expected(model._fitted(), answers)
     assert_close(again.probabilities, found.probabilities, 1e-9, "prediction")
 
 
@@ -168,7 +168,7 @@ def test_patterns_that_were_drawn_are_found_and_help() -> None:
     )
     right, models = [], [mh.multilabel.PooledRelevance(patterns=n, threshold=0.5) for n in (1, 3)]
     for model in models:
-        found = model.fit(drawn.log)._fitted().candidates
+        found = model.fit(drawn.log)._fitted().fit.candidates
         truth = np.array([label in drawn.truth[task] for task, label in zip(found.tasks, found.labels, strict=True)])
         right.append(np.mean((found.probabilities > 0.5) == truth))
     assert right[1] > right[0] + 0.02, right
@@ -179,8 +179,8 @@ def test_patterns_that_were_drawn_are_found_and_help() -> None:
     assert apart.min(axis=1).max() < 0.08, apart
     # What was learnt serves other tasks as well, whatever the inventory of their table.
     part = drawn.log.select(tasks=range(40))
-    again = models[1]._expected(part)
-    first = models[1]._fitted().candidates
+    again = models[1]._expected(models[1]._fitted(), part)
+    first = models[1]._fitted().fit.candidates
     assert_close(again.probabilities, first.probabilities[: len(again.probabilities)], 1e-9, "prediction")
 
 
@@ -194,7 +194,7 @@ def test_recovers_skills_of_workers_and_labels() -> None:
             model = mh.multilabel.PooledRelevance(tol=1e-5, max_iter=1000).fit(drawn.log)
         labels = model.labels_frame()
         # What all workers have in common may be the labels' as well.
-        found, wanted = (of - of.mean() for of in (model._of_workers[0], drawn.recall[0]))
+        found, wanted = (of - of.mean() for of in (model._fitted().fit.of_workers[0], drawn.recall[0]))
         errors.append(np.sqrt(((found - wanted) ** 2).mean()))
         right = np.mean([one == true for one, true in zip(model.label_sets_.tolist(), drawn.truth, strict=True)])
         share = np.mean([[label in true for label in range(6)] for true in drawn.truth], axis=0)
@@ -207,7 +207,7 @@ def test_recovers_skills_of_workers_and_labels() -> None:
 def test_pooling_beats_the_vote_where_workers_differ() -> None:
     drawn = mh.simulate(600, 40, 8, answers_per_task=5, spread=1.2, seed=5, kind="multilabel")
     model = mh.multilabel.PooledRelevance().fit(drawn.log)
-    found = model._fitted().candidates
+    found = model._fitted().fit.candidates
     truth = np.array([label in drawn.truth[task] for task, label in zip(found.tasks, found.labels, strict=True)])
     tasks, (answer, label) = drawn.log.codes()[0].astype(int), drawn.log.said()
     keys = found.tasks * 8 + found.labels
@@ -224,7 +224,7 @@ def test_order_of_rows_and_names_of_workers_do_not_matter() -> None:
     one, other = (mh.multilabel.PooledRelevance().fit(mh.MultiLabels.from_frame(log)) for log in (frame, moved))
     assert one.label_sets_.tolist() == other.label_sets_.tolist()
     assert_close(
-        one._fitted().candidates.probabilities, other._fitted().candidates.probabilities, 1e-9, "probabilities"
+        one._fitted().fit.candidates.probabilities, other._fitted().fit.candidates.probabilities, 1e-9, "probabilities"
     )
 
 

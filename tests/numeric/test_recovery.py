@@ -87,7 +87,7 @@ def test_two_factors_find_groups_who_share_errors():
     values = truth[tasks] + np.where(group, shared[tasks], 0.0) + 0.5 * rng.normal(size=tasks.shape)
     ratings = mh.Ratings.from_arrays(tasks.ravel(), workers.ravel(), values.ravel())
     model = mh.numeric.CovarianceCrowd(2, tol=1e-3).fit(ratings)
-    covariance = model._factors[0] @ model._factors[0].T
+    covariance = model._fitted().fit.factors[0] @ model._fitted().fit.factors[0].T
     apart, together = covariance[:8, 8:].mean(), covariance[8:, 8:].mean()
     assert together / apart == pytest.approx(2.0, rel=0.15)
 

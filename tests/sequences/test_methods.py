@@ -180,8 +180,8 @@ def test_fits_agree_with_their_twin(contexts: bool, learn: bool, variational: bo
     assert_close(model.history_, twin["history"], 1e-8, "history_")
     assert_close(model.posterior_, twin["posterior"], 1e-8, "posterior_")
     possible = np.broadcast_to(cells >= 0, twin["concentration"].shape)
-    assert_close(model._concentration[possible], twin["concentration"][possible], 1e-8, "concentration")
-    assert_close(model._steps, twin["steps"], 1e-8, "steps")
+    assert_close(model._fitted().fit.concentration[possible], twin["concentration"][possible], 1e-8, "concentration")
+    assert_close(model._fitted().fit.steps, twin["steps"], 1e-8, "steps")
 
 
 @pytest.mark.parametrize("wrong", [-0.5, np.inf, np.nan])

@@ -29,7 +29,7 @@ def a_vote_a_group(votes: mh.Annotations, codes: np.ndarray) -> mh.Annotations:
 
 def strangers_apart(model: mh.categorical.GroupDawidSkene | mh.categorical.GroupVote, known: np.ndarray) -> np.ndarray:
     """Groups of the workers of a table, and a group of one for each who was not seen."""
-    codes = model._codes.astype(int)
+    codes = model._fitted().fit.codes.astype(int)
     return np.array([codes[m] if m >= 0 else len(codes) + i for i, m in enumerate(known)])
 
 

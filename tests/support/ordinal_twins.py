@@ -40,8 +40,8 @@ def fit_cumulative(model: Any, votes: mh.Annotations) -> Answer:
 
 
 def predict_cumulative(model: Any, rows: em.Rows, known: np.ndarray) -> np.ndarray:
-    above, nobody = np.ones((rows.n_tasks, len(model._above) + 1)), np.full(rows.n_tasks, -1)
-    for place, (rates, shares) in enumerate(zip(model._rates, model._above, strict=True)):
+    above, nobody = np.ones((rows.n_tasks, len(model._fitted().fit.above) + 1)), np.full(rows.n_tasks, -1)
+    for place, (rates, shares) in enumerate(zip(model._fitted().fit.rates, model._fitted().fit.above, strict=True)):
         question = ordinal.asked(rows, place)
         above[:, place + 1] = em.expect(question, shares, _carried(model, rates, known), nobody, hard=False)[0][:, 1]
     return ordinal.differences(above)
@@ -57,6 +57,6 @@ def fit_consensus(model: mh.ordinal.OrdinalConsensus, votes: mh.Annotations) -> 
 
 def predict_consensus(model: Any, rows: em.Rows, known: np.ndarray) -> np.ndarray:
     nobody, summed = np.full(rows.n_tasks, -1), predict_cumulative(model, rows, known)
-    for matrices, prior in zip(model._confusions, model._priors, strict=True):
+    for matrices, prior in zip(model._fitted().fit.confusions, model._fitted().fit.priors, strict=True):
         summed = summed + em.expect(rows, prior, _carried(model, matrices, known), nobody, hard=False)[0]
     return summed / 3

@@ -218,8 +218,8 @@ def _fit_ebcc(model: mh.categorical.EBCC, votes: mh.Annotations) -> Answer:
 
 
 def _predict_ebcc(model: mh.categorical.EBCC, rows: em.Rows, known: np.ndarray) -> np.ndarray:
-    average = np.average(model._concentration, axis=0, weights=labels_of(model))
-    carried = np.array([model._concentration[m] if m >= 0 else average for m in known])
+    average = np.average(model._fitted().fit.concentration, axis=0, weights=labels_of(model))
+    carried = np.array([model._fitted().fit.concentration[m] if m >= 0 else average for m in known])
     params = communities.Subtypes(model._class_concentration, model._subtype_concentration, carried)
     return params.expect(rows)[0].sum(axis=2)
 
@@ -246,8 +246,8 @@ def _fit_consensus(model: mh.Consensus, votes: mh.Annotations) -> Answer:
 
 
 def _predict_consensus(model: mh.Consensus, rows: em.Rows, known: np.ndarray) -> np.ndarray:
-    nobody, mixed = np.full(rows.n_tasks, -1), 0.0
-    for weight, matrices, prior in zip(model.weights_, model._confusions, model._priors, strict=True):
+    fit, nobody, mixed = model._fitted().fit, np.full(rows.n_tasks, -1), 0.0
+    for weight, matrices, prior in zip(fit.weights, fit.confusions, fit.priors, strict=True):
         average = np.average(matrices, axis=0, weights=labels_of(model))
         carried = np.array([matrices[m] if m >= 0 else average for m in known])
         mixed = mixed + weight * em.expect(rows, prior, carried, nobody, hard=False)[0]

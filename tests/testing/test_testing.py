@@ -103,11 +103,11 @@ class DividesByNothing(SmoothShares):
 class Remembers(SmoothShares):
     _before = 1.0
 
-    def _fit(self, votes, progress):
-        self._before, self.pseudo_count = votes.n_tasks, (given := self.pseudo_count) * self._before
-        found = super()._fit(votes, progress)
-        self.pseudo_count = given
-        return found
+    def fit(self, votes, *, progress=False):
+        given, self.pseudo_count = self.pseudo_count, self.pseudo_count * self._before
+        super().fit(votes, progress=progress)
+        self._before, self.pseudo_count = len(self.tasks_), given
+        return self
 
 
 class SumsToMore(SmoothShares):
@@ -141,9 +141,9 @@ class CutsByThreads(SmoothShares):
 
 
 class ChangesItsParameter(SmoothShares):
-    def _fit(self, votes, progress):
+    def fit(self, votes, *, progress=False):
         self.pseudo_count = float(self.pseudo_count) + 1.0
-        return super()._fit(votes, progress)
+        return super().fit(votes, progress=progress)
 
 
 class KeepsACopy(SmoothShares):
@@ -175,9 +175,10 @@ class CountsRepeatsOnce(SmoothShares):
 class ForgetsInFiles(SmoothShares):
     _seen = -1.0
 
-    def _fit(self, votes, progress):
-        self._seen = float(votes.n_tasks)
-        return super()._fit(votes, progress)
+    def fit(self, votes, *, progress=False):
+        super().fit(votes, progress=progress)
+        self._seen = float(len(self.tasks_))
+        return self
 
     @property
     def seen_(self) -> float:
@@ -216,7 +217,7 @@ class PredictsAfresh(SmoothShares):
 
 class PredictionLearns(SmoothShares):
     def _posterior(self, table, known):
-        self._fitted().prior[:] = np.roll(self.prior_, 1)
+        self._fitted().fit.prior[:] = np.roll(self.prior_, 1)
         return super()._posterior(table, known)
 
 
@@ -233,9 +234,9 @@ class ReturnsNothing(SmoothShares):
 
 
 class CannotBePickled(SmoothShares):
-    def _fit(self, votes, progress):
+    def fit(self, votes, *, progress=False):
         self._why = lambda: None
-        return super()._fit(votes, progress)
+        return super().fit(votes, progress=progress)
 
 
 class NamesTheFirstClass(SmoothShares):
@@ -464,7 +465,7 @@ def test_logs_of_the_check_lists_are_what_their_names_say() -> None:
 
 def test_the_page_does_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).parents[2] / "docs" / "writing-an-aggregator.md").read_text(encoding="utf-8")
-    aggregator, checked, each, skips, crowds, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    aggregator, _, checked, each, skips, crowds, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     # Classes can be pickled that are found in a module.
     module = types.ModuleType("smooth")
     monkeypatch.setitem(sys.modules, "smooth", module)

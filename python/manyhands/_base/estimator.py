@@ -78,6 +78,8 @@ def _short(value: Any) -> str:
 A = TypeVar("A", bound=Records)
 B = TypeVar("B", bound=Answers)
 F = TypeVar("F", bound=Fit)
+S = TypeVar("S", bound=Fitted[Fit])
+TS = TypeVar("TS", bound=TaskFitted[Fit])
 
 
 class KnowsWorkers(ABC):
@@ -89,12 +91,6 @@ class KnowsWorkers(ABC):
     @abstractmethod
     def _fitted(self) -> Any:
         """Raise `NotFittedError` before ``fit``."""
-
-    def _snapshot(self) -> Self:
-        """The same as it is now, whatever another thread does with it: all that belongs to one fit."""
-        taken = object.__new__(type(self))
-        vars(taken).update(vars(self))
-        return taken
 
     @property
     def workers_(self) -> npt.NDArray[Any]:
@@ -112,44 +108,34 @@ class KnowsWorkers(ABC):
         return carried
 
 
-class Estimator(Parameters, KnowsWorkers, Results, persist.Saved, Generic[A, F]):
-    """Base of what is fitted to a table of answers of kind `A`, and finds a fit of kind `F`.
+class Estimator(Parameters, ABC, Results, persist.Saved, Generic[A, F, S]):
+    """Base of what is fitted to a table of answers of kind `A`, finds a fit of kind `F`, and publishes an `S`.
 
     A base for one kind of answers names it in `_kind`, the kind of its files in `_file_kind`, and in `_parts` what its
-    results are about; it gives `_packed` and `_take_back`. A method gives ``_fit``, and the one that
-    :func:`manyhands.aggregate` shall use for its kind says so: ``class Best(Base, default=True)``. ``fit`` validates
-    and stores, results are read-only properties with a trailing underscore, and refitting forgets.
+    results are about, and the classes of its fits in `_fit_type` and `_fitted_type`. A method gives ``_fit``, and the
+    one that :func:`manyhands.aggregate` shall use for its kind says so: ``class Best(Base, default=True)``. ``fit``
+    validates and stores, results are read-only properties with a trailing underscore, and refitting forgets.
     """
 
     #: What the answers are, as `all_aggregators` calls it.
     _kind: ClassVar[str]
     #: The base of each kind; it enters itself when it is defined.
-    _bases: ClassVar[dict[str, type[Estimator[Any, Any]]]] = {}
+    _bases: ClassVar[dict[str, type[Estimator[Any, Any, Any]]]] = {}
     #: The method to use for each kind, or a part of it that a table names, where nobody chose one.
-    _defaults: ClassVar[dict[str, type[Estimator[Any, Any]]]] = {}
+    _defaults: ClassVar[dict[str, type[Estimator[Any, Any, Any]]]] = {}
     #: The attribute that holds the answers; ``answers_`` is another name of it.
     _answer: ClassVar[str]
 
-    #: Arrays that a subclass learns beyond the `Fit`, by attribute name; saved with the model.
-    _learnt: ClassVar[tuple[str, ...]] = ()
-    #: Shapes of those that are not one number a worker, in the letters n, m and k for tasks, workers and classes,
-    #: digits, and other letters for sizes that the arrays themselves must agree on.
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {}
-    #: Those that files of earlier versions lack, and the number that then fills them; NaN says "not known", which a
-    #: newer file may say too.
-    _learnt_blanks: ClassVar[Mapping[str, float]] = {}
-    #: Those that may be infinite.
-    _learnt_infinite: ClassVar[tuple[str, ...]] = ()
+    #: What ``_fit`` returns, and what is published: the fit with names and counts.
+    _fit_type: ClassVar[type[Fit]]
+    _fitted_type: ClassVar[type[Fitted[Any]]]
     #: Parameters that are data even where they could be written as settings: files do not hold them.
-    _given_data: ClassVar[tuple[str, ...]] = ()
+    _data_parameters: ClassVar[tuple[str, ...]] = ()
     #: Checks of `manyhands.testing` that it cannot pass whatever its settings, by name, each with the reason.
     _skipped_checks: ClassVar[Mapping[str, str]] = {}
-    #: Those that are codes, and the letter of how many there can be; files of earlier versions hold them as floats.
-    _learnt_codes: ClassVar[Mapping[str, str]] = {}
 
-    _result: F | None = None
-    #: The table of the fit, as long as the model stays in memory; neither files nor pickles keep it.
-    _votes: Any = None
+    #: All results, replaced in one step: another thread sees all of a fit or nothing.
+    _state: S | None = None
 
     def __init_subclass__(cls, *, default: bool | str = False, **rest: Any) -> None:
         super().__init_subclass__(**rest)
@@ -169,13 +155,12 @@ class Estimator(Parameters, KnowsWorkers, Results, persist.Saved, Generic[A, F])
     def _fit(self, votes: A, progress: Callback | None) -> F:
         """Map a table to a fit; parameters are checked here, before any work."""
 
-    def _settle(self, result: F, votes: A) -> None:
-        """Keep a fit, and what is to be known of the table it came from."""
-        self._result = result
-        self._votes = votes
-        for part in self._parts:
-            setattr(self, f"_{part}", getattr(votes, f"_{part}"))
-        self._n_labels = votes.labels_per_worker
+    def _publish(self, fit: F, votes: A, /, **more: Any) -> S:
+        """Return a fit with names and counts of its table."""
+        kind: Any = self._fitted_type
+        named = {one.name: getattr(votes, f"_{one.name}") for one in fields(kind) if hasattr(votes, f"_{one.name}")}
+        made: S = kind(**{"fit": fit, "n_labels": votes.labels_per_worker, "votes": votes, **named, **more})
+        return made
 
     def _check_room(self, votes: A) -> None:
         """Refuse what cannot fit in memory."""
@@ -209,233 +194,6 @@ class Estimator(Parameters, KnowsWorkers, Results, persist.Saved, Generic[A, F])
         return self
 
     def _fit_apart(self, votes: Any, progress: Progress) -> Self:
-        """Fit a copy, and be like it in one step: another thread sees all of a fit or nothing. Returns the copy."""
-        fitted = self._snapshot()
-        votes = self._as_table(votes)
-        self._check_room(votes)
-        with reporting(progress, self._total(), type(self).__name__) as callback:
-            result = fitted._fit(votes, callback)
-            if callback is not None:
-                callback.finish(result.n_iter, result.objective)
-        found = self._doubts(votes)
-        for remarks, category in ((found.loud, OverlapWarning), (result.remarks, IdentifiabilityWarning)):
-            if remarks:
-                warnings.warn(f"{type(self).__name__}: {' '.join(remarks)}", category, stacklevel=3)
-        fitted._settle(replace(result, remarks=(*found.loud, *result.remarks, *found.quiet)), votes)
-        vars(self).update(vars(fitted))
-        return fitted
-
-    # ----------------------------------------------------------------------------------------------- results
-
-    def _fitted(self) -> F:
-        if self._result is None:
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(votes) first")
-        return self._result
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return self._result is not None
-
-    def __repr__(self) -> str:
-        made = super().__repr__()
-        if self._result is None:
-            return made
-        sizes = (counted(len(getattr(self, f"_{part}")), part.removesuffix("s")) for part in self._parts)
-        return f"{made}, fitted to {' and '.join(sizes)}"
-
-    @property
-    def answers_(self) -> Any:
-        """The answers, whatever their kind: the attribute that the kind names after them, such as ``labels_``."""
-        self._fitted()
-        return getattr(self, self._answer)
-
-    @property
-    def confidence_(self) -> Array:
-        """Probability that each answer is right, one per task or item; NaN for a method without such an estimate."""
-        self._fitted()
-        return np.full(len(getattr(self, f"_{self._parts[0]}")), np.nan)
-
-    def fit_predict(self, votes: Any, *, progress: Progress = False) -> Any:
-        """Fit and return :attr:`answers_`."""
-        return self._fit_apart(votes, progress).answers_
-
-    def to_pandas(self) -> Any:
-        """Return :meth:`to_frame` as a pandas frame."""
-        return self.to_frame().to_pandas()
-
-    def to_polars(self) -> Any:
-        """Return :meth:`to_frame` as a polars frame."""
-        import polars
-
-        return polars.from_arrow(self.to_frame())
-
-    def _repr_html_(self) -> str:
-        if self._result is None:
-            return html.block(repr(self))
-        return html.block(repr(self)) + html.table(self.to_frame())
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The answers a model was fitted to are kept for explanations, and not sent along with it.
-        return {name: value for name, value in vars(self).items() if name != "_votes"}
-
-    @property
-    def history_(self) -> Array:
-        """The objective after each iteration; empty where the method has none."""
-        return self._fitted().history
-
-    @property
-    def objective_(self) -> float:
-        """The objective at the end; NaN where the method has none."""
-        return self._fitted().objective
-
-    @property
-    def n_iter_(self) -> int:
-        """Iterations made."""
-        return self._fitted().n_iter
-
-    @property
-    def converged_(self) -> bool:
-        """Whether the stopping rule was met."""
-        return self._fitted().converged
-
-    @property
-    def remarks_(self) -> tuple[str, ...]:
-        """What is doubtful about the answer, or was done instead of what was asked; empty where nothing is."""
-        return self._fitted().remarks
-
-    # ------------------------------------------------------------------------------------------- persistence
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to a versioned file that holds data only; read it with :func:`manyhands.load`.
-
-        Parameters that are data rather than settings (gold labels, given starts) are not written. The file appears when
-        it is whole and on disk, and an older one of that name stays until then; checksums tell a damaged one.
-        """
-        self._fitted()
-        self._snapshot()._save(path)
-
-    def _save(self, path: str | os.PathLike[str]) -> None:
-        fit = self._fitted()
-        params = {
-            name: without_numpy(value) for name, value in self.get_params().items() if name not in self._given_data
-        }
-        params = {name: value for name, value in params.items() if _is_setting(value)}
-        meta = {
-            "class": file_name(type(self)),
-            "params": params,
-            "n_iter": fit.n_iter,
-            "converged": fit.converged,
-            "remarks": list(fit.remarks),
-        }
-        arrays = {"history": fit.history, "n_labels": self._n_labels} | self._packed()
-        for part in self._parts:
-            arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
-        persist.write(path, self._file_kind, meta, arrays, read_back=self._bases[self._kind]._load)
-
-    def _learnt_arrays(self) -> Mapping[str, str]:
-        """Names and shapes of the arrays that are saved with the model beyond the `Fit`."""
-        return {name: self._learnt_shapes.get(name, "m") for name in self._learnt}
-
-    @abstractmethod
-    def _packed(self) -> dict[str, npt.NDArray[Any]]:
-        """What was found, and names beside those of tasks and workers, as arrays."""
-
-    @abstractmethod
-    def _take_back(self, content: persist.Content, course: Mapping[str, Any]) -> None:
-        """Be what `_packed` gave away; `course` are the fields of `Fit`, and names of `_parts` are there already."""
-
-    def _take_learnt(self, content: persist.Content, sizes: Mapping[str, int]) -> None:
-        """Take back the arrays that were learnt; sizes are by letters."""
-        known = dict(sizes)
-        for name, letters in self._learnt_arrays().items():
-            found = self._learnt_array(content, name, letters, known)
-            of = self._learnt_codes.get(name)
-            setattr(self, name, found if of is None else _codes(content, name, found, sizes[of]))
-
-    def _learnt_array(self, content: persist.Content, name: str, letters: str, known: dict[str, int]) -> Array:
-        """An array that was learnt; sizes of letters that are not known yet become known by it."""
-        blank, key = self._learnt_blanks.get(name), f"learnt.{name}"
-        if blank is not None and key not in content.arrays:
-            return np.full([int(letter) if letter.isdigit() else known[letter] for letter in letters], blank)
-        held = content.arrays.get(key)
-        is_code = name in self._learnt_codes and held is not None and held.dtype in (np.uint16, np.uint32)
-        dtype = held.dtype if is_code and held is not None else np.float64
-        array: Array = content.array(key, dtype, ndim=len(letters), finite=False)
-        may_be_blank = blank is not None and np.isnan(blank)
-        may_be_infinite = name in self._learnt_infinite
-        if not (np.isfinite(array) | (np.isnan(array) & may_be_blank) | (np.isinf(array) & may_be_infinite)).all():
-            raise content.damaged(f"its {name.strip('_')} holds numbers that are not finite")
-        for letter, size in zip(letters, array.shape, strict=True):
-            if size != (int(letter) if letter.isdigit() else known.setdefault(letter, size)):
-                raise content.damaged(f"its {name.strip('_')} has shape {array.shape}")
-        return array
-
-    @classmethod
-    def _load(cls, content: persist.Content) -> Self:
-        # Those that others wrote, too, as far as they are imported: reading a file imports nothing.
-        found = {file_name(kind): kind for kind in concrete(cls, "")}.get(str(content.meta.get("class")))
-        params = content.meta.get("params")
-        if found is None or not isinstance(params, dict) or not set(params) <= set(found._parameter_names()):
-            raise content.damaged("it names no estimator of this version, nor one that was imported")
-        if not all(_is_setting(value) for value in params.values()):
-            raise content.damaged("its settings are not what manyhands writes")
-        model = found(**{name: _unpacked(value) for name, value in params.items()})
-        parts = {part: content.names(part) for part in found._parts}
-        n_iter, converged = content.meta.get("n_iter"), content.meta.get("converged")
-        remarks = content.meta.get("remarks", [])
-        plain = isinstance(remarks, list) and all(isinstance(remark, str) for remark in remarks)
-        if type(n_iter) is not int or type(converged) is not bool or not plain or not all(map(len, parts.values())):
-            raise content.damaged("its settings are incomplete")
-        history = content.array("history", np.float64, ndim=1)
-        course = {"history": history, "n_iter": n_iter, "converged": converged, "remarks": tuple(remarks)}
-        for part, names in parts.items():
-            setattr(model, f"_{part}", names)
-        model._n_labels = content.array("n_labels", np.int64, shape=(len(parts["workers"]),))
-        if (model._n_labels < 0).any():
-            raise content.damaged("it holds negative numbers of labels")
-        model._take_back(content, course)
-        return model
-
-
-class TaskEstimator(Estimator[B, F]):
-    """Base of what is fitted to answers to tasks, and says something of every task."""
-
-    _parts: ClassVar[tuple[str, ...]] = ("tasks", "workers")
-    _tasks: Names
-
-    def _doubts(self, votes: B) -> Doubts:
-        return doubts(votes)
-
-    @property
-    def tasks_(self) -> npt.NDArray[Any]:
-        """Names of the tasks, in the order of all results about them."""
-        self._fitted()
-        return self._tasks.values
-
-
-S = TypeVar("S", bound=Fitted[Fit])
-TS = TypeVar("TS", bound=TaskFitted[Fit])
-
-
-class Model(Estimator[A, F], Generic[A, F, S]):
-    """Base of what is fitted to a table of answers of kind `A`, finds a fit of kind `F`, and publishes an `S`."""
-
-    #: What ``_fit`` returns, and what is published: the fit with names and counts.
-    _fit_type: ClassVar[type[Fit]]
-    _fitted_type: ClassVar[type[Fitted[Any]]]
-    #: Parameters that are data even where they could be written as settings: files do not hold them.
-    _data_parameters: ClassVar[tuple[str, ...]] = ()
-
-    #: All results, replaced in one step: another thread sees all of a fit or nothing.
-    _state: S | None = None
-
-    def _publish(self, fit: F, votes: A, **more: Any) -> S:
-        """Return a fit with names and counts of its table."""
-        kind: Any = self._fitted_type
-        named = {one.name: getattr(votes, f"_{one.name}") for one in fields(kind) if hasattr(votes, f"_{one.name}")}
-        made: S = kind(**{"fit": fit, "n_labels": votes.labels_per_worker, "votes": votes, **named, **more})
-        return made
-
-    def _fit_apart(self, votes: Any, progress: Progress) -> Self:
         """Fit, publish, and return a copy that holds this fit whatever another thread publishes."""
         fitted = copy(self)
         votes = self._as_table(votes)
@@ -459,7 +217,7 @@ class Model(Estimator[A, F], Generic[A, F, S]):
 
     # ----------------------------------------------------------------------------------------------- results
 
-    def _fitted(self) -> S:  # type: ignore[override]
+    def _fitted(self) -> S:
         """Return what was published; take it once, and all of it belongs to one fit."""
         if self._state is None:
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(votes) first")
@@ -469,12 +227,18 @@ class Model(Estimator[A, F], Generic[A, F, S]):
         return self._state is not None
 
     def __repr__(self) -> str:
-        made = Parameters.__repr__(self)
+        made = super().__repr__()
         now = self._state
         if now is None:
             return made
         sizes = (counted(len(getattr(now, part)), part.removesuffix("s")) for part in self._parts)
         return f"{made}, fitted to {' and '.join(sizes)}"
+
+    @property
+    def answers_(self) -> Any:
+        """The answers, whatever their kind: the attribute that the kind names after them, such as ``labels_``."""
+        self._fitted()
+        return getattr(self, self._answer)
 
     @property
     def workers_(self) -> npt.NDArray[Any]:
@@ -486,13 +250,24 @@ class Model(Estimator[A, F], Generic[A, F, S]):
         """Probability that each answer is right, one per task or item; NaN for a method without such an estimate."""
         return np.full(len(getattr(self._fitted(), self._parts[0])), np.nan)
 
+    def fit_predict(self, votes: Any, *, progress: Progress = False) -> Any:
+        """Fit and return :attr:`answers_`."""
+        return self._fit_apart(votes, progress).answers_
+
+    def to_pandas(self) -> Any:
+        """Return :meth:`to_frame` as a pandas frame."""
+        return self.to_frame().to_pandas()
+
+    def to_polars(self) -> Any:
+        """Return :meth:`to_frame` as a polars frame."""
+        import polars
+
+        return polars.from_arrow(self.to_frame())
+
     def _repr_html_(self) -> str:
         if self._state is None:
             return html.block(repr(self))
         return html.block(repr(self)) + html.table(self.to_frame())
-
-    def __getstate__(self) -> dict[str, Any]:
-        return vars(self)
 
     @property
     def history_(self) -> Array:
@@ -555,14 +330,8 @@ class Model(Estimator[A, F], Generic[A, F, S]):
         model._state = state
         return model
 
-    def _packed(self) -> dict[str, npt.NDArray[Any]]:
-        raise NotImplementedError
 
-    def _take_back(self, content: persist.Content, course: Mapping[str, Any]) -> None:
-        raise NotImplementedError
-
-
-class TaskModel(Model[B, F, TS], Generic[B, F, TS]):
+class TaskEstimator(Estimator[B, F, TS], Generic[B, F, TS]):
     """Base of what is fitted to answers to tasks, and says something of every task."""
 
     _parts: ClassVar[tuple[str, ...]] = ("tasks", "workers")
@@ -588,14 +357,6 @@ def file_name(kind: type[Any]) -> str:
     """What a file calls a class: the library's go by their name, wherever they move."""
     ours = kind.__module__.startswith("manyhands.")
     return kind.__name__ if ours else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _codes(content: persist.Content, name: str, array: npt.NDArray[Any], n: int) -> npt.NDArray[Any]:
-    """Whole numbers below n, in no more bytes than it takes."""
-    codes: npt.NDArray[Any] = np.clip(array, 0, n - 1).astype(np.uint16 if n <= 1 << 16 else np.uint32)
-    if (codes != array).any():
-        raise content.damaged(f"its {name.strip('_')} holds codes that are not below {n:,}")
-    return codes
 
 
 def without_numpy(value: Any) -> Any:

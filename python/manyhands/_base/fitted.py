@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -219,6 +219,11 @@ def codes(
     return {"held": _Array(letters, dtypes, least=0, below=below, optional=optional)}
 
 
+def integers(letters: str) -> dict[str, _Field]:
+    """Metadata of an array of whole numbers of any size."""
+    return {"held": _Array(letters, (np.int64,))}
+
+
 def offsets(letters: str, *, dtype: npt.DTypeLike = np.int64) -> dict[str, _Field]:
     """Metadata of an array that says where runs begin and the last ends, from 0."""
     return {"held": _Array(letters, (dtype,), rising=True)}
@@ -283,7 +288,7 @@ def unpack(
     held = _held(kind) | {name: _Part(given) for name, given in (parts or {}).items()}
     values = {}
     # Names first: other shapes follow from them.
-    for name, how in sorted(held.items(), key=lambda item: not isinstance(item[1], _Names)):
+    for name, how in sorted(held.items(), key=lambda item: (item[0] in (parts or {}), not isinstance(item[1], _Names))):
         key = f"{prefix}{name}"
         values[name] = None if how.absent(content, key) else how.unpack(content, key, sizes)
     made = kind(**values)
@@ -295,6 +300,16 @@ def unpack(
         except ValueError as error:
             raise content.damaged(str(error)) from error
     return made
+
+
+def without_arrays(fit: SomeFit) -> SomeFit:
+    """The same fit with empty arrays, where only settings and names are of use."""
+    empty: dict[str, Any] = {
+        name: np.zeros((0,) * len(held.letters), held.dtypes[0])
+        for name, held in _held(type(fit)).items()
+        if isinstance(held, _Array)
+    }
+    return replace(fit, **empty)
 
 
 def _held(kind: type[Any]) -> dict[str, _Field]:

@@ -3,8 +3,8 @@
 Layout: eight bytes ``MANYHAND``, a little-endian 32-bit format version and 32-bit header length, the CRC-32 of
 all that and of the header, the header in JSON, then the arrays' bytes back to back. The header names the kind of
 object, its plain-JSON settings, and dtype, shape and CRC-32 of each array. A reader trusts none of it: sizes are
-checked against the file before anything is allocated, and a file of which a bit has changed is refused. Version 1
-had no checksums.
+checked against the file before anything is allocated, and a file of which a bit has changed is refused. A file of
+another format version is rejected.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ from manyhands._base.names import Names, sequence
 from manyhands.errors import FileFormatError
 
 MAGIC = b"MANYHAND"
-VERSION = 2
-#: The version that had no checksums; it can still be read.
-_UNCHECKED = 1
+VERSION = 3
 _PRELUDE = struct.Struct("<8sII")
 _CHECKSUM = struct.Struct("<I")
 _MAX_HEADER = 1 << 24
@@ -304,20 +302,19 @@ def _read_header(file: BufferedReader, name: str, size: int) -> tuple[str, dict[
     if len(start) < _PRELUDE.size or start[:8] != MAGIC:
         raise FileFormatError(f"{name} is not a manyhands file, or is cut off at its very start")
     _, version, length = _PRELUDE.unpack(start)
-    if version not in (_UNCHECKED, VERSION):
+    if version != VERSION:
+        cure = "make and save it again" if version < VERSION else "was it written by a newer one?"
         raise FileFormatError(
-            f"{name} has format version {version}, and this manyhands reads versions up to {VERSION}: was it "
-            "written by a newer one?"
+            f"{name} has format version {version}, and this manyhands reads version {VERSION} only: {cure}"
         )
-    checked = version != _UNCHECKED
-    begin = _PRELUDE.size + (_CHECKSUM.size if checked else 0)
+    begin = _PRELUDE.size + _CHECKSUM.size
     if length > min(_MAX_HEADER, size - begin):
         raise FileFormatError(f"{name} is truncated: its header is cut off")
     checksum = file.read(begin - _PRELUDE.size)
     header = file.read(length)
-    if checked and checksum != _CHECKSUM.pack(zlib.crc32(header, zlib.crc32(start))):
+    if checksum != _CHECKSUM.pack(zlib.crc32(header, zlib.crc32(start))):
         raise FileFormatError(f"{name} is damaged: its header is not the one that was written")
-    kind, meta, specs = _parse_header(name, header, checked)
+    kind, meta, specs = _parse_header(name, header)
     expected = begin + length + sum(_n_bytes(dtype, shape) for dtype, shape, _ in specs.values())
     if expected != size:
         raise FileFormatError(f"{name} is truncated or damaged: it has {size:,} bytes, its header says {expected:,}")
@@ -325,12 +322,12 @@ def _read_header(file: BufferedReader, name: str, size: int) -> tuple[str, dict[
 
 
 def _read_array(
-    file: BufferedReader, name: str, key: str, dtype: np.dtype[Any], shape: tuple[int, ...], checksum: int | None
+    file: BufferedReader, name: str, key: str, dtype: np.dtype[Any], shape: tuple[int, ...], checksum: int
 ) -> npt.NDArray[Any]:
     data = bytearray(_n_bytes(dtype, shape))
     if file.readinto(data) != len(data):
         raise FileFormatError(f"{name} is truncated in array {key!r}")
-    if checksum is not None and checksum != zlib.crc32(data):
+    if checksum != zlib.crc32(data):
         raise FileFormatError(f"{name} is damaged: array {key!r} is not the one that was written")
     # Any other byte would make a boolean that is neither true nor false.
     if dtype == np.bool_ and np.frombuffer(data, np.uint8).max(initial=0) > 1:
@@ -338,15 +335,15 @@ def _read_array(
     return np.frombuffer(data, dtype).reshape(shape)
 
 
-#: Dtype, shape and checksum of an array; no checksum in version 1.
-_Spec = tuple[np.dtype[Any], tuple[int, ...], int | None]
+#: Dtype, shape and checksum of an array.
+_Spec = tuple[np.dtype[Any], tuple[int, ...], int]
 
 
 def _n_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
     return dtype.itemsize * math.prod(shape)
 
 
-def _parse_header(name: str, raw: bytes, checked: bool) -> tuple[str, dict[str, Any], dict[str, _Spec]]:
+def _parse_header(name: str, raw: bytes) -> tuple[str, dict[str, Any], dict[str, _Spec]]:
     damaged = FileFormatError(f"{name} is damaged: its header is not what manyhands writes")
     try:
         header = json.loads(raw)
@@ -357,19 +354,18 @@ def _parse_header(name: str, raw: bytes, checked: bool) -> tuple[str, dict[str, 
     meta, arrays = header.get("meta"), header.get("arrays")
     if not isinstance(meta, dict) or not isinstance(arrays, dict):
         raise damaged
-    specs = {key: _parse_spec(spec, checked) for key, spec in arrays.items()}
+    specs = {key: _parse_spec(spec) for key, spec in arrays.items()}
     if None in specs.values():
         raise damaged
     return header["kind"], meta, {key: spec for key, spec in specs.items() if spec is not None}
 
 
-def _parse_spec(spec: Any, checked: bool) -> _Spec | None:
+def _parse_spec(spec: Any) -> _Spec | None:
     """Read the dtype, shape and checksum of an array; None if they are not what `write` writes."""
-    if not (isinstance(spec, list) and len(spec) == 2 + checked and isinstance(spec[1], list)):
+    if not (isinstance(spec, list) and len(spec) == 3 and isinstance(spec[1], list)):
         return None
-    kind, shape = spec[:2]
-    checksum = spec[2] if checked else None
-    if checked and type(checksum) is not int:
+    kind, shape, checksum = spec
+    if type(checksum) is not int:
         return None
     if kind not in _KINDS or len(shape) > 5 or not all(type(n) is int and n >= 0 for n in shape):
         return None

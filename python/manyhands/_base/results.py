@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -36,7 +37,6 @@ class Results:
     if TYPE_CHECKING:
 
         def _fitted(self) -> Any: ...
-        def _snapshot(self) -> Self: ...
         def _as_table(self, answers: Any) -> Any: ...
         def fit(self, votes: Any) -> Self: ...
         def get_params(self) -> dict[str, Any]: ...
@@ -70,7 +70,7 @@ class Results:
         - objects: the worker's weight.
         """
         self._fitted()
-        now = self._snapshot()
+        now = copy(self)
         workers: Names = now._held("workers")
         blank = np.full(len(workers), np.nan)
         columns = {"worker": workers.arrow(), "n_answers": now._held("n_labels"), "skill": blank, "skill_error": blank}
@@ -88,7 +88,7 @@ class Results:
         these are what answers are about.
         """
         self._fitted()
-        now = self._snapshot()
+        now = copy(self)
         answers = now._one_row_each()
         columns = {name: answers.column(name) for name in answers.column_names}
         return arrow.table(columns | {"n_answers": now._answers_each()} | now._more_of_tasks())
@@ -121,8 +121,7 @@ class Results:
 
     def _held(self, name: str) -> Any:
         """Names, counts or the table of the fit; None where a loaded model has no table."""
-        state = getattr(self, "_state", None)
-        return getattr(self, f"_{name}", None) if state is None else getattr(state, name)
+        return getattr(self._fitted(), name)
 
     # ------------------------------------------------------------------------------------------- explanation
 
@@ -137,7 +136,7 @@ class Results:
             The answers, for a model that was loaded from a file; by default those of the fit.
         """
         self._fitted()
-        now = self._snapshot()
+        now = copy(self)
         what = now._parts[0].removesuffix("s")
         place = int(codes_of(now._about, [task], what)[0])
         table = now._table_of(votes, "explain(task, votes)")
@@ -195,7 +194,7 @@ class Results:
     def predict(self, *votes: Any, **named: Any) -> Any:
         """Return answers to other tasks, with the workers as they were learned, where the model allows it."""
         self._fitted()
-        now = self._snapshot()
+        now = copy(self)
         name = type(self).__name__
         if not now._predicts_by_fit:
             raise NotImplementedError(
@@ -246,7 +245,7 @@ class Results:
         from manyhands.report import write_report
 
         self._fitted()
-        return write_report(self._snapshot(), path, votes=votes, gold=gold, scores=scores, audit=audit, title=title)
+        return write_report(copy(self), path, votes=votes, gold=gold, scores=scores, audit=audit, title=title)
 
 
 def reliability(values: Array, errors: Array) -> Array:

@@ -8,8 +8,7 @@ from typing import Any
 
 from manyhands._base.progress import Callback
 from manyhands.categorical._excess import Beliefs, Excess, beliefs, pair_excess
-from manyhands.categorical.base import ClassFit
-from manyhands.categorical.hierarchical import HierarchicalDawidSkene
+from manyhands.categorical.hierarchical import CrowdFit, HierarchicalDawidSkene
 from manyhands.categorical.table import Annotations, as_annotations
 
 
@@ -24,9 +23,11 @@ class Crowd:
     _compared: dict[tuple[int, float], Excess] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
-    def fit(self) -> ClassFit:
+    def fit(self) -> CrowdFit:
         """What the model found; without the warnings of a fit: what is doubtful is among an audit's remarks."""
-        return self.model._fit(self.votes, None) if self.model._result is None else self.model._result
+        found = self.model._fit(self.votes, None) if self.model._state is None else self.model._state.fit
+        assert isinstance(found, CrowdFit)
+        return found
 
     @cached_property
     def beliefs(self) -> Beliefs:

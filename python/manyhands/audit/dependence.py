@@ -73,9 +73,7 @@ def dependence(votes: Any) -> Dependence:
     """
     crowd = as_crowd(votes)
     fit = crowd.fit
-    correlation, error = error_correlation(
-        crowd.votes.passes, fit.posterior.dense(), fit.prior, crowd.model._crowd_prior
-    )
+    correlation, error = error_correlation(crowd.votes.passes, fit.posterior.dense(), fit.prior, fit.crowd_prior)
     blind = error > _USUAL / 2
     remarks = (
         (

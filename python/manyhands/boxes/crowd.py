@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from manyhands._base.checks import check_number, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array, weighted_median
+from manyhands._base.fitted import Fit, numbers
 from manyhands._base.iteration import iterate, largest_change
 from manyhands._base.progress import Callback
 from manyhands._base.results import Columns
@@ -57,6 +58,24 @@ class _Crowd:
     #: How many objects a task has on average, and how many places that may be mistaken for one.
     objects: float
     places: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrowdBoxFit(BoxFit):
+    """Objects, and how workers draw and name them."""
+
+    recall: Array = field(metadata=numbers("m"))
+    invented: Array = field(metadata=numbers("m"))
+    noise: Array = field(metadata=numbers("m"))
+    accuracy: Array = field(metadata=numbers("m"))
+    bias: Array = field(metadata=numbers("mc"))
+    confusion: Array = field(metadata=numbers("mqq"))
+
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Raise where workers are judged by other classes than those of the objects."""
+        super().check(sizes)
+        if sizes["q"] != max(sizes["k"], 1):
+            raise ValueError(f"its confusion matrices are of {sizes['q']} classes, and there are {sizes['k']}")
 
 
 class BoxCrowd(BoxAggregator, default=True):
@@ -111,14 +130,7 @@ class BoxCrowd(BoxAggregator, default=True):
     [[0.0, 0.0, 4.0, 4.0]]
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_recall", "_invented", "_noise", "_accuracy", "_bias", "_confusion")
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {"_bias": "mc", "_confusion": "mkk"}
-    _recall: Array
-    _invented: Array
-    _noise: Array
-    _accuracy: Array
-    _bias: Array
-    _confusion: Array
+    _fit_type: ClassVar[type[Fit]] = CrowdBoxFit
 
     def __init__(
         self,
@@ -158,11 +170,19 @@ class BoxCrowd(BoxAggregator, default=True):
         crowd = _started(found, votes.n_workers, k)
         n_iter, converged = self._learn(found, crowd, progress) if len(found.task) else (1, True)
         warn_unless_converged(converged, self)
-        self._keep(found, crowd, votes.n_workers)
+        false = np.bincount(found.worker, 1 - crowd.exists[found.object], votes.n_workers)
+        skills = {
+            "recall": crowd.recall,
+            "invented": false / np.bincount(found.looked_worker, minlength=votes.n_workers),
+            "noise": crowd.noise,
+            "bias": crowd.bias,
+            "confusion": crowd.confusion,
+            "accuracy": np.einsum("mkk,k->m", crowd.confusion, crowd.share),
+        }
         best = crowd.kinds.argmax(axis=1).astype(np.int64)
         keep = _reported(found, crowd.exists, self.threshold, self.witnesses)
         parts = concluded(found, keep, crowd.boxes, best, crowd.exists, votes.n_tasks)
-        return BoxFit(**parts, history=np.zeros(0), n_iter=n_iter, converged=converged)
+        return CrowdBoxFit(**parts, **skills, history=np.zeros(0), n_iter=n_iter, converged=converged)
 
     def _learn(self, found: Candidates, crowd: _Crowd, progress: Callback | None) -> tuple[int, bool]:
         """Turns of workers and objects; returns passes, and whether they settled."""
@@ -184,50 +204,39 @@ class BoxCrowd(BoxAggregator, default=True):
 
         return iterate(step, self.max_iter, self.tol, progress)
 
-    def _keep(self, found: Candidates, crowd: _Crowd, m: int) -> None:
-        """What is told of workers."""
-        false = np.bincount(found.worker, 1 - crowd.exists[found.object], m)
-        self._recall, self._noise, self._bias = crowd.recall, crowd.noise, crowd.bias
-        self._invented = false / np.bincount(found.looked_worker, minlength=m)
-        self._confusion = crowd.confusion
-        self._accuracy = np.einsum("mkk,k->m", crowd.confusion, crowd.share)
-
     # ----------------------------------------------------------------------------------------------- results
 
     @property
     def recall_(self) -> Array:
         """Probability that each worker draws an object that somebody drew, (n_workers,)."""
-        self._fitted()
-        return self._recall
+        return self._fitted().fit_as(CrowdBoxFit).recall
 
     @property
     def false_positives_(self) -> Array:
         """Expected number of boxes that are no objects, for each task a worker looked at, (n_workers,)."""
-        self._fitted()
-        return self._invented
+        return self._fitted().fit_as(CrowdBoxFit).invented
 
     @property
     def noise_(self) -> Array:
         """Deviation of each worker's corners, as a share of the object's size (of the radius, for points)."""
-        self._fitted()
-        return self._noise
+        return self._fitted().fit_as(CrowdBoxFit).noise
 
     @property
     def bias_(self) -> Array:
         """By how much each worker's corners are off on average, relative likewise, (n_workers, 4) or (n_workers, 2)."""
-        self._fitted()
-        return self._bias
+        return self._fitted().fit_as(CrowdBoxFit).bias
 
     @property
     def confusion_(self) -> Array:
         """Probability that a worker gives an object of a class each label, (n_workers, n_classes, n_classes)."""
-        self._fitted()
-        return self._confusion
+        return self._fitted().fit_as(CrowdBoxFit).confusion
 
     def _skills(self) -> Columns:
         # ``skill`` is recall; ``false_positives`` are those per task; ``accuracy`` is that of labels.
-        columns = {"skill": self._recall, "false_positives": self._invented, "noise": self._noise}
-        return columns | ({"accuracy": self._accuracy} if len(self._classes) else {})
+        now = self._fitted()
+        fit = now.fit_as(CrowdBoxFit)
+        columns = {"skill": fit.recall, "false_positives": fit.invented, "noise": fit.noise}
+        return columns | ({"accuracy": fit.accuracy} if len(now.classes) else {})
 
 
 def _reported(found: Candidates, exists: Array, threshold: float | None, witnesses: int) -> npt.NDArray[np.bool_]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from copy import copy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +15,10 @@ from manyhands import _core, metrics
 from manyhands._base import arrow
 from manyhands._base.checks import counted
 from manyhands._base.estimator import Array, KnowsWorkers
+from manyhands._base.fitted import distributions, probabilities, setting
 from manyhands._base.limits import check_memory
 from manyhands._base.names import Names
-from manyhands._base.persist import Content
 from manyhands.categorical._passes import judged_by
-from manyhands.categorical._posterior import distributions, shares
 from manyhands.categorical._streamed import StreamedPosterior
 from manyhands.categorical.table import Annotations
 
@@ -44,25 +44,20 @@ class Confusion(ABC):
         """Spammer score of each worker, (n_workers,); see :func:`manyhands.metrics.spammer_score`."""
         return metrics.spammer_score(self.matrices())
 
-    def packed(self) -> dict[str, npt.NDArray[Any]]:
-        """Arrays for a file."""
-        return {"confusion": self.matrices()}
+    def stored(self) -> Confusion:
+        """Return the form in which they are written to a file."""
+        return Matrices(self.matrices())
 
 
 @dataclass(frozen=True)
 class Matrices(Confusion):
     """Matrices that are there."""
 
-    array: Array
+    array: Array = field(metadata=distributions("mkl"))
 
     def matrices(self) -> Array:
         """Confusion matrix of each worker, (n_workers, n_classes, n_labels)."""
         return self.array
-
-    @classmethod
-    def unpacked(cls, content: Content, sizes: Mapping[str, int]) -> Self:
-        """Take back what `packed` gave; sizes are m of workers, k of classes and l of labels."""
-        return cls(distributions(content, "confusion", (sizes["m"], sizes["k"], sizes["l"])))
 
 
 class LazyConfusion(Confusion):
@@ -104,8 +99,8 @@ class JudgedByPosterior(LazyConfusion):
 class OneCoin(Confusion):
     """Workers who are right with one probability, and err towards all other classes alike."""
 
-    accuracy: Array
-    n_classes: int
+    accuracy: Array = field(metadata=probabilities("m"))
+    n_classes: int = field(metadata=setting(int))
 
     def matrices(self) -> Array:
         """Confusion matrix of each worker, (n_workers, n_classes, n_classes); `MemoryError` where they cannot fit."""
@@ -157,16 +152,14 @@ class OneCoin(Confusion):
         score: Array = (self.accuracy - (1 - self.accuracy) / (self.n_classes - 1)) ** 2
         return score
 
-    def packed(self) -> dict[str, npt.NDArray[Any]]:
-        """Arrays for a file."""
-        return {"accuracy": self.accuracy}
+    def stored(self) -> Confusion:
+        """Return the form in which they are written to a file."""
+        return self
 
-    @classmethod
-    def unpacked(cls, content: Content, sizes: Mapping[str, int]) -> Self:
-        """Take back what `packed` gave."""
-        accuracy = content.array("accuracy", np.float64, shape=(sizes["m"],))
-        shares(content, "accuracy", accuracy)
-        return cls(accuracy, sizes["k"])
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Raise where it is about other classes than the posterior."""
+        if self.n_classes != sizes["k"]:
+            raise ValueError(f"its workers are judged by {self.n_classes} classes, and there are {sizes['k']}")
 
 
 def as_confusion(found: Array | Confusion) -> Confusion:
@@ -250,7 +243,7 @@ class KnowsConfusion(KnowsWorkers):
         matrix of at most 600 parameters, are used.
         """
         self._fitted()
-        now = self._snapshot()
+        now = copy(self)
         columns = {"worker": now._workers.arrow(), "n_answers": now._n_labels} | now._worker_measures()._asdict()
         return arrow.table(columns | {"spammer_score": now._errors().spammer_scores()})
 

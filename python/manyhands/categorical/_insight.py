@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,7 +84,7 @@ class Insight(KnowsConfusion, Results):
     def confusion_frame(self, worker: Any) -> pa.Table:
         """Return the confusion matrix of a worker by name, as an Arrow table: class, label, probability."""
         self._fitted()
-        now = self._snapshot()
+        now = copy(self)
         code = _code(now._workers, worker, "worker")
         matrix = now.confusion_[code]
         k, said = matrix.shape
@@ -120,7 +121,7 @@ class Insight(KnowsConfusion, Results):
         True
         """
         self._fitted()
-        now = self._snapshot()
+        now = copy(self)
         place = _code(now._tasks, task, "task")
         posterior = now._rows_of_tasks(np.array([place]))[0]
         workers, labels, weights, names = now._votes_on(task, votes)

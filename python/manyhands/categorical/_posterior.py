@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import codes, distributions, flags, numbers, offsets, part, probabilities
 from manyhands._base.limits import check_memory
 from manyhands._base.names import Names
-from manyhands._base.persist import Content
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Winners(NamedTuple):
+@dataclass(frozen=True)
+class Winners:
     """The most probable class of each task: its code, whether another is as probable, and its probability."""
 
-    codes: npt.NDArray[np.uint16]
-    tied: npt.NDArray[np.bool_]
-    confidence: Array
+    codes: npt.NDArray[np.uint16] = field(metadata=codes("n", "k", dtypes=(np.uint16,)))
+    tied: npt.NDArray[np.bool_] = field(metadata=flags("n"))
+    confidence: Array = field(metadata=probabilities("n"))
 
     def of(self, tasks: npt.NDArray[np.int64]) -> Winners:
         """Those of some tasks, by their codes."""
@@ -52,21 +53,16 @@ class Posterior(ABC):
     def n_bytes(cls, n_tasks: int, n_classes: int) -> int:
         """Bytes that it takes at the least."""
 
-    @abstractmethod
-    def packed(self) -> dict[str, npt.NDArray[Any]]:
-        """Arrays for a file."""
-
-    @classmethod
-    @abstractmethod
-    def unpacked(cls, content: Content, sizes: Mapping[str, int]) -> Self:
-        """Take back what `packed` gave; sizes are n of tasks and k of classes."""
+    def stored(self) -> Posterior:
+        """Return the form in which it is written to a file."""
+        return self
 
 
 @dataclass(frozen=True)
 class DensePosterior(Posterior):
     """A number for each task and class."""
 
-    array: Array
+    array: Array = field(metadata=distributions("nk"))
 
     def rows(self, tasks: npt.NDArray[np.int64]) -> Array:
         """Posteriors of some tasks, by their codes, (len(tasks), n_classes)."""
@@ -86,15 +82,6 @@ class DensePosterior(Posterior):
         """Bytes that it takes."""
         return 8 * n_tasks * n_classes
 
-    def packed(self) -> dict[str, npt.NDArray[Any]]:
-        """Arrays for a file."""
-        return {"posterior": self.array}
-
-    @classmethod
-    def unpacked(cls, content: Content, sizes: Mapping[str, int]) -> Self:
-        """Take back what `packed` gave."""
-        return cls(distributions(content, "posterior", (sizes["n"], sizes["k"])))
-
 
 @dataclass(frozen=True)
 class Candidates(Posterior):
@@ -104,12 +91,12 @@ class Candidates(Posterior):
     ``probabilities``. The other classes share ``rest[n]`` in proportion to the ``prior``.
     """
 
-    offsets: npt.NDArray[np.uint32]
-    classes: npt.NDArray[np.uint16]
-    probabilities: Array
-    rest: Array
-    prior: Array
-    best: Winners
+    offsets: npt.NDArray[np.uint32] = field(metadata=offsets("N", dtype=np.uint32))
+    classes: npt.NDArray[np.uint16] = field(metadata=codes("c", "k", dtypes=(np.uint16,)))
+    probabilities: Array = field(metadata=numbers("c", least=0))
+    rest: Array = field(metadata=numbers("n", least=0))
+    prior: Array = field(metadata=numbers("k"))
+    best: Winners = field(metadata=part(Winners))
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Self:
@@ -173,58 +160,21 @@ class Candidates(Posterior):
         """Bytes that it takes, whatever is named on the tasks."""
         return 8 * (n_tasks + n_classes)
 
-    def packed(self) -> dict[str, npt.NDArray[Any]]:
-        """Arrays for a file; the prior is in it anyway."""
-        parts = {name: getattr(self, name) for name in ("offsets", "classes", "probabilities", "rest")}
-        parts |= {"winners": self.best.codes, "confidence": self.best.confidence, "tied": self.best.tied}
-        return {f"candidates.{name}": array for name, array in parts.items()}
-
-    @classmethod
-    def unpacked(cls, content: Content, sizes: Mapping[str, int]) -> Self:
-        """Take back what `packed` gave."""
-        n, k = sizes["n"], sizes["k"]
-        offsets = content.array("candidates.offsets", np.uint32, shape=(n + 1,))
-        total = int(offsets[-1])
-        kinds = {"rest": np.float64, "winners": np.uint16, "confidence": np.float64, "tied": np.bool_}
-        found = {name: content.array(f"candidates.{name}", kind, shape=(n,)) for name, kind in kinds.items()}
-        found |= {"offsets": offsets, "prior": content.array("prior", np.float64, shape=(k,))}
-        found["classes"] = content.array("candidates.classes", np.uint16, shape=(total,))
-        found["probabilities"] = content.array("candidates.probabilities", np.float64, shape=(total,))
-        back = cls.of(found)
-        back._check(content)
-        return back
-
-    def _check(self, content: Content) -> None:
-        """Refuse a file of which this was read and that is not consistent."""
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Raise where candidates are not those of the tasks and classes, or do not sum to one with the rest."""
         offsets, classes, q, rest, k = self.offsets, self.classes, self.probabilities, self.rest, len(self.prior)
-        if offsets[0] or (offsets[1:] < offsets[:-1]).any() or max(classes.max(initial=0), self.best.codes.max()) >= k:
-            raise content.damaged("its candidates are not those of its tasks and classes")
+        if offsets[-1] != len(classes):
+            raise ValueError("its candidates are not those of its tasks and classes")
         tasks = self.tasks()
         if (np.diff(tasks * k + classes) <= 0).any():
-            raise content.damaged("the candidates of a task repeat or are out of order")
+            raise ValueError("the candidates of a task repeat or are out of order")
         sums = np.bincount(tasks, q, minlength=len(rest)) + rest
-        # What is left for classes that nobody named must have a class to go to.
+        # What is left for classes that no worker named must have a class to go to.
         others = self.prior.sum() - np.bincount(tasks, self.prior[classes], minlength=len(rest))
-        sound = (q >= 0).all() and (rest >= 0).all() and (np.abs(sums - 1) < 1e-6).all()
-        if not sound or ((rest > 1e-6) & (others < 1e-12)).any():
-            raise content.damaged("it holds probabilities that do not sum to one")
-        shares(content, "confidence", self.best.confidence)
+        if not (np.abs(sums - 1) < 1e-6).all() or ((rest > 1e-6) & (others < 1e-12)).any():
+            raise ValueError("it holds probabilities that do not sum to one")
 
 
 def as_posterior(found: Array | Posterior) -> Posterior:
     """Take an array for what it is, a posterior in full."""
     return found if isinstance(found, Posterior) else DensePosterior(found)
-
-
-def distributions(content: Content, name: str, shape: tuple[int, ...]) -> Array:
-    """Probabilities of a file, which must sum to one along their last axis."""
-    found: Array = content.array(name, np.float64, shape=shape)
-    if not (found >= 0).all() or np.abs(found.sum(axis=-1) - 1).max() > 1e-6:
-        raise content.damaged("it holds probabilities that do not sum to one")
-    return found
-
-
-def shares(content: Content, name: str, found: Array) -> None:
-    """Refuse a file with numbers that should be probabilities and are not."""
-    if not ((found >= 0) & (found <= 1 + 1e-9)).all():
-        raise content.damaged(f"its {name} holds values that are no probabilities")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from manyhands import _core, metrics
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import numbers
 from manyhands.categorical._priors import class_pseudo, told
 from manyhands.categorical.shards.passes import Part, Sharded
 from manyhands.categorical.table import Annotations, as_annotations
@@ -56,14 +58,15 @@ class Reference:
             self._worth = reference_worth(self._votes, self._gold, self._fitted)
         return self._worth
 
-    def packed(self) -> dict[str, npt.NDArray[Any]]:
-        """Arrays for a file."""
+    def stored(self) -> KnownReference | None:
+        """Return the form in which it is written to a file; None with more than 50 classes."""
         worth = self.worth()
-        return {} if worth is None else {"reference": np.stack(worth)}
+        return None if worth is None else KnownReference(np.stack(worth))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the annotations, which are not sent along with a model.
-        return KnownReference, (self.worth(),)
+        worth = self.worth()
+        return KnownReference, (None if worth is None else np.stack(worth),)
 
     def errors_of(self, worth: metrics.Worth, *, same_measure: bool) -> metrics.Worth:
         """Measures of another model with errors that hold about them if the reference is right.
@@ -92,15 +95,16 @@ class Reference:
         return metrics.Worth(*(part for pair in zip(values, new, strict=True) for part in pair))
 
 
+@dataclass(frozen=True)
 class KnownReference(Reference):
     """A reference that was computed before: in another process, or before the model was saved."""
 
-    def __init__(self, worth: metrics.Worth | None) -> None:
-        self._worth = worth
+    #: Measures and errors, (6, n_workers).
+    measures: Array | None = field(metadata=numbers("6m", least=0))
 
     def worth(self) -> metrics.Worth | None:
         """The reference's own measures and errors."""
-        return self._worth
+        return None if self.measures is None else metrics.Worth(*self.measures)
 
 
 def reference_worth(votes: Annotations, gold: Any, fitted: tuple[Array, Array] | None) -> metrics.Worth:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,6 @@ import numpy.typing as npt
 from manyhands._base.checks import counted
 from manyhands._base.estimator import Array
 from manyhands._base.limits import check_memory
-from manyhands._base.persist import Content
 from manyhands.categorical._posterior import DensePosterior, Posterior, Winners
 from manyhands.categorical.shards.passes import Factors, Part, Sharded
 
@@ -50,7 +49,8 @@ class StreamedPosterior(Posterior):
         """The most probable class of each task; the lowest code wins a tie."""
         self._check(11, "answers")
         found = self.shards.each(lambda part: DensePosterior(self.of_part(part)).winners())
-        return Winners(*(np.concatenate(column) for column in zip(*found, strict=True)))
+        parts = [(one.codes, one.tied, one.confidence) for one in found]
+        return Winners(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def dense(self) -> Array:
         """All posteriors, (n_tasks, n_classes); `MemoryError` where they cannot fit."""
@@ -66,14 +66,9 @@ class StreamedPosterior(Posterior):
         """Bytes that it takes at the least: none."""
         return 0
 
-    def packed(self) -> dict[str, npt.NDArray[Any]]:
-        """Arrays for a file: all posteriors, where they fit."""
-        return DensePosterior(self.dense()).packed()
-
-    @classmethod
-    def unpacked(cls, content: Content, sizes: Mapping[str, int]) -> Self:
-        """Take nothing back: in a file they are all there."""
-        raise NotImplementedError
+    def stored(self) -> Posterior:
+        """Return all posteriors, where they fit."""
+        return DensePosterior(self.dense())
 
 
 class EmPosterior(StreamedPosterior):

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core, metrics
-from manyhands._base import arrow, persist
+from manyhands._base import arrow
 from manyhands._base.checks import check_choice, counted
-from manyhands._base.estimator import Array, Estimator, Fit, Progress, TaskEstimator, concrete
+from manyhands._base.estimator import Array, Estimator, Progress, TaskEstimator, concrete
+from manyhands._base.fitted import Fit, TaskFitted, distributions, names, part
 from manyhands._base.limits import check_memory
-from manyhands._base.names import Names
+from manyhands._base.names import Names, sequence
 from manyhands._base.write import write_frames
-from manyhands.categorical._confusion import Confusion, Matrices, OneCoin, as_confusion
+from manyhands.categorical._confusion import Confusion, Matrices, as_confusion
 from manyhands.categorical._insight import Insight
 from manyhands.categorical._passes import posterior_under
-from manyhands.categorical._posterior import DensePosterior, Posterior, Winners, as_posterior, distributions
+from manyhands.categorical._posterior import DensePosterior, Posterior, Winners, as_posterior
 from manyhands.categorical._reference import KnownReference, Reference
 from manyhands.categorical._streamed import StreamedPosterior
 from manyhands.categorical.shards.votes import STREAMED, ShardedAnnotations
@@ -45,9 +48,9 @@ Run = TypeVar("Run", bound=Mapping[str, Any])
 class ClassFit(Fit):
     """What an aggregator learns from a table of classes: posteriors, and how workers err."""
 
-    posterior: Posterior
-    confusion: Confusion
-    prior: Array
+    posterior: Posterior = field(metadata=part(DensePosterior))
+    confusion: Confusion = field(metadata=part(Matrices))
+    prior: Array = field(metadata=distributions("k"))
 
     @classmethod
     def of(
@@ -59,6 +62,7 @@ class ClassFit(Fit):
         n_iter: int = 1,
         converged: bool = True,
         remarks: tuple[str, ...] = (),
+        **learnt: Any,
     ) -> Self:
         """Make one of arrays, or of what else stands for them."""
         return cls(
@@ -69,12 +73,63 @@ class ClassFit(Fit):
             n_iter=n_iter,
             converged=converged,
             remarks=remarks,
+            **learnt,
         )
 
+    def decide(self, posterior: Posterior) -> Winners:
+        """The winning class of each task, by posteriors of these tasks or others."""
+        return posterior.winners()
 
-def fit_of(found: _core._EmFit, remarks: tuple[str, ...] = ()) -> ClassFit:
-    """What all fits of the core have in common, as a fit."""
-    return ClassFit.of(
+    def hierarchical(self) -> tuple[Array, Array] | None:
+        """Class prior and confusion matrices of a `HierarchicalDawidSkene` that is part of the fit, if one is."""
+        return None
+
+
+SomeFit = TypeVar("SomeFit", bound=ClassFit)
+
+
+def _no_names() -> Names:
+    return Names(np.zeros(0, np.int64))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClassFitted(TaskFitted[ClassFit]):
+    """A fit of classes with all names, the table as long as it is in this process, and a reference for errors."""
+
+    classes: Names = field(metadata=names("k"))
+    abstentions: Names = field(default_factory=_no_names, metadata=names("a", empty=True))
+    votes: Annotations | None = None
+    #: What standard errors of workers' measures follow from; None where the log is not at hand.
+    reference: Reference | None = field(default=None, metadata=part(KnownReference, optional=True))
+
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Raise where confusion matrices are of other labels, or a class is an abstention too."""
+        n_labels = sizes["k"] + sizes["a"]
+        if sizes.get("l", n_labels) != n_labels:
+            raise ValueError(f"its confusion matrices are of {sizes['l']} labels, and there are {n_labels}")
+        if (self.classes.match(self.abstentions) >= 0).any():
+            raise ValueError("a class is an abstention too")
+
+    @cached_property
+    def labels(self) -> Names:
+        """What codes of labels stand for: classes, then abstentions, where it learnt from those."""
+        return self.classes.followed_by(self.abstentions) if len(self.abstentions) else self.classes
+
+    @cached_property
+    def won(self) -> Winners:
+        """The winning class of each task."""
+        return self.fit.decide(self.fit.posterior)
+
+
+@overload
+def fit_of(found: _core._EmFit, remarks: tuple[str, ...] = ...) -> ClassFit: ...
+@overload
+def fit_of(found: _core._EmFit, remarks: tuple[str, ...] = ..., *, kind: type[SomeFit], **learnt: Any) -> SomeFit: ...
+def fit_of(
+    found: _core._EmFit, remarks: tuple[str, ...] = (), *, kind: type[ClassFit] = ClassFit, **learnt: Any
+) -> ClassFit:
+    """What all fits of the core have in common, as a fit of a class, with what else was learnt."""
+    return kind.of(
         posterior=found["posterior"],
         confusion=found["confusion"],
         prior=found["prior"],
@@ -82,6 +137,7 @@ def fit_of(found: _core._EmFit, remarks: tuple[str, ...] = ()) -> ClassFit:
         n_iter=found["n_iter"],
         converged=found["converged"],
         remarks=remarks,
+        **learnt,
     )
 
 
@@ -100,24 +156,19 @@ def best_of(runs: Iterable[Run]) -> Run:
     return best
 
 
-class Aggregator(Insight, TaskEstimator[Annotations, ClassFit]):
+class Aggregator(TaskEstimator[Annotations, ClassFit, ClassFitted], Insight):
     """Base of all aggregators of classes: a subclass gives ``_fit``, which maps a table to a `ClassFit`."""
 
     _kind: ClassVar[str] = "categorical"
     _file_kind: ClassVar[str] = "aggregator"
     _answer: ClassVar[str] = "labels_"
 
-    #: How posteriors and workers' errors are kept.
+    _fit_type: ClassVar[type[Fit]] = ClassFit
+    _fitted_type: ClassVar[type[ClassFitted]] = ClassFitted
+    #: How posteriors are kept.
     _posterior_kept: ClassVar[type[Posterior]] = DensePosterior
-    _confusion_kept: ClassVar[type[Matrices | OneCoin]] = Matrices
     #: The most classes it takes; None for any number.
     _most_classes: ClassVar[int | None] = None
-
-    _winners: Winners | None
-    #: The table of the fit, as long as the model stays in memory; neither files nor pickles keep it.
-    _votes: Annotations | None = None
-    #: What standard errors of workers' measures follow from; None where the log is not at hand.
-    _reference: Reference | None = None
 
     def _hears_abstentions(self) -> bool:
         """Whether abstentions tell it something; if not, they are missing answers."""
@@ -125,7 +176,7 @@ class Aggregator(Insight, TaskEstimator[Annotations, ClassFit]):
 
     def _knows_abstentions(self) -> bool:
         """Whether it was fitted to a table with abstentions, and learnt from them."""
-        return self._result is not None and len(self._labels) > len(self._classes)
+        return self._state is not None and len(self._state.abstentions) > 0
 
     # --------------------------------------------------------------------------------------------------- fit
 
@@ -151,33 +202,46 @@ class Aggregator(Insight, TaskEstimator[Annotations, ClassFit]):
         """Why it cannot go through a log in shards; None if it can."""
         return f"{type(self).__name__} needs all annotations in memory"
 
-    def _settle(self, result: ClassFit, votes: Annotations) -> None:
-        self._adopt(result, votes._tasks, votes._workers, votes._classes, votes.labels_per_worker)
-        self._all_labels = votes._labels
-        self._votes = votes
-        self._reference = Reference(votes, getattr(self, "gold", None), self._hierarchical())
+    def _publish(self, fit: ClassFit, votes: Annotations, /, **more: Any) -> ClassFitted:
+        k = votes.n_classes
+        never = votes._labels.values[k:].tolist() if len(votes._labels) > k else []
+        return super()._publish(
+            fit,
+            votes,
+            reference=Reference(votes, getattr(self, "gold", None), fit.hierarchical()),
+            **({"abstentions": sequence(never)} if never else {}),
+            **more,
+        )
 
-    def _adopt(
-        self, result: ClassFit, tasks: Names, workers: Names, classes: Names, n_labels: npt.NDArray[np.int64]
-    ) -> None:
-        self._result = result
-        self._tasks, self._workers, self._classes = tasks, workers, classes
-        self._all_labels = None
-        self._n_labels = n_labels
-        self._reference = None
-        # Of a log on disk, when somebody asks.
-        self._winners = None if isinstance(result.posterior, StreamedPosterior) else self._decide(result.posterior)
+    # What one published fit holds; methods that need several of these read them from a copy of the model.
+
+    @property
+    def _tasks(self) -> Names:  # type: ignore[override]
+        return self._fitted().tasks
+
+    @property
+    def _workers(self) -> Names:  # type: ignore[override]
+        return self._fitted().workers
+
+    @property
+    def _classes(self) -> Names:  # type: ignore[override]
+        return self._fitted().classes
+
+    @property
+    def _labels(self) -> Names:
+        return self._fitted().labels
+
+    @property
+    def _n_labels(self) -> npt.NDArray[np.int64]:  # type: ignore[override]
+        return self._fitted().n_labels
+
+    @property
+    def _votes(self) -> Annotations | None:
+        return self._fitted().votes
 
     @property
     def _won(self) -> Winners:
-        """The winning class of each task."""
-        if self._winners is None:
-            self._winners = self._decide(self._fitted().posterior)
-        return self._winners
-
-    def _decide(self, posterior: Posterior) -> Winners:
-        """The winning class of each task."""
-        return posterior.winners()
+        return self._fitted().won
 
     def _named(self, won: Winners) -> npt.NDArray[Any]:
         """Labels of winning codes."""
@@ -193,29 +257,28 @@ class Aggregator(Insight, TaskEstimator[Annotations, ClassFit]):
     def labels_(self) -> npt.NDArray[Any]:
         """The winning class of each task, by name, (n_tasks,). The lowest class code wins a tie."""
         self._fitted()
-        now = self._snapshot()
+        now = copy(self)
         return now._named(now._won)
 
     @property
     def confidence_(self) -> Array:
         """Probability that each label is right, (n_tasks,): the posterior of the winning class."""
         self._fitted()
-        return self._snapshot()._won.confidence
+        return self._fitted().won.confidence
 
     @property
     def posterior_(self) -> Array:
         """Class posterior of each task, (n_tasks, n_classes); rows sum to one."""
-        return self._fitted().posterior.dense()
+        return self._fitted().fit.posterior.dense()
 
     def _rows_of_tasks(self, tasks: npt.NDArray[np.int64]) -> Array:
         """Class posteriors of some tasks, by their codes."""
-        return self._fitted().posterior.rows(tasks)
+        return self._fitted().fit.posterior.rows(tasks)
 
     @property
     def tied_(self) -> npt.NDArray[np.bool_]:
         """Whether another class is as probable as the winner, (n_tasks,)."""
-        self._fitted()
-        return self._won.tied
+        return self._fitted().won.tied
 
     @property
     def confusion_(self) -> Array:
@@ -223,30 +286,27 @@ class Aggregator(Insight, TaskEstimator[Annotations, ClassFit]):
 
         Where workers may abstain, and the method learns from that, there are further columns for abstentions.
         """
-        return self._fitted().confusion.matrices()
+        return self._fitted().fit.confusion.matrices()
 
     def _errors(self) -> Confusion:
-        return self._fitted().confusion
-
-    def _hierarchical(self) -> tuple[Array, Array] | None:
-        """Class prior and confusion matrices of a `HierarchicalDawidSkene` that is part of the fit, if one is."""
-        return None
+        return self._fitted().fit.confusion
 
     def _worker_measures(self) -> metrics.Worth:
         worth = super()._worker_measures()
-        if self._reference is None:
+        reference = self._fitted().reference
+        if reference is None:
             return worth
-        return self._reference.errors_of(worth, same_measure=not self._knows_abstentions())
+        return reference.errors_of(worth, same_measure=not self._knows_abstentions())
 
     @property
     def prior_(self) -> Array:
         """Class prior, (n_classes,)."""
-        return self._fitted().prior
+        return self._fitted().fit.prior
 
     def to_frame(self) -> pa.Table:
         """Return task, label, confidence and whether it was a tie, as an Arrow table (``.to_pandas()``)."""
         self._fitted()
-        now = self._snapshot()
+        now = copy(self)
         return now._frame(now._tasks, now._won)
 
     def _frame(self, tasks: Names, won: Winners) -> pa.Table:
@@ -262,13 +322,13 @@ class Aggregator(Insight, TaskEstimator[Annotations, ClassFit]):
 
     def _frames(self) -> Iterator[pa.Table]:
         """What `to_frame` says, a part of the tasks at a time."""
-        posterior = self._fitted().posterior
+        posterior = self._fitted().fit.posterior
         if not isinstance(posterior, StreamedPosterior):
             yield self.to_frame()
             return
         for place, rows in enumerate(posterior.shards.each(posterior.of_part)):
             tasks = posterior.shards.directory.tasks(place)
-            yield self._frame(tasks, self._decide(DensePosterior(rows)))
+            yield self._frame(tasks, self._fitted().fit.decide(DensePosterior(rows)))
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write what :meth:`to_frame` returns to a file: Parquet, or CSV by the ending of its name.
@@ -277,15 +337,15 @@ class Aggregator(Insight, TaskEstimator[Annotations, ClassFit]):
         when it is whole.
         """
         self._fitted()
-        write_frames(self._snapshot()._frames(), path)
+        write_frames(copy(self)._frames(), path)
 
     # -------------------------------------------------------------------------------------------- prediction
 
     def predict(self, votes: Any) -> npt.NDArray[Any]:
         """Label tasks, old or new, from annotations by known workers; see :meth:`predict_proba`."""
         self._fitted()
-        now = self._snapshot()
-        return now._named(now._decide(now._expected(votes)))
+        now = copy(self)
+        return now._named(now._fitted().fit.decide(now._expected(votes)))
 
     def predict_proba(self, votes: Any) -> Array:
         """Class posteriors of tasks, old or new, with the workers as they were learnt: (votes.n_tasks, n_classes).
@@ -294,7 +354,7 @@ class Aggregator(Insight, TaskEstimator[Annotations, ClassFit]):
         number of labels as weights). Columns are :attr:`classes_`; a label outside them is an error.
         """
         self._fitted()
-        return self._snapshot()._expected(votes).dense()
+        return copy(self)._expected(votes).dense()
 
     def _expected(self, votes: Any) -> Posterior:
         """Posteriors of the tasks of another table."""
@@ -319,37 +379,6 @@ class Aggregator(Insight, TaskEstimator[Annotations, ClassFit]):
             )
         return self.prior_, self._carried_over(confusion, self._workers.match(votes._workers))
 
-    # ------------------------------------------------------------------------------------------- persistence
-
-    def _packed(self) -> dict[str, npt.NDArray[Any]]:
-        fit = self._fitted()
-        arrays = {"prior": fit.prior} | fit.posterior.packed() | fit.confusion.packed()
-        arrays |= {f"learnt.{name}": getattr(self, name) for name in self._learnt_arrays()}
-        arrays |= {} if self._reference is None else self._reference.packed()
-        return arrays | persist.pack_names("classes", self._classes) | persist.pack_labels(self._classes, self._labels)
-
-    def _take_back(self, content: persist.Content, course: Mapping[str, Any]) -> None:
-        tasks, workers = self._tasks, self._workers
-        classes = content.names("classes")
-        labels = content.labels(classes)
-        if not len(classes):
-            raise content.damaged("its settings are incomplete")
-        sizes = {"n": len(tasks), "m": len(workers), "k": len(classes), "l": len(labels)}
-        self._take_learnt(content, sizes)
-        result = ClassFit(
-            posterior=self._posterior_kept.unpacked(content, sizes),
-            confusion=self._confusion_kept.unpacked(content, sizes),
-            prior=distributions(content, "prior", (len(classes),)),
-            **course,
-        )
-        self._adopt(result, tasks, workers, classes, self._n_labels)
-        self._all_labels = labels
-        if "reference" in content.arrays:
-            reference = content.array("reference", np.float64, shape=(6, len(workers)))
-            if (reference < 0).any():
-                raise content.damaged("it holds negative errors")
-            self._reference = KnownReference(metrics.Worth(*reference))
-
 
 def _sizes(votes: Annotations) -> str:
     tasks, workers = counted(votes.n_tasks, "task"), counted(votes.n_workers, "worker")
@@ -359,7 +388,7 @@ def _sizes(votes: Annotations) -> str:
 @overload
 def all_aggregators(kind: Literal["categorical"] = ...) -> list[type[Aggregator]]: ...
 @overload
-def all_aggregators(kind: str) -> list[type[Estimator[Any, Any]]]: ...
+def all_aggregators(kind: str) -> list[type[Estimator[Any, Any, Any]]]: ...
 def all_aggregators(kind: str = "categorical") -> list[type[Any]]:
     """Every aggregator of the library for one kind of answers, by name.
 

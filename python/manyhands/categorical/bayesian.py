@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +20,7 @@ from manyhands._base.checks import (
     warn_unless_converged,
 )
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, numbers
 from manyhands._base.progress import Callback
 from manyhands.categorical._chains import diagnose
 from manyhands.categorical._posterior import Posterior
@@ -33,10 +36,47 @@ _INTERVALS = ("accuracy", "confusion", "prior")
 _MOST_RHAT = 1.05
 #: Share of the variance of a coin with that mean that an accuracy may have: beyond, a Beta distribution has two peaks.
 _MOST_VARIANCE = 0.3
-#: Draws that are kept, with their shapes as in `Aggregator._learnt_shapes`: chains c, draws d.
-_DRAWS = {"prior": "cdk", "accuracy": "cdm", "log_density": "cd", "confusion": "cdmkk"}
+#: Draws that are kept, the last only where it is asked for.
+_DRAWS = ("prior", "accuracy", "log_density", "confusion")
+#: Fields that every sampled fit has.
+_WHOLE = ("prior_draws", "accuracy_draws", "log_density_draws")
 #: Those of which chains must agree.
 _JUDGED = ("prior", "accuracy", "log_density")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BayesianFit(ClassFit):
+    """Parameters of Dirichlet posteriors (variational Bayes), or draws of chains c by d (sampling)."""
+
+    concentration: Array | None = field(default=None, metadata=numbers("mkk", optional=True))
+    class_concentration: Array | None = field(default=None, metadata=numbers("k", optional=True))
+    prior_draws: Array | None = field(default=None, metadata=numbers("cdk", optional=True))
+    accuracy_draws: Array | None = field(default=None, metadata=numbers("cdm", optional=True))
+    log_density_draws: Array | None = field(default=None, metadata=numbers("cd", optional=True))
+    confusion_draws: Array | None = field(default=None, metadata=numbers("cdmkk", optional=True))
+
+    @property
+    def sampled(self) -> bool:
+        """Whether it holds draws."""
+        return self.prior_draws is not None
+
+    def draws(self) -> dict[str, Array]:
+        """The draws that were kept, by name."""
+        kept = {name: getattr(self, f"{name}_draws") for name in _DRAWS}
+        return {name: draws for name, draws in kept.items() if draws is not None}
+
+    def rows(self) -> tuple[Array, Array]:
+        """Parameters of confusion rows and of the class prior, of variational Bayes."""
+        assert self.concentration is not None
+        assert self.class_concentration is not None
+        return self.concentration, self.class_concentration
+
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Raise where one of the two is not whole."""
+        rows = ("concentration", "class_concentration")
+        missing = [name for name in (_WHOLE if self.sampled else rows) if getattr(self, name) is None]
+        if missing:
+            raise ValueError(f"it lacks {', '.join(missing)}")
 
 
 class BayesianDawidSkene(Aggregator):
@@ -117,11 +157,7 @@ class BayesianDawidSkene(Aggregator):
     True
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_concentration", "_class_concentration")
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {"_concentration": "mkk", "_class_concentration": "k"}
-
-    #: Names of the draws that the fit kept (none of variational Bayes), whatever `method` and `keep` have become since.
-    _kept: tuple[str, ...] | None = None
+    _fit_type: ClassVar[type[Fit]] = BayesianFit
 
     def __init__(
         self,
@@ -158,25 +194,9 @@ class BayesianDawidSkene(Aggregator):
         self.keep = keep
         self.seed = seed
 
-    def _to_keep(self) -> tuple[str, ...]:
-        """Names of the draws that the settings ask for."""
-        if self.method != "gibbs":
-            return ()
-        return tuple(name for name in _DRAWS if name != "confusion" or self.keep == "confusion")
-
-    def _learnt_arrays(self) -> Mapping[str, str]:
-        kept = self._to_keep() if self._kept is None else self._kept
-        return {f"_{name}_draws": _DRAWS[name] for name in kept} if kept else super()._learnt_arrays()
-
-    def _adopt(self, *args: Any) -> None:
-        if self._kept is None:
-            self._kept = self._to_keep()
-        super()._adopt(*args)
-
     def _fitted_by(self, method: str, instead: str) -> None:
         """Refuse what only the other method finds."""
-        self._fitted()
-        if bool(self._kept) is not (method == "gibbs"):
+        if self._fitted().fit_as(BayesianFit).sampled is not (method == "gibbs"):
             raise AttributeError(f"only method={method!r} finds this; see {instead}")
 
     @property
@@ -188,7 +208,7 @@ class BayesianDawidSkene(Aggregator):
         ``confusion`` (n_workers, n_classes true, n_classes observed). Of ``method="gibbs"``.
         """
         self._fitted_by("gibbs", "concentration_")
-        return {name: getattr(self, f"_{name}_draws") for name in self._kept or ()}
+        return self._fitted().fit_as(BayesianFit).draws()
 
     @property
     def diagnostics_(self) -> dict[str, dict[str, Array]]:
@@ -208,13 +228,13 @@ class BayesianDawidSkene(Aggregator):
         Of ``method="vb"``.
         """
         self._fitted_by("vb", "draws_")
-        return self._concentration
+        return self._fitted().fit_as(BayesianFit).rows()[0]
 
     @property
     def class_concentration_(self) -> Array:
         """Parameters of the Dirichlet posterior of the class prior, (n_classes,). Of ``method="vb"``."""
         self._fitted_by("vb", "draws_")
-        return self._class_concentration
+        return self._fitted().fit_as(BayesianFit).rows()[1]
 
     def credible_interval(self, what: str = "accuracy", *, level: float = 0.95) -> Array:
         """Central credible intervals, lower and upper ends along a last axis of two.
@@ -225,31 +245,34 @@ class BayesianDawidSkene(Aggregator):
         take classes as independent of workers and are too narrow where classes are uncertain. With one class there is
         nothing to doubt. Of ``method="gibbs"`` all are quantiles of the draws, without that approximation.
         """
-        self._fitted()
+        now = copy(self)
+        fit = now._fitted().fit_as(BayesianFit)
         check_choice("what", what, _INTERVALS)
         check_between("level", level)
         tails = ((1 - level) / 2, (1 + level) / 2)
-        if self._kept:
-            if what not in self.draws_:
+        if fit.sampled:
+            draws = fit.draws()
+            if what not in draws:
                 raise ValueError(f"draws of the {what} were not kept; fit with keep={what!r}")
-            return np.moveaxis(np.quantile(self.draws_[what], tails, axis=(0, 1)), 0, -1)
+            return np.moveaxis(np.quantile(draws[what], tails, axis=(0, 1)), 0, -1)
         scale = np.ones(1)
         if what == "prior":
-            hits, misses = _marginals(self._class_concentration)
+            hits, misses = _marginals(fit.rows()[1])
         elif what == "confusion":
-            hits, misses, scale = self._cells()
+            hits, misses, scale = now._cells()
         else:
-            hits, misses = self._accuracies()
+            hits, misses = now._accuracies()
         return np.stack([scale * _core.beta_quantile(hits, misses, tail) for tail in tails], axis=-1)
 
     def _cells(self) -> tuple[Array, Array, Array]:
         """Beta parameters of each entry of each confusion matrix, and what multiplies the variable."""
-        k = len(self._class_concentration)
+        concentration, classes = self._fitted().fit_as(BayesianFit).rows()
+        k = len(classes)
         if self.model == "full":
-            return *_marginals(self._concentration), np.ones(1)
+            return *_marginals(concentration), np.ones(1)
         # A row says (right, wrong), or for one accuracy all rows together do.
-        right = np.diagonal(self._concentration, axis1=1, axis2=2)
-        wrong = self._concentration.sum(axis=2) - right
+        right = np.diagonal(concentration, axis1=1, axis2=2)
+        wrong = concentration.sum(axis=2) - right
         if self.model == "one-coin":
             right, wrong = (np.repeat(part.sum(axis=1, keepdims=True), k, axis=1) for part in (right, wrong))
         diagonal = np.eye(k, dtype=bool)
@@ -297,11 +320,9 @@ class BayesianDawidSkene(Aggregator):
             progress=progress,
         )
         (found,) = solved(known.held, [found])
-        self._kept = ()
-        self._concentration = found["concentration"]
-        self._class_concentration = found["class_concentration"]
         warn_unless_converged(found["converged"], self, FASTER)
-        return fit_of(found)
+        learnt: dict[str, Any] = {name: found[name] for name in ("concentration", "class_concentration")}
+        return fit_of(found, kind=BayesianFit, **learnt)
 
     def _needs_memory(self) -> str | None:
         if self.method == "vb" and isinstance(self.init, str):
@@ -336,16 +357,16 @@ class BayesianDawidSkene(Aggregator):
             seed=self.seed,
             progress=progress,
         )
-        self._kept = self._to_keep()
-        for name in self._kept:
-            setattr(self, f"_{name}_draws", found["draws"][name])
-        return ClassFit.of(
+        names = [name for name in _DRAWS if name != "confusion" or self.keep == "confusion"]
+        kept: dict[str, Any] = {f"{name}_draws": found["draws"][name] for name in names}
+        return BayesianFit.of(
             posterior=found["posterior"],
             confusion=found["confusion"],
             prior=found["prior"],
             history=np.zeros(0),
             n_iter=self.warmup + self.draws,
             converged=self._chains_agree(found["draws"]),
+            **kept,
         )
 
     def _chains_agree(self, draws: Mapping[str, Array]) -> bool:
@@ -371,16 +392,18 @@ class BayesianDawidSkene(Aggregator):
             return {"start": init}
         if isinstance(init, Aggregator):
             # A model that was given stays as it is.
-            posterior = init.predict_proba(votes) if init._result else init._fit(votes, None).posterior.dense()
+            posterior = init.predict_proba(votes) if init._state else init._fit(votes, None).posterior.dense()
         else:
             posterior = probabilities(init, (votes.n_tasks, votes.n_classes), "the posterior given as init")
         return {"start": "", "posterior": posterior}
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array | Posterior:
-        if self._kept:
+        fit = self._fitted().fit_as(BayesianFit)
+        if fit.sampled:
             return super()._posterior(table, known)
-        concentration = self._carried_over(self._concentration, known)
-        given = _core.em_factors(concentration, self._class_concentration, model=self.model, concentrations=True)
+        rows, classes = fit.rows()
+        concentration = self._carried_over(rows, known)
+        given = _core.em_factors(concentration, classes, model=self.model, concentrations=True)
         return table.em_answers(*given, model=self.model, posterior=True)["posterior"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,12 +12,23 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base.checks import check_number, check_positive, check_stopping, check_strength, warn_unless_converged
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, number, numbers
 from manyhands._base.progress import Callback
 from manyhands.categorical._matrices import with_diagonal
 from manyhands.categorical._priors import class_pseudo, gold_codes, row_pseudo
 from manyhands.categorical.base import Aggregator, ClassFit, best_of, fit_of
 from manyhands.categorical.bayesian import positive
 from manyhands.categorical.table import Annotations
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommunityFit(ClassFit):
+    """Classes, and communities of workers."""
+
+    membership: Array = field(metadata=numbers("mc"))
+    prototypes: Array = field(metadata=numbers("ckk"))
+    shares: Array = field(metadata=numbers("c"))
+    strength: float = field(metadata=number(infinite=True))
 
 
 class CommunityDawidSkene(Aggregator):
@@ -79,14 +91,7 @@ class CommunityDawidSkene(Aggregator):
     ((100, 2), (2, 4, 4))
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_communities", "_prototypes", "_shares", "_strength")
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {
-        "_communities": "mc",
-        "_prototypes": "ckk",
-        "_shares": "c",
-        "_strength": "",
-    }
-    _learnt_infinite: ClassVar[tuple[str, ...]] = ("_strength",)
+    _fit_type: ClassVar[type[Fit]] = CommunityFit
 
     def __init__(
         self,
@@ -116,26 +121,22 @@ class CommunityDawidSkene(Aggregator):
     @property
     def communities_(self) -> Array:
         """How probably each worker belongs to each community, (n_workers, n_communities); rows sum to one."""
-        self._fitted()
-        return self._communities
+        return self._fitted().fit_as(CommunityFit).membership
 
     @property
     def community_confusion_(self) -> Array:
         """Confusion matrix of each community, (n_communities, n_classes true, n_classes observed)."""
-        self._fitted()
-        return self._prototypes
+        return self._fitted().fit_as(CommunityFit).prototypes
 
     @property
     def community_shares_(self) -> Array:
         """Share of the workers in each community, (n_communities,)."""
-        self._fitted()
-        return self._shares
+        return self._fitted().fit_as(CommunityFit).shares
 
     @property
     def strength_(self) -> float:
         """Imaginary labels that a row of a community's confusion matrix counts for."""
-        self._fitted()
-        return float(self._strength)
+        return self._fitted().fit_as(CommunityFit).strength
 
     def _iterations(self) -> int | None:
         return self.protected + self.max_iter
@@ -157,9 +158,8 @@ class CommunityDawidSkene(Aggregator):
         }
         best = best_of(votes.table.community_fit(start, **common) for start in self._starts(pseudo))
         warn_unless_converged(best["converged"], self)
-        self._communities, self._prototypes = best["membership"], best["prototypes"]
-        self._shares, self._strength = best["shares"], np.array(best["strength"])
-        return fit_of(best)
+        learnt: dict[str, Any] = {name: best[name] for name in ("membership", "prototypes", "shares", "strength")}
+        return fit_of(best, kind=CommunityFit, **learnt)
 
     def _check(self) -> None:
         check_stopping(self.max_iter, self.tol)
@@ -178,6 +178,15 @@ class CommunityDawidSkene(Aggregator):
         """Prototypes from accurate to guessing, (n_communities, K, K)."""
         known = 1 - (np.arange(self.n_communities) + 0.5) / self.n_communities
         return with_diagonal(1 / k + (1 - 1 / k) * known, k)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubtypeFit(ClassFit):
+    """Classes, and Dirichlet posteriors by subtype."""
+
+    concentration: Array = field(metadata=numbers("mksk"))
+    class_concentration: Array = field(metadata=numbers("k"))
+    subtype_concentration: Array = field(metadata=numbers("ks"))
 
 
 class EBCC(Aggregator):
@@ -234,12 +243,8 @@ class EBCC(Aggregator):
     True
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_concentration", "_class_concentration", "_subtype_concentration")
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {
-        "_concentration": "mksk",
-        "_class_concentration": "k",
-        "_subtype_concentration": "ks",
-    }
+    _fit_type: ClassVar[type[Fit]] = SubtypeFit
+
     _skipped_checks: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("renaming_tasks", "renaming_classes", "renaming_classes_untied"), "starts are drawn in the order of the codes"
     )
@@ -268,14 +273,12 @@ class EBCC(Aggregator):
     @property
     def subtypes_(self) -> Array:
         """Share of each subtype in each class, (n_classes, n_subtypes); rows sum to one."""
-        self._fitted()
-        return _shares(self._subtype_concentration)
+        return _shares(self._fitted().fit_as(SubtypeFit).subtype_concentration)
 
     @property
     def subtype_confusion_(self) -> Array:
         """Confusion matrices by subtype, (n_workers, n_classes true, n_subtypes, n_classes observed)."""
-        self._fitted()
-        return _shares(self._concentration)
+        return _shares(self._fitted().fit_as(SubtypeFit).concentration)
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         check_stopping(self.max_iter, self.tol)
@@ -298,13 +301,15 @@ class EBCC(Aggregator):
         starts = np.random.default_rng(self.seed).integers(0, 2**63, self.restarts + 1).tolist()
         best = best_of(votes.table.subtypes_fit(seed=seed, **common) for seed in starts)
         warn_unless_converged(best["converged"], self)
-        self._concentration, self._class_concentration = best["concentration"], best["class_concentration"]
-        self._subtype_concentration = best["subtype_concentration"]
-        return fit_of(best)
+        learnt: dict[str, Any] = {
+            name: best[name] for name in ("concentration", "class_concentration", "subtype_concentration")
+        }
+        return fit_of(best, kind=SubtypeFit, **learnt)
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
-        concentration = self._carried_over(self._concentration, known)
-        return table.subtypes_posterior(self._class_concentration, self._subtype_concentration, concentration)
+        fit = self._fitted().fit_as(SubtypeFit)
+        concentration = self._carried_over(fit.concentration, known)
+        return table.subtypes_posterior(fit.class_concentration, fit.subtype_concentration, concentration)
 
 
 def _shares(concentration: Array) -> Array:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base.checks import check_number
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, codes, number, numbers
 from manyhands._base.progress import Callback
 from manyhands.categorical._calibration import (
     EVEN,
@@ -38,6 +40,43 @@ MEMBERS: dict[str, tuple[str, float | None]] = {
 
 #: Imaginary tasks of known class that each member won: what holds weights together where few are known.
 _PRIOR_TASKS = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsensusFit(ClassFit):
+    """The calibrated average of members, and what each of them learnt."""
+
+    weights: Array = field(metadata=numbers("3"))
+    #: What confidences were discounted with.
+    correlation: float = field(metadata=number())
+    #: Correlation of errors, and its standard error.
+    estimate: Array = field(metadata=numbers("2", missing=True))
+    #: Share of the probability that is spread evenly over classes.
+    even: float = field(metadata=number())
+    #: Information of each worker's answers.
+    information: Array = field(metadata=numbers("m"))
+    confusions: Array = field(metadata=numbers("3mkk"))
+    priors: Array = field(metadata=numbers("3k"))
+    #: The winner of each member, and how far members are from their average; None of a log on disk.
+    answers: npt.NDArray[np.uint16] | None = field(metadata=codes("3n", "k", dtypes=(np.uint16,)))
+    disagreement: Array | None = field(metadata=numbers("n"))
+
+    @cached_property
+    def of_tasks(self) -> tuple[npt.NDArray[np.uint16], Array]:
+        """Answers and disagreement of members, read from shards where they must be."""
+        if self.answers is None or self.disagreement is None:
+            assert isinstance(self.posterior, Pooled)
+            return self.posterior.members_of_tasks()
+        return self.answers, self.disagreement
+
+    def stored(self) -> ConsensusFit:
+        """The fit with answers and disagreement of all tasks, for a file."""
+        answers, disagreement = self.of_tasks
+        return replace(self, answers=answers, disagreement=disagreement)
+
+    def hierarchical(self) -> tuple[Array, Array] | None:
+        """Class prior and confusion matrices of the first member."""
+        return self.priors[0], self.confusions[0]
 
 
 class Consensus(Aggregator, default=True):
@@ -102,31 +141,7 @@ class Consensus(Aggregator, default=True):
     True
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = (
-        "_weights",
-        "_correlation",
-        "_estimate",
-        "_even",
-        "_information",
-        "_disagreement",
-        "_said",
-        "_confusions",
-        "_priors",
-    )
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {
-        "_weights": "3",
-        "_correlation": "",
-        "_estimate": "2",
-        "_even": "",
-        "_information": "m",
-        "_disagreement": "n",
-        "_said": "3n",
-        "_confusions": "3mkk",
-        "_priors": "3k",
-    }
-    _learnt_codes: ClassVar[Mapping[str, str]] = {"_said": "k"}
-    # In 0.1 nothing was estimated, all votes counted alike, and nothing was shared out.
-    _learnt_blanks: ClassVar[Mapping[str, float]] = {"_estimate": np.nan, "_even": 0.0, "_information": 1.0}
+    _fit_type: ClassVar[type[Fit]] = ConsensusFit
 
     def __init__(
         self,
@@ -154,29 +169,22 @@ class Consensus(Aggregator, default=True):
     @property
     def weights_(self) -> Array:
         """Weight of each member in the average, (n_members,); equal without known classes."""
-        self._fitted()
-        return self._weights
+        return self._fitted().fit_as(ConsensusFit).weights
 
     @property
     def correlation_(self) -> float:
-        """Correlation of the errors on one task: estimated from the log, chosen by known classes, or as given.
-
-        NaN in a model that was saved by version 0.1, which did not estimate it.
-        """
-        self._fitted()
-        return float(self._estimate[0])
+        """Correlation of the errors on one task: estimated from the log, chosen by known classes, or as given."""
+        return float(self._fitted().fit_as(ConsensusFit).estimate[0])
 
     @property
     def correlation_error_(self) -> float:
         """Standard error of `correlation_`: 0 where it was given, 1 where the log says nothing about it."""
-        self._fitted()
-        return float(self._estimate[1])
+        return float(self._fitted().fit_as(ConsensusFit).estimate[1])
 
     @property
     def discount_(self) -> float:
         """What confidences were discounted with: `correlation_`; if it was estimated, 0.5 times the chance of any."""
-        self._fitted()
-        return float(self._correlation)
+        return self._fitted().fit_as(ConsensusFit).correlation
 
     @property
     def disagreement_(self) -> Array:
@@ -184,23 +192,20 @@ class Consensus(Aggregator, default=True):
 
         0 where all give the same posterior; a task on which it is large is one that a person should look at.
         """
-        self._fitted()
-        return self._of_tasks()[1]
+        return self._fitted().fit_as(ConsensusFit).of_tasks[1]
 
     @property
     def member_labels_(self) -> npt.NDArray[Any]:
         """The winning class of each task according to each member, by name, (n_members, n_tasks)."""
-        self._fitted()
-        return self._classes.values[self._of_tasks()[0]]
-
-    def _hierarchical(self) -> tuple[Array, Array] | None:
-        return self._priors[0], self._confusions[0]
+        now = self._fitted()
+        return now.classes.values[now.fit_as(ConsensusFit).of_tasks[0]]
 
     def _averaged(self) -> list[tuple[float, Array, Array]]:
-        return list(zip(self._weights.tolist(), self._priors, self._confusions, strict=True))
+        fit = self._fitted().fit_as(ConsensusFit)
+        return list(zip(fit.weights.tolist(), fit.priors, fit.confusions, strict=True))
 
     def _more_of_tasks(self) -> dict[str, Any]:
-        return super()._more_of_tasks() | {"disagreement": self._disagreement}
+        return super()._more_of_tasks() | {"disagreement": self._fitted().fit_as(ConsensusFit).disagreement}
 
     # ---------------------------------------------------------------------------------------------------- fit
 
@@ -256,45 +261,54 @@ class Consensus(Aggregator, default=True):
             estimate = error_correlation(votes.passes, crowd["posterior"], crowd["prior"], crowd["alpha"])
             used = discount(*estimate)
         posteriors = [found["posterior"] for found in members]
-        self._confusions = np.stack([found["confusion"] for found in members])
-        self._priors = np.stack([found["prior"] for found in members])
-        confusion, prior = _mixed(weights, self._confusions), _mixed(weights, self._priors)
-        self._weights, self._estimate = weights, np.array(estimate)
-        self._correlation, self._even, self._information = np.array(used), np.array(EVEN), information(confusion)
+        confusions = np.stack([found["confusion"] for found in members])
+        priors = np.stack([found["prior"] for found in members])
+        confusion, prior = _mixed(weights, confusions), _mixed(weights, priors)
+        informs, correlation = information(confusion), float(used or 0.0)
         pooled: Array | Pooled
+        answers: npt.NDArray[np.uint16] | None = None
+        disagreement: Array | None = None
         if isinstance(posteriors[0], StreamedPosterior):
-            pooled = Pooled(posteriors, weights, self._information, float(used or 0.0))  # type: ignore[arg-type]
-            self._said = self._disagreement = None
+            pooled = Pooled(posteriors, weights, informs, correlation)  # type: ignore[arg-type]
         else:
-            self._said = np.stack([_core.winners(rows)[0] for rows in posteriors])
-            pooled, self._disagreement = self._pool(posteriors, votes.table, self._information)
+            answers = np.stack([_core.winners(rows)[0] for rows in posteriors])
+            pooled, disagreement = _pooled(posteriors, votes.table, weights, informs, correlation, EVEN)
             if known.tasks is not None:
                 # Known is known, whatever the crowd says.
                 pooled[known.tasks] = np.eye(pooled.shape[1])[known.classes]
-        return ClassFit.of(pooled, confusion, prior, np.zeros(0), n_iter=sum(found["n_iter"] for found in members))
-
-    def _of_tasks(self) -> tuple[npt.NDArray[np.uint16], Array]:
-        """What each member says of each task, and how far they are from their average; streamed where they must be."""
-        pooled = self._fitted().posterior
-        if self._said is None or self._disagreement is None:
-            assert isinstance(pooled, Pooled)
-            self._said, self._disagreement = pooled.members_of_tasks()
-        return self._said, self._disagreement
-
-    def _packed(self) -> dict[str, npt.NDArray[Any]]:
-        self._of_tasks()
-        return super()._packed()
-
-    def _pool(self, posteriors: list[Array], table: _core.Table, informs: Array) -> tuple[Array, Array]:
-        effective = table.effective_votes(informs)
-        return _core.pool_posteriors(posteriors, self._weights, effective, float(self._correlation), float(self._even))
+        return ConsensusFit.of(
+            pooled,
+            confusion,
+            prior,
+            np.zeros(0),
+            n_iter=sum(found["n_iter"] for found in members),
+            weights=weights,
+            correlation=correlation,
+            estimate=np.array(estimate),
+            even=EVEN,
+            information=informs,
+            confusions=confusions,
+            priors=priors,
+            answers=answers,
+            disagreement=disagreement,
+        )
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
+        fit = self._fitted().fit_as(ConsensusFit)
         posteriors = [
             posterior_under(table, prior, self._carried_over(rows, known))
-            for rows, prior in zip(self._confusions, self._priors, strict=True)
+            for rows, prior in zip(fit.confusions, fit.priors, strict=True)
         ]
-        return self._pool(posteriors, table, self._carried_over(self._information, known))[0]
+        informs = self._carried_over(fit.information, known)
+        return _pooled(posteriors, table, fit.weights, informs, fit.correlation, fit.even)[0]
+
+
+def _pooled(
+    posteriors: list[Array], table: _core.Table, weights: Array, informs: Array, correlation: float, even: float
+) -> tuple[Array, Array]:
+    """The calibrated average of members, and how far they are from it."""
+    effective = table.effective_votes(informs)
+    return _core.pool_posteriors(posteriors, weights, effective, correlation, even)
 
 
 class Pooled(StreamedPosterior):

@@ -150,10 +150,10 @@ class DawidSkene(Aggregator):
         return fit_of(best, remarks)
 
     def _needs_memory(self) -> str | None:
-        init = self if self.warm_start and self._result is not None else self.init
+        init = self if self.warm_start and self._state is not None else self.init
         if isinstance(init, str) and init in _STARTS:
             return None
-        if (isinstance(init, Aggregator) and init._result and not init._knows_abstentions()) or isinstance(init, tuple):
+        if (isinstance(init, Aggregator) and init._state and not init._knows_abstentions()) or isinstance(init, tuple):
             return None
         return "a start from moments, posteriors or a model that is not fitted yet needs all annotations in memory"
 
@@ -189,7 +189,7 @@ class DawidSkene(Aggregator):
 
     def _start(self, votes: Annotations) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Arguments of the core that say where to start, and what is doubtful about it."""
-        init = self if self.warm_start and self._result is not None else self.init
+        init = self if self.warm_start and self._state is not None else self.init
         if isinstance(init, str) and init in _FITTED_STARTS:
             from manyhands import moments
 
@@ -205,7 +205,7 @@ class DawidSkene(Aggregator):
         if isinstance(init, Aggregator) and (said > k or init._knows_abstentions()):
             return self._from_posterior(votes, init)
         if isinstance(init, Aggregator):
-            return self._from_fitted(votes, init) if init._result else self._from_fit(votes, init)
+            return self._from_fitted(votes, init) if init._state else self._from_fit(votes, init)
         if isinstance(init, tuple) and len(init) == 2:
             prior = probabilities(init[0], (k,), "the prior given as init")
             confusion = probabilities(init[1], (m, k, said), "the confusion given as init")
@@ -216,7 +216,7 @@ class DawidSkene(Aggregator):
     @staticmethod
     def _from_posterior(votes: Annotations, model: Aggregator) -> tuple[dict[str, Any], tuple[str, ...]]:
         """A start from what another model, which may know nothing of abstentions, says of the tasks."""
-        if model._result is None:
+        if model._state is None:
             model = type(model)(**model.get_params()).fit(votes)
         posterior = model.predict_proba(votes)
         return {"start": "", "posterior": posterior}, ()

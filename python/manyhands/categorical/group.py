@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from manyhands import _core
 from manyhands._base.checks import check_between, check_number, check_stopping, counted, listed, warn_unless_converged
 from manyhands._base.data_checks import made_table
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, codes, numbers
 from manyhands._base.overlap import Doubts
 from manyhands._base.progress import Callback
 from manyhands.categorical._confusion import JudgedByPosterior
@@ -28,16 +30,21 @@ Codes = npt.NDArray[np.int64]
 _LEAST_WEIGHT = 1e-30
 
 
+@dataclass(frozen=True, kw_only=True)
+class GroupFit(ClassFit):
+    """Classes, and the group of each worker."""
+
+    codes: npt.NDArray[np.uint32] = field(metadata=codes("m", "m", dtypes=(np.uint32,)))
+
+
 class _Grouped(Aggregator):
     """What models of groups share: who is in which."""
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_codes",)
-    _learnt_codes: ClassVar[Mapping[str, str]] = {"_codes": "m"}
+    _fit_type: ClassVar[type[Fit]]
 
     groups: Any
     rate: float
     min_overlap: int
-    _codes: npt.NDArray[Any]
 
     def _group_codes(self, votes: Annotations) -> tuple[Codes, tuple[str, ...]]:
         """The group of each worker, given or found, and what is doubtful about it."""
@@ -63,12 +70,12 @@ class _Grouped(Aggregator):
     @property
     def groups_(self) -> list[list[Any]]:
         """The groups of more than one worker, as lists of their names, in the order of the table."""
-        self._fitted()
-        return named_groups(self._codes.astype(np.int64), self._workers.values)
+        now = self._fitted()
+        return named_groups(now.fit_as(GroupFit).codes.astype(np.int64), now.workers.values)
 
     def _known_codes(self, known: npt.NDArray[np.int64]) -> Codes:
         """Groups of the workers of another table; who was not seen in fit is a group of one."""
-        codes = self._codes.astype(np.int64)
+        codes = self._fitted().fit_as(GroupFit).codes.astype(np.int64)
         strangers = codes.max() + 1 + np.arange(len(known))
         here: Codes = np.where(known < 0, strangers, codes[known])
         return here
@@ -110,6 +117,14 @@ def given_groups(votes: Annotations, groups: Any) -> Codes:
     alone = codes < 0
     codes[alone] = len(codes) + np.arange(alone.sum())
     return np.unique(codes, return_inverse=True)[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayersFit(GroupFit):
+    """Classes, and confusion matrices of members and of groups."""
+
+    members: Array = field(metadata=numbers("mkk"))
+    answers: Array = field(metadata=numbers("gkk"))
 
 
 class GroupDawidSkene(_Grouped):
@@ -159,8 +174,7 @@ class GroupDawidSkene(_Grouped):
     [[0, 1, 2, 3, 4]]
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_codes", "_members", "_answers")
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {"_members": "mkk", "_answers": "gkk"}
+    _fit_type: ClassVar[type[Fit]] = LayersFit
 
     def __init__(
         self,
@@ -187,14 +201,12 @@ class GroupDawidSkene(_Grouped):
 
         Groups are in the order of their first workers, those of one worker among them.
         """
-        self._fitted()
-        return self._answers
+        return self._fitted().fit_as(LayersFit).answers
 
     @property
     def members_(self) -> Array:
         """How workers answer given their group's answer, (n_workers, n_classes latent, n_classes observed)."""
-        self._fitted()
-        return self._members
+        return self._fitted().fit_as(LayersFit).members
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         check_stopping(self.max_iter, self.tol)
@@ -213,22 +225,21 @@ class GroupDawidSkene(_Grouped):
             progress=progress,
         )
         warn_unless_converged(found["converged"], self)
-        self._codes, self._members, self._answers = codes.astype(np.uint32), found["workers"], found["answers"]
-        return fit_of(found, remarks)
+        learnt = {"codes": codes.astype(np.uint32), "members": found["workers"], "answers": found["answers"]}
+        return fit_of(found, remarks, kind=LayersFit, **learnt)
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
+        fit = self._fitted().fit_as(LayersFit)
         codes = self._known_codes(known)
         used, codes = np.unique(codes, return_inverse=True)
-        k, n = len(self.prior_), len(self._answers)
+        k, n = len(self.prior_), len(fit.answers)
         answers = np.broadcast_to(np.eye(k), (len(used), k, k)).copy()
-        answers[used < n] = self._answers[used[used < n]]
+        answers[used < n] = fit.answers[used[used < n]]
         # A group of which one member is left still answers as the group, and a stranger as the average worker.
         members = self._carried_over(self.confusion_, known)
-        shared = np.isin(self._codes[known], np.flatnonzero(np.bincount(self._codes.astype(np.int64)) > 1)) & (
-            known >= 0
-        )
+        shared = np.isin(fit.codes[known], np.flatnonzero(np.bincount(fit.codes.astype(np.int64)) > 1)) & (known >= 0)
         lone = np.bincount(codes)[codes] == 1
-        members[shared & ~lone] = self._members[known[shared & ~lone]]
+        members[shared & ~lone] = fit.members[known[shared & ~lone]]
         answers[codes[lone]] = np.eye(k)
         return table.grouped_posterior(codes.astype(np.uint32), members, answers, self.prior_)
 
@@ -279,6 +290,8 @@ class GroupVote(_Grouped):
     [0, 1]
     """
 
+    _fit_type: ClassVar[type[Fit]] = GroupFit
+
     def __init__(
         self, groups: Collection[Collection[Any]] | None = None, *, rate: float = 0.01, min_overlap: int = 10
     ) -> None:
@@ -288,9 +301,9 @@ class GroupVote(_Grouped):
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         codes, remarks = self._group_codes(votes)
-        self._codes = codes.astype(np.uint32)
         shares = _group_shares(votes.table, codes, votes.n_classes)
-        return ClassFit.of(
+        return GroupFit.of(
+            codes=codes.astype(np.uint32),
             posterior=shares,
             confusion=JudgedByPosterior(votes.table, shares),
             prior=shares.mean(axis=0),

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
 from manyhands._base.checks import check_number, check_stopping, check_strength
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, number, numbers
 from manyhands._base.progress import Callback
 from manyhands.categorical._priors import class_pseudo, told
 from manyhands.categorical._streamed import solved
@@ -33,8 +33,9 @@ class Hierarchical(Aggregator):
         """Which prior is learnt, and its strength where that is given."""
 
     @abstractmethod
-    def _keep(self, found: _core._HierarchyFit) -> None:
-        """Keep what was learnt of the crowd."""
+    @abstractmethod
+    def _fit_of(self, found: _core._HierarchyFit) -> ClassFit:
+        """A fit with what was learnt of the crowd."""
 
     def __init__(
         self,
@@ -71,8 +72,18 @@ class Hierarchical(Aggregator):
             progress=progress,
         )
         (found,) = solved(known.held, fits)
-        self._keep(found)
-        return fit_of(found)
+        return self._fit_of(found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrowdFit(ClassFit):
+    """Classes, and the prior of rows that the crowd shares."""
+
+    crowd_prior: Array = field(metadata=numbers("kk"))
+
+    def hierarchical(self) -> tuple[Array, Array] | None:
+        """Class prior and confusion matrices: its own."""
+        return self.prior, self.confusion.matrices()
 
 
 class HierarchicalDawidSkene(Hierarchical):
@@ -118,23 +129,27 @@ class HierarchicalDawidSkene(Hierarchical):
     (4, 4)
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_crowd_prior",)
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {"_crowd_prior": "kk"}
+    _fit_type: ClassVar[type[Fit]] = CrowdFit
 
     @property
     def crowd_prior_(self) -> Array:
         """Dirichlet parameters of every worker's rows, (n_classes true, n_classes observed)."""
-        self._fitted()
-        return self._crowd_prior
+        return self._fitted().fit_as(CrowdFit).crowd_prior
 
     def _prior(self) -> tuple[str, float | None]:
         return "crowd", None
 
-    def _hierarchical(self) -> tuple[Array, Array] | None:
-        return self.prior_, self.confusion_
+    def _fit_of(self, found: _core._HierarchyFit) -> ClassFit:
+        return fit_of(found, kind=CrowdFit, crowd_prior=found["alpha"])
 
-    def _keep(self, found: _core._HierarchyFit) -> None:
-        self._crowd_prior: Array = found["alpha"]
+
+@dataclass(frozen=True, kw_only=True)
+class GuessingFit(ClassFit):
+    """Classes, and how workers know or guess."""
+
+    competence: Array = field(metadata=numbers("m"))
+    guesses: Array = field(metadata=numbers("mk"))
+    strength: float = field(metadata=number(infinite=True))
 
 
 class HierarchicalMACE(Hierarchical):
@@ -172,9 +187,7 @@ class HierarchicalMACE(Hierarchical):
     ((20,), (20, 3))
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_competence", "_guesses", "_strength")
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {"_guesses": "mk", "_strength": ""}
-    _learnt_infinite: ClassVar[tuple[str, ...]] = ("_strength",)
+    _fit_type: ClassVar[type[Fit]] = GuessingFit
 
     def __init__(
         self,
@@ -194,25 +207,21 @@ class HierarchicalMACE(Hierarchical):
     @property
     def competence_(self) -> Array:
         """Probability that a worker knows the class, (n_workers,)."""
-        self._fitted()
-        return self._competence
+        return self._fitted().fit_as(GuessingFit).competence
 
     @property
     def guesses_(self) -> Array:
         """What a worker says who does not know, (n_workers, n_classes); rows sum to one."""
-        self._fitted()
-        return self._guesses
+        return self._fitted().fit_as(GuessingFit).guesses
 
     @property
     def strength_(self) -> float:
         """Imaginary labels that the mean of a row counts for."""
-        self._fitted()
-        return float(self._strength)
+        return self._fitted().fit_as(GuessingFit).strength
 
     def _prior(self) -> tuple[str, float | None]:
         return "spammer", check_strength(self.strength)
 
-    def _keep(self, found: _core._HierarchyFit) -> None:
-        self._competence: Array = found["competence"]
-        self._guesses: Array = found["guesses"]
-        self._strength: Array = np.array(found["strength"])
+    def _fit_of(self, found: _core._HierarchyFit) -> ClassFit:
+        learnt: dict[str, Any] = {name: found[name] for name in ("competence", "guesses", "strength")}
+        return fit_of(found, kind=GuessingFit, **learnt)

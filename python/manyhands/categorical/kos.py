@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from manyhands import _core
 from manyhands._base.checks import check_number, counted
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, numbers
 from manyhands._base.progress import Callback
 from manyhands.categorical._agreement import Mask, certain
 from manyhands.categorical._confusion import JudgedByPosterior
@@ -18,6 +20,13 @@ from manyhands.categorical.table import Annotations
 
 #: The outcome is doubtful where labels agree with it, corrected for chance, less than this.
 _LEAST_AGREEMENT = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageFit(ClassFit):
+    """Classes, and how far workers can be relied on."""
+
+    weights: Array = field(metadata=numbers("m"))
 
 
 class KOS(Aggregator):
@@ -68,7 +77,7 @@ class KOS(Aggregator):
     True
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_weights",)
+    _fit_type: ClassVar[type[Fit]] = MessageFit
     _skipped_checks: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("renaming_tasks", "renaming_workers"), "messages start from draws that follow the codes"),
         "predict_repeats_fit": "labels are the signs of messages, predictions go by the accuracies found",
@@ -81,15 +90,13 @@ class KOS(Aggregator):
     @property
     def weights_(self) -> Array:
         """How far each worker can be relied on, (n_workers,): negative for worse than chance; without scale."""
-        self._fitted()
-        return self._weights
+        return self._fitted().fit_as(MessageFit).weights
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         check_number("max_iter", self.max_iter, least=1, whole=True)
         check_number("seed", self.seed, least=0, whole=True)
         if votes.n_classes == 1:
-            self._weights = np.ones(votes.n_workers)
-            return certain(votes)
+            return MessageFit(**vars(certain(votes)), weights=np.ones(votes.n_workers))
         table = votes.table
         scores, weights, silent = table.kos_fit(n_iter=self.max_iter, seed=self.seed, progress=progress)
         scale, doubts = _log_odds_scale(votes, scores, weights)
@@ -97,8 +104,8 @@ class KOS(Aggregator):
         scores -= scores.max(axis=1, keepdims=True)
         posterior = np.exp(scores, out=scores)
         posterior /= posterior.sum(axis=1, keepdims=True)
-        self._weights = weights
-        return ClassFit.of(
+        return MessageFit.of(
+            weights=weights,
             posterior=posterior,
             confusion=JudgedByPosterior(table, posterior),
             prior=posterior.mean(axis=0),

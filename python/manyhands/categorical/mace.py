@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,8 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base.checks import check_choice, check_count, check_number, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, number
+from manyhands._base.fitted import numbers as floats
 from manyhands._base.progress import Callback
 from manyhands.categorical._matrices import with_diagonal
 from manyhands.categorical._passes import posterior_under
@@ -191,6 +194,16 @@ def mace_confusion(know: Array, strategies: Array) -> Array:
     return know[:, None, None] * np.eye(k) + spam
 
 
+@dataclass(frozen=True, kw_only=True)
+class GLADFit(ClassFit):
+    """Classes, abilities of workers and eases of tasks."""
+
+    ability: Array = field(metadata=floats("m"))
+    ease: Array = field(metadata=floats("n"))
+    #: As it was in the fit: later `set_params` do not change the answers of a fitted model.
+    ease_mean: float = field(metadata=number())
+
+
 class GLAD(Aggregator):
     """GLAD: workers differ in ability, tasks in difficulty.
 
@@ -244,12 +257,7 @@ class GLAD(Aggregator):
     True
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_ability", "_ease")
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {"_ease": "n"}
-
-    _ability: Array
-    _ease: Array
-
+    _fit_type: ClassVar[type[Fit]] = GLADFit
     _skipped_checks: ClassVar[Mapping[str, str]] = {"predict_repeats_fit": "prediction finds the eases of tasks anew"}
 
     def __init__(
@@ -282,9 +290,11 @@ class GLAD(Aggregator):
             progress=progress,
         )
         warn_unless_converged(found["converged"], self)
-        self._ability, self._ease = found["ability"], found["ease"]
         accuracy = found["accuracy"] if votes.n_classes > 1 else np.ones(votes.n_workers)
-        return ClassFit.of(
+        return GLADFit.of(
+            ability=found["ability"],
+            ease=found["ease"],
+            ease_mean=float(self.ease_mean),
             posterior=found["posterior"],
             confusion=with_diagonal(accuracy, votes.n_classes),
             prior=prior,
@@ -292,11 +302,6 @@ class GLAD(Aggregator):
             n_iter=found["n_iter"],
             converged=found["converged"],
         )
-
-    def _adopt(self, *args: Any) -> None:
-        # What a fitted model answers does not change with later `set_params`.
-        self._start = float(self.ease_mean)
-        super()._adopt(*args)
 
     def _prior(self, votes: Annotations) -> Array:
         k = votes.n_classes
@@ -310,15 +315,14 @@ class GLAD(Aggregator):
     @property
     def ability_(self) -> Array:
         """Ability of each worker, (n_workers,)."""
-        self._fitted()
-        return self._ability
+        return self._fitted().fit_as(GLADFit).ability
 
     @property
     def ease_(self) -> Array:
         """Ease of each task, the logarithm of its inverse difficulty, (n_tasks,)."""
-        self._fitted()
-        return self._ease
+        return self._fitted().fit_as(GLADFit).ease
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
-        ability = self._carried_over(self._ability, known)
-        return table.glad_posterior(self.prior_, ability, np.full(table.n_tasks, self._start))
+        fit = self._fitted().fit_as(GLADFit)
+        ability = self._carried_over(fit.ability, known)
+        return table.glad_posterior(fit.prior, ability, np.full(table.n_tasks, fit.ease_mean))

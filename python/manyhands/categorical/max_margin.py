@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -11,10 +12,20 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base.checks import check_number, check_positive, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, number, numbers
 from manyhands._base.progress import Callback
 from manyhands.categorical._confusion import JudgedByPosterior
 from manyhands.categorical.base import Aggregator, ClassFit
 from manyhands.categorical.table import Annotations
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarginFit(ClassFit):
+    """Classes by weights of workers."""
+
+    weights: Array = field(metadata=numbers("m"))
+    #: Log-odds per weight.
+    scale: float = field(metadata=number())
 
 
 class MaxMarginVote(Aggregator):
@@ -72,11 +83,7 @@ class MaxMarginVote(Aggregator):
     ([0, 1, 2, 0, 1, 2], 2)
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_weights", "_scale")
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {"_scale": "1"}
-
-    _weights: Array
-    _scale: Array
+    _fit_type: ClassVar[type[Fit]] = MarginFit
 
     _skipped_checks: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("renaming_tasks", "renaming_classes"), "sweeps go by the order of tasks and classes"
@@ -101,10 +108,11 @@ class MaxMarginVote(Aggregator):
             progress=progress,
         )
         warn_unless_converged(found["converged"], self)
-        self._weights = found["weights"]
-        self._scale = np.array([self._log_odds_a_weight(votes, found["answers"])])
-        posterior = votes.table.vote_softmax(self._scale * self._weights)
-        return ClassFit.of(
+        scale = self._log_odds_per_weight(votes, found["answers"], found["weights"])
+        posterior = votes.table.vote_softmax(scale * found["weights"])
+        return MarginFit.of(
+            weights=found["weights"],
+            scale=scale,
             posterior=posterior,
             confusion=JudgedByPosterior(votes.table, posterior),
             prior=posterior.mean(axis=0),
@@ -120,29 +128,37 @@ class MaxMarginVote(Aggregator):
         labels = votes.n_annotations if votes.weights is None else float(votes.weights.sum())
         return float(self.margin) * votes.n_workers / (labels or 1.0)
 
-    def _log_odds_a_weight(self, votes: Annotations, answers: npt.NDArray[np.uint16]) -> float:
+    def _log_odds_per_weight(self, votes: Annotations, answers: npt.NDArray[np.uint16], weights: Array) -> float:
         """The factor of the weights that fits the log-odds of agreeing with the answers best."""
         agree, total = votes.table.worker_agreement(answers.astype(np.int32))
         log_odds = np.log((agree + 1) / (total - agree + 1) * max(votes.n_classes - 1, 1))
-        square = float(total @ self._weights**2)
+        square = float(total @ weights**2)
         # Answers follow the weights, so only a log that says nothing has no positive factor.
-        factor = float(total @ (self._weights * log_odds)) / square if square > 0 else 0.0
+        factor = float(total @ (weights * log_odds)) / square if square > 0 else 0.0
         return factor if factor > 0 else 1 / float(self.margin)
 
     @property
     def weights_(self) -> Array:
         """Weight of each worker, (n_workers,)."""
-        self._fitted()
-        return self._weights
+        return self._fitted().fit_as(MarginFit).weights
 
     @property
     def scale_(self) -> float:
         """Log-odds of being right that a weight of one stands for."""
-        self._fitted()
-        return float(self._scale[0])
+        return self._fitted().fit_as(MarginFit).scale
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
-        return table.vote_softmax(self._scale * self._carried_over(self._weights, known))
+        fit = self._fitted().fit_as(MarginFit)
+        return table.vote_softmax(fit.scale * self._carried_over(fit.weights, known))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineFit(ClassFit):
+    """Classes by weights of workers, with cost and margin of the fit."""
+
+    weights: Array = field(metadata=numbers("m"))
+    cost: float = field(metadata=number())
+    margin: float = field(metadata=number())
 
 
 class CrowdSVM(Aggregator):
@@ -203,12 +219,7 @@ class CrowdSVM(Aggregator):
     ([0, 1, 0, 0, 1, 1], 2)
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_weights", "_force")
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {"_force": "2"}
-
-    _weights: Array
-    #: Cost and margin of the fit.
-    _force: Array
+    _fit_type: ClassVar[type[Fit]] = MachineFit
 
     _skipped_checks: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(
@@ -246,7 +257,6 @@ class CrowdSVM(Aggregator):
         check_number("draws", self.draws, least=1, whole=True)
         check_number("burn_in", self.burn_in, least=0, whole=True)
         check_number("seed", self.seed, least=0, whole=True)
-        self._force = np.array([float(self.cost), float(self.margin)])
         found = votes.table.crowd_svm_fit(
             cost=float(self.cost),
             margin=float(self.margin),
@@ -257,8 +267,10 @@ class CrowdSVM(Aggregator):
             seed=self.seed,
             progress=progress,
         )
-        self._weights = found["weights"]
-        return ClassFit.of(
+        return MachineFit.of(
+            weights=found["weights"],
+            cost=float(self.cost),
+            margin=float(self.margin),
             posterior=found["posterior"],
             confusion=found["confusion"],
             prior=np.full(votes.n_classes, 1 / votes.n_classes),
@@ -269,10 +281,9 @@ class CrowdSVM(Aggregator):
     @property
     def weights_(self) -> Array:
         """Mean weight of each worker, (n_workers,)."""
-        self._fitted()
-        return self._weights
+        return self._fitted().fit_as(MachineFit).weights
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
-        confusion, weights = (self._carried_over(part, known) for part in (self.confusion_, self._weights))
-        cost, margin = self._force.tolist()
-        return table.crowd_svm_posterior(confusion, weights, cost=cost, margin=margin)
+        fit = self._fitted().fit_as(MachineFit)
+        confusion, weights = (self._carried_over(part, known) for part in (fit.confusion.matrices(), fit.weights))
+        return table.crowd_svm_posterior(confusion, weights, cost=fit.cost, margin=fit.margin)

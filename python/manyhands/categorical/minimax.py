@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +12,24 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base.checks import check_positive, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, number, numbers, setting
 from manyhands._base.progress import Callback
 from manyhands.categorical.base import Aggregator, ClassFit
 from manyhands.categorical.table import Annotations
 
 #: Penalty of workers over the square of the number of classes: the authors' own setting (see `MinimaxEntropy`).
 _PENALTY = 0.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinimaxFit(ClassFit):
+    """Classes, and how workers and tasks confuse them."""
+
+    sigma: Array = field(metadata=numbers("mkk"))
+    tau: Array = field(metadata=numbers("nkk"))
+    task_penalty: float = field(metadata=number())
+    #: As it was in the fit: later `set_params` do not change the answers of a fitted model.
+    ordinal: bool = field(metadata=setting(bool))
 
 
 class MinimaxEntropy(Aggregator):
@@ -83,14 +96,7 @@ class MinimaxEntropy(Aggregator):
     ((6, 3, 3), 2)
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_sigma", "_tau", "_penalty")
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {"_sigma": "mkk", "_tau": "nkk", "_penalty": "1"}
-
-    _sigma: Array
-    _tau: Array
-    #: That of the tasks, as one number in an array.
-    _penalty: Array
-
+    _fit_type: ClassVar[type[Fit]] = MinimaxFit
     _skipped_checks: ClassVar[Mapping[str, str]] = {"predict_repeats_fit": "prediction finds the numbers of tasks anew"}
 
     def __init__(
@@ -122,8 +128,11 @@ class MinimaxEntropy(Aggregator):
             progress=progress,
         )
         warn_unless_converged(found["converged"], self)
-        self._sigma, self._tau, self._penalty = found["sigma"], found["tau"], np.array([task_penalty])
-        return ClassFit.of(
+        return MinimaxFit.of(
+            sigma=found["sigma"],
+            tau=found["tau"],
+            task_penalty=task_penalty,
+            ordinal=self.ordinal,
             posterior=found["posterior"],
             confusion=found["confusion"],
             prior=np.full(votes.n_classes, 1 / votes.n_classes),
@@ -142,23 +151,17 @@ class MinimaxEntropy(Aggregator):
             return worker, float(self.task_penalty)
         return worker, worker * votes.n_tasks / votes.n_workers
 
-    def _adopt(self, *args: Any) -> None:
-        # What a fitted model answers does not change with later `set_params`.
-        self._ordered = self.ordinal
-        super()._adopt(*args)
-
     @property
     def sigma_(self) -> Array:
         """How each worker confuses classes, as logarithms of factors, (n_workers, n_classes, n_classes)."""
-        self._fitted()
-        return self._sigma
+        return self._fitted().fit_as(MinimaxFit).sigma
 
     @property
     def tau_(self) -> Array:
         """How each task confuses classes, as logarithms of factors, (n_tasks, n_classes, n_classes)."""
-        self._fitted()
-        return self._tau
+        return self._fitted().fit_as(MinimaxFit).tau
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
-        sigma = self._carried_over(self._sigma, known)
-        return table.minimax_posterior(sigma, ordinal=self._ordered, task_penalty=float(self._penalty[0]))
+        fit = self._fitted().fit_as(MinimaxFit)
+        sigma = self._carried_over(fit.sigma, known)
+        return table.minimax_posterior(sigma, ordinal=fit.ordinal, task_penalty=fit.task_penalty)

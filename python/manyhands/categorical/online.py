@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands._base import persist
 from manyhands._base.checks import check_count, check_number
 from manyhands._base.data_checks import made_table
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, names, numbers
 from manyhands._base.limits import check_memory
 from manyhands._base.names import Names
 from manyhands._base.progress import Callback
-from manyhands.categorical._confusion import LazyConfusion
+from manyhands.categorical._confusion import Confusion, LazyConfusion
 from manyhands.categorical._passes import expected_counts, posterior_under
 from manyhands.categorical._priors import row_pseudo
-from manyhands.categorical.base import Aggregator, ClassFit
+from manyhands.categorical.base import Aggregator, ClassFit, ClassFitted
 from manyhands.categorical.table import Annotations, as_annotations
 
 #: No probability is kept below this.
 _FLOOR = 1e-30
 #: By this share no log is long enough to forget.
 _NEVER = 1e-100
-#: What is kept of everything seen so far: arrays by attribute, and their shapes as in `Aggregator._learnt_shapes`.
-_STATE = {"_counts": "mkk", "_squares": "m", "_seen": "m", "_class_counts": "k", "_class_course": "2"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnlineFit(ClassFit):
+    """Answers of the latest batch, and the running averages of everything seen so far."""
+
+    #: Averages of expected counts of each worker, the squares of their weights, and answers seen.
+    counts: Array = field(metadata=numbers("mkk"))
+    squares: Array = field(metadata=numbers("m"))
+    seen: Array = field(metadata=numbers("m"))
+    #: The same of classes: shares, then tasks seen and the squares of weights.
+    class_counts: Array = field(metadata=numbers("k"))
+    class_course: Array = field(metadata=numbers("2"))
+    #: The latest tasks, and what is known of their classes.
+    latest: Names = field(metadata=names("r", empty=True))
+    latest_rows: Array = field(metadata=numbers("rk"))
 
 
 class OnlineDawidSkene(Aggregator):
@@ -91,8 +104,7 @@ class OnlineDawidSkene(Aggregator):
     True
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = tuple(_STATE)
-    _learnt_shapes: ClassVar[Mapping[str, str]] = _STATE
+    _fit_type: ClassVar[type[Fit]] = OnlineFit
 
     def __init__(
         self,
@@ -125,37 +137,30 @@ class OnlineDawidSkene(Aggregator):
         """
         self._check()
         votes = as_annotations(votes)
-        before = self.__dict__.copy()
-        try:
-            if self._result is None:
-                self._begin(votes._classes, votes._workers)
-            self._publish(self._learn(votes), votes._tasks)
-        except BaseException:
-            self._restore(before)
-            raise
+        now = self._state
+        running = _Running(self, votes._classes, votes._workers) if now is None else _Running.of(self, now)
+        posterior = running.learn(votes)
+        confusion = RunningAverages(running.counts, running.squares, self.pseudo_count)
+        n_batches = 1 if now is None else now.fit.n_iter + 1
+        self._state = ClassFitted(
+            fit=running.fit(posterior, confusion, n_batches),
+            tasks=votes._tasks,
+            workers=running.workers,
+            classes=running.classes,
+            n_labels=running.n_labels,
+        )
         return self
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         self._check()
-        before = self.__dict__.copy()
-        try:
-            self._begin(votes._classes, votes._workers)
-            n_batches = -(-votes.n_tasks // self.batch_size)
-            for done, batch in enumerate(_batches(votes, self.batch_size), start=1):
-                self._learn(batch)
-                if progress is not None:
-                    progress(done, float("nan"))
-        except BaseException:
-            self._restore(before)
-            raise
-        prior, confusion = self._prior(), _matrices(self._counts, self._squares, self.pseudo_count)
-        posterior = posterior_under(votes.table, prior, confusion)
-        return ClassFit.of(posterior, confusion, prior, np.zeros(0), n_iter=n_batches)
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        """Be as before a batch that failed; counts change only after all that can fail."""
-        self.__dict__.clear()
-        self.__dict__.update(state)
+        running = _Running(self, votes._classes, votes._workers)
+        n_batches = -(-votes.n_tasks // self.batch_size)
+        for done, batch in enumerate(_batches(votes, self.batch_size), start=1):
+            running.learn(batch)
+            if progress is not None:
+                progress(done, float("nan"))
+        confusion = _matrices(running.counts, running.squares, self.pseudo_count)
+        return running.fit(posterior_under(votes.table, running.prior(), confusion), confusion, n_batches)
 
     def _check(self) -> None:
         check_number("kappa", self.kappa, least=0.5, most=1)
@@ -170,54 +175,83 @@ class OnlineDawidSkene(Aggregator):
             raise ValueError("pseudo_count must be a number or a pair (right, wrong): classes may yet appear")
         row_pseudo(self.pseudo_count, 2)
 
-    # -------------------------------------------------------------------------------------------------- state
 
-    def _begin(self, classes: Names, workers: Names) -> None:
-        """Know these classes and workers by name, and nothing of them."""
+class _Running:
+    """What is kept of everything seen so far, while a batch is taken in; arrays of a fit that was published stay."""
+
+    def __init__(self, model: OnlineDawidSkene, classes: Names, workers: Names) -> None:
         m, k = len(workers), len(classes)
-        self._classes, self._all_labels, self._workers = classes, None, workers
-        self._n_labels = np.zeros(m, np.int64)
-        self._counts = np.zeros((m, k, k))
-        self._squares, self._seen = np.zeros(m), np.zeros(m)
+        self._model, self.classes, self.workers = model, classes, workers
+        self.n_labels = np.zeros(m, np.int64)
+        self.counts = np.zeros((m, k, k))
+        self.squares, self._seen = np.zeros(m), np.zeros(m)
         self._class_counts, self._class_course = np.zeros(k), np.zeros(2)
         self._latest = Names(np.zeros(0, np.int64))
         self._latest_rows = np.zeros((0, k))
 
+    @classmethod
+    def of(cls, model: OnlineDawidSkene, now: ClassFitted) -> _Running:
+        """Go on from a fit."""
+        made, fit = cls(model, now.classes, now.workers), now.fit_as(OnlineFit)
+        made.n_labels, made.counts = now.n_labels.copy(), fit.counts.copy()
+        made.squares, made._seen = fit.squares.copy(), fit.seen.copy()
+        made._class_counts, made._class_course = fit.class_counts, fit.class_course
+        made._latest, made._latest_rows = fit.latest, fit.latest_rows
+        return made
+
+    def fit(self, posterior: Array, confusion: Array | Confusion, n_batches: int) -> OnlineFit:
+        """A fit with answers of the latest batch."""
+        return OnlineFit.of(
+            posterior,
+            confusion,
+            self.prior(),
+            np.zeros(0),
+            n_iter=n_batches,
+            counts=self.counts,
+            squares=self.squares,
+            seen=self._seen,
+            class_counts=self._class_counts,
+            class_course=self._class_course,
+            latest=self._latest,
+            latest_rows=self._latest_rows,
+        )
+
     def _meet(self, votes: Annotations) -> None:
         """Make room for classes and workers that were not seen before."""
-        new = votes._classes.take(np.flatnonzero(self._classes.match(votes._classes) < 0))
-        others = votes._workers.take(np.flatnonzero(self._workers.match(votes._workers) < 0))
-        k, m = len(self._classes) + len(new), len(self._workers) + len(others)
+        new = votes._classes.take(np.flatnonzero(self.classes.match(votes._classes) < 0))
+        others = votes._workers.take(np.flatnonzero(self.workers.match(votes._workers) < 0))
+        k, m = len(self.classes) + len(new), len(self.workers) + len(others)
         check_memory(8 * m * k * k, f"what is kept of {m:,} workers and {k:,} classes", "give them fewer classes")
         if len(new):
             wider = (0, len(new))
-            self._classes = self._classes.followed_by(new)
-            self._counts = np.pad(self._counts, ((0, 0), wider, wider))
+            self.classes = self.classes.followed_by(new)
+            self.counts = np.pad(self.counts, ((0, 0), wider, wider))
             self._class_counts = np.pad(self._class_counts, wider)
             self._latest_rows = np.pad(self._latest_rows, ((0, 0), wider))
         if len(others):
             longer = (0, len(others))
-            self._workers = self._workers.followed_by(others)
-            self._counts = np.pad(self._counts, (longer, (0, 0), (0, 0)))
-            self._squares, self._seen = np.pad(self._squares, longer), np.pad(self._seen, longer)
-            self._n_labels = np.pad(self._n_labels, longer)
+            self.workers = self.workers.followed_by(others)
+            self.counts = np.pad(self.counts, (longer, (0, 0), (0, 0)))
+            self.squares, self._seen = np.pad(self.squares, longer), np.pad(self._seen, longer)
+            self.n_labels = np.pad(self.n_labels, longer)
 
-    def _learn(self, votes: Annotations) -> Array:
+    def learn(self, votes: Annotations) -> Array:
         """Take in a batch; returns the posteriors of its tasks."""
         self._meet(votes)
-        table, who = self._recode(votes), self._workers.match(votes._workers)
+        codes_of, k = self.classes.match(votes._labels).astype(np.uint16), len(self.classes)
+        table, who = votes.table.recoded(codes_of, k, k), self.workers.match(votes._workers)
         codes, weights = votes.codes(), votes.weights
         answers = np.bincount(codes[1], weights, minlength=votes.n_workers).astype(np.float64)
         known = self._latest.match(votes._tasks)
         new = known < 0
-        past = _Average(self._counts[who], self._squares[who], self._mixing(self._seen[who], answers), answers)
+        past = _Average(self.counts[who], self.squares[who], self._mixing(self._seen[who], answers), answers)
         n_new = np.array([float(new.sum())])
         class_mix = self._mixing(self._class_course[:1], n_new)
         class_past = _Average(self._class_counts[None], self._class_course[1:], class_mix, n_new)
         posterior = self._settled(table, past, class_past, new, self._latest_rows[known[~new]])
-        self._counts[who], self._squares[who] = past.after(expected_counts(table, posterior))
+        self.counts[who], self.squares[who] = past.after(expected_counts(table, posterior))
         self._seen[who] += answers
-        self._n_labels[who] += votes.labels_per_worker
+        self.n_labels[who] += votes.labels_per_worker
         classes, squares = class_past.after(posterior[new].sum(axis=0)[None])
         self._class_counts = classes[0]
         self._class_course = np.array([self._class_course[0] + n_new[0], squares[0]])
@@ -231,7 +265,7 @@ class OnlineDawidSkene(Aggregator):
 
         The past weighs as pseudo-counts do. Tasks that are not `new` have rows of `seen` for a prior.
         """
-        k = len(self._classes)
+        k = len(self.classes)
         revisited = None if new.all() else _Revisited(table, new, np.maximum(seen, _FLOOR))
         found = _core.em_fit(
             table if revisited is None else revisited,
@@ -239,61 +273,39 @@ class OnlineDawidSkene(Aggregator):
             assignment="soft",
             start="",
             prior=self._prior_of(class_past.counts[0], float(class_past.squares[0])),
-            confusion=_matrices(past.counts, past.squares, self.pseudo_count),
-            pseudo=past.as_pseudo(row_pseudo(self.pseudo_count, k)),
-            class_pseudo=class_past.as_pseudo(np.full(k, self.class_pseudo_count / k))[0],
-            max_iter=self.rounds - 1,
+            confusion=_matrices(past.counts, past.squares, self._model.pseudo_count),
+            pseudo=past.as_pseudo(row_pseudo(self._model.pseudo_count, k)),
+            class_pseudo=class_past.as_pseudo(np.full(k, self._model.class_pseudo_count / k))[0],
+            max_iter=self._model.rounds - 1,
             tol=0.0,
         )
         return found["posterior"] if revisited is None else revisited.posterior
 
     def _mixing(self, seen: Array, answers: Array) -> Array:
         """What is left of the past after so many more answers, (n,)."""
-        return fading(seen, seen + answers, self.kappa, self.forget)
+        return fading(seen, seen + answers, self._model.kappa, self._model.forget)
 
     def _remember(self, tasks: Names, known: npt.NDArray[np.int64], posterior: Array) -> None:
         """Keep what is known of the latest tasks, those of this batch last."""
-        if not self.recent:
+        if not self._model.recent:
             return
         old = np.setdiff1d(np.arange(len(self._latest)), known)
         rows = np.concatenate([self._latest_rows[old], posterior])
         names = self._latest.take(old).followed_by(tasks) if len(old) else tasks
-        keep = np.arange(len(names))[-self.recent :]
+        keep = np.arange(len(names))[-self._model.recent :]
         self._latest, self._latest_rows = names.take(keep), rows[keep]
-
-    # --------------------------------------------------------------------------------------------- parameters
 
     def _prior_of(self, counts: Array, squares: float) -> Array:
         k = len(counts)
         worth = _worth(counts.sum()[None], np.array([squares]))[0]
-        evidence = counts * worth + self.class_pseudo_count / k
+        evidence = counts * worth + self._model.class_pseudo_count / k
         total = evidence.sum()
         shares: Array = np.maximum(evidence / total if total > 0 else np.full(k, 1 / k), _FLOOR)
         return shares
 
-    def _prior(self) -> Array:
+    def prior(self) -> Array:
+        """Shares of the classes."""
         return self._prior_of(self._class_counts, float(self._class_course[1]))
-
-    def _publish(self, posterior: Array, tasks: Names) -> None:
-        """Show the state as results."""
-        n_batches = 1 if self._result is None else self._result.n_iter + 1
-        confusion = RunningAverages(self._counts, self._squares, self.pseudo_count)
-        result = ClassFit.of(posterior, confusion, self._prior(), np.zeros(0), n_iter=n_batches)
-        self._adopt(result, tasks, self._workers, self._classes, self._n_labels)
-
-    # -------------------------------------------------------------------------------------------- persistence
-
-    def _packed(self) -> dict[str, npt.NDArray[Any]]:
-        latest = persist.pack_names("latest", self._latest) if len(self._latest) else {}
-        return super()._packed() | latest | {"latest_rows": self._latest_rows}
-
-    def _take_learnt(self, content: persist.Content, sizes: Mapping[str, int]) -> None:
-        rows = content.array("latest_rows", np.float64, ndim=2)
-        self._latest = content.names("latest") if len(rows) else Names(np.zeros(0, np.int64))
-        if rows.shape != (len(self._latest), sizes["k"]):
-            raise content.damaged("what it remembers of tasks has the wrong shape")
-        self._latest_rows = rows
-        super()._take_learnt(content, sizes)
 
 
 class RunningAverages(LazyConfusion):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from manyhands._base.checks import check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, numbers
 from manyhands._base.progress import Callback
 from manyhands._base.special import log_gamma
 from manyhands.categorical._passes import expected_counts, posterior_under
@@ -19,6 +20,13 @@ from manyhands.categorical.table import Annotations
 
 #: Imaginary workers of either kind: one spammer, one who is none.
 _PRIOR_WORKERS = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpammerFit(ClassFit):
+    """Classes, and probabilities of workers to be spammers."""
+
+    probability: Array = field(metadata=numbers("m"))
 
 
 class SpammerEliminatingDawidSkene(Aggregator):
@@ -74,8 +82,7 @@ class SpammerEliminatingDawidSkene(Aggregator):
     [0, 1]
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_probability",)
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {}
+    _fit_type: ClassVar[type[Fit]] = SpammerFit
 
     def __init__(
         self,
@@ -93,14 +100,13 @@ class SpammerEliminatingDawidSkene(Aggregator):
     @property
     def spammer_probability_(self) -> Array:
         """Probability that each worker is a spammer, (n_workers,)."""
-        self._fitted()
-        return self._probability
+        return self._fitted().fit_as(SpammerFit).probability
 
     @property
     def spammers_(self) -> npt.NDArray[Any]:
         """Names of the workers who are more probably spammers than not."""
-        self._fitted()
-        return self._workers.take(np.flatnonzero(self._probability > 0.5)).values
+        now = self._fitted()
+        return now.workers.take(np.flatnonzero(now.fit_as(SpammerFit).probability > 0.5)).values
 
     def _iterations(self) -> int | None:
         return self.max_iter
@@ -129,8 +135,7 @@ class SpammerEliminatingDawidSkene(Aggregator):
             if progress is not None:
                 progress(n_iter, -moved)
         warn_unless_converged(converged, self)
-        self._probability: Array = spam
-        return ClassFit.of(posterior, confusion, prior, np.zeros(0), n_iter, converged)
+        return SpammerFit.of(posterior, confusion, prior, np.zeros(0), n_iter, converged, probability=spam)
 
 
 def eliminate(counts: Array, pseudo: Array, share: float) -> tuple[Array, Array]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -10,8 +12,9 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base.checks import check_choice, check_number, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, part
 from manyhands._base.progress import Callback
-from manyhands.categorical._confusion import Matrices, OneCoin
+from manyhands.categorical._confusion import Confusion, OneCoin
 from manyhands.categorical._posterior import Candidates, Posterior
 from manyhands.categorical.base import Aggregator, ClassFit
 from manyhands.categorical.table import Annotations, as_annotations
@@ -20,6 +23,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _STARTS = ("majority", "shares")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparseFit(ClassFit):
+    """Candidates of tasks, and one accuracy per worker."""
+
+    posterior: Posterior = field(metadata=part(Candidates))
+    confusion: Confusion = field(metadata=part(OneCoin))
 
 
 class SparseOneCoin(Aggregator):
@@ -71,7 +82,7 @@ class SparseOneCoin(Aggregator):
     """
 
     _posterior_kept: ClassVar[type[Posterior]] = Candidates
-    _confusion_kept: ClassVar[type[Matrices | OneCoin]] = OneCoin
+    _fit_type: ClassVar[type[Fit]] = SparseFit
 
     def __init__(
         self,
@@ -93,12 +104,13 @@ class SparseOneCoin(Aggregator):
     @property
     def accuracy_(self) -> Array:
         """Accuracy of each worker, (n_workers,)."""
-        return self._errors().worth(self.prior_, self._n_labels).skill
+        now = copy(self)
+        return now._errors().worth(now.prior_, now._n_labels).skill
 
     @property
     def rest_(self) -> Array:
         """Probability that a task has a class which nobody named on it, (n_tasks,)."""
-        return _candidates(self._fitted().posterior).rest
+        return _candidates(self._fitted().fit.posterior).rest
 
     def candidates(self, votes: Any = None) -> pa.Table:
         """Return the classes named on each task and their probabilities, as an Arrow table: task, label, probability.
@@ -111,9 +123,9 @@ class SparseOneCoin(Aggregator):
             Other annotations, as for :meth:`predict_proba`; None for those of the fit.
         """
         self._fitted()
-        now = self._snapshot()
+        now = copy(self)
         if votes is None:
-            return _candidates(now._fitted().posterior).frame(now._tasks, now._classes)
+            return _candidates(now._fitted().fit.posterior).frame(now._tasks, now._classes)
         votes = as_annotations(votes)
         return _candidates(now._expected(votes)).frame(votes._tasks, now._classes)
 
@@ -140,7 +152,7 @@ class SparseOneCoin(Aggregator):
             progress=progress,
         )
         warn_unless_converged(found["converged"], self)
-        return ClassFit(
+        return SparseFit(
             posterior=Candidates.of(found),
             confusion=OneCoin(found["accuracy"], votes.n_classes),
             prior=found["prior"],

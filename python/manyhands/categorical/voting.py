@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base.checks import COUNTS, MOST_COUNT, check_choice, check_number, countable
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import numbers, setting
 from manyhands._base.names import Names, sequence
 from manyhands._base.progress import Callback
 from manyhands.categorical._confusion import JudgedByPosterior
@@ -31,6 +33,8 @@ _RULES = ("agreement", "zero-based")
 class _Voting(Aggregator):
     """Common to voting methods: how a posterior of vote shares becomes a `ClassFit`."""
 
+    _fit_type: ClassVar[type[ClassFit]]
+
     def _bytes(self, votes: Annotations) -> int:
         return 8 * votes.n_tasks * votes.n_classes  # workers are judged when somebody asks
 
@@ -38,12 +42,17 @@ class _Voting(Aggregator):
         return None
 
     def _result_of(
-        self, votes: Annotations, weights: Array | None = None, n_iter: int = 1, converged: bool = True
+        self,
+        votes: Annotations,
+        by: Array | None = None,
+        n_iter: int = 1,
+        converged: bool = True,
+        **learnt: Any,
     ) -> ClassFit:
         """Workers are judged by the shares themselves."""
         shares: Array | StreamedPosterior
         if isinstance(votes, ShardedAnnotations):
-            shares = VotePosterior(votes.passes, weights)
+            shares = VotePosterior(votes.passes, by)
             totals = np.zeros(votes.n_classes)
             vote = shares.of_part
 
@@ -53,15 +62,41 @@ class _Voting(Aggregator):
 
             votes.passes.add(count, np.zeros(0), totals)
         else:
-            shares, totals = votes.table.vote_shares(weights)
-        return ClassFit.of(
+            shares, totals = votes.table.vote_shares(by)
+        return self._fit_type.of(
             posterior=shares,
             confusion=JudgedByPosterior(votes.passes, shares),
             prior=totals / votes.n_tasks,
             history=np.zeros(0),
             n_iter=n_iter,
             converged=converged,
+            **learnt,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VoteFit(ClassFit):
+    """Shares of votes, and how ties are broken: later `set_params` do not change the answers of a fitted model."""
+
+    ties: str = field(metadata=setting(str))
+    seed: int = field(metadata=setting(int))
+
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Raise where ties are broken in an unknown way."""
+        check_choice("ties", self.ties, _TIES)
+        check_number("seed", self.seed, least=0, whole=True)
+
+    def decide(self, posterior: Posterior) -> Winners:
+        """The winning class of each task."""
+        won = super().decide(posterior)
+        return _break_ties(posterior, won, self.seed) if self.ties == "random" else won
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightedVoteFit(ClassFit):
+    """Shares of weighted votes."""
+
+    weights: Array = field(metadata=numbers("m"))
 
 
 class MajorityVote(_Voting):
@@ -93,6 +128,8 @@ class MajorityVote(_Voting):
     [0, None]
     """
 
+    _fit_type: ClassVar[type[ClassFit]] = VoteFit
+
     def __init__(self, *, ties: str = "lowest", seed: int = 0) -> None:
         self.ties = ties
         self.seed = seed
@@ -100,20 +137,11 @@ class MajorityVote(_Voting):
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         check_choice("ties", self.ties, _TIES)
         check_number("seed", self.seed, least=0, whole=True)
-        return self._result_of(votes)
-
-    def _adopt(self, *args: Any) -> None:
-        # What a fitted model answers does not change with later `set_params`.
-        self._ties, self._seed = self.ties, self.seed
-        super()._adopt(*args)
-
-    def _decide(self, posterior: Posterior) -> Winners:
-        won = super()._decide(posterior)
-        return _break_ties(posterior, won, self._seed) if self._ties == "random" else won
+        return self._result_of(votes, ties=self.ties, seed=self.seed)
 
     def _named(self, won: Winners) -> npt.NDArray[Any]:
         labels = super()._named(won)
-        if self._ties == "abstain":
+        if self._fitted().fit_as(VoteFit).ties == "abstain":
             labels = labels.astype(object)
             labels[won.tied] = None
         return labels
@@ -121,7 +149,7 @@ class MajorityVote(_Voting):
     def _frame(self, tasks: Names, won: Winners) -> pa.Table:
         """Return task, label, confidence and whether it was a tie; the label of an abstention is null."""
         frame = super()._frame(tasks, won)
-        if self._ties != "abstain":
+        if self._fitted().fit_as(VoteFit).ties != "abstain":
             return frame
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -131,7 +159,7 @@ class MajorityVote(_Voting):
 
     def _frames(self) -> Iterator[pa.Table]:
         # Ties are broken by one stream of random numbers, in the order of all tasks.
-        return iter([self.to_frame()]) if self._ties == "random" else super()._frames()
+        return iter([self.to_frame()]) if self._fitted().fit_as(VoteFit).ties == "random" else super()._frames()
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         return table.vote_shares()[0]
@@ -178,7 +206,7 @@ class WeightedVote(_Voting):
     [1.0, 1.0, 0.33]
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_weights",)
+    _fit_type: ClassVar[type[ClassFit]] = WeightedVoteFit
 
     def __init__(
         self,
@@ -202,8 +230,7 @@ class WeightedVote(_Voting):
     @property
     def weights_(self) -> Array:
         """The weight of each worker, (n_workers,)."""
-        self._fitted()
-        return self._weights
+        return self._fitted().fit_as(WeightedVoteFit).weights
 
     def _iterations(self) -> int | None:
         return self.n_iter if isinstance(self.weights, str) and self.weights == "zero-based" else 1
@@ -211,16 +238,16 @@ class WeightedVote(_Voting):
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         rounds, converged = 1, True
         if isinstance(self.weights, Mapping):
-            self._weights = _given(votes, self.weights)
+            weights = _given(votes, self.weights)
         elif not isinstance(self.weights, str) or self.weights not in _RULES:
             raise ValueError(
                 f"weights must be 'agreement', 'zero-based' or a mapping from workers to weights, not {self.weights!r}"
             )
         elif self.weights == "agreement":
-            self._weights = _agreement(votes)
+            weights = _agreement(votes)
         else:
-            self._weights, rounds, converged = self._zero_based(votes, progress)
-        return self._result_of(votes, self._weights, rounds, converged)
+            weights, rounds, converged = self._zero_based(votes, progress)
+        return self._result_of(votes, weights, rounds, converged, weights=weights)
 
     def _zero_based(self, votes: Annotations, progress: Callback | None) -> tuple[Array, int, bool]:
         check_number("n_iter", self.n_iter, least=1, whole=True)
@@ -243,7 +270,7 @@ class WeightedVote(_Voting):
         return skills, self.n_iter, False
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
-        return table.vote_shares(self._carried_over(self._weights, known))[0]
+        return table.vote_shares(self._carried_over(self._fitted().fit_as(WeightedVoteFit).weights, known))[0]
 
 
 def _agreement(votes: Annotations, weights: Array | None = None) -> Array:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Method:
     """An aggregator, and the parameters that its name on the command line fixes."""
 
-    aggregator: type[Estimator[Any, Any]]
+    aggregator: type[Estimator[Any, Any, Any]]
     fixed: Mapping[str, Any]
 
     @property
@@ -53,7 +53,7 @@ class Method:
         return maker(**self.fixed, **{name: value for name, value in given.items() if name in known})
 
 
-def _method(aggregator: type[Estimator[Any, Any]], **fixed: Any) -> Method:
+def _method(aggregator: type[Estimator[Any, Any, Any]], **fixed: Any) -> Method:
     return Method(aggregator, fixed)
 
 

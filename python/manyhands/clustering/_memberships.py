@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands._base.estimator import Array
-from manyhands._base.persist import Content
+from manyhands._base.fitted import codes, numbers, offsets, setting
 
 Codes = npt.NDArray[np.int64]
 
@@ -25,10 +26,19 @@ class Memberships:
     that the item has to itself.
     """
 
-    offsets: Codes
-    clusters: Codes
-    shares: Array
-    n_clusters: int
+    offsets: Codes = field(metadata=offsets("I"))
+    clusters: Codes = field(metadata=codes("e"))
+    shares: Array = field(metadata=numbers("e", least=0, most=1))
+    n_clusters: int = field(metadata=setting(int))
+
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Raise where they are not probabilities of clusters."""
+        whole = self.offsets[-1] == len(self.clusters) and (np.diff(self.offsets) > 0).all()
+        if not whole or (self.clusters >= self.n_clusters).any():
+            raise ValueError("its memberships are not probabilities of clusters")
+        ordered = np.diff(self.items * self.n_clusters + self.clusters) > 0
+        if not ordered.all() or (np.add.reduceat(self.shares, self.offsets[:-1]) > 1 + 1e-9).any():
+            raise ValueError("its memberships are not probabilities of clusters")
 
     @classmethod
     def of_dense(cls, memberships: Array) -> Self:
@@ -70,22 +80,3 @@ class Memberships:
         both = self.shares[entries] * self.of(right[pairs], self.clusters[entries])
         found = np.bincount(pairs, both, len(left))
         return np.where(left == right, 1.0, np.clip(found, 0.0, 1.0))
-
-    def packed(self) -> dict[str, npt.NDArray[np.generic]]:
-        """Arrays for a file."""
-        return {"offsets": self.offsets, "near": self.clusters, "shares": self.shares}
-
-    @classmethod
-    def unpacked(cls, content: Content, n_items: int, n_clusters: int) -> Self:
-        """Take back what `packed` gave."""
-        offsets = content.array("offsets", np.int64, shape=(n_items + 1,))
-        clusters = content.array("near", np.int64, ndim=1)
-        shares = content.array("shares", np.float64, shape=clusters.shape)
-        whole = offsets[0] == 0 and offsets[-1] == len(clusters) and (np.diff(offsets) > 0).all()
-        if not whole or not ((clusters >= 0) & (clusters < n_clusters) & (shares >= 0) & (shares <= 1)).all():
-            raise content.damaged("its memberships are not probabilities of clusters")
-        made = cls(offsets, clusters, shares, n_clusters)
-        ordered = np.diff(made.items * n_clusters + clusters) > 0
-        if not ordered.all() or (np.add.reduceat(shares, offsets[:-1]) > 1 + 1e-9).any():
-            raise content.damaged("its memberships are not probabilities of clusters")
-        return made

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands._base import arrow, persist
-from manyhands._base.estimator import Array, Estimator, Fit
+from manyhands._base import arrow
+from manyhands._base.estimator import Array, Estimator
+from manyhands._base.fitted import Fit, ItemFitted, codes, numbers, part
 from manyhands._base.items import codes_of
 from manyhands._base.names import Names, sequence
 from manyhands._base.overlap import Doubts
@@ -34,11 +35,16 @@ class ClusterFit(Fit):
     """Clusters of items, and how well workers tell same from different."""
 
     #: Cluster of each item, the largest cluster first.
-    clusters: Codes
-    memberships: Memberships
+    clusters: Codes = field(metadata=codes("i"))
+    memberships: Memberships = field(metadata=part(Memberships))
     #: Probability that a worker says same of the same, and different of the different.
-    recall: Array
-    specificity: Array
+    recall: Array = field(metadata=numbers("m", least=0, most=1))
+    specificity: Array = field(metadata=numbers("m", least=0, most=1))
+
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Raise where items are in clusters beyond the last."""
+        if (self.clusters >= self.memberships.n_clusters).any():
+            raise ValueError(f"it names clusters beyond the last of {self.memberships.n_clusters:,}")
 
     @classmethod
     def of(cls, memberships: Memberships, counts: Array, clusters: Codes | None = None, **course: Any) -> ClusterFit:
@@ -54,6 +60,10 @@ class ClusterFit(Fit):
             **course,
         )
 
+    def confidence(self) -> Array:
+        """Probability that each item is in its cluster, given where the others are."""
+        return self.memberships.of(np.arange(len(self.clusters)), self.clusters)
+
 
 def _by_size(clusters: Codes, n_clusters: int) -> Codes:
     """New numbers of clusters: the largest first, of equals the one with the first item, those without items last."""
@@ -65,14 +75,15 @@ def _by_size(clusters: Codes, n_clusters: int) -> Codes:
     return numbers
 
 
-class Clustering(Estimator[Similarities, ClusterFit]):
+class Clustering(Estimator[Similarities, ClusterFit, ItemFitted[ClusterFit]]):
     """Base of all methods for same or different: a subclass gives ``_fit``, which maps a table to a `ClusterFit`."""
 
     _kind: ClassVar[str] = "clustering"
     _file_kind: ClassVar[str] = "clustering"
     _parts: ClassVar[tuple[str, ...]] = ("items", "workers")
-    _items: Names
     _answer: ClassVar[str] = "clusters_"
+    _fit_type: ClassVar[type[Fit]] = ClusterFit
+    _fitted_type: ClassVar[type[ItemFitted[Any]]] = ItemFitted
 
     def _doubts(self, votes: Similarities) -> Doubts:
         """Which items no chain of pairs connects."""
@@ -96,40 +107,37 @@ class Clustering(Estimator[Similarities, ClusterFit]):
     @property
     def items_(self) -> npt.NDArray[Any]:
         """Names of the items, in the order of all results about them."""
-        self._fitted()
-        return self._items.values
+        return self._fitted().items.values
 
     @property
     def clusters_(self) -> Codes:
         """Cluster of each item, (n_items,): 0 is the largest; of equal ones, that of the first item comes first."""
-        return self._fitted().clusters
+        return self._fitted().fit.clusters
 
     @property
     def n_clusters_(self) -> int:
         """Number of clusters that have items."""
-        return int(self._fitted().clusters.max()) + 1
+        return int(self._fitted().fit.clusters.max()) + 1
 
     @property
     def confidence_(self) -> Array:
         """Probability that each item is in its cluster, (n_items,), given where the others are."""
-        fit = self._fitted()
-        return fit.memberships.of(np.arange(len(fit.clusters)), fit.clusters)
+        return self._fitted().fit.confidence()
 
     @property
     def recall_(self) -> Array:
         """Probability that each worker says same of two items that are the same, (n_workers,)."""
-        return self._fitted().recall
+        return self._fitted().fit.recall
 
     @property
     def specificity_(self) -> Array:
         """Probability that each worker says different of two items that are not the same, (n_workers,)."""
-        return self._fitted().specificity
+        return self._fitted().fit.specificity
 
     def to_frame(self) -> pa.Table:
         """Return item, cluster and confidence, as an Arrow table (``.to_pandas()``)."""
-        self._fitted()
-        now = self._snapshot()
-        return arrow.table({"item": now._items.arrow(), "cluster": now.clusters_, "confidence": now.confidence_})
+        now = self._fitted()
+        return arrow.table({"item": now.items.arrow(), "cluster": now.fit.clusters, "confidence": now.fit.confidence()})
 
     def _skills(self) -> Columns:
         recall, specificity = self.recall_, self.specificity_
@@ -155,8 +163,9 @@ class Clustering(Estimator[Similarities, ClusterFit]):
         return frame.append_column("item", [arrow.take(table._items.arrow(), others)])
 
     def _compared(self, rows: pa.Table, place: int) -> Columns:
-        clusters = self._fitted().clusters
-        others = clusters[self._items.find(rows.column("item").to_pylist())]
+        now = self._fitted()
+        clusters = now.fit.clusters
+        others = clusters[now.items.find(rows.column("item").to_pylist())]
         same = arrow.to_numpy(rows.column("same")).astype(np.bool_)
         return {"agreement": ((others == clusters[place]) == same).astype(np.float64)}
 
@@ -172,54 +181,24 @@ class Clustering(Estimator[Similarities, ClusterFit]):
         left, right
             Names of items, as many on either side.
         """
-        self._fitted()
-        now = self._snapshot()
-        ends = [now._found(names, side) for names, side in ((left, "left"), (right, "right"))]
+        now = self._fitted()
+        ends = [_item_codes(now.items, names, side) for names, side in ((left, "left"), (right, "right"))]
         if len(ends[0]) != len(ends[1]):
             raise ValueError(f"{len(ends[0]):,} items on the left and {len(ends[1]):,} on the right make no pairs")
-        return now._fitted().memberships.together(*ends)
+        return now.fit.memberships.together(*ends)
 
     def predict(self, left: Iterable[Any], right: Iterable[Any]) -> npt.NDArray[np.bool_]:
         """Whether items are in the same cluster, (len(left),); parameters are those of :meth:`predict_proba`."""
         return self.predict_proba(left, right) > 0.5
 
-    def _found(self, names: Iterable[Any], side: str) -> Codes:
-        wanted = sequence(names, side)
-        codes = self._items.match(wanted)
-        if (codes < 0).any():
-            name = wanted.values[codes < 0].tolist()[0]
-            raise ValueError(f"item {name!r} on the {side} was not seen in fit; nothing is known of it")
-        return codes
 
-    # ------------------------------------------------------------------------------------------- persistence
-
-    def _packed(self) -> dict[str, npt.NDArray[Any]]:
-        fit = self._fitted()
-        arrays: dict[str, npt.NDArray[Any]] = {
-            "clusters": fit.clusters,
-            "n_clusters": np.array([fit.memberships.n_clusters]),
-            "recall": fit.recall,
-            "specificity": fit.specificity,
-        }
-        return arrays | fit.memberships.packed() | {f"learnt.{name}": getattr(self, name) for name in self._learnt}
-
-    def _take_back(self, content: persist.Content, course: Mapping[str, Any]) -> None:
-        n, m = len(self._items), len(self._workers)
-        self._take_learnt(content, {"n": n, "m": m, "k": 0})
-        clusters = content.array("clusters", np.int64, shape=(n,))
-        n_clusters = int(content.array("n_clusters", np.int64, shape=(1,))[0])
-        if not ((clusters >= 0) & (clusters < n_clusters)).all():
-            raise content.damaged("it names clusters that there are not")
-        skills = [content.array(name, np.float64, shape=(m,)) for name in ("recall", "specificity")]
-        if not all(((skill >= 0) & (skill <= 1)).all() for skill in skills):
-            raise content.damaged("its skills of workers are not probabilities")
-        self._result = ClusterFit(
-            clusters=clusters,
-            memberships=Memberships.unpacked(content, n, n_clusters),
-            recall=skills[0],
-            specificity=skills[1],
-            **course,
-        )
+def _item_codes(items: Names, wanted: Iterable[Any], side: str) -> Codes:
+    names_ = sequence(wanted, side)
+    found = items.match(names_)
+    if (found < 0).any():
+        name = names_.values[found < 0].tolist()[0]
+        raise ValueError(f"item {name!r} on the {side} was not seen in fit; nothing is known of it")
+    return found
 
 
 # ------------------------------------------------------------------------------------------------- pairs and skills

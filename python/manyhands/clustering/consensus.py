@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 
 from manyhands._base.checks import check_number
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, numbers
 from manyhands._base.progress import Callback
 from manyhands.clustering.base import ClusterFit, Clustering
 from manyhands.clustering.crowd import CorrelationClustering, CrowdClustering, TooManyMemberships
@@ -22,6 +24,14 @@ _FEWEST = 10
 _MOST_MEMBERSHIPS = 1 << 24
 
 _METHODS = (CrowdClustering, CorrelationClustering)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenFit(ClusterFit):
+    """Clusters by the better of two methods."""
+
+    #: Mean log-loss of held-out answers of each method; NaN where they were not compared.
+    losses: Array = field(metadata=numbers("2", missing=True))
 
 
 class ChosenClustering(Clustering, default=True):
@@ -52,9 +62,7 @@ class ChosenClustering(Clustering, default=True):
     ('CrowdClustering', 4)
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_losses",)
-    _learnt_shapes: ClassVar[dict[str, str]] = {"_losses": "2"}
-    _learnt_blanks: ClassVar[dict[str, float]] = {"_losses": float("nan")}
+    _fit_type: ClassVar[type[Fit]] = ChosenFit
 
     def __init__(self, *, seed: int = 0) -> None:
         self.seed = seed
@@ -62,28 +70,28 @@ class ChosenClustering(Clustering, default=True):
     @property
     def losses_(self) -> dict[str, float]:
         """Mean log-loss of held-out answers of each method; NaN where the methods were not compared."""
-        self._fitted()
-        return {method.__name__: float(loss) for method, loss in zip(_METHODS, self._losses, strict=True)}
+        losses = self._fitted().fit_as(ChosenFit).losses
+        return {method.__name__: float(loss) for method, loss in zip(_METHODS, losses, strict=True)}
 
     @property
     def method_(self) -> str:
         """The method that was chosen."""
-        self._fitted()
-        return _chosen(self._losses).__name__
+        return _chosen(self._fitted().fit_as(ChosenFit).losses).__name__
 
     def _fit(self, votes: Similarities, progress: Callback | None) -> ClusterFit:
         check_number("seed", self.seed, least=0, whole=True)
         held = _held_out(votes, self.seed)
-        self._losses: Array = np.full(2, np.nan)
+        losses: Array = np.full(2, np.nan)
         crowd, single = CrowdClustering(seed=self.seed), CorrelationClustering(seed=self.seed)
         crowd._most_memberships = _MOST_MEMBERSHIPS
         try:
             if held is not None:
-                self._losses = np.array([_loss(method, votes, held) for method in (crowd, single)])
-            return (crowd if _chosen(self._losses) is CrowdClustering else single)._fit(votes, progress)
+                losses = np.array([_loss(method, votes, held) for method in (crowd, single)])
+            fit = (crowd if _chosen(losses) is CrowdClustering else single)._fit(votes, progress)
         except TooManyMemberships:
-            self._losses = np.full(2, np.nan)
-            return single._fit(votes, progress)
+            losses = np.full(2, np.nan)
+            fit = single._fit(votes, progress)
+        return ChosenFit(**vars(fit), losses=losses)
 
 
 def _chosen(losses: Array) -> type[CrowdClustering] | type[CorrelationClustering]:
@@ -105,12 +113,12 @@ def _loss(model: Clustering, votes: Similarities, held: npt.NDArray[np.bool_]) -
     mine = held[pairs]
     rest = votes._kept(~mine)
     # Not by `fit`, which would warn of doubts about a part of the answers.
-    model._settle(model._fit(rest, None), rest)
+    now = model._state = model._publish(model._fit(rest, None), rest)
     left, right = votes.pairs()
     same = model.predict_proba(votes.items[left[pairs[mine]]], votes.items[right[pairs[mine]]])
-    known = model._workers.match(votes._workers)[workers[mine]]
+    known = now.workers.match(votes._workers)[workers[mine]]
     recall, specificity = (
-        np.where(known >= 0, skill[known], skill.mean()) for skill in (model.recall_, model.specificity_)
+        np.where(known >= 0, skill[known], skill.mean()) for skill in (now.fit.recall, now.fit.specificity)
     )
     says = np.clip(same * recall + (1 - same) * (1 - specificity), 1e-12, 1 - 1e-12)
     weights = None if votes.weights is None else votes.weights[mine]

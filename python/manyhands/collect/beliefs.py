@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -123,7 +124,7 @@ def checked_model(model: Any) -> Any:
             f"expected a fitted aggregator of classes, such as mh.aggregate(votes), not {type(model).__name__}"
         )
     model._fitted()
-    return model._snapshot()
+    return copy(model)
 
 
 def _average(confusion: Array, n_labels: Ints) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +101,7 @@ def stopping(model: Any, error: float = 0.05, *, tasks: Any = None) -> Stopping:
     """
     known = beliefs_of(model, tasks=tasks)
     done = finished(known.posterior, known.prior, error)
-    answers = model._snapshot()._classes.take(known.posterior.argmax(axis=1))
+    answers = copy(model)._classes.take(known.posterior.argmax(axis=1))
     return Stopping(known.tasks, done, answers, 1.0 - known.posterior.max(axis=1), float(error))
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands._base import arrow, persist
-from manyhands._base.estimator import Array, Fit, TaskEstimator
+from manyhands._base import arrow
+from manyhands._base.estimator import Array, TaskEstimator
+from manyhands._base.fitted import Fit, TaskFitted, codes, numbers, part, setting
 from manyhands._base.results import Columns
 from manyhands.masks.metrics import mask_iou
 from manyhands.masks.runs import Runs, filled, from_rle, to_rle
@@ -41,88 +42,63 @@ def weights_of(masks: Masks) -> Array:
 class MaskFit(Fit):
     """A mask for each task."""
 
-    runs: Runs
-    shapes: Ints
-    n_classes: int
+    runs: Runs = field(metadata=part(Runs))
+    shapes: Ints = field(metadata=codes("ns"))
+    n_classes: int = field(metadata=setting(int))
     #: Mean probability of the classes of disputed pixels, (n_tasks,).
-    confidence: Array
+    confidence: Array = field(metadata=numbers("n"))
     #: Share of the pixels marked by anybody on which answers differ, (n_tasks,).
-    disputed: Array
+    disputed: Array = field(metadata=numbers("n"))
+
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Raise where masks are not within their images, or what is known of workers is about other classes."""
+        large = (self.shapes > 1 << 20).any()
+        if large or not _whole(self.runs, self.shapes.prod(axis=1), self.n_classes):
+            raise ValueError("its masks are not within their images")
+        if sizes.get("k", self.n_classes) != self.n_classes:
+            raise ValueError(f"its workers are judged by {sizes['k']} classes, and its masks have {self.n_classes}")
 
 
-class MaskAggregator(TaskEstimator[Masks, MaskFit]):
+class MaskAggregator(TaskEstimator[Masks, MaskFit, TaskFitted[MaskFit]]):
     """Base of all aggregators of masks: a subclass gives ``_fit``, and what it knows of workers."""
 
     _kind: ClassVar[str] = "masks"
     _file_kind: ClassVar[str] = "mask-aggregator"
     _answer: ClassVar[str] = "masks_"
+    _fit_type: ClassVar[type[Fit]] = MaskFit
+    _fitted_type: ClassVar[type[TaskFitted[Any]]] = TaskFitted
 
     @property
     def masks_(self) -> list[npt.NDArray[Any]]:
         """The mask of each task, in a list: arrays of booleans, or of classes where there are more than two."""
-        fit = self._fitted()
+        fit = self._fitted().fit
         shapes = [tuple(shape) for shape in fit.shapes.tolist()]
         return [filled(fit.runs.one(task), shape, fit.n_classes) for task, shape in enumerate(shapes)]
 
     @property
     def confidence_(self) -> Array:
         """Mean probability of what was chosen for the pixels on which answers differ, (n_tasks,); 1 if none do."""
-        return self._fitted().confidence
+        return self._fitted().fit.confidence
 
     @property
     def disputed_(self) -> Array:
         """Share of the pixels that anybody marked on which answers differ, (n_tasks,)."""
-        return self._fitted().disputed
+        return self._fitted().fit.disputed
 
     def to_frame(self) -> pa.Table:
         """Return task, mask (run-lengths of COCO, as JSON), confidence, ``pixels`` marked and share ``disputed``."""
-        fit = self._fitted()
-        now = self._snapshot()
+        now = self._fitted()
+        fit = now.fit
         shapes = [tuple(shape) for shape in fit.shapes.tolist()]
         masks = [json.dumps(to_rle(fit.runs.one(task), shape)) for task, shape in enumerate(shapes)]
         columns = {"mask": masks, "confidence": fit.confidence, "pixels": fit.runs.sizes(), "disputed": fit.disputed}
-        return arrow.table({"task": now._tasks.arrow(), **columns})
+        return arrow.table({"task": now.tasks.arrow(), **columns})
 
     def _compared(self, rows: pa.Table, place: int) -> Columns:
         decided = self.masks_[place]
-        shape, n_classes = decided.shape, self._fitted().n_classes
+        shape, n_classes = decided.shape, self._fitted().fit.n_classes
         said = (filled(from_rle(mask, "a mask").runs, shape, n_classes) for mask in rows.column("mask").to_pylist())
         return {"agreement": np.array([mask_iou([mask], [decided]) for mask in said])}
-
-    # ------------------------------------------------------------------------------------------- persistence
-
-    def _packed(self) -> dict[str, npt.NDArray[Any]]:
-        fit = self._fitted()
-        arrays: dict[str, npt.NDArray[Any]] = {
-            "starts": fit.runs.starts,
-            "begins": fit.runs.begins,
-            "ends": fit.runs.ends,
-            "classes": fit.runs.classes,
-            "shapes": fit.shapes,
-            "n_classes": np.array([fit.n_classes]),
-            "confidence": fit.confidence,
-            "disputed": fit.disputed,
-        }
-        return arrays | {f"learnt.{name}": getattr(self, name) for name in self._learnt_arrays()}
-
-    def _take_back(self, content: persist.Content, course: Mapping[str, Any]) -> None:
-        n = len(self._tasks)
-        starts, begins = content.array("starts", np.int64, shape=(n + 1,)), content.array("begins", np.int64, ndim=1)
-        ends, classes = (content.array(name, np.int64, shape=begins.shape) for name in ("ends", "classes"))
-        shapes, n_classes = content.array("shapes", np.int64, ndim=2), content.array("n_classes", np.int64, shape=(1,))
-        runs = Runs(starts, begins, ends, classes)
-        good = len(shapes) == n and not ((shapes < 0) | (shapes > 1 << 20)).any()
-        if not good or not _whole(runs, shapes.prod(axis=1), int(n_classes[0])):
-            raise content.damaged("its masks are not within their images")
-        self._take_learnt(content, {"n": n, "m": len(self._workers), "k": int(n_classes[0])})
-        self._result = MaskFit(
-            runs=runs,
-            shapes=shapes,
-            n_classes=int(n_classes[0]),
-            confidence=content.array("confidence", np.float64, shape=(n,)),
-            disputed=content.array("disputed", np.float64, shape=(n,)),
-            **course,
-        )
 
 
 def decided(votes: Masks, found: _core._DecidedMasks, **course: Any) -> MaskFit:

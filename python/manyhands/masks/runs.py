@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
+from manyhands._base.fitted import codes, offsets
 
 Ints = npt.NDArray[np.int64]
 #: Most classes of a mask, background included.
@@ -39,10 +40,10 @@ class Runs:
     Background, class 0, has no runs; runs are in order and do not overlap.
     """
 
-    starts: Ints
-    begins: Ints
-    ends: Ints
-    classes: Ints
+    starts: Ints = field(metadata=offsets("N"))
+    begins: Ints = field(metadata=codes("r"))
+    ends: Ints = field(metadata=codes("r"))
+    classes: Ints = field(metadata=codes("r"))
 
     @classmethod
     def joined(cls, parts: list[OneMask]) -> Runs:

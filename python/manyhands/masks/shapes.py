@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from manyhands import _core
 from manyhands._base.checks import check_number, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array, weighted_median
+from manyhands._base.fitted import Fit, numbers
 from manyhands._base.iteration import iterate, largest_change
 from manyhands._base.progress import Callback
 from manyhands._base.results import Columns
@@ -69,6 +70,15 @@ class _Crowd:
     lapse_variance: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShapeFit(MaskFit):
+    """Masks, and how workers draw outlines."""
+
+    bias: Array = field(metadata=numbers("m"))
+    noise: Array = field(metadata=numbers("m"))
+    reliability: Array = field(metadata=numbers("m"))
+
+
 class ShapeCrowd(MaskAggregator, default=True):
     """Mean outlines, by workers who differ in how exactly they draw, how loosely, and how often they are quite off.
 
@@ -118,11 +128,7 @@ class ShapeCrowd(MaskAggregator, default=True):
     np.int64(36)
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_bias", "_noise", "_reliability")
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {}
-    _bias: Array
-    _noise: Array
-    _reliability: Array
+    _fit_type: ClassVar[type[Fit]] = ShapeFit
 
     def __init__(self, *, reach: float = 0.3, strength: float = 2.0, max_iter: int = 300, tol: float = 1e-4) -> None:
         self.reach = reach
@@ -146,7 +152,6 @@ class ShapeCrowd(MaskAggregator, default=True):
         )
         n_iter, converged, on = self._learn(groups, crowd, progress) if groups else (1, True, [])
         warn_unless_converged(converged, self)
-        self._bias, self._noise, self._reliability = crowd.bias, np.sqrt(crowd.variance), crowd.reliability
         share, bias, doubt = np.zeros(votes.n_annotations), np.zeros(votes.n_annotations), np.ones(votes.n_tasks)
         for group, sound in zip(groups, on, strict=True):
             precision, bias[group.rows] = _precision(group, sound, crowd), _bias(group, crowd)
@@ -157,7 +162,9 @@ class ShapeCrowd(MaskAggregator, default=True):
         disputed = like["disputed"] / np.maximum(like["marked"], 1)
         fit = decided(votes, {**made, "disputed": disputed}, n_iter=n_iter, converged=converged)
         thin = [group.tasks[group.depth == 0] for group in groups]
-        return _voted_on(votes, fit, np.concatenate([np.zeros(0, np.int64), *thin]))
+        voted = _voted_on(votes, fit, np.concatenate([np.zeros(0, np.int64), *thin]))
+        noise = np.sqrt(crowd.variance)
+        return ShapeFit(**vars(voted), bias=crowd.bias, noise=noise, reliability=crowd.reliability)
 
     def _learn(self, groups: list[_Group], crowd: _Crowd, progress: Callback | None) -> tuple[int, bool, list[Array]]:
         """Workers and lapses by turns; returns passes, whether they settled, and which masks are of their objects."""
@@ -197,23 +204,21 @@ class ShapeCrowd(MaskAggregator, default=True):
     @property
     def bias_(self) -> Array:
         """How far outside of the crowd's outlines each worker draws, as a share of objects' thickness, (n_workers,)."""
-        self._fitted()
-        return self._bias
+        return self._fitted().fit_as(ShapeFit).bias
 
     @property
     def noise_(self) -> Array:
         """Deviation of each worker's outlines besides, as a share of objects' thickness, (n_workers,)."""
-        self._fitted()
-        return self._noise
+        return self._fitted().fit_as(ShapeFit).noise
 
     @property
     def reliability_(self) -> Array:
         """Probability that a mask of each worker is of the object at all, (n_workers,)."""
-        self._fitted()
-        return self._reliability
+        return self._fitted().fit_as(ShapeFit).reliability
 
     def _skills(self) -> Columns:
-        return {"skill": self._reliability, "bias": self._bias, "noise": self._noise}
+        fit = self._fitted().fit_as(ShapeFit)
+        return {"skill": fit.reliability, "bias": fit.bias, "noise": fit.noise}
 
 
 class _Sums:

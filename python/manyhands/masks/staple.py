@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from manyhands import _core
 from manyhands._base.checks import check_number, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, numbers
 from manyhands._base.progress import Callback
 from manyhands._base.results import Columns
 from manyhands.categorical._linked import STRONGEST
@@ -19,6 +20,19 @@ from manyhands.masks.table import Masks
 
 if TYPE_CHECKING:
     pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class STAPLEFit(MaskFit):
+    """Masks, and how workers do on disputed pixels."""
+
+    recall: Array = field(metadata=numbers("mk"))
+    accuracy: Array = field(metadata=numbers("m"))
+
+    def marked_recall(self) -> Array:
+        """The mean recall of the classes that are not background."""
+        marked: Array = self.recall[:, 1:].mean(axis=1)
+        return marked
 
 
 class STAPLE(MaskAggregator):
@@ -68,10 +82,7 @@ class STAPLE(MaskAggregator):
     [[1, 1, 0]]
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_recall", "_accuracy")
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {"_recall": "mk"}
-    _recall: Array
-    _accuracy: Array
+    _fit_type: ClassVar[type[Fit]] = STAPLEFit
 
     def __init__(
         self,
@@ -115,32 +126,29 @@ class STAPLE(MaskAggregator):
         )
         warn_unless_converged(found["converged"], self)
         found["classes"] = given[found["classes"]]
-        self._accuracy = found["accuracy"]
-        self._recall = np.repeat(self._accuracy[:, None], votes.n_classes, axis=1)
-        self._recall[:, given] = found["recall"]
+        recall = np.repeat(found["accuracy"][:, None], votes.n_classes, axis=1)
+        recall[:, given] = found["recall"]
         fit = decided(votes, found, n_iter=found["n_iter"], converged=found["converged"])
-        return smoothed(votes, fit, found["chances"], given, self.smoothness) if smooth else fit
+        fit = smoothed(votes, fit, found["chances"], given, self.smoothness) if smooth else fit
+        return STAPLEFit(**vars(fit), recall=recall, accuracy=found["accuracy"])
 
     # ----------------------------------------------------------------------------------------------- results
 
     @property
     def class_recall_(self) -> Array:
         """Probability that each worker gives a disputed pixel its class, by class, (n_workers, n_classes)."""
-        self._fitted()
-        return self._recall
+        return self._fitted().fit_as(STAPLEFit).recall
 
     @property
     def recall_(self) -> Array:
         """The recall of what is not background, (n_workers,): the mean over classes where there are several."""
-        self._fitted()
-        marked: Array = self._recall[:, 1:].mean(axis=1)
-        return marked
+        return self._fitted().fit_as(STAPLEFit).marked_recall()
 
     @property
     def specificity_(self) -> Array:
         """The recall of background, (n_workers,)."""
-        self._fitted()
-        return self._recall[:, 0]
+        return self._fitted().fit_as(STAPLEFit).recall[:, 0]
 
     def _skills(self) -> Columns:
-        return {"skill": self._accuracy, "recall": self.recall_, "specificity": self.specificity_}
+        fit = self._fitted().fit_as(STAPLEFit)
+        return {"skill": fit.accuracy, "recall": fit.marked_recall(), "specificity": fit.recall[:, 0]}

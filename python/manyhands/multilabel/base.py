@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base import arrow, persist
-from manyhands._base.estimator import Array, Fit, TaskEstimator
+from manyhands._base import arrow
+from manyhands._base.estimator import Array, TaskEstimator
+from manyhands._base.fitted import Fit, TaskFitted, codes, names, numbers, part
 from manyhands._base.names import Names
 from manyhands._base.results import Columns
 from manyhands._base.values import as_objects
@@ -26,9 +27,14 @@ Ints = npt.NDArray[np.int64]
 class Candidates:
     """Labels that somebody said of a task: tasks, ascending, labels, ascending within them, and probabilities."""
 
-    tasks: Ints
-    labels: Ints
-    probabilities: Array
+    tasks: Ints = field(metadata=codes("c", "n"))
+    labels: Ints = field(metadata=codes("c", "k"))
+    probabilities: Array = field(metadata=numbers("c", least=0, most=1))
+
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Raise where they are not in order."""
+        if (np.diff(self.tasks * sizes["k"] + self.labels) <= 0).any():
+            raise ValueError("its candidates are not those of its tasks and labels")
 
     def above(self, thresholds: Array) -> Candidates:
         """Those whose probability reaches the threshold of their label."""
@@ -51,35 +57,42 @@ class Candidates:
 class SetFit(Fit):
     """What an aggregator learns from a table of sets."""
 
-    candidates: Candidates
+    candidates: Candidates = field(metadata=part(Candidates))
     #: Share of the tasks that each label is true of, and the probability from which on it is taken.
-    prior: Array
-    thresholds: Array
+    prior: Array = field(metadata=numbers("k", least=0, most=1))
+    thresholds: Array = field(metadata=numbers("k"))
 
 
-class SetAggregator(TaskEstimator[MultiLabels, SetFit]):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SetFitted(TaskFitted[SetFit]):
+    """Sets of tasks, and names of the labels."""
+
+    labels: Names = field(metadata=names("k"))
+
+
+class SetAggregator(TaskEstimator[MultiLabels, SetFit, SetFitted]):
     """Base of all aggregators of sets: a subclass gives ``_fit``, which maps a table to a `SetFit`."""
 
     _kind: ClassVar[str] = "multilabel"
     _file_kind: ClassVar[str] = "multilabel"
     _answer: ClassVar[str] = "label_sets_"
     _parts: ClassVar[tuple[str, ...]] = ("tasks", "workers", "labels")
-    _labels: Names
+    _fit_type: ClassVar[type[Fit]] = SetFit
+    _fitted_type: ClassVar[type[SetFitted]] = SetFitted
 
     # ----------------------------------------------------------------------------------------------- results
 
     @property
     def classes_(self) -> npt.NDArray[Any]:
         """Names of the labels that could be said, in the order of all results about them."""
-        self._fitted()
-        return self._labels.values
+        return self._fitted().labels.values
 
     @property
     def label_sets_(self) -> npt.NDArray[np.object_]:
         """The labels of each task, as tuples of names, (n_tasks,)."""
-        fit = self._fitted()
-        now = self._snapshot()
-        return fit.candidates.above(fit.thresholds).named(len(now._tasks), now._labels)
+        now = self._fitted()
+        fit = now.fit
+        return fit.candidates.above(fit.thresholds).named(len(now.tasks), now.labels)
 
     @property
     def confidence_(self) -> Array:
@@ -87,38 +100,38 @@ class SetAggregator(TaskEstimator[MultiLabels, SetFit]):
 
         Only labels that a worker gave to the task are decided on; 1 where there are none.
         """
-        fit = self._fitted()
-        confidence = np.ones(len(self._snapshot()._tasks))
-        np.minimum.at(confidence, fit.candidates.tasks, fit.candidates.sureness(fit.thresholds))
-        return confidence
+        now = self._fitted()
+        return _confidence(now.fit, len(now.tasks))
 
     @property
     def prior_(self) -> Array:
         """Share of the tasks that each label is true of, (n_labels,)."""
-        return self._fitted().prior
+        return self._fitted().fit.prior
 
     @property
     def thresholds_(self) -> Array:
         """Probability from which on each label is taken, (n_labels,)."""
-        return self._fitted().thresholds
+        return self._fitted().fit.thresholds
 
     def probabilities(self) -> pa.Table:
         """Return one row for each label that somebody said of a task: task, label, probability, as an Arrow table.
 
         A label that nobody said of a task is taken not to be true of it.
         """
-        fit = self._fitted()
-        now = self._snapshot()
-        return _frame(fit.candidates, now._tasks, now._labels)
+        now = self._fitted()
+        fit = now.fit
+        return _frame(fit.candidates, now.tasks, now.labels)
 
     def to_frame(self) -> pa.Table:
         """Return task, labels (a list) and confidence, the probability of the least probable of all its decisions."""
-        fit = self._fitted()
-        now = self._snapshot()
-        found, n = fit.candidates, len(now._tasks)
+        return super().to_frame()
+
+    def _to_frame(self, now: SetFitted) -> pa.Table:
+        fit = now.fit
+        found, n = fit.candidates, len(now.tasks)
         taken = found.above(fit.thresholds)
-        labels = arrow.lists(n, taken.tasks, now._labels.take(taken.labels).arrow())
-        return arrow.table({"task": now._tasks.arrow(), "labels": labels, "confidence": now.confidence_})
+        labels = arrow.lists(n, taken.tasks, now.labels.take(taken.labels).arrow())
+        return arrow.table({"task": now.tasks.arrow(), "labels": labels, "confidence": _confidence(fit, n)})
 
     def tasks_frame(self) -> pa.Table:
         """Return one row per task, as an Arrow table: what to look at first, sorted by ``confidence``.
@@ -138,8 +151,9 @@ class SetAggregator(TaskEstimator[MultiLabels, SetFit]):
         return super().tasks_frame()
 
     def _more_of_tasks(self) -> Columns:
-        fit = self._fitted()
-        found, n = fit.candidates, len(self._tasks)
+        now = self._fitted()
+        fit = now.fit
+        found, n = fit.candidates, len(now.tasks)
         counts = np.bincount(found.tasks, minlength=n)
         # The first row of each task, of those sorted by task and within it by their certainty.
         order = np.lexsort((found.sureness(fit.thresholds), found.tasks))
@@ -148,7 +162,7 @@ class SetAggregator(TaskEstimator[MultiLabels, SetFit]):
         rows[first >= 0] = order[first[first >= 0]]
         return {
             "n_candidates": counts,
-            "doubtful": self._labels.arrow().take(_masked(found.labels, rows)),
+            "doubtful": now.labels.arrow().take(_masked(found.labels, rows)),
             "probability": _masked(found.probabilities, rows),
         }
 
@@ -161,38 +175,20 @@ class SetAggregator(TaskEstimator[MultiLabels, SetFit]):
             )
         }
 
-    def _codes_of(self, table: MultiLabels) -> Ints:
+    def _codes_of(self, now: SetFitted, table: MultiLabels) -> Ints:
         """The codes that this model has for the labels of another table; -1 for those that nobody says there."""
-        codes = self._labels.match(table._labels)
+        codes = now.labels.match(table._labels)
         said = np.unique(table.said()[1])
         unknown = said[codes[said] < 0]
         if len(unknown):
             raise ValueError(f"label {table.labels[unknown[0]]!r} was not in the inventory of the fit; name it there")
         return codes
 
-    # ------------------------------------------------------------------------------------------- persistence
 
-    def _packed(self) -> dict[str, npt.NDArray[Any]]:
-        fit = self._fitted()
-        found = fit.candidates
-        arrays = {"candidate_tasks": found.tasks, "candidate_labels": found.labels, "probability": found.probabilities}
-        arrays |= {"prior": fit.prior, "thresholds": fit.thresholds}
-        return arrays | {f"learnt.{name}": getattr(self, name) for name in self._learnt_arrays()}
-
-    def _take_back(self, content: persist.Content, course: Mapping[str, Any]) -> None:
-        n, k = len(self._tasks), len(self._labels)
-        tasks = content.array("candidate_tasks", np.int64, ndim=1)
-        labels = content.array("candidate_labels", np.int64, shape=tasks.shape)
-        found = Candidates(tasks, labels, content.array("probability", np.float64, shape=tasks.shape))
-        prior, thresholds = (content.array(name, np.float64, shape=(k,)) for name in ("prior", "thresholds"))
-        inside = ((tasks >= 0) & (tasks < n) & (labels >= 0) & (labels < k)).all()
-        if not inside or (np.diff(tasks * k + labels) <= 0).any():
-            raise content.damaged("its candidates are not those of its tasks and labels")
-        for part in (found.probabilities, prior):
-            if not ((part >= 0) & (part <= 1)).all():
-                raise content.damaged("it holds probabilities that are none")
-        self._take_learnt(content, {"n": n, "m": len(self._workers), "k": k})
-        self._result = SetFit(candidates=found, prior=prior, thresholds=thresholds, **course)
+def _confidence(fit: SetFit, n_tasks: int) -> Array:
+    confidence = np.ones(n_tasks)
+    np.minimum.at(confidence, fit.candidates.tasks, fit.candidates.sureness(fit.thresholds))
+    return confidence
 
 
 def _masked(values: npt.NDArray[Any], rows: Ints) -> pa.Array:

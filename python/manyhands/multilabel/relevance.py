@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,9 +13,10 @@ from manyhands import _core
 from manyhands._base import arrow
 from manyhands._base.checks import check_number, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, codes, numbers
 from manyhands._base.progress import Callback
 from manyhands._base.results import Columns
-from manyhands.multilabel.base import Candidates, SetAggregator, SetFit
+from manyhands.multilabel.base import Candidates, SetAggregator, SetFit, SetFitted
 from manyhands.multilabel.design import Design
 from manyhands.multilabel.patterns import first_patterns
 from manyhands.multilabel.table import MultiLabels
@@ -28,6 +28,21 @@ if TYPE_CHECKING:
 _KINDS = ("hits", "alarms")
 #: Passes with one pattern before several begin: enough for probabilities to settle.
 _PLAIN_PASSES = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelevanceFit(SetFit):
+    """Sets by pooled rates of hits and false alarms."""
+
+    #: Pairs of worker and label as one number, ascending, and their rates of hits and of false alarms.
+    pairs: npt.NDArray[np.int64] = field(metadata=codes("p"))
+    rates: Array = field(metadata=numbers("2p"))
+    centres: Array = field(metadata=numbers("2"))
+    strengths: Array = field(metadata=numbers("2"))
+    of_workers: Array = field(metadata=numbers("2m"))
+    of_labels: Array = field(metadata=numbers("2k"))
+    pattern_shares: Array = field(metadata=numbers("g"))
+    patterns: Array = field(metadata=numbers("gk"))
 
 
 class PooledRelevance(SetAggregator, default=True):
@@ -82,35 +97,7 @@ class PooledRelevance(SetAggregator, default=True):
     [('cat',), ('dog',)]
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = (
-        "_pairs",
-        "_rates",
-        "_centres",
-        "_of_workers",
-        "_of_labels",
-        "_strengths",
-        "_pattern_shares",
-        "_patterns",
-    )
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {
-        "_pairs": "p",
-        "_rates": "2p",
-        "_centres": "2",
-        "_of_workers": "2m",
-        "_of_labels": "2k",
-        "_strengths": "2",
-        "_pattern_shares": "g",
-        "_patterns": "gk",
-    }
-
-    _pairs: Array
-    _rates: Array
-    _centres: Array
-    _of_workers: Array
-    _of_labels: Array
-    _strengths: Array
-    _pattern_shares: Array
-    _patterns: Array
+    _fit_type: ClassVar[type[Fit]] = RelevanceFit
 
     def __init__(
         self,
@@ -139,14 +126,17 @@ class PooledRelevance(SetAggregator, default=True):
             start = first_patterns(design, plain["posterior"], plain["prior"], int(self.patterns), int(self.seed))
         found = _core.relevance_fit(design, start, max_iter=self.max_iter, tol=tol, progress=progress)
         warn_unless_converged(found["converged"], self)
-        self._pairs = design.pairs.astype(np.float64)
         kinds = [found["hits"], found["alarms"]]
-        self._rates = np.stack([kind["rates"] for kind in kinds])
-        self._centres, self._strengths = (np.array([kind[name] for kind in kinds]) for name in ("centre", "strength"))
-        self._of_workers, self._of_labels = (np.stack([kind[name] for kind in kinds]) for name in ("workers", "labels"))
-        self._pattern_shares, self._patterns = found["pattern_shares"], found["patterns"]
         candidates = Candidates(design.tasks, design.labels.astype(np.int64), found["posterior"])
-        return SetFit(
+        return RelevanceFit(
+            pairs=design.pairs,
+            rates=np.stack([kind["rates"] for kind in kinds]),
+            centres=np.array([kind["centre"] for kind in kinds]),
+            strengths=np.array([kind["strength"] for kind in kinds]),
+            of_workers=np.stack([kind["workers"] for kind in kinds]),
+            of_labels=np.stack([kind["labels"] for kind in kinds]),
+            pattern_shares=found["pattern_shares"],
+            patterns=found["patterns"],
             candidates=candidates,
             prior=found["prior"],
             thresholds=self._chosen(candidates, votes.n_labels),
@@ -165,32 +155,30 @@ class PooledRelevance(SetAggregator, default=True):
     @property
     def strengths_(self) -> Array:
         """Imaginary answers that pooled rates count for: of hits, and of false alarms."""
-        self._fitted()
-        return self._strengths
+        return self._fitted().fit_as(RelevanceFit).strengths
 
     @property
     def pattern_shares_(self) -> Array:
         """Share of the tasks that are of each pattern, (patterns,)."""
-        self._fitted()
-        return self._pattern_shares
+        return self._fitted().fit_as(RelevanceFit).pattern_shares
 
     @property
     def patterns_(self) -> Array:
         """Share of the tasks of each pattern that each label is true of, (patterns, n_labels)."""
-        self._fitted()
-        return self._patterns
+        return self._fitted().fit_as(RelevanceFit).patterns
 
     def _skills(self) -> Columns:
         # With a label of the ordinary kind.
-        recall, alarms = (_logistic(self._centres[i] + self._of_workers[i]) for i in range(2))
+        fit = self._fitted().fit_as(RelevanceFit)
+        recall, alarms = (_logistic(fit.centres[i] + fit.of_workers[i]) for i in range(2))
         return {"skill": (recall + 1 - alarms) / 2, "recall": recall, "specificity": 1 - alarms}
 
     def labels_frame(self) -> pa.Table:
         """Return one row a label: share of the tasks, recall and specificity of ordinary workers, threshold."""
-        fit = self._fitted()
-        now = self._snapshot()
-        hits, alarms = (_logistic(now._centres[i] + now._of_labels[i]) for i in range(2))
-        columns = {"label": now._labels.arrow(), "share": fit.prior, "recall": hits, "specificity": 1 - alarms}
+        now = self._fitted()
+        fit = now.fit_as(RelevanceFit)
+        hits, alarms = (_logistic(fit.centres[i] + fit.of_labels[i]) for i in range(2))
+        columns = {"label": now.labels.arrow(), "share": fit.prior, "recall": hits, "specificity": 1 - alarms}
         return arrow.table(columns | {"threshold": fit.thresholds})
 
     # -------------------------------------------------------------------------------------------- prediction
@@ -201,25 +189,24 @@ class PooledRelevance(SetAggregator, default=True):
         A worker who was not seen in ``fit`` counts as an ordinary one. A label that was not in the inventory is an
         error.
         """
-        self._fitted()
-        now = self._snapshot()
+        now = self._fitted()
         table = MultiLabels._as_table(answers)
-        return now._expected(table).above(now.thresholds_).named(table.n_tasks, now._labels)
+        return self._expected(now, table).above(now.fit.thresholds).named(table.n_tasks, now.labels)
 
-    def _expected(self, table: MultiLabels) -> Candidates:
+    def _expected(self, now: SetFitted, table: MultiLabels) -> Candidates:
         """Probabilities of the candidates of another table, by this model's codes of labels."""
-        design, k = Design.of(table), len(self._labels)
-        codes = self._codes_of(table)
-        workers = self._workers.match(table._workers)[design.pair_workers]
+        fit, design, k = now.fit_as(RelevanceFit), Design.of(table), len(now.labels)
+        codes = self._codes_of(now, table)
+        workers = now.workers.match(table._workers)[design.pair_workers]
         labels = codes[design.pair_labels]
         keys = workers * k + labels
-        place = np.minimum(np.searchsorted(self._pairs, keys), max(len(self._pairs) - 1, 0))
-        met = (workers >= 0) & (self._pairs[place] == keys) if len(self._pairs) else np.zeros(len(keys), np.bool_)
+        place = np.minimum(np.searchsorted(fit.pairs, keys), max(len(fit.pairs) - 1, 0))
+        met = (workers >= 0) & (fit.pairs[place] == keys) if len(fit.pairs) else np.zeros(len(keys), np.bool_)
         rates = []
         for kind in range(len(_KINDS)):
-            added = np.where(workers >= 0, self._of_workers[kind][workers], 0.0)
-            pooled = _logistic(self._centres[kind] + added + self._of_labels[kind][labels])
-            rates.append(np.where(met, self._rates[kind][place] if len(self._pairs) else 0.0, pooled))
+            added = np.where(workers >= 0, fit.of_workers[kind][workers], 0.0)
+            pooled = _logistic(fit.centres[kind] + added + fit.of_labels[kind][labels])
+            rates.append(np.where(met, fit.rates[kind][place] if len(fit.pairs) else 0.0, pooled))
         # Labels of the other table may be fewer, and in another order.
         known = replace(
             design,
@@ -227,7 +214,7 @@ class PooledRelevance(SetAggregator, default=True):
             pair_labels=labels.astype(np.uint32),
             sizes=(*design.sizes[:2], k),
         )
-        found = _core.relevance_posterior(known, rates[0], rates[1], self._pattern_shares, self._patterns)
+        found = _core.relevance_posterior(known, rates[0], rates[1], fit.pattern_shares, fit.patterns)
         order = np.lexsort((codes[design.labels], design.tasks))
         return Candidates(design.tasks[order], codes[design.labels][order], found[order])
 

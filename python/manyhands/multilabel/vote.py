@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from manyhands._base.checks import check_number
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, numbers
 from manyhands._base.progress import Callback
 from manyhands._base.results import Columns
 from manyhands.multilabel.base import Candidates, SetAggregator, SetFit
@@ -17,6 +18,16 @@ from manyhands.multilabel.table import MultiLabels
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetVoteFit(SetFit):
+    """Sets by votes."""
+
+    #: Labels that each worker said, those of them that are in the sets, and all labels of the sets of their tasks.
+    said: Array = field(metadata=numbers("m", least=0))
+    kept: Array = field(metadata=numbers("m", least=0))
+    due: Array = field(metadata=numbers("m", least=0))
 
 
 class SetVote(SetAggregator):
@@ -40,13 +51,7 @@ class SetVote(SetAggregator):
     [('cat',)]
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_said", "_kept", "_due")
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {"_said": "m", "_kept": "m", "_due": "m"}
-
-    #: Labels that each worker said, those of them that are in the sets, and all labels of the sets of their tasks.
-    _said: Array
-    _kept: Array
-    _due: Array
+    _fit_type: ClassVar[type[Fit]] = SetVoteFit
 
     def __init__(self, *, quorum: float = 0.5) -> None:
         self.quorum = quorum
@@ -54,36 +59,41 @@ class SetVote(SetAggregator):
     def _fit(self, votes: MultiLabels, progress: Callback | None) -> SetFit:
         check_number("quorum", self.quorum, least=0, most=1)
         found = _shares(votes, np.arange(votes.n_labels))
-        self._count(votes, found.above(np.full(votes.n_labels, float(self.quorum))))
+        said, kept, due = _counts(votes, found.above(np.full(votes.n_labels, float(self.quorum))))
         prior = np.bincount(found.labels, found.probabilities, votes.n_labels) / votes.n_tasks
-        return SetFit(
+        return SetVoteFit(
+            said=said,
+            kept=kept,
+            due=due,
             candidates=found,
             prior=np.minimum(prior, 1.0),
             thresholds=np.full(votes.n_labels, float(self.quorum)),
             history=np.zeros(0),
         )
 
-    def _count(self, votes: MultiLabels, taken: Candidates) -> None:
-        """Count for each worker what they said, and what they should have said, by the sets that were found."""
-        tasks, workers, _ = votes.codes()
-        answer, label = votes.said()
-        k, m, by = votes.n_labels, votes.n_workers, workers[answer]
-        right = np.isin(tasks[answer].astype(np.int64) * k + label, taken.tasks * k + taken.labels)
-        sizes = np.bincount(taken.tasks, minlength=votes.n_tasks)
-        counts = (np.bincount(by, minlength=m), np.bincount(by, right, m), np.bincount(workers, sizes[tasks], m))
-        self._said, self._kept, self._due = (count.astype(np.float64) for count in counts)
-
     def _skills(self) -> Columns:
         # Of the labels that a worker gave: NaN where there are none to compare.
-        rates = {"precision": _ratio(self._kept, self._said), "recall": _ratio(self._kept, self._due)}
-        return {"skill": _ratio(2 * self._kept, self._said + self._due), **rates}
+        fit = self._fitted().fit_as(SetVoteFit)
+        rates = {"precision": _ratio(fit.kept, fit.said), "recall": _ratio(fit.kept, fit.due)}
+        return {"skill": _ratio(2 * fit.kept, fit.said + fit.due), **rates}
 
     def predict(self, answers: Any) -> npt.NDArray[np.object_]:
         """Sets of tasks, old or new, as tuples of names. A label that was not in the inventory is an error."""
-        self._fitted()
-        now = self._snapshot()
+        now = self._fitted()
         table = MultiLabels._as_table(answers)
-        return _shares(table, now._codes_of(table)).above(now.thresholds_).named(table.n_tasks, now._labels)
+        return _shares(table, self._codes_of(now, table)).above(now.fit.thresholds).named(table.n_tasks, now.labels)
+
+
+def _counts(votes: MultiLabels, taken: Candidates) -> tuple[Array, Array, Array]:
+    """Count for each worker what they said, and what they should have said, by the sets that were found."""
+    tasks, workers, _ = votes.codes()
+    answer, label = votes.said()
+    k, m, by = votes.n_labels, votes.n_workers, workers[answer]
+    right = np.isin(tasks[answer].astype(np.int64) * k + label, taken.tasks * k + taken.labels)
+    sizes = np.bincount(taken.tasks, minlength=votes.n_tasks)
+    counts = (np.bincount(by, minlength=m), np.bincount(by, right, m), np.bincount(workers, sizes[tasks], m))
+    said, kept, due = (count.astype(np.float64) for count in counts)
+    return said, kept, due
 
 
 def _shares(answers: MultiLabels, codes: npt.NDArray[Any]) -> Candidates:

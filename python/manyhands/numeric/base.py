@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from manyhands._base import arrow
 from manyhands._base.checks import check_between, counted
-from manyhands._base.estimator import Array, TaskModel
+from manyhands._base.estimator import Array, TaskEstimator
 from manyhands._base.fitted import Fit, TaskFitted, names, numbers
 from manyhands._base.limits import check_memory
 from manyhands._base.names import Names
@@ -47,7 +47,7 @@ class ValueFitted(TaskFitted[ValueFit]):
     dimensions: Names = field(metadata=names("d"))
 
 
-class NumericAggregator(TaskModel[Ratings, ValueFit, ValueFitted]):
+class NumericAggregator(TaskEstimator[Ratings, ValueFit, ValueFitted]):
     """Base of all aggregators of numbers: a subclass gives ``_fit`` and ``_predict``."""
 
     _kind: ClassVar[str] = "numeric"

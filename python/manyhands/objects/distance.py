@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,10 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands._base import arrow, persist
+from manyhands._base import arrow
 from manyhands._base.checks import check_choice, check_number, check_stopping, counted, warn_unless_converged
-from manyhands._base.estimator import Array, Fit, TaskEstimator
+from manyhands._base.estimator import Array, TaskEstimator
+from manyhands._base.fitted import Fit, TaskFitted, encoded, flags, numbers
 from manyhands._base.limits import check_memory
+from manyhands._base.persist import Content
 from manyhands._base.progress import Callback
 from manyhands._base.results import Columns
 from manyhands._base.table import Records
@@ -42,26 +44,41 @@ _LISTS = (list, tuple, np.ndarray)
 _SYMMETRY = 1e-9
 
 
+def _pack_answers(answers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return answers if answers.dtype == np.float64 else pack_objects(answers.tolist())
+
+
+def _unpack_answers(content: Content, name: str) -> npt.NDArray[Any]:
+    held = content.arrays.get(name)
+    if held is None or held.dtype != np.float64:
+        return unpack_objects(content, name)
+    if held.ndim not in (1, 2):
+        raise content.damaged(f"{name!r} has shape {held.shape}")
+    return content.array(name, np.float64)
+
+
 @dataclass(frozen=True, kw_only=True)
 class DistanceFit(Fit):
     """Answers of tasks, and weights of workers."""
 
     #: One a task: an array of numbers where the answers are, else of objects.
-    answers: npt.NDArray[Any]
+    answers: npt.NDArray[Any] = field(metadata=encoded("n", _pack_answers, _unpack_answers))
     #: Share of the weight of a task's workers who gave this answer; NaN for means.
-    confidence: Array
-    spread: Array
-    tied: npt.NDArray[np.bool_]
-    weights: Array
-    losses: Array
+    confidence: Array = field(metadata=numbers("n", missing=True))
+    spread: Array = field(metadata=numbers("n"))
+    tied: npt.NDArray[np.bool_] = field(metadata=flags("n"))
+    weights: Array = field(metadata=numbers("m"))
+    losses: Array = field(metadata=numbers("m"))
 
 
-class ByDistance(TaskEstimator[Answers, DistanceFit]):
+class ByDistance(TaskEstimator[Answers, DistanceFit, TaskFitted[DistanceFit]]):
     """Base of what finds answers of any kind by their distances: results and files."""
 
     _kind: ClassVar[str] = "objects"
     _file_kind: ClassVar[str] = "by-distance"
     _answer: ClassVar[str] = "objects_"
+    _fit_type: ClassVar[type[Fit]] = DistanceFit
+    _fitted_type: ClassVar[type[TaskFitted[Any]]] = TaskFitted
 
     def _as_table(self, answers: Any) -> Answers:
         if isinstance(answers, Annotations | Ratings | MultiLabels | Objects):
@@ -80,12 +97,12 @@ class ByDistance(TaskEstimator[Answers, DistanceFit]):
     @property
     def objects_(self) -> npt.NDArray[Any]:
         """The answer to each task: (n_tasks,) objects or numbers, or (n_tasks, n_dims) for points."""
-        return self._fitted().answers
+        return self._fitted().fit.answers
 
     @property
     def spread_(self) -> Array:
         """Weighted mean distance of a task's answers to the one that was found, (n_tasks,): 0 where all agree."""
-        return self._fitted().spread
+        return self._fitted().fit.spread
 
     @property
     def confidence_(self) -> Array:
@@ -93,70 +110,43 @@ class ByDistance(TaskEstimator[Answers, DistanceFit]):
 
         NaN where answers are means, which no worker need have given: see :attr:`spread_`.
         """
-        return self._fitted().confidence
+        return self._fitted().fit.confidence
 
     @property
     def tied_(self) -> npt.NDArray[np.bool_]:
         """Whether another answer would have done as well, (n_tasks,)."""
-        return self._fitted().tied
+        return self._fitted().fit.tied
 
     @property
     def weights_(self) -> Array:
         """Weight of each worker, (n_workers,)."""
-        return self._fitted().weights
+        return self._fitted().fit.weights
 
     @property
     def losses_(self) -> Array:
         """Average distance of each worker's answers to those found, imaginary ones included, (n_workers,)."""
-        return self._fitted().losses
+        return self._fitted().fit.losses
 
     def to_frame(self) -> pa.Table:
         """Return task, answer, confidence, spread and whether it was a tie, as an Arrow table.
 
         Answers without an Arrow type are written as their ``repr``.
         """
-        self._fitted()
-        now = self._snapshot()
-        columns = {"task": now._tasks.arrow(), "answer": _column(now.objects_), "confidence": now.confidence_}
-        return arrow.table(columns | {"spread": now.spread_, "tied": now.tied_})
+        return super().to_frame()
+
+    def _to_frame(self, now: TaskFitted[DistanceFit]) -> pa.Table:
+        fit = now.fit
+        columns = {"task": now.tasks.arrow(), "answer": _column(fit.answers), "confidence": fit.confidence}
+        return arrow.table(columns | {"spread": fit.spread, "tied": fit.tied})
 
     def _skills(self) -> Columns:
-        return {"skill": self.weights_, "loss": self.losses_}
+        fit = self._fitted().fit
+        return {"skill": fit.weights, "loss": fit.losses}
 
     def _compared(self, rows: pa.Table, place: int) -> Columns:
         decided = _column(self.objects_[place : place + 1])[0].as_py()
-        return {"agreement": np.array([float(_in_order(one) == _in_order(decided)) for one in rows[1].to_pylist()])}
-
-    # ------------------------------------------------------------------------------------------- persistence
-
-    def _packed(self) -> dict[str, npt.NDArray[Any]]:
-        fit = self._fitted()
-        numbers = fit.answers.dtype == np.float64
-        return {
-            "answers": fit.answers if numbers else pack_objects(fit.answers.tolist()),
-            "confidence": fit.confidence,
-            "spread": fit.spread,
-            "tied": fit.tied,
-            "weights": fit.weights,
-            "losses": fit.losses,
-        }
-
-    def _take_back(self, content: persist.Content, course: Mapping[str, Any]) -> None:
-        n, m = len(self._tasks), len(self._workers)
-        held = content.arrays.get("answers")
-        numbers = held is not None and held.dtype == np.float64
-        answers = content.array("answers", np.float64) if numbers else unpack_objects(content, "answers")
-        if answers.ndim not in (1, 2) or len(answers) != n:
-            raise content.damaged("it does not have one answer for each task")
-        self._result = DistanceFit(
-            answers=answers,
-            confidence=content.array("confidence", np.float64, shape=(n,), finite=False),
-            spread=content.array("spread", np.float64, shape=(n,)),
-            tied=content.array("tied", np.bool_, shape=(n,)),
-            weights=content.array("weights", np.float64, shape=(m,)),
-            losses=content.array("losses", np.float64, shape=(m,)),
-            **course,
-        )
+        said = [float(_in_order(one) == _in_order(decided)) for one in rows[1].to_pylist()]
+        return {"agreement": np.array(said)}
 
 
 class DistanceAggregator(ByDistance, default=True):

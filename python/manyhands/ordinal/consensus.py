@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -10,16 +10,27 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, numbers
 from manyhands._base.progress import Callback
 from manyhands.categorical._passes import posterior_under
 from manyhands.categorical._priors import class_pseudo
 from manyhands.categorical.base import ClassFit
 from manyhands.categorical.table import Annotations
 from manyhands.ordinal.cumulative import AsksInTurn, ask, ask_again
-from manyhands.ordinal.decisions import order_remarks
+from manyhands.ordinal.decisions import DecidedFit, order_remarks
 
 #: Strengths with which rows keep to a worker's thresholds in two of the three models, None for one that is learnt.
 STRENGTHS = (None, float("inf"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrdinalConsensusFit(DecidedFit):
+    """Members: confusion matrices and class shares, and those of each question."""
+
+    confusions: Array = field(metadata=numbers("2mkk"))
+    priors: Array = field(metadata=numbers("2k"))
+    rates: Array = field(metadata=numbers("qm22"))
+    above: Array = field(metadata=numbers("q2"))
 
 
 class OrdinalConsensus(AsksInTurn, default="ordinal"):
@@ -56,19 +67,7 @@ class OrdinalConsensus(AsksInTurn, default="ordinal"):
     ('OrdinalConsensus', [2, 5])
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_confusions", "_priors", "_rates", "_above")
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {
-        "_confusions": "2mkk",
-        "_priors": "2k",
-        "_rates": "qm22",
-        "_above": "q2",
-    }
-
-    #: Confusion matrices and shares of the classes: of those with thresholds, and of each question of the third.
-    _confusions: Array
-    _priors: Array
-    _rates: Array
-    _above: Array
+    _fit_type: ClassVar[type[Fit]] = OrdinalConsensusFit
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         gold = self._checked(votes)
@@ -83,23 +82,28 @@ class OrdinalConsensus(AsksInTurn, default="ordinal"):
             progress=progress,
         )
         asked = ask(votes.table, gold, self.protected, self.max_iter, self.tol, progress)
-        self._confusions = np.stack([found["confusion"] for found in members])
-        self._priors = np.stack([found["prior"] for found in members])
-        self._rates, self._above = asked.rates, asked.shares
-        return ClassFit.of(
+        confusions = np.stack([found["confusion"] for found in members])
+        priors = np.stack([found["prior"] for found in members])
+        return OrdinalConsensusFit.of(
             _average([*(found["posterior"] for found in members), asked.posterior]),
-            _average([*self._confusions, asked.confusion]),
-            _average([*self._priors, asked.prior]),
+            _average([*confusions, asked.confusion]),
+            _average([*priors, asked.prior]),
             np.zeros(0),
             n_iter=sum(found["n_iter"] for found in members) + asked.n_iter,
             remarks=order_remarks(votes),
+            confusions=confusions,
+            priors=priors,
+            rates=asked.rates,
+            above=asked.shares,
+            decision=self.decision,
         )
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
-        members = zip(self._confusions, self._priors, strict=True)
+        fit = self._fitted().fit_as(OrdinalConsensusFit)
+        members = zip(fit.confusions, fit.priors, strict=True)
         posteriors = [posterior_under(table, prior, self._carried_over(rows, known)) for rows, prior in members]
-        rates = [self._carried_over(rates, known) for rates in self._rates]
-        return _average([*posteriors, ask_again(table, rates, self._above)])
+        rates = [self._carried_over(rates, known) for rates in fit.rates]
+        return _average([*posteriors, ask_again(table, rates, fit.above)])
 
 
 def _average(parts: list[Array]) -> Array:

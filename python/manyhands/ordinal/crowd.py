@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
 from manyhands._base.checks import check_choice, check_strength
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, number, numbers
 from manyhands._base.progress import Callback
-from manyhands.categorical.base import ClassFit
+from manyhands.categorical.base import ClassFit, fit_of
 from manyhands.categorical.hierarchical import Hierarchical
 from manyhands.categorical.table import Annotations
-from manyhands.ordinal.decisions import DECISIONS, Ordinal, order_remarks
+from manyhands.ordinal.decisions import DECISIONS, DecidedFit, Ordinal, order_remarks
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrdinalFit(DecidedFit):
+    """Thresholds and slopes of workers, and their mean and covariance in the crowd."""
+
+    theta: Array = field(metadata=numbers("mk"))
+    mean: Array = field(metadata=numbers("k"))
+    covariance: Array = field(metadata=numbers("kk"))
+    strength: float = field(metadata=number(infinite=True))
 
 
 class OrdinalCrowd(Ordinal, Hierarchical):
@@ -63,9 +72,7 @@ class OrdinalCrowd(Ordinal, Hierarchical):
     ((3, 4), (3,))
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_theta", "_mean", "_covariance", "_strength")
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {"_theta": "mk", "_mean": "k", "_covariance": "kk", "_strength": ""}
-    _learnt_infinite: ClassVar[tuple[str, ...]] = ("_strength",)
+    _fit_type: ClassVar[type[Fit]] = OrdinalFit
 
     def __init__(
         self,
@@ -87,35 +94,37 @@ class OrdinalCrowd(Ordinal, Hierarchical):
     @property
     def thresholds_(self) -> Array:
         """Thresholds of each worker, (n_workers, n_classes - 1), ascending."""
-        self._fitted()
-        return self._theta[:, :-1]
+        return self._fitted().fit_as(OrdinalFit).theta[:, :-1]
 
     @property
     def slopes_(self) -> Array:
         """Slope of each worker, (n_workers,): how far classes are apart in their eyes; 0 for one who does not look."""
-        self._fitted()
-        return self._theta[:, -1]
+        return self._fitted().fit_as(OrdinalFit).theta[:, -1]
 
     @property
     def crowd_(self) -> tuple[Array, Array]:
         """Mean and covariance of thresholds and slope in the crowd, (n_classes,) and (n_classes, n_classes)."""
-        self._fitted()
-        return self._mean, self._covariance
+        fit = self._fitted().fit_as(OrdinalFit)
+        return fit.mean, fit.covariance
 
     @property
     def strength_(self) -> float:
         """Imaginary labels that the mean of a row counts for."""
-        self._fitted()
-        return float(self._strength)
+        return self._fitted().fit_as(OrdinalFit).strength
 
     def _prior(self) -> tuple[str, float | None]:
         return "ordered", check_strength(self.strength)
 
-    def _keep(self, found: _core._HierarchyFit) -> None:
-        self._theta: Array = found["thresholds"]
-        self._mean: Array = found["mean"]
-        self._covariance: Array = found["covariance"]
-        self._strength: Array = np.array(found["strength"])
+    def _fit_of(self, found: _core._HierarchyFit) -> ClassFit:
+        return fit_of(
+            found,
+            kind=OrdinalFit,
+            theta=found["thresholds"],
+            mean=found["mean"],
+            covariance=found["covariance"],
+            strength=found["strength"],
+            decision=self.decision,
+        )
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         check_choice("decision", self.decision, DECISIONS)

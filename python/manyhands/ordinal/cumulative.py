@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,13 +11,14 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base.checks import check_choice
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, numbers
 from manyhands._base.progress import Callback
 from manyhands.categorical._passes import posterior_under
 from manyhands.categorical._priors import class_pseudo, gold_codes
 from manyhands.categorical.base import ClassFit
 from manyhands.categorical.hierarchical import check_passes
 from manyhands.categorical.table import Annotations
-from manyhands.ordinal.decisions import DECISIONS, Ordinal, order_remarks
+from manyhands.ordinal.decisions import DECISIONS, DecidedFit, Ordinal, order_remarks
 
 
 class AsksInTurn(Ordinal):
@@ -47,6 +47,14 @@ class AsksInTurn(Ordinal):
         check_choice("decision", self.decision, DECISIONS)
         check_passes(self.protected, self.max_iter, self.tol)
         return None if self.gold is None else gold_codes(votes, self.gold)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CumulativeFit(DecidedFit):
+    """Confusion matrices, and class shares, of each question: below and above."""
+
+    rates: Array = field(metadata=numbers("qm22"))
+    above: Array = field(metadata=numbers("q2"))
 
 
 class CumulativeDawidSkene(AsksInTurn):
@@ -87,28 +95,26 @@ class CumulativeDawidSkene(AsksInTurn):
     [1, 3, 3, 2]
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_rates", "_above")
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {"_rates": "qm22", "_above": "q2"}
-
-    #: Confusion matrices, and shares of the classes, of each question: below and above.
-    _rates: Array
-    _above: Array
+    _fit_type: ClassVar[type[Fit]] = CumulativeFit
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         gold = self._checked(votes)
         found = ask(votes.table, gold, self.protected, self.max_iter, self.tol, progress)
-        self._rates, self._above = found.rates, found.shares
-        return ClassFit.of(
+        return CumulativeFit.of(
             found.posterior,
             found.confusion,
             found.prior,
             np.zeros(0),
             n_iter=found.n_iter,
             remarks=order_remarks(votes),
+            rates=found.rates,
+            above=found.shares,
+            decision=self.decision,
         )
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
-        return ask_again(table, [self._carried_over(rates, known) for rates in self._rates], self._above)
+        fit = self._fitted().fit_as(CumulativeFit)
+        return ask_again(table, [self._carried_over(rates, known) for rates in fit.rates], fit.above)
 
 
 @dataclass(frozen=True)

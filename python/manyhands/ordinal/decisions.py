@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +12,9 @@ import numpy.typing as npt
 from manyhands._base.checks import check_choice
 from manyhands._base.data_checks import has_numbers
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import setting
 from manyhands.categorical._posterior import Posterior, Winners
-from manyhands.categorical.base import Aggregator
+from manyhands.categorical.base import Aggregator, ClassFit
 from manyhands.categorical.table import Annotations
 
 #: Which class is named: the one of least expected loss, where a mistake costs one, its distance, or its square.
@@ -74,6 +76,25 @@ def _decided(rows: Array, decision: str) -> tuple[npt.NDArray[np.uint16], npt.ND
     return codes.astype(np.uint16), tied
 
 
+@dataclass(frozen=True, kw_only=True)
+class DecidedFit(ClassFit):
+    """Classes by a decision; later `set_params` do not change the answers of a fitted model."""
+
+    decision: str = field(metadata=setting(str))
+
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Raise where the decision is not known."""
+        check_choice("decision", self.decision, DECISIONS)
+
+    def decide(self, posterior: Posterior) -> Winners:
+        """The class of least expected loss of each task."""
+        if self.decision == "mode":
+            return posterior.winners()
+        rows = posterior.dense()
+        codes, tied = _decided(rows, self.decision)
+        return Winners(codes, tied, np.take_along_axis(rows, codes[:, None].astype(np.int64), axis=1)[:, 0])
+
+
 class Ordinal(Aggregator):
     """Base of methods for ordered classes: a subclass has a parameter `decision`, and answers by it."""
 
@@ -82,18 +103,6 @@ class Ordinal(Aggregator):
         "renaming_classes": "classes have an order",
         "renaming_classes_untied": "classes have an order",
     }
-
-    def _adopt(self, *args: Any) -> None:
-        # What a fitted model answers does not change with later `set_params`.
-        self._decision = self.decision
-        super()._adopt(*args)
-
-    def _decide(self, posterior: Posterior) -> Winners:
-        if self._decision == "mode":
-            return posterior.winners()
-        rows = posterior.dense()
-        codes, tied = _decided(rows, self._decision)
-        return Winners(codes, tied, np.take_along_axis(rows, codes[:, None].astype(np.int64), axis=1)[:, 0])
 
 
 def order_remarks(votes: Annotations) -> tuple[str, ...]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base import arrow, persist
+from manyhands._base import arrow
 from manyhands._base.checks import counted
-from manyhands._base.estimator import Array, Estimator, Fit
+from manyhands._base.estimator import Array, Estimator
+from manyhands._base.fitted import Fit, ItemFitted, codes, number, numbers
 from manyhands._base.items import codes_of
 from manyhands._base.names import Names
 from manyhands._base.results import Columns, reliability
@@ -29,26 +30,40 @@ A = TypeVar("A", Comparisons, Rankings)
 class RankFit(Fit):
     """What is found of items, and of workers."""
 
-    scores: Array
+    scores: Array = field(metadata=numbers("i"))
     #: Standard errors, NaN where none were asked for, and intervals, (n_items, 2).
-    errors: Array
-    intervals: Array
+    errors: Array = field(metadata=numbers("i", infinite=True, missing=True))
+    intervals: Array = field(metadata=numbers("i2", infinite=True, missing=True))
     #: The group of each item within which items are linked by comparisons.
-    components: npt.NDArray[np.int64]
-    #: What was found of each worker, and of all answers, by name.
-    of_workers: Mapping[str, Array] = field(default_factory=dict)
-    of_all: Mapping[str, float] = field(default_factory=dict)
+    components: npt.NDArray[np.int64] = field(metadata=codes("i", "i"))
+
+    def of_workers(self) -> dict[str, Array]:
+        """What was learnt of each worker, by column."""
+        return {}
 
 
-class ItemEstimator(Estimator[A, RankFit]):
+@dataclass(frozen=True, kw_only=True)
+class SlopeFit(RankFit):
+    """Scores, and how clearly workers see leads."""
+
+    slope: Array = field(metadata=numbers("m", infinite=True, missing=True))
+    slope_error: Array = field(metadata=numbers("m", infinite=True, missing=True))
+    slope_spread: float = field(metadata=number(infinite=True, missing=True))
+
+    def of_workers(self) -> dict[str, Array]:
+        """What was learnt of each worker, by column."""
+        return {"slope": self.slope, "slope_error": self.slope_error}
+
+
+class ItemEstimator(Estimator[A, RankFit, ItemFitted[RankFit]]):
     """Base of what scores items.
 
-    A method says in `_of_workers` and `_of_all` which numbers it finds beside scores, and gives ``_leads``, by which
-    :meth:`predict_proba` goes.
+    :meth:`predict_proba` goes by ``_slopes``, ``_biases`` and ``_chances`` of a method.
     """
 
     _parts: ClassVar[tuple[str, ...]] = ("items", "workers")
-    _items: Names
+    _fit_type: ClassVar[type[Fit]] = RankFit
+    _fitted_type: ClassVar[type[ItemFitted[Any]]] = ItemFitted
     _answer: ClassVar[str] = "scores_"
     #: Numbers of each worker, and of all answers, by name.
     _of_workers: ClassVar[tuple[str, ...]] = ()
@@ -59,13 +74,12 @@ class ItemEstimator(Estimator[A, RankFit]):
     @property
     def items_(self) -> npt.NDArray[Any]:
         """Names of the items, in the order of all results about them."""
-        self._fitted()
-        return self._items.values
+        return self._fitted().items.values
 
     @property
     def scores_(self) -> Array:
         """Score of each item, (n_items,); they average 0 within each of :attr:`components_`."""
-        return self._fitted().scores
+        return self._fitted().fit.scores
 
     @property
     def confidence_(self) -> Array:
@@ -74,18 +88,18 @@ class ItemEstimator(Estimator[A, RankFit]):
         A score is never exactly right: this is the share of what sets the items apart that is not error. NaN where no
         standard errors were asked for. See :attr:`rank_intervals_` for the places that an item may have.
         """
-        fit = self._fitted()
+        fit = self._fitted().fit
         return reliability(fit.scores, fit.errors)
 
     @property
     def errors_(self) -> Array:
         """Standard error of each score, (n_items,); NaN where none were asked for."""
-        return self._fitted().errors
+        return self._fitted().fit.errors
 
     @property
     def intervals_(self) -> Array:
         """Interval of each score, (n_items, 2); from -inf to inf where none were asked for."""
-        return self._fitted().intervals
+        return self._fitted().fit.intervals
 
     @property
     def ranks_(self) -> npt.NDArray[np.int64]:
@@ -103,7 +117,7 @@ class ItemEstimator(Estimator[A, RankFit]):
     @property
     def components_(self) -> npt.NDArray[np.int64]:
         """The group of each item, (n_items,): no answers link items of two groups, however indirectly."""
-        return self._fitted().components
+        return self._fitted().fit.components
 
     def to_frame(self) -> pa.Table:
         """Return the items from the best to the worst, as an Arrow table.
@@ -111,48 +125,48 @@ class ItemEstimator(Estimator[A, RankFit]):
         Its columns are item, score, confidence and rank; with intervals, error, low, high (the metadata of the schema
         holds their ``level``), rank_low and rank_high; and component, where there are several.
         """
-        now = self._snapshot()
-        return now._rows(np.argsort(-now.scores_, kind="stable"))
+        now = self._fitted()
+        return self._rows(now, np.argsort(-now.fit.scores, kind="stable"))
 
-    def _rows(self, order: npt.NDArray[np.int64]) -> pa.Table:
+    def _rows(self, now: ItemFitted[RankFit], order: npt.NDArray[np.int64]) -> pa.Table:
         """What :meth:`to_frame` returns of some items."""
-        now = self
+        fit = now.fit
         columns = {
-            "item": arrow.take(now._items.arrow(), order),
-            "score": now.scores_[order],
-            "confidence": now.confidence_[order],
-            "rank": now.ranks_[order],
+            "item": arrow.take(now.items.arrow(), order),
+            "score": fit.scores[order],
+            "confidence": reliability(fit.scores, fit.errors)[order],
+            "rank": ranks_of(fit.scores)[order],
         }
-        if not np.isnan(now.errors_).any():
-            (low, high), (best, worst) = now.intervals_[order].T, now.rank_intervals_[order].T
-            columns |= {"error": now.errors_[order], "low": low, "high": high, "rank_low": best, "rank_high": worst}
-        several = now.components_.max() > 0
-        frame = arrow.table(columns | ({"component": now.components_[order]} if several else {}))
+        if not np.isnan(fit.errors).any():
+            (low, high), (best, worst) = fit.intervals[order].T, rank_intervals(fit.intervals)[order].T
+            columns |= {"error": fit.errors[order], "low": low, "high": high, "rank_low": best, "rank_high": worst}
+        several = fit.components.max() > 0
+        frame = arrow.table(columns | ({"component": fit.components[order]} if several else {}))
         return frame.replace_schema_metadata({"level": str(self.get_params().get("level", ""))})
 
     def _one_row_each(self) -> pa.Table:
-        return self._rows(np.arange(len(self._items)))
+        now = self._fitted()
+        return self._rows(now, np.arange(len(now.items)))
 
     def _skills(self) -> Columns:
         # ``slope_error`` and ``left_bias_error`` take scores and the spread over workers as known. They are too small
         # where that spread is learned to be small although workers differ (docs/evidence/coverage.md).
-        found = dict(self._fitted().of_workers)
         named = {"slope": "skill", "reliability": "skill", "slope_error": "skill_error"}
-        return {named.get(name, name): values for name, values in found.items()}
+        return {named.get(name, name): values for name, values in self._fitted().fit.of_workers().items()}
 
     # -------------------------------------------------------------------------------------------- prediction
 
-    def _slopes(self, workers: Any) -> Array | float:
+    def _slopes(self, now: ItemFitted[RankFit], workers: Any) -> Array | float:
         """How clearly workers see leads: 1 for the average one."""
         return 1.0
 
-    def _chances(self, leads: Array, biases: Array | float) -> Array:
+    def _chances(self, now: ItemFitted[RankFit], leads: Array, biases: Array | float) -> Array:
         """Probabilities of left, right and tie, (n, 3), at leads of the left item."""
         ahead = leads + biases
         win = np.exp(-np.logaddexp(0.0, -ahead))
         return np.stack([win, 1.0 - win, np.zeros_like(win)], axis=-1)
 
-    def _biases(self, workers: Any) -> Array | float:
+    def _biases(self, now: ItemFitted[RankFit], workers: Any) -> Array | float:
         """How far workers favour the left."""
         return 0.0
 
@@ -167,12 +181,12 @@ class ItemEstimator(Estimator[A, RankFit]):
             Names of the workers who would compare, one for all or one a row; by default the average worker of the
             crowd, for whom one who was not seen in ``fit`` also counts.
         """
-        self._fitted()
-        now = self._snapshot()
-        sides = [now.scores_[codes_of(now._items, side, "item")] for side in (left, right)]
+        now = self._fitted()
+        sides = [now.fit.scores[codes_of(now.items, side, "item")] for side in (left, right)]
         if len(sides[0]) != len(sides[1]):
             raise ValueError(f"there are {len(sides[0]):,} items on the left and {len(sides[1]):,} on the right")
-        return now._chances(now._slopes(workers) * (sides[0] - sides[1]), now._biases(workers))
+        leads = self._slopes(now, workers) * (sides[0] - sides[1])
+        return self._chances(now, leads, self._biases(now, workers))
 
     def predict(self, left: Any, right: Any, *, workers: Any = None) -> npt.NDArray[Any]:
         """Name of the item of each pair that is more likely to be preferred, (n,); the left one if both are as likely.
@@ -180,49 +194,19 @@ class ItemEstimator(Estimator[A, RankFit]):
         Parameters are those of :meth:`predict_proba`.
         """
         self._fitted()
-        now = self._snapshot()
-        chances = now.predict_proba(left, right, workers=workers)
-        sides = [codes_of(now._items, side, "item") for side in (left, right)]
-        return now._items.values[np.where(chances[:, 0] >= chances[:, 1], *sides)]
+        one = copy(self)
+        now = one._fitted()
+        chances = one.predict_proba(left, right, workers=workers)
+        sides = [codes_of(now.items, side, "item") for side in (left, right)]
+        return now.items.values[np.where(chances[:, 0] >= chances[:, 1], *sides)]
 
-    def _of_named(self, workers: Any, name: str, else_: float) -> Array | float:
+    def _of_named(self, now: ItemFitted[RankFit], workers: Any, values: Array, else_: float) -> Array | float:
         """A number of each of the workers that are named; that of an average one for those who are not known."""
         if workers is None:
             return else_
         given = [workers] if isinstance(workers, str) or np.ndim(workers) == 0 else workers
-        codes = self._workers.find(given)
-        return np.where(codes >= 0, self._fitted().of_workers[name][codes], else_)
-
-    # ------------------------------------------------------------------------------------------- persistence
-
-    def _packed(self) -> dict[str, npt.NDArray[Any]]:
-        fit = self._fitted()
-        arrays: dict[str, npt.NDArray[Any]] = {
-            "scores": fit.scores,
-            "errors": fit.errors,
-            "intervals": np.ascontiguousarray(fit.intervals),
-            "components": fit.components,
-            "of_all": np.array([fit.of_all[name] for name in self._of_all], np.float64),
-        }
-        return arrays | {f"worker.{name}": np.asarray(fit.of_workers[name]) for name in self._of_workers}
-
-    def _take_back(self, content: persist.Content, course: Mapping[str, Any]) -> None:
-        n, m = len(self._items), len(self._workers)
-        components = content.array("components", np.int64, shape=(n,))
-        if components.min() < 0 or components.max() >= n:
-            raise content.damaged("its groups of items are not groups")
-        shared = content.array("of_all", np.float64, shape=(len(self._of_all),), finite=False)
-        self._result = RankFit(
-            scores=content.array("scores", np.float64, shape=(n,)),
-            errors=content.array("errors", np.float64, shape=(n,), finite=False),
-            intervals=content.array("intervals", np.float64, shape=(n, 2), finite=False),
-            components=components,
-            of_workers={
-                name: content.array(f"worker.{name}", np.float64, shape=(m,), finite=False) for name in self._of_workers
-            },
-            of_all=dict(zip(self._of_all, shared.tolist(), strict=True)),
-            **course,
-        )
+        place = now.workers.find(given)
+        return np.where(place >= 0, values[place], else_)
 
 
 class ComparisonEstimator(ItemEstimator[Comparisons]):
@@ -241,7 +225,8 @@ class ComparisonEstimator(ItemEstimator[Comparisons]):
 
     def _compared(self, rows: pa.Table, place: int) -> Columns:
         scores = np.append(self.scores_, np.nan)
-        left, right, winner = (self._items.find(rows.column(side).to_pylist()) for side in ("left", "right", "winner"))
+        items = self._fitted().items
+        left, right, winner = (items.find(rows.column(side).to_pylist()) for side in ("left", "right", "winner"))
         said = np.where(winner == left, 1.0, np.where(winner == right, -1.0, 0.0))
         return {"agreement": 0.5 + 0.5 * said * np.sign(scores[left] - scores[right])}
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from manyhands._base.checks import check_choice, check_flag, check_number, check_positive, warn_unless_converged
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, ItemFitted, number, numbers
 from manyhands._base.overlap import Doubts
 from manyhands._base.progress import Callback
 from manyhands._base.results import Columns
 from manyhands.pairwise import _intervals
-from manyhands.pairwise.base import ComparisonEstimator, RankFit, no_intervals, said_of_groups
+from manyhands.pairwise.base import ComparisonEstimator, RankFit, SlopeFit, no_intervals, said_of_groups
 from manyhands.pairwise.table import Comparisons
 
 if TYPE_CHECKING:
@@ -27,11 +29,27 @@ BY_PRIOR = "the prior, by which each group averages 0, is all that puts their sc
 N_PROBES = 16
 
 
+@dataclass(frozen=True, kw_only=True)
+class GameFit(SlopeFit):
+    """Scores, how clearly workers see leads, and how far they favor the left."""
+
+    left_biases: Array = field(metadata=numbers("m", infinite=True, missing=True))
+    left_bias_errors: Array = field(metadata=numbers("m", infinite=True, missing=True))
+    #: That of the average worker.
+    left_bias: float = field(metadata=number(infinite=True, missing=True))
+    bias_spread: float = field(metadata=number(infinite=True, missing=True))
+    tie: float = field(metadata=number(infinite=True, missing=True))
+    error_of_errors: float = field(metadata=number(infinite=True, missing=True))
+
+    def of_workers(self) -> dict[str, Array]:
+        """What was learnt of each worker, by column."""
+        return super().of_workers() | {"left_bias": self.left_biases, "left_bias_error": self.left_bias_errors}
+
+
 class _Fitter(ComparisonEstimator):
     """What plain models and those with workers share."""
 
-    _of_workers: ClassVar[tuple[str, ...]] = ("slope", "slope_error", "left_bias", "left_bias_error")
-    _of_all: ClassVar[tuple[str, ...]] = ("left_bias", "tie", "slope_spread", "bias_spread", "error_of_errors")
+    _fit_type: ClassVar[type[Fit]] = GameFit
 
     ties: Ties
     left_bias: bool | Literal["worker"]
@@ -81,24 +99,20 @@ class _Fitter(ComparisonEstimator):
                 offset=_intervals.shrinkage_offset(*of_slopes, spread, votes.labels_per_worker),
             )
         left_bias, tie = found["point"][n:].tolist()
-        return RankFit(
+        return GameFit(
             scores=scores,
             errors=errors,
             intervals=intervals,
             components=components,
-            of_workers={
-                "slope": slopes,
-                "slope_error": _or(found["slope_errors"], m, 0.0),
-                "left_bias": left_bias + _or(found["biases"], m, 0.0),
-                "left_bias_error": _or(found["bias_errors"], m, 0.0),
-            },
-            of_all={
-                "left_bias": left_bias,
-                "tie": tie,
-                "slope_spread": float(found["spread"][0]),
-                "bias_spread": float(found["spread"][1]),
-                "error_of_errors": rough,
-            },
+            slope=slopes,
+            slope_error=_or(found["slope_errors"], m, 0.0),
+            slope_spread=float(found["spread"][0]),
+            left_biases=left_bias + _or(found["biases"], m, 0.0),
+            left_bias_errors=_or(found["bias_errors"], m, 0.0),
+            left_bias=left_bias,
+            bias_spread=float(found["spread"][1]),
+            tie=tie,
+            error_of_errors=rough,
             history=found["history"],
             n_iter=found["n_iter"],
             converged=found["converged"],
@@ -160,12 +174,12 @@ class _Fitter(ComparisonEstimator):
 
         0 where it was not learnt (``left_bias=False``).
         """
-        return self._fitted().of_all["left_bias"]
+        return self._fitted().fit_as(GameFit).left_bias
 
     @property
     def tie_(self) -> float:
         """The parameter of ties, ν of Davidson or θ of Rao and Kupper; NaN where there are none to model."""
-        tie = self._fitted().of_all["tie"]
+        tie = self._fitted().fit_as(GameFit).tie
         return float(np.exp(tie) if self.ties == "davidson" else np.sqrt(1.0 + np.exp(tie)))
 
     @property
@@ -175,18 +189,19 @@ class _Fitter(ComparisonEstimator):
         Up to 256 items are solved for one by one; for more, standard errors are averages over random vectors. NaN where
         no sandwich was asked for.
         """
-        return self._fitted().of_all["error_of_errors"]
+        return self._fitted().fit_as(GameFit).error_of_errors
 
-    def _slopes(self, workers: Any) -> Array | float:
-        return self._of_named(workers, "slope", 1.0)
+    def _slopes(self, now: ItemFitted[RankFit], workers: Any) -> Array | float:
+        return self._of_named(now, workers, now.fit_as(GameFit).slope, 1.0)
 
-    def _biases(self, workers: Any) -> Array | float:
-        return self._of_named(workers, "left_bias", self.left_bias_)
+    def _biases(self, now: ItemFitted[RankFit], workers: Any) -> Array | float:
+        fit = now.fit_as(GameFit)
+        return self._of_named(now, workers, fit.left_biases, fit.left_bias)
 
-    def _chances(self, leads: Array, biases: Array | float) -> Array:
-        ahead, tie = leads + biases, self._fitted().of_all["tie"]
+    def _chances(self, now: ItemFitted[RankFit], leads: Array, biases: Array | float) -> Array:
+        ahead, tie = leads + biases, now.fit_as(GameFit).tie
         if np.isnan(tie):
-            return super()._chances(leads, biases)
+            return super()._chances(now, leads, biases)
         if self.ties == "rao-kupper":
             need = 0.5 * np.logaddexp(0.0, tie)
             wins = [np.exp(-np.logaddexp(0.0, need - side)) for side in (ahead, -ahead)]
@@ -352,12 +367,12 @@ class WorkerBradleyTerry(_Fitter, default=True):
     @property
     def slopes_(self) -> Array:
         """Slope of each worker, (n_workers,): 1 for an average one, 0 for guesses, below 0 for the opposite."""
-        return self._fitted().of_workers["slope"]
+        return self._fitted().fit_as(GameFit).slope
 
     @property
     def spread_(self) -> float:
         """Standard deviation of slopes, as given or learnt; NaN where there is one worker only."""
-        return self._fitted().of_all["slope_spread"]
+        return self._fitted().fit_as(GameFit).slope_spread
 
 
 def _or(found: Array, n: int, else_: float) -> Array:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from manyhands._base.checks import check_positive, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, ItemFitted, numbers
 from manyhands._base.progress import Callback
 from manyhands.pairwise.base import ComparisonEstimator, RankFit, no_intervals, said_of_groups
 from manyhands.pairwise.table import Comparisons
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReliabilityFit(RankFit):
+    """Scores, and probabilities of workers to report what they see."""
+
+    reliability: Array = field(metadata=numbers("m", infinite=True, missing=True))
+
+    def of_workers(self) -> dict[str, Array]:
+        """What was learnt of each worker, by column."""
+        return {"reliability": self.reliability}
 
 
 class CrowdBT(ComparisonEstimator):
@@ -47,7 +60,7 @@ class CrowdBT(ComparisonEstimator):
     True
     """
 
-    _of_workers: ClassVar[tuple[str, ...]] = ("reliability",)
+    _fit_type: ClassVar[type[Fit]] = ReliabilityFit
 
     def __init__(
         self, link: float = 0.1, hits: float = 4.0, misses: float = 1.0, max_iter: int = 1000, tol: float = 1e-8
@@ -67,12 +80,12 @@ class CrowdBT(ComparisonEstimator):
         warn_unless_converged(found["converged"], self)
         components = votes.components
         errors, intervals = no_intervals(votes.n_items)
-        return RankFit(
+        return ReliabilityFit(
             scores=found["scores"],
             errors=errors,
             intervals=intervals,
             components=components,
-            of_workers={"reliability": found["reliability"]},
+            reliability=found["reliability"],
             history=found["history"],
             n_iter=found["n_iter"],
             converged=found["converged"],
@@ -84,7 +97,7 @@ class CrowdBT(ComparisonEstimator):
     @property
     def reliability_(self) -> Array:
         """Probability of each worker to report what they see, (n_workers,)."""
-        return self._fitted().of_workers["reliability"]
+        return self._fitted().fit_as(ReliabilityFit).reliability
 
     def predict_proba(self, left: Any, right: Any, *, workers: Any = None) -> Array:
         """Probabilities that the left item is better, the right one, and neither, (n, 3).
@@ -96,6 +109,13 @@ class CrowdBT(ComparisonEstimator):
         workers
             Names of those who would report it; by default somebody who reports what they see.
         """
-        seen = super().predict_proba(left, right)
-        true = np.asarray(self._of_named(workers, "reliability", 1.0))[..., None]
+        return super().predict_proba(left, right, workers=workers)
+
+    def _biases(self, now: ItemFitted[RankFit], workers: Any) -> Array | float:
+        """Probability of the workers to report what they see."""
+        return self._of_named(now, workers, now.fit_as(ReliabilityFit).reliability, 1.0)
+
+    def _chances(self, now: ItemFitted[RankFit], leads: Array, biases: Array | float) -> Array:
+        seen = super()._chances(now, leads, 0.0)
+        true = np.asarray(biases)[..., None]
         return np.asarray(true * seen + (1.0 - true) * seen[:, [1, 0, 2]])

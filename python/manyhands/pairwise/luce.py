@@ -18,11 +18,12 @@ from manyhands._base.checks import (
     warn_unless_converged,
 )
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, ItemFitted
 from manyhands._base.items import codes_of
 from manyhands._base.overlap import Doubts
 from manyhands._base.progress import Callback
 from manyhands.pairwise import _intervals
-from manyhands.pairwise.base import ItemEstimator, RankFit, no_intervals, said_of_groups
+from manyhands.pairwise.base import ItemEstimator, RankFit, SlopeFit, no_intervals, said_of_groups
 from manyhands.pairwise.bradley_terry import BY_PRIOR
 from manyhands.pairwise.rankings_table import Rankings
 
@@ -50,7 +51,7 @@ class RankingEstimator(ItemEstimator[Rankings]):
         place = np.full(table.n_annotations, -1)
         place[lists[mine]] = ranks[mine]
         # Of the other items of each list, how many are on the side of this one where their scores put them.
-        scores = np.append(self.scores_, np.nan)[self._items.match(table._items)]
+        scores = np.append(self.scores_, np.nan)[self._fitted().items.match(table._items)]
         others = (place[lists] > 0) & (entries != item)
         right = np.sign(ranks - place[lists]) == np.sign(scores[item] - scores[entries])
         counts = (np.bincount(lists, others & right, len(place)), np.bincount(lists, others, len(place)))
@@ -98,8 +99,7 @@ class PlackettLuce(RankingEstimator, default=True):
     [1, 2, 3]
     """
 
-    _of_workers: ClassVar[tuple[str, ...]] = ("slope", "slope_error")
-    _of_all: ClassVar[tuple[str, ...]] = ("slope_spread",)
+    _fit_type: ClassVar[type[Fit]] = SlopeFit
 
     def __init__(
         self,
@@ -168,16 +168,14 @@ class PlackettLuce(RankingEstimator, default=True):
                 offset=_intervals.shrinkage_offset(*of_slopes, votes.labels_per_worker),
             )
         slopes = found["slopes"]
-        return RankFit(
+        return SlopeFit(
             scores=scores,
             errors=errors,
             intervals=intervals,
             components=components,
-            of_workers={
-                "slope": slopes if len(slopes) else np.ones(m),
-                "slope_error": found["slope_errors"] if len(slopes) else np.zeros(m),
-            },
-            of_all={"slope_spread": float(found["spread"])},
+            slope=slopes if len(slopes) else np.ones(m),
+            slope_error=found["slope_errors"] if len(slopes) else np.zeros(m),
+            slope_spread=float(found["spread"]),
             history=found["history"],
             n_iter=found["n_iter"],
             converged=found["converged"],
@@ -187,12 +185,12 @@ class PlackettLuce(RankingEstimator, default=True):
     @property
     def slopes_(self) -> Array:
         """Slope of each worker, (n_workers,): 1 for an average one, 0 for guesses, below 0 for the opposite."""
-        return self._fitted().of_workers["slope"]
+        return self._fitted().fit_as(SlopeFit).slope
 
     @property
     def spread_(self) -> float:
         """Standard deviation of slopes, as given or learnt; NaN where there are none."""
-        return self._fitted().of_all["slope_spread"]
+        return self._fitted().fit_as(SlopeFit).slope_spread
 
-    def _slopes(self, workers: Any) -> Array | float:
-        return self._of_named(workers, "slope", 1.0)
+    def _slopes(self, now: ItemFitted[RankFit], workers: Any) -> Array | float:
+        return self._of_named(now, workers, now.fit_as(SlopeFit).slope, 1.0)

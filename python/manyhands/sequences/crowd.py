@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from manyhands._base.checks import (
     warn_unless_converged,
 )
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, numbers
 from manyhands._base.limits import check_memory
 from manyhands._base.progress import Callback
 from manyhands.categorical import DawidSkene
@@ -34,22 +35,20 @@ from manyhands.sequences.votes import token_shares
 _MANY_CELLS = 1 << 25
 
 
+@dataclass(frozen=True, kw_only=True)
+class ChainFit(SequenceFit):
+    """Tags, and what workers say in each context, and steps from tag to tag."""
+
+    concentration: Array = field(metadata=numbers("mckk"))
+    logs: Array = field(metadata=numbers("mckk"))
+    steps: Array = field(metadata=numbers("ak"))
+    log_steps: Array = field(metadata=numbers("ak", infinite=True))
+
+
 class _Crowd(SequenceAggregator):
     """A chain of true tags, and workers with probabilities of their own."""
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_concentration", "_logs", "_steps", "_log_steps")
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {
-        "_concentration": "mckk",
-        "_logs": "mckk",
-        "_steps": "ak",
-        "_log_steps": "ak",
-    }
-    _learnt_infinite: ClassVar[tuple[str, ...]] = ("_log_steps",)
-
-    _concentration: Array
-    _logs: Array
-    _steps: Array
-    _log_steps: Array
+    _fit_type: ClassVar[type[Fit]] = ChainFit
 
     def _contexts(self) -> bool:
         """Whether a worker's tag depends on the worker's tag before."""
@@ -87,17 +86,17 @@ class _Crowd(SequenceAggregator):
             **options,
         )
         warn_unless_converged(found["converged"], self)
-        self._concentration, self._logs = found["concentration"], found["logs"]
-        self._steps, self._log_steps = found["steps"], found["log_steps"]
-        evidence = _core.sequence_evidence(design, self._logs)
-        return decoded(
+        evidence = _core.sequence_evidence(design, found["logs"])
+        fit = decoded(
             votes,
             evidence,
-            self._log_steps,
+            found["log_steps"],
             history=found["history"],
             n_iter=found["n_iter"],
             converged=found["converged"],
         )
+        learnt: dict[str, Any] = {name: found[name] for name in ("concentration", "logs", "steps", "log_steps")}
+        return ChainFit(**vars(fit), **learnt)
 
     # ----------------------------------------------------------------------------------------------- results
 
@@ -107,23 +106,19 @@ class _Crowd(SequenceAggregator):
 
         Where what workers say depends on their tag before, all contexts are put together as often as they occurred.
         """
-        self._fitted()
-        now = self._snapshot()
-        counts = now._concentration.sum(axis=1).transpose(0, 2, 1)
+        counts = self._fitted().fit_as(ChainFit).concentration.sum(axis=1).transpose(0, 2, 1)
         return np.asarray(counts / counts.sum(axis=2, keepdims=True))
 
     @property
     def transitions_(self) -> Array:
         """Expected probability of each tag after each other, (n_tags, n_tags); rows sum to one."""
-        self._fitted()
-        steps = self._snapshot()._steps[:-1]
+        steps = self._fitted().fit_as(ChainFit).steps[:-1]
         return np.asarray(steps / steps.sum(axis=1, keepdims=True))
 
     @property
     def start_(self) -> Array:
         """Expected probability of each tag at the beginning of a sequence, (n_tags,)."""
-        self._fitted()
-        first = self._snapshot()._steps[-1]
+        first = self._fitted().fit_as(ChainFit).steps[-1]
         return np.asarray(first / first.sum())
 
     # -------------------------------------------------------------------------------------------- prediction
@@ -134,19 +129,19 @@ class _Crowd(SequenceAggregator):
         A worker who was not seen in ``fit`` counts as the crowd's average worker. A type of spans that was not there in
         ``fit`` is an error.
         """
-        self._fitted()
-        now = self._snapshot()
+        now = self._fitted()
         table = Sequences._as_table(votes)
-        if table._tags.types != now._tags.types or table._tags.spans != now._tags.spans:
+        if table._tags.types != now.tags.types or table._tags.spans != now.tags.spans:
             raise ValueError(
-                f"the model knows the tags {now.classes_.tolist()[:7]}, the table has {table.tags.tolist()[:7]}: "
-                "make both with the same types"
+                f"the model knows the tags {now.tags.names.values.tolist()[:7]}, "
+                f"the table has {table.tags.tolist()[:7]}: make both with the same types"
             )
-        known = now._workers.match(table._workers)
-        logs = np.ascontiguousarray(now._carried_over(now._logs, known))
-        evidence = _core.sequence_evidence(Design.of(table, contexts=now._contexts()), logs)
-        codes = decoded(table, evidence, now._log_steps, history=np.zeros(0)).codes
-        return now._tags.names.values[codes]
+        fit = now.fit_as(ChainFit)
+        known = now.workers.match(table._workers)
+        logs = np.ascontiguousarray(now.carried_over(fit.logs, known))
+        evidence = _core.sequence_evidence(Design.of(table, contexts=fit.logs.shape[1] > 1), logs)
+        codes = decoded(table, evidence, fit.log_steps, history=np.zeros(0)).codes
+        return now.tags.names.values[codes]
 
 
 def decoded(votes: Sequences, evidence: Array, log_steps: Array, **course: Any) -> SequenceFit:

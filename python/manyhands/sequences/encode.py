@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from manyhands._base import data_checks as checks
 from manyhands._base.checks import check_choice, counted, listed, warn_of_data
+from manyhands._base.fitted import integers, offsets
 from manyhands._base.limits import check_memory
 from manyhands._base.names import Column, Names
 from manyhands.errors import argument
@@ -32,9 +33,9 @@ _DIVIDE = "take a part of the documents at a time"
 class Grid:
     """Tokens of sequences: where those of each begin (and the last end), and from where to where each token goes."""
 
-    starts: Ints
-    begins: Ints
-    ends: Ints
+    starts: Ints = field(metadata=offsets("N"))
+    begins: Ints = field(metadata=integers("t"))
+    ends: Ints = field(metadata=integers("t"))
 
     @property
     def lengths(self) -> Ints:

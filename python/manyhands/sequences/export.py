@@ -5,17 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manyhands._base.atomic import atomic_write
 from manyhands.sequences.tags import written
 
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-def write_conll(model: Any, path: str | os.PathLike[str], words: Mapping[Any, Any] | None, scheme: str) -> None:
+    from manyhands.sequences.base import SequenceFitted
+
+
+def write_conll(
+    now: SequenceFitted, path: str | os.PathLike[str], words: Mapping[Any, Any] | None, scheme: str
+) -> None:
     """Write a token a line; see `SequenceAggregator.to_conll`."""
-    fit, grid = model._fitted(), model._grid
-    tags = written(model._tags, fit.codes, grid.firsts(), scheme)
-    names = model._tasks.values.tolist()
+    grid = now.grid
+    tags = written(now.tags, now.fit.codes, grid.firsts(), scheme)
+    names = now.tasks.values.tolist()
     with atomic_write(path) as part, open(part, "w", encoding="utf-8", newline="\n") as file:
         for name, (first, last) in zip(names, pairwise(grid.starts.tolist()), strict=True):
             shown = grid.begins[first:last].tolist() if words is None else list(_of(words, name, "words"))
@@ -29,10 +36,10 @@ def write_conll(model: Any, path: str | os.PathLike[str], words: Mapping[Any, An
             file.write("\n")
 
 
-def as_json(model: Any) -> list[dict[str, Any]]:
+def as_json(now: SequenceFitted, found: pa.Table) -> list[dict[str, Any]]:
     """One dictionary a sequence; see `SequenceAggregator.to_json`."""
-    frame = model.spans_.to_pydict()
-    names = model._tasks.values.tolist()
+    frame = found.to_pydict()
+    names = now.tasks.values.tolist()
     spans: dict[Any, list[dict[str, Any]]] = {name: [] for name in names}
     columns = [name for name in frame if name != "sequence"]
     for row, name in enumerate(frame["sequence"]):
@@ -40,11 +47,11 @@ def as_json(model: Any) -> list[dict[str, Any]]:
     return [{"sequence": name, "spans": spans[name]} for name in names]
 
 
-def as_spacy(model: Any, texts: Mapping[Any, str]) -> list[dict[str, Any]]:
+def as_spacy(now: SequenceFitted, found: pa.Table, texts: Mapping[Any, str]) -> list[dict[str, Any]]:
     """One dictionary a sequence, with its text; see `SequenceAggregator.to_spacy`."""
-    ends = model._grid.ends[model._grid.starts[1:] - 1]
+    ends = now.grid.ends[now.grid.starts[1:] - 1]
     made = []
-    for one, end in zip(as_json(model), ends.tolist(), strict=True):
+    for one, end in zip(as_json(now, found), ends.tolist(), strict=True):
         text = _of(texts, one["sequence"], "texts")
         if len(text) < end:
             raise ValueError(

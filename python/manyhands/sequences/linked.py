@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from manyhands._base.checks import check_number, check_stopping, counted, listed, warn_unless_converged
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, number
 from manyhands._base.frames import named_columns
 from manyhands._base.names import Column, Names
 from manyhands._base.progress import Callback
@@ -26,6 +28,13 @@ class Linked(Aggregator):
     """Base of aggregators of linked classes: they are nothing without edges, and so not among those for any table."""
 
     _kind: ClassVar[str] = "linked classes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkedFit(ClassFit):
+    """Classes of linked tasks, and how alike neighbors are."""
+
+    strength: float = field(metadata=number())
 
 
 class LinkedDawidSkene(Linked):
@@ -68,11 +77,8 @@ class LinkedDawidSkene(Linked):
     [0, 0, 0, 1, 1, 1]
     """
 
-    _given_data: ClassVar[tuple[str, ...]] = ("edges",)
-    _learnt: ClassVar[tuple[str, ...]] = ("_strength",)
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {"_strength": "1"}
-
-    _strength: Array
+    _data_parameters: ClassVar[tuple[str, ...]] = ("edges",)
+    _fit_type: ClassVar[type[Fit]] = LinkedFit
 
     def __init__(
         self, edges: Any = None, *, strength: float | None = None, max_iter: int = 100, tol: float = 1e-4
@@ -85,8 +91,7 @@ class LinkedDawidSkene(Linked):
     @property
     def strength_(self) -> float:
         """How readily neighbours are of one class, as a logarithm; see the parameter."""
-        self._fitted()
-        return float(self._strength[0])
+        return self._fitted().fit_as(LinkedFit).strength
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         check_stopping(self.max_iter, self.tol)
@@ -110,9 +115,9 @@ class LinkedDawidSkene(Linked):
             posterior = found
             n_iter += 1
         warn_unless_converged(converged, self)
-        self._strength = np.array([strength])
         prior = posterior.mean(axis=0)
-        return ClassFit.of(posterior, confusion, prior / prior.sum(), np.zeros(0), n_iter, converged)
+        shares = prior / prior.sum()
+        return LinkedFit.of(posterior, confusion, shares, np.zeros(0), n_iter, converged, strength=strength)
 
 
 def _likeliest(graph: Graph, posterior: Array, strength: float) -> float:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands._base.checks import check_choice, counted, warn_of_data
+from manyhands._base.fitted import names, setting
 from manyhands._base.names import Names
 
 Scheme = Literal["auto", "bio", "bilou", "bioes", "io", "classes"]
@@ -40,8 +41,8 @@ class Tags:
     further inside. Where there are no spans (`spans` is False), the types are classes of tokens, and their own codes.
     """
 
-    types: Names
-    spans: bool = True
+    types: Names = field(metadata=names("y", empty=True))
+    spans: bool = field(default=True, metadata=setting(bool))
 
     def __len__(self) -> int:
         return 1 + 2 * len(self.types) if self.spans else len(self.types)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from manyhands._base import arrow
 from manyhands._base.checks import listed
+from manyhands._base.fitted import without_arrays
 from manyhands._base.names import Column as Ids
 from manyhands._base.names import Names
 from manyhands.categorical._posterior import DensePosterior, Posterior
@@ -66,7 +68,7 @@ class SparkModel(Model):
         probabilities
             Whether to add the posterior of every class, an array in the order of ``aggregator.classes_``.
         """
-        posterior = self.aggregator._fitted().posterior
+        posterior = self.aggregator._fitted().fit.posterior
         assert isinstance(posterior, StreamedPosterior)
         held = posterior.shards
         assert isinstance(held, SparkShards)
@@ -79,8 +81,8 @@ class SparkModel(Model):
     def workers(self) -> DataFrame:
         """One row a worker, as ``workers_frame`` of the library has it: worker, n_answers, skill, …."""
         frames = self._shards.directory.frames
-        light = self.aggregator._snapshot()
-        light._workers = Names(np.arange(len(self.aggregator._workers)))
+        light, now = copy(self.aggregator), self.aggregator._fitted()
+        light._state = replace(now, workers=Names(np.arange(len(now.workers))))
         table = light.workers_frame()
         spark = frames.workers.sparkSession
         found = spark.createDataFrame(table.rename_columns(["code", *table.column_names[1:]]))
@@ -143,16 +145,11 @@ class SparkModel(Model):
 
 def _light(model: Aggregator, *, learnt: bool = False) -> Aggregator:
     """The model without what executors do not need: names, the log, and what was learnt, unless they predict."""
-    taken = model._snapshot()
-    result = model._fitted()
-    taken._votes = taken._reference = None
-    taken._tasks = taken._workers = model._classes.take(np.zeros(0, np.int64))
-    posterior: Posterior = DensePosterior(np.zeros((0, len(model._classes))))
-    taken._result = replace(result, posterior=posterior)
-    if not learnt:
-        taken._result = None
-        for name in model._learnt_arrays():
-            vars(taken).pop(name, None)
+    taken, now = copy(model), model._fitted()
+    none = now.classes.take(np.zeros(0, np.int64))
+    fit = now.fit if learnt else without_arrays(now.fit)
+    fit = replace(fit, posterior=DensePosterior(np.zeros((0, len(now.classes)))))
+    taken._state = replace(now, fit=fit, votes=None, reference=None, tasks=none, workers=none)
     return taken
 
 
@@ -200,7 +197,7 @@ def _frame(
 ) -> pa.Table:
     import pyarrow as pa
 
-    found = model._frame(tasks, model._decide(DensePosterior(posterior)))
+    found = model._frame(tasks, model._fitted().fit.decide(DensePosterior(posterior)))
     columns = [found.column(name) for name in ("task", "label", "confidence", "tied")]
     columns[:2] = (column.cast(kind) for column, kind in zip(columns[:2], kinds, strict=True))
     names = ["task", "label", "confidence", "tied"]

@@ -59,7 +59,7 @@ __all__ = [
 
 
 def aggregator_checks(
-    estimator: Estimator[Any, Any] | Callable[[Crowd], Aggregator], *, skip: Mapping[str, str] | None = None
+    estimator: Estimator[Any, Any, Any] | Callable[[Crowd], Aggregator], *, skip: Mapping[str, str] | None = None
 ) -> Iterator[tuple[str, Callable[[], None]]]:
     """Yield every check of an aggregator of any kind of answers: its name, and a function without arguments.
 
@@ -98,7 +98,7 @@ def number_checks(
 
 
 def check_aggregator(
-    estimator: Estimator[Any, Any] | Callable[[Crowd], Aggregator], *, skip: Mapping[str, str] | None = None
+    estimator: Estimator[Any, Any, Any] | Callable[[Crowd], Aggregator], *, skip: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Run every check of an aggregator of any kind of answers; returns those that were skipped, each with the reason.
 
@@ -156,7 +156,7 @@ def _checks_in(module: Any) -> Callable[..., Iterator[tuple[str, Callable[[], No
     """The checks of a kind whose module has a list of them, and makes their subject of an aggregator."""
 
     def checks(
-        estimator: Estimator[Any, Any], *, skip: Mapping[str, str] | None = None
+        estimator: Estimator[Any, Any, Any], *, skip: Mapping[str, str] | None = None
     ) -> Iterator[tuple[str, Callable[[], None]]]:
         return checks_of(module.SUBJECT.of(estimator, skip or {}), (*common.CHECKS, *module.CHECKS))
 

@@ -141,7 +141,9 @@ def check_save_and_load(subject: Subject) -> None:
     assert_same_bits(loaded, model, "a loaded model")
     assert_same_answers(subject.answers(loaded, votes), subject.answers(model, votes), "a loaded model")
     params = model.get_params()
-    settings = {name: value for name, value in params.items() if name not in model._given_data and _is_setting(value)}
+    settings = {
+        name: value for name, value in params.items() if name not in model._data_parameters and _is_setting(value)
+    }
     for name, value in settings.items():
         require(loaded.get_params()[name] == value, f"a loaded model has another {name}")
     if len(settings) == len(params):

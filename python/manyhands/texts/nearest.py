@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base.checks import check_between, check_choice, check_stopping, counted, warn_unless_converged
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, numbers
 from manyhands._base.iteration import iterate
 from manyhands._base.limits import check_memory
 from manyhands._base.progress import Callback
@@ -110,12 +111,18 @@ def _distances(votes: Texts, distance: Distance) -> Array:
     return _core.word_distances(offsets, starts, spelling.keys[at].astype(np.uint32), "levenshtein")
 
 
+@dataclass(frozen=True, kw_only=True)
+class WeightedTextFit(TextFit):
+    """Texts by weights of workers."""
+
+    weights: Array = field(metadata=numbers("m"))
+
+
 class _Nearest(TextAggregator):
     """A text that somebody gave: the one nearest to the weighted centre of its task."""
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_weights",)
-    _of_workers: ClassVar[Mapping[str, str]] = {"skill": "_weights"}
-    _weights: Array
+    _fit_type: ClassVar[type[Fit]] = WeightedTextFit
+    _of_workers: ClassVar[Mapping[str, str]] = {"skill": "weights"}
     embedding: Embedding | None
     distance: Distance | None
 
@@ -126,14 +133,15 @@ class _Nearest(TextAggregator):
     def _fit(self, votes: Texts, progress: Callback | None) -> TextFit:
         self._check()
         blocks = Blocks.of(votes, self.embedding, self.distance)
-        self._weights, weights, n_iter, converged = self._weigh(votes, blocks, progress)
+        of_workers, weights, n_iter, converged = self._weigh(votes, blocks, progress)
         away, spread = blocks.from_centre(weights)
         _, _, texts = votes.codes()
         order = np.lexsort((texts, np.round(away, 12), blocks.tasks))
         _, first = np.unique(blocks.tasks[order], return_index=True)
         rows = order[first]
         alike = 1.0 / (1.0 + away[rows] + spread)
-        return TextFit(
+        return WeightedTextFit(
+            weights=of_workers,
             texts=votes.answers[texts[rows]],
             confidence=alike,
             history=np.zeros(0),
@@ -152,8 +160,7 @@ class _Nearest(TextAggregator):
     @property
     def weights_(self) -> Array:
         """Weight of each worker, (n_workers,)."""
-        self._fitted()
-        return self._weights
+        return self._fitted().fit_as(WeightedTextFit).weights
 
 
 class ClosestToCentre(_Nearest):

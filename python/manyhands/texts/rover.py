@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base import arrow, persist
+from manyhands._base import arrow
 from manyhands._base.checks import check_choice, check_flag, check_number, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array
+from manyhands._base.fitted import Fit, codes, encoded, numbers
 from manyhands._base.iteration import iterate, largest_change
 from manyhands._base.progress import Callback
 from manyhands._base.values import as_objects
-from manyhands.objects.table import pack_objects
 from manyhands.texts._network import EMPTY, Network
 from manyhands.texts._shared import SharedErrors
-from manyhands.texts.base import TextAggregator, TextFit, unpack_texts
+from manyhands.texts.base import TextAggregator, TextFit, pack_texts, unpack_texts
 from manyhands.texts.table import Texts
 from manyhands.texts.words import LEVELS, Spelling, joined
 
@@ -28,6 +29,18 @@ if TYPE_CHECKING:
 
 #: Rates stay this far from 0 and 1.
 _EDGE = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoverFit(TextFit):
+    """Texts word by word, and how workers read."""
+
+    right: Array = field(metadata=numbers("m"))
+    omitted: Array = field(metadata=numbers("m"))
+    inserted: Array = field(metadata=numbers("m"))
+    words: npt.NDArray[np.object_] = field(metadata=encoded("w", pack_texts, unpack_texts))
+    word_tasks: npt.NDArray[np.int64] = field(metadata=codes("w", "n"))
+    word_confidence: Array = field(metadata=numbers("w"))
 
 
 class ROVER(TextAggregator, default=True):
@@ -87,15 +100,8 @@ class ROVER(TextAggregator, default=True):
     ['The', 'cat', 'sat']
     """
 
-    _learnt: ClassVar[tuple[str, ...]] = ("_right", "_omitted", "_inserted", "_word_tasks", "_word_confidence")
-    _learnt_shapes: ClassVar[Mapping[str, str]] = {"_word_tasks": "w", "_word_confidence": "w"}
-    _of_workers: ClassVar[Mapping[str, str]] = {"skill": "_right", "omitted": "_omitted", "inserted": "_inserted"}
-    _right: Array
-    _omitted: Array
-    _inserted: Array
-    _words: npt.NDArray[np.object_]
-    _word_tasks: Array
-    _word_confidence: Array
+    _fit_type: ClassVar[type[Fit]] = RoverFit
+    _of_workers: ClassVar[Mapping[str, str]] = {"skill": "right", "omitted": "omitted", "inserted": "inserted"}
 
     def __init__(
         self,
@@ -122,7 +128,6 @@ class ROVER(TextAggregator, default=True):
         model = _Readers(network, votes.n_workers, float(self.strength), _one_of_all(spelling, votes))
         probabilities, n_iter, converged = model.run(self.max_iter, self.tol, progress)
         rates = model.rates(probabilities)
-        self._right, self._omitted, self._inserted = rates
         history: list[float] = []
         if network.n_slots:
             shared = SharedErrors(network, rates, model.log_one)
@@ -130,9 +135,16 @@ class ROVER(TextAggregator, default=True):
             converged = converged and settled
         warn_unless_converged(converged, self)
         course = {"history": np.array(history), "n_iter": n_iter + len(history), "converged": converged}
-        return self._text(network, spelling, probabilities, course)
+        return self._text(network, spelling, probabilities, rates, course)
 
-    def _text(self, network: Network, spelling: Spelling, probabilities: Array, course: Mapping[str, Any]) -> TextFit:
+    def _text(
+        self,
+        network: Network,
+        spelling: Spelling,
+        probabilities: Array,
+        rates: tuple[Array, Array, Array],
+        course: Mapping[str, Any],
+    ) -> TextFit:
         """Write the chosen words of each task one after the other."""
         chosen = network.best(probabilities)
         sure = np.minimum(probabilities[chosen], 1.0)
@@ -140,14 +152,19 @@ class ROVER(TextAggregator, default=True):
         forms = network.written(chosen[words])
         n = len(network.starts) - 1
         of_slot = np.repeat(np.arange(n), np.diff(network.starts))
-        self._words = as_objects([spelling.written[form] for form in forms])
-        self._word_tasks = of_slot[words].astype(np.float64)
-        self._word_confidence = sure[words]
+        written = as_objects([spelling.written[form] for form in forms])
         bounds = np.searchsorted(of_slot[words], np.arange(n + 1))
-        texts = [joined(self._words[a:b]) for a, b in pairwise(bounds)]
+        texts = [joined(written[a:b]) for a, b in pairwise(bounds)]
         total, count = np.bincount(of_slot, sure, n), np.diff(network.starts)
         confidence = np.divide(total, count, out=np.ones(n), where=count > 0)
-        return TextFit(
+        right, omitted, inserted = rates
+        return RoverFit(
+            right=right,
+            omitted=omitted,
+            inserted=inserted,
+            words=written,
+            word_tasks=of_slot[words],
+            word_confidence=sure[words],
             texts=as_objects(texts),
             confidence=np.minimum(confidence, 1.0),
             **course,
@@ -158,41 +175,27 @@ class ROVER(TextAggregator, default=True):
     @property
     def right_(self) -> Array:
         """Probability that each worker writes the word that belongs to a place, (n_workers,)."""
-        self._fitted()
-        return self._right
+        return self._fitted().fit_as(RoverFit).right
 
     @property
     def omitted_(self) -> Array:
         """Probability that each worker leaves out a word, (n_workers,)."""
-        self._fitted()
-        return self._omitted
+        return self._fitted().fit_as(RoverFit).omitted
 
     @property
     def inserted_(self) -> Array:
         """Probability that each worker writes a word in a place of the task's where none belongs, (n_workers,)."""
-        self._fitted()
-        return self._inserted
+        return self._fitted().fit_as(RoverFit).inserted
 
     def words_frame(self) -> pa.Table:
         """Return one row for each word, or letter, of the texts: task, word and the probability that it is right."""
         import pyarrow as pa
 
-        self._fitted()
-        now = self._snapshot()
-        words = pa.array([word.strip() or word for word in now._words.tolist()], pa.string())
-        tasks = now._tasks.take(now._word_tasks.astype(np.int64)).arrow()
-        return arrow.table({"task": tasks, "word": words, "confidence": now._word_confidence})
-
-    def _packed(self) -> dict[str, npt.NDArray[Any]]:
-        return super()._packed() | {"words": pack_objects(self._words.tolist())}
-
-    def _take_back(self, content: persist.Content, course: Mapping[str, Any]) -> None:
-        super()._take_back(content, course)
-        self._words = unpack_texts(content, "words")
-        tasks = self._word_tasks
-        whole = (tasks == np.floor(tasks)) & (tasks >= 0) & (tasks < len(self._tasks))
-        if len(self._words) != len(tasks) or not whole.all():
-            raise content.damaged("its words are not those of its tasks")
+        now = self._fitted()
+        fit = now.fit_as(RoverFit)
+        words = pa.array([word.strip() or word for word in fit.words.tolist()], pa.string())
+        tasks = now.tasks.take(fit.word_tasks).arrow()
+        return arrow.table({"task": tasks, "word": words, "confidence": fit.word_confidence})
 
 
 def _one_of_all(spelling: Spelling, votes: Texts) -> float:
