@@ -369,3 +369,10 @@ def test_columns_of_several_roles(tmp_path, monkeypatch, capsys):
     run("aggregate log.csv --columns task=page,line,worker=who,probabilities=x,y --json")
     found = json.loads(capsys.readouterr().out)
     assert (found["n_tasks"], found["n_workers"], found["n_classes"]) == (2, 2, 2)
+
+
+def test_the_help_of_aggregate_fits_on_a_screen(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main(["aggregate", "--help"])
+    assert len(capsys.readouterr().out.splitlines()) <= 60

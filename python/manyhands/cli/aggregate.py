@@ -58,7 +58,7 @@ def add(commands: Commands) -> None:
         metavar="FILE",
         help="answers; for classes task, label, confidence, tied (default: CSV on stdout)",
     )
-    out.add_argument("--workers", metavar="FILE", help="workers: labels given, accuracy, information, spammer score")
+    out.add_argument("--workers", metavar="FILE", help="one row per worker: n_answers, skill, …")
     parser.rare.add(
         out.add_argument(
             "--preannotations",

@@ -184,7 +184,7 @@ def add_command(
         dest="shown",
         type=_shape,
         metavar="table|csv|json",
-        help="how results are printed: as a table, as CSV, or as one JSON object",
+        help="print a table, CSV or one JSON object",
     )
     shown.add_argument("--json", dest="shown", action="store_const", const="json", help="short for --format json")
     escape = parser.add_argument(
@@ -281,12 +281,12 @@ def add_log(parser: Parser) -> None:
         "--classes",
         type=lambda text: text.split(","),
         metavar="LABELS",
-        help="all classes, comma-separated, in order if they have one",
+        help="all classes, comma-separated, in their order",
     )
     group.add_argument(
         "--ordered",
         action="store_true",
-        help="treat classes as ordered (by --classes, or numerically)",
+        help="treat classes as ordered: by --classes or as numbers",
     )
     rare.append(
         group.add_argument(
@@ -307,7 +307,7 @@ def add_log(parser: Parser) -> None:
         choices=("keep", "first", "last", "error"),
         default="keep",
         metavar="WHICH",
-        help="if a worker answers a task again: keep (default), first, last or error",
+        help="repeated answers: keep (default), first, last, error",
     )
     rare.append(
         group.add_argument(
@@ -329,8 +329,7 @@ def add_files(parser: Parser) -> Any:
         "log",
         nargs="+",
         metavar="LOG",
-        help="CSV (also .gz, .bz2, .zst, .lz4), Parquet, JSON, a platform's export; several, a glob, a folder, a zip "
-        "archive, - for stdin",
+        help="CSV, Parquet, JSON, a platform's export; several, a glob, a folder, a zip archive, - for stdin",
     )
     group.add_argument(
         "--from",
