@@ -229,12 +229,9 @@ AREAS: dict[str, dict[str, Sequence[str]]] = {
         "audit/*": ["audit/test_groups", "audit/test_review"],
     },
     "other libraries' interfaces": {
-        "compat/_competence": ["compat/test_competence", "compat/test_parity"],
-        "compat/_skills": ["compat/test_skills", "compat/test_parity"],
         "compat/_em": ["compat/test_em", "compat/test_parity"],
-        "compat/_voting": ["compat/test_voting", "compat/test_parity"],
+        "compat/_votes": ["compat/test_voting", "compat/test_parity"],
         "compat/_pairwise": ["compat/test_pairwise", "compat/test_parity"],
-        "compat/_sets": ["compat/test_sets", "compat/test_parity"],
         "compat/*": ["compat/test_crowdkit", "compat/test_shapes", "compat/test_parity"],
     },
     "command line": {

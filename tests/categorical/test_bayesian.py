@@ -147,7 +147,7 @@ def test_intervals_are_beta_marginals(model: str) -> None:
     # Accuracies have the standard errors of workers_frame, which include the uncertainty of the classes.
     low, high = fit.credible_interval("accuracy", level=0.8).T
     frame = fit.workers_frame()
-    mean, variance = frame["accuracy"].to_numpy(), frame["accuracy_error"].to_numpy() ** 2
+    mean, variance = frame["skill"].to_numpy(), frame["skill_error"].to_numpy() ** 2
     size = mean * (1 - mean) / variance - 1
     wanted = stats.beta.ppf([[0.1], [0.9]], mean * size, (1 - mean) * size)
     small = variance < 0.3 * mean * (1 - mean)
@@ -489,10 +489,10 @@ def test_progress_counts_through() -> None:
 
 def test_errors_by_one_shift_per_worker_are_near_those_by_class(monkeypatch):
     log = mh.simulate(400, 30, 3, labels_per_task=6, seed=3).log
-    by_class = mh.DawidSkene().fit(log).workers_frame()["accuracy_error"].to_numpy()
+    by_class = mh.DawidSkene().fit(log).workers_frame()["skill_error"].to_numpy()
     # As for more than 200 workers, and for more than 600.
     for most in (60, 20):
         monkeypatch.setattr("manyhands.categorical._reference._MOST_PARAMETERS", most)
-        errors = mh.DawidSkene().fit(log).workers_frame()["accuracy_error"].to_numpy()
+        errors = mh.DawidSkene().fit(log).workers_frame()["skill_error"].to_numpy()
         assert (errors != by_class).all()
         assert 0.8 < np.median(errors / by_class) < 1.25

@@ -195,7 +195,7 @@ class TestCrowdSVM:
         assert right >= np.mean(mh.MajorityVote().fit(made.log).labels_ == made.truth)
 
     def test_seeds_differ(self):
-        votes = crowd().log()
+        votes = crowd().votes()
         one, other = mh.categorical.CrowdSVM(seed=1).fit(votes), mh.categorical.CrowdSVM(seed=2).fit(votes)
         assert not np.array_equal(one.posterior_, other.posterior_)
 

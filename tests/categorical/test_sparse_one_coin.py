@@ -103,11 +103,11 @@ def test_damaged_candidates_are_refused(tmp_path: Path) -> None:
     model.save(tmp_path / "model.mh")
     content = persist.read(tmp_path / "model.mh")
     changes = {
-        "candidates.classes": lambda array: np.full_like(array, 30),
-        "candidates.winners": lambda array: np.full_like(array, 30),
-        "candidates.offsets": lambda array: array[::-1].copy(),
-        "candidates.probabilities": lambda array: array * 2,
-        "accuracy": lambda array: array[1:],
+        "fit.posterior.classes": lambda array: np.full_like(array, 30),
+        "fit.posterior.best.codes": lambda array: np.full_like(array, 30),
+        "fit.posterior.offsets": lambda array: array[::-1].copy(),
+        "fit.posterior.probabilities": lambda array: array * 2,
+        "fit.confusion.accuracy": lambda array: array[1:],
     }
     for name, change in changes.items():
         arrays = content.arrays | {name: change(content.arrays[name])}
@@ -171,7 +171,7 @@ def test_closed_forms_of_one_coin_workers() -> None:
     matrices = np.where(np.eye(4, dtype=bool), accuracy[:, None, None], off[:, None, None])
     workers = OneCoin(accuracy, 4)
     found = workers.worth(prior, np.full(4, 9))
-    np.testing.assert_allclose(found.accuracy, mh.metrics.skill(matrices, prior), atol=1e-12)
+    np.testing.assert_allclose(found.skill, mh.metrics.skill(matrices, prior), atol=1e-12)
     np.testing.assert_allclose(found.information, mh.metrics.information(matrices, prior), atol=1e-12)
     np.testing.assert_allclose(workers.spammer_scores(), mh.metrics.spammer_score(matrices), atol=1e-12)
     np.testing.assert_array_equal(workers.matrices(), matrices)

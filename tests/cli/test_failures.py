@@ -86,7 +86,6 @@ from manyhands.cli import main
         ("describe odd.doc", "cannot tell what kind of file 'odd.doc' is"),
         ("workers log.csv --worst 2 --best 2", "not allowed with"),
         ("workers log.csv --worst 0", "--worst: must be at least 1"),
-        ("simulate --tasks 5 --workers 5", "needs --classes"),
         ("simulate --tasks 5 --workers 5 --classes 2 --crowd magic", "crowd is 'magic'"),
         (
             "simulate --tasks 5 --workers 5 --classes 2 --crowd a=b",

@@ -458,7 +458,7 @@ def test_who_marked_little_is_judged_like_the_crowd() -> None:
     kept = np.flatnonzero((workers != 7) | (tasks == 0))
     arrays = [crowd.log.mask(int(row)) for row in kept]
     model = mh.masks.STAPLE().fit(mh.Masks.from_arrays(tasks[kept], workers[kept], arrays))
-    accuracy = np.array(model.workers_frame().column("accuracy").to_pylist())
+    accuracy = np.array(model.workers_frame().column("skill").to_pylist())
     assert accuracy[6] < accuracy[7] < accuracy[:4].min()
 
 

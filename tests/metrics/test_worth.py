@@ -121,7 +121,7 @@ def test_dominance_compares_within_a_label():
 def test_worth_repeats_the_measures():
     confusion, prior = channels(3, 6, 4, 4, 0.5), np.array([0.4, 0.3, 0.2, 0.1])
     found = metrics.worth(confusion, prior, np.full(6, 30))
-    assert (found.accuracy == metrics.skill(confusion, prior)).all()
+    assert (found.skill == metrics.skill(confusion, prior)).all()
     assert (found.information == metrics.information(confusion, prior)).all()
     assert (found.capacity == metrics.capacity(confusion)).all()
 

@@ -99,7 +99,7 @@ def test_the_command_line_ranks(tmp_path, capsys):
     path, out = tmp_path / "log.csv", tmp_path / "ranks.csv"
     path.write_text("left,right,winner,worker\n" + "a,b,a,x\nb,c,b,y\na,c,a,x\nc,b,tie,y\n" * 3)
     assert main(["aggregate", str(path), "-o", str(out)]) in (0, None)
-    assert out.read_text().splitlines()[0].startswith('"item","score","rank"')
+    assert out.read_text().splitlines()[0].startswith('"item","score","confidence","rank"')
     assert main(["describe", str(path)]) in (0, None)
     assert "comparisons" in capsys.readouterr().out
 

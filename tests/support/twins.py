@@ -265,7 +265,7 @@ def _fit_plainly(model: Aggregator, votes: mh.Annotations) -> Answer:
 
 def labels_of(model: Aggregator) -> np.ndarray:
     """Labels per worker in the table that a model was fitted to."""
-    return model.workers_frame().column("n_labels").to_numpy()
+    return model.workers_frame().column("n_answers").to_numpy()
 
 
 def _fit_sparse(model: mh.categorical.SparseOneCoin, votes: mh.Annotations) -> Answer:

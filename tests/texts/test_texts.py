@@ -273,7 +273,14 @@ def test_words_come_with_probabilities(tmp_path: Path) -> None:
     assert ((sure > 0.5) & (sure <= 1)).all()
     model.save(tmp_path / "model.mh")
     assert mh.load(tmp_path / "model.mh").words_frame().equals(frame)
-    assert [*model.workers_frame().column_names] == ["worker", "n_labels", "right", "omitted", "inserted"]
+    assert [*model.workers_frame().column_names] == [
+        "worker",
+        "n_answers",
+        "skill",
+        "skill_error",
+        "omitted",
+        "inserted",
+    ]
 
 
 def test_bad_settings_are_named() -> None:

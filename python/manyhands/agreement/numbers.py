@@ -331,7 +331,7 @@ def bland_altman(ratings: Any, workers: tuple[Any, Any] | None = None, *, level:
     >>> import manyhands as mh
     >>> ratings = mh.Ratings.from_arrays([1, 1, 2, 2, 3, 3], ["u", "v"] * 3, [1.0, 2.0, 2.0, 4.0, 3.0, 6.0])
     >>> limits = mh.agreement.bland_altman(ratings, ("u", "v"))
-    >>> round(limits.bias, 2), round(limits.lower, 2), round(limits.upper, 2)
+    >>> round(limits.bias, 2), round(limits.low, 2), round(limits.high, 2)
     (-2.0, -3.96, -0.04)
     """
     # Not worth a place in every import of the library.

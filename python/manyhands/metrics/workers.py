@@ -236,7 +236,7 @@ def worth(confusion: npt.ArrayLike, prior: npt.ArrayLike | None, n_labels: npt.A
     --------
     >>> from manyhands import metrics
     >>> found = metrics.worth([[[0.9, 0.1], [0.1, 0.9]]], None, [100])
-    >>> found.accuracy, found.accuracy_error
+    >>> found.skill, found.skill_error
     (array([0.9]), array([0.03]))
     """
     table = _confusion("confusion", confusion)

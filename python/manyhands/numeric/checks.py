@@ -235,7 +235,7 @@ def check_frames(subject: NumberSubject) -> None:
     require(workers.column_names == wanted, f"workers_frame has {workers.column_names}")
     np.testing.assert_array_equal(workers["noise"].to_numpy(), model.noise_)
     points = subject.fitted(subject.other).to_frame().column_names
-    require(len(points) == 9, f"to_frame of points has the columns {points}")
+    require(len(points) == 10, f"to_frame of points has the columns {points}")
 
 
 def check_wider_levels(subject: NumberSubject) -> None:
