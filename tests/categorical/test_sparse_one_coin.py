@@ -38,7 +38,7 @@ def test_equals_the_dense_model(rows: list[tuple[int, int, int]], k: int, init: 
     clear = ~(model.tied_ | wanted.tied_)
     np.testing.assert_array_equal(model.labels_[clear], wanted.labels_[clear])
     frame, other = model.workers_frame(), wanted.workers_frame()
-    for name in ("accuracy", "information", "spammer_score"):
+    for name in ("skill", "information", "spammer_score"):
         assert_close(frame.column(name).to_numpy(), other.column(name).to_numpy(), PARITY, name)
 
 

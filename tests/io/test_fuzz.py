@@ -135,4 +135,4 @@ def test_files_are_laid_out_as_the_library_does():
     mh.Annotations.from_arrays([1, 1, 2], ["a", "b", "a"], ["x", "y", "x"]).save(path)
     content = mutate.persist.read(path)
     header = {"kind": content.kind, "meta": content.meta}
-    assert mutate.laid_out(header, content.arrays, mutate.persist.VERSION) == path.read_bytes()
+    assert mutate.laid_out(header, content.arrays) == path.read_bytes()

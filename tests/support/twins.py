@@ -218,9 +218,10 @@ def _fit_ebcc(model: mh.categorical.EBCC, votes: mh.Annotations) -> Answer:
 
 
 def _predict_ebcc(model: mh.categorical.EBCC, rows: em.Rows, known: np.ndarray) -> np.ndarray:
-    average = np.average(model._fitted().fit.concentration, axis=0, weights=labels_of(model))
-    carried = np.array([model._fitted().fit.concentration[m] if m >= 0 else average for m in known])
-    params = communities.Subtypes(model._class_concentration, model._subtype_concentration, carried)
+    learnt: Any = model._fitted().fit
+    average = np.average(learnt.concentration, axis=0, weights=labels_of(model))
+    carried = np.array([learnt.concentration[m] if m >= 0 else average for m in known])
+    params = communities.Subtypes(learnt.class_concentration, learnt.subtype_concentration, carried)
     return params.expect(rows)[0].sum(axis=2)
 
 
@@ -419,7 +420,7 @@ def carried(model: Aggregator, per_worker: np.ndarray, known: np.ndarray) -> np.
 
 
 def _predict_minimax(model: mh.categorical.MinimaxEntropy, rows: em.Rows, known: np.ndarray) -> np.ndarray:
-    sigma, penalty = carried(model, model.sigma_, known), float(model._penalty[0])
+    sigma, penalty = carried(model, model.sigma_, known), model._fitted().fit.task_penalty
     return entropy.minimax_posterior(rows, sigma, ordinal=model.ordinal, task_penalty=penalty)
 
 

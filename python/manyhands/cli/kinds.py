@@ -44,7 +44,7 @@ def add_kind(parser: Parser) -> None:
         "--kind",
         choices=(*Records._kinds, "ordinal"),
         metavar="KIND",
-        help="kind of answers, such as numeric or ordinal (default: inferred from the columns; all are under --help-all)",
+        help="kind of answers, such as numeric or ordinal (default: inferred from the columns; all: --help-all)",
     )
     group = parser.add_argument_group("kinds of answers")
     chosen = parser._option_string_actions["--columns"]

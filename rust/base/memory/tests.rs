@@ -27,13 +27,14 @@ use crate::categorical::linked;
 use crate::categorical::mace;
 use crate::categorical::margin;
 use crate::categorical::minimax;
+use crate::categorical::simulate;
 use crate::categorical::table::{Repeats, Rows, Table, tests::of_rows};
 use crate::categorical::votes;
 use crate::clustering;
 use crate::moments::factor::{self, cpd, low_rank, nmf, rank_one};
 use crate::numeric::table::Ratings;
 use crate::objects;
-use crate::{defer, moments, sequences, simulate, texts};
+use crate::{defer, moments, sequences, texts};
 
 thread_local! {
     /// How many more allocations this thread is granted.
