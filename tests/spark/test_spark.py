@@ -80,9 +80,9 @@ def test_answers_are_those_of_memory_and_the_bits_those_of_files(
     import manyhands.spark
 
     model = getattr(manyhands.spark, method)(checkpoint=shared, n_shards=3, **METHODS[method]).fit(frame)
-    whole = getattr(mh, method)(**METHODS[method]).fit(mh.Annotations.from_frame(log))
+    whole = getattr(mh.categorical, method)(**METHODS[method]).fit(mh.Annotations.from_frame(log))
     close(whole, model.aggregator)
-    same_bits(getattr(mh, method)(**METHODS[method]).fit(out_of_core(model, tmp_path)), model.aggregator)
+    same_bits(getattr(mh.categorical, method)(**METHODS[method]).fit(out_of_core(model, tmp_path)), model.aggregator)
     found = sorted_answers(model.answers())
     assert found["task"] == whole.tasks_.tolist()
     assert found["label"] == whole.labels_.tolist()
