@@ -141,12 +141,12 @@ def test_odd_questions_are_refused():
         agreement.icc(ratings, "three-way")
     with pytest.raises(ValueError, match="no worker 9"):
         agreement.bland_altman(ratings, (0, 9))
-    with pytest.raises(ValueError, match="two, not 0 twice"):
+    with pytest.raises(ValueError, match="0 twice"):
         agreement.bland_altman(ratings, (0, 0))
     with pytest.raises(ValueError, match="min_overlap"):
         agreement.pearson(ratings, min_overlap=2)
     points = mh.Ratings.from_arrays([1, 1], ["u", "v"], np.zeros((2, 2)))
-    with pytest.raises(ValueError, match="of one number"):
+    with pytest.raises(ValueError, match="number"):
         agreement.icc(points)
 
 

@@ -242,9 +242,9 @@ def test_what_cannot_be_told_is_said(votes, remark):
 
 def test_bad_settings_are_refused():
     votes, *_ = plot(0.0, n_tasks=50)
-    with pytest.raises(KeyError, match="trusted worker is not in the log: 'ann'"):
+    with pytest.raises(KeyError, match="'ann'"):
         mh.audit.colluders(votes, trusted="ann")
-    with pytest.raises(KeyError, match="trusted worker is not in the log"):
+    with pytest.raises(KeyError, match="trusted"):
         mh.audit.colluders(votes, trusted=[])
     with pytest.raises(ValueError, match="method"):
         mh.audit.colluders(votes, method="guess")

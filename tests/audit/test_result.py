@@ -37,7 +37,7 @@ def test_a_finding_survives_pickling():
 
 
 def test_a_finding_has_an_entry_for_each_worker():
-    with pytest.raises(ValueError, match="score has shape"):
+    with pytest.raises(ValueError, match="score"):
         finding(score=np.zeros(2))
 
 
@@ -62,11 +62,11 @@ def test_who_was_found_may_be_gone_already():
 
 
 def test_without_refuses_what_it_does_not_know():
-    with pytest.raises(KeyError, match="no worker is called 'zoe'"):
+    with pytest.raises(KeyError, match="'zoe'"):
         VOTES.without(["eve", "zoe"])
-    with pytest.raises(ValueError, match="no annotation is left"):
+    with pytest.raises(ValueError, match="annotation"):
         VOTES.without(["ann", "bob", "eve"])
-    with pytest.raises(TypeError, match="names of workers"):
+    with pytest.raises(TypeError, match="workers"):
         VOTES.without(None)
-    with pytest.raises(TypeError, match="names of workers"):
+    with pytest.raises(TypeError, match="workers"):
         VOTES.without("eve")

@@ -66,15 +66,15 @@ def test_low_rank_matches_its_twin(width, rank, n_workers):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"ridge": 0.0}, "ridge must be above 0"),
-        ({"ridge": math.nan}, "ridge must be above 0"),
-        ({"weights": np.array([-1.0])}, "weights must be finite and at least 0"),
-        ({"weights": np.ones(2)}, "weights must hold 1 numbers"),
-        ({"blocks": np.full((1, 2, 2), np.inf)}, "blocks must be finite"),
+        ({"ridge": 0.0}, "ridge.*0"),
+        ({"ridge": math.nan}, "ridge.*0"),
+        ({"weights": np.array([-1.0])}, "weights.*0"),
+        ({"weights": np.ones(2)}, "weights.*1 numbers"),
+        ({"blocks": np.full((1, 2, 2), np.inf)}, "blocks"),
         ({"blocks": np.full((1, 2, 2), 1e300), "start": np.full((3, 2, 1), 1e-100), "ridge": 1e-200}, "too large"),
-        ({"pairs": np.array([[0, 3]], np.uint32)}, "not a pair"),
-        ({"start": np.full((3, 2, 1), np.nan)}, "must be finite"),
-        ({"start": np.zeros((3, 2, 0))}, "do not make factors"),
+        ({"pairs": np.array([[0, 3]], np.uint32)}, "pair"),
+        ({"start": np.full((3, 2, 1), np.nan)}, "finite"),
+        ({"start": np.zeros((3, 2, 0))}, "factors"),
     ],
 )
 def test_low_rank_refuses(change, message):
@@ -333,7 +333,7 @@ def test_settings_are_checked(given):
 
 
 def test_anything_but_answers_is_refused():
-    with pytest.raises(TypeError, match="expected Annotations or a frame"):
+    with pytest.raises(TypeError, match="Annotations"):
         mh.audit.spammers(3)
 
 

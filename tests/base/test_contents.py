@@ -58,15 +58,15 @@ def test_select_reports_the_tasks_that_lose_all(votes):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"tasks": ["a", "q", "r"]}, KeyError, "no task is called 'q'"),
-        ({"workers": ["W1"]}, KeyError, "no worker is called 'W1'"),
-        ({"workers": [1]}, KeyError, "no worker is called 1"),
-        ({"tasks": "a"}, TypeError, "tasks must be a column of ids, not a single str"),
-        ({"tasks": ["a", None]}, ValueError, "the tasks to select must not hold a missing value"),
-        ({"tasks": [True, False]}, ValueError, "the task mask has 2 entries for 3 tasks"),
-        ({"tasks": np.ones((3, 1), bool)}, ValueError, "tasks must be one-dimensional"),
-        ({"tasks": []}, ValueError, "no annotation is left"),
-        ({"tasks": ["c"], "workers": ["w2"]}, ValueError, "no annotation is left: .* have none in common"),
+        ({"tasks": ["a", "q", "r"]}, KeyError, "'q'"),
+        ({"workers": ["W1"]}, KeyError, "'W1'"),
+        ({"workers": [1]}, KeyError, "worker.*1"),
+        ({"tasks": "a"}, TypeError, "tasks"),
+        ({"tasks": ["a", None]}, ValueError, "tasks"),
+        ({"tasks": [True, False]}, ValueError, "2 entries.*3 tasks"),
+        ({"tasks": np.ones((3, 1), bool)}, ValueError, "tasks"),
+        ({"tasks": []}, ValueError, "annotation"),
+        ({"tasks": ["c"], "workers": ["w2"]}, ValueError, "common"),
     ],
 )
 def test_bad_selections_are_refused(votes, options, error, message):
@@ -104,13 +104,13 @@ def test_samples_depend_on_the_seed(votes):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "give either fraction= or per_task="),
+        ({}, "fraction=.*per_task="),
         ({"fraction": 0.5, "per_task": 1}, "give either"),
-        ({"fraction": 0.0}, r"fraction must lie in \(0, 1\], not 0.0"),
-        ({"fraction": 1.5}, "not 1.5"),
-        ({"fraction": float("nan")}, "not nan"),
-        ({"fraction": 0.01}, "a fraction of 0.01 leaves none of 7 annotations"),
-        ({"per_task": 0}, "per_task must be at least 1, not 0"),
+        ({"fraction": 0.0}, "fraction.*0.0"),
+        ({"fraction": 1.5}, "1.5"),
+        ({"fraction": float("nan")}, "nan"),
+        ({"fraction": 0.01}, "0.01.*7 annotations"),
+        ({"per_task": 0}, "per_task.*1,.*0"),
     ],
 )
 def test_bad_samples_are_refused(votes, options, message):
@@ -164,7 +164,7 @@ def test_frames_round_trip(votes):
 
 def test_ids_without_an_arrow_type_say_so():
     votes = mh.Annotations.from_arrays([1, "a"], [1, 2], [0, 1])
-    with pytest.raises(TypeError, match="no Arrow type can hold the ids 1, 'a', …; use integers or text"):
+    with pytest.raises(TypeError, match=r"1,.*'a'"):
         votes.to_frame()
 
 

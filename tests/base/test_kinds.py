@@ -113,7 +113,7 @@ def test_kinds_are_found_by_name(kind):
     assert mh.categorical.all_aggregators("marks") == [Marker]
     assert Marker not in mh.categorical.all_aggregators()
     assert all(issubclass(found, Aggregator) for found in mh.categorical.all_aggregators(kind="categorical"))
-    with pytest.raises(ValueError, match=r"kind must be one of 'categorical', .*'marks', not 'pictures'"):
+    with pytest.raises(ValueError, match=r"kind.*'categorical'.*'marks'.*'pictures'"):
         mh.categorical.all_aggregators("pictures")
 
 
@@ -122,7 +122,7 @@ def test_a_file_of_a_kind_that_is_not_known_is_refused(tmp_path):
         patched.setattr(persist, "_READERS", dict(persist._READERS))
         patched.setattr(Estimator, "_bases", dict(Estimator._bases))
         toy_kind()[0].from_arrays(["a"], ["x"], [3]).save(tmp_path / "marks.mh")
-    with pytest.raises(mh.errors.FileFormatError, match="unknown kind of object, 'marks'"):
+    with pytest.raises(mh.errors.FileFormatError, match="'marks'"):
         mh.load(tmp_path / "marks.mh")
 
 

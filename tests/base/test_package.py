@@ -54,7 +54,7 @@ def test_compiled_tables_are_made_where_their_size_is_checked():
 
 
 def test_names_that_do_not_exist_are_refused():
-    with pytest.raises(AttributeError, match="has no attribute 'majority'"):
+    with pytest.raises(AttributeError, match="'majority'"):
         mh.majority  # noqa: B018
 
 

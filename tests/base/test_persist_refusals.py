@@ -115,7 +115,7 @@ def test_files_that_are_not_ours_are_refused(tmp_path, saved):
     for content in (b"", b"x", b"MANYHAND", b"task,worker,label\na,b,c\n" * 9, b"\x80\x04\x95" + bytes(60)):
         assert try_load(tmp_path / "f.mh", content) is None
     (tmp_path / "f.mh").write_bytes(b"NOTMINE!" + saved["table"][8:])
-    with pytest.raises(mh.errors.FileFormatError, match=r"f\.mh is not a manyhands file"):
+    with pytest.raises(mh.errors.FileFormatError, match=r"f\.mh"):
         mh.load(tmp_path / "f.mh")
     with pytest.raises(FileNotFoundError):
         mh.load(tmp_path / "nowhere.mh")
@@ -129,7 +129,7 @@ def test_other_versions_are_rejected(tmp_path, saved, version, cure):
     header, body = split(saved["table"])
     path = tmp_path / "f.mh"
     path.write_bytes(assemble(header, body, version=version))
-    with pytest.raises(mh.errors.FileFormatError, match=rf"f\.mh has format version {version}, .* 3 only: .*{cure}"):
+    with pytest.raises(mh.errors.FileFormatError, match=rf"f\.mh.*{version}.*3.*{cure}"):
         mh.load(path)
 
 

@@ -52,7 +52,7 @@ def test_settings_are_refused_exactly_outside_their_bounds(check, good, bad):
 
 
 def test_whole_numbers_are_whole():
-    with pytest.raises(TypeError, match=r"whole number, not 2\.0"):
+    with pytest.raises(TypeError, match=r"2\.0"):
         checks.check_number("n", 2.0, least=0, whole=True)
 
 

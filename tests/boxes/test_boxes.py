@@ -85,7 +85,7 @@ def test_widths_and_centres_are_boxes_too(tmp_path: Path) -> None:
         pyarrow.csv.write_csv(log.rename_columns(["task", "worker", *"abcd"]), tmp_path / "log.csv")
         roles = ("x", "y", "width", "height") if format == "xywh" else ("cx", "cy", "width", "height")
         assert mh.read(tmp_path / "log.csv", kind="boxes", **dict(zip(roles, "abcd", strict=True))) == boxes
-    with pytest.raises(ValueError, match="row 0 has a box of no area: boxes\\[:, 3\\] is 0; give points"):
+    with pytest.raises(ValueError, match=r"row 0.*boxes\[:, 3\]"):
         mh.Boxes.from_arrays([1], ["u"], [[1, 2, 3, 0]], format="xywh")
     with pytest.raises(ValueError, match="cannot hold"):
         mh.Boxes.from_arrays([1], ["u"], [[1e17, 2, 1, 1]], format="xywh")
@@ -98,7 +98,7 @@ def test_points_are_read_from_files(tmp_path: Path) -> None:
     pyarrow.csv.write_csv(log, tmp_path / "log.csv")
     assert mh.read(tmp_path / "log.csv", kind="boxes") == mh.Boxes.from_frame(log)
     wide = log.append_column("width", [[640, 640]]).append_column("height", [[480, 480]])
-    with pytest.raises(ValueError, match="may be boxes, or points in images"):
+    with pytest.raises(ValueError, match="images"):
         mh.Boxes.from_frame(wide)
     assert mh.Boxes.from_frame(wide, box=("x", "y")).n_dims == 2
     pyarrow.csv.write_csv(wide, tmp_path / "wide.csv")
@@ -110,11 +110,11 @@ def test_points_are_read_from_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("boxes", "told"),
     [
-        ([[0, 0, 4, 4], [3, 0, 1, 4]], r"row 1 has a box of no area: boxes\[:, 2\] is 1"),
-        ([[0, 0, 4, 4], [0, 2, 1, 2]], "row 1 has a box of no area"),
-        ([[0, 0, 4, 4], [0, np.nan, 1, 2]], r"boxes\[:, 1\] is missing at row 1"),
-        ([[0, 0, 4, 4], [0, np.inf, 1, 2]], "holds inf at row 1"),
-        ([[0, 0, 4], [0, 1, 2]], r"shape \(2, 3\)"),
+        ([[0, 0, 4, 4], [3, 0, 1, 4]], r"row 1.*boxes\[:, 2\]"),
+        ([[0, 0, 4, 4], [0, 2, 1, 2]], "row 1"),
+        ([[0, 0, 4, 4], [0, np.nan, 1, 2]], r"boxes\[:, 1\].*row 1"),
+        ([[0, 0, 4, 4], [0, np.inf, 1, 2]], "inf.*row 1"),
+        ([[0, 0, 4], [0, 1, 2]], r"\(2, 3\)"),
     ],
 )
 def test_bad_boxes_are_named(boxes: list, told: str) -> None:
@@ -123,11 +123,11 @@ def test_bad_boxes_are_named(boxes: list, told: str) -> None:
 
 
 def test_contradictions_are_named() -> None:
-    with pytest.raises(ValueError, match="row 1 says that worker 'u' saw nothing in task 'a'"):
+    with pytest.raises(ValueError, match=r"row 1.*worker 'u'.*task 'a'"):
         mh.Boxes.from_arrays(["a", "a"], ["u", "u"], [[0, 0, 1, 1], NOTHING])
-    with pytest.raises(ValueError, match="labels is missing at row 1"):
+    with pytest.raises(ValueError, match=r"labels.*row 1"):
         mh.Boxes.from_arrays(["a", "a"], ["u", "v"], [[0, 0, 1, 1]] * 2, ["x", None])
-    with pytest.raises(ValueError, match="four columns, or two"):
+    with pytest.raises(ValueError, match="columns"):
         mh.Boxes.from_frame({"task": [1], "worker": [1], "x": [1]}, box=("x",))
     with pytest.raises(TypeError, match="must hold numbers"):
         mh.Boxes.from_arrays(["a"], ["u"], [["0", "0", "1", "1"]])
@@ -395,7 +395,7 @@ def test_scores_by_hand() -> None:
     assert mh.metrics.box_scores([[]], [[]]).f1 == 1.0
     with pytest.raises(ValueError, match="no area"):
         mh.metrics.box_scores([[[0, 0, 0, 1]]], [[one]])
-    with pytest.raises(ValueError, match="give labels and true_labels"):
+    with pytest.raises(ValueError, match="true_labels"):
         mh.metrics.box_scores([[one]], [[one]], labels=[["a"]])
 
 
@@ -434,10 +434,10 @@ def test_of_ten_objects_eight_are_expected_to_be_drawn() -> None:
 @pytest.mark.parametrize(
     ("n", "told"),
     [
-        ((3, 2, 2, 2), "columns differ in length: 3 tasks, 2 workers"),
-        ((2, 3, 2, 2), "columns differ in length: 2 tasks, 3 workers"),
-        ((2, 2, 3, 2), "columns differ in length: 2 tasks, 2 workers, 3"),
-        ((2, 2, 2, 3), "columns differ in length: .*3 labels"),
+        ((3, 2, 2, 2), "3 tasks.*2 workers"),
+        ((2, 3, 2, 2), "2 tasks.*3 workers"),
+        ((2, 2, 3, 2), "2 tasks.*2 workers.*3"),
+        ((2, 2, 2, 3), "3 labels"),
         ((0, 0, 0, 0), "there are no annotations"),
     ],
 )
@@ -449,14 +449,14 @@ def test_columns_of_unequal_length_are_rejected(n: tuple[int, ...], told: str) -
 
 def test_a_format_that_does_not_exist_is_rejected() -> None:
     log = {"task": [1], "worker": ["u"], "a": [0], "b": [0], "c": [1], "d": [1]}
-    with pytest.raises(ValueError, match="format must be one of"):
+    with pytest.raises(ValueError, match="format"):
         mh.Boxes.from_frame(log, box=("a", "b", "c", "d"), format="yxyx")
 
 
 @pytest.mark.parametrize("far", [1e308, -1e308, 1e301])
 def test_coordinates_too_large_to_subtract_are_rejected(far):
     boxes = np.sort(np.array([[0.0, 0.0, 1.0, 1.0], [far, 0.0, 1.0, 1.0]]).reshape(2, 2, 2), axis=1).reshape(2, 4)
-    with pytest.raises(ValueError, match=r"boxes\[:, \d\] holds .* at row 1.*scale the coordinates down"):
+    with pytest.raises(ValueError, match=r"boxes\[:, \d\].*row 1"):
         mh.Boxes.from_arrays([1, 1], ["a", "b"], boxes)
 
 

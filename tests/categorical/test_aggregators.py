@@ -115,7 +115,7 @@ def test_weights_beyond_the_range_are_refused() -> None:
     spread = 10.0 ** np.random.default_rng(0).uniform(-320, 308, n)
     one_of_them = [np.where(np.arange(n) == 5, bad, 1.0) for bad in (1e308, 1e200, np.nan, np.inf, -1.0)]
     for weights in (*one_of_them, np.full(n, 1e308), np.full(n, 1e-320), spread):
-        with pytest.raises(ValueError, match=r"weights holds \S+ at row \d+; .*weight"):
+        with pytest.raises(ValueError, match=r"weights.*row \d+"):
             replace(STANDARD, weights=weights).votes()
 
 

@@ -53,7 +53,7 @@ def test_names_of_any_kind_name_dense_tasks_and_workers():
 
 def test_unlabelled_rows_of_a_frame_are_named():
     frame = pd.DataFrame({"ann": ["x", None, None], "bob": ["y", None, None]}, index=["q", "s", "p"])
-    with pytest.warns(mh.errors.DataWarning, match=r"2 tasks have no label at all .*\('p', 's'; see"):
+    with pytest.warns(mh.errors.DataWarning, match="2 tasks.*'p'.*'s'"):
         votes = mh.Annotations.from_dense(frame)
     assert votes.unlabelled.tolist() == ["p", "s"]
 
@@ -87,10 +87,10 @@ def test_an_id_column_is_no_worker(form, ids):
 
 
 def test_an_id_column_is_known_by_its_name_in_the_smallest_frame():
-    with pytest.raises(ValueError, match=r"column 'Item' looks like the ids"):
+    with pytest.raises(ValueError, match="column 'Item'"):
         mh.Annotations.from_dense({"Item": ["a", "b"], "ann": ["x", "y"]})
     matrix = np.column_stack([np.arange(12) + 50, *rated(12).values()])
-    with pytest.raises(ValueError, match=r"column 0 looks like the ids of tasks.*; leave it out$"):
+    with pytest.raises(ValueError, match="column 0"):
         mh.Annotations.from_dense(matrix)
 
 
@@ -105,16 +105,16 @@ def test_a_worker_with_many_answers_is_no_id_column():
 @pytest.mark.parametrize(
     ("frame", "options", "error", "message"),
     [
-        (pd.DataFrame(WIDE, index=["a", "b", "a"]), {}, ValueError, "several rows are called 'a'"),
-        (pd.DataFrame(WIDE, index=["a", None, "c"]), {}, ValueError, "one of the rows has no name"),
-        (pd.DataFrame([[1, 2]], columns=["x", "x"]), {}, ValueError, "several columns are called 'x'"),
-        (WIDE, {"task": "item"}, ValueError, "no task column 'item'; the columns are 'ann', 'bob', 'eve'"),
-        ([[1, 2]], {"task": "item"}, ValueError, "the matrix has no names"),
+        (pd.DataFrame(WIDE, index=["a", "b", "a"]), {}, ValueError, "'a'"),
+        (pd.DataFrame(WIDE, index=["a", None, "c"]), {}, ValueError, "rows"),
+        (pd.DataFrame([[1, 2]], columns=["x", "x"]), {}, ValueError, "'x'"),
+        (WIDE, {"task": "item"}, ValueError, "column 'item'.*'ann'.*'bob'.*'eve'"),
+        ([[1, 2]], {"task": "item"}, ValueError, "matrix"),
         (LOG, {}, ValueError, "'task', 'worker', 'label' look like a log .*from_frame"),
-        ({"task": ["a"]}, {"task": "task"}, ValueError, "no column of labels"),
-        ({"ann": [1, 2], "bob": [1]}, {}, ValueError, "columns differ in length: 2, 1"),
-        (pl.DataFrame(WIDE).lazy(), {}, TypeError, "a LazyFrame has no data yet"),
-        ({"ann": [0.5, 1.5], "bob": [0.25, 1]}, {}, ValueError, "the matrix holds numbers with fractions"),
+        ({"task": ["a"]}, {"task": "task"}, ValueError, "labels"),
+        ({"ann": [1, 2], "bob": [1]}, {}, ValueError, "2,.*1"),
+        (pl.DataFrame(WIDE).lazy(), {}, TypeError, "LazyFrame"),
+        ({"ann": [0.5, 1.5], "bob": [0.25, 1]}, {}, ValueError, "matrix"),
     ],
 )
 def test_bad_wide_frames_are_refused(frame, options, error, message):
@@ -129,7 +129,7 @@ def test_dense_text_with_any_sign_of_absence(missing):
 
 
 def test_dense_rows_without_a_label_are_reported():
-    with pytest.warns(mh.errors.DataWarning, match=r"2 tasks have no label at all .*\(1, 3; see"):
+    with pytest.warns(mh.errors.DataWarning, match="2 tasks.*1,.*3"):
         votes = mh.Annotations.from_dense([[0, 1], [-1, -1], [1, 1], [-1, -1]], classes=[1, 0])
     assert votes.tasks.tolist() == [0, 2]
     assert votes.unlabelled.tolist() == [1, 3]
@@ -139,10 +139,10 @@ def test_dense_rows_without_a_label_are_reported():
 @pytest.mark.parametrize(
     ("matrix", "message"),
     [
-        ([1, 2], r"must be tasks × workers, not of shape \(2,\)"),
-        (np.zeros((1, 1, 1)), "not of shape"),
-        (np.zeros((0, 3)), r"of shape \(0, 3\), holds no label"),
-        ([[-1, -1]], "holds no label"),
+        ([1, 2], r"\(2,\)"),
+        (np.zeros((1, 1, 1)), "shape"),
+        (np.zeros((0, 3)), r"\(0, 3\)"),
+        ([[-1, -1]], "label"),
     ],
 )
 def test_bad_matrices_are_refused(matrix, message):
@@ -166,27 +166,27 @@ SIZES = {"n_tasks": 2, "n_workers": 2, "n_classes": 2}
 @pytest.mark.parametrize(
     ("codes", "sizes", "error", "message"),
     [
-        (([-1, 0], [0, 1], [0, 1]), {}, ValueError, "tasks must lie between 0 and 4,294,967,295"),
-        (([0, 1], [0, 2**33], [0, 1]), {}, ValueError, "workers must lie between"),
-        (([0, 1], [0, 1], [0, 65_536]), {}, ValueError, "labels must lie between 0 and 65,535"),
-        (([0, 2], [0, 1], [0, 1]), {}, ValueError, "task code 2 at row 1 is not below"),
-        (([0, 1], [0, 2], [0, 1]), {}, ValueError, "worker code 2 at row 1 is not below"),
-        (([0, 1], [0, 1], [2, 1]), {}, ValueError, "label code 2 at row 0 is not below"),
-        (([0.0, 1.0], [0, 1], [0, 1]), {}, TypeError, r"tasks must be whole numbers \(codes\), not float64"),
-        ((["a", "b"], [0, 1], [0, 1]), {}, TypeError, "use from_arrays for other ids"),
-        (([0, 1], [True, False], [0, 1]), {}, TypeError, "workers must be whole numbers"),
+        (([-1, 0], [0, 1], [0, 1]), {}, ValueError, "tasks.*0.*4,294,967,295"),
+        (([0, 1], [0, 2**33], [0, 1]), {}, ValueError, "workers"),
+        (([0, 1], [0, 1], [0, 65_536]), {}, ValueError, "labels.*0.*65,535"),
+        (([0, 2], [0, 1], [0, 1]), {}, ValueError, "code 2.*row 1"),
+        (([0, 1], [0, 2], [0, 1]), {}, ValueError, "code 2.*row 1"),
+        (([0, 1], [0, 1], [2, 1]), {}, ValueError, "code 2.*row 0"),
+        (([0.0, 1.0], [0, 1], [0, 1]), {}, TypeError, "tasks"),
+        ((["a", "b"], [0, 1], [0, 1]), {}, TypeError, "from_arrays"),
+        (([0, 1], [True, False], [0, 1]), {}, TypeError, "workers"),
         (
             ([0, 1, 1], [0, 1], [0, 1]),
             {},
             ValueError,
-            "columns differ in length: 3 tasks, 2 workers, 2 labels",
+            "3 tasks.*2 workers.*2 labels",
         ),
-        (([[0, 1]], [0, 1], [0, 1]), {}, ValueError, r"tasks must be one-dimensional, not of shape \(1, 2\)"),
+        (([[0, 1]], [0, 1], [0, 1]), {}, ValueError, r"tasks.*\(1, 2\)"),
         (([], [], []), {}, ValueError, "there are no annotations"),
-        (([0, 1], [0, 1], [0, 1]), {"n_tasks": 0}, ValueError, "n_tasks must be at least 1, not 0"),
-        (([0, 1], [0, 1], [0, 1]), {"n_classes": 65_536}, ValueError, "65,536 distinct labels"),
-        (([0, 1], [0, 1], [0, 1]), {"n_workers": 2**32}, ValueError, "more than 4294967295 tasks or workers"),
-        (([0, 1], [0, 1], [0, 1]), {"n_tasks": 2**32}, ValueError, "more than 4294967295 tasks or workers"),
+        (([0, 1], [0, 1], [0, 1]), {"n_tasks": 0}, ValueError, "n_tasks.*1,.*0"),
+        (([0, 1], [0, 1], [0, 1]), {"n_classes": 65_536}, ValueError, "65,536 distinct"),
+        (([0, 1], [0, 1], [0, 1]), {"n_workers": 2**32}, ValueError, "4294967295 tasks"),
+        (([0, 1], [0, 1], [0, 1]), {"n_tasks": 2**32}, ValueError, "4294967295 tasks"),
     ],
 )
 def test_bad_codes_are_refused(codes, sizes, error, message):

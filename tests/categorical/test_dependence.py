@@ -82,7 +82,7 @@ def test_the_kernel_refuses_what_does_not_fit() -> None:
     _, fit = judged(STANDARD, 0)
     for i in range(3):
         wrong = [part[..., :-1].copy() if i == j else part for j, part in enumerate(fit)]
-        with pytest.raises(ValueError, match="must fit the table"):
+        with pytest.raises(ValueError, match="table"):
             STANDARD.votes().table.error_correlation(*wrong)
 
 
@@ -254,7 +254,7 @@ def test_what_members_said_is_kept_as_codes(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.member_labels_, model.member_labels_)
     for held, told in (
         (codes.astype(float), "'fit.answers'"),
-        (codes + np.uint16(3), "holds codes that are not below 3"),
+        (codes + np.uint16(3), "codes.*3"),
     ):
         persist.write(tmp_path / "other.mh", content.kind, content.meta, content.arrays | {"fit.answers": held})
         with pytest.raises(mh.errors.FileFormatError, match=told):

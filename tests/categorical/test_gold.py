@@ -86,9 +86,9 @@ def test_columns(tmp_path):
     assert read(("task", "label", "truth"), tasks, wrong, right) == right
     assert read(("task", "label", "truth"), tasks, wrong, right, label="label") == wrong
     assert read(("thing", "said"), tasks, right, like=("thing", "said")) == right
-    with pytest.raises(ValueError, match=r"truth\.csv: no column has a well-known name for the label"):
+    with pytest.raises(ValueError, match=r"truth\.csv"):
         read(("task", "said"), tasks, right)
-    with pytest.raises(ValueError, match="several columns could be the label"):
+    with pytest.raises(ValueError, match="columns"):
         read(("task", "label", "answer"), tasks, right, wrong)
 
 
@@ -98,10 +98,10 @@ def test_missing_values(tmp_path):
     tasks, labels = read_gold(path, votes)
     assert (tasks.tolist(), labels.tolist()) == (["s"], ["x"])
     path = truth_in(tmp_path, "parquet", ["s"], pa.array([None], pa.string()))
-    with pytest.raises(ValueError, match="holds no label"):
+    with pytest.raises(ValueError, match="label"):
         read_gold(path, votes)
     path = truth_in(tmp_path, "parquet", ["s", None], ["x", "y"])
-    with pytest.raises(ValueError, match="without a task in row 1"):
+    with pytest.raises(ValueError, match="row 1"):
         read_gold(path, votes)
     with pytest.raises(FileNotFoundError, match="absent"):
         read_gold(tmp_path / "absent.csv", votes)
@@ -123,9 +123,7 @@ def test_identical_repeats_and_blanks_are_taken(tmp_path):
 def test_repeats_that_contradict_each_other_are_refused(ending, tmp_path):
     votes = log_of(["s", "t"], ["x", "y"])
     path = truth_in(tmp_path, ending, ["s", "t", "s", "t"], ["x", "y", "x", "x"])
-    with pytest.raises(
-        ValueError, match=rf"truth\.{ending}: task 't' has two labels that differ, 'y' and 'x'; keep one"
-    ):
+    with pytest.raises(ValueError, match=rf"truth\.{ending}.*task 't'.*'y'.*'x'"):
         read_gold(path, votes)
 
 
@@ -177,5 +175,5 @@ def test_columns_are_found_in_capitals_too(tmp_path):
 def test_a_label_without_a_task_is_named_by_its_row(tmp_path):
     votes = log_of(["s", "t"], ["x", "y"])
     path = truth_in(tmp_path, "parquet", ["s", "t", None], ["x", None, "y"])
-    with pytest.raises(ValueError, match="without a task in row 2"):
+    with pytest.raises(ValueError, match="row 2"):
         read_gold(path, votes)

@@ -128,23 +128,23 @@ class TestMACE:
     @pytest.mark.parametrize(
         ("params", "message"),
         [
-            ({"method": "gibbs"}, "method must be one of 'vb', 'em'"),
-            ({"max_iter": 0}, "max_iter must be at least 1"),
-            ({"smoothing": -1}, "smoothing must be at least 0"),
-            ({"competence_prior": (0.5, 0.0)}, "competence_prior must be above 0"),
-            ({"strategy_prior": 0.0}, "strategy_prior must be above 0"),
-            ({"restarts": -1}, "restarts must be at least 0"),
+            ({"method": "gibbs"}, "method.*'vb'.*'em'"),
+            ({"max_iter": 0}, "max_iter.*1"),
+            ({"smoothing": -1}, "smoothing.*0"),
+            ({"competence_prior": (0.5, 0.0)}, "competence_prior.*0"),
+            ({"strategy_prior": 0.0}, "strategy_prior.*0"),
+            ({"restarts": -1}, "restarts.*0"),
         ],
     )
     def test_bad_settings(self, params, message):
         with pytest.raises(ValueError, match=message):
             mh.MACE(**params).fit(mh.Annotations.from_dense([[0, 1]]))
-        with pytest.raises(TypeError, match="must be a pair"):
+        with pytest.raises(TypeError, match="pair"):
             mh.MACE(competence_prior=0.5).fit(mh.Annotations.from_dense([[0, 1]]))
 
     def test_an_early_end_warns(self):
         votes, _, _, _ = mace_crowd(60)
-        with pytest.warns(mh.errors.ConvergenceWarning, match="MACE stopped at max_iter=2"):
+        with pytest.warns(mh.errors.ConvergenceWarning, match="MACE.*max_iter=2"):
             mh.MACE(max_iter=2).fit(votes)
 
 
@@ -236,12 +236,12 @@ class TestGLAD:
     @pytest.mark.parametrize(
         ("params", "message"),
         [
-            ({"class_prior": [1.0]}, r"class_prior has shape \(1,\), not \(2,\)"),
+            ({"class_prior": [1.0]}, r"class_prior.*\(1,\).*\(2,\)"),
             ({"class_prior": [0.5, 0.6]}, "sum to one"),
-            ({"class_prior": [0.0, 1.0]}, "positive numbers"),
-            ({"class_prior": [1.5, -0.5]}, "positive numbers"),
-            ({"max_iter": 0}, "max_iter must be at least 1"),
-            ({"ease_mean": float("inf")}, "ease_mean must be a finite number"),
+            ({"class_prior": [0.0, 1.0]}, "positive"),
+            ({"class_prior": [1.5, -0.5]}, "positive"),
+            ({"max_iter": 0}, "max_iter.*1"),
+            ({"ease_mean": float("inf")}, "ease_mean"),
         ],
     )
     def test_bad_settings(self, params, message):
@@ -250,5 +250,5 @@ class TestGLAD:
 
     def test_an_early_end_warns(self):
         votes, _, _, _ = glad_crowd(60)
-        with pytest.warns(mh.errors.ConvergenceWarning, match="GLAD stopped at max_iter=2"):
+        with pytest.warns(mh.errors.ConvergenceWarning, match="GLAD.*max_iter=2"):
             mh.GLAD(max_iter=2).fit(votes)

@@ -125,9 +125,9 @@ class TestMaxMarginVote:
     @pytest.mark.parametrize(
         ("params", "message"),
         [
-            ({"cost": 0}, "cost must be above 0"),
-            ({"margin": -1}, "margin must be at least 0"),
-            ({"max_iter": 0}, "max_iter must be at least 1"),
+            ({"cost": 0}, "cost.*0"),
+            ({"margin": -1}, "margin.*0"),
+            ({"max_iter": 0}, "max_iter.*1"),
         ],
     )
     def test_bad_settings(self, params, message):
@@ -136,7 +136,7 @@ class TestMaxMarginVote:
 
     def test_an_early_end_warns(self):
         votes, _, _ = coin_crowd(60)
-        with pytest.warns(mh.errors.ConvergenceWarning, match="MaxMarginVote stopped at max_iter=1"):
+        with pytest.warns(mh.errors.ConvergenceWarning, match="MaxMarginVote.*max_iter=1"):
             mh.categorical.MaxMarginVote(max_iter=1).fit(votes)
 
 
@@ -215,12 +215,12 @@ class TestCrowdSVM:
     @pytest.mark.parametrize(
         ("params", "message"),
         [
-            ({"cost": 0.0}, "cost must be above 0"),
-            ({"variance": -1}, "variance must be at least 0"),
-            ({"pseudo_count": 0}, "pseudo_count must be above 0"),
-            ({"draws": 0}, "draws must be at least 1"),
-            ({"burn_in": -1}, "burn_in must be at least 0"),
-            ({"seed": -1}, "seed must be at least 0"),
+            ({"cost": 0.0}, "cost.*0"),
+            ({"variance": -1}, "variance.*0"),
+            ({"pseudo_count": 0}, "pseudo_count.*0"),
+            ({"draws": 0}, "draws.*1"),
+            ({"burn_in": -1}, "burn_in.*0"),
+            ({"seed": -1}, "seed.*0"),
         ],
     )
     def test_bad_settings(self, params, message):

@@ -156,26 +156,26 @@ def test_predicts_what_it_fitted():
 
 def test_too_many_classes_are_refused_at_once():
     votes = mh.Annotations.from_codes([0, 1], [0, 0], [0, 1], n_tasks=2, n_workers=1, n_classes=40_000)
-    with pytest.raises(ValueError, match="matrices of 40000 × 40000 classes for 2 tasks and 1 workers would take"):
+    with pytest.raises(ValueError, match=r"40000.*40000 classes.*2 tasks.*1 workers"):
         mh.categorical.MinimaxEntropy().fit(votes)
 
 
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"worker_penalty": 0}, "worker_penalty must be above 0"),
-        ({"task_penalty": -1.0}, "task_penalty must be at least 0"),
-        ({"max_iter": 0}, "max_iter must be at least 1"),
+        ({"worker_penalty": 0}, "worker_penalty.*0"),
+        ({"task_penalty": -1.0}, "task_penalty.*0"),
+        ({"max_iter": 0}, "max_iter.*1"),
     ],
 )
 def test_bad_settings(params, message):
     with pytest.raises(ValueError, match=message):
         mh.categorical.MinimaxEntropy(**params).fit(mh.Annotations.from_dense([[0, 1]]))
-    with pytest.raises(TypeError, match="ordinal must be True or False"):
+    with pytest.raises(TypeError, match="ordinal"):
         mh.categorical.MinimaxEntropy(ordinal="yes").fit(mh.Annotations.from_dense([[0, 1]]))
 
 
 def test_an_early_end_warns():
     votes, _, _, _ = own_crowd(60)
-    with pytest.warns(mh.errors.ConvergenceWarning, match="MinimaxEntropy stopped at max_iter=2"):
+    with pytest.warns(mh.errors.ConvergenceWarning, match="MinimaxEntropy.*max_iter=2"):
         mh.categorical.MinimaxEntropy(max_iter=2).fit(votes)

@@ -283,11 +283,11 @@ def poisoned(how: Any, evidence: float) -> float:
 @pytest.mark.parametrize(
     ("instead", "error", "message"),
     [
-        (raising, Lost, "a machine is gone"),
+        (raising, Lost, "machine"),
         (interrupted, KeyboardInterrupt, None),
-        (poisoned, ValueError, "a pass counted NaN"),
-        (lambda how, evidence: float("nan"), ValueError, "log-evidence NaN"),
-        (lambda how, evidence: "much", TypeError, "real number"),
+        (poisoned, ValueError, "NaN"),
+        (lambda how, evidence: float("nan"), ValueError, "NaN"),
+        (lambda how, evidence: "much", TypeError, "number"),
     ],
 )
 def test_a_pass_that_fails_ends_the_loop(
@@ -320,14 +320,14 @@ def test_progress_of_passes_made_elsewhere() -> None:
 def test_a_loop_refuses_what_only_tasks_could_use() -> None:
     votes = drawn()
     passes, fit = InPlace(votes, shards_of(votes, 2)), loops("full", "majority")["em"]
-    with pytest.raises(ValueError, match="give gold to the passes"):
+    with pytest.raises(ValueError, match="passes"):
         fit(passes, gold=np.full(votes.n_tasks, -1, np.int32))
-    with pytest.raises(ValueError, match="give posteriors to the passes"):
+    with pytest.raises(ValueError, match="posteriors"):
         fit(passes, posterior=np.full((votes.n_tasks, 3), 1 / 3))
     for name, value in (("n_workers", 0), ("n_classes", 2**40), ("n_labels", 2), ("n_workers", 2**62)):
         wrong = InPlace(votes, [])
         setattr(wrong, name, value)
-        with pytest.raises(ValueError, match="there can be no passes"):
+        with pytest.raises(ValueError, match="passes"):
             fit(wrong)
     with pytest.raises(AttributeError, match="n_workers"):
         fit(object())
@@ -338,21 +338,21 @@ def test_what_does_not_fit_is_refused_before_any_work() -> None:
     table, good = votes.table, sums(votes, "full")
     factors, prior = _core.em_factors(np.full((30, 3, 3), 1 / 3), np.full(3, 1 / 3))
     for wrong, message in (
-        (good | {"counts": np.zeros((29, 9))}, "counts must be"),
-        (good | {"classes": np.zeros(4)}, "classes must be"),
-        (good | {"counts": np.zeros((9, 30)).T}, "counts must be"),
-        (good | {"gold": np.full(3, -1, np.int32)}, "gold holds 3"),
+        (good | {"counts": np.zeros((29, 9))}, "counts"),
+        (good | {"classes": np.zeros(4)}, "classes"),
+        (good | {"counts": np.zeros((9, 30)).T}, "counts"),
+        (good | {"gold": np.full(3, -1, np.int32)}, "gold.*3"),
     ):
         with pytest.raises(ValueError, match=message):
             table.em_gather(factors, prior, **wrong)
         with pytest.raises(ValueError, match=message):
             table.em_open(**wrong)
     for bad in (factors[:-1], np.where(factors > 0, 0.0, 0.0), np.full_like(factors, np.nan)):
-        with pytest.raises(ValueError, match="factors hold"):
+        with pytest.raises(ValueError, match="factors"):
             table.em_gather(bad, prior, **good)
-        with pytest.raises(ValueError, match="factors hold"):
+        with pytest.raises(ValueError, match="factors"):
             table.em_answers(bad, prior)
-    with pytest.raises(ValueError, match="prior must hold 3 numbers a row"):
+    with pytest.raises(ValueError, match=r"prior.*3 numbers"):
         _core.em_factors(np.full((30, 3, 3), 1 / 3), np.ones(4))
     with pytest.raises(ValueError, match="sums to"):
         table.em_open(posterior=np.ones((votes.n_tasks, 3)), **good)

@@ -128,10 +128,10 @@ def test_files_are_read_as_in_memory(tmp_path: Path, ending: str) -> None:
     when = (tmp_path / "shards" / "manifest.json").stat().st_mtime_ns
     assert mh.read(path, out_of_core=tmp_path / "shards").n_tasks == 50
     assert (tmp_path / "shards" / "manifest.json").stat().st_mtime_ns == when
-    with pytest.raises(FileExistsError, match="another log"):
+    with pytest.raises(FileExistsError, match="log"):
         mh.read(path, out_of_core=tmp_path / "shards", repeats="first")
     os.utime(path, ns=(1, 1))
-    with pytest.raises(FileExistsError, match="another log"):
+    with pytest.raises(FileExistsError, match="log"):
         mh.read(path, out_of_core=tmp_path / "shards")
 
 

@@ -52,7 +52,7 @@ def soft_logs(draw: st.DrawFn) -> dict[str, list]:
 def test_what_all_classes_have_alike_counts_for_none(log: dict[str, list]) -> None:
     shares = np.array([log[name] for name in CLASSES]).T
     if (shares == shares[:, :1]).all():
-        with pytest.raises(ValueError, match="even probabilities"):
+        with pytest.raises(ValueError, match="probabilities"):
             mh.Annotations.from_soft(log, CLASSES)
         return
     votes = mh.Annotations.from_soft(log, CLASSES)
@@ -116,9 +116,9 @@ def test_confidences_of_missing_labels_go_with_them() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"confidence": [0.5, 0.0]}, "holds 0.0 at row 1"),
-        ({"confidence": [1.5, 0.5]}, "holds 1.5 at row 0"),
-        ({"confidence": [0.5]}, "differ in length"),
+        ({"confidence": [0.5, 0.0]}, "0.0.*row 1"),
+        ({"confidence": [1.5, 0.5]}, "1.5.*row 0"),
+        ({"confidence": [0.5]}, "length"),
         ({"confidence": [0.5, 0.5], "weights": [1, 1]}, "not both"),
     ],
 )
@@ -130,11 +130,11 @@ def test_bad_confidences_are_named(change: dict, message: str) -> None:
 @pytest.mark.parametrize(
     ("columns", "kind", "message"),
     [
-        ({"x": [0.5, 0.5], "y": [0.5, 0.2]}, ValueError, "row 1 sum to 0.7"),
-        ({"x": [0.5, -0.5], "y": [0.5, 1.5]}, ValueError, "'x' holds -0.5"),
+        ({"x": [0.5, 0.5], "y": [0.5, 0.2]}, ValueError, "row 1.*0.7"),
+        ({"x": [0.5, -0.5], "y": [0.5, 1.5]}, ValueError, "'x'.*-0.5"),
         ({"x": ["a", "b"], "y": [1, 1]}, TypeError, "must hold numbers"),
-        ({"x": [1.0, 1.0]}, ValueError, "no probability of 'y' column"),
-        ({"x": [1.0], "y": [0.0]}, ValueError, "differ in length"),
+        ({"x": [1.0, 1.0]}, ValueError, "'y'"),
+        ({"x": [1.0], "y": [0.0]}, ValueError, "length"),
     ],
 )
 def test_bad_probabilities_are_named(columns: dict, kind: type, message: str) -> None:
@@ -205,9 +205,9 @@ def test_an_abstention_need_not_occur() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"abstain": ["x", "y"]}, "every label is an abstention"),
-        ({"abstain": "x", "classes": ["x", "y"]}, "both classes and abstain"),
-        ({"abstain": []}, "abstain is empty"),
+        ({"abstain": ["x", "y"]}, "abstention"),
+        ({"abstain": "x", "classes": ["x", "y"]}, "abstain"),
+        ({"abstain": []}, "abstain"),
         ({"abstain": ["x", "x"]}, "more than once"),
     ],
 )
@@ -231,7 +231,7 @@ def test_tables_keep_their_abstentions(tmp_path: Path) -> None:
 
 def test_nothing_but_abstentions_is_refused() -> None:
     votes = mh.Annotations.from_arrays([1, 2], [1, 1], ["?", "?"], abstain="?", classes=["x", "y"])
-    with pytest.raises(ValueError, match="every annotation is an abstention"):
+    with pytest.raises(ValueError, match="abstention"):
         mh.MajorityVote().fit(votes)
 
 
@@ -318,7 +318,7 @@ def test_soft_answers_may_abstain() -> None:
     assert votes.labels.tolist() == ["x", "y", "?"]
     assert votes.codes()[2].tolist() == [0, 2, 1]
     np.testing.assert_allclose(votes.weights, [0.5, 0.5, 0.6])
-    with pytest.raises(ValueError, match="'z', which is no column"):
+    with pytest.raises(ValueError, match="'z'"):
         mh.Annotations.from_soft(log, ["x", "?", "y"], abstain="z")
     sure = mh.Annotations.from_arrays(
         [1, 1], ["a", "b"], ["x", "?"], confidence=[0.6, 0.5], classes=["x", "y"], abstain="?"
@@ -352,7 +352,7 @@ def test_files_may_hold_all_of_them(tmp_path: Path, capsys: pytest.CaptureFixtur
     np.testing.assert_allclose(votes.weights, [0.8, 1.0, 0.6])
     out = _run(capsys, "aggregate", str(soft), "--columns", "probabilities=cat,dog", "--method", "majority")
     assert [row["label"] for row in out["labels"]] == ["cat", "dog"]
-    with pytest.raises(ValueError, match="label=… means nothing beside"):
+    with pytest.raises(ValueError, match="label=…"):
         mh.read(soft, probabilities=["cat", "dog"], label="cat")
 
 

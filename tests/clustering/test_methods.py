@@ -75,7 +75,7 @@ def test_everybody_guesses():
 
 def test_clusters_are_as_many_as_allowed(blocks):
     assert CrowdClustering(n_clusters=3).fit(blocks.log).n_clusters_ == 3
-    with pytest.warns(mh.errors.IdentifiabilityWarning, match="fewer than the 9 allowed"):
+    with pytest.warns(mh.errors.IdentifiabilityWarning, match="9"):
         few = CrowdClustering(n_clusters=9).fit(blocks.log)
     assert adjusted_rand(few.clusters_, blocks.truth) > 0.95
 
@@ -127,13 +127,13 @@ def test_what_cannot_be_asked_is_named():
     with pytest.raises(mh.errors.NotFittedError):
         model.predict_proba(["a"], ["b"])
     model.fit(mh.Similarities.from_arrays(["a"], ["b"], ["u"], [True]))
-    with pytest.raises(ValueError, match="item 'z' on the right was not seen"):
+    with pytest.raises(ValueError, match="item 'z'"):
         model.predict_proba(["a"], ["z"])
-    with pytest.raises(ValueError, match="2 items on the left and 1 on the right"):
+    with pytest.raises(ValueError, match=r"2 items.*1"):
         model.predict_proba(["a", "b"], ["a"])
-    with pytest.raises(TypeError, match="expected Similarities or a frame, not list"):
+    with pytest.raises(TypeError, match=r"Similarities.*list"):
         model.fit([1, 2])
-    with pytest.raises(ValueError, match="n_clusters must be at least 1"):
+    with pytest.raises(ValueError, match=r"n_clusters.*1"):
         CrowdClustering(n_clusters=0).fit(mh.Similarities.from_arrays(["a"], ["b"], ["u"], [True]))
     with pytest.raises(ValueError, match="restarts"):
         CorrelationClustering(restarts=0).fit(mh.Similarities.from_arrays(["a"], ["b"], ["u"], [True]))
@@ -157,7 +157,7 @@ def test_memberships_of_pairs_are_products():
 
 def test_single_answers_are_remarked():
     crowd = mh.simulate(60, 8, 3, pairs=300, answers_per_pair=1, seed=3, kind="clustering")
-    with pytest.warns(mh.errors.IdentifiabilityWarning, match="Nearly all pairs have one answer"):
+    with pytest.warns(mh.errors.IdentifiabilityWarning, match="pairs"):
         CorrelationClustering().fit(crowd.log)
 
 
@@ -200,11 +200,11 @@ def test_simulated_crowds_are_what_was_asked():
     left, right = many.log.pairs()
     assert (many.truth[left] == many.truth[right]).sum() == 150
     for wrong, message in (
-        ({"pairs": 10_000}, "pairs must be at most 4950"),
+        ({"pairs": 10_000}, "pairs.*4950"),
         ({"pairs": 0.00001}, "asks about none"),
-        ({"answers_per_pair": 11}, "answers_per_pair must be at most 10"),
-        ({"spammers": 1.5}, "spammers must be at most 1"),
-        ({"pairs": 10, "same": 1.5}, "same must be at most 1"),
+        ({"answers_per_pair": 11}, "answers_per_pair.*10"),
+        ({"spammers": 1.5}, "spammers.*1"),
+        ({"pairs": 10, "same": 1.5}, "same.*1"),
     ):
         with pytest.raises(ValueError, match=message):
             mh.simulate(100, 10, 4, **wrong, kind="clustering")

@@ -57,11 +57,11 @@ def test_columns_may_be_named():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"same": [True, True, "maybe", True]}, "'maybe' at row 2, which says neither"),
-        ({"same": [0, 1, 2, 1]}, "2 at row 2, which says neither"),
-        ({"right": ["b", "a", "a", "a"]}, "item 'a' stands beside itself at row 3"),
+        ({"same": [True, True, "maybe", True]}, "'maybe'.*row 2"),
+        ({"same": [0, 1, 2, 1]}, "2.*row 2"),
+        ({"right": ["b", "a", "a", "a"]}, "item 'a'.*row 3"),
         ({"left": ["a", None, "c", "a"]}, "left column 'left' is missing .* row 1"),
-        ({"worker": ["u", "v"]}, "columns differ in length"),
+        ({"worker": ["u", "v"]}, "length"),
         ({name: [] for name in LOG}, "no annotations"),
     ],
     ids=["word", "number", "itself", "missing", "lengths", "empty"],
@@ -75,7 +75,7 @@ def test_missing_answers_are_set_aside():
     with pytest.warns(mh.errors.DataWarning, match="1 row"):
         table = mh.Similarities.from_frame(LOG | {"same": ["yes", None, "no", "yes"]})
     assert (len(table), table.n_workers) == (3, 1)
-    with pytest.raises(ValueError, match="choose missing='drop'"):
+    with pytest.raises(ValueError, match="missing='drop'"):
         mh.Similarities.from_frame(LOG | {"same": ["yes", None, "no", "yes"]}, missing="error")
 
 
@@ -84,7 +84,7 @@ def test_repeats():
     assert len(mh.Similarities.from_frame(log)) == 2
     assert mh.Similarities.from_frame(log, repeats="first").to_frame()["same"].to_pylist() == [True]
     assert mh.Similarities.from_frame(log, repeats="last").to_frame()["same"].to_pylist() == [False]
-    with pytest.raises(ValueError, match="worker 'u' answered more than once about 'a' and 'b'"):
+    with pytest.raises(ValueError, match=r"worker 'u'.*'a'.*'b'"):
         mh.Similarities.from_frame(log, repeats="error")
 
 
@@ -110,9 +110,9 @@ def test_parts():
     assert (part.items.tolist(), part.n_pairs, len(part)) == (["a", "b"], 1, 2)
     part = table.without(["u"])
     assert (part.items.tolist(), part.workers.tolist()) == (["a", "b"], ["v"])
-    with pytest.raises(ValueError, match="no annotation is left"):
+    with pytest.raises(ValueError, match="annotation"):
         table.select(items=["b", "c"])
-    with pytest.raises(KeyError, match="no item is called 'z'"):
+    with pytest.raises(KeyError, match="'z'"):
         table.select(items=["z"])
 
 
@@ -130,7 +130,7 @@ def test_files_and_pickles(tmp_path):
 def test_a_file_with_odd_pairs_is_refused(tmp_path):
     table = mh.Similarities.from_frame(LOG)
     table._left = table._right
-    with pytest.raises(ValueError, match="cannot save what could not be read again: its pairs are not of two items"):
+    with pytest.raises(ValueError, match="pairs"):
         table.save(tmp_path / "pairs.mh")
 
 
@@ -138,5 +138,5 @@ def test_a_file_with_a_third_answer_is_rejected(tmp_path):
     table = mh.Similarities.from_frame(LOG)
     pairs, workers, same = table.codes()
     table._table = checks.made_table(pairs, workers, same * 2, None, table.n_pairs, table.n_workers, 3)
-    with pytest.raises(ValueError, match="2 at row 0 is"):
+    with pytest.raises(ValueError, match=r"2.*row 0"):
         table.save(tmp_path / "pairs.mh")

@@ -178,7 +178,7 @@ def test_stepwise_em_is_its_twin(crowd: mh.categorical.CategoricalSimulation) ->
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"tasks": []}, "no task is open"), ({"classes": []}, "classes is empty"),
+    [({"tasks": []}, "task"), ({"classes": []}, "classes"),
      ({"workers": []}, "nobody is available"),
      ({"strategy": "best"}, "strategy"), ({"update": "never"}, "update"), ({"kappa": 0.3}, "kappa"),
      ({"error": 1.5}, "error"), ({"budget": -1}, "budget"), ({"tasks": [1, 1]}, "twice"),
@@ -191,13 +191,13 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, object], messag
 
 def test_answers_that_cannot_be_are_refused() -> None:
     campaign = Campaign(range(5), ["x", "y"])
-    with pytest.raises(KeyError, match="no task"):
+    with pytest.raises(KeyError, match="task"):
         campaign.tell(9, "ann", "x")
-    with pytest.raises(ValueError, match="not among the classes"):
+    with pytest.raises(ValueError, match="classes"):
         campaign.tell(1, "ann", "z")
-    with pytest.raises(ValueError, match="needs the worker"):
+    with pytest.raises(ValueError, match="worker"):
         campaign.tell(1, None, "x")
-    with pytest.raises(ValueError, match="not asked"):
+    with pytest.raises(ValueError, match="asked"):
         campaign.release(1)
     with pytest.raises(TypeError, match="aggregator"):
         Campaign(range(5), range(2), model="dawid-skene")
@@ -249,9 +249,9 @@ def test_thin_logs_are_filled_with_simulated_answers(crowd: mh.categorical.Categ
 def test_slips_in_replays_are_named(crowd: mh.categorical.CategoricalSimulation, gold: object) -> None:
     with pytest.raises(ValueError, match="policy"):
         replay(crowd.log, gold, policy="best")
-    with pytest.raises(ValueError, match="no seeds"):
+    with pytest.raises(ValueError, match="seeds"):
         replay(crowd.log, gold, seed=[])
-    with pytest.warns(mh.errors.DataWarning, match="960 answers to buy"):
+    with pytest.warns(mh.errors.DataWarning, match="960 answers"):
         assert replay(crowd.log, gold, "random", budget=5000, points=1).labels[-1] == 960
     with pytest.raises(ValueError, match="gold"):
         replay(crowd.log, {})

@@ -122,7 +122,7 @@ class TestSurface:
 
     @pytest.mark.parametrize("cls", CLASSES)
     def test_an_empty_log_raises(self, cls):
-        with pytest.raises(ValueError, match="no rows"):
+        with pytest.raises(ValueError, match="rows"):
             cls().fit(small_log()[:0])
 
     @pytest.mark.parametrize("cls", CLASSES)
@@ -200,7 +200,7 @@ class TestBadInput:
     @pytest.mark.parametrize("cls", CLASSES)
     @pytest.mark.parametrize("column", ["task", "worker", "label"])
     def test_missing_column(self, cls, column):
-        with pytest.raises(KeyError, match=f"no column '{column}'; the columns are"):
+        with pytest.raises(KeyError, match=f"column '{column}'"):
             cls().fit(small_log().drop(columns=column))
 
     @pytest.mark.parametrize("cls", CLASSES)
@@ -257,7 +257,7 @@ class TestLazyPandas:
 class TestAbsent:
     @pytest.mark.parametrize("name", twin._ABSENT)
     def test_what_has_no_twin_is_told_of(self, name):
-        with pytest.raises(AttributeError, match=f"{name} of crowd-kit has no counterpart .* There are GLAD, HRRASA"):
+        with pytest.raises(AttributeError, match=f"{name}.*GLAD.*HRRASA"):
             getattr(twin, name)
         assert not hasattr(twin, name)
         listed = PAGE.read_text(encoding="utf-8").split("## What has no twin")[1].split("```")[0]

@@ -123,7 +123,7 @@ class TestTrueLabels:
         pd.testing.assert_frame_equal(model.probas_, expected.probas_)
 
     def test_contradictions_and_other_types(self):
-        with pytest.raises(ValueError, match="task 't1' two different classes"):
+        with pytest.raises(ValueError, match="task 't1'"):
             twin.DawidSkene().fit(small_log(), pd.Series(["a", "b"], index=["t1", "t1"]))
         with pytest.raises(TypeError, match=r"1, which.*'a'"):
             twin.DawidSkene().fit(small_log(), pd.Series({"t1": 1}))
@@ -188,13 +188,13 @@ class TestInitialError:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            (lambda f: f.rename_axis(["who", "label"]), "indexed by worker and label, not by 'who', 'label'"),
-            (lambda f: f.drop(columns="c1"), "no column for the class 'c1'"),
-            (lambda f: f.drop(index=3, level="worker"), r"no row for 3 pairs .* such as \(3, 'c0'\)"),
+            (lambda f: f.rename_axis(["who", "label"]), "'who'.*'label'"),
+            (lambda f: f.drop(columns="c1"), "class 'c1'"),
+            (lambda f: f.drop(index=3, level="worker"), r"3 pairs.*\(3, 'c0'\)"),
             (lambda f: f / 1000, "do not sum to 1"),
-            (lambda f: f - 100, "finite numbers of at least 0"),
-            (lambda f: f * np.nan, "finite numbers of at least 0"),
-            (lambda f: pd.concat([f, f[:1]]), r"two rows for \(0, 'c0'\)"),
+            (lambda f: f - 100, "finite"),
+            (lambda f: f * np.nan, "finite"),
+            (lambda f: pd.concat([f, f[:1]]), r"\(0, 'c0'\)"),
         ],
     )
     def test_bad_frames(self, change, message):

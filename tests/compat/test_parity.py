@@ -165,7 +165,7 @@ class TestClaims:
 
     def test_its_column_names(self, peer):
         for name in ("DawidSkene", "OneCoinDawidSkene"):
-            with pytest.raises(ValueError, match="columns overlap"):
+            with pytest.raises(ValueError, match="overlap"):
                 getattr(peer, name)().fit(log([(1, "a", "task"), (1, "b", "other")]))
 
     def test_its_initial_error(self, peer):

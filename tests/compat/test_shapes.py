@@ -111,7 +111,7 @@ def test_skills_weigh_masks() -> None:
     found = twin.SegmentationMajorityVote().fit_predict(log, trusted)
     for task, mask in log[log.worker == "w0"].set_index("task").segmentation.items():
         np.testing.assert_array_equal(found[task], mask)
-    with pytest.raises(ValueError, match="no skill is given of worker 'w1'"):
+    with pytest.raises(ValueError, match="worker 'w1'"):
         twin.SegmentationMajorityVote().fit(log, trusted[:1])
     one = twin.SegmentationMajorityVote(on_missing_skill="ignore").fit_predict(log, trusted[:1])
     np.testing.assert_array_equal(one["i1"], found["i1"])
@@ -157,20 +157,20 @@ def test_likeness_of_outputs_compares_words() -> None:
 def test_what_is_wrong_is_named() -> None:
     with pytest.raises(KeyError, match="no column 'text'"):
         twin.ROVER(str.split, " ".join).fit(texts().rename(columns={"text": "said"}))
-    with pytest.raises(TypeError, match="expected a pandas DataFrame"):
+    with pytest.raises(TypeError, match="DataFrame"):
         twin.RASA().fit([1, 2])
-    with pytest.raises(ValueError, match="no rows"):
+    with pytest.raises(ValueError, match="rows"):
         twin.SegmentationEM().fit(masks().head(0))
     odd = masks().head(2)
     odd.at[1, "segmentation"] = np.zeros((2, 2), bool)
-    with pytest.raises(ValueError, match="masks of task 'i0' have different shapes"):
+    with pytest.raises(ValueError, match="task 'i0'"):
         twin.SegmentationRASA().fit(odd)
     twice = pd.Series([np.ones(6), np.ones(6)], index=["t00", "t00"])
-    with pytest.raises(ValueError, match="several embeddings of one task"):
+    with pytest.raises(ValueError, match="embeddings"):
         twin.RASA().fit(embedded(), twice)
     bad = embedded()
     bad.at[0, "embedding"] = np.ones(2)
-    with pytest.raises(ValueError, match="arrays of one length"):
+    with pytest.raises(ValueError, match="arrays"):
         twin.RASA().fit(bad)
 
 

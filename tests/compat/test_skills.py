@@ -110,7 +110,7 @@ class TestSurface:
         data = random_log(2)
         gaps = pd.concat([data, log([("t000", "w99", None)])], ignore_index=True)
         for cls in (twin.MMSR, twin.KOS):
-            with pytest.warns(mh.errors.DataWarning, match="without a label"):
+            with pytest.warns(mh.errors.DataWarning, match="label"):
                 found = cls().fit_predict(gaps)
             pd.testing.assert_series_equal(found, cls().fit_predict(data), check_dtype=False, check_index_type=False)
 

@@ -88,9 +88,9 @@ class TestMajorityVote:
     @pytest.mark.parametrize(
         ("params", "message"),
         [
-            ({"on_missing_skill": "guess"}, "'error', 'ignore', 'value', not 'guess'"),
-            ({"on_missing_skill": "value"}, "'value' needs one"),
-            ({"default_skill": 0.5}, "on_missing_skill='error' does not go with default_skill=0.5"),
+            ({"on_missing_skill": "guess"}, "'error'.*'ignore'.*'value'.*'guess'"),
+            ({"on_missing_skill": "value"}, "'value'"),
+            ({"default_skill": 0.5}, "on_missing_skill='error'.*default_skill=0.5"),
         ],
     )
     def test_bad_parameters(self, params, message):
@@ -100,7 +100,7 @@ class TestMajorityVote:
         twin.MajorityVote(**params).fit(small_log())  # of no consequence without skills
 
     def test_one_skill_a_worker(self):
-        with pytest.raises(ValueError, match="worker 'w1' more than once"):
+        with pytest.raises(ValueError, match="worker 'w1'"):
             twin.MajorityVote().fit(small_log(), pd.Series([1.0, 2.0], index=["w1", "w1"]))
 
 

@@ -135,7 +135,7 @@ def test_counts_fade_and_further_answers_count_as_if_they_had_been_there():
     np.testing.assert_allclose(model.confusion_, whole, rtol=1e-9)
     np.testing.assert_allclose(model.gate_.accuracy, np.diagonal(whole, axis1=1, axis2=2), rtol=1e-6)
     assert (model.decide(log.X, how="argmax", by="accuracy").who != before).any()
-    with pytest.raises(ValueError, match=r"hand some to calibrate\(X\) first"):
+    with pytest.raises(ValueError, match=r"calibrate\(X\)"):
         model.decide(log.X, coverage=0.5, how="threshold")
 
 
@@ -189,13 +189,13 @@ def test_saved_teams_follow_skills_too(tmp_path):
 @pytest.mark.parametrize(
     ("options", "times", "error", "message"),
     [
-        ({"half_life": 3.0}, None, ValueError, "half_life= needs times="),
-        ({}, np.arange(60), ValueError, "times= mean nothing without half_life="),
-        ({"half_life": 0.0}, np.arange(60), ValueError, "half_life must be above 0"),
-        ({"half_life": "soon"}, np.arange(60), TypeError, "half_life must be a number"),
-        ({"half_life": 3.0}, np.arange(9), ValueError, "one for each of 60 cases"),
-        ({"half_life": 3.0}, ["monday"] * 60, TypeError, "times must be numbers"),
-        ({"half_life": 3.0}, [np.nan] + [0.0] * 59, ValueError, "that of case 0 is not"),
+        ({"half_life": 3.0}, None, ValueError, "half_life=.*times="),
+        ({}, np.arange(60), ValueError, "times=.*half_life="),
+        ({"half_life": 0.0}, np.arange(60), ValueError, "half_life.*0"),
+        ({"half_life": "soon"}, np.arange(60), TypeError, "half_life"),
+        ({"half_life": 3.0}, np.arange(9), ValueError, "60 cases"),
+        ({"half_life": 3.0}, ["monday"] * 60, TypeError, "times"),
+        ({"half_life": 3.0}, [np.nan] + [0.0] * 59, ValueError, "case 0"),
     ],
 )
 def test_times_that_do_not_fit(options, times, error, message):
@@ -207,13 +207,13 @@ def test_times_that_do_not_fit(options, times, error, message):
 def test_further_answers_that_do_not_fit():
     log = team(60)
     model = defer.NaiveDeferral(backbone(), max_epochs=1).fit(log.X, log.truth, log.votes)
-    with pytest.raises(ValueError, match="takes skills for constant"):
+    with pytest.raises(ValueError, match="skills"):
         model.observe([0], mh.Annotations.from_arrays([0], [0], [0]), times=[0])
     model.set_params(half_life=5.0).fit(log.X, log.truth, log.votes, times=np.arange(60))
-    with pytest.raises(ValueError, match="does not know the experts 'x'"):
+    with pytest.raises(ValueError, match="'x'"):
         model.observe([0], mh.Annotations.from_arrays([0], ["x"], [0]), times=[60])
-    with pytest.raises(ValueError, match="does not know the classes 7"):
+    with pytest.raises(ValueError, match=r"classes.*7"):
         model.observe([7], mh.Annotations.from_arrays([0], [0], [7]), times=[60])
     model.set_params(half_life=None).fit(log.X, log.truth, log.votes)
-    with pytest.raises(ValueError, match="takes skills for constant"):
+    with pytest.raises(ValueError, match="skills"):
         model.observe([0], mh.Annotations.from_arrays([0], [0], [0]), times=[0])

@@ -188,7 +188,7 @@ def test_a_heavy_penalty_keeps_the_coverage_on_average():
 def test_a_gate_that_misses_its_shares_is_reported():
     log = team(400, separation=1.5)
     options = {"coverage": 0.2, "constraint": "penalty", "penalty": 0.0, "max_epochs": 5}
-    with pytest.warns(ConvergenceWarning, match=r"gives the classifier a share of 0\.\d+, and 0\.20 was asked for"):
+    with pytest.warns(ConvergenceWarning, match=r"0\.\d+.*0\.20"):
         defer.NaiveDeferral(backbone(), **SETTINGS | options).fit(log.X, log.truth, log.votes)
 
 
@@ -212,9 +212,9 @@ def test_ranked_decisions_of_a_team_and_what_they_refuse():
     found = fitted.decide(log.X, how="ranked", coverage=0.4, by="gate").who
     assert (found == defer.ranked(scores, 0.4)).all()
     for options, message in (
-        ({}, "one coverage, not None"),
-        ({"coverage": (0.1, 0.2)}, "one coverage, not"),
-        ({"coverage": 0.4, "workload": "balanced"}, "no workload but the coverage"),
+        ({}, "None"),
+        ({"coverage": (0.1, 0.2)}, "coverage"),
+        ({"coverage": 0.4, "workload": "balanced"}, "workload"),
     ):
         with pytest.raises(ValueError, match=message):
             fitted.decide(log.X, how="ranked", **options)
@@ -232,7 +232,7 @@ def test_a_curve_of_ranked_cases():
     assert curve.accuracy.tolist() == [0.75, 0.75, 1.0, 0.75, 0.5]
     with pytest.raises(ValueError, match="keeps no bounds"):
         defer.coverage_accuracy(scores, correct, lower=0.5, upper=0.5, how="ranked")
-    with pytest.raises(ValueError, match="how must be one of"):
+    with pytest.raises(ValueError, match="how"):
         defer.coverage_accuracy(scores, correct, how="top")
 
 
@@ -264,13 +264,13 @@ def test_a_sweep_that_misses_says_so():
 @pytest.mark.parametrize(
     ("model", "options", "error", "message"),
     [
-        (defer.OneVsAll(backbone()), {}, TypeError, "has no cost"),
-        (defer.NaiveDeferral(backbone(), coverage=0.5), {}, ValueError, "whatever the cost"),
-        (defer.NaiveDeferral(backbone(), workload="balanced"), {}, ValueError, "whatever the cost"),
-        (defer.NaiveDeferral(backbone(), cost={0: 1.0}), {}, ValueError, "one for single experts"),
-        (defer.NaiveDeferral(backbone()), {"coverage": 2.0}, ValueError, "coverage must be at most 1"),
-        (defer.NaiveDeferral(backbone()), {"between": (1.0, 0.0)}, ValueError, "in order"),
-        (defer.NaiveDeferral(backbone()), {"max_fits": 0}, ValueError, "max_fits must be at least 1"),
+        (defer.OneVsAll(backbone()), {}, TypeError, "cost"),
+        (defer.NaiveDeferral(backbone(), coverage=0.5), {}, ValueError, "cost"),
+        (defer.NaiveDeferral(backbone(), workload="balanced"), {}, ValueError, "cost"),
+        (defer.NaiveDeferral(backbone(), cost={0: 1.0}), {}, ValueError, "experts"),
+        (defer.NaiveDeferral(backbone()), {"coverage": 2.0}, ValueError, "coverage.*1"),
+        (defer.NaiveDeferral(backbone()), {"between": (1.0, 0.0)}, ValueError, "order"),
+        (defer.NaiveDeferral(backbone()), {"max_fits": 0}, ValueError, "max_fits.*1"),
     ],
 )
 def test_a_sweep_refuses_what_it_cannot_do(model, options, error, message):

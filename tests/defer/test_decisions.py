@@ -46,7 +46,7 @@ def test_assignment_is_the_best(seed, whole):
     upper = lower + rng.multinomial(n - n // 2 + rng.integers(4), np.ones(k) / k)
     best = oracle.assign(scores, lower, upper)
     if best is None:
-        with pytest.raises(ValueError, match="cases, but"):
+        with pytest.raises(ValueError, match="cases"):
             assign(scores, lower, upper)
         return
     who = assign(scores, lower, upper)
@@ -110,16 +110,16 @@ def test_assignment_of_nothing_and_of_one():
 @pytest.mark.parametrize(
     ("scores", "lower", "upper", "message"),
     [
-        (np.zeros((3, 2)), [2, 2], None, "must take at least 4 cases, but there are 3"),
-        (np.zeros((3, 2)), None, [1, 1], "may take at most 2 cases, but there are 3"),
-        (np.zeros((3, 2)), [2, 0], [1, 3], "option 0 must take at least 2 cases but may take at most 1"),
-        ([[0, -np.inf], [0, -np.inf]], [0, 1], None, "option 1 must take at least 1 cases, but only 0 allow it"),
-        ([[0, -np.inf], [0, -np.inf], [0, 0]], None, [1, 3], "option 0 may take at most 1 cases, but 2 allow nothing"),
+        (np.zeros((3, 2)), [2, 2], None, "4 cases.*3"),
+        (np.zeros((3, 2)), None, [1, 1], "2 cases.*3"),
+        (np.zeros((3, 2)), [2, 0], [1, 3], "0.*2 cases.*1"),
+        ([[0, -np.inf], [0, -np.inf]], [0, 1], None, "1.*1 cases.*0"),
+        ([[0, -np.inf], [0, -np.inf], [0, 0]], None, [1, 3], "0.*1 cases.*2"),
         ([[0, 0], [np.nan, 0]], None, None, "NaN in row 1"),
         ([[0, 0], [np.inf, 0]], None, None, "inf in row 1"),
-        ([[0, 0], [-np.inf, -np.inf]], None, None, "row 1 of the scores allows no option"),
-        ([[0, 0]], [1], None, "one capacity for each of 2 options"),
-        ([[0, 0]], [-1, 0], None, "not be negative"),
+        ([[0, 0], [-np.inf, -np.inf]], None, None, "row 1"),
+        ([[0, 0]], [1], None, "capacity.*2"),
+        ([[0, 0]], [-1, 0], None, "negative"),
         ([0, 0], None, None, "shape"),
     ],
 )
@@ -129,10 +129,10 @@ def test_capacities_that_cannot_be_are_refused(scores, lower, upper, message):
 
 
 def test_shares_are_no_capacities():
-    with pytest.raises(TypeError, match=r"capacities\(\) makes them of shares"):
+    with pytest.raises(TypeError, match=r"capacities\(\)"):
         assign(np.zeros((3, 2)), [0.5, 0.5])
     for lower in ([2, 0], [np.nan, 0], [-0.1, 0]):
-        with pytest.raises(ValueError, match=r"lower.*0 and 1"):
+        with pytest.raises(ValueError, match=r"lower.*0.*1"):
             capacities(lower, None, 10, 2)
     with pytest.raises(ValueError, match="n_cases"):
         capacities(None, None, 10**17, 2)
@@ -222,7 +222,7 @@ def test_a_case_is_decided_the_same_way_wherever_it_comes():
 
 def test_thresholds_refuse_what_they_cannot_use():
     thresholds = Thresholds.fit(draw(7, 100, 3))
-    with pytest.raises(ValueError, match=r"shape \(n, 3\)"):
+    with pytest.raises(ValueError, match=r"\(n, 3\)"):
         thresholds.decide(np.zeros((4, 2)))
     with pytest.raises(ValueError, match="row 1 of"):
         thresholds.decide([[0, 0, 0], [-np.inf] * 3])
@@ -230,9 +230,9 @@ def test_thresholds_refuse_what_they_cannot_use():
         thresholds.decide([[0, np.nan, 0]])
     with pytest.raises(ValueError, match=r"scores.*row 1"):
         thresholds.decide([[0, 0, 0], [0, np.inf, 0]])
-    with pytest.raises(ValueError, match=r"cases.*2 whole"):
+    with pytest.raises(ValueError, match=r"cases.*2"):
         thresholds.decide(np.zeros((2, 3)), cases=[0.5, 1.5])
-    with pytest.raises(ValueError, match="no cases"):
+    with pytest.raises(ValueError, match="cases"):
         Thresholds.fit(np.zeros((0, 3)))
     assert thresholds.decide(np.zeros((0, 3))).tolist() == []
 
@@ -271,13 +271,13 @@ def test_measures_on_a_team_counted_by_hand():
 @pytest.mark.parametrize(
     ("truth", "experts", "classifier", "error", "message"),
     [
-        ([0, 1], [[0], [1]], [1], ValueError, r"not \(2,\), \(1,\) and \(2, 1\)"),
-        ([[0], [1]], [[0], [1]], [[1], [1]], ValueError, "must be of shape"),
-        ([0, 1], [0, 1], [1, 1], ValueError, "must be of shape"),
-        ([0, 1], [[0]], [1, 1], ValueError, "must be of shape"),
-        ([0, 1], [[0], [np.nan]], [1, 1], TypeError, "experts must hold whole numbers"),
-        (["a", "b"], [["a"], ["b"]], ["a", "a"], TypeError, "truth must hold whole numbers"),
-        ([0, -1], [[0], [1]], [1, 1], ValueError, "truth holds -1 in row 1"),
+        ([0, 1], [[0], [1]], [1], ValueError, r"\(2,\).*\(1,\).*\(2, 1\)"),
+        ([[0], [1]], [[0], [1]], [[1], [1]], ValueError, "shape"),
+        ([0, 1], [0, 1], [1, 1], ValueError, "shape"),
+        ([0, 1], [[0]], [1, 1], ValueError, "shape"),
+        ([0, 1], [[0], [np.nan]], [1, 1], TypeError, "experts"),
+        (["a", "b"], [["a"], ["b"]], ["a", "a"], TypeError, "truth"),
+        ([0, -1], [[0], [1]], [1, 1], ValueError, "truth.*-1.*row 1"),
     ],
 )
 def test_correctness_refuses_what_does_not_fit(truth, experts, classifier, error, message):
@@ -292,7 +292,7 @@ def test_measures_refuse_numbers_that_cannot_be():
         coverage_accuracy(np.zeros((2, 2)), np.zeros((2, 3)))
     with pytest.raises(ValueError, match=r"n_points.*2"):
         coverage_accuracy(np.zeros((2, 2)), np.zeros((2, 2)), n_points=1)
-    with pytest.raises(ValueError, match="upper must hold shares"):
+    with pytest.raises(ValueError, match="upper"):
         deferral_report([0], [[1, 0]], upper=[np.nan, 1])
     with pytest.raises(ValueError, match=r"n_options.*1"):
         mh.defer.coverage([], 0)
@@ -333,7 +333,7 @@ def test_the_curve_runs_from_the_experts_to_the_classifier():
     assert curve.area == mh.defer.auc_cac(curve.coverage[::-1], curve.accuracy[::-1])
     balanced = coverage_accuracy(chance, correct, lower=0.5, upper=0.5, n_points=3)
     assert balanced.accuracy[0] < curve.accuracy[0] + 0.02
-    with pytest.raises(ValueError, match="only one column"):
+    with pytest.raises(ValueError, match="column"):
         coverage_accuracy([[1.0]], [[1.0]])
 
 
@@ -343,12 +343,12 @@ def test_the_area_is_a_mean_accuracy():
     assert mh.defer.auc_cac([0, 0, 1], [0.2, 0.4, 0.5]) == pytest.approx(0.4)
     with pytest.raises(ValueError, match="finite"):
         mh.defer.auc_cac([0, 1], [np.nan, 1])
-    with pytest.raises(ValueError, match="same length"):
+    with pytest.raises(ValueError, match="length"):
         mh.defer.auc_cac([], [])
 
 
 @pytest.mark.parametrize(
-    ("who", "message"), [([0, 3], "between 0 and 1"), ([0.5, 0], "whole numbers"), ([0], "1 entries but correct has 2")]
+    ("who", "message"), [([0, 3], "between 0 and 1"), ([0.5, 0], "numbers"), ([0], "1 entries.*2")]
 )
 def test_measures_refuse_what_is_no_decision(who, message):
     with pytest.raises(ValueError, match=message):

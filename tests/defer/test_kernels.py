@@ -208,21 +208,21 @@ def test_bounds_rounded_by_arithmetic_are_taken():
 @pytest.mark.parametrize(
     ("q", "lower", "upper", "message"),
     [
-        (draw(0, 5, 3), [0.5, 0.4, 0.3], None, "lower bounds sum to 1.2"),
-        (draw(0, 5, 3), None, [0.1, 0.2, 0.3], "upper bounds sum to 0.6"),
-        (draw(0, 5, 3), [0, 0.5, 0], [1, 0.4, 1], "option 1 has the lower bound 0.5 above its upper bound 0.4"),
-        (draw(0, 5, 3), [0, 0.5, 0], [1, 1.5, 1], r"bounds of option 1 are 0.5 and 1.5; shares lie in \[0, 1\]"),
+        (draw(0, 5, 3), [0.5, 0.4, 0.3], None, "1.2"),
+        (draw(0, 5, 3), None, [0.1, 0.2, 0.3], "0.6"),
+        (draw(0, 5, 3), [0, 0.5, 0], [1, 0.4, 1], "1.*0.5.*0.4"),
+        (draw(0, 5, 3), [0, 0.5, 0], [1, 1.5, 1], "option 1.*0.5.*1.5"),
         (draw(0, 5, 3), [0, np.nan, 0], None, "option 1"),
-        (draw(0, 5, 3), [0, 0.5], None, "one bound for each of the 3 options"),
-        ([[0.5, 0.5, 0], [0.5, 0.5, 0]], [0, 0, 0.1], None, "option 2 must have at least 10.*lower the bounds"),
-        ([[1, 0, 0], [0.5, 0.5, 0]], None, [0.4, 1, 1], "option 0 may have at most 40.*raise the bounds"),
-        ([[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]], [0.3, 0.3, 0, 0], None, "options [01], [01] must have at least 60"),
+        (draw(0, 5, 3), [0, 0.5], None, "bound.*3"),
+        ([[0.5, 0.5, 0], [0.5, 0.5, 0]], [0, 0, 0.1], None, "option 2.*10.*bounds"),
+        ([[1, 0, 0], [0.5, 0.5, 0]], None, [0.4, 1, 1], "option 0.*40.*bounds"),
+        ([[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]], [0.3, 0.3, 0, 0], None, "options [01], [01].*60"),
         ([[1, 0, 0], [0, 0.5, 0.5]], None, [0, 1, 1], "row 0 .* share must be 0"),
-        ([[0.5, 0.6], [0.5, 0.5]], None, None, "row 0 of the probabilities sums to 1.1"),
-        ([[0.5, 0.5], [1.5, -0.5]], None, None, "hold -0.5 in row 1"),
-        ([[0.5, 0.5], [np.nan, 0.5]], None, None, "hold NaN in row 1"),
-        (np.zeros((0, 3)), None, None, "no rows"),
-        (np.zeros((3, 0)), None, None, r"shape \(n, n_options\), not \(3, 0\)"),
+        ([[0.5, 0.6], [0.5, 0.5]], None, None, "row 0.*1.1"),
+        ([[0.5, 0.5], [1.5, -0.5]], None, None, "-0.5.*row 1"),
+        ([[0.5, 0.5], [np.nan, 0.5]], None, None, "NaN.*row 1"),
+        (np.zeros((0, 3)), None, None, "rows"),
+        (np.zeros((3, 0)), None, None, r"n_options.*\(3, 0\)"),
         (np.ones(3), None, None, "shape"),
     ],
 )
@@ -253,7 +253,7 @@ def test_weights_are_checked():
         project(draw(0, 3, 2), weights=[1, 2])
     with pytest.raises(ValueError, match="at least 0"):
         project(draw(0, 3, 2), weights=[1, 2, -1])
-    with pytest.raises(ValueError, match="positive weight"):
+    with pytest.raises(ValueError, match="positive"):
         project(draw(0, 3, 2), weights=[0, 0, 0])
     q = draw(0, 3, 2)
     twice = project(np.vstack([q, q[:1]]), 0.5, 0.5).tilt
@@ -280,13 +280,13 @@ def test_the_scale_of_weights_changes_nothing(scale):
 
 def test_chunks_are_checked():
     q = draw(0, 6, 3)
-    with pytest.raises(TypeError, match="fresh iterator"):
+    with pytest.raises(TypeError, match="iterator"):
         project_chunks(iter([q]))
-    with pytest.raises(ValueError, match="no chunks"):
+    with pytest.raises(ValueError, match="chunks"):
         project_chunks(list)
-    with pytest.raises(ValueError, match="fewer chunks of weights"):
+    with pytest.raises(ValueError, match="chunks"):
         project_chunks(lambda: [q, q], weights=lambda: [np.ones(6)])
-    with pytest.raises(ValueError, match=r"shape \(n, 3\), not \(6, 2\)"):
+    with pytest.raises(ValueError, match=r"\(n, 3\).*\(6, 2\)"):
         project_chunks(lambda: [q, q[:, :2]])
     with pytest.raises(ValueError, match=r"row 6 of.*2"):
         project_chunks(lambda: [q, 2 * q])
@@ -302,7 +302,7 @@ def test_other_rows_are_tilted_alike():
     other = found.apply(q[2000:])
     np.testing.assert_allclose(other, oracle.tilted(q[2000:], found.tilt), atol=1e-12)
     np.testing.assert_allclose(other.mean(axis=0), 1 / 3, atol=0.02)
-    with pytest.raises(ValueError, match=r"shape \(n, 3\)"):
+    with pytest.raises(ValueError, match=r"\(n, 3\)"):
         found.apply(q[:, :2])
 
 

@@ -31,20 +31,20 @@ def model(**options):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (lambda log: {"y": log.truth[:-1]}, ValueError, "y has 179 true classes, but X has 180 rows"),
-        (lambda log: {"y": [None, *log.truth[1:].tolist()]}, ValueError, "no class in row 0"),
-        (lambda log: {"y": np.array(list("abc"))[log.truth]}, ValueError, "none in common"),
-        (lambda log: {"y": log.truth * 2}, ValueError, "one logit a class"),
-        (lambda log: {"X": log.X[:10], "y": log.truth[:10]}, ValueError, "are no rows of X, which has 10"),
+        (lambda log: {"y": log.truth[:-1]}, ValueError, "y.*179.*180 rows"),
+        (lambda log: {"y": [None, *log.truth[1:].tolist()]}, ValueError, "row 0"),
+        (lambda log: {"y": np.array(list("abc"))[log.truth]}, ValueError, "common"),
+        (lambda log: {"y": log.truth * 2}, ValueError, "logit"),
+        (lambda log: {"X": log.X[:10], "y": log.truth[:10]}, ValueError, "rows of X.*10"),
         (
             lambda log: {"votes": mh.Annotations.from_arrays([0, 0], ["a", "a"], [1, 2])},
             ValueError,
-            "labelled task 0 more than once",
+            "task 0",
         ),
         (
             lambda log: {"votes": mh.Annotations.from_arrays([0, 1], ["a", "a"], [1, 2], weights=[1.0, 2.0])},
             ValueError,
-            "no weights",
+            "weights",
         ),
     ],
 )
@@ -58,31 +58,31 @@ def test_input_that_does_not_fit(change, error, message):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"coverage": 1.5}, ValueError, "coverage must be a share from 0 to 1"),
-        ({"coverage": (0.5, 0.2)}, ValueError, "in order"),
-        ({"coverage": "half"}, TypeError, "coverage must be a share or a pair"),
-        ({"workload": "fair"}, ValueError, "workload must be one of 'free', 'balanced'"),
-        ({"workload": {"nobody": 0.1}}, KeyError, "'nobody', who is no expert; there are 0, 1, 2"),
-        ({"workload": {0: (0.1, 2)}}, ValueError, "the workload of 0 must be a share"),
+        ({"coverage": 1.5}, ValueError, "coverage.*0.*1"),
+        ({"coverage": (0.5, 0.2)}, ValueError, "order"),
+        ({"coverage": "half"}, TypeError, "coverage"),
+        ({"workload": "fair"}, ValueError, "workload.*'free'.*'balanced'"),
+        ({"workload": {"nobody": 0.1}}, KeyError, "'nobody'.*0,.*1,.*2"),
+        ({"workload": {0: (0.1, 2)}}, ValueError, "workload of 0"),
         ({"coverage": 0.7, "workload": {0: 0.2, 1: 0.2}}, ValueError, "sum to more than one"),
         ({"coverage": 0.1, "workload": {0: 0.1, 1: 0.1, 2: 0.1}}, ValueError, "would have nobody"),
-        ({"constraint": "yearly"}, ValueError, "constraint must be one of"),
-        ({"penalty": 5.0, "coverage": 0.5}, ValueError, "penalty=5.0 is the weight of constraint='penalty'"),
-        ({"penalty": -1.0, "constraint": "penalty"}, ValueError, "penalty must be at least 0"),
-        ({"cost": float("nan")}, ValueError, "cost must be a finite number"),
-        ({"cost": {"nobody": 1.0}}, KeyError, "cost names 'nobody', who is no expert; there are 0, 1, 2"),
-        ({"cost": {1: "much"}}, TypeError, "the cost of 1 must be a number"),
-        ({"cost": {1: float("nan")}}, ValueError, "the cost of 1 must be a finite number"),
-        ({"cost": {1: 1e9}}, ValueError, "the cost of 1 must be at most 1000"),
-        ({"cost": [0.1, 0.2]}, TypeError, "say whose it is by name, {expert: number}, not .0.1, 0.2."),
+        ({"constraint": "yearly"}, ValueError, "constraint"),
+        ({"penalty": 5.0, "coverage": 0.5}, ValueError, "penalty=5.0.*constraint='penalty'"),
+        ({"penalty": -1.0, "constraint": "penalty"}, ValueError, "penalty.*0"),
+        ({"cost": float("nan")}, ValueError, "cost"),
+        ({"cost": {"nobody": 1.0}}, KeyError, "cost.*'nobody'.*0,.*1,.*2"),
+        ({"cost": {1: "much"}}, TypeError, "cost of 1"),
+        ({"cost": {1: float("nan")}}, ValueError, "cost of 1"),
+        ({"cost": {1: 1e9}}, ValueError, "1.*1000"),
+        ({"cost": [0.1, 0.2]}, TypeError, "0.1.*0.2"),
         ({"cost": np.zeros(3)}, TypeError, "say whose it is by name"),
-        ({"smoothing": 0.0}, ValueError, "smoothing is a share above 0"),
-        ({"unanswered": "asked"}, ValueError, "unanswered must be one of 'left-out', 'wrong'"),
-        ({"gate": linear(6, 3)}, ValueError, "for each of 3 experts and one for the classifier"),
-        ({"gate": linear(5, 4)}, ValueError, r"goes to Linear\(in_features=5, out_features=4"),
-        ({"gate": 7}, TypeError, "gate must be a torch nn.Module"),
-        ({"gate": "stack"}, TypeError, '"stacked", "anchored" or None, not .stack.'),
-        ({"lr": -1.0}, ValueError, "lr must be at least 0"),
+        ({"smoothing": 0.0}, ValueError, "smoothing.*0"),
+        ({"unanswered": "asked"}, ValueError, "unanswered.*'left-out'.*'wrong'"),
+        ({"gate": linear(6, 3)}, ValueError, "3 experts"),
+        ({"gate": linear(5, 4)}, ValueError, "in_features=5.*out_features=4"),
+        ({"gate": 7}, TypeError, "gate.*nn.Module"),
+        ({"gate": "stack"}, TypeError, "None"),
+        ({"lr": -1.0}, ValueError, "lr.*0"),
     ],
 )
 def test_settings_that_cannot_work(options, error, message):
@@ -94,29 +94,29 @@ def test_settings_that_cannot_work(options, error, message):
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
-        (defer.ProbabilisticDeferral, {"inference": "luck"}, "inference must be one of"),
-        (defer.ProbabilisticDeferral, {"experts": "one"}, "experts must be one of"),
-        (defer.ProbabilisticDeferral, {"groups": 0}, "groups must be at least 1"),
-        (defer.ProbabilisticDeferral, {"groups": 1.5}, "groups must be a whole number"),
-        (defer.ProbabilisticDeferral, {"groups": 2, "experts": "confusion"}, "groups are of networks"),
-        (defer.ProbabilisticDeferral, {"n_iter": 0}, "n_iter must be at least 1"),
-        (defer.ProbabilisticDeferral, {"n_iter": 1.5}, "n_iter must be a whole number"),
-        (defer.ImputedDeferral, {"method": "guess"}, "method must be one of"),
-        (defer.ImputedDeferral, {"groups": 0}, "groups must be at least 1"),
-        (defer.ImputedDeferral, {"experts": "one"}, "experts must be one of"),
-        (defer.ImputedDeferral, {"impute_epochs": 0}, "impute_epochs must be at least 1"),
-        (defer.ImputedDeferral, {"impute_epochs": 2.5}, "impute_epochs must be a whole number"),
-        (defer.CrossEntropySurrogate, {"alpha": -1.0}, "alpha must be at least 0"),
-        (defer.RealizableSurrogate, {"alpha": 2.0}, "alpha must be at most 1"),
-        (defer.MixtureOfExperts, {"cost": -1.0}, "cost must be at least 0"),
-        (defer.MixtureOfExperts, {"cost": {1: -1.0}}, "the cost of 1 must be at least 0"),
-        (defer.MixtureOfExperts, {"cost": {"Ann": 1.0}}, "cost names 'Ann', who is no expert; there are 0, 1, 2"),
-        (defer.MixtureOfExperts, {"cost": {2: float("nan")}}, "the cost of 2 must be a finite number"),
+        (defer.ProbabilisticDeferral, {"inference": "luck"}, "inference"),
+        (defer.ProbabilisticDeferral, {"experts": "one"}, "experts"),
+        (defer.ProbabilisticDeferral, {"groups": 0}, "groups.*1"),
+        (defer.ProbabilisticDeferral, {"groups": 1.5}, "groups"),
+        (defer.ProbabilisticDeferral, {"groups": 2, "experts": "confusion"}, "groups"),
+        (defer.ProbabilisticDeferral, {"n_iter": 0}, "n_iter.*1"),
+        (defer.ProbabilisticDeferral, {"n_iter": 1.5}, "n_iter"),
+        (defer.ImputedDeferral, {"method": "guess"}, "method"),
+        (defer.ImputedDeferral, {"groups": 0}, "groups.*1"),
+        (defer.ImputedDeferral, {"experts": "one"}, "experts"),
+        (defer.ImputedDeferral, {"impute_epochs": 0}, "impute_epochs.*1"),
+        (defer.ImputedDeferral, {"impute_epochs": 2.5}, "impute_epochs"),
+        (defer.CrossEntropySurrogate, {"alpha": -1.0}, "alpha.*0"),
+        (defer.RealizableSurrogate, {"alpha": 2.0}, "alpha.*1"),
+        (defer.MixtureOfExperts, {"cost": -1.0}, "cost.*0"),
+        (defer.MixtureOfExperts, {"cost": {1: -1.0}}, "cost of 1"),
+        (defer.MixtureOfExperts, {"cost": {"Ann": 1.0}}, "cost.*'Ann'.*0,.*1,.*2"),
+        (defer.MixtureOfExperts, {"cost": {2: float("nan")}}, "cost of 2"),
         (defer.MixtureOfExperts, {"cost": [0.1, 0.2, 0.3]}, "say whose it is by name"),
-        (defer.Triage, {"warmup": -1}, "warmup must be at least 0"),
-        (defer.Triage, {"warmup": 0.5}, "warmup must be a whole number"),
-        (defer.OneVsAll, {"gate": linear(6, 4)}, "a logit for each of 3 experts, "),
-        (defer.OneVsAll, {"gate": "anchored"}, "the classifier among its options"),
+        (defer.Triage, {"warmup": -1}, "warmup.*0"),
+        (defer.Triage, {"warmup": 0.5}, "warmup"),
+        (defer.OneVsAll, {"gate": linear(6, 4)}, "3 experts"),
+        (defer.OneVsAll, {"gate": "anchored"}, "options"),
     ],
 )
 def test_settings_of_single_methods(make, options, message):
@@ -136,7 +136,7 @@ def test_a_gate_of_ones_own_and_networks_that_cannot_be_split():
         def forward(self, x):
             return self.inner(x)
 
-    with pytest.raises(ValueError, match="parts named trunk and head"):
+    with pytest.raises(ValueError, match="trunk"):
         defer.NaiveDeferral(Closed(), max_epochs=1).fit(log.X, log.truth, log.votes)
     fitted = defer.NaiveDeferral(Closed(), linear(6, 4), max_epochs=1).fit(log.X, log.truth, log.votes)
     assert isinstance(fitted.gate_, nn.Linear)
@@ -157,7 +157,7 @@ def test_the_classifier_learns_nothing_from_a_stacked_gate():
 def test_missing_answers_at_scoring():
     log = team(missing=0.5)
     fitted = model().fit(log.X, log.truth, log.votes)
-    with pytest.raises(ValueError, match=r"who gave no answer to them, first row \d+ to [012]; missing='available'"):
+    with pytest.raises(ValueError, match=r"row \d+ to [012].*missing='available'"):
         fitted.score(log.X, log.truth, log.votes, coverage=0.1)
     assert 0 < fitted.score(log.X, log.truth, log.votes, how="argmax", missing="available") <= 1
     first = fitted.score(log.X, log.truth, table(log.answers[:, :1]), workload={1: 0.0, 2: 0.0})
@@ -165,7 +165,7 @@ def test_missing_answers_at_scoring():
     said = np.where(who == 0, log.answers[:, 0], fitted.predict(log.X))
     assert first == pytest.approx((said == log.truth).mean())  # the others need no answers
     strangers = mh.Annotations.from_arrays([0, 1], ["x", "y"], [0, 1])
-    with pytest.raises(ValueError, match="no expert of fit"):
+    with pytest.raises(ValueError, match="expert"):
         fitted.score(log.X, log.truth, strangers)
 
 
@@ -178,7 +178,7 @@ def test_networks_that_make_no_numbers_are_no_arg_max():
     fitted = defer.NaiveDeferral(Broken(6, 3), linear(6, 4), max_epochs=1).fit(log.X, log.truth, log.votes)
     far = log.X.copy()
     far[7, 0] = 1e7
-    with pytest.raises(ValueError, match="NaN of row 7 of X"):
+    with pytest.raises(ValueError, match=r"NaN.*row 7"):
         fitted.decide(far, how="argmax")
 
 
@@ -255,7 +255,7 @@ def test_held_out_cases_may_not_be_all_that_experts_answered():
     unseen = model.fit(log.X, log.truth, log.votes)._held_out.numpy()
     given = np.full_like(log.given, -1)
     given[unseen] = log.given[unseen]
-    with pytest.raises(ValueError, match="held out: lower validation"):
+    with pytest.raises(ValueError, match="validation"):
         model.fit(log.X, log.truth, table(given))
 
 

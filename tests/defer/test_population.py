@@ -193,15 +193,15 @@ def test_a_larger_team_is_saved_and_comes_back(population, tmp_path):
 def test_newcomers_need_thresholds_of_their_own_and_classes_that_are_known(population):
     X, truth, answers, model = population
     larger = model.with_experts(X[:30], truth[:30], newcomers(answers, 30))
-    with pytest.raises(ValueError, match=r"hand some to calibrate\(X\) first"):
+    with pytest.raises(ValueError, match=r"calibrate\(X\)"):
         larger.decide(X, coverage=0.5, how="threshold")
     shares = (larger.calibrate(X[:800]).decide(X[800:], coverage=0.5, how="threshold").who == OLD + NEW).mean()
     assert shares == pytest.approx(0.5, abs=0.06)
     for expert in (0, 3):
-        with pytest.raises(ValueError, match=f"{expert} are experts of this team already"):
+        with pytest.raises(ValueError, match=f"{expert}"):
             model.with_experts(X[:5], truth[:5], mh.Annotations.from_arrays(range(5), [expert] * 5, truth[:5]))
     strange = mh.Annotations.from_arrays(range(5), ["a"] * 5, [0, 1, 2, 7, 0])
-    with pytest.raises(ValueError, match=r"knows the classes .* and not 7"):
+    with pytest.raises(ValueError, match=r"classes.*7"):
         model.with_experts(X[:5], truth[:5], strange)
     with pytest.raises(ValueError, match=r"context.*1"):
         defer.SetDeferral(backbone(), context=0).fit(X, truth, table(answers))

@@ -18,26 +18,26 @@ import manyhands as mh
     ("columns", "error", "message"),
     [
         (([], [], []), ValueError, r"there are no annotations: .* at least one \(task, worker, label\) row"),
-        (([1], [1, 2], [1]), ValueError, "columns differ in length: 1 tasks, 2 workers, 1 labels"),
-        (([1], [1], [1], [1.0, 2.0]), ValueError, "columns differ in length: .*, 2 weights"),
-        (([1], [1], [1], 2.0), ValueError, r"weights must be one-dimensional, not of shape \(\)"),
-        (([1], [1], [1], [[1.0]]), ValueError, r"weights must be one-dimensional, not of shape \(1, 1\)"),
-        (("abc", [1], [1]), TypeError, "tasks must be a column of ids, not a single str"),
-        (([1], 5, [1]), TypeError, "workers must be a column of ids, not a single int"),
-        (([1], [1], None), TypeError, "labels must be a column of ids, not a single NoneType"),
-        ((np.zeros((1, 1)), [1], [1]), ValueError, r"tasks must be one-dimensional, not of shape \(1, 1\)"),
-        ((np.array(3), [1], [1]), ValueError, r"tasks must be one-dimensional, not of shape \(\)"),
-        ((pd.DataFrame({"a": [1]}), [1], [1]), ValueError, r"tasks must be one-dimensional, .* \(1, 1\)"),
-        ((pl.DataFrame({"a": [1]}), [1], [1]), ValueError, r"tasks must be one-dimensional, .* \(1, 1\)"),
-        (([[1], [2]], [1, 2], [1, 2]), TypeError, "tasks at row 0 is a list, which cannot be an id"),
-        (([1, 2], [(1,), [2]], [1, 2]), TypeError, "workers at row 1 is a list"),
-        (([1, 2], [1, 2], [{}, {}]), TypeError, "labels at row 0 is a dict"),
-        (([1], [1], [{1}]), TypeError, "labels at row 0 is a set"),
-        (([1], [1], [([],)]), TypeError, "labels at row 0 is a tuple"),
-        ((pl.Series([[1]]), [1], [1]), TypeError, "tasks at row 0 is a Series"),
-        ((pa.array([[1]]), [1], [1]), TypeError, r"tasks holds lists, such as \[.*\]; each row needs a single value"),
+        (([1], [1, 2], [1]), ValueError, "1 tasks.*2 workers.*1 labels"),
+        (([1], [1], [1], [1.0, 2.0]), ValueError, "2 weights"),
+        (([1], [1], [1], 2.0), ValueError, r"weights.*\(\)"),
+        (([1], [1], [1], [[1.0]]), ValueError, r"weights.*\(1, 1\)"),
+        (("abc", [1], [1]), TypeError, "tasks"),
+        (([1], 5, [1]), TypeError, "workers"),
+        (([1], [1], None), TypeError, "labels.*NoneType"),
+        ((np.zeros((1, 1)), [1], [1]), ValueError, r"tasks.*\(1, 1\)"),
+        ((np.array(3), [1], [1]), ValueError, r"tasks.*\(\)"),
+        ((pd.DataFrame({"a": [1]}), [1], [1]), ValueError, r"tasks.*\(1, 1\)"),
+        ((pl.DataFrame({"a": [1]}), [1], [1]), ValueError, r"tasks.*\(1, 1\)"),
+        (([[1], [2]], [1, 2], [1, 2]), TypeError, "tasks.*row 0"),
+        (([1, 2], [(1,), [2]], [1, 2]), TypeError, "workers.*row 1"),
+        (([1, 2], [1, 2], [{}, {}]), TypeError, "labels.*row 0"),
+        (([1], [1], [{1}]), TypeError, "labels.*row 0"),
+        (([1], [1], [([],)]), TypeError, "labels.*row 0"),
+        ((pl.Series([[1]]), [1], [1]), TypeError, "tasks.*row 0"),
+        ((pa.array([[1]]), [1], [1]), TypeError, "tasks.*lists"),
         ((pa.array([{"a": 1}]), [1], [1]), TypeError, "tasks holds Arrow struct<.*>"),
-        ((pa.chunked_array([[[1]]]), [1], [1]), TypeError, "tasks holds lists"),
+        ((pa.chunked_array([[[1]]]), [1], [1]), TypeError, "tasks"),
     ],
 )
 def test_bad_columns_are_refused(columns, error, message):
@@ -52,56 +52,56 @@ def test_bad_columns_are_refused(columns, error, message):
             LOG,
             {"task": "taks"},
             ValueError,
-            r"no task column 'taks' \(did you mean 'task'\?\); the columns are 'task', 'worker'",
+            "'taks'.*'task'.*'task', 'worker'",
         ),
-        (LOG, {"weight": "w"}, ValueError, "no weight column 'w'; the columns are"),
-        (LOG, {"task": "label"}, ValueError, "column 'label' cannot be both task and label; name another"),
+        (LOG, {"weight": "w"}, ValueError, "column 'w'"),
+        (LOG, {"task": "label"}, ValueError, "column 'label'"),
         (
             LOG,
             {"repeats": "all"},
             ValueError,
-            "repeats must be one of 'keep', 'first', 'last', 'error', not 'all'",
+            "repeats.*'keep'.*'first'.*'last'.*'error'.*'all'",
         ),
-        (LOG, {"missing": "keep"}, ValueError, "missing must be one of 'drop', 'error', not 'keep'"),
+        (LOG, {"missing": "keep"}, ValueError, "missing.*'drop'.*'error'.*'keep'"),
         (
             {"x": [1], "worker": [1], "label": [1]},
             {},
             ValueError,
-            r"no column has .* name for the task: .*task=….*'x'",
+            "task=….*'x'",
         ),
         (
             LOG | {"item": TASKS},
             {},
             ValueError,
-            r"several columns could be the task \('task', 'item'\): name it",
+            "'task'.*'item'",
         ),
-        (LOG, {"task": "Task"}, ValueError, r"no task column 'Task' \(did you mean 'task'\?\)"),
+        (LOG, {"task": "Task"}, ValueError, "'Task'.*'task'"),
         (
             {"Task": [1], "ITEM": [1], "worker": [1], "label": [1]},
             {},
             ValueError,
             r"several columns .* \('Task', 'ITEM'\)",
         ),
-        ({"unit": [1], "worker": [1], "label": [1]}, {}, ValueError, r"\(well known are task, task_id, item, "),
-        ({}, {}, ValueError, "the columns are none"),
-        ({f"c{i}": [1] for i in range(60)}, {}, ValueError, r"'c59' \(well known"),
+        ({"unit": [1], "worker": [1], "label": [1]}, {}, ValueError, "task_id"),
+        ({}, {}, ValueError, "columns"),
+        ({f"c{i}": [1] for i in range(60)}, {}, ValueError, "'c59'"),
         ({f"c{i}": [1] for i in range(130)}, {}, ValueError, "'c99', …"),
-        (pl.DataFrame(LOG).lazy(), {}, TypeError, r"a LazyFrame has no data yet; call \.collect\(\)"),
-        (pd.Series(TASKS), {}, TypeError, "expected a data frame or a mapping of columns, not Series"),
-        (pl.Series(TASKS), {}, TypeError, "expected a data frame or a mapping of columns, not Series"),
-        ([1, 2], {}, TypeError, "expected a data frame or a mapping of columns, not list"),
-        ("log.csv", {}, TypeError, "expected a data frame or a mapping of columns, not str"),
+        (pl.DataFrame(LOG).lazy(), {}, TypeError, "LazyFrame.*collect"),
+        (pd.Series(TASKS), {}, TypeError, "Series"),
+        (pl.Series(TASKS), {}, TypeError, "Series"),
+        ([1, 2], {}, TypeError, "list"),
+        ("log.csv", {}, TypeError, "str"),
         (
             pd.DataFrame([[1, 2, 3, 4]], columns=["task", "task", "worker", "label"]),
             {},
             ValueError,
-            "several columns are called 'task'",
+            "'task'",
         ),
         (
             {"task": [[1]], "worker": [1], "label": [1]},
             {},
             TypeError,
-            "task column 'task' at row 0 is a list",
+            "column 'task'.*row 0",
         ),
         (pd.DataFrame(LOG)[:0], {}, ValueError, "there are no annotations"),
     ],
@@ -126,18 +126,18 @@ def test_a_name_written_as_known_comes_before_one_that_is_not():
 
 
 def test_estimators_refuse_what_is_no_table():
-    with pytest.raises(TypeError, match=r"expected Annotations or a frame, not list; .*from_frame"):
+    with pytest.raises(TypeError, match=r"Annotations.*list.*from_frame"):
         mh.MajorityVote().fit([1, 2, 3])
     assert mh.MajorityVote().fit(pd.DataFrame(LOG)).labels_.tolist() == ["cat", "dog", "dog"]
 
 
 def test_the_number_of_classes_is_limited():
     n = 65_536
-    with pytest.raises(ValueError, match="labels holds 65,536 distinct labels, more than the 65,535 classes"):
+    with pytest.raises(ValueError, match=r"labels.*65,536 distinct.*65,535 classes"):
         mh.Annotations.from_arrays(np.zeros(n, int), np.arange(n), np.arange(n))
-    with pytest.raises(ValueError, match="65,536 distinct labels"):
+    with pytest.raises(ValueError, match="65,536 distinct"):
         mh.Annotations.from_arrays([1], [1], [1], classes=range(n))
-    with pytest.warns(mh.errors.DataWarning, match="65,535 distinct values"):
+    with pytest.warns(mh.errors.DataWarning, match="65,535 distinct"):
         most = mh.Annotations.from_arrays(np.zeros(n - 1, int), np.arange(n - 1), np.arange(n - 1))
     assert most.n_classes == 65_535
     assert most.codes()[2].max() == 65_534
@@ -156,7 +156,5 @@ def test_sets_taken_for_classes_are_warned_of() -> None:
         "|".join(t) for t in itertools.combinations(letters, 3)
     ]
     tasks = [task for task in range(len(sets)) for _ in range(3)]
-    with pytest.warns(
-        mh.errors.DataWarning, match=r"looks like sets of labels, such as 'a\|b': 35 combinations of 6 labels"
-    ):
+    with pytest.warns(mh.errors.DataWarning, match=r"'a\|b'.*35 combinations.*6 labels"):
         mh.Annotations.from_arrays(tasks, [0, 1, 2] * len(sets), [sets[task] for task in tasks])

@@ -29,11 +29,11 @@ def test_labels_are_read_as_the_answers_of_the_kind_that_was_asked_for(path):
 
 
 def test_what_cannot_be_read_as_another_kind_says_which_column_lacks(path, capsys):
-    with pytest.raises(MissingColumnError, match="for the left") as caught:
+    with pytest.raises(MissingColumnError, match="left") as caught:
         mh.read(path, kind="pairwise")
     assert caught.value.parameter == "left"
     assert "--columns left=…" in complaint(capsys, f"describe {path} --kind pairwise")
-    with pytest.raises(ParameterError, match="did you mean 'numeric'") as wrong:
+    with pytest.raises(ParameterError, match="'numeric'") as wrong:
         mh.read(path, kind="numerik")
     assert wrong.value.parameter == "kind"
 

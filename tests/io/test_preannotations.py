@@ -39,7 +39,7 @@ def test_classes_come_back_as_predictions(sample: str, question: str | None, nam
     assert again.workers.tolist() == ["crowd 1"]
     assert [row["label"] for row in again.to_frame().to_pylist()] == model.labels_.tolist()
     assert again.tasks.tolist() == votes.tasks.tolist()
-    with pytest.raises(ValueError, match=r"predictions? of models can count"):
+    with pytest.raises(ValueError, match=r"predictions?"):
         mh.read(path)
 
 
@@ -104,18 +104,18 @@ def test_what_cannot_go_back(tmp_path: Path) -> None:
     model = mh.MajorityVote().fit(mh.read(SAMPLES / "label_studio.json", question="mood"))
     path = tmp_path / "pre.json"
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"export": SAMPLES / "prodigy.jsonl"}, "no export of 'label-studio', 'argilla'"),
-        ({"export": SAMPLES / "crowdflower.csv"}, "no export of"),
-        ({"question": None}, "several questions"),
+        ({"export": SAMPLES / "prodigy.jsonl"}, "'label-studio'.*'argilla'"),
+        ({"export": SAMPLES / "crowdflower.csv"}, "export"),
+        ({"question": None}, "questions"),
         (
             {"export": SAMPLES / "label_studio_shapes.json", "question": "note"},
-            "are texts; pre-annotations are categorical",
+            "pre-annotations",
         ),
-        ({"export": SAMPLES / "argilla.json", "question": None}, "no task of the export is among the 2 tasks"),
-        ({"path": tmp_path / "pre.jsonl"}, "label-studio takes files ending in .json$"),
-        ({"format": "prodigy"}, "format must be"),
-        ({"format": "argilla"}, "no export of argilla"),
-        ({"export": "-"}, "a stream can be read only once"),
+        ({"export": SAMPLES / "argilla.json", "question": None}, "2 tasks"),
+        ({"path": tmp_path / "pre.jsonl"}, "label-studio.*[.]json"),
+        ({"format": "prodigy"}, "format"),
+        ({"format": "argilla"}, "export"),
+        ({"export": "-"}, "stream"),
     ]
     for change, message in cases:
         given = {"export": SAMPLES / "label_studio.json", "path": path, "question": "mood"} | change

@@ -86,9 +86,9 @@ def test_a_folder_called_like_a_column_adds_none(tmp_path):
 def test_another_delimiter(tmp_path):
     path = put(tmp_path / "log.csv", CSV.replace(",", ";"))
     assert rows_of(mh.read(path, delimiter=";")) == ROWS
-    with pytest.raises(ValueError, match="the columns are 'task;worker;label'"):
+    with pytest.raises(ValueError, match="'task;worker;label'"):
         mh.read(path, delimiter=",")
-    with pytest.raises(ValueError, match="delimiter must be a single ASCII character, not '::'"):
+    with pytest.raises(ValueError, match=r"delimiter.*ASCII.*'::'"):
         mh.read(path, delimiter="::")
 
 
@@ -134,13 +134,13 @@ def test_names_that_look_missing_are_names(tmp_path):
 
 def test_empty_fields_are_missing(tmp_path):
     path = put(tmp_path / "log.csv", 'task,worker,label\na,1,x\nb,2,\nc,3,""\nb,1,y\n')
-    with pytest.warns(mh.errors.DataWarning, match=r"set aside 2 rows without a label; 1 task has .*\('c'"):
+    with pytest.warns(mh.errors.DataWarning, match="2 rows.*1 task.*'c'"):
         votes = mh.read(path)
     assert votes.unlabelled.tolist() == ["c"]
-    with pytest.raises(ValueError, match=r"label column 'label' is missing .* in 2 of 4 rows, first at row 1"):
+    with pytest.raises(ValueError, match=r"column 'label'.*2.*4 rows.*row 1"):
         mh.read(path, missing="error")
     path = put(tmp_path / "ids.csv", "item,worker,label\na,1,x\n,2,y\n")
-    with pytest.raises(ValueError, match=r"^task column 'item' is missing .* in 1 of 2 rows, first at row 1"):
+    with pytest.raises(ValueError, match=r"column 'item'.*1.*2 rows.*row 1"):
         mh.read(path)
 
 
@@ -154,7 +154,7 @@ def test_options_reach_the_table(tmp_path):
     path = put(tmp_path / "log.csv", "q,who,said,w\na,1,x,0.5\na,1,y,2\n")
     votes = mh.read(path, task="q", worker="who", label="said", weight="w", repeats="last")
     assert rows_of(votes) == [("a", 1, "y", 2.0)]
-    with pytest.raises(ValueError, match="worker 1 labelled task 'a' more than once"):
+    with pytest.raises(ValueError, match=r"worker 1.*task 'a'"):
         mh.read(path, task="q", worker="who", label="said", repeats="error")
 
 
@@ -163,10 +163,10 @@ def test_weights_must_be_numbers(tmp_path):
     with pytest.raises(mh.errors.FileFormatError, match=r"log\.csv.*invalid value 'heavy'"):
         mh.read(path, weight="w")
     path = put(tmp_path / "log.csv", "task,worker,label,w\na,1,x,\n")
-    with pytest.raises(ValueError, match="weight column 'w' holds nan at row 0"):
+    with pytest.raises(ValueError, match=r"column 'w'.*nan.*row 0"):
         mh.read(path, weight="w")
     path = parquet(tmp_path / "log.parquet", COLUMNS | {"w": ["1", "2", "3"]})
-    with pytest.raises(TypeError, match="weight column 'w' must hold numbers"):
+    with pytest.raises(TypeError, match="column 'w'"):
         mh.read(path, weight="w")
 
 
@@ -249,10 +249,10 @@ def test_a_file_without_labels_joins_those_with(tmp_path):
     one = parquet(tmp_path / "1.parquet", COLUMNS)
     empty = {"task": ["c"], "worker": [1], "label": pa.nulls(1)}
     two = parquet(tmp_path / "2.parquet", empty)
-    with pytest.warns(mh.errors.DataWarning, match="1 task has no label"):
+    with pytest.warns(mh.errors.DataWarning, match="1 task"):
         assert rows_of(mh.read([one, two])) == ROWS
     three = put(tmp_path / "3.csv", "task,worker,label\n")
-    with pytest.warns(mh.errors.DataWarning, match="1 task has no label"):
+    with pytest.warns(mh.errors.DataWarning, match="1 task"):
         assert rows_of(mh.read([two, three, one])) == ROWS
 
 
@@ -285,9 +285,9 @@ def test_missing_files_and_folders_are_named(tmp_path):
         mh.read(tmp_path / "nowhere.csv")
     with pytest.raises(FileNotFoundError, match=r"no file matches '.*\*\.csv'"):
         mh.read(tmp_path / "*.csv")
-    with pytest.raises(FileNotFoundError, match="no file was named"):
+    with pytest.raises(FileNotFoundError, match="file"):
         mh.read([])
-    with pytest.raises(FileNotFoundError, match=r"the folder .* holds no file that can be read"):
+    with pytest.raises(FileNotFoundError, match="folder"):
         mh.read(tmp_path)
     with pytest.raises(TypeError, match="int"):
         mh.read([3])
@@ -295,7 +295,7 @@ def test_missing_files_and_folders_are_named(tmp_path):
 
 @pytest.mark.parametrize("name", ["log", "log.gz", "csv"])
 def test_other_endings_are_refused(tmp_path, name):
-    with pytest.raises(ValueError, match=rf"what kind of file '.*{name}' is; its name should end in one of \.csv"):
+    with pytest.raises(ValueError, match=f"'.*{name}'"):
         mh.read(put(tmp_path / name, CSV))
 
 
@@ -407,7 +407,7 @@ def test_unknown_columns_are_told_with_those_found(tmp_path, kind, names, option
 
 def test_two_columns_of_one_name_are_refused(tmp_path):
     path = put(tmp_path / "log.csv", "task,task,worker,label\n1,2,3,4\n")
-    with pytest.raises(ValueError, match=r"log\.csv: several columns are called 'task'"):
+    with pytest.raises(ValueError, match=r"log\.csv.*'task'"):
         mh.read(path)
 
 
@@ -430,5 +430,5 @@ def test_tables_are_written_as_they_are_read(tmp_path, name):
     assert back.column("text").to_pylist() == table.column("text").to_pylist()
     assert [int(x) for x in back.column("number").to_pylist()] == [1, -2, 3, 4, 5]
     assert read_table(tmp_path / name, ["number"]).column_names == ["number"]
-    with pytest.raises(ValueError, match="what kind of file"):
+    with pytest.raises(ValueError, match="file"):
         write_table(table, tmp_path / "t.doc")

@@ -35,7 +35,7 @@ ITEMS = "id,annotator,text,sentiment\n1,ann,good film,pos\n1,bob,good film,neg\n
 @pytest.mark.parametrize("named", [{}, {"task": "id"}, {"task": "id", "worker": "annotator"}])
 def test_the_text_of_the_item_is_never_taken_for_the_answer(tmp_path, named):
     path = put(tmp_path / "ls.csv", ITEMS)
-    with pytest.raises(ValueError, match=r"'text' has one value per task, whoever answered: .* label=… .*'sentiment'"):
+    with pytest.raises(ValueError, match=r"'text'.*label=….*'sentiment'"):
         mh.read(path, **named)
     with pytest.raises(ValueError, match="it is the item, not the answer"):
         mh.aggregate(read_table(path))
@@ -59,7 +59,7 @@ def test_a_text_that_no_two_workers_wrote_is_asked_about(tmp_path):
     path = put(
         tmp_path / "log.csv", "id,annotator,text,sentiment\n1,ann,good film,pos\n1,ann,good,pos\n2,bob,dull,neg\n"
     )
-    with pytest.raises(ValueError, match="no task has answers of two workers, so column 'text' may be the item"):
+    with pytest.raises(ValueError, match="column 'text'"):
         mh.read(path)
 
 
@@ -90,10 +90,10 @@ def test_names_that_logs_use_are_known(tmp_path, header):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("id,worker,label\n1,a,x\n2,b,y\n3,c,x\n", "'id' differs in every row, so it may number the answers"),
-        ("task,user,label\n1,a,x\n1,a,y\n2,b,y\n2,b,y\n", "'user' has one value per task, so it is about the item"),
-        ("task,worker,category,mood\n1,a,x,p\n1,b,x,q\n2,a,y,p\n2,b,y,q\n", "'category' has one value per task"),
-        ("task,user,model,label\n1,a,m,x\n1,b,m,y\n", "several columns could be the worker .'user', 'model'."),
+        ("id,worker,label\n1,a,x\n2,b,y\n3,c,x\n", "'id'"),
+        ("task,user,label\n1,a,x\n1,a,y\n2,b,y\n2,b,y\n", "'user'"),
+        ("task,worker,category,mood\n1,a,x,p\n1,b,x,q\n2,a,y,p\n2,b,y,q\n", "'category'"),
+        ("task,user,model,label\n1,a,m,x\n1,b,m,y\n", "'user'.*'model'"),
     ],
 )
 def test_weak_names_that_mean_something_else_are_rejected(tmp_path, content, message):
@@ -105,7 +105,7 @@ def test_weak_names_that_mean_something_else_are_rejected(tmp_path, content, mes
 def test_what_judges_look_at_is_not_their_answer(tmp_path):
     rows = "item,response,judge,score\n1,hi there,j,3\n1,hi there,k,4\n2,so what,j,1\n2,so what,k,2\n"
     path = put(tmp_path / "log.csv", rows)
-    with pytest.raises(ValueError, match="'response' has one value per task, whoever answered"):
+    with pytest.raises(ValueError, match="'response'"):
         mh.read(path)
     assert mh.read(path, kind="numeric").n_annotations == 4
     put(path, "item,response,judge\n1,yes,j\n1,yes,k\n2,no,j\n2,no,k\n")
@@ -130,7 +130,7 @@ def test_a_list_beside_the_label_neither_multiplies_nor_drops_answers(tmp_path):
     ]
     path = put(tmp_path / "log.jsonl", "\n".join(map(json.dumps, rows)))
     assert triples(mh.read(path)) == [(1, "a", "x"), (1, "b", "y"), (1, "c", "y")]
-    with pytest.raises(TypeError, match=r"'tokens' holds lists, such as .*pass kind='multilabel'"):
+    with pytest.raises(TypeError, match=r"'tokens'.*kind='multilabel'"):
         mh.read(path, label="tokens")
 
 
@@ -148,12 +148,12 @@ def test_rows_of_several_workers_keep_what_they_hold(tmp_path):
         {"item": 3, "annotators": ["a"], "labels": ["y"], "tokens": ["we", "go"]},
     ]
     path = put(tmp_path / "log.json", rows)
-    with pytest.warns(mh.errors.DataWarning, match="dropped 1 row without a worker"):
+    with pytest.warns(mh.errors.DataWarning, match="1 row"):
         assert triples(mh.read(path)) == [(1, "a", "x"), (1, "b", "y"), (3, "a", "y")]
-    with pytest.warns(mh.errors.DataWarning, match="dropped 1 row without a worker"):
+    with pytest.warns(mh.errors.DataWarning, match="1 row"):
         assert triples(mh.read(path, worker="annotators", label="labels"))[0] == (1, "a", "x")
     put(path, [rows[0] | {"labels": ["x"]}])
-    with pytest.raises(ValueError, match="row 1 holds unequal numbers of 'annotators' and 'labels'"):
+    with pytest.raises(ValueError, match=r"row 1.*'annotators'.*'labels'"):
         mh.read(path)
 
 
@@ -173,7 +173,7 @@ def test_lists_with_commas_are_taken_apart(tmp_path):
     table = put(tmp_path / "log.csv", 'item,annotators,annotations\n1,"Ann1, Ann2","0, 1"\n2,Ann2,1\n')
     assert [worker for _, worker, _ in triples(mh.read(table))] == ["Ann1", "Ann2", "Ann2"]
     broken = put(tmp_path / "broken.csv", 'item,annotators,annotations\n1,"Ann1,Ann2","0,1"\n2,"Ann1,Ann2",1\n')
-    with pytest.raises(ValueError, match="row 2 holds unequal numbers of 'annotators' and 'annotations'"):
+    with pytest.raises(ValueError, match=r"row 2.*'annotators'.*'annotations'"):
         mh.read(broken)
 
 
@@ -189,7 +189,7 @@ def test_objects_keyed_by_workers_or_items(tmp_path, capsys):
     run(f"aggregate {path} --layout by-worker -q")
     assert '"q1"' in capsys.readouterr().out
     assert "--layout by-worker" in complaint(capsys, f"aggregate {path}")
-    with pytest.raises(ValueError, match="layout='by-task' is for one JSON object of objects"):
+    with pytest.raises(ValueError, match=r"layout='by-task'.*JSON"):
         mh.read(put(tmp_path / "rows.json", [{"task": 1, "worker": 1, "label": 1}]), layout="by-task")
 
 
@@ -217,7 +217,7 @@ def test_lines_of_json_end_at_newlines_only(tmp_path, mark):
 
 def test_a_number_that_is_too_long_is_named_with_its_file(tmp_path):
     path = put(tmp_path / "log.json", '[{"task": ' + "1" * 5000 + "}]")
-    with pytest.raises(mh.errors.FileFormatError, match=r"log.json'? has a number of more digits"):
+    with pytest.raises(mh.errors.FileFormatError, match=r"log.json"):
         mh.read(path)
 
 
@@ -225,7 +225,7 @@ def test_fields_that_are_not_used_may_be_of_any_type(tmp_path):
     rows = [{"task": 1, "worker": "a", "label": "x", "note": 5}, {"task": 1, "worker": "b", "label": "y", "note": "no"}]
     path = put(tmp_path / "log.json", rows)
     assert len(mh.read(path)) == 2
-    with pytest.raises(TypeError, match=r"'note' holds values of several types, or nested ones, such as 5"):
+    with pytest.raises(TypeError, match=r"'note'.*5"):
         mh.read(path, label="note")
 
 
@@ -250,9 +250,7 @@ def test_output_manifests_are_recognized_by_their_ending(tmp_path):
     line = {"source-ref": "s3://a.png", "labels": 1, "labels-metadata": {"type": "groundtruth/x"}}
     path = put(tmp_path / "output.manifest", json.dumps(line))
     for named in ("auto", "sagemaker"):
-        with pytest.raises(
-            mh.errors.FileFormatError, match=r"output manifest, which holds only consolidated labels; .*worker-re"
-        ):
+        with pytest.raises(mh.errors.FileFormatError, match="worker-re"):
             mh.read(path, format=named)
 
 
@@ -267,7 +265,7 @@ def test_the_kind_of_a_stream_is_inferred(monkeypatch, capsys):
 
 def test_a_closed_standard_input_is_named(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(FileNotFoundError, match="the standard input is closed"):
+    with pytest.raises(FileNotFoundError, match="input"):
         mh.read("-")
 
 
@@ -284,7 +282,7 @@ def test_files_name_their_workers(tmp_path, kind, capsys):
     paths = [tmp_path / worker / f"log.{kind}" for worker in ("ann", "bob")]
     wanted = [(1, "ann", "x"), (1, "bob", "y"), (2, "ann", "x"), (2, "bob", "x")]
     assert triples(mh.read(paths, worker_from_file=True)) == wanted
-    with pytest.raises(ValueError, match="worker=… names a column of workers, and worker_from_file=True"):
+    with pytest.raises(ValueError, match=r"worker=….*worker_from_file=True"):
         mh.read(paths, worker_from_file=True, worker="label")
     run(f"describe {paths[0]} {paths[1]} --worker-from-file -q")
     assert "workers            2" in capsys.readouterr().out
@@ -312,21 +310,19 @@ def test_paths_are_read_and_other_things_are_explained(tmp_path):
 
 def test_wide_tables_with_odd_columns_are_rejected_by_name(tmp_path, capsys):
     twice = put(tmp_path / "twice.csv", "item,ann,ann\n1,x,y\n2,x,x\n")
-    with pytest.raises(ValueError, match="several columns are called 'ann'"):
+    with pytest.raises(ValueError, match="'ann'"):
         mh.read(twice, layout="wide")
     gold = put(tmp_path / "gold.csv", "item,ann,bob,Gold\n1,x,y,x\n2,x,x,x\n")
-    with pytest.raises(
-        ValueError, match=r"'Gold' looks like known answers, not like a worker; .*worker=.*'ann', 'bob'"
-    ):
+    with pytest.raises(ValueError, match=r"'Gold'.*worker=.*'ann'.*'bob'"):
         mh.read(gold, layout="wide")
     assert "name the columns of workers with --worker: 'ann', 'bob'" in complaint(
         capsys, f"describe {gold} --layout wide"
     )
     assert mh.read(gold, layout="wide", worker=["ann", "bob"]).workers.tolist() == ["ann", "bob"]
     assert mh.read(gold, layout="wide", worker=["ann", "Gold"]).workers.tolist() == ["Gold", "ann"]
-    with pytest.raises(ValueError, match="'truth' looks like known answers"):
+    with pytest.raises(ValueError, match="'truth'"):
         mh.Annotations.from_dense({"ann": ["x"], "truth": ["y"]})
-    with pytest.raises(ValueError, match="no worker column 'cy'"):
+    with pytest.raises(ValueError, match="column 'cy'"):
         mh.read(gold, layout="wide", worker=["ann", "cy"])
 
 
@@ -344,20 +340,20 @@ def test_rows_that_lack_approve_and_reject_are_read(tmp_path):
     path = sheet(
         tmp_path / "b.csv", f"{HIT},Answer.q,Approve,Reject", "h1,w1,Approved,u,cat", "h1,w2,Approved,u,dog,,no"
     )
-    with pytest.warns(mh.errors.DataWarning, match="dropped 1 rejected"):
+    with pytest.warns(mh.errors.DataWarning, match="rejected"):
         assert triples(mh.read(path)) == [("h1", "w1", "cat")]
     broken = sheet(tmp_path / "c.csv", f"{HIT},Answer.q,Approve,Reject", "h1,w1,Approved,u", "h1,w2,Approved,u,dog,,")
-    with pytest.raises(mh.errors.FileFormatError, match="line 2 has 4 fields, and the first line 7"):
+    with pytest.raises(mh.errors.FileFormatError, match=r"line 2.*4 fields.*7"):
         mh.read(broken)
 
 
 def test_ticked_boxes_of_mturk_are_sets(tmp_path, capsys):
     rows = ["h1,w1,Approved,u,a|b", "h1,w2,Approved,u,b", "h2,w1,Approved,v,a", "h2,w2,Approved,v,"]
     path = sheet(tmp_path / "b.csv", f"{HIT},Answer.q", *rows)
-    with pytest.warns(mh.errors.DataWarning, match="dropped 1 answers without a label; 3 answers left"):
+    with pytest.warns(mh.errors.DataWarning, match="1 answers.*3 answers"):
         votes = mh.read(path)
     assert triples(votes) == [("h1", "w1", ["a", "b"]), ("h1", "w2", ["b"]), ("h2", "w1", ["a"])]
-    with pytest.warns(mh.errors.DataWarning, match="1 answers with several labels"):
+    with pytest.warns(mh.errors.DataWarning, match="1 answers"):
         assert mh.read(path, kind="categorical").classes.tolist() == ["a", "b"]
 
 
@@ -373,11 +369,11 @@ def test_buttons_with_a_column_each_are_one_question(tmp_path):
     header = f"{HIT},Answer.mood.good,Answer.mood.bad,Answer.tags.x,Answer.tags.y,Answer.on"
     rows = ["h1,w1,Approved,u,true,false,true,true,yes", "h1,w2,Approved,u,false,true,false,true,no"]
     path = sheet(tmp_path / "b.csv", header, *rows, "h2,w1,Approved,v,false,false,false,false,no")
-    with pytest.raises(ValueError, match=r"they are 'on' .categorical., 'mood' .categorical., 'tags' .multilabel."):
+    with pytest.raises(ValueError, match=r"'on'.*'mood'.*'tags'"):
         mh.read(path)
-    with pytest.warns(mh.errors.DataWarning, match="dropped 1 answers without a label"):
+    with pytest.warns(mh.errors.DataWarning, match="1 answers"):
         assert triples(mh.read(path, question="mood")) == [("h1", "w1", "good"), ("h1", "w2", "bad")]
-    with pytest.warns(mh.errors.DataWarning, match="dropped 1 answers without a label"):
+    with pytest.warns(mh.errors.DataWarning, match="1 answers"):
         assert triples(mh.read(path, label="Answer.tags")) == [("h1", "w1", ["x", "y"]), ("h1", "w2", ["y"])]
 
 
@@ -399,10 +395,10 @@ def test_a_label_that_is_not_a_number_keeps_a_question_one_of_classes(tmp_path):
 def test_crowdflower_needs_no_gold_to_have_questions(tmp_path, capsys):
     rows = ["1,7,false,1,pets,good,so", "1,8,false,1,pets,bad,", "2,7,false,1,cars,good,", "2,9,true,1,cars,good,no"]
     path = sheet(tmp_path / "f.csv", UNITS, *rows)
-    with pytest.raises(ValueError, match=r"they are 'mood' .categorical., 'why' .categorical."):
+    with pytest.raises(ValueError, match=r"'mood'.*'why'"):
         mh.read(path)
     for named in ({"question": "mood"}, {"label": "mood"}):
-        with pytest.warns(mh.errors.DataWarning, match="dropped 1 rejected"):
+        with pytest.warns(mh.errors.DataWarning, match="rejected"):
             assert triples(mh.read(path, **named)) == [("1", "7", "good"), ("1", "8", "bad"), ("2", "7", "good")]
     run(f"describe {path} --label mood -q")
     assert "annotations        3" in capsys.readouterr().out
@@ -418,7 +414,7 @@ def test_ticked_boxes_of_crowdflower_are_sets(tmp_path):
 def test_toloka_as_the_site_writes_it(tmp_path):
     header = "INPUT:left\tINPUT:right\tINPUT:doc\tOUTPUT:result\tASSIGNMENT:worker_id\tASSIGNMENT:status"
     rows = ["a\tb\tx\tYES\tw1\tAPPROVED", "\t\t\t\t\t", "a\tb\tx\tNO\tw2\tAPPROVED", "", "a\tc\ty\tNO\tw1\tREJECTED"]
-    with pytest.warns(mh.errors.DataWarning, match="dropped 1 rejected answers; 2 answers left"):
+    with pytest.warns(mh.errors.DataWarning, match="1.*2 answers"):
         votes = mh.read(sheet(tmp_path / "t.tsv", header, *rows))
     assert triples(votes) == [("a / b", "w1", "YES"), ("a / b", "w2", "NO")]
 
@@ -447,9 +443,7 @@ MESSY = "task,worker,label\n1,a,Yes\n1,b,yes \n1,c,Yes\n2,a,no\n2,b,NO\n2,c,no\n
 
 def test_labels_that_differ_by_case_or_blanks_are_named_and_can_be_merged(tmp_path, capsys):
     path = put(tmp_path / "log.csv", MESSY)
-    with pytest.warns(
-        mh.errors.DataWarning, match=r"by case or blanks only: 'NO', 'no'; 'Yes', 'yes '\. .*fold_labels=True"
-    ):
+    with pytest.warns(mh.errors.DataWarning, match="'NO'.*'no'.*'Yes'.*'yes '.*fold_labels=True"):
         votes = mh.read(path)
     assert votes.n_classes == 6
     merged = mh.read(path, fold_labels=True)
@@ -468,7 +462,7 @@ def test_labels_that_differ_by_case_or_blanks_are_named_and_can_be_merged(tmp_pa
 
 def test_folding_is_rejected_where_it_has_no_meaning(tmp_path):
     path = put(tmp_path / "log.csv", "task,worker,value\n1,a,2\n1,b,3\n")
-    with pytest.raises(TypeError, match="fold_labels=… does not apply to numeric answers"):
+    with pytest.raises(TypeError, match="fold_labels=…"):
         mh.read(path, fold_labels=True)
 
 
@@ -513,7 +507,7 @@ def test_columns_of_labels_are_sets(tmp_path, capsys):
     assert "it is the item, not the answer" in complaint(capsys, f"describe {path}")
     for odd, shown in (("2", "'2'"), ("", "no value")):
         put(path, FLAGS.replace("1,so,a,1", f"1,so,a,{odd}"))
-        with pytest.raises(ValueError, match=f"'joy' holds {shown} at row 0; a column for each label holds 1 or 0"):
+        with pytest.raises(ValueError, match=f"'joy'.*{shown}.*row 0.*1.*0"):
             mh.read(path, kind="multilabel", labels=["joy", "anger", "neutral"])
 
 
@@ -530,7 +524,7 @@ def test_an_order_is_read_of_files_that_name_their_workers(tmp_path, capsys):
 
 def test_two_names_for_a_worker_are_rejected(tmp_path):
     path = put(tmp_path / "judges.json", {"gpt": {"q1": "yes"}, "llama": {"q1": "no"}})
-    with pytest.raises(ValueError, match="layout='by-worker' names the workers, and so does worker_from_file=True"):
+    with pytest.raises(ValueError, match=r"layout='by-worker'.*worker_from_file=True"):
         mh.read(path, layout="by-worker", worker_from_file=True)
 
 
@@ -554,7 +548,7 @@ def test_winners_are_called_by_the_conventions_of_judges(tmp_path, one, two, tie
 
 def test_winners_that_may_mean_either_side_are_mapped_by_the_caller(tmp_path, capsys):
     path = put(tmp_path / "games.csv", "model_a,model_b,winner\nx,y,0\nx,y,1\ny,z,1\n")
-    with pytest.raises(ValueError, match=r"names 0, 1, which is not an item .* winners=…"):
+    with pytest.raises(ValueError, match=r"0,.*1,.*winners=…"):
         mh.read(path)
     games = mh.read(path, kind="pairwise", winners={0: "left", 1: "right"})
     assert sorted(games.to_frame().column("winner").to_pylist()) == ["x", "y", "z"]

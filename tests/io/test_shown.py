@@ -47,7 +47,7 @@ def test_what_a_wide_table_shows_is_no_worker(chosen: dict[str, Any], tmp_path: 
     assert votes.workers.tolist() == ["ann", "bob"]
     assert votes.classes.tolist() == ["x", "y"]
     assert list(votes.shown.values()) == ["first", "second"]
-    with pytest.raises(ValueError, match="no shown column 'txt'; the columns are 'task', 'text', 'ann', 'bob'"):
+    with pytest.raises(ValueError, match=r"column 'txt'.*'task'.*'text'.*'ann'.*'bob'"):
         mh.read(path, layout="wide", show="txt", **chosen)
 
 
@@ -89,19 +89,19 @@ def test_tables_of_all_kinds_of_tasks_show(kind: str, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_shown_is_named(log: Path) -> None:
-    with pytest.raises(ValueError, match="column 'label' differs within task 2"):
+    with pytest.raises(ValueError, match=r"column 'label'.*task 2"):
         mh.read(log, show="label")
-    with pytest.raises(ValueError, match="no shown column 'texts'"):
+    with pytest.raises(ValueError, match="column 'texts'"):
         mh.read(log, show="texts")
-    with pytest.raises(TypeError, match="tasks show texts or addresses, not int"):
+    with pytest.raises(TypeError, match="int"):
         mh.read(log).showing({1: 5})  # type: ignore[dict-item]
-    with pytest.raises(ValueError, match="show=… is for answers about tasks, and pairwise answers are about items"):
+    with pytest.raises(ValueError, match="show=…"):
         mh.read(SAMPLES / "arena.csv", show="model_a")
-    with pytest.raises(ValueError, match=r"has no field 'txt' to show; it has 'text'"):
+    with pytest.raises(ValueError, match=r"'txt'.*'text'"):
         mh.read(SAMPLES / "doccano", show="txt")
     task = {"id": 1, "data": {"left": "a", "right": "b"}, "annotations": [ANNOTATION]}
     log.with_suffix(".json").write_text(json.dumps([task]))
-    with pytest.raises(ValueError, match=r"several fields to show: choose one with show=…; they are 'left', 'right'"):
+    with pytest.raises(ValueError, match=r"show=….*'left'.*'right'"):
         mh.read(log.with_suffix(".json"), show="auto")
 
 

@@ -104,7 +104,7 @@ def test_a_stream_is_read_once(streams, capsys):
 
 def test_an_empty_stream_is_refused(stdin):
     stdin(b"")
-    with pytest.raises(mh.errors.FileFormatError, match="cannot read stdin: Empty CSV file"):
+    with pytest.raises(mh.errors.FileFormatError, match="CSV"):
         mh.read("-")
 
 
@@ -123,12 +123,10 @@ def test_a_delimiter_that_does_its_work_is_kept(tmp_path):
     path = put(tmp_path / "log.csv", "task,worker,label,a;b;c;d;e\nb,10,yes,1\na,9,no,2\n")
     assert mh.read(path).n_tasks == 2
     path = put(tmp_path / "log.csv", "task;worker;label;remark, if any\nb;10;yes;1\na;9;no;2\n")
-    with pytest.raises(
-        mh.errors.FileFormatError, match=r"line 2 has 1 field, .*if fields are separated by ';', say delimiter=';'"
-    ):
+    with pytest.raises(mh.errors.FileFormatError, match=r"line 2.*1 field.*';'.*delimiter=';'"):
         mh.read(path)
     quoted = put(tmp_path / "quoted.csv", "task;worker;label,remark\nb;10;yes,1\na;9;no,2\n")
-    with pytest.raises(ValueError, match=r"if fields are separated by ';', say delimiter=';'"):
+    with pytest.raises(ValueError, match=r"';'.*delimiter=';'"):
         mh.read(quoted)
     assert mh.read(path, delimiter=";").n_tasks == 2
 
@@ -169,7 +167,7 @@ def test_a_byte_order_mark_tells_the_encoding(tmp_path):
 
 
 def test_an_unknown_encoding_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="there is no encoding 'klingon'; common ones are latin-1"):
+    with pytest.raises(ValueError, match=r"'klingon'.*latin-1"):
         mh.read(put(tmp_path / "log.csv", CSV), encoding="klingon")
 
 
@@ -185,19 +183,19 @@ def test_bytes_of_another_encoding_are_found(rows, tmp_path):
 
 def test_bytes_of_another_encoding_in_a_header_are_found(tmp_path):
     path = put(tmp_path / "log.csv", "task,worker,label,å\na,1,x,1\n".encode("latin-1"))
-    with pytest.raises(mh.errors.FileFormatError, match=r"line 1 is not in UTF-8 \(byte 0xe5 at 18\)"):
+    with pytest.raises(mh.errors.FileFormatError, match=r"line 1.*UTF-8.*0xe5.*18"):
         mh.read(path)
     path = put(tmp_path / "log.csv", b"task,worker,label\na,\x81,x\n")
-    with pytest.raises(mh.errors.FileFormatError, match=r"line 2 is not in CP1252 \(byte 0x81 at 20\)"):
+    with pytest.raises(mh.errors.FileFormatError, match=r"line 2.*CP1252.*0x81.*20"):
         mh.read(path, encoding="cp1252")
 
 
 def test_wide_characters_without_a_mark_are_recognised(tmp_path):
     path = put(tmp_path / "log.csv", CSV.encode("utf-16-le"))
-    with pytest.raises(mh.errors.FileFormatError, match="the file looks like UTF-16: say encoding='utf-16-le'"):
+    with pytest.raises(mh.errors.FileFormatError, match=r"UTF-16.*encoding='utf-16-le'"):
         mh.read(path)
     path = put(tmp_path / "log.csv", CSV.rstrip().encode("utf-16-le"))
-    with pytest.raises(ValueError, match="the file looks like UTF-16: say encoding='utf-16-le'"):
+    with pytest.raises(ValueError, match=r"UTF-16.*encoding='utf-16-le'"):
         mh.read(path)
 
 
@@ -223,9 +221,9 @@ def test_a_file_without_a_header(tmp_path):
     path = put(tmp_path / "log.csv", CSV.partition("\n")[2])
     votes = mh.read(path, header=False, task="1", worker="2", label="3")
     assert rows_of(votes) == ROWS
-    with pytest.raises(ValueError, match=r"for the task: name it with task=…; the columns are '1', '2', '3'"):
+    with pytest.raises(ValueError, match=r"task=….*'1'.*'2'.*'3'"):
         mh.read(path, header=False)
-    with pytest.raises(ValueError, match=r"if the first line is no header, say header=False"):
+    with pytest.raises(ValueError, match="header=False"):
         mh.read(path)
     gold = put(tmp_path / "gold.csv", "a,no\nb,yes\n")
     assert read_gold(gold, votes, task="1", label="2", header=False)[1].tolist() == ["no", "yes"]
@@ -265,13 +263,13 @@ def test_other_text_in_a_csv_file_is_taken_as_it_is(labels, classes, tmp_path):
 @pytest.mark.parametrize("label", ["2,5", "-.5", "+1.25", "1e-3", "3."])
 def test_numbers_in_any_writing_are_known(label, tmp_path):
     path = put(tmp_path / "log.csv", f"task;worker;label\na;1;{label}\na;2;7,5\n")
-    with pytest.raises(ValueError, match="numbers with fractions"):
+    with pytest.raises(ValueError, match="fractions"):
         mh.read(path)
 
 
 def test_scores_in_a_parquet_file_are_no_classes(tmp_path):
     pq.write_table(pa.table({"task": [1, 1], "worker": [1, 2], "label": [0.5, 2.0]}), tmp_path / "log.parquet")
-    with pytest.raises(ValueError, match=r"such as 0\.5 \(2 distinct values in 2 answers\)"):
+    with pytest.raises(ValueError, match=r"0\.5.*2 distinct.*2 answers"):
         mh.read(tmp_path / "log.parquet")
     assert mh.read(tmp_path / "log.parquet", labels_as_text=True).classes.tolist() == ["0.5", "2"]
 
@@ -311,9 +309,7 @@ def test_reading_stops_before_memory_runs_out(tmp_path, monkeypatch):
     free = iter([1 << 40, 1 << 40, 1 << 20])
     monkeypatch.setattr(sources, "free_memory", lambda: next(free))
     monkeypatch.setattr(sources, "_WATCH_FROM", 1 << 22)
-    with pytest.raises(
-        MemoryError, match=r"needed columns of '.*bomb\.csv\.gz' do not fit in memory \(it is used up\)"
-    ):
+    with pytest.raises(MemoryError, match=r"'.*bomb\.csv\.gz'"):
         mh.read(path)
     monkeypatch.setattr(sources, "free_memory", lambda: 1 << 40)
     assert mh.read(path).n_annotations == 2_000_000
@@ -343,7 +339,5 @@ def test_no_command_imports_pandas(tmp_path):
 def test_a_short_line_does_not_call_the_header_in_question(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("task,worker,label\n1,a\n2,b,x\n")
-    with pytest.raises(
-        mh.errors.FileFormatError, match=r"line 2 has 2 fields, and the first line 3 .* not in quotes\?\)$"
-    ):
+    with pytest.raises(mh.errors.FileFormatError, match=r"line 2.*2 fields.*3"):
         mh.read(path)

@@ -88,7 +88,7 @@ def test_a_step_that_ends_its_process_is_refused_before_work(machine, trials, mo
     monkeypatch.setattr(half, "_TRIAL", DIES.format(fault))
     for _ in range(2):
         # X is nothing to train on: it is not looked at.
-        with pytest.raises(ValueError, match=f"killed by {fault}. Set ONEDNN_MAX_CPU_ISA=AVX512_CORE in the env"):
+        with pytest.raises(ValueError, match=f"{fault}.*ONEDNN_MAX_CPU_ISA.*AVX512_CORE"):
             learn.CCEM(backbone(), precision="bfloat16", device="cpu").fit(None, None)
     assert len(trials) == 1
 
@@ -121,7 +121,7 @@ def test_a_limit_that_leaves_matrices_out_is_believed(machine, monkeypatch, name
     if leaves_out:
         half.check_precision("bfloat16", CPU)
     else:
-        with pytest.raises(ValueError, match="would end the process"):
+        with pytest.raises(ValueError, match="process"):
             half.check_precision("bfloat16", CPU)
 
 
@@ -146,5 +146,5 @@ def test_no_file_about_the_processor_announces_nothing(tmp_path, monkeypatch):
 def test_what_cannot_be_tried_is_told(machine, monkeypatch, change, why):
     machine("amx_tile")
     change(monkeypatch)
-    with pytest.warns(RuntimeWarning, match=f"could not be tried .*{why}"):
+    with pytest.warns(RuntimeWarning, match=f"{why}"):
         half.check_precision("bfloat16", CPU)

@@ -56,14 +56,14 @@ def test_samples_that_cannot_be_mixed():
     log = crowd(n=20)
     tokens = np.zeros((20, 6), np.int64)
     words = nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(24, 3))
-    with pytest.raises(ValueError, match="cannot be mixed"):
+    with pytest.raises(ValueError, match="mixed"):
         learn.AnnotMix(words, max_epochs=1).fit(tokens, log.votes)
     learn.AnnotMix(words, max_epochs=1, alpha=0.0).fit(tokens, log.votes)
 
 
 def test_a_ratio_that_no_class_reaches():
     log = crowd(n=40)
-    with pytest.raises(ValueError, match="lower ratio"):
+    with pytest.raises(ValueError, match="ratio"):
         learn.AnchorTransition(backbone(), ratio=1e12, max_epochs=1).fit(log.X, log.votes)
 
 

@@ -89,16 +89,16 @@ def test_few_ratings_leave_a_worker_an_average_one() -> None:
 
 def test_bad_regressions_are_refused() -> None:
     X, crowd = rated()
-    with pytest.raises(ValueError, match=r"must return one number a sample; it returns shape \(64, 3\)"):
+    with pytest.raises(ValueError, match=r"\(64, 3\)"):
         mh.learn.CrowdRegression(nn.Linear(2, 3)).fit(X, crowd.log)
-    with pytest.raises(TypeError, match=r"must be a torch nn.Module"):
+    with pytest.raises(TypeError, match=r"nn.Module"):
         mh.learn.CrowdRegression(3).fit(X, crowd.log)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="leave start_from out"):
+    with pytest.raises(ValueError, match="start_from"):
         mh.learn.CrowdRegression(nn.Linear(2, 1), start_from=mh.MajorityVote()).fit(X, crowd.log)
     with pytest.raises(mh.errors.NotFittedError, match=r"fit\(X, ratings\)"):
         mh.learn.CrowdRegression(nn.Linear(2, 1)).predict(X)
     model = mh.learn.CrowdRegression(nn.Linear(2, 1), max_epochs=1).fit(X, crowd.log)
-    with pytest.raises(ValueError, match="no variance"):
+    with pytest.raises(ValueError, match="variance"):
         model.score(X, np.ones(500))
 
 
@@ -139,11 +139,11 @@ def test_items_by_name() -> None:
     by_number = mh.learn.CrowdReward(network, **options).fit(X, crowd.log)
     by_name = mh.learn.CrowdReward(network, **options).fit(X[order], log, items=[names[i] for i in order])
     np.testing.assert_allclose(by_name.predict(X), by_number.predict(X), rtol=1e-6)
-    with pytest.raises(ValueError, match=r"items 'item 00'.* have no row in X"):
+    with pytest.raises(ValueError, match="'item 00'"):
         mh.learn.CrowdReward(network).fit(X, log, items=list(range(60)))
-    with pytest.raises(ValueError, match="names 3 rows"):
+    with pytest.raises(ValueError, match="3 rows"):
         mh.learn.CrowdReward(network).fit(X, log, items=names[:3])
-    with pytest.raises(ValueError, match="one number an item"):
+    with pytest.raises(ValueError, match="item"):
         mh.learn.CrowdReward(nn.Linear(3, 2)).fit(X, crowd.log)
 
 
@@ -363,18 +363,18 @@ def test_rows_that_cannot_have_a_weight_are_refused() -> None:
     log = {"left": ["a", "b"], "right": ["b", "a"], "winner": ["a", None], "worker": [1, 2]}
     with pytest.raises(ValueError, match=r"winner.*1"):
         mh.learn.preference_weights(log)
-    with pytest.raises(TypeError, match="losers= cannot be given: no column is called 'losers' here"):
+    with pytest.raises(TypeError, match=r"losers=.*'losers'"):
         mh.learn.preference_weights(log, losers="x")
-    with pytest.raises(TypeError, match="left= cannot be given: a table has its columns already"):
+    with pytest.raises(TypeError, match="left="):
         mh.learn.preference_weights(judged()[0], left="a")
 
 
 def test_what_cannot_be_told_is_said() -> None:
     games, _ = judged(per_pair=1)
-    with pytest.raises(ValueError, match=r"nothing tells which labels are right.*judged by several workers"):
+    with pytest.raises(ValueError, match="several workers"):
         mh.learn.preference_weights(games)
     ties = mh.Comparisons.from_arrays(["a", "a"], ["b", "b"], ["tie", "tie"], [1, 2])
-    with pytest.raises(ValueError, match="all comparisons are ties"):
+    with pytest.raises(ValueError, match="comparisons"):
         mh.learn.preference_weights(ties, method="pairs")
-    with pytest.raises(ValueError, match="takes no aggregator"):
+    with pytest.raises(ValueError, match="aggregator"):
         mh.learn.preference_weights(games, method="scores", aggregator=mh.MajorityVote())

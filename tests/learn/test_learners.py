@@ -175,16 +175,16 @@ def test_a_worker_nobody_knows_counts_as_the_average():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda log: {"tasks": ["a"]}, "names 1 rows, but X has 240"),
-        (lambda log: {"X": log.X[:10]}, "are no rows of X, which has 10"),
+        (lambda log: {"tasks": ["a"]}, "1 rows.*240"),
+        (lambda log: {"X": log.X[:10]}, "rows of X.*10"),
         (
             lambda log: {"X": np.where(np.arange(240)[:, None] == 7, np.nan, log.X)},
-            "NaN or infinite values, first in row 7",
+            "NaN.*row 7",
         ),
-        (lambda log: {"X": torch.full((240, 6), torch.inf)}, "NaN or infinite values, first in row 0"),
+        (lambda log: {"X": torch.full((240, 6), torch.inf)}, "NaN.*row 0"),
         (lambda log: {"tasks": [0, *range(239)]}, "0 more than once"),
-        (lambda log: {"tasks": range(1, 241)}, "0 of the votes have no row in X"),
-        (lambda log: {"votes": mh.Annotations.from_arrays(["a"], ["b"], [0])}, "say with tasks="),
+        (lambda log: {"tasks": range(1, 241)}, "0 of the votes"),
+        (lambda log: {"votes": mh.Annotations.from_arrays(["a"], ["b"], [0])}, "tasks="),
     ],
 )
 def test_misaligned_input(change, message):
@@ -197,16 +197,16 @@ def test_misaligned_input(change, message):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"max_epochs": 0}, ValueError, "max_epochs must be at least 1"),
-        ({"lr": -1.0}, ValueError, "lr must be at least 0"),
-        ({"optimizer": "lion"}, ValueError, "optimizer must be one of"),
-        ({"schedule": "sawtooth"}, ValueError, "schedule must be one of"),
-        ({"reduction": "sum"}, ValueError, "reduction must be one of"),
-        ({"precision": "float8"}, ValueError, "precision must be one of"),
+        ({"max_epochs": 0}, ValueError, "max_epochs.*1"),
+        ({"lr": -1.0}, ValueError, "lr.*0"),
+        ({"optimizer": "lion"}, ValueError, "optimizer"),
+        ({"schedule": "sawtooth"}, ValueError, "schedule"),
+        ({"reduction": "sum"}, ValueError, "reduction"),
+        ({"precision": "float8"}, ValueError, "precision"),
         ({"validation": 1.0}, ValueError, "below 1"),
-        ({"patience": 3}, ValueError, "set validation"),
-        ({"start_from": "majority"}, TypeError, "start_from must be an aggregator"),
-        ({"workers": "telepathy"}, ValueError, "workers must be one of"),
+        ({"patience": 3}, ValueError, "validation"),
+        ({"start_from": "majority"}, TypeError, "start_from"),
+        ({"workers": "telepathy"}, ValueError, "workers"),
     ],
 )
 def test_settings_that_cannot_work(options, error, message):
@@ -217,7 +217,7 @@ def test_settings_that_cannot_work(options, error, message):
 
 def test_a_backbone_that_does_not_fit():
     log = crowd()
-    with pytest.raises(ValueError, match="one logit a class"):
+    with pytest.raises(ValueError, match="logit"):
         learn.CCEM(backbone(5), max_epochs=1).fit(log.X, log.votes)
     with pytest.raises(TypeError, match="backbone"):
         learn.CCEM(lambda x: x).fit(log.X, log.votes)
@@ -229,7 +229,7 @@ def test_a_backbone_that_does_not_fit():
     with pytest.raises(ValueError, match="3, not 5"):
         learn.DoctorNet(backbone(5), max_epochs=1).fit(log.X, log.votes)
     for make in (learn.DoctorNet, learn.InstanceTrace, learn.Learn2Agree):
-        with pytest.raises(ValueError, match="parts named trunk and head"):
+        with pytest.raises(ValueError, match="trunk"):
             make(Closed(), max_epochs=1).fit(log.X, log.votes)
     with pytest.raises(ValueError, match="no parameters to learn"):
         learn.MajorityTarget(Closed(), max_epochs=1).fit(log.X, log.votes)

@@ -180,7 +180,7 @@ def test_mutual_information_gain(divergence):
 
 
 def test_the_gain_of_one_sample_is_an_error():
-    with pytest.raises(ValueError, match="two samples or more"):
+    with pytest.raises(ValueError, match="samples"):
         losses.mutual_information_gain(torch.zeros(1, 2), torch.zeros(1, 2), torch.ones(2) / 2)
 
 

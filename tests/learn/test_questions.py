@@ -186,7 +186,7 @@ def test_a_crowd_layer_starts_from_what_votes_tell_of_workers():
     learner = learn.CrowdLayer(backbone(), start_from=mh.MajorityVote(), worker_lr=0.0, max_epochs=1)
     np.testing.assert_allclose(learner.fit(log.X, log.votes).confusion_, judged.confusion_, atol=1e-5)
     for kind in ("VW", "VB", "VW-B"):
-        with pytest.raises(ValueError, match='take kind="MW"'):
+        with pytest.raises(ValueError, match='kind="MW"'):
             heads.CrowdWeights(2, 3, kind=kind).set_confusion(torch.ones(2, 3, 3) / 3)
 
 
@@ -201,7 +201,7 @@ def test_known_matrices_stay_and_undo_what_all_workers_do():
     assert oracle.score(X.astype(np.float32), truth) > 0.9
     assert learn.CCEM(backbone(), **options).fit(X.astype(np.float32), votes).score(X.astype(np.float32), truth) < 0.1
     assert (oracle.dominance_ < -0.8).all()
-    for wrong, message in ((confusion[:5], "confusion matrices of start_from"), (confusion * 2, "start_from")):
+    for wrong, message in ((confusion[:5], "start_from"), (confusion * 2, "start_from")):
         with pytest.raises(ValueError, match=message):
             learn.CCEM(backbone(), start_from=wrong).fit(X.astype(np.float32), votes)
 
@@ -226,7 +226,7 @@ def test_dominance_is_that_of_the_matrices_learnt():
 
 
 def test_weights_are_learnt_of_the_votes_alone():
-    with pytest.raises(ValueError, match="no annotator is left to weigh"):
+    with pytest.raises(ValueError, match="annotator"):
         learn.Learn2Agree(backbone(), weights="learnt", start_from=mh.DawidSkene()).fit(*_some())
 
 

@@ -58,12 +58,12 @@ def test_logits_may_come_in_something(make):
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda z: {"scores": z}, r"Returning returns a dict with 'scores'; a network must return a tensor"),
-        (lambda z: {}, "dict with nothing in it"),
-        (lambda z: None, "returns a NoneType"),
-        (lambda z: (), "returns a tuple"),
-        (lambda z: ("a", z), "returns a tuple"),
-        (lambda z: SimpleNamespace(logits=None), "returns a SimpleNamespace"),
+        (lambda z: {"scores": z}, "'scores'"),
+        (lambda z: {}, "dict"),
+        (lambda z: None, "NoneType"),
+        (lambda z: (), "tuple"),
+        (lambda z: ("a", z), "tuple"),
+        (lambda z: SimpleNamespace(logits=None), "SimpleNamespace"),
     ],
 )
 def test_outputs_without_logits_are_named(make, told):
@@ -159,12 +159,12 @@ def test_comparisons_of_items_that_are_mappings():
     [
         ({}, "must have names"),
         ({1: LOG.X}, "must have names"),
-        ({"values": LOG.X, "mask": LOG.X[:5]}, "different numbers of rows by name: values 96, mask 5"),
-        ({"values": np.full((96, 6), np.nan)}, r"X\['values'\]: X holds NaN .* first in row 0"),
-        ({"values": LOG.X, "other": LOG.X}, "keyword arguments values of shape .* unexpected keyword argument 'other'"),
-        ({"values": LOG.X}, "missing 1 required positional argument: 'mask'"),
-        (Items({"values": ["a"] * 96}), "'values' of the items of X must be numbers, and a str is none"),
-        (Items({"values": [np.zeros(1 + i % 2) for i in range(96)]}), "different shapes, such as .*collate_fn"),
+        ({"values": LOG.X, "mask": LOG.X[:5]}, "96,.*5"),
+        ({"values": np.full((96, 6), np.nan)}, r"X\['values'\].*NaN.*row 0"),
+        ({"values": LOG.X, "other": LOG.X}, "'other'"),
+        ({"values": LOG.X}, "1.*'mask'"),
+        (Items({"values": ["a"] * 96}), "'values'"),
+        (Items({"values": [np.zeros(1 + i % 2) for i in range(96)]}), "collate_fn"),
     ],
 )
 def test_mappings_that_will_not_do(X, told):
@@ -227,12 +227,12 @@ def test_a_loader_of_arrays_changes_nothing():
 @pytest.mark.parametrize(
     ("loader", "error", "told"),
     [
-        (3, TypeError, "loader must be options"),
-        ({"batch_size": 3}, ValueError, "the learner has batch_size"),
+        (3, TypeError, "loader"),
+        ({"batch_size": 3}, ValueError, "batch_size"),
         ({"shuffle": True}, ValueError, "not free"),
-        ({"workers": 3}, TypeError, "no options of a DataLoader"),
-        ({"num_workers": -1}, ValueError, "no options of a DataLoader"),
-        ({"collate_fn": padded}, TypeError, "items of a Dataset, but X is none"),
+        ({"workers": 3}, TypeError, "DataLoader"),
+        ({"num_workers": -1}, ValueError, "DataLoader"),
+        ({"collate_fn": padded}, TypeError, "items"),
     ],
 )
 def test_loaders_that_will_not_do(loader, error, told):
@@ -273,15 +273,15 @@ def test_several_optimisers_and_rates_of_groups(tmp_path):
 @pytest.mark.parametrize(
     ("make", "error", "told"),
     [
-        (lambda groups: None, TypeError, "must return an optimiser of torch"),
-        (lambda groups: [torch.optim.SGD(groups), 1], TypeError, "it returned 1"),
-        (lambda groups: torch.optim.SGD(groups[:1]), ValueError, "left out 1 parameter;"),
-        (lambda groups: [torch.optim.SGD(groups), torch.optim.SGD(groups[:1])], ValueError, "to two optimisers"),
+        (lambda groups: None, TypeError, "optimiser"),
+        (lambda groups: [torch.optim.SGD(groups), 1], TypeError, "returned 1"),
+        (lambda groups: torch.optim.SGD(groups[:1]), ValueError, "1 parameter"),
+        (lambda groups: [torch.optim.SGD(groups), torch.optim.SGD(groups[:1])], ValueError, "optimisers"),
         (lambda groups: torch.optim.LBFGS([p for g in groups for p in g["params"]]), ValueError, "LBFGS"),
         (
             lambda groups: torch.optim.SGD([*groups, {"params": [nn.Parameter(torch.zeros(1))]}]),
             ValueError,
-            "not the learner's",
+            "learner",
         ),
     ],
 )
@@ -346,7 +346,7 @@ def test_compiled_networks_learn_the_same(tmp_path):
         np.testing.assert_array_equal(again.predict_proba(LOG.X), found.predict_proba(LOG.X))
     again = pickle.loads(pickle.dumps(learner.network_))
     assert again.state_dict().keys() == learner.network_.state_dict().keys()
-    with pytest.raises(TypeError, match="compile must be"):
+    with pytest.raises(TypeError, match="compile"):
         ccem(compile="yes").fit(LOG.X, LOG.votes)
 
 
@@ -462,7 +462,7 @@ def test_an_epoch_that_was_cut_short_is_gone_through_again(tmp_path):
     [
         (print, "must be a list"),
         ([3], "3 is neither"),
-        ([SimpleNamespace(on_epoch_ends=print)], "has 'on_epoch_ends', which is no moment"),
+        ([SimpleNamespace(on_epoch_ends=print)], "'on_epoch_ends'"),
     ],
 )
 def test_callbacks_that_would_never_be_called(callbacks, told):
@@ -481,5 +481,5 @@ def test_a_bit_that_makes_a_folder_of_weights_is_damage(tmp_path):
     entry = whole.rindex(b"PK\x01\x02", 0, whole.rindex(name.encode()))
     whole[entry + 38] ^= 0x10
     path.write_bytes(whole)
-    with pytest.raises(mh.errors.FileFormatError, match="damaged, in"):
+    with pytest.raises(mh.errors.FileFormatError, match="damaged"):
         mh.load(path)

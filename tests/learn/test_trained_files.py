@@ -90,19 +90,19 @@ def test_what_does_not_fit_is_refused(saved: tuple[Path, Any], tmp_path: Path, c
     path, _ = saved
     with pytest.raises(ValueError, match="not built as those"):
         mh.load(path, backbone=torch.nn.Linear(6, 3))
-    with pytest.raises(TypeError, match=r"needs backbone=…; given classifier"):
+    with pytest.raises(TypeError, match="backbone=…"):
         mh.load(path, classifier=learners.backbone())
-    with pytest.raises(TypeError, match="holds CCEM, not DeepEM"):
+    with pytest.raises(TypeError, match=r"CCEM.*DeepEM"):
         mh.load(path, mh.learn.DeepEM, backbone=learners.backbone())
     crowd.votes.save(tmp_path / "votes.mh")
-    with pytest.raises(TypeError, match="holds no networks"):
+    with pytest.raises(TypeError, match="networks"):
         mh.load(tmp_path / "votes.mh", backbone=learners.backbone())
     with pytest.raises(mh.errors.NotFittedError):
         mh.learn.CCEM(learners.backbone()).save(tmp_path / "b")
     with pytest.raises(OSError, match="cannot be written"):
         saved[1].save(tmp_path / "nowhere" / "b")
     mh.learn.CCEM(learners.backbone(), max_epochs=1, checkpoint=tmp_path / "c").fit(crowd.X, crowd.votes)
-    with pytest.raises(mh.errors.FileFormatError, match=r"a checkpoint: fit\(..., resume=True\)"):
+    with pytest.raises(mh.errors.FileFormatError, match="resume=True"):
         mh.load(tmp_path / "c")
 
 
@@ -137,7 +137,7 @@ def test_damage_and_malice_are_refused(saved: tuple[Path, Any], monkeypatch: pyt
     with pytest.raises(mh.errors.FileFormatError, match="is missing or has the wrong type"):
         mh.load(path)
     torch.save([1], path)
-    with pytest.raises(mh.errors.FileFormatError, match="no file of a trained network"):
+    with pytest.raises(mh.errors.FileFormatError, match="file"):
         mh.load(path)
     path.write_bytes(pickle.dumps(Harm()))
     with pytest.raises(mh.errors.FileFormatError):
@@ -152,25 +152,25 @@ def test_crafted_headers_are_rejected_before_memory_is_taken(saved: tuple[Path, 
     nan = torch.full_like(sound["parts"][weight], float("nan"))
     kept = sound["kept"]
     crafted: list[tuple[dict[str, Any], str]] = [
-        ({"example": [[10**10], "float32"]}, "a sample cannot have shape"),
-        ({"example": [[2**40] * 50, "float32"]}, "a sample cannot have shape"),
-        ({"example": [[-1], "float32"]}, "a sample cannot have shape"),
-        ({"example": [[6], "load"]}, "numbers cannot have type"),
+        ({"example": [[10**10], "float32"]}, "shape"),
+        ({"example": [[2**40] * 50, "float32"]}, "shape"),
+        ({"example": [[-1], "float32"]}, "shape"),
+        ({"example": [[6], "load"]}, "numbers"),
         ({"example": [[6]]}, "example"),
         ({"example": {"x": {"y": [[6], "float32"]}}}, "example"),
         ({"example": None}, "example"),
-        ({"parts": sound["parts"] | {weight: nan}}, "hold NaN"),
+        ({"parts": sound["parts"] | {weight: nan}}, "NaN"),
         ({"parts": sound["parts"] | {weight: 7}}, "is not an array"),
-        ({"workers": [0, 1, 2, 3, 3]}, "names of workers repeat"),
-        ({"workers": [0, 1, 2, 3, float("nan")]}, "workers are missing"),
-        ({"workers": []}, "workers are missing"),
-        ({"classes": [None, 1, 2]}, "classes are missing"),
-        ({"kept": kept | {"_confusion": torch.zeros(2, 2)}}, "confusion does not have shape"),
-        ({"kept": kept | {"_prior": torch.full((3,), float("nan"), dtype=torch.float64)}}, "prior holds numbers"),
-        ({"kept": kept | {"_n_labels": "many"}}, "n_labels does not have shape"),
+        ({"workers": [0, 1, 2, 3, 3]}, "workers"),
+        ({"workers": [0, 1, 2, 3, float("nan")]}, "workers"),
+        ({"workers": []}, "workers"),
+        ({"classes": [None, 1, 2]}, "classes"),
+        ({"kept": kept | {"_confusion": torch.zeros(2, 2)}}, "confusion"),
+        ({"kept": kept | {"_prior": torch.full((3,), float("nan"), dtype=torch.float64)}}, "prior"),
+        ({"kept": kept | {"_n_labels": "many"}}, "n_labels"),
         ({"settings": {"nonsense": 1}}, "nonsense"),
         ({"settings": {"max_epochs": "many"}}, "max_epochs"),
-        ({"settings": {"max_epochs": torch.zeros(3)}}, "settings are not plain"),
+        ({"settings": {"max_epochs": torch.zeros(3)}}, "settings"),
         ({"networks": "backbone"}, "networks"),
         ({"outer": [7]}, "outer"),
         ({"history": 7}, "history"),

@@ -23,5 +23,5 @@ def test_extreme_weights_give_finite_answers_or_a_refusal_that_names_them(varian
     for weights in (np.full(n, MOST_COUNT), np.full(n, LEAST_COUNT), spread, np.where(task < 20, 0.0, 1.0)):
         model = variant.learner(max_epochs=2, batch_size=16).fit(small.X, weighted(small.votes, weights))
         np.testing.assert_allclose(model.predict_proba(small.X).sum(axis=1), 1.0, atol=1e-5)
-    with pytest.raises(ValueError, match="all annotations have weight 0"):
+    with pytest.raises(ValueError, match="weight"):
         variant.learner().fit(small.X, weighted(small.votes, np.zeros(n)))

@@ -79,28 +79,28 @@ def test_runs_alternate_and_the_first_is_background() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"size": [4, 5], "counts": [3]}, "runs of 3 pixels in all"),
-        ({"size": [4, 5], "counts": "~"}, "no run-lengths of COCO at character 0"),
-        ({"size": [4, 5], "counts": "o"}, "no run-lengths of COCO at character 1"),
-        ({"size": [-4, -5], "counts": [20]}, "has a size of"),
-        ({"size": ["4", 5], "counts": [20]}, "has a size of"),
-        ({"size": [4, 5], "counts": [25, -5]}, "has counts of"),
-        ({"size": [4, 5], "counts": [9.5, 10.5]}, "has counts of"),
-        ({"size": [4, 5], "counts": [9, 11], "values": [1]}, "1 values for 2 counts"),
+        ({"size": [4, 5], "counts": [3]}, "3 pixels"),
+        ({"size": [4, 5], "counts": "~"}, "COCO.*character 0"),
+        ({"size": [4, 5], "counts": "o"}, "COCO.*character 1"),
+        ({"size": [-4, -5], "counts": [20]}, "size"),
+        ({"size": ["4", 5], "counts": [20]}, "size"),
+        ({"size": [4, 5], "counts": [25, -5]}, "counts"),
+        ({"size": [4, 5], "counts": [9.5, 10.5]}, "counts"),
+        ({"size": [4, 5], "counts": [9, 11], "values": [1]}, "1 values.*2"),
         ({"size": [4, 5], "counts": [9, 11], "values": [0, -1]}, "has values of"),
-        ({"size": [1 << 30, 1 << 30], "counts": [3]}, "runs of 3 pixels in all"),
+        ({"size": [1 << 30, 1 << 30], "counts": [3]}, "3 pixels"),
         (
             {"size": [(1 << 40) + 1, 1], "counts": [3]},
-            "has a size of .* from 1 to 1,099,511,627,776",
+            "1.*1,099,511,627,776",
         ),
-        ({"size": [1 << 40, 1], "counts": [3]}, "runs of 3 pixels in all"),
+        ({"size": [1 << 40, 1], "counts": [3]}, "3 pixels"),
         (
             {"size": [1, 1], "counts": [(1 << 40) + 1]},
-            "has counts of .* from 0 to 1,099,511,627,776",
+            "0.*1,099,511,627,776",
         ),
-        ({"size": [1, 1], "counts": [1 << 40]}, "runs of 1,099,511,627,776 pixels in all"),
+        ({"size": [1, 1], "counts": [1 << 40]}, "1,099,511,627,776 pixels"),
         ({"size": [1, 2], "counts": [1, 1], "values": [0, MOST_CLASSES]}, "has values of"),
-        ({"size": [1, 1], "counts": [1, 1], "values": [0, MOST_CLASSES - 1]}, "runs of 2 pixels in all"),
+        ({"size": [1, 1], "counts": [1, 1], "values": [0, MOST_CLASSES - 1]}, "2 pixels"),
         ("{", "no JSON"),
     ],
 )
@@ -142,7 +142,7 @@ def test_characters_that_coco_never_writes_are_refused(text: bytes) -> None:
 
 @pytest.mark.parametrize("size", [[], [1] * 17, [-1, -1], [1 << 40, 1 << 40]])
 def test_an_image_has_some_dimensions_and_no_more_pixels_than_can_be_counted(size: list[int]) -> None:
-    with pytest.raises(ValueError, match="size of a mask"):
+    with pytest.raises(ValueError, match="size"):
         _core.coco_runs(np.array([1]), np.array([0], np.uint16), size)
 
 
@@ -174,7 +174,7 @@ def test_shapes_are_put_together_with_a_number_for_each_mask_and_image() -> None
     _core.shape_masks(runs, *sound, most=0.8)
     for at in range(3):
         for wrong in (sound[at][1:], np.append(sound[at][1:], np.nan)):
-            with pytest.raises(ValueError, match="a finite share and bias for each mask, and a doubt for each image"):
+            with pytest.raises(ValueError, match="bias"):
                 _core.shape_masks(runs, *sound[:at], wrong, *sound[at + 1 :], most=0.8)
 
 
@@ -196,13 +196,13 @@ def test_polygons_match_their_twins(seed: int, n: int) -> None:
 @pytest.mark.parametrize(
     ("polygon", "error", "told"),
     [
-        ([0, 0, 3, 3, 3, 0, 0, 3], ValueError, "row 0 has a polygon that crosses itself at its sides 0 and 2"),
-        ([0, 0, 3, 3], ValueError, "polygon of 2 points"),
-        ([0, 0, 3, 3, 1], ValueError, r"polygon of shape \(5,\)"),
-        ([[0, 0, 1], [1, 2, 3]], ValueError, r"polygon of shape \(2, 3\)"),
-        ([0, 0, 3, np.nan, 3, 0], ValueError, "not finite"),
+        ([0, 0, 3, 3, 3, 0, 0, 3], ValueError, "row 0.*0.*2"),
+        ([0, 0, 3, 3], ValueError, "2 points"),
+        ([0, 0, 3, 3, 1], ValueError, r"\(5,\)"),
+        ([[0, 0, 1], [1, 2, 3]], ValueError, r"\(2, 3\)"),
+        ([0, 0, 3, np.nan, 3, 0], ValueError, "finite"),
         ([0, 0, 3, 1e300, 3, 0], ValueError, "beyond a billion"),
-        (["a", "b"], TypeError, "not of numbers"),
+        (["a", "b"], TypeError, "numbers"),
     ],
 )
 def test_bad_polygons_are_named(polygon: list, error: type[Exception], told: str) -> None:
@@ -213,9 +213,9 @@ def test_bad_polygons_are_named(polygon: list, error: type[Exception], told: str
 def test_sizes_and_missing_polygons() -> None:
     ring = [0, 0, 3, 0, 3, 2]
     for shape in ((4,), (4.5, 4), (-4, 4), 4, None):
-        with pytest.raises(ValueError, match="shape must be the height and width"):
+        with pytest.raises(ValueError, match="shape"):
             mh.Masks.from_polygons([1], ["u"], [[ring]], shape)
-    with pytest.raises(ValueError, match="give a list of polygons"):
+    with pytest.raises(ValueError, match="polygons"):
         mh.Masks.from_polygons([1], ["u"], [ring], (4, 4))
     with pytest.raises(TypeError, match="row 0 is 3"):
         mh.Masks.from_polygons([1], ["u"], [3], (4, 4))
@@ -226,15 +226,15 @@ def test_sizes_and_missing_polygons() -> None:
 @pytest.mark.parametrize(
     ("masks", "error", "told"),
     [
-        ([SQUARE, SQUARE.T], ValueError, r"masks of task 'a' have shapes"),
-        ([SQUARE, SQUARE * 0.5], ValueError, r"row 1 holds 0.5 at \(1, 1\)"),
-        ([SQUARE, np.full((4, 5), np.nan)], ValueError, "row 1 holds nan"),
-        ([SQUARE, np.full((4, 5), -1)], ValueError, "row 1 holds classes from -1 to -1"),
-        ([SQUARE, np.full((4, 5), "x")], TypeError, "row 1 is an array of"),
-        ([SQUARE, np.zeros(4)], ValueError, r"row 1 has shape \(4,\)"),
-        ([SQUARE, np.zeros((0, 3))], ValueError, r"row 1 has shape \(0, 3\)"),
-        ([SQUARE, [[0, 1], [1]]], ValueError, "row 1 has rows of different lengths"),
-        ([SQUARE, np.full((4, 5), 1 << 16)], ValueError, "row 1 holds classes from 65536"),
+        ([SQUARE, SQUARE.T], ValueError, "task 'a'"),
+        ([SQUARE, SQUARE * 0.5], ValueError, r"row 1.*0.5.*\(1, 1\)"),
+        ([SQUARE, np.full((4, 5), np.nan)], ValueError, "row 1.*nan"),
+        ([SQUARE, np.full((4, 5), -1)], ValueError, "row 1.*-1.*-1"),
+        ([SQUARE, np.full((4, 5), "x")], TypeError, "row 1"),
+        ([SQUARE, np.zeros(4)], ValueError, r"row 1.*\(4,\)"),
+        ([SQUARE, np.zeros((0, 3))], ValueError, r"row 1.*\(0, 3\)"),
+        ([SQUARE, [[0, 1], [1]]], ValueError, "row 1"),
+        ([SQUARE, np.full((4, 5), 1 << 16)], ValueError, "row 1.*65536"),
     ],
 )
 def test_bad_masks_are_named(masks: list, error: type[Exception], told: str) -> None:
@@ -252,7 +252,7 @@ def test_black_and_white_is_told_of_and_classes_nobody_gave_change_nothing() -> 
     crowd = mh.simulate(4, size=16, careless=1, seed=1, kind="masks")
     tasks, workers, _ = crowd.log.table.columns()
     arrays = [crowd.log.mask(row) for row in range(len(crowd.log))]
-    with pytest.warns(mh.errors.DataWarning, match="255 is taken for what is marked"):
+    with pytest.warns(mh.errors.DataWarning, match="255"):
         white = mh.Masks.from_arrays(tasks, workers, [np.where(mask, 255, 0).astype(np.uint8) for mask in arrays])
     assert white == crowd.log
     sparse = mh.Masks.from_arrays(tasks, workers, [9 * mask for mask in arrays])
@@ -488,5 +488,5 @@ def test_classes_and_volumes() -> None:
 
 @pytest.mark.parametrize("setting", ["repeats", "missing"])
 def test_settings_of_tables_are_checked(setting: str) -> None:
-    with pytest.raises(ValueError, match=f"{setting} must be one of"):
+    with pytest.raises(ValueError, match=f"{setting}"):
         mh.Masks.from_arrays([1], ["u"], [SQUARE], **{setting: "all"})

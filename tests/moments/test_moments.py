@@ -83,8 +83,8 @@ def test_groups_that_are_given_are_sorted_and_kept_once():
     pairs = mh.moments.Moments.exact(prior, confusion, pairs=[(3, 1), (0, 2), (1, 3), (1, 0)]).pairs
     assert pairs.tolist() == [[0, 1], [0, 2], [1, 3]]
     for wrong, message in (
-        ([(1, 1)], "name a worker twice"),
-        ([(0, 4)], "that is not below 4"),
+        ([(1, 1)], "worker"),
+        ([(0, 4)], "below 4"),
         ([(0, 1, 2)], "shape"),
     ):
         with pytest.raises(ValueError, match=message):

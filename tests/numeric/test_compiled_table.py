@@ -63,7 +63,7 @@ def test_keep(log, seed):
     table = _core.Ratings(*log, N_TASKS, N_WORKERS)
     mask = np.random.default_rng(seed).random(len(log[0])) < 0.5
     if not mask.any():
-        with pytest.raises(ValueError, match="leaves no annotation"):
+        with pytest.raises(ValueError, match="annotation"):
             table.keep(mask)
         return
     kept = table.keep(mask)
@@ -86,15 +86,15 @@ def test_groups_of_workers():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"values": np.array([[1.0], [np.nan]])}, "value NaN at row 1"),
-        ({"values": np.array([[-np.inf], [0.0]])}, "value -inf at row 0"),
+        ({"values": np.array([[1.0], [np.nan]])}, "NaN.*row 1"),
+        ({"values": np.array([[-np.inf], [0.0]])}, "-inf.*row 0"),
         ({"values": np.zeros((3, 1))}, "3 values"),
         ({"values": np.zeros(2)}, "shape"),
-        ({"values": np.zeros((2, 0))}, "rows of 0 numbers"),
-        ({"tasks": np.array([0, 9], np.uint32)}, "task code 9 at row 1"),
-        ({"workers": np.array([5, 0], np.uint32)}, "worker code 5 at row 0"),
-        ({"weights": np.array([1.0, -1.0])}, "weight -1e0 at row 1"),
-        ({"repeats": "some"}, "repeats must be one of"),
+        ({"values": np.zeros((2, 0))}, "0 numbers"),
+        ({"tasks": np.array([0, 9], np.uint32)}, "code 9.*row 1"),
+        ({"workers": np.array([5, 0], np.uint32)}, "code 5.*row 0"),
+        ({"weights": np.array([1.0, -1.0])}, "-1e0.*row 1"),
+        ({"repeats": "some"}, "repeats"),
     ],
 )
 def test_what_is_no_log_is_refused(change, message):

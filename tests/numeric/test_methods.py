@@ -65,18 +65,18 @@ def test_the_default_is_the_blend():
 @pytest.mark.parametrize(
     ("model", "error", "message"),
     [
-        (mh.numeric.TrimmedMean(0.6), ValueError, "trim must be at most 0.5"),
-        (mh.numeric.TrimmedMean("some"), TypeError, "trim must be a number"),
-        (mh.numeric.WeightedMean({"u": 1.0}), ValueError, "lack the workers 'v'"),
-        (mh.numeric.WeightedMean({"u": 1.0, "v": -1.0}), ValueError, "workers 'v' are neither 0 nor"),
+        (mh.numeric.TrimmedMean(0.6), ValueError, "trim.*0.5"),
+        (mh.numeric.TrimmedMean("some"), TypeError, "trim"),
+        (mh.numeric.WeightedMean({"u": 1.0}), ValueError, "'v'"),
+        (mh.numeric.WeightedMean({"u": 1.0, "v": -1.0}), ValueError, "'v'.*0"),
         (mh.numeric.WeightedMean([1.0, 2.0]), TypeError, "mapping"),
-        (mh.numeric.GaussianCrowd(method="magic"), ValueError, "method must be one of"),
-        (mh.numeric.GaussianCrowd(tails=0.5), ValueError, "tails must be at least 1"),
-        (mh.numeric.GaussianCrowd(bias=2), TypeError, "bias must be True or False"),
+        (mh.numeric.GaussianCrowd(method="magic"), ValueError, "method"),
+        (mh.numeric.GaussianCrowd(tails=0.5), ValueError, "tails.*1"),
+        (mh.numeric.GaussianCrowd(bias=2), TypeError, "bias"),
         (mh.numeric.GaussianCrowd(method="messages", tails=3.0), ValueError, "messages"),
         (mh.numeric.GaussianCrowd(max_iter=0), ValueError, "max_iter"),
-        (mh.numeric.CovarianceCrowd(0), ValueError, "rank must be at least 1"),
-        (mh.numeric.Blend(folds=1), ValueError, "folds must be at least 2"),
+        (mh.numeric.CovarianceCrowd(0), ValueError, "rank.*1"),
+        (mh.numeric.Blend(folds=1), ValueError, "folds.*2"),
     ],
 )
 def test_odd_settings_are_refused(model, error, message):
@@ -98,7 +98,7 @@ def test_what_is_not_finite_is_refused_or_set_aside():
 )
 def test_one_rating_a_task_tells_nothing_of_noise_and_that_is_said(model):
     ratings = mh.Ratings.from_arrays([1, 2, 3, 4], ["u", "v", "u", "v"], [1.0, 3.0, 4.0, 6.0])
-    with pytest.warns(mh.errors.IdentifiabilityWarning, match="more than one rating"):
+    with pytest.warns(mh.errors.IdentifiabilityWarning, match="rating"):
         model.fit(ratings)
     assert any("standard deviation of all ratings" in remark for remark in model.remarks_)
     assert (model.errors_ > 0).all()
@@ -192,7 +192,7 @@ def test_errors_are_those_of_means_where_no_model_can_tell() -> None:
     model = mh.aggregate(one)
     deviation = np.std([1.0, 2.0, 3.0, 30.0], ddof=1)
     np.testing.assert_allclose([model.values_[0], model.errors_[0]], [9.0, deviation / 2])
-    with pytest.warns(mh.errors.IdentifiabilityWarning, match="standard deviation of all ratings"):
+    with pytest.warns(mh.errors.IdentifiabilityWarning, match="deviation"):
         single = mh.aggregate(mh.Ratings.from_arrays([1, 2, 3], list("aba"), [1.0, 2.0, 3.0]))
     np.testing.assert_allclose(single.errors_, np.std([1.0, 2.0, 3.0]))
 

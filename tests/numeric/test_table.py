@@ -55,19 +55,19 @@ def test_parts() -> None:
 
 
 def test_rows_without_a_value_are_set_aside() -> None:
-    with pytest.warns(mh.errors.DataWarning, match="set aside 2 rows without a value; 1 task has no value at all"):
+    with pytest.warns(mh.errors.DataWarning, match="2 rows.*1 task"):
         ratings = mh.Ratings.from_arrays(["a", "a", "b"], ["x", "y", "x"], [1.0, None, float("nan")])
     assert (len(ratings), ratings.unlabelled.tolist()) == (1, ["b"])
-    with pytest.raises(ValueError, match=r"missing .* in 1 of 2 rows, first at row 1"):
+    with pytest.raises(ValueError, match=r"1.*2 rows.*row 1"):
         mh.Ratings.from_arrays([1, 1], [1, 2], [0.5, None], missing="error")
 
 
 @pytest.mark.parametrize(
     ("values", "error", "message"),
     [
-        ([1.0, float("inf"), 2.0], ValueError, "values holds inf at row 1; values must be finite"),
-        (["1", "2", "x"], TypeError, "values must hold numbers"),
-        ([1.0, 2.0], ValueError, "columns differ in length: 3 tasks, 3 workers, 2 values"),
+        ([1.0, float("inf"), 2.0], ValueError, "values.*inf.*row 1"),
+        (["1", "2", "x"], TypeError, "values"),
+        ([1.0, 2.0], ValueError, "3 tasks.*3 workers.*2 values"),
         ([None, None, None], ValueError, "there is nothing to aggregate"),
     ],
 )
@@ -80,19 +80,19 @@ def test_repeats() -> None:
     log = {"task": [1, 1, 1], "worker": ["x", "x", "y"], "value": [3, 4, 5]}
     assert mh.Ratings.from_frame(log, repeats="first").values.tolist() == [3, 5]
     assert mh.Ratings.from_frame(log, repeats="last").values.tolist() == [4, 5]
-    with pytest.raises(ValueError, match="worker 'x' labelled task 1 more than once"):
+    with pytest.raises(ValueError, match=r"worker 'x'.*task 1"):
         mh.Ratings.from_frame(log, repeats="error")
 
 
 def test_other_kinds_take_their_own_columns_only(tmp_path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("task,worker,value\n1,a,0.5\n")
-    with pytest.raises(TypeError, match="classes=… does not apply to numeric answers, which take task, worker, value"):
+    with pytest.raises(TypeError, match="classes=…"):
         mh.read(path, kind="numeric", classes=[1, 2])
-    with pytest.raises(TypeError, match=r"value=… does not apply to categorical answers.*pass kind='numeric'"):
+    with pytest.raises(TypeError, match=r"value=….*kind='numeric'"):
         mh.read(path, kind="categorical", value="value")
     assert mh.read(path, value="value").kind == mh.read(path).kind == "numeric"
-    with pytest.raises(ValueError, match="kind must be"):
+    with pytest.raises(ValueError, match="kind"):
         mh.read(path, kind="letters")
 
 
@@ -116,7 +116,7 @@ def test_columns_tell_the_kind(columns: list[str], kind: str) -> None:
 
 def test_aggregate_says_what_it_cannot_do() -> None:
     votes = mh.Annotations.from_dense([[0, 1, 1], [1, 1, 0]])
-    with pytest.raises(ValueError, match="the table holds categorical answers, not numeric"):
+    with pytest.raises(ValueError, match=r"categorical.*numeric"):
         mh.aggregate(votes, kind="numeric")
     assert np.array_equal(mh.aggregate(votes).labels_, mh.Consensus().fit(votes).labels_)
 

@@ -107,7 +107,7 @@ def test_forms_of_answers():
     assert model.objects_.tolist() == [{"n": 2}]
     frame = {"task": [1, 1, 1], "worker": list("abc"), "answer": ["sun", "sun", "son"]}
     assert mh.objects.DistanceAggregator().fit(frame).objects_.tolist() == ["sun"]
-    with pytest.raises(ValueError, match="say distance="):
+    with pytest.raises(ValueError, match="distance="):
         mh.objects.DistanceAggregator().fit(odd)
 
 
@@ -116,25 +116,25 @@ def test_distances_in_an_array():
     apart = np.abs(np.subtract.outer(np.arange(3.0), np.arange(3.0)))
     assert mh.objects.DistanceAggregator(apart).fit(votes).objects_.tolist() == ["mid"]
     for change, message in (
-        ((0, 1, np.nan), "is not finite"),
-        ((0, 1, -1.0), "is negative"),
-        ((0, 1, 3.0), "between 'low' and 'mid' differs from the way back"),
+        ((0, 1, np.nan), "finite"),
+        ((0, 1, -1.0), "negative"),
+        ((0, 1, 3.0), "'low'.*'mid'"),
         ((1, 1, 1.0), "is that of an answer from itself"),
     ):
         bad = apart.copy()
         bad[change[0], change[1]] = change[2]
         with pytest.raises(ValueError, match=message):
             mh.objects.DistanceAggregator(bad).fit(votes)
-    with pytest.raises(ValueError, match=r"of shape \(3, 3\), not \(2, 2\)"):
+    with pytest.raises(ValueError, match=r"\(3, 3\).*\(2, 2\)"):
         mh.objects.DistanceAggregator(np.zeros((2, 2))).fit(votes)
 
 
 @pytest.mark.parametrize(
     ("distance", "message"),
     [
-        (lambda a, b: float("nan"), r"distance\('son', 'sun'\) is nan|distance\('sun', 'son'\) is nan"),
-        (lambda a, b: -1.0, "is -1.0; a distance is finite and not negative"),
-        (lambda a, b: float(a > b), "a distance is the same both ways"),
+        (lambda a, b: float("nan"), "'s[ou]n', 's[ou]n'.*nan"),
+        (lambda a, b: -1.0, "-1.0"),
+        (lambda a, b: float(a > b), "distance"),
         (lambda a, b: float("inf"), "is inf"),
     ],
     ids=["nan", "negative", "asymmetric", "infinite"],
@@ -148,28 +148,26 @@ def test_what_is_no_distance_is_named(distance, message):
 def test_what_does_not_fit_is_named():
     texts = mh.Objects.from_arrays([1, 1], list("ab"), ["sun", "son"])
     for distance, kind, message in (
-        ("absolute", ValueError, "one between numbers"),
-        ("jaccard", TypeError, "one between sets, not 'son'"),
-        ("kendall", TypeError, "lists of items, best first, not 'son'"),
-        ("euclid", ValueError, "distance must be one of"),
+        ("absolute", ValueError, "numbers"),
+        ("jaccard", TypeError, "'son'"),
+        ("kendall", TypeError, "'son'"),
+        ("euclid", ValueError, "distance"),
     ):
         with pytest.raises(kind, match=message):
             mh.objects.DistanceAggregator(distance).fit(texts)
-    with pytest.raises(ValueError, match="answer='mean' needs numbers"):
+    with pytest.raises(ValueError, match="answer='mean'"):
         mh.objects.DistanceAggregator("levenshtein", answer="mean").fit(texts)
-    with pytest.raises(ValueError, match="weights must be one of 'power', 'log'"):
+    with pytest.raises(ValueError, match=r"weights.*'power'.*'log'"):
         mh.objects.DistanceAggregator(weights="squares").fit(texts)
-    with pytest.raises(ValueError, match="power must be at most 1"):
+    with pytest.raises(ValueError, match=r"power.*1"):
         mh.objects.DistanceAggregator(power=2.0).fit(texts)
-    with pytest.raises(
-        TypeError, match="expected Annotations, Ratings, Rankings, MultiLabels, Objects or a frame, not list"
-    ):
+    with pytest.raises(TypeError, match=r"Annotations.*Objects.*list"):
         mh.objects.DistanceAggregator().fit([1])
     twice = mh.Objects.from_arrays([1, 1], list("ab"), [["x", "x"], ["y", "x"]])
-    with pytest.raises(ValueError, match="names an item twice"):
+    with pytest.raises(ValueError, match="item"):
         mh.objects.DistanceAggregator("kendall").fit(twice)
     numbers = mh.Objects.from_arrays([1, 1], list("ab"), [3, 4])
-    with pytest.raises(TypeError, match="one between texts, not 3"):
+    with pytest.raises(TypeError, match="texts"):
         mh.objects.DistanceAggregator("levenshtein").fit(numbers)
 
 
@@ -224,7 +222,7 @@ def test_spread_and_frames(tmp_path):
     assert mh.load(tmp_path / "texts.mh", mh.Objects) == texts
     assert pickle.loads(pickle.dumps(texts)) == texts
     odd = mh.Objects.from_arrays([1], ["a"], [object()])
-    with pytest.raises(TypeError, match="cannot be saved in a file that holds data only"):
+    with pytest.raises(TypeError, match="file"):
         odd.save(tmp_path / "odd.mh")
 
 
@@ -239,11 +237,11 @@ def test_objects_are_a_table():
     }
     assert texts != mh.Objects.from_arrays(["t", "t", "s"], list("aba"), ["x", "y", "z"])
     assert texts != 3
-    with pytest.warns(mh.errors.DataWarning, match="set aside 1 row without a answer|set aside 1 row"):
+    with pytest.warns(mh.errors.DataWarning, match="1 row"):
         assert len(mh.Objects.from_arrays(["t", "t"], list("ab"), ["x", None])) == 1
-    with pytest.warns(mh.errors.DataWarning, match="set aside 1 row"):
+    with pytest.warns(mh.errors.DataWarning, match="1 row"):
         assert mh.Objects.from_arrays(["t", "t"], list("ab"), [None, "x"], weights=[2.0, 3.0]).weights.tolist() == [3.0]
-    with pytest.raises(ValueError, match="labelled task 't' more than once"):
+    with pytest.raises(ValueError, match="task 't'"):
         mh.Objects.from_arrays(["t", "t"], list("aa"), ["x", "y"], repeats="error")
 
 
@@ -258,7 +256,7 @@ def test_kinds_have_a_distance_of_their_own():
     assert model.weights_[2] < model.weights_[0]
     heavy = mh.Rankings.from_lists([["a", "b"], ["b", "a"]], ["u", "v"], [1.0, 3.0])
     assert mh.objects.DistanceAggregator("kendall").fit(heavy).objects_.tolist() == [["b", "a"]]
-    with pytest.raises(TypeError, match="not Comparisons"):
+    with pytest.raises(TypeError, match="Comparisons"):
         mh.objects.DistanceAggregator().fit(mh.Comparisons.from_arrays(["a"], ["b"], ["a"], ["u"]))
 
 

@@ -281,7 +281,7 @@ def test_predictions_know_workers_and_sides():
     np.testing.assert_array_equal(stranger, average)
     assert model.predict_proba(best, best)[0, 0] > 0.6
     assert len(model.predict_proba([best, worst], [worst, best])) == 2
-    with pytest.raises(KeyError, match="no item is called 77"):
+    with pytest.raises(KeyError, match="77"):
         model.predict_proba(77, best)
     with pytest.raises(ValueError, match=r"2 items.*1 on"):
         model.predict_proba([0, 1], [2])
@@ -290,20 +290,20 @@ def test_predictions_know_workers_and_sides():
 def test_bad_settings_are_named():
     games = mh.simulate(3, 2, 30, kind="pairwise").log
     for model, complaint in [
-        (BradleyTerry(ties="toss"), "ties must be one of"),
-        (BradleyTerry(prior=0.0), "prior must be above 0"),
-        (BradleyTerry(level=1.0), "level must lie between 0 and 1"),
-        (BradleyTerry(intervals="exact"), "intervals must be one of"),
-        (BradleyTerry(n_resamples=1), "n_resamples must be at least 2"),
-        (WorkerBradleyTerry(spread=-1.0), "spread must be at least 0"),
-        (CrowdBT(link=0), "link must be above 0"),
-        (RankCentrality(prior=0), "prior must be above 0"),
+        (BradleyTerry(ties="toss"), "ties"),
+        (BradleyTerry(prior=0.0), "prior.*0"),
+        (BradleyTerry(level=1.0), "level.*0.*1"),
+        (BradleyTerry(intervals="exact"), "intervals"),
+        (BradleyTerry(n_resamples=1), "n_resamples.*2"),
+        (WorkerBradleyTerry(spread=-1.0), "spread.*0"),
+        (CrowdBT(link=0), "link.*0"),
+        (RankCentrality(prior=0), "prior.*0"),
     ]:
         with pytest.raises(ValueError, match=complaint):
             model.fit(games)
     with pytest.raises(TypeError, match="left_bias"):
         WorkerBradleyTerry(left_bias="workers").fit(games)
-    with pytest.raises(TypeError, match="expected Comparisons or a frame"):
+    with pytest.raises(TypeError, match="Comparisons"):
         BradleyTerry().fit(3)
 
 
@@ -321,7 +321,7 @@ def test_leaderboards_are_on_the_scale_of_elo():
     by_context = mh.pairwise.leaderboard(games, by_context=True)
     assert by_context.column("context").to_pylist() == ["overall"] * 2 + ["de"] * 2 + ["en"] * 2
     assert sum(by_context.column("wins").to_pylist()[2:]) == 20_000
-    with pytest.raises(ValueError, match="no contexts"):
+    with pytest.raises(ValueError, match="contexts"):
         mh.pairwise.leaderboard(crowd.log, by_context=True)
 
 

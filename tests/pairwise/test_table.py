@@ -60,7 +60,7 @@ def test_words_of_arenas():
     # An item of that name is meant where there is one.
     table = mh.Comparisons.from_arrays(["left", "right"], ["right", "left"], ["right", "right"])
     assert sorted(table.codes()[2].tolist()) == [0, 1]
-    with pytest.raises(ValueError, match="an item's name is taken for the item"):
+    with pytest.raises(ValueError, match="name"):
         mh.Comparisons.from_arrays(["left", "a"], ["right", "b"], ["right", "right"])
 
 
@@ -107,11 +107,11 @@ def test_the_command_line_ranks(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"left": ["b", "b", "a", "c"]}, "item 'b' is compared with itself in 1 of 4 rows, first at row 0"),
-        ({"winner": ["c", "tie", "c", "a"]}, "names 'c' at row 0, where 'a' was compared with 'b'"),
-        ({"winner": ["nobody", "tie", "c", "a"]}, "names 'nobody', which is not an item on either side"),
-        ({"right": ["b", None, "c", "a"]}, "right column 'right' is missing .* at row 1"),
-        ({"worker": ["x", "", "x", "y"]}, "worker column 'worker' is missing"),
+        ({"left": ["b", "b", "a", "c"]}, "item 'b'.*1.*4 rows.*row 0"),
+        ({"winner": ["c", "tie", "c", "a"]}, "'c'.*row 0.*'a'.*'b'"),
+        ({"winner": ["nobody", "tie", "c", "a"]}, "'nobody'"),
+        ({"right": ["b", None, "c", "a"]}, "column 'right'.*row 1"),
+        ({"worker": ["x", "", "x", "y"]}, "column 'worker'"),
         ({"winner": [None] * 4}, "nothing to aggregate"),
     ],
 )
@@ -126,9 +126,9 @@ def test_missing_winners_are_set_aside():
         assert len(mh.Comparisons.from_frame(log)) == 3
     with pytest.raises(ValueError, match="missing='drop'"):
         mh.Comparisons.from_frame(log, missing="error")
-    with pytest.raises(ValueError, match="differ in length"):
+    with pytest.raises(ValueError, match="length"):
         mh.Comparisons.from_arrays(["a"], ["b"], ["a"], weights=[1.0, 2.0])
-    with pytest.raises(ValueError, match="finite and at least 0"):
+    with pytest.raises(ValueError, match="finite"):
         mh.Comparisons.from_arrays(["a"], ["b"], ["a"], weights=[np.nan])
 
 
@@ -140,9 +140,9 @@ def test_parts():
     assert part.weights.tolist() == [1.0, 3.0]
     assert table.select(workers=["y"], contexts=["de"]).to_frame().to_pydict()["winner"] == ["a"]
     assert table.without(["x"]).workers.tolist() == ["y"]
-    with pytest.raises(ValueError, match="no comparison is left"):
+    with pytest.raises(ValueError, match="comparison"):
         table.select(items=["a"])
-    with pytest.raises(ValueError, match="have no contexts"):
+    with pytest.raises(ValueError, match="contexts"):
         games().select(contexts=["en"])
 
 
@@ -185,10 +185,10 @@ def test_rankings_by_rows_and_by_lists(tmp_path):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"rank": [1, 1, 2]}, "rankings hold no ties"),
-        ({"item": ["a", "a", "b"]}, "item 'a' is ranked twice"),
-        ({"rank": [1, np.nan, 2]}, "rank column 'rank' is missing at row 1"),
-        ({"item": ["a", None, "b"]}, "item column 'item' is missing"),
+        ({"rank": [1, 1, 2]}, "rankings"),
+        ({"item": ["a", "a", "b"]}, "item 'a'"),
+        ({"rank": [1, np.nan, 2]}, "column 'rank'.*row 1"),
+        ({"item": ["a", None, "b"]}, "column 'item'"),
     ],
 )
 def test_what_cannot_be_a_ranking_is_named(change, complaint):
@@ -197,10 +197,10 @@ def test_what_cannot_be_a_ranking_is_named(change, complaint):
 
 
 def test_lists_that_cannot_be_rankings():
-    for lists, complaint in [([], "no rankings"), ([["a"], []], "ranking 1 holds no item"), ([["a", "a"]], "twice")]:
+    for lists, complaint in [([], "rankings"), ([["a"], []], "ranking 1"), ([["a", "a"]], "twice")]:
         with pytest.raises(ValueError, match=complaint):
             mh.Rankings.from_lists(lists)
-    with pytest.raises(ValueError, match="different weights"):
+    with pytest.raises(ValueError, match="weights"):
         mh.Rankings.from_frame({"task": [1, 1], "item": ["a", "b"], "rank": [1, 2], "w": [1, 2]}, weight="w")
 
 

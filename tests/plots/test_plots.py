@@ -49,9 +49,9 @@ def test_pictures_go_into_the_axes_given(tmp_path):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: mh.plots.coverage({}), ValueError, "no curve to draw"),
-        (lambda: mh.plots.coverage({"a": [1, 2]}), TypeError, "what is named 'a' did not"),
-        (lambda: mh.plots.workload([0.5, 0.5]), TypeError, "comes from manyhands.defer.deferral_report, not list"),
+        (lambda: mh.plots.coverage({}), ValueError, "curve"),
+        (lambda: mh.plots.coverage({"a": [1, 2]}), TypeError, "'a'"),
+        (lambda: mh.plots.workload([0.5, 0.5]), TypeError, "manyhands.defer.deferral_report"),
     ],
 )
 def test_what_is_no_curve_and_no_report(call, error, message):
@@ -188,16 +188,16 @@ def test_budgets_keep_so_many_labels_of_each_task():
     [
         (lambda: mh.plots.confusion(mh.DawidSkene()), mh.errors.NotFittedError, "fit"),
         (lambda: mh.plots.confusion(MODEL, "nobody"), KeyError, "no worker 'nobody'"),
-        (lambda: mh.plots.confusion(mh.aggregate(RATINGS)), TypeError, "no confusion matrices to draw"),
-        (lambda: mh.plots.reliability(mh.aggregate(RATINGS), GOLD), TypeError, "no probabilities of classes to draw"),
-        (lambda: mh.plots.reliability({}, GOLD), ValueError, "no model to draw"),
-        (lambda: mh.plots.workers(CROWD.log), TypeError, "no workers to draw"),
-        (lambda: mh.plots.workers(MODEL, measure="magic"), ValueError, "measure must be one of skill"),
-        (lambda: mh.plots.history(mh.MajorityVote().fit(CROWD.log)), ValueError, "no objective"),
+        (lambda: mh.plots.confusion(mh.aggregate(RATINGS)), TypeError, "confusion"),
+        (lambda: mh.plots.reliability(mh.aggregate(RATINGS), GOLD), TypeError, "probabilities"),
+        (lambda: mh.plots.reliability({}, GOLD), ValueError, "model"),
+        (lambda: mh.plots.workers(CROWD.log), TypeError, "workers"),
+        (lambda: mh.plots.workers(MODEL, measure="magic"), ValueError, "measure"),
+        (lambda: mh.plots.history(mh.MajorityVote().fit(CROWD.log)), ValueError, "objective"),
         (lambda: mh.plots.history(MODEL, name="loss"), ValueError, "for learners"),
-        (lambda: mh.plots.agreement(CROWD.log, min_overlap=10**6), ValueError, "no two workers share"),
-        (lambda: mh.plots.budget(CROWD, CROWD.log, GOLD), TypeError, "not CategoricalSimulation"),
-        (lambda: mh.plots.budget(MODEL, CROWD.log, GOLD, per_task=[0]), ValueError, "numbers of at least 1"),
+        (lambda: mh.plots.agreement(CROWD.log, min_overlap=10**6), ValueError, "workers"),
+        (lambda: mh.plots.budget(CROWD, CROWD.log, GOLD), TypeError, "CategoricalSimulation"),
+        (lambda: mh.plots.budget(MODEL, CROWD.log, GOLD, per_task=[0]), ValueError, "numbers"),
     ],
 )
 def test_what_cannot_be_drawn(call, error, message):
@@ -208,7 +208,7 @@ def test_what_cannot_be_drawn(call, error, message):
 def test_too_many_workers_for_a_matrix():
     n = 600
     votes = mh.Annotations.from_arrays(np.repeat([0, 1], n), np.tile(np.arange(n), 2), np.zeros(2 * n, int))
-    with pytest.raises(ValueError, match="show at most 500"):
+    with pytest.raises(ValueError, match=r"show.*500"):
         mh.plots.agreement(votes)
 
 

@@ -41,9 +41,9 @@ def test_the_quick_half_is_quick():
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"verdict": "perhaps"}, "the verdict is one of"),
-        ({"verdict": "holds"}, "has a command and a result"),
-        ({"verdict": "cannot be tried here", "sigh": 1}, "unexpected keyword argument 'sigh'"),
+        ({"verdict": "perhaps"}, "verdict"),
+        ({"verdict": "holds"}, "command"),
+        ({"verdict": "cannot be tried here", "sigh": 1}, "'sigh'"),
     ],
 )
 def test_a_misspelt_entry_is_refused(tmp_path, monkeypatch, entry, message):

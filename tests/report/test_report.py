@@ -100,12 +100,12 @@ def test_large_tables_go_beside_the_page(tmp_path: Path) -> None:
 def test_bad_places_are_refused_and_leave_nothing(tmp_path: Path) -> None:
     votes, _ = crowd()
     model = mh.MajorityVote().fit(votes)
-    with pytest.raises(ValueError, match=r"must end in \.html"):
+    with pytest.raises(ValueError, match=r"\.html"):
         model.report(tmp_path / "report.pdf")
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         model.report(tmp_path / "nowhere" / "report.html")
     model.save(tmp_path / "model.mh")
-    with pytest.raises(ValueError, match="does not keep the answers"):
+    with pytest.raises(ValueError, match="answers"):
         mh.load(tmp_path / "model.mh").report(tmp_path / "report.html")
     assert [path.name for path in tmp_path.iterdir()] == ["model.mh"]
 

@@ -88,10 +88,10 @@ def test_links_help_and_their_strength_is_learnt(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("edges", "told"),
     [
-        (None, "edges= is needed"),
-        ([(0, 0)], "link task 0 with itself"),
-        ([(0, 900)], "1 task without a label: 900"),
-        (([0, 1], [1]), "two columns of equal length"),
+        (None, "edges="),
+        ([(0, 0)], "task 0"),
+        ([(0, 900)], "1 task.*900"),
+        (([0, 1], [1]), "length"),
     ],
 )
 def test_bad_edges_are_named(edges: object, told: str) -> None:

@@ -63,7 +63,7 @@ def test_spans_need_a_quorum_and_overlap() -> None:
     with pytest.raises(ValueError, match=r"quorum.*1"):
         mh.sequences.SpanVote(quorum=2).fit(seqs)
     classes = mh.Sequences.from_frame(THREE | {"label": ["p", "q"] * 6})
-    with pytest.raises(ValueError, match="SpanVote needs spans"):
+    with pytest.raises(ValueError, match="SpanVote"):
         mh.sequences.SpanVote().fit(classes)
     assert mh.sequences.TokenVote().fit(classes).spans_.num_rows == 4
 
@@ -89,7 +89,7 @@ def test_exports(tmp_path: Path) -> None:
     with pytest.raises(KeyError, match=r"words.*sequence 1"):
         model.to_conll(path, words={})
     for word in ("", "Ann Lee"):
-        with pytest.raises(ValueError, match=f"the word '{word}' of sequence 1 has a space in it, or nothing"):
+        with pytest.raises(ValueError, match=f"'{word}'.*sequence 1"):
             model.to_conll(path, words={1: [word, "Lee", "of", "Rome"]})
     model.save(tmp_path / "model.mh")
     again = mh.load(tmp_path / "model.mh")
@@ -195,7 +195,7 @@ def test_steps_that_are_no_counts_are_refused(monkeypatch: pytest.MonkeyPatch, w
 
     votes = mh.simulate(20, 5, seed=0, kind="sequences").log
     monkeypatch.setattr(_core, "sequence_fit", changed)
-    with pytest.raises(ValueError, match="starts and priors of sequences"):
+    with pytest.raises(ValueError, match="priors"):
         mh.sequences.HMMCrowd().fit(votes)
 
 
@@ -279,7 +279,7 @@ def test_scores_of_spans() -> None:
     assert mh.metrics.span_scores(nothing, truth).f1 == 0.0
     with pytest.raises(ValueError, match="it has no token"):
         mh.metrics.span_scores(truth | {"end": [0, 9, 3]}, truth)
-    with pytest.raises(ValueError, match="readings of 3 workers"):
+    with pytest.raises(ValueError, match="3 workers"):
         mh.metrics.span_scores(mh.Sequences.from_frame(THREE), truth)
 
 

@@ -228,10 +228,10 @@ def test_gaps_are_refused_or_counted() -> None:
     short = {name: column[:5] + column[6:] for name, column in LOG.items()}
     with pytest.raises(ValueError, match=r"1 token.*1 reading.*'v'"):
         mh.Sequences.from_frame(short)
-    with pytest.warns(mh.errors.DataWarning, match="taken as outside"):
+    with pytest.warns(mh.errors.DataWarning, match="outside"):
         outside = mh.Sequences.from_frame(short, gaps="outside")
     assert outside == mh.Sequences.from_frame(LOG | {"label": [*LOG["label"][:5], "O", *LOG["label"][6:]]})
-    with pytest.warns(mh.errors.DataWarning, match="not asked about"):
+    with pytest.warns(mh.errors.DataWarning, match="asked"):
         unsaid = mh.Sequences.from_frame(short, gaps="unsaid")
     assert unsaid.describe().n_unsaid == 1
     with pytest.warns(mh.errors.DataWarning):
@@ -242,14 +242,14 @@ def test_gaps_are_refused_or_counted() -> None:
 @pytest.mark.parametrize(
     ("change", "settings_", "told"),
     [
-        ({"position": [0, 1, 1, 0, 1, 2, 5, 7]}, {}, "worker 'u' tagged position 1 of sequence 'a' more than once"),
-        ({"position": [0, 1, 2.5, 0, 1, 2, 5, 7]}, {}, "holds 2.5 at row 2; places are whole numbers"),
+        ({"position": [0, 1, 1, 0, 1, 2, 5, 7]}, {}, "worker 'u'.*position 1.*sequence 'a'"),
+        ({"position": [0, 1, 2.5, 0, 1, 2, 5, 7]}, {}, "2.5.*row 2"),
         ({"label": [None] * 8}, {}, "there is nothing to aggregate"),
-        ({"worker": [None, *LOG["worker"][1:]]}, {}, "needs a sequence and a worker"),
-        ({"label": ["B-x", "I-x", "O", "B-x", "Ix", "O", "O", "O"]}, {}, "'Ix' is no tag of the scheme 'bio'"),
-        ({"label": ["B-x", "X"] * 4}, {"scheme": "bio"}, "'X' is no tag of the scheme 'bio'"),
-        ({}, {"scheme": "xml"}, "scheme must be one of"),
-        ({}, {"gaps": "ignore"}, "gaps must be one of"),
+        ({"worker": [None, *LOG["worker"][1:]]}, {}, "sequence"),
+        ({"label": ["B-x", "I-x", "O", "B-x", "Ix", "O", "O", "O"]}, {}, "'Ix'.*'bio'"),
+        ({"label": ["B-x", "X"] * 4}, {"scheme": "bio"}, "'X'.*'bio'"),
+        ({}, {"scheme": "xml"}, "scheme"),
+        ({}, {"gaps": "ignore"}, "gaps"),
         ({"sequence": [], "position": [], "worker": [], "label": []}, {}, "there are no annotations"),
     ],
 )
@@ -265,19 +265,19 @@ def test_bad_tokens_are_named(change: dict[str, Any], settings_: dict[str, Any],
             {"end": [9, 2, 3, 2]},
             {"lengths": {"a": 3, "b": 2}},
             ValueError,
-            "from 0 to 9 goes beyond document 'a', which ends at 3",
+            "0.*9.*document 'a'.*3",
         ),
-        ({"start": [2, 1, 2, 1]}, {}, ValueError, "from 2 to 2 of document 'a' .* has no token"),
+        ({"start": [2, 1, 2, 1]}, {}, ValueError, "2.*document 'a'"),
         ({"start": [-1, 1, 2, 1]}, {}, ValueError, "from -1 to 2"),
-        ({"start": [None, 1, 2, 1]}, {}, ValueError, "row 0 has a start or an end, and not both"),
-        ({"tag": [None, "x", "x", "x"]}, {}, ValueError, "every span needs a tag"),
-        ({}, {"lengths": {"a": 3}}, KeyError, "no length of document 'b'"),
-        ({}, {"lengths": {"a": 3, "b": 2}, "texts": {}}, ValueError, "give one of lengths, texts and tokens"),
+        ({"start": [None, 1, 2, 1]}, {}, ValueError, "row 0"),
+        ({"tag": [None, "x", "x", "x"]}, {}, ValueError, "span"),
+        ({}, {"lengths": {"a": 3}}, KeyError, "document 'b'"),
+        ({}, {"lengths": {"a": 3, "b": 2}, "texts": {}}, ValueError, "lengths"),
         (
             {"end": [3, 2, 3, 2], "worker": ["u", "u", "v", "v"]},
             {},
             ValueError,
-            "spans of worker 'u' in document 'a' overlap",
+            "worker 'u'.*document 'a'",
         ),
     ],
 )
@@ -300,7 +300,7 @@ def test_conll_files(tmp_path: Path) -> None:
     assert both.n_annotations == 5
     assert both.select(workers=[0, 1]).spans().drop_columns("worker") == seqs.spans().drop_columns("worker")
     (tmp_path / "all").write_text("Ann B-PER O ?\nwent ?\n")
-    with pytest.raises(ValueError, match="line 2 has 2 columns, not 4"):
+    with pytest.raises(ValueError, match=r"line 2.*2 columns.*4"):
         mh.Sequences.from_conll(tmp_path / "all")
     (tmp_path / "v").write_text("Ann B-PER\n\nRome B-LOC\n")
     with pytest.raises(ValueError, match=r"sequence 0 has 1 tokens.*'u'"):

@@ -113,7 +113,7 @@ def test_everything_a_model_tells(spark: Any, frame: Any, log: pa.Table, shared:
     assert found["task"] == votes.tasks.tolist()
     assert found["label"] == whole.predict(votes).tolist()
     np.testing.assert_allclose(found["confidence"], whole.predict_proba(votes).max(axis=1), atol=ORDER)
-    with pytest.raises(ValueError, match="labels 'cow' were not among the classes"):
+    with pytest.raises(ValueError, match="'cow'"):
         model.transform(spark.createDataFrame(pa.table({"task": ["a"], "worker": ["w1"], "label": ["cow"]})))
     assert "fitted to 120 tasks" in repr(model)
     again = estimator.copy({estimator.max_iter: 2})
@@ -310,7 +310,7 @@ def test_a_journal_that_cannot_be_written_ends_no_fit(frame: Any, shared: str, m
     wanted = DawidSkene(checkpoint=shared, n_shards=3, max_iter=2).fit(frame)
     wanted.forget()
     monkeypatch.setattr(checkpoint.Checkpoint, "put", full)
-    with pytest.warns(mh.errors.DataWarning, match="no longer written down.*No space left"):
+    with pytest.warns(mh.errors.DataWarning, match="No space left"):
         model = DawidSkene(checkpoint=shared, n_shards=3, max_iter=2, every=0).fit(frame)
     same_bits(model.aggregator, wanted.aggregator)
 
@@ -340,7 +340,7 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
     from manyhands.spark import local_session
 
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    with pytest.raises(RuntimeError, match="JAVA_HOME='/nowhere' has no bin/java"):
+    with pytest.raises(RuntimeError, match=r"JAVA_HOME.*'/nowhere'"):
         local_session()
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", "/nowhere")
@@ -357,7 +357,7 @@ def test_a_checkpoint_of_another_log_is_refused(spark: Any, frame: Any, shared: 
         (frame, {"classes": ["owl", "dog", "cat"]}),
         (frame, {"n_shards": 2}),
     ):
-        with pytest.raises(FileExistsError, match="checkpoint of another log, or of other settings"):
+        with pytest.raises(FileExistsError, match="settings"):
             MajorityVote(**{"checkpoint": shared, "n_shards": 3} | options).fit(rows_)
 
 
@@ -430,7 +430,7 @@ def test_damaged_checkpoints_are_told(frame: Any, tmp_path: Path) -> None:
     first.unlink()
     for checksum in (tmp_path / "log" / "shards").glob(".*.crc"):
         checksum.unlink()
-    with pytest.raises(FileFormatError, match="lacks 1 shard"):
+    with pytest.raises(FileFormatError, match="1 shard"):
         MajorityVote(**options).fit(frame)
     assert model.aggregator.n_iter_ == 1
 

@@ -138,7 +138,7 @@ FAULTS: list[tuple[type[learn.Learner], str]] = [
 
 @pytest.mark.parametrize(("make", "name"), FAULTS, ids=lambda given: getattr(given, "__name__", given))
 def test_faults_of_learners_are_caught(make: type[learn.Learner], name: str) -> None:
-    with pytest.raises(AssertionError, match=f"{make.__name__} fails the check {name}: "):
+    with pytest.raises(AssertionError, match=f"{make.__name__}.*{name}"):
         dict(network_checks(make))[name]()
 
 
@@ -165,13 +165,13 @@ TEAMS = [(DrawsLots, "chooses"), (ForgetsExperts, "score"), (ScoresTooHigh, "all
 
 @pytest.mark.parametrize(("make", "name"), TEAMS, ids=lambda given: getattr(given, "__name__", given))
 def test_faults_of_teams_are_caught(make: type[Any], name: str) -> None:
-    with pytest.raises(AssertionError, match=f"{make.__name__} fails the check {name}: "):
+    with pytest.raises(AssertionError, match=f"{make.__name__}.*{name}"):
         dict(network_checks(make))[name]()
 
 
 @pytest.mark.parametrize("wrong", [3, mh.DawidSkene(), lambda network: network, learn.CCEM(nn.Linear(6, 3))])
 def test_what_makes_no_learner_is_refused(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="expected the class of a learner or a way to defer"):
+    with pytest.raises(TypeError, match="learner"):
         check_network(wrong)
     with pytest.raises(ValueError, match="'renaming'"):
         check_network(learn.CCEM, skip={"renaming": "why not"})

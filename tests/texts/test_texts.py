@@ -69,7 +69,7 @@ def test_texts_that_say_nothing_are_set_aside_and_counted() -> None:
     with pytest.warns(mh.errors.DataWarning, match="2 rows"):
         texts = mh.Texts.from_frame(log)
     assert texts.unlabelled.tolist() == [2]
-    with pytest.raises(ValueError, match="text column 'text'"):
+    with pytest.raises(ValueError, match="column 'text'"):
         mh.Texts.from_frame(log, missing="error")
     with pytest.raises(TypeError, match=r"3, a.*row 1"):
         mh.Texts.from_frame(LOG | {"text": ["a", 3, "b"]})
@@ -286,14 +286,14 @@ def test_words_come_with_probabilities(tmp_path: Path) -> None:
 def test_bad_settings_are_named() -> None:
     texts = mh.Texts.from_frame(LOG)
     for model, error, told in (
-        (mh.texts.ROVER(level="line"), ValueError, "level must be one of"),
+        (mh.texts.ROVER(level="line"), ValueError, "level"),
         (mh.texts.ROVER(strength=0), ValueError, "strength"),
         (mh.texts.RASA(alpha=2), ValueError, "alpha"),
-        (mh.texts.RASA(3), TypeError, "embedding must be a function"),
-        (mh.texts.RASA(len, distance="words"), ValueError, "either embedding= or distance="),
-        (mh.texts.RASA(lambda texts: np.zeros((1, 2))), ValueError, r"shape \(1, 2\) for 3 texts"),
-        (mh.texts.RASA(lambda texts: np.full((3, 2), np.nan)), ValueError, "not finite for 'The cat.'"),
-        (mh.texts.ClosestToCentre(distance="metres"), ValueError, "distance must be one of"),
+        (mh.texts.RASA(3), TypeError, "embedding"),
+        (mh.texts.RASA(len, distance="words"), ValueError, "embedding=.*distance="),
+        (mh.texts.RASA(lambda texts: np.zeros((1, 2))), ValueError, r"\(1, 2\).*3 texts"),
+        (mh.texts.RASA(lambda texts: np.full((3, 2), np.nan)), ValueError, "'The cat.'"),
+        (mh.texts.ClosestToCentre(distance="metres"), ValueError, "distance"),
     ):
         with pytest.raises(error, match=told):
             model.fit(texts)
@@ -341,9 +341,9 @@ def test_error_rates() -> None:
     assert metrics.word_error_rate(["a"], ["A."], fold=False) == 1.0
     assert metrics.character_error_rate(["ab c"], ["ab  d"]) == 0.25
     for given_, error, told in (
-        ((["a"], []), ValueError, "1 texts and 0 true ones"),
-        (("a", ["a"]), TypeError, "list of texts, not one text"),
-        (([None], ["a"]), TypeError, "texts holds None at place 0"),
+        ((["a"], []), ValueError, "1 texts.*0"),
+        (("a", ["a"]), TypeError, "texts"),
+        (([None], ["a"]), TypeError, "texts.*None.*place 0"),
     ):
         with pytest.raises(error, match=told):
             metrics.word_error_rate(*given_)
