@@ -199,9 +199,10 @@ check-ruff: $(LINT)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 
-# What the house asks of its files and commits, who may import whom, and the form of docstrings.
+# Files and commits, language, spelling, imports between packages, and the form of docstrings.
 check-house: $(LINT)
 	$(PY) scripts/house.py
+	$(BIN)/typos
 	PYTHONPATH=python $(BIN)/lint-imports --no-cache
 	$(BIN)/numpydoc lint $(wildcard python/manyhands/*.py python/manyhands/*/*.py python/manyhands/*/*/*.py)
 

@@ -1,7 +1,7 @@
-"""What the house asks of files and commits, where no other tool looks: ``make lint``.
+"""Checks of files and commits that no other tool makes: part of ``make lint``.
 
-Subjects of commits have at most 72 characters, only packages at the top import the library as a whole, and no file
-holds what a merge left open.
+Commit subjects have at most 72 characters, only packages at the top import the library as a whole, no file contains
+merge conflict markers, and prose keeps to the patterns of ``scripts/prose.py``.
 """
 
 from __future__ import annotations
@@ -82,10 +82,12 @@ def whole_imports(root: Path = ROOT) -> Iterator[str]:
 
 
 def main() -> int:
-    """Print what is wrong; 1 if anything is."""
-    found = [*long_subjects(), *whole_imports(), *open_merges()]
-    print("\n".join(found) if found else "files and commits are as the house asks")
-    return bool(found)
+    """Print the problems; 1 if there are any."""
+    import prose
+
+    problems = [*long_subjects(), *whole_imports(), *open_merges()]
+    print("\n".join(problems) if problems else "files and commits pass")
+    return max(bool(problems), prose.main(["--check"]))
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def test_a_label_is_never_worth_less_than_nothing_nor_more_than_is_unknown(seed:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000))
-def test_a_worker_who_blurs_anothers_answers_is_worth_less(seed: int) -> None:
+def test_a_worker_who_blurs_the_answers_of_another_is_worth_less(seed: int) -> None:
     rows, worker, _ = drawn(seed)
     blur = np.random.default_rng(seed + 1).dirichlet(np.ones(3), 3)
     assert (gains.error_gain(rows, worker @ blur) <= gains.error_gain(rows, worker) + 1e-12).all()
