@@ -255,4 +255,4 @@ def test_import_is_light_and_says_what_is_missing():
         "try:\n    mh.learn\nexcept ImportError as error:\n    print(error)\n"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert 'pip install "manyhands[torch]"' in out
+    assert 'pip install "manyhands[torch] @ git+https://github.com/manyhands/manyhands"' in out

@@ -218,7 +218,7 @@ class Results:
         What the log holds, how far the crowd agrees, tasks to look at first, every worker, and what is doubtful; for
         classes also confusion matrices, and what an audit finds. Tables are sorted, searched and downloaded in the
         page; those of more than 500 tasks or 2,000 workers are written whole to CSV files next to it. Needs
-        ``pip install "manyhands[report]"``. Cost for classes: an audit, up to two million annotations, and
+        the extra ``report``. Cost for classes: an audit, up to two million annotations, and
         O(n_tasks · n_classes).
 
         Parameters

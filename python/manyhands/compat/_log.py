@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands._base.estimator import Array, Parameters
+from manyhands._base.extras import install_command
 from manyhands._base.labels import warn_of_many
 from manyhands.categorical.table import Annotations
 
@@ -33,7 +34,7 @@ def import_pandas() -> Any:
     except ImportError as error:
         raise ImportError(
             "manyhands.compat takes and returns pandas frames, and pandas is not installed: "
-            "pip install 'manyhands[frames]', or use the classes of manyhands itself, which do not need it"
+            f"{install_command('frames')}, or use the classes of manyhands itself, which do not need it"
         ) from error
     return pandas
 

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from manyhands._base.estimator import concrete
+from manyhands._base.extras import install_command
 from manyhands.defer.assignment import Thresholds, assign, capacities, ranked
 from manyhands.defer.decision import Decision
 from manyhands.defer.measures import (
@@ -75,7 +76,7 @@ def __getattr__(name: str) -> Any:
     try:
         import torch  # noqa: F401
     except ImportError as error:
-        raise ImportError(f'manyhands.defer.{name} needs PyTorch: pip install "manyhands[torch]"') from error
+        raise ImportError(f"manyhands.defer.{name} needs PyTorch: {install_command('torch')}") from error
     return getattr(import_module(f"manyhands.defer.{_MODULES[name]}"), name)
 
 

@@ -81,7 +81,7 @@ def read(
         annotation beside the names of the tasks, and the table that comes back stays on disk. What goes through
         annotations shard by shard takes it as any other (the default, votes, Dawid–Skene and its Bayesian and
         hierarchical kin, agreement); all else says so before it starts. A directory that holds these files already,
-        read with the same settings, is opened. Needs DuckDB: ``pip install 'manyhands[scale]'``.
+        read with the same settings, is opened. Needs DuckDB, the extra ``scale``.
     memory
         What encoding out of core may take, beside the names of workers and labels, such as ``"4GB"``.
     **others

@@ -1,13 +1,15 @@
 """Learning from crowds end to end: networks trained directly on the labels of many imperfect annotators.
 
-Needs PyTorch: ``pip install "manyhands[torch]"``. All learners share one training loop and one interface, see
+Needs PyTorch, the extra ``torch``. All learners share one training loop and one interface, see
 :class:`Learner` and :class:`Training`; heads and losses can be used in one's own loop.
 """
+
+from manyhands._base.extras import install_command
 
 try:
     import torch  # noqa: F401
 except ImportError as error:
-    raise ImportError('manyhands.learn needs PyTorch: pip install "manyhands[torch]"') from error
+    raise ImportError(f"manyhands.learn needs PyTorch: {install_command('torch')}") from error
 
 from manyhands._train.batch import Batch, CrowdData
 from manyhands._train.callbacks import Callback

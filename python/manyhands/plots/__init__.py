@@ -1,4 +1,4 @@
-"""Pictures, drawn with Matplotlib (``pip install "manyhands[plot]"``), which is imported when the first is asked for.
+"""Pictures, drawn with Matplotlib (the extra ``plot``), which is imported when the first is asked for.
 
 Of a fitted model: :func:`confusion`, :func:`workers`, :func:`reliability`, :func:`history`. Of a log: :func:`agreement`
 of workers two by two, :func:`budget` for what fewer labels would do. Of teams that defer: :func:`coverage` and

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from manyhands._base.extras import install_command
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -24,7 +26,7 @@ def axes(ax: Axes | None, *, square: bool = False) -> Axes:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError('pictures need Matplotlib: pip install "manyhands[plot]"') from error
+        raise ImportError(f"manyhands.plots needs Matplotlib: {install_command('plot')}") from error
     ax = Figure(figsize=_SQUARE if square else _SIZE, layout="constrained").add_subplot()
     ax.set_prop_cycle(color=COLOURS)
     if not square:

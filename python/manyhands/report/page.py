@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from manyhands._base.atomic import atomic_write, check_output
+from manyhands._base.extras import install_command
 from manyhands._base.write import write_table
 from manyhands.categorical.base import Aggregator
 from manyhands.categorical.table import as_annotations
@@ -90,7 +91,7 @@ def _libraries() -> tuple[Any, Any]:
         import jinja2
         import vl_convert
     except ImportError as error:
-        raise ImportError(f'reports need {error.name}: pip install "manyhands[report]"') from None
+        raise ImportError(f"reports need {error.name}: {install_command('report')}") from None
     return jinja2, vl_convert
 
 

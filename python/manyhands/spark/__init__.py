@@ -15,15 +15,17 @@ library run on the driver, and ask for passes: one job each, a function of every
 order of the shards. So answers are the same bits on any partitioning of the rows, any cluster, and after any failure.
 Only the DataFrame API is used, which classic sessions and Spark Connect have in common.
 
-Needs pyspark 4 (``pip install 'manyhands[spark]'``), and manyhands on all machines.
+Needs pyspark 4 (the extra ``spark``), and manyhands on all machines.
 """
 
 from __future__ import annotations
 
+from manyhands._base.extras import install_command
+
 try:
     import pyspark
 except ImportError:
-    raise ImportError("manyhands.spark needs pyspark: pip install 'manyhands[spark]'") from None
+    raise ImportError(f"manyhands.spark needs pyspark: {install_command('spark')}") from None
 
 if int(pyspark.__version__.split(".")[0]) < 4:
     raise ImportError(f"manyhands.spark needs pyspark 4, and this is {pyspark.__version__}: pip install 'pyspark>=4'")

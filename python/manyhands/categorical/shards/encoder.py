@@ -20,6 +20,7 @@ from manyhands._base import data_checks as checks
 from manyhands._base import soft_labels as soft
 from manyhands._base.building import encoded_labels
 from manyhands._base.checks import check_choice
+from manyhands._base.extras import install_command
 from manyhands._base.names import Codes, Column, Names
 from manyhands.categorical.shards.claim import Claim
 from manyhands.categorical.shards.directory import Directory, Writer
@@ -412,9 +413,7 @@ def _duckdb() -> Any:
     try:
         import duckdb
     except ImportError:
-        raise ImportError(
-            "logs that do not fit in memory are sorted by DuckDB: pip install 'manyhands[scale]'"
-        ) from None
+        raise ImportError(f"reading a log out of core needs DuckDB: {install_command('scale')}") from None
     return duckdb
 
 
