@@ -1,10 +1,9 @@
-"""The picture of the README: how often answers are right, against how sure the method says it is.
+"""Plot how often answers are correct against their confidence: docs/images/confidence.svg.
 
-python benches/picture.py [--folder ../docs/images]
+python benches/calibration_plot.py [--folder ../docs/images]
 
-Simulated, so that the truth is known and anybody can draw it again: 20,000 tasks with four answers each, seven workers
-in ten honest and three in ten guessing. It does not show real crowds, whose errors are shared:
-docs/choosing-a-method.md does.
+Simulated: 20,000 tasks with four answers each, 70 % honest workers and 30 % who guess. It does not show real crowds,
+whose errors are correlated: docs/evidence/choosing-a-method.md does.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 
 import manyhands as mh
 
-#: How each method is drawn. Colours can be told apart by the colour-blind.
+#: How each method is drawn. The colors are safe for color-blind readers.
 METHODS = {
     "share of votes": (mh.MajorityVote(), "#999999", "s"),
     "manyhands, the default": (mh.Consensus(), "#0072b2", "o"),
@@ -34,15 +33,15 @@ def main() -> None:
     mpl.rcParams.update({"svg.hashsalt": "manyhands", "font.size": 9})
     figure, axis = plt.subplots(figsize=(4.6, 3.4), layout="constrained")
     axis.plot([0.3, 1], [0.3, 1], ":", color="#666666", linewidth=1)
-    for name, (method, colour, mark) in METHODS.items():
+    for name, (method, color, mark) in METHODS.items():
         model = method.fit(crowd.log)
         sure, right = model.posterior_.max(axis=1), model.labels_ == crowd.truth
         bins, counts = np.unique(np.floor(sure * 20), return_counts=True)
         full = [np.floor(sure * 20) == number for number in bins[counts >= 50]]
         points = np.array([(sure[these].mean(), right[these].mean()) for these in full])
-        axis.plot(*points.T, mark + "-", color=colour, markersize=5, label=f"{name}: {right.mean():.1%} right")
+        axis.plot(*points.T, mark + "-", color=color, markersize=5, label=f"{name}: {right.mean():.1%} right")
         print(name, points.round(3).tolist(), right.mean())
-    axis.set(xlabel="how sure it says it is", ylabel="how often it is right", xlim=(0.3, 1.02), ylim=(0.3, 1.02))
+    axis.set(xlabel="confidence", ylabel="share of correct answers", xlim=(0.3, 1.02), ylim=(0.3, 1.02))
     axis.legend(loc="upper left", frameon=False)
     figure.savefig(folder / "confidence.svg", metadata={"Date": None})
 
