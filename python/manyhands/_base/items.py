@@ -1,16 +1,18 @@
-"""What tables without tasks share: workers that need not be told apart, and parts of items that occur."""
+"""Tables without tasks: items that workers compared, workers that need not be named, and parts of items that occur."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands._base import data_checks as checks
-from manyhands._base.checks import listed
+from manyhands._base.checks import check_choice, counted, listed, warn_of_data
+from manyhands._base.columns import Columns
 from manyhands._base.ids import compact
 from manyhands._base.names import Codes, Column, Names
+from manyhands._base.table import Records, Rows
 
 #: Who made the records of a log that does not say.
 EVERYBODY = "everybody"
@@ -45,3 +47,71 @@ def checked_count(data: Any, what: str, n_rows: int) -> npt.NDArray[np.float64]:
     if len(weights) != n_rows:
         raise ValueError(f"columns differ in length: {n_rows:,} rows, {len(weights):,} weights")
     return weights
+
+
+class ItemRecords(Records):
+    """Records of workers about items that they compared, rather than about tasks one by one."""
+
+    __slots__ = ("_items",)
+    _named: ClassVar[tuple[str, ...]] = ("items", "workers")
+
+    def __init__(self, table: Rows, items: Names, workers: Names) -> None:
+        super().__init__(table, workers)
+        self._items = items
+
+    @property
+    def items(self) -> npt.NDArray[Any]:
+        """Names of the items, in code order; results are aligned with it."""
+        return self._items.values
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+        return len(self._items)
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (*super()._identity(), self._items)
+
+    @classmethod
+    def _answered(cls, columns: Columns, missing: str, needs: str) -> npt.NDArray[np.float64] | None:
+        """Set rows without an answer, the last of the required columns, aside in all columns; return their weights.
+
+        Raises for columns of unequal length, and for rows that lack what they need besides an answer.
+        """
+        check_choice("missing", missing, ("drop", "error"))
+        ids, given, answer = columns.ids, columns.only("weight"), cls.spec.required[-1]
+        checks.check_sizes({role: len(column) for role, column in ids.items()}, f"({', '.join(cls.spec.required)})")
+        checks.refuse_missing_ids(*(column for role, column in ids.items() if role != answer), needs=needs)
+        weights = None if given is None else checked_count(*given, len(ids[answer]))
+        absent = ids[answer].missing()
+        if absent is None:
+            return weights
+        checks.refuse_missing_answers(ids[answer].what, absent, missing)
+        warn_of_data(f"set aside {counted(int(absent.sum()), 'row')} without {cls._answer}")
+        for column in ids.values():
+            column.filter(~absent)
+        return None if weights is None else weights[~absent]
+
+    #: What messages call an answer.
+    _answer: ClassVar[str] = "an answer"
+
+
+def encode_sides(left: Column, right: Column) -> tuple[Codes, Codes, Names]:
+    """Codes of the items on either side, and their names, whichever side they occur on; no item is beside itself."""
+    (left_codes, left_names), (right_codes, right_names) = left.encode(), right.encode()
+    if left_names.values.dtype.kind != right_names.values.dtype.kind and (left.parse_integers or right.parse_integers):
+        # Names of one file: numbers on one side only are text on both.
+        left.parse_integers = right.parse_integers = False
+        (left_codes, left_names), (right_codes, right_names) = left.encode(), right.encode()
+    items = left_names if left_names == right_names else left_names.joined(right_names)
+    sides = ((left_codes, left_names), (right_codes, right_names))
+    one, other = (items.match(names).astype(np.uint32)[codes] for codes, names in sides)
+    same = one == other
+    if same.any():
+        row = int(np.argmax(same))
+        item = items.values[[one[row]]].tolist()[0]
+        raise ValueError(
+            f"item {item!r} is compared with itself in {int(same.sum()):,} of {len(one):,} rows, first at row {row}; "
+            "drop them: they say nothing of any item"
+        )
+    return one, other, items

@@ -68,6 +68,10 @@ class Content:
             raise self.damaged(f"array {name!r} holds numbers that are not finite")
         return found
 
+    def weights(self, n: int) -> npt.NDArray[np.float64] | None:
+        """Return the weights of a table's rows; None where all weigh the same."""
+        return self.array("weights", np.float64, shape=(n,)) if "weights" in self.arrays else None
+
     def names(self, name: str) -> Names:
         """Return names written by `pack_names`: all different, none missing."""
         found = self._text(name) if f"{name}.text" in self.arrays else self.arrays.get(name)

@@ -73,6 +73,8 @@ class Records(persist.Saved, ABC):
     spec: ClassVar[KindSpec]
     #: Whether columns may be found by weak names, which `_check_guesses` then checks.
     _weak: ClassVar[bool] = False
+    #: What has names, and is saved with them.
+    _named: ClassVar[tuple[str, ...]]
     #: The maker behind all of a kind: from columns by role, and its settings as keywords.
     _of_columns: ClassVar[Callable[..., Any]]
     #: The table of each kind; it enters itself when it is defined.
@@ -274,6 +276,24 @@ class Records(persist.Saved, ABC):
 
     # ------------------------------------------------------------------------------------------- persistence
 
-    @abstractmethod
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the table to a versioned file that holds data only; :func:`manyhands.load` reads it back."""
+        """Write the table to a versioned file that holds data only; :func:`manyhands.load` reads it back.
+
+        The file appears when it is whole and on disk, and an older one of that name stays until then; checksums tell a
+        damaged one.
+        """
+        arrays = dict(self._arrays())
+        if self.weights is not None:
+            arrays["weights"] = self.weights
+        for part in self._named:
+            arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
+        persist.write(path, self._file_kind, {}, arrays, read_back=self._read_back)
+
+    @abstractmethod
+    def _arrays(self) -> Mapping[str, npt.NDArray[Any]]:
+        """Arrays of a file for what was said, and of whom."""
+
+    @classmethod
+    def _read_back(cls, content: persist.Content) -> object:
+        """Read what of a file can fail, before it is written."""
+        return cls._load(content)

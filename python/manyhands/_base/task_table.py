@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -79,6 +78,7 @@ class Answers(Records):
     __slots__ = ("_tasks", "_unlabelled")
     _table: Links
     _weak: ClassVar[bool] = True
+    _named: ClassVar[tuple[str, ...]] = ("tasks", "workers", "unlabelled")
 
     def __init__(
         self, table: Links, tasks: Names, workers: Names, *parts: Any, unlabelled: Names | None = None
@@ -380,19 +380,13 @@ class Answers(Records):
 
     # ------------------------------------------------------------------------------------------- persistence
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the table to a versioned file that holds data only; :func:`manyhands.load` reads it back.
-
-        The file appears when it is whole and on disk, and an older one of that name stays until then; checksums tell a
-        damaged one.
-        """
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         tasks, workers, said = self._table.columns()
-        arrays: dict[str, npt.NDArray[Any]] = {"task_codes": tasks, "worker_codes": workers} | self._packed(said)
-        if self.weights is not None:
-            arrays["weights"] = self.weights
-        for part in ("tasks", "workers", "unlabelled"):
-            arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
-        persist.write(path, self._file_kind, {}, arrays, read_back=self._names_in)
+        return {"task_codes": tasks, "worker_codes": workers} | self._packed(said)
+
+    @classmethod
+    def _read_back(cls, content: persist.Content) -> object:
+        return cls._names_in(content)
 
     @abstractmethod
     def _packed(self, said: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
@@ -414,15 +408,14 @@ class Answers(Records):
     @classmethod
     def _names_in(cls, content: persist.Content) -> tuple[Names, ...]:
         """Names of tasks, workers and unlabelled tasks."""
-        return tuple(content.names(part) for part in ("tasks", "workers", "unlabelled"))
+        return tuple(content.names(part) for part in cls._named)
 
     @staticmethod
     def _links_in(content: persist.Content) -> tuple[Codes, Codes, npt.NDArray[np.float64] | None]:
         """Task and worker of each answer, and weights."""
         tasks = content.array("task_codes", np.uint32, ndim=1)
         workers = content.array("worker_codes", np.uint32, shape=tasks.shape)
-        weighted = "weights" in content.arrays
-        return tasks, workers, content.array("weights", np.float64, shape=tasks.shape) if weighted else None
+        return tasks, workers, content.weights(len(tasks))
 
 
 def _shown(names: list[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -13,13 +12,13 @@ from manyhands import _core
 from manyhands._base import arrow, persist
 from manyhands._base import data_checks as checks
 from manyhands._base.building import Missing, Repeats
-from manyhands._base.checks import check_choice, counted, warn_of_data
+from manyhands._base.checks import check_choice, counted
 from manyhands._base.columns import Columns
 from manyhands._base.description import Fact, Spread
 from manyhands._base.ids import compact
+from manyhands._base.items import ItemRecords, encode_sides
 from manyhands._base.kind import KindSpec
 from manyhands._base.names import Codes, Column, Names
-from manyhands._base.table import Records
 from manyhands.errors import argument
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ SAME = ("same", "yes", "y", "true", "t", "match", "equal", "1")
 DIFFERENT = ("different", "no", "n", "false", "f", "mismatch", "unequal", "0")
 
 
-class Similarities(Records):
+class Similarities(ItemRecords):
     """An immutable, sparse table of (left, right, worker, same) rows: a worker on whether two items are the same.
 
     Made by one of the constructors below or by :func:`manyhands.read` with ``kind="clustering"``. The two items of a
@@ -50,7 +49,7 @@ class Similarities(Records):
     [True, True, False]
     """
 
-    __slots__ = ("_items", "_left", "_right")
+    __slots__ = ("_left", "_right")
     spec: ClassVar[KindSpec] = KindSpec(
         word="clustering",
         required=("left", "right", "worker", "same"),
@@ -61,8 +60,7 @@ class Similarities(Records):
     _table: _core.Table
 
     def __init__(self, table: _core.Table, items: Names, workers: Names, left: Codes, right: Codes) -> None:
-        super().__init__(table, workers)
-        self._items = items
+        super().__init__(table, items, workers)
         self._left, self._right = left, right
 
     # ------------------------------------------------------------------------------------------ constructors
@@ -119,29 +117,14 @@ class Similarities(Records):
     @classmethod
     def _of_columns(cls, columns: Columns, *, repeats: Repeats = "keep", missing: Missing = "drop") -> Self:
         check_choice("repeats", repeats, ("keep", "first", "last", "error"))
-        check_choice("missing", missing, ("drop", "error"))
+        weights = cls._answered(columns, missing, "two items and a worker")
         left, right, workers, said = (columns.ids[role] for role in cls.spec.required)
-        given = columns.only("weight")
-        weights = None if given is None else checks.checked_weights(*given)
-        sizes = {"left": len(left), "right": len(right), "workers": len(workers), "same": len(said)}
-        checks.check_sizes(
-            sizes if weights is None else sizes | {"weights": len(weights)}, "(left, right, worker, same)"
-        )
-        checks.refuse_missing_ids(left, right, workers)
-        absent = said.missing()
-        if absent is not None:
-            checks.refuse_missing_answers(said.what, absent, missing)
-            warn_of_data(f"set aside {counted(int(absent.sum()), 'row')} without an answer")
-            for column in (left, right, workers, said):
-                column.filter(~absent)
-            weights = None if weights is None else weights[~absent]
         answers = _answers(said)
-        items, low, high = _items_of(left, right)
+        one, other, items = encode_sides(left, right)
         worker_codes, worker_names = workers.encode()
-        pairs, ends_low, ends_high = _pairs_of(low, high, len(items))
-        table = checks.made_table(
-            pairs, worker_codes, answers, weights, len(ends_low), len(worker_names), 2, _policy(repeats)
-        )
+        pairs, ends_low, ends_high = _pairs_of(np.minimum(one, other), np.maximum(one, other), len(items))
+        policy = "keep" if repeats == "error" else repeats
+        table = checks.made_table(pairs, worker_codes, answers, weights, len(ends_low), len(worker_names), 2, policy)
         made = cls(table, items, worker_names, ends_low, ends_high)
         if repeats == "error":
             made._refuse_repeats()
@@ -164,16 +147,6 @@ class Similarities(Records):
     def table(self) -> _core.Table:
         """The compiled table of codes, whose tasks are the pairs: frozen, and what kernels take."""
         return self._table
-
-    @property
-    def items(self) -> npt.NDArray[Any]:
-        """Names of the items, in code order; results are aligned with it."""
-        return self._items.values
-
-    @property
-    def n_items(self) -> int:
-        """Number of items."""
-        return len(self._items)
 
     @property
     def n_pairs(self) -> int:
@@ -230,9 +203,6 @@ class Similarities(Records):
         weighted = ", weighted" if self.weights is not None else ""
         return f"<Similarities: {answers} on {pairs} of {items} by {workers}{weighted}>"
 
-    def _identity(self) -> tuple[Any, ...]:
-        return (*super()._identity(), self._items)
-
     def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
         return (*self.pairs(), *self.codes(), self.weights)
 
@@ -274,25 +244,10 @@ class Similarities(Records):
 
     # ------------------------------------------------------------------------------------------- persistence
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the table to a versioned file that holds data only; :func:`manyhands.load` reads it back.
-
-        The file appears when it is whole and on disk, and an older one of that name stays until then; checksums tell a
-        damaged one.
-        """
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         pairs, workers, said = self._table.columns()
-        arrays: dict[str, npt.NDArray[Any]] = {
-            "left": self._left,
-            "right": self._right,
-            "pair_codes": pairs,
-            "worker_codes": workers,
-            "same": said,
-        }
-        if self.weights is not None:
-            arrays["weights"] = self.weights
-        for part in ("items", "workers"):
-            arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
-        persist.write(path, self._file_kind, {}, arrays, read_back=self._load)
+        ends = {"left": self._left, "right": self._right}
+        return {**ends, "pair_codes": pairs, "worker_codes": workers, "same": said}
 
     @classmethod
     def _load(cls, content: persist.Content) -> Self:
@@ -302,15 +257,10 @@ class Similarities(Records):
         pairs = content.array("pair_codes", np.uint32, ndim=1)
         worker_codes = content.array("worker_codes", np.uint32, shape=pairs.shape)
         said = content.array("same", np.uint16, shape=pairs.shape)
-        weights = content.array("weights", np.float64, shape=pairs.shape) if "weights" in content.arrays else None
         if not (left < right).all() or (right >= len(items)).any():
             raise content.damaged("its pairs are not of two items each")
-        table = checks.made_table(pairs, worker_codes, said, weights, len(left), len(workers), 2)
+        table = checks.made_table(pairs, worker_codes, said, content.weights(len(pairs)), len(left), len(workers), 2)
         return cls(table, items, workers, left, right)
-
-
-def _policy(repeats: Repeats) -> str:
-    return "keep" if repeats == "error" else repeats
 
 
 def _answers(column: Column) -> npt.NDArray[np.uint16]:
@@ -328,19 +278,6 @@ def _answers(column: Column) -> npt.NDArray[np.uint16]:
             )
         meaning[place] = word in SAME
     return meaning[codes]
-
-
-def _items_of(left: Column, right: Column) -> tuple[Names, Codes, Codes]:
-    """Names of all items, and the lower and the higher code of each row's."""
-    (left_codes, left_names), (right_codes, right_names) = left.encode(), right.encode()
-    items = left_names if left_names == right_names else left_names.joined(right_names)
-    ends = [items.match(names)[codes] for names, codes in ((left_names, left_codes), (right_names, right_codes))]
-    itself = ends[0] == ends[1]
-    if itself.any():
-        row = int(np.argmax(itself))
-        name = items.values[[ends[0][row]]].tolist()[0]
-        raise ValueError(f"item {name!r} stands beside itself at row {row}; drop such rows: they say nothing")
-    return items, np.minimum(*ends).astype(np.uint32), np.maximum(*ends).astype(np.uint32)
 
 
 def _pairs_of(low: Codes, high: Codes, n_items: int) -> tuple[Codes, Codes, Codes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -16,17 +15,16 @@ from manyhands._base import data_checks as checks
 from manyhands._base.checks import counted
 from manyhands._base.columns import Columns
 from manyhands._base.description import Fact
-from manyhands._base.items import checked_count, compacted, encode_workers
+from manyhands._base.items import ItemRecords, checked_count, compacted, encode_workers
 from manyhands._base.kind import KindSpec
 from manyhands._base.names import Codes, Column, Names
-from manyhands._base.table import Records
 from manyhands.pairwise.table import Comparisons
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Rankings(Records):
+class Rankings(ItemRecords):
     """An immutable, sparse table of rankings: lists of items, the best first, which need not hold all items.
 
     Made by one of the constructors below or by :func:`manyhands.read` with ``kind="rankings"``. Within a ranking every
@@ -41,7 +39,7 @@ class Rankings(Records):
     <Rankings: 2 rankings of 3 items by 2 workers>
     """
 
-    __slots__ = ("_items",)
+    __slots__ = ()
     spec: ClassVar[KindSpec] = KindSpec(
         word="rankings",
         required=("task", "item", "rank"),
@@ -55,10 +53,6 @@ class Rankings(Records):
     )
     _file_kind: ClassVar[str] = "rankings"
     _table: _core.Rankings
-
-    def __init__(self, table: _core.Rankings, items: Names, workers: Names) -> None:
-        super().__init__(table, workers)
-        self._items = items
 
     # ------------------------------------------------------------------------------------------ constructors
 
@@ -193,16 +187,6 @@ class Rankings(Records):
         return self._table
 
     @property
-    def n_items(self) -> int:
-        """Number of items."""
-        return self._table.n_items
-
-    @property
-    def items(self) -> npt.NDArray[Any]:
-        """Names of the items, in code order; results are aligned with it."""
-        return self._items.values
-
-    @property
     def components(self) -> npt.NDArray[np.int64]:
         """The group of each item, (n_items,): no rankings link items of two groups, however indirectly."""
         return self._table.components().astype(np.int64)
@@ -221,9 +205,6 @@ class Rankings(Records):
         weighted = ", weighted" if self.weights is not None else ""
         rankings, items = counted(self.n_annotations, "ranking"), counted(self.n_items, "item")
         return f"<Rankings: {rankings} of {items} by {counted(self.n_workers, 'worker')}{weighted}>"
-
-    def _identity(self) -> tuple[Any, ...]:
-        return (*super()._identity(), self._items)
 
     def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
         return (*self.codes(), self.weights)
@@ -298,24 +279,16 @@ class Rankings(Records):
 
     # ------------------------------------------------------------------------------------------- persistence
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the table to a versioned file that holds data only; :func:`manyhands.load` reads it back."""
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         offsets, items, workers = self.codes()
-        arrays: dict[str, npt.NDArray[Any]] = {"offsets": offsets, "ranked": items, "by": workers}
-        if self.weights is not None:
-            arrays["weights"] = self.weights
-        for part in ("items", "workers"):
-            arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
-        persist.write(path, self._file_kind, {}, arrays, read_back=self._load)
+        return {"offsets": offsets, "ranked": items, "by": workers}
 
     @classmethod
     def _load(cls, content: persist.Content) -> Self:
         items, workers = content.names("items"), content.names("workers")
         offsets, ranked, by = (content.array(name, np.uint32, ndim=1) for name in ("offsets", "ranked", "by"))
-        weighted = "weights" in content.arrays
-        weights = content.array("weights", np.float64, shape=by.shape) if weighted else None
         try:
-            table = _core.Rankings(offsets, ranked, by, weights, len(items), len(workers))
+            table = _core.Rankings(offsets, ranked, by, content.weights(len(by)), len(items), len(workers))
         except ValueError as error:
             raise content.damaged(str(error)) from None
         return cls(table, items, workers)

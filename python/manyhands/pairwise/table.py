@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
@@ -14,13 +13,12 @@ from manyhands import _core
 from manyhands._base import arrow, persist
 from manyhands._base import data_checks as checks
 from manyhands._base.building import Missing
-from manyhands._base.checks import check_choice, counted, listed, warn_of_data
+from manyhands._base.checks import check_choice, counted, listed
 from manyhands._base.columns import Columns
 from manyhands._base.description import Fact
-from manyhands._base.items import checked_count, compacted, encode_workers
+from manyhands._base.items import ItemRecords, compacted, encode_sides, encode_workers
 from manyhands._base.kind import KindSpec
 from manyhands._base.names import Codes, Column, Names
-from manyhands._base.table import Records
 from manyhands.errors import argument
 
 if TYPE_CHECKING:
@@ -48,7 +46,7 @@ _NUMBERS = {1.0: LEFT, 2.0: RIGHT, 1.5: TIE}
 _OUTCOMES = {"left": LEFT, "right": RIGHT, "tie": TIE}
 
 
-class Comparisons(Records):
+class Comparisons(ItemRecords):
     """An immutable, sparse table of comparisons: two items side by side, and which of them a worker found better.
 
     Made by one of the constructors below or by :func:`manyhands.read` with ``kind="pairwise"``. The winner is one
@@ -67,7 +65,7 @@ class Comparisons(Records):
     <Comparisons: 3 comparisons of 3 items by 2 workers, 1 tie>
     """
 
-    __slots__ = ("_contexts", "_items")
+    __slots__ = ("_contexts",)
     spec: ClassVar[KindSpec] = KindSpec(
         word="pairwise",
         required=("left", "right", "winner"),
@@ -77,11 +75,11 @@ class Comparisons(Records):
         telling=(("left", "right", "winner"),),
     )
     _file_kind: ClassVar[str] = "pairwise"
+    _answer: ClassVar[str] = "a winner"
     _table: _core.Comparisons
 
     def __init__(self, table: _core.Comparisons, items: Names, workers: Names, contexts: Names | None = None) -> None:
-        super().__init__(table, workers)
-        self._items = items
+        super().__init__(table, items, workers)
         self._contexts = contexts
 
     # ------------------------------------------------------------------------------------------ constructors
@@ -163,21 +161,10 @@ class Comparisons(Records):
         cls, columns: Columns, missing: Missing, winners: Mapping[Any, str] | None = None
     ) -> tuple[_Codes, npt.NDArray[np.float64] | None, _Names]:
         """The columns as codes, in the order of the log, weights, and names of items, workers and contexts."""
-        check_choice("missing", missing, ("drop", "error"))
-        ids, given = columns.ids, columns.only("weight")
-        checks.check_sizes({role: len(column) for role, column in ids.items()}, "(left, right, winner)")
-        named = (column for role, column in ids.items() if role != "winner")
-        checks.refuse_missing_ids(*named, needs="two items, and a worker and a context where there are such columns")
-        numbers = None if given is None else checked_count(*given, len(ids["left"]))
-        absent = ids["winner"].missing()
-        if absent is not None:
-            checks.refuse_missing_answers(ids["winner"].what, absent, missing)
-            warn_of_data(f"set aside {counted(int(absent.sum()), 'row')} without a winner")
-            for column in ids.values():
-                column.filter(~absent)
-            numbers = None if numbers is None else numbers[~absent]
-        left, right, items = _encode_items(ids["left"], ids["right"])
-        refuse_selves(left, right, items)
+        needs = "two items, and a worker and a context where there are such columns"
+        numbers = cls._answered(columns, missing, needs)
+        ids = columns.ids
+        left, right, items = encode_sides(ids["left"], ids["right"])
         outcomes = _outcomes(ids["winner"], left, right, items, winners)
         workers, worker_names = encode_workers(ids.get("worker"), len(left))
         contexts, context_names = ids["context"].encode() if "context" in ids else (None, None)
@@ -215,16 +202,6 @@ class Comparisons(Records):
         return self._table
 
     @property
-    def n_items(self) -> int:
-        """Number of items."""
-        return self._table.n_items
-
-    @property
-    def items(self) -> npt.NDArray[Any]:
-        """Names of the items, in code order; results are aligned with it."""
-        return self._items.values
-
-    @property
     def contexts(self) -> npt.NDArray[Any] | None:
         """Names of the contexts, in code order; None where comparisons have none."""
         return None if self._contexts is None else self._contexts.values
@@ -247,7 +224,7 @@ class Comparisons(Records):
         return f"<Comparisons: {games} of {items} by {counted(self.n_workers, 'worker')}{tied}{kinds}{weighted}>"
 
     def _identity(self) -> tuple[Any, ...]:
-        return (*super()._identity(), self._items, self._contexts)
+        return (*super()._identity(), self._contexts)
 
     def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
         return (*self.codes(), self.weights)
@@ -338,17 +315,12 @@ class Comparisons(Records):
 
     # ------------------------------------------------------------------------------------------- persistence
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the table to a versioned file that holds data only; :func:`manyhands.load` reads it back."""
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         left, right, outcomes, workers, contexts = self.codes()
         arrays: dict[str, npt.NDArray[Any]] = {"left": left, "right": right, "outcomes": outcomes, "by": workers}
         if contexts is not None and self._contexts is not None:
             arrays |= {"where": contexts} | persist.pack_names("contexts", self._contexts)
-        if self.weights is not None:
-            arrays["weights"] = self.weights
-        for part in ("items", "workers"):
-            arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
-        persist.write(path, self._file_kind, {}, arrays, read_back=self._load)
+        return arrays
 
     @classmethod
     def _load(cls, content: persist.Content) -> Self:
@@ -356,8 +328,7 @@ class Comparisons(Records):
         left = content.array("left", np.uint32, ndim=1)
         right, by = (content.array(name, np.uint32, shape=left.shape) for name in ("right", "by"))
         outcomes = content.array("outcomes", np.uint8, shape=left.shape)
-        weighted, placed = "weights" in content.arrays, "where" in content.arrays
-        weights = content.array("weights", np.float64, shape=left.shape) if weighted else None
+        weights, placed = content.weights(len(left)), "where" in content.arrays
         where = content.array("where", np.uint32, shape=left.shape) if placed else None
         contexts = content.names("contexts") if placed else None
         sizes = (len(items), len(workers), 0 if contexts is None else len(contexts))
@@ -373,31 +344,6 @@ def _made(cls: type[T], codes: _Codes, weights: npt.NDArray[np.float64] | None, 
     items, workers, contexts = names
     sizes = (len(items), len(workers), 0 if contexts is None else len(contexts))
     return cls(_core.Comparisons(*codes, weights, *sizes), items, workers, contexts)
-
-
-def _encode_items(left: Column, right: Column) -> tuple[Codes, Codes, Names]:
-    """Codes of the items on either side, and their names, whichever side they occur on."""
-    (left_codes, left_names), (right_codes, right_names) = left.encode(), right.encode()
-    if left_names.values.dtype.kind != right_names.values.dtype.kind and (left.parse_integers or right.parse_integers):
-        # Names of one file: numbers on one side only are text on both.
-        left.parse_integers = right.parse_integers = False
-        (left_codes, left_names), (right_codes, right_names) = left.encode(), right.encode()
-    items = left_names if left_names == right_names else left_names.joined(right_names)
-    sides = ((left_codes, left_names), (right_codes, right_names))
-    found = [items.match(names).astype(np.uint32)[codes] for codes, names in sides]
-    return found[0], found[1], items
-
-
-def refuse_selves(left: Codes, right: Codes, items: Names) -> None:
-    """Refuse an item that is compared with itself."""
-    same = left == right
-    if same.any():
-        row = int(np.argmax(same))
-        item = items.values[[left[row]]].tolist()[0]
-        raise ValueError(
-            f"item {item!r} is compared with itself in {int(same.sum()):,} of {len(left):,} rows, first at row {row}; "
-            "drop them: they say nothing of any item"
-        )
 
 
 def _outcomes(
