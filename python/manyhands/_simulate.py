@@ -20,8 +20,7 @@ def simulator(kind: str) -> Callable[..., Simulation]:
     if kind == "ordinal":
         module = import_module("manyhands.ordinal.simulate")
     else:
-        spec = Records._kinds[kind].spec
-        module = spec.module(spec.simulator)
+        module = Records._kinds[kind].spec.module("simulate")
     simulate_kind: Callable[..., Simulation] = module.simulate
     return simulate_kind
 

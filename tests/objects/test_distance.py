@@ -1,13 +1,15 @@
 """The general scheme: twins, recovery, ties, answers of every form, and distances that are none."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import manyhands as mh
 from manyhands import _core
-from manyhands.objects.checks import KINDS, distance_checks
+from manyhands.objects.checks import CHECKS, KINDS, DistanceSubject
+from manyhands.testing import checks_of, common
 from oracles import distance as twin
 
 
@@ -265,7 +267,9 @@ def test_kinds_have_a_distance_of_their_own():
     [
         pytest.param(check, id=f"{kind}-{name}")
         for kind in KINDS
-        for name, check in distance_checks(mh.objects.DistanceAggregator(), kind=kind)
+        for name, check in checks_of(
+            replace(DistanceSubject.of(mh.objects.DistanceAggregator(), {}), kind=kind), (*common.CHECKS, *CHECKS)
+        )
     ],
 )
 def test_check(check):

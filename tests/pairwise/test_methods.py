@@ -9,8 +9,7 @@ import pytest
 import manyhands as mh
 from manyhands.pairwise import BradleyTerry, CrowdBT, PlackettLuce, RankCentrality, WorkerBradleyTerry
 from manyhands.pairwise._intervals import of_scores
-from manyhands.pairwise.checks import comparison_checks
-from manyhands.pairwise.checks_rankings import ranking_checks
+from manyhands.testing import aggregator_checks
 from oracles import pairwise as twins
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -32,7 +31,7 @@ MODELS = {
     [
         pytest.param(name, check, id=f"{which}-{name}")
         for which, model in MODELS.items()
-        for name, check in comparison_checks(model)
+        for name, check in aggregator_checks(model)
     ],
 )
 def test_comparison_models_keep_the_list(name, check):
@@ -44,7 +43,7 @@ def test_comparison_models_keep_the_list(name, check):
     [
         pytest.param(check, id=f"{model!r}-{name}")
         for model in (PlackettLuce(tol=1e-4), PlackettLuce(workers=False))
-        for name, check in ranking_checks(model)
+        for name, check in aggregator_checks(model)
     ],
 )
 def test_ranking_models_keep_the_list(check):

@@ -41,7 +41,7 @@ class Variant:
 
     @cached_property
     def subject(self) -> ClassSubject:
-        return subject_of(self.make, self.skip)
+        return subject_of(self.make, skip=self.skip)
 
     @property
     def standard(self) -> Crowd:

@@ -21,11 +21,11 @@ import manyhands as mh
 from manyhands._base.estimator import Estimator, Parameters
 from manyhands._base.progress import reporting
 from manyhands.categorical.base import Aggregator, ClassFit
+from manyhands.categorical.checks import ClassSubject
 from manyhands.errors import NotFittedError
 from manyhands.pairwise import checks as comparisons
 from manyhands.pairwise import checks_rankings as rankings
 from manyhands.testing import (
-    ClassSubject,
     Crowd,
     Subject,
     aggregator_checks,

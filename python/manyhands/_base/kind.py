@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 
@@ -35,14 +36,18 @@ class KindSpec:
     makers: tuple[str, ...] = ("from_frame", "from_arrays")
     #: The package under `manyhands`, where it is not the word.
     folder: str = ""
-    #: Its module that simulates logs.
-    simulator: str = "simulate"
 
     @property
     def roles(self) -> tuple[str, ...]:
         """Roles of all columns that a log of this kind can have."""
         return (*self.required, *self.optional)
 
+    def path(self, name: str) -> str:
+        """Where a module of the kind is, such as ``"metrics"``; a kind in another's folder may have its own there."""
+        shared = f"manyhands.{self.folder or self.word}.{name}"
+        own = f"{shared}_{self.word}"
+        return own if self.folder and find_spec(own) else shared
+
     def module(self, name: str) -> Any:
-        """Import a module of the kind's folder, such as ``"metrics"``."""
-        return import_module(f"manyhands.{self.folder or self.word}.{name}")
+        """Import a module of the kind's folder."""
+        return import_module(self.path(name))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manyhands._base.table import Records
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -27,6 +30,15 @@ class Simulation:
     log: Any
     truth: Any
     seed: int
+
+    def truth_frame(self) -> pa.Table:
+        """Return the truth as an Arrow table, in the columns that ``--truth`` writes and ``--evaluate`` reads."""
+        import pyarrow as pa
+
+        return pa.table(self._truth())
+
+    def _truth(self) -> dict[str, Any]:
+        return {"task": self.log._tasks.arrow(), self.log.spec.required[-1]: self.truth}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._summary()})"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands._base.checks import check_number
+from manyhands._base.known import Known
 
 Floats = npt.NDArray[np.float64]
+
+_CORNERS = ("x1", "y1", "x2", "y2")
 
 
 @dataclass(frozen=True)
@@ -136,3 +139,23 @@ def as_boxes(boxes: npt.ArrayLike, what: str) -> Floats:
     if flat.any():
         raise ValueError(f"{what} holds {found[np.argmax(flat)].tolist()}, a box of no area or not finite")
     return found
+
+
+def measures(known: Known, model: Any) -> dict[str, Any]:
+    """Precision, recall and overlap of boxes against known ones."""
+    if known.votes.n_dims != 4:
+        raise ValueError("points have no overlap to measure them by; --evaluate takes logs of boxes")
+    wanted = known.columns("task", *_CORNERS)
+    corners = np.stack([known.numbers(wanted[name], "true corners") for name in _CORNERS], axis=1)
+    called = known.columns("label")["label"] if known.has("label") else None
+    of = known.grouped(model.tasks_, wanted["task"])
+    there = {at: [row for row in rows if not np.isnan(corners[row]).any()] for at, rows in of.items()}
+    boxes, labels = model.boxes_, model.box_labels_
+    found, true = [boxes[at] for at in of], [corners[there[at]] for at in of]
+    scores = asdict(box_scores(found, true))
+    kept = {name: scores[name] for name in ("precision", "recall", "f1", "iou", "n_found", "n_true")}
+    if called is not None and len(known.votes.classes):
+        names = [[str(name) for name in labels[at]] for at in of]
+        truth = [[str(called[row]) for row in there[at]] for at in of]
+        kept["f1_with_labels"] = box_scores(found, true, labels=names, true_labels=truth).f1
+    return kept | {"n_tasks": len(of)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +46,15 @@ class BoxesSimulation(Simulation):
     truth: list[Floats]
     labels: list[npt.NDArray[np.str_]]
     kinds: npt.NDArray[np.str_]
+
+    def _truth(self) -> dict[str, Any]:
+        # A task without an object has a row, too.
+        corners = [one if len(one) else np.full((1, 4), np.nan) for one in self.truth]
+        labels = [name for one in self.labels for name in (one.tolist() or [None])]
+        tasks = np.repeat(self.log.tasks, [len(one) for one in corners])
+        columns = np.concatenate(corners).T
+        there = {name: _absent(column) for name, column in zip(("x1", "y1", "x2", "y2"), columns, strict=True)}
+        return {"task": tasks, **there, "label": labels}
 
 
 def simulate(
@@ -129,3 +139,9 @@ def _drawn(
     named = np.where(rng.random(int(seen.sum())) < right, what[seen], rng.integers(n_classes, size=int(seen.sum())))
     more = _objects(rng, int(rng.poisson(invented)))
     return np.concatenate([drawn, more]), np.concatenate([named, rng.integers(n_classes, size=len(more))])
+
+
+def _absent(column: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.array(column, mask=np.isnan(column))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import unittest
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,12 @@ class ClassSubject(Subject):
 
     #: The most classes it takes; None for any number.
     most_classes: int | None = None
+
+    @classmethod
+    def of(cls, estimator: Any, skip: Mapping[str, str]) -> Self:
+        """The subject of an aggregator's checks, on logs of no more classes than it takes."""
+        subject = super().of(estimator, skip)
+        return replace(subject, most_classes=subject.make(subject.standard)._most_classes)
 
     def fits(self, log: Crowd) -> Crowd:
         """The log, with classes laid together where it has too many."""
@@ -332,3 +338,4 @@ CHECKS = (
     check_unseen_class,
     check_extreme_weights,
 )
+SUBJECT = ClassSubject

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from manyhands._base.checks import counted
+from manyhands._base.known import Known, measures_of
+from manyhands._base.sources import Layout
 from manyhands.categorical.table import Annotations
 from manyhands.cli.console import Stages, number, print_frame, print_json, print_summary, write, write_parts
 from manyhands.cli.kinds import CLASSES, add_kind, read_log, settle_kind
-from manyhands.cli.measures import MEASURED, Known, summary_of_measures
 from manyhands.cli.methods import Truth, add_fit, chosen_method
 from manyhands.cli.options import (
+    LAYOUT,
     STDOUT,
     Commands,
     add_command,
@@ -147,8 +151,8 @@ def check_known(args: Namespace) -> None:
     """Refuse known answers that mean nothing to the log's kind."""
     if args.kind != CLASSES and args.gold:
         raise ValueError(f"--gold is for classes; the log holds {args.kind} answers")
-    if args.evaluate and args.kind not in (CLASSES, *MEASURED):
-        raise ValueError(f"--evaluate has no measure for {args.kind} answers")
+    if args.evaluate and args.kind != CLASSES:
+        measures_of(args.kind)
 
 
 def read_and_fit(args: Namespace, stages: Stages, evaluate: str | None = None) -> tuple[Any, Any, Truth | Known | None]:
@@ -160,7 +164,8 @@ def read_and_fit(args: Namespace, stages: Stages, evaluate: str | None = None) -
         model = build(read_truth(args, args.gold, votes))
         truth: Truth | Known | None = None
         if evaluate is not None and args.kind != CLASSES:
-            truth = Known(args, votes, evaluate)
+            layout = Layout(*(getattr(args, name) for name in LAYOUT))
+            truth = Known(evaluate, layout, votes, task=args.truth_task, label=args.truth_label)
         elif (known := read_truth(args, evaluate, votes)) is not None:
             truth = Truth(votes, known, str(evaluate))
     with stages.stage("fitting", model._iterations()) as progress:
@@ -279,3 +284,10 @@ def summary_of_scores(truth: Truth | Known | None, scores: dict[str, Any] | None
         f"log-loss {scores['log_loss']:.4f}, calibration error {scores['calibration_error']:.4f} "
         f"over {number(scores['n_tasks'], 'task')}{others}"
     )
+
+
+def summary_of_measures(scores: Mapping[str, Any]) -> str:
+    """Say how good the answers are, in a line."""
+    shown = [f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items() if isinstance(value, float)]
+    what, n = next((name, value) for name, value in scores.items() if name in ("n_tasks", "n_items"))
+    return f"{', '.join(shown)} over {counted(n, what[2:-1])}"

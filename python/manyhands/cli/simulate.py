@@ -20,7 +20,7 @@ from manyhands.cli.options import (
     natural,
     use_threads,
 )
-from manyhands.cli.simulate_kinds import OF_CLASSES, SIZES, TRUTH, drawn_log, frame_of, sizes_of
+from manyhands.cli.simulate_kinds import OF_CLASSES, SIZES, drawn_log, frame_of, sizes_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -103,8 +103,6 @@ def add(commands: Commands) -> None:
 
 def run(args: Namespace) -> None:
     """Draw the log and write it with its truth."""
-    import pyarrow as pa
-
     check_outputs([args.output, args.truth, args.confusion])
     check_printed(args, "answers", printed=True)
     use_threads(args)
@@ -115,7 +113,7 @@ def run(args: Namespace) -> None:
         with stages.stage("writing"):
             log = frame_of(drawn.log)
             if args.truth is not None:
-                write(pa.table(TRUTH[args.kind](drawn)), args.truth)
+                write(drawn.truth_frame(), args.truth)
             if args.confusion is not None:
                 write(_confusion(drawn), args.confusion)
             if not piped:

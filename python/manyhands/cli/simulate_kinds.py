@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from argparse import Namespace
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from manyhands._base.checks import listed
@@ -16,85 +15,6 @@ if TYPE_CHECKING:
     from manyhands._base.table import Records
 
 
-def _values(drawn: Any) -> dict[str, Any]:
-    truth, names = drawn.truth, drawn.log._dimensions.values.tolist()
-    columns = [truth] if truth.ndim == 1 else list(truth.T)
-    return {"task": drawn.log._tasks.arrow(), **dict(zip(names, columns, strict=True))}
-
-
-def _sets(drawn: Any) -> dict[str, Any]:
-    return {"task": list(range(len(drawn.truth))), "labels": ["|".join(map(str, one)) for one in drawn.truth]}
-
-
-def _texts(drawn: Any) -> dict[str, Any]:
-    return {"task": drawn.log._tasks.arrow(), "text": drawn.truth.tolist()}
-
-
-def _masks(drawn: Any) -> dict[str, Any]:
-    from manyhands.masks.table import Masks
-
-    tasks = drawn.log.tasks.tolist()
-    truth = Masks.from_arrays(tasks, ["truth"] * len(tasks), drawn.truth).to_frame()
-    return {name: truth.column(name) for name in ("task", "mask")}
-
-
-def _boxes(drawn: Any) -> dict[str, Any]:
-    import numpy as np
-
-    # A task without an object has a row, too.
-    corners = [one if len(one) else np.full((1, 4), np.nan) for one in drawn.truth]
-    labels = [name for one in drawn.labels for name in (one.tolist() or [None])]
-    tasks = np.repeat(drawn.log.tasks, [len(one) for one in corners])
-    columns = np.concatenate(corners).T
-    there = {name: _absent(column) for name, column in zip(("x1", "y1", "x2", "y2"), columns, strict=True)}
-    return {"task": tasks, **there, "label": labels}
-
-
-def _absent(column: Any) -> Any:
-    import numpy as np
-    import pyarrow as pa
-
-    return pa.array(column, mask=np.isnan(column))
-
-
-def _tags(drawn: Any) -> dict[str, Any]:
-    frame = drawn.truth.to_frame()
-    return {name: frame.column(name) for name in ("sequence", "position", "label")}
-
-
-def _scores(drawn: Any) -> dict[str, Any]:
-    return {"item": list(range(len(drawn.truth))), "score": drawn.truth}
-
-
-def _clusters(drawn: Any) -> dict[str, Any]:
-    return {"item": list(range(len(drawn.truth))), "cluster": drawn.truth}
-
-
-def _labels(drawn: Any) -> dict[str, Any]:
-    import pyarrow as pa
-
-    return {"task": drawn.log._tasks.arrow(), "label": pa.array(drawn.truth)}
-
-
-def _objects(drawn: Any) -> dict[str, Any]:
-    return {"task": drawn.log._tasks.arrow(), "answer": drawn.truth.tolist()}
-
-
-#: The columns that ``--truth`` writes and ``--evaluate`` reads, by kind.
-TRUTH: dict[str, Callable[[Any], dict[str, Any]]] = {
-    "categorical": _labels,
-    "ordinal": _labels,
-    "multilabel": _sets,
-    "numeric": _values,
-    "pairwise": _scores,
-    "rankings": _scores,
-    "clustering": _clusters,
-    "sequences": _tags,
-    "texts": _texts,
-    "masks": _masks,
-    "boxes": _boxes,
-    "objects": _objects,
-}
 #: Kinds whose crowds are described by confusion matrices, and the options that only they take.
 OF_CLASSES = ("categorical", "ordinal")
 _CLASSES_ONLY = ("labels_per_task", "density", "activity", "prior", "copying", "confusion", "crowd", "ids")

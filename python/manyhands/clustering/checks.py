@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 import manyhands as mh
 from manyhands.clustering import Clustering
-from manyhands.testing import common
 from manyhands.testing.compare import SAME, assert_close, assert_same_frames, never_falls, require
-from manyhands.testing.subject import Subject, checks_of, clone
+from manyhands.testing.subject import Subject
 
 
 @dataclass(frozen=True)
@@ -161,20 +160,4 @@ def check_unknown_items(subject: SimilaritySubject) -> None:
 
 
 CHECKS = (check_probabilities, check_odd_tables, check_order_of_rows, check_names_of_workers, check_unknown_items)
-
-
-def clustering_checks(
-    estimator: Clustering, *, skip: Mapping[str, str] | None = None
-) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield every check of a method for same or different: its name, and a function without arguments.
-
-    Parameters
-    ----------
-    estimator
-        The method, fitted or not: each check makes its own from its parameters.
-    skip
-        Names of checks that its settings rule out, each with the reason.
-    """
-    skipped = {**estimator._skipped_checks, **(skip or {})}
-    subject = SimilaritySubject(repr(estimator), lambda _: clone(estimator), skipped)
-    return checks_of(subject, (*common.CHECKS, *CHECKS))
+SUBJECT = SimilaritySubject

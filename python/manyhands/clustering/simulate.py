@@ -49,6 +49,9 @@ class ClusteringSimulation(Simulation):
         clusters, spammers = len(np.unique(self.truth)), int(self.spammers.sum())
         return f"{super()._summary()}, {counted(clusters, 'cluster')}, {counted(spammers, 'spammer')}"
 
+    def _truth(self) -> dict[str, Any]:
+        return {"item": list(range(len(self.truth))), "cluster": self.truth}
+
 
 def simulate(
     n_items: int = 100,

@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from manyhands._base.known import Known
+from manyhands.masks.table import Masks
+
 
 def mask_iou(masks: Iterable[Any], truth: Iterable[Any]) -> float:
     """Mean, over images, of the share of pixels in both masks among those in either.
@@ -61,3 +64,21 @@ def _mean_overlap(masks: Iterable[Any], truth: Iterable[Any], measure: Callable[
         each = [float(measure((a & b).sum(), a.sum(), b.sum())) for a, b in parts]
         found.append(float(np.mean(each)) if each else 1.0)
     return float(np.mean(found))
+
+
+def measures(known: Known, model: Any) -> dict[str, Any]:
+    """Overlap of masks with known ones."""
+    wanted = known.columns("task", "mask")
+    truth = Masks.from_frame(
+        {"task": wanted["task"], "mask": wanted["mask"], "worker": ["truth"] * len(wanted["task"])}
+    )
+    ours, theirs = known.matched(model.tasks_, truth.tasks.tolist())
+    if truth.n_annotations != truth.n_tasks:
+        raise ValueError(f"{known.source} knows several masks of one task; keep one")
+    masks = model.masks_
+    found, true = [masks[at] for at in ours], [truth.mask(at) for at in theirs]
+    return {
+        "iou": mask_iou(found, true),
+        "dice": mask_dice(found, true),
+        "n_tasks": len(ours),
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,11 @@ class MasksSimulation(Simulation):
     log: Masks
     truth: npt.NDArray[np.object_]
     kinds: npt.NDArray[np.str_]
+
+    def _truth(self) -> dict[str, Any]:
+        tasks = self.log.tasks.tolist()
+        truth = Masks.from_arrays(tasks, ["truth"] * len(tasks), self.truth).to_frame()
+        return {name: truth.column(name) for name in ("task", "mask")}
 
 
 def simulate(

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from manyhands.boxes.metrics import BoxScores as BoxScores
     from manyhands.boxes.metrics import box_iou as box_iou
     from manyhands.boxes.metrics import box_scores as box_scores
+    from manyhands.clustering.metrics import adjusted_rand as adjusted_rand
     from manyhands.masks.metrics import mask_dice as mask_dice
     from manyhands.masks.metrics import mask_iou as mask_iou
     from manyhands.multilabel.metrics import SetScores as SetScores
-    from manyhands.multilabel.metrics import adjusted_rand as adjusted_rand
     from manyhands.multilabel.metrics import set_scores as set_scores
     from manyhands.numeric.metrics import correlation as correlation
     from manyhands.numeric.metrics import coverage as coverage
@@ -107,7 +107,7 @@ _OF_KINDS = {
     "SetScores": "manyhands.multilabel.metrics",
     "SpanScores": "manyhands.sequences.metrics",
     "absolute_error": "manyhands.ordinal.metrics",
-    "adjusted_rand": "manyhands.multilabel.metrics",
+    "adjusted_rand": "manyhands.clustering.metrics",
     "box_iou": "manyhands.boxes.metrics",
     "box_scores": "manyhands.boxes.metrics",
     "character_error_rate": "manyhands.texts.metrics",

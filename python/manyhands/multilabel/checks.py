@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from manyhands.multilabel.base import SetAggregator
 from manyhands.multilabel.simulate import simulate
 from manyhands.multilabel.table import MultiLabels
-from manyhands.testing.common import CHECKS as COMMON
 from manyhands.testing.compare import require
-from manyhands.testing.subject import Subject, checks_of, clone, run_checks
+from manyhands.testing.subject import Subject
 
 
 @dataclass(frozen=True)
@@ -101,30 +99,4 @@ def check_order_of_rows(subject: SetSubject) -> None:
 
 
 CHECKS = (check_sound, check_order_of_rows)
-
-
-def set_checks(
-    estimator: SetAggregator, *, skip: Mapping[str, str] | None = None
-) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield every check of an aggregator of sets: its name, and a function without arguments.
-
-    Parameters
-    ----------
-    estimator
-        The aggregator, fitted or not: each check makes its own from its parameters.
-    skip
-        Names of checks that its settings rule out, each with the reason.
-    """
-    skipped = {**estimator._skipped_checks, **(skip or {})}
-    return checks_of(SetSubject(repr(estimator), lambda _: clone(estimator), skipped), (*COMMON, *CHECKS))
-
-
-def check_sets(estimator: SetAggregator, *, skip: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Run every check of an aggregator of sets; returns those that were skipped, each with the reason.
-
-    Parameters
-    ----------
-    estimator, skip
-        As for :func:`set_checks`.
-    """
-    return run_checks(set_checks(estimator, skip=skip))
+SUBJECT = SetSubject

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from manyhands._base.known import Known
 
 
 @dataclass(frozen=True)
@@ -53,27 +54,16 @@ def set_scores(sets: Iterable[Iterable[Any]], truth: Iterable[Iterable[Any]]) ->
     )
 
 
-def adjusted_rand(clusters: npt.ArrayLike, truth: npt.ArrayLike) -> float:
-    """How far two divisions of items into clusters agree, by pairs: 1 if they are the same, about 0 by chance.
+def measures(known: Known, model: Any) -> dict[str, Any]:
+    """Scores of sets against known ones."""
+    frame, wanted = model.to_frame().to_pydict(), known.columns("task", "labels")
+    ours, rows = known.matched(frame["task"], wanted["task"])
+    truth = [_labels(wanted["labels"][row]) for row in rows]
+    found = set_scores([map(str, frame["labels"][at] or []) for at in ours], truth)
+    return asdict(found) | {"n_tasks": len(ours)}
 
-    Cost: O(n log n) time, O(n) memory.
 
-    Parameters
-    ----------
-    clusters, truth : array-like of shape (n,)
-        The cluster of each item; names do not matter.
-
-    Examples
-    --------
-    >>> from manyhands import metrics
-    >>> metrics.adjusted_rand([0, 0, 1, 1], ["b", "b", "a", "a"])
-    1.0
-    """
-    one, other = (np.unique(np.asarray(part), return_inverse=True)[1].ravel() for part in (clusters, truth))
-    if len(one) != len(other) or not len(one):
-        raise ValueError(f"there are {len(one)} items with a cluster, and {len(other)} with a true one")
-    both = np.unique(np.stack([one, other]), axis=1, return_counts=True)[1]
-    pairs, a, b = (float((n * (n - 1) / 2).sum()) for n in (both, np.bincount(one), np.bincount(other)))
-    chance = a * b / max(len(one) * (len(one) - 1) / 2, 1)
-    most = (a + b) / 2
-    return 1.0 if most == chance else (pairs - chance) / (most - chance)
+def _labels(said: Any) -> list[str]:
+    if isinstance(said, str):
+        return said.split("|") if said else []
+    return [] if said is None else [str(one) for one in said]

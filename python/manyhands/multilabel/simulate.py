@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,9 @@ class MultilabelSimulation(Simulation):
     recall: tuple[Array, Array]
     false_positives: tuple[Array, Array]
     patterns: Array
+
+    def _truth(self) -> dict[str, Any]:
+        return {"task": list(range(len(self.truth))), "labels": ["|".join(map(str, one)) for one in self.truth]}
 
 
 def simulate(

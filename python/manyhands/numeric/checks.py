@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 import manyhands as mh
-from manyhands.numeric.base import NumericAggregator
 from manyhands.testing.compare import SAME, assert_close, raises, require
-from manyhands.testing.subject import Subject, clone
+from manyhands.testing.subject import Subject
 
 #: Iterations end within their tolerance of each other, not at the same point: relative to the ratings' deviation.
 SETTLED = 1e-3
@@ -261,10 +260,4 @@ CHECKS = (
     check_frames,
     check_wider_levels,
 )
-
-
-def subject_of(estimator: Any, skip: Mapping[str, str]) -> NumberSubject:
-    """The subject of the checks of an aggregator of numbers, or of a function that makes one for a `RatingLog`."""
-    make = (lambda _: clone(estimator)) if isinstance(estimator, NumericAggregator) else estimator
-    made = make(NumberSubject("", make).standard)
-    return NumberSubject(repr(made), make, {**made._skipped_checks, **skip})
+SUBJECT = NumberSubject

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
+from manyhands._base.known import Known
 from manyhands.metrics._checks import Floats
 
 
@@ -124,3 +127,23 @@ def _standardised(array: Floats) -> Floats:
     deviation = away.std(axis=0)
     standardised: Floats = away / np.where(deviation > 1e-14, deviation, np.nan)
     return standardised
+
+
+def measures(known: Known, model: Any) -> dict[str, Any]:
+    """RMSE, MAE and correlation of values with known ones."""
+    names = known.votes._dimensions.values.tolist()
+    if len(names) == 1:
+        wanted = known.columns("task", "value")
+        columns = [wanted["value"]]
+    else:
+        wanted = known.columns("task", *map(str, names))
+        columns = [wanted[str(name)] for name in names]
+    ours, rows = known.matched(model.tasks_, wanted["task"])
+    truth = np.stack([known.numbers(column, "true values")[rows] for column in columns], axis=1)
+    values = np.asarray(model.values_).reshape(len(model.tasks_), -1)[ours]
+    return {
+        "rmse": rmse(values, truth),
+        "mae": mae(values, truth),
+        "correlation": correlation(values, truth),
+        "n_tasks": len(ours),
+    }

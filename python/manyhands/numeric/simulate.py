@@ -43,6 +43,11 @@ class NumericSimulation(Simulation):
     def _summary(self) -> str:
         return f"{super()._summary()}; median noise {float(np.median(self.noise)):.2f}"
 
+    def _truth(self) -> dict[str, Any]:
+        truth, names = self.truth, self.log._dimensions.values.tolist()
+        columns = [truth] if truth.ndim == 1 else list(truth.T)
+        return {"task": self.log._tasks.arrow(), **dict(zip(names, columns, strict=True))}
+
 
 def simulate(
     n_tasks: int = 200,

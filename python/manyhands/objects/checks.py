@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,11 +11,9 @@ import numpy as np
 
 import manyhands as mh
 from manyhands._base.table import Records
-from manyhands.objects.distance import ByDistance
 from manyhands.pairwise.checks_rankings import lists
-from manyhands.testing.common import CHECKS as COMMON
 from manyhands.testing.compare import assert_close, never_falls, require
-from manyhands.testing.subject import Subject, checks_of, clone, run_checks
+from manyhands.testing.subject import Subject
 
 _WORDS = ("a cat", "a cart", "the cat", "dog", "a dog", "bird")
 
@@ -138,37 +136,4 @@ def _told(model: Any) -> str:
 
 
 CHECKS = (check_sound, check_agreement, check_order_of_rows, check_names_of_workers)
-
-
-def distance_checks(
-    estimator: ByDistance, *, kind: str = "objects", skip: Mapping[str, str] | None = None
-) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield every check of a method by distances: its name, and a function without arguments.
-
-    Parameters
-    ----------
-    estimator
-        The method, fitted or not: each check makes its own from its parameters.
-    kind
-        What it is tried on: classes, numbers, sets, rankings, or objects, which are texts.
-    skip
-        Names of checks that its settings rule out, each with the reason.
-    """
-    if kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
-    skipped = {**estimator._skipped_checks, **(skip or {})}
-    subject = DistanceSubject(f"{estimator!r} of {kind}", lambda _: clone(estimator), skipped, kind)
-    return checks_of(subject, (*COMMON, *CHECKS))
-
-
-def check_by_distance(
-    estimator: ByDistance, *, kind: str = "objects", skip: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    """Run every check of a method by distances; returns those that were skipped, each with the reason.
-
-    Parameters
-    ----------
-    estimator, kind, skip
-        As for :func:`distance_checks`.
-    """
-    return run_checks(distance_checks(estimator, kind=kind, skip=skip))
+SUBJECT = DistanceSubject

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,11 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import Comparisons
-from manyhands.pairwise import ComparisonEstimator
 from manyhands.pairwise.simulate import simulate
-from manyhands.testing.common import CHECKS as COMMON
 from manyhands.testing.compare import require
-from manyhands.testing.subject import Subject, checks_of, clone, run_checks
+from manyhands.testing.subject import Subject
 
 Rows = npt.NDArray[np.int64]
 #: How near scores of the same comparisons in another form must be: what iterations leave open.
@@ -201,33 +199,4 @@ CHECKS = (
     check_sides,
     check_weights,
 )
-
-
-def comparison_checks(
-    estimator: ComparisonEstimator, *, skip: Mapping[str, str] | None = None
-) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield every check of a model of comparisons: its name, and a function without arguments.
-
-    Parameters
-    ----------
-    estimator
-        The model, fitted or not: each check makes its own from its parameters.
-    skip
-        Names of checks that its settings rule out, each with the reason.
-    """
-    if not isinstance(estimator, ComparisonEstimator):
-        raise TypeError(f"expected a model of comparisons, not {estimator!r}")
-    skipped = {**estimator._skipped_checks, **(skip or {})}
-    subject = ComparisonSubject(repr(estimator), lambda _: clone(estimator), skipped)
-    return checks_of(subject, (*COMMON, *CHECKS))
-
-
-def check_comparisons(estimator: ComparisonEstimator, *, skip: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Run every check of a model of comparisons; returns those that were skipped, each with the reason.
-
-    Parameters
-    ----------
-    estimator, skip
-        As for :func:`comparison_checks`.
-    """
-    return run_checks(comparison_checks(estimator, skip=skip))
+SUBJECT = ComparisonSubject

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,10 +10,7 @@ import numpy as np
 
 from manyhands import Rankings
 from manyhands.pairwise.checks import CLOSE, ScoreSubject, intervals_hold
-from manyhands.pairwise.luce import RankingEstimator
-from manyhands.testing.common import CHECKS as COMMON
 from manyhands.testing.compare import require
-from manyhands.testing.subject import checks_of, clone, run_checks
 
 
 @dataclass(frozen=True)
@@ -132,30 +128,4 @@ def check_weights(subject: RankingSubject) -> None:
 
 
 CHECKS = (check_finite, check_intervals, check_order_of_rows, check_names, check_weights)
-
-
-def ranking_checks(
-    estimator: RankingEstimator, *, skip: Mapping[str, str] | None = None
-) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield every check of a model of rankings: its name, and a function without arguments.
-
-    Parameters
-    ----------
-    estimator
-        The model, fitted or not: each check makes its own from its parameters.
-    skip
-        Names of checks that its settings rule out, each with the reason.
-    """
-    skipped = {**estimator._skipped_checks, **(skip or {})}
-    return checks_of(RankingSubject(repr(estimator), lambda _: clone(estimator), skipped), (*COMMON, *CHECKS))
-
-
-def check_rankings(estimator: RankingEstimator, *, skip: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Run every check of a model of rankings; returns those that were skipped, each with the reason.
-
-    Parameters
-    ----------
-    estimator, skip
-        As for :func:`ranking_checks`.
-    """
-    return run_checks(ranking_checks(estimator, skip=skip))
+SUBJECT = RankingSubject

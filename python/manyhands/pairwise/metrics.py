@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from manyhands._base.known import Known
 from manyhands.metrics._checks import as_finite, check_same_length
 
 Floats = npt.NDArray[np.float64]
@@ -146,3 +147,18 @@ def _ranks(values: Floats) -> Floats:
     _, place, count = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(count)
     return np.asarray((ends - 0.5 * (count - 1))[place])
+
+
+def measures(known: Known, model: Any) -> dict[str, Any]:
+    """Kendall's and Spearman's correlation of scores with known scores or ranks."""
+    frame = model.to_frame().to_pydict()
+    role = "score" if known.has("score") else "rank"
+    wanted = known.columns("item", role)
+    ours, rows = known.matched(frame["item"], wanted["item"])
+    truth = known.numbers(wanted[role], f"true {role}s")[rows] * (1 if role == "score" else -1)
+    scores = np.array(frame["score"], np.float64)[ours]
+    return {
+        "kendall": kendall(scores, truth),
+        "spearman": spearman(scores, truth),
+        "n_items": len(ours),
+    }

@@ -49,7 +49,6 @@ class Rankings(ItemRecords):
         telling=(("item", "rank"),),
         makers=("from_frame", "from_lists"),
         folder="pairwise",
-        simulator="simulate_rankings",
     )
     _file_kind: ClassVar[str] = "rankings"
     _table: _core.Rankings

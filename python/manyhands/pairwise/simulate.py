@@ -41,6 +41,9 @@ class PairwiseSimulation(Simulation):
     biases: Floats
     ties: float
 
+    def _truth(self) -> dict[str, Any]:
+        return {"item": list(range(len(self.truth))), "score": self.truth}
+
 
 def simulate(
     items: int | npt.ArrayLike = 20,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,9 @@ class RankingsSimulation(Simulation):
     log: Rankings
     truth: Floats
     slopes: Floats
+
+    def _truth(self) -> dict[str, Any]:
+        return {"item": list(range(len(self.truth))), "score": self.truth}
 
 
 def simulate(

@@ -11,11 +11,15 @@ import numpy.typing as npt
 
 from manyhands._base.columns import columns_of
 from manyhands._base.frames import if_there
+from manyhands._base.known import Known
 from manyhands._base.names import Names
 from manyhands.sequences.encode import whole_numbers
 from manyhands.sequences.table import Sequences
 
 Ints = npt.NDArray[np.int64]
+
+_SPANS = ("sequence", "start", "end")
+_TOKENS = ("sequence", "position", "label")
 
 
 @dataclass(frozen=True)
@@ -124,3 +128,37 @@ def _covered(spans: set[tuple[Any, int, int, Any]], others: set[tuple[Any, int, 
         there = places.get((of, kind), set())
         total += sum(place in there for place in range(start, end)) / (end - start)
     return total
+
+
+def measures(known: Known, model: Any) -> dict[str, Any]:
+    """Precision and recall of spans, exact and relaxed, against known spans or tags."""
+    if known.has(*_SPANS):
+        wanted = known.columns(*_SPANS, *(("tag",) if known.has("tag") else ()))
+        of = known.grouped(model.sequences_, wanted["sequence"])
+        starts, ends = (known.numbers(wanted[name], f"{name}s of true spans") for name in ("start", "end"))
+        rows = [(at, row) for at, rows in of.items() for row in rows if not np.isnan(starts[row])]
+        truth: Any = {
+            "sequence": [str(model.sequences_[at]) for at, _ in rows],
+            "start": [int(starts[row]) for _, row in rows],
+            "end": [int(ends[row]) for _, row in rows],
+        }
+        truth |= {"tag": [str(wanted["tag"][row]) for _, row in rows]} if "tag" in wanted else {}
+        asked = {str(model.sequences_[at]) for at in of}
+    else:
+        wanted = known.columns(*_TOKENS)
+        columns = {"sequence": list(map(str, wanted["sequence"])), "worker": ["truth"] * len(wanted["sequence"])}
+        places = known.numbers(wanted["position"], "positions")
+        read = Sequences.from_frame({**columns, "position": places, "label": wanted["label"]})
+        asked = {str(model.sequences_[at]) for at in known.grouped(model.sequences_, read.sequences.tolist())}
+        truth = _written(read.spans())
+    found = _written(model.spans_)
+    strict, relaxed = (span_scores(found, truth, relaxed=how, sequences=asked) for how in (False, True))
+    kept = {name: getattr(strict, name) for name in ("precision", "recall", "f1")}
+    kept |= {f"relaxed_{name}": getattr(relaxed, name) for name in ("precision", "recall", "f1")}
+    return kept | {"n_found": strict.n_found, "n_true": strict.n_true, "n_tasks": len(asked)}
+
+
+def _written(spans: Any) -> dict[str, list[Any]]:
+    """Spans with their names as text."""
+    columns: dict[str, list[Any]] = spans.select(["sequence", "start", "end", "tag"]).to_pydict()
+    return columns | {name: list(map(str, columns[name])) for name in ("sequence", "tag")}

@@ -23,6 +23,10 @@ class SequencesSimulation(Simulation):
     truth: Sequences
     skills: Array
 
+    def _truth(self) -> dict[str, Any]:
+        frame = self.truth.to_frame()
+        return {name: frame.column(name) for name in ("sequence", "position", "label")}
+
 
 def simulate(
     n_tasks: int = 100,

@@ -15,12 +15,13 @@ from manyhands._base import soft_labels as soft
 from manyhands._base.checks import check_number
 from manyhands.categorical.base import Aggregator
 from manyhands.categorical.shards.encoder import Rules
+from manyhands.categorical.shards.votes import ShardedAnnotations
 from manyhands.categorical.voting import MajorityVote as LibraryMajorityVote
 from manyhands.spark.checkpoint import Checkpoint, SparkJournal, failures
 from manyhands.spark.columns import Log, Roles
 from manyhands.spark.encoding import encode
 from manyhands.spark.model import SparkModel
-from manyhands.spark.shards import SparkAnnotations, SparkShards
+from manyhands.spark.shards import SparkShards
 
 #: Options that all of them have beside those of the library, with defaults and what they mean.
 _COMMON: dict[str, tuple[Any, str]] = {
@@ -110,7 +111,7 @@ class SparkEstimator(Estimator[SparkModel]):
         n_threads = int(dataset.sparkSession.conf.get("spark.task.cpus", "1") or 1)
         stored = encode(log, checkpoint, self._option("n_shards"), retries, n_threads)
         journal = SparkJournal(checkpoint, self._option("every"))
-        aggregator.fit(SparkAnnotations(SparkShards(stored, journal=journal)), progress=self._option("progress"))
+        aggregator.fit(ShardedAnnotations(SparkShards(stored, journal=journal)), progress=self._option("progress"))
         journal.flush()
         return SparkModel(aggregator, log)
 

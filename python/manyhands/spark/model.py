@@ -24,7 +24,7 @@ from manyhands.categorical.shards.encoder import Rules
 from manyhands.spark.columns import Log
 from manyhands.spark.encoding import extras, joined_to_labels, joined_to_workers, table_of_rows
 from manyhands.spark.jobs import Opener, names_of
-from manyhands.spark.shards import SparkAnnotations, SparkShards
+from manyhands.spark.shards import SparkShards
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,10 +52,9 @@ class SparkModel(Model):
 
     @property
     def _shards(self) -> SparkShards:
-        votes = self.aggregator._votes
-        assert votes is not None
-        assert isinstance(votes, SparkAnnotations)
-        return votes.passes
+        votes: Any = self.aggregator._votes
+        shards: SparkShards = votes.passes
+        return shards
 
     def __repr__(self) -> str:
         return f"SparkModel({self.aggregator!r})"

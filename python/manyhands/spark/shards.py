@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,6 @@ from manyhands._base.limits import check_memory
 from manyhands._base.names import Column, Names
 from manyhands.categorical.shards.directory import Directory
 from manyhands.categorical.shards.passes import Array, Counting, Part, Sharded
-from manyhands.categorical.shards.votes import ShardedAnnotations
 from manyhands.errors import FileFormatError
 from manyhands.spark.checkpoint import retried
 from manyhands.spark.jobs import GATHERED, RESULT, Count, Look, Opener, Place, Results, Sender, names_of, shard_of
@@ -155,19 +154,3 @@ class SparkShards(Sharded):
 
 def _lacking(path: Any, n: int) -> FileFormatError:
     return FileFormatError(f"the checkpoint {path} lacks {counted(n, 'shard')}; name another, and fit again")
-
-
-class SparkAnnotations(ShardedAnnotations):
-    """A log in the shards of a checkpoint, as the aggregators take it."""
-
-    __slots__ = ()
-    _table: SparkShards
-
-    @property
-    def passes(self) -> SparkShards:
-        """What loops go through."""
-        return self._table
-
-    def resumable(self) -> NoReturn:
-        """Refused: a checkpoint always is."""
-        raise TypeError("a fit on Spark is resumed from its checkpoint: fit again with the same one")

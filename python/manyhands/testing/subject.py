@@ -96,8 +96,10 @@ class Subject(Checked):
 
     @classmethod
     def of(cls, estimator: Any, skip: Mapping[str, str]) -> Self:
-        """The subject of an estimator's checks, each of which makes its own from its parameters."""
-        return cls(repr(estimator), lambda _: clone(estimator), {**estimator._skipped_checks, **skip})
+        """The subject of the checks of an estimator, or of a function that makes one for a log of its kind."""
+        make = estimator if callable(estimator) else lambda _: clone(estimator)
+        made = make(cls("", make).standard)
+        return cls(repr(made), make, {**made._skipped_checks, **skip})
 
     def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
         """What can be asked of a fitted model in addition to its results: methods by name, ready to be called."""

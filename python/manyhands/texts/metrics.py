@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from manyhands import _core
 from manyhands._base.checks import check_choice
+from manyhands._base.known import Known
 from manyhands.texts.words import Spelling
 
 
@@ -89,3 +91,16 @@ def _error_rate(texts: Iterable[str], truth: Iterable[str], level: str, fold: bo
     if not lengths.sum():
         return float(edits.any())
     return float(edits.sum() / lengths.sum())
+
+
+def measures(known: Known, model: Any) -> dict[str, Any]:
+    """Error rates of texts against known ones, and the mean confidence."""
+    wanted = known.columns("task", "text")
+    ours, rows = known.matched(model.tasks_, wanted["task"])
+    texts, truth = model.texts_[ours].tolist(), [str(wanted["text"][row] or "") for row in rows]
+    return {
+        "word_error_rate": word_error_rate(texts, truth),
+        "character_error_rate": character_error_rate(texts, truth),
+        "confidence": float(np.mean(np.asarray(model.confidence_)[ours])),
+        "n_tasks": len(ours),
+    }

@@ -120,8 +120,11 @@ class ShardedAnnotations(Annotations):
         """Return the same log, of whose passes sums are written down beside the shards.
 
         A fit that is killed and begun again, with the same settings, takes those that were made from there and ends
-        with the same bits. Each pass takes a file as large as the parameters until `forget` deletes them.
+        with the same bits. Each pass takes a file as large as the parameters until `forget` deletes them. A log whose
+        passes are written down already is returned as it is.
         """
+        if self._table.journal is not None:
+            return self
         return type(self)(self._table.but(journal=Journal(self._table.directory.folder / "journal")))
 
     def forget(self) -> None:
