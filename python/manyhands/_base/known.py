@@ -49,7 +49,7 @@ class Known:
     """
 
     def __init__(
-        self, path: str, layout: Layout, votes: Records, *, task: str | None = None, label: str | None = None
+        self, path: str, layout: Layout, votes: Any, *, task: str | None = None, label: str | None = None
     ) -> None:
         source = Source(path, layout)
         self.source, self.votes = path, votes
