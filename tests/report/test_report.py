@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from commands import PATIENCE
 
 import manyhands as mh
 from manyhands.cli import main
-from manyhands.report.content import _agreement
+from manyhands.report import charts
+from manyhands.report.content import _agreement, about, half_of_errors
 
 EVIL = "</script><script>document.title='broken'</script><b onmouseover=alert(1)>\u2028&amp;"
 
@@ -62,16 +64,17 @@ def test_the_page_tells_what_the_model_found(page: Path) -> None:
         atol=1e-4,
     )
     assert sum(bar["tasks"] for bar in data["charts"]["confidence"]["data"]["values"]) == votes.n_tasks
-    assert data["charts"]["workers"]["encoding"]["y"]["scale"]["domain"] == [0, 1]
+    dots = data["charts"]["workers"]["data"]["values"]
+    assert all(dot["low"] <= dot["accuracy"] <= dot["high"] for dot in dots)
 
 
 def test_coefficients_of_agreement_have_intervals_or_reasons() -> None:
     votes, _ = crowd()
-    for name, value, between in _agreement(votes):
-        low, high = map(float, between.split(" to "))
+    for name, value, interval, _ in _agreement(votes):
+        low, high = map(float, interval.split("\u2013"))
         assert low < float(value) < high, name
     alone = mh.Annotations.from_arrays([1, 2], ["a", "a"], ["x", "y"])
-    assert all((value, between[:1].isalpha()) == ("not defined", True) for _, value, between in _agreement(alone))
+    assert all((value, reason[:1].isalpha()) == ("not defined", True) for _, value, reason, _ in _agreement(alone))
 
 
 def test_names_are_data(page: Path) -> None:
@@ -119,6 +122,89 @@ def test_the_command_line_writes_it(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert str(out) in capsys.readouterr().out
 
 
+def spammed() -> mh.Annotations:
+    """A log in which worker 3 of 20 guesses."""
+    tasks, workers, labels = mh.simulate(2000, 20, 3, crowd="one-coin", labels_per_task=10, seed=1).log.codes()
+    labels = labels.copy()
+    labels[workers == 3] = np.random.default_rng(0).integers(0, 3, int((workers == 3).sum()))
+    return mh.Annotations.from_arrays(tasks, np.array([f"w{n}" for n in range(20)])[workers], labels)
+
+
+def test_the_first_paragraph_names_what_to_review_and_whom_to_leave_out(tmp_path: Path) -> None:
+    votes = spammed()
+    model = mh.aggregate(votes)
+    [page] = [path for path in model.report(tmp_path / "r.html", source="log.csv") if path.suffix == ".html"]
+    text = page.read_text("utf-8")
+    verdict = re.search(r'<p class="verdict">(.*?)</p>', text, re.DOTALL)
+    assert verdict
+    assert '<a href="#workers" data-worker="w3">w3</a>' in verdict[1]
+    assert about(float(model.posterior_.max(axis=1).mean())) in verdict[1]
+    assert "log.csv" in text
+    assert f"manyhands {mh.__version__}" in text
+    assert re.search(r"\d{4}-\d\d-\d\d", text)
+    workers = data_of(page)["tables"]["workers"]
+    first = dict(zip([column["name"] for column in workers["columns"]], workers["rows"][0], strict=True))
+    assert (first["worker"], first["flag"]) == ("w3", "spammer")
+
+
+def test_half_of_the_expected_errors_are_in_the_answers_to_review() -> None:
+    assert half_of_errors([0.5, 0.9, 0.9, 0.9]) == 1
+    assert half_of_errors([0.9] * 10) == 5
+    assert half_of_errors([1.0, 1.0]) == 0
+    assert half_of_errors([]) == 0
+
+
+def test_intervals_of_a_share_hold_it_and_stay_in_range() -> None:
+    # Wilson's interval of 0 in 10 and of 5 in 10, from its formula.
+    np.testing.assert_allclose(charts.wilson(0.0, 10), (0.0, 0.27753), atol=1e-5)
+    np.testing.assert_allclose(charts.wilson(0.5, 10), (0.23659, 0.76341), atol=1e-5)
+
+
+def test_charts_of_many_workers_count_them_by_cell() -> None:
+    votes = mh.simulate(900, 400, 2, labels_per_task=5, seed=1).log
+    spec = charts.accuracies(mh.MajorityVote().fit(votes).workers_frame())
+    assert spec["mark"]["type"] == "rect"
+    assert sum(cell["workers"] for cell in spec["data"]["values"]) == votes.n_workers
+
+
+@pytest.mark.parametrize("kind", ["numeric", "pairwise", "boxes", "multilabel", "sequences"])
+def test_pages_are_worded_for_the_kind(kind: str, tmp_path: Path) -> None:
+    log = mh.simulate(kind=kind, seed=1).log
+    model = mh.aggregate(log)
+    page = model.report(tmp_path / "r.html", votes=log)[0]
+    text, data = page.read_text("utf-8"), data_of(page)
+    titles = {column["name"]: column["title"] for column in data["tables"]["tasks"]["columns"]}
+    assert type(model).__name__ + "()" not in text
+    if kind == "pairwise":
+        assert ">Leaderboard</h2>" in text
+        chart = data["charts"]["confidence"]["data"]["values"]
+        assert [one["item"] for one in chart] == [str(name) for name in model.to_frame().column("item").to_pylist()]
+        assert all(one["low"] < one["score"] < one["high"] for one in chart)
+    elif kind == "numeric":
+        assert "confidence" not in titles
+        assert titles["low"] == "95\N{NO-BREAK SPACE}% low"
+        place = list(titles).index("low")
+        task = data["tables"]["tasks"]["rows"][0]
+        row = model.tasks_.tolist().index(int(task[0]))
+        assert task[place] == pytest.approx(model.intervals(0.95)[row, 0])
+    elif kind == "boxes":
+        assert data["tables"]["alone"]["n_rows"] == 90
+    elif kind == "multilabel":
+        assert all(row[list(titles).index("labels")] for row in data["tables"]["tasks"]["rows"])
+
+
+@pytest.mark.parametrize("scale", ["characters", "tokens"])
+def test_spans_show_their_words(scale: str, tmp_path: Path) -> None:
+    text = "Ann met Bob in Rome"
+    begins, ends = ([0, 8], [3, 11]) if scale == "characters" else ([0, 2], [1, 3])
+    known = {"texts": {"d": text}} if scale == "characters" else {"lengths": {"d": 5}}
+    votes = mh.Sequences.from_spans(["d"] * 6, begins * 3, ends * 3, list("uuvvww"), ["NAME"] * 6, **known)
+    votes = votes._showing(pa.array([text]))
+    table = data_of(mh.aggregate(votes).report(tmp_path / "r.html", votes=votes)[0])["tables"]["tasks"]
+    place = [column["name"] for column in table["columns"]].index("words")
+    assert sorted(row[place] for row in table["rows"]) == ["Ann", "Bob"]
+
+
 # ------------------------------------------------------------------------------------------------- in a browser
 
 
@@ -159,13 +245,13 @@ def test_tables_are_sorted_and_searched(browser: Any) -> None:
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
 
-    margin = browser.find_elements(By.CSS_SELECTOR, "[data-table=tasks] th button")[4]
+    margin = browser.find_elements(By.CSS_SELECTOR, "[data-table=tasks] th button")[5]
     margin.send_keys(Keys.ENTER)  # from the keyboard
-    falling = [float(text) for text in cells(browser, "tasks", 4)]
+    falling = [float(text) for text in cells(browser, "tasks", 5)]
     assert falling == sorted(falling, reverse=True)
     assert len(falling) == 20
     margin.click()
-    rising = [float(text) for text in cells(browser, "tasks", 4)]
+    rising = [float(text) for text in cells(browser, "tasks", 5)]
     assert rising == sorted(rising)
     search = browser.find_element(By.CSS_SELECTOR, "[data-table=workers] input")
     search.send_keys("W11")

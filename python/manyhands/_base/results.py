@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -212,40 +212,48 @@ class Results:
         scores: Mapping[str, Any] | None = None,
         audit: bool = True,
         title: str | None = None,
+        source: str | Sequence[str] = (),
     ) -> list[Path]:
-        """Write a page about the log and this fit that opens in any browser, offline.
+        """Write an HTML page about the log and this fit that opens in any browser, offline.
 
-        What the log holds, how far the crowd agrees, tasks to look at first, every worker, and what is doubtful; for
-        classes also confusion matrices, and what an audit finds. Tables are sorted, searched and downloaded in the
-        page; those of more than 500 tasks or 2,000 workers are written whole to CSV files next to it. Needs
-        the extra ``report``. Cost for classes: an audit, up to two million annotations, and
-        O(n_tasks · n_classes).
+        Use it to hand results to people who do not program: a verdict, agreement, the answers to review first, every
+        worker, and the limits of the method; for classes also an audit and confusion matrices. Tables can be sorted,
+        searched and downloaded. Needs the extra ``report``.
 
         Parameters
         ----------
-        path
-            The page, which ends in ``.html``.
-        votes
-            The answers, for a model that was loaded from a file.
-        gold
-            Tasks whose class is known, and their classes, to measure by; for classes only.
-        scores
-            Measures of the answers by name, for other kinds.
-        audit
-            Whether to look for spammers, copies, colluders and groups; for classes only.
-        title
-            What the page is called.
+        path : str or path
+            File to write; its name must end in ``.html``. Tables of more than 500 answers or 2,000 workers are written
+            in full to CSV files next to it.
+        votes : table, optional
+            The answers; needed if the model was loaded from a file.
+        gold : pair of arrays, optional
+            Tasks whose class is known and their classes, to measure accuracy and calibration; for classes only.
+        scores : mapping, optional
+            Measures of the answers by name, for other kinds than classes.
+        audit : bool, default True
+            Whether to search for spammers, copies, colluders and groups; for classes only.
+        title : str, optional
+            Title of the page; by default the size of the log.
+        source : str or list of str, optional
+            Names of the input files, which the page states.
 
         Returns
         -------
         list of Path
             The files that were written, the page first.
+
+        Notes
+        -----
+        Cost: an audit for classes of up to two million annotations, and O(n_tasks · n_classes).
         """
-        # The report package imports estimators.
+        # Imported here, since the report package imports estimators.
         from manyhands.report import write_report
 
         self._fitted()
-        return write_report(copy(self), path, votes=votes, gold=gold, scores=scores, audit=audit, title=title)
+        return write_report(
+            copy(self), path, votes=votes, gold=gold, scores=scores, audit=audit, title=title, source=source
+        )
 
 
 def reliability(values: Array, errors: Array) -> Array:

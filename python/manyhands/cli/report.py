@@ -1,4 +1,4 @@
-"""``manyhands report``: a page about a log, for people."""
+"""``manyhands report``: write an HTML page about a log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def add(commands: Commands) -> None:
         commands,
         "report",
         run,
-        about="Write a page about a log that opens in any browser: answers, workers, tasks to look at, limits.",
+        about="Write an HTML page about a log: verdict, tasks to review, workers, agreement, limits.",
         examples="""
             log.parquet -o report.html
             log.csv --evaluate truth.csv --title 'Birds, May' -o report.html
@@ -29,8 +29,10 @@ def add(commands: Commands) -> None:
     add_truth(parser)
     out = parser.add_argument_group("output")
     out.add_argument("-o", "--output", metavar="FILE", default="report.html", help="the page (default: report.html)")
-    out.add_argument("--title", metavar="TEXT", help="what the page is called")
-    out.add_argument("--no-audit", dest="audit", action="store_false", help="do not look for spammers and copies")
+    out.add_argument("--title", metavar="TEXT", help="title of the page")
+    out.add_argument(
+        "--no-audit", dest="audit", action="store_false", help="do not search for spammers, copies and colluders"
+    )
 
 
 def run(args: Namespace) -> None:
@@ -41,15 +43,16 @@ def run(args: Namespace) -> None:
     check_known(args)
     with Stages(args) as stages:
         votes, model, truth = read_and_fit(args, stages, args.evaluate)
+        source = [str(path) for path in args.log]
         with stages.stage("writing"):
             if isinstance(truth, Truth) or args.kind == CLASSES:
                 gold = (votes.tasks[truth.index], truth.classes) if isinstance(truth, Truth) else None
-                files = model.report(args.output, gold=gold, audit=args.audit, title=args.title)
+                files = model.report(args.output, gold=gold, audit=args.audit, title=args.title, source=source)
             else:
                 from manyhands.report import write_report
 
                 scores = None if truth is None else truth.measure(model)
-                files = write_report(model, args.output, votes=votes, scores=scores, title=args.title)
+                files = write_report(model, args.output, votes=votes, scores=scores, title=args.title, source=source)
     content = report(args, votes, model, stages) | {"files": [str(path) for path in files]}
     if args.json:
         print_json(args, content)

@@ -1,7 +1,7 @@
-"""A page about a log, for people: one file that opens offline (needs the extra ``report``).
+"""HTML reports for people: one self-contained file that opens offline (needs the extra ``report``).
 
-The template is Jinja's, with escaping on; charts are Vega-Lite's, whose scripts vl-convert brings along, so that the
-page asks nothing of the network. Names in a log are data wherever they appear.
+Jinja renders the page with escaping on. Vega-Lite draws the charts, with the scripts that vl-convert ships, so that the
+page makes no network request. Names from a log are always data, never markup.
 """
 
 from manyhands.report.page import write_report

@@ -1,8 +1,7 @@
-"""What a report tells of answers that are not classes: the parts of it that mean something there."""
+"""Content of a report on answers that are not classes, worded for each kind."""
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,181 +11,388 @@ import numpy as np
 from manyhands import agreement, metrics
 from manyhands._base.checks import counted
 from manyhands.io.shown import with_shown
-from manyhands.report.content import LONGEST, MOST_TASKS, MOST_WORKERS, Content, Table, histogram
+from manyhands.report import charts
+from manyhands.report.content import (
+    LONGEST,
+    MOST_TASKS,
+    MOST_WORKERS,
+    RESAMPLES,
+    Coefficient,
+    Column,
+    Content,
+    Part,
+    Row,
+    Table,
+    about,
+    coefficient,
+    half_of_errors,
+    method_of,
+    percent,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: What columns of answers and workers mean; only those named here are on the page.
+#: Columns of answers that the page shows, in its order.
 _ANSWERS = {
-    "task": "the task",
-    "item": "the item",
-    "sequence": "the sequence or document",
-    "shown": "what it shows to workers",
-    "start": "where the span begins",
-    "end": "the first place behind it",
-    "tag": "its type",
-    "value": "its answer",
-    "text": "its answer",
-    "labels": "its labels",
-    "label": "what it is",
-    "score": "how far it is ahead, on a scale of log-odds",
-    "rank": "its place",
-    "cluster": "the cluster it is in",
-    "x1": "left",
-    "y1": "top",
-    "x2": "right",
-    "y2": "bottom",
-    "x": "from the left",
-    "y": "from the top",
-    "pixels": "pixels that are marked",
-    "disputed": "share of the marked pixels on which answers differ",
-    "confidence": "probability of the answer",
-    "probability": "probability of exactly this span",
-    "start_probability": "probability that a span begins there",
-    "end_probability": "probability that a span ends there",
-    "n_workers": "workers who drew it",
-    "error": "standard error of the answer",
-    "low": "lower end of its interval",
-    "high": "upper end of its interval",
-    "rank_low": "the best place it may have",
-    "rank_high": "the worst place it may have",
+    "rank": Column("Rank", "place of the item; 1 is best"),
+    "task": Column("Task", "id of the task"),
+    "item": Column("Item", "id of the item"),
+    "sequence": Column("Document", "id of the sequence or document"),
+    "shown": Column("Shown", "what the task shows to workers"),
+    "words": Column("Words", "the words inside the span"),
+    "start": Column("Start", "first token or character of the span, counted from 0"),
+    "end": Column("End", "first token or character after the span"),
+    "tag": Column("Type", "type of the span"),
+    "value": Column("Value", "estimated value"),
+    "text": Column("Text", "the fused text"),
+    "labels": Column("Labels", "labels in the answer"),
+    "answer": Column("Answer", "the answer"),
+    "label": Column("Class", "class of the object"),
+    "score": Column("Score", "log-odds of winning against an average item"),
+    "cluster": Column("Cluster", "id of the cluster"),
+    "x1": Column("Left", "left edge"),
+    "y1": Column("Top", "top edge"),
+    "x2": Column("Right", "right edge"),
+    "y2": Column("Bottom", "bottom edge"),
+    "x": Column("x", "distance from the left"),
+    "y": Column("y", "distance from the top"),
+    "pixels": Column("Pixels", "marked pixels"),
+    "disputed": Column("Disputed", "share of the marked pixels on which workers differ"),
+    "confidence": Column("Confidence", "probability that the answer is correct"),
+    "probability": Column("Confidence", "probability of exactly this span"),
+    "start_probability": Column("Start confidence", "probability that a span begins here"),
+    "end_probability": Column("End confidence", "probability that a span ends here"),
+    "n_workers": Column("Drawn by", "number of workers who drew the object"),
+    "error": Column("Standard error", "standard error of the estimate"),
+    "low": Column("Interval, low", "lower end of the interval of the estimate"),
+    "high": Column("Interval, high", "upper end of the interval of the estimate"),
+    "rank_low": Column("Best rank", "best rank that the interval allows"),
+    "rank_high": Column("Worst rank", "worst rank that the interval allows"),
 }
 _WORKERS = {
-    "worker": "who gave the answers",
-    "n_answers": "answers given",
-    "n_spans": "spans marked",
-    "skill": "larger is better; see workers_frame",
-    "skill_error": "standard error of the skill",
-    "accuracy": "share of correct labels",
-    "precision": "share of the worker's spans that are among the answers",
-    "recall": "share of what there is that the worker found",
-    "omitted": "share of words left out",
-    "inserted": "share of empty places with a word too many",
-    "specificity": "share of what is not there that the worker leaves alone",
-    "false_positives": "objects per task that are none",
-    "bias": "by how much answers are too high",
-    "scale": "how far answers follow the truth; 1 is as it is",
-    "noise": "how far answers scatter",
-    "left_bias": "how far the left one is preferred",
-    "spammer_score": "0: answers do not depend on the truth; 1: perfect",
+    "worker": Column("Worker", "who gave the answers"),
+    "n_answers": Column("Answers", "number of answers the worker gave"),
+    "n_spans": Column("Spans", "number of spans the worker marked"),
+    "skill": Column("Skill", "overall quality; larger is better"),
+    "skill_error": Column("Skill, standard error", "standard error of the skill"),
+    "accuracy": Column("Accuracy", "share of the worker's labels that are correct"),
+    "precision": Column("Precision", "share of the worker's spans that are in the answer"),
+    "recall": Column("Recall", "share of what is there that the worker found"),
+    "omitted": Column("Omissions", "share of words that the worker left out"),
+    "inserted": Column("Insertions", "share of gaps in which the worker added a word"),
+    "specificity": Column("Specificity", "share of what is not there that the worker left alone"),
+    "false_positives": Column("False boxes per task", "objects per task that the worker drew and that do not exist"),
+    "bias": Column("Bias", "by how much the worker's answers are too high, in units of the answer"),
+    "scale": Column("Scale", "change of the worker's answer per unit of the true value; 1 is exact"),
+    "noise": Column("Noise", "standard deviation of the worker's answers around their own trend"),
+    "left_bias": Column("Position bias", "log-odds by which the worker favors the left item; 0 is none"),
+    "spammer_score": Column("Attention", "0: answers do not depend on the truth (spammer); 1: always correct"),
 }
-#: The column that tells which answers to look at first, and whether they are those with least of it.
-_FIRST = (("confidence", True), ("probability", True), ("error", False))
+#: Kinds whose ``confidence`` is a reliability and not a probability that an answer is correct.
+_RELIABILITY = ("numeric", "pairwise", "rankings")
+#: Kinds whose answers form one ranking.
+_RANKED = ("pairwise", "rankings")
+#: Level of the intervals on the page.
+_LEVEL = 0.95
+#: Masks that are compared with the answers.
+_MOST_MASKS = 2_000
+#: What answers of a kind are about, where they are not tasks.
+_UNITS = {"sequences": "span", "boxes": "object", "clustering": "item", "pairwise": "item", "rankings": "item"}
 
 
 def content_of_kind(model: Any, votes: Any, scores: Mapping[str, Any] | None) -> Content:
-    """Collect what there is to tell of a fit of any kind; `scores` measure it against the truth, if that is known."""
+    """Collect the content of a report on answers of any kind; `scores` are measures against known answers."""
     with warnings.catch_warnings():
-        # What there is to warn of is among the remarks.
+        # The page lists warnings among its remarks.
         warnings.simplefilter("ignore")
-        agreed = _AGREEMENT[votes.kind](votes, model) if votes.kind in _AGREEMENT else []
-    answers = model.spans_ if votes.kind == "sequences" else model.to_frame()
+        coefficients = _AGREEMENT[votes.kind](votes, model) if votes.kind in _AGREEMENT else []
+    kind = votes.kind
+    answers = _answers_of(model, votes)
     workers = model.workers_frame()
-    said = [(str(name), str(value), "") for name, value in votes.describe().rows()]
-    sure = next((name for name in ("confidence", "probability") if name in answers.column_names), None)
-    charts = {}
-    if sure is not None and answers.num_rows:
-        charts["confidence"] = histogram(answers.column(sure).to_numpy().astype(float), _counted(votes.kind))
-    remarks = list(dict.fromkeys(map(str, getattr(model, "remarks_", ()))))
-    measured = {} if scores is None else scores
+    confidence = _confidence(kind, answers)
+    level = percent(_level(answers))
+    described = _described(level)
+    specs: dict[str, Any] = {}
+    unit = _UNITS.get(kind, "task")
+    if confidence is not None:
+        specs["confidence"] = charts.histogram(confidence, f"{unit}s", "confidence")
+    elif kind == "numeric" and "high" in answers.column_names:
+        width = answers.column("high").to_numpy() - answers.column("low").to_numpy()
+        specs["confidence"] = charts.histogram(width, "tasks", f"width of the {level} interval", unit=False)
+    elif kind in _RANKED and answers.num_rows:
+        specs["confidence"] = charts.scores(answers, level)
+    tables = {"tasks": _answers(kind, with_shown(answers, votes, LONGEST), described), "workers": _workers(workers)}
+    if kind == "boxes" and (lonely := _drawn_once(model, votes)) is not None:
+        tables["alone"] = lonely
     return Content(
-        title=f"{votes.kind.capitalize()}: {repr(votes).strip('<>').partition(': ')[2]}",
-        figures=_figures(votes, answers, sure, agreed),
-        agreement=agreed,
-        tables={
-            "tasks": _answers(votes.kind, with_shown(answers, votes, LONGEST)),
-            "workers": _workers(workers),
-        },
-        charts=charts,
+        title=repr(votes).strip("<>").partition(": ")[2],
+        verdict=_verdict(kind, answers, confidence, workers, tables),
+        figures=_figures(votes, confidence, coefficients),
+        agreement=coefficients,
+        tables=tables,
+        charts=specs,
         matrices={},
-        findings=[],
-        remarks=remarks,
-        method=repr(model),
-        truth=[(name.replace("_", " "), _shown(value), "") for name, value in measured.items()],
+        remarks=list(dict.fromkeys([*map(str, getattr(model, "remarks_", ())), *_single(votes)])),
+        provenance=method_of(model),
+        truth=[(name.replace("_", " "), _shown(value), "") for name, value in (scores or {}).items()],
         frames={
-            "tasks": _plain_columns(with_shown(answers, votes), _ANSWERS),
+            "tasks": _plain_columns(with_shown(answers, votes), described),
             "workers": _plain_columns(workers, _WORKERS),
         },
-        log=said,
-        about=_ABOUT.get(votes.kind, ""),
+        log=[(str(name), str(value), "") for name, value in votes.describe().rows()],
+        words=_words(kind, level),
+        about=_ABOUT.get(kind, ""),
     )
 
 
-def _counted(kind: str) -> str:
-    """What answers of a kind are about."""
-    return {"sequences": "spans", "boxes": "objects", "clustering": "items"}.get(kind, "tasks")
+# --------------------------------------------------------------------------------------------------------------- words
+
+
+def _words(kind: str, level: str) -> dict[str, str]:
+    """Return headings and captions for a kind of answers."""
+    if kind in _RANKED:
+        return {
+            "tasks": "Leaderboard",
+            "tasks_lead": f"Items by score, best first. Two items whose {level} intervals overlap may change places.",
+            "confidence": f"Scores of the items with their {level} intervals, best first",
+        }
+    if kind == "numeric":
+        return {
+            "tasks": "Values to review first",
+            "tasks_lead": "The values with the largest standard error come first.",
+            "confidence": f"Number of tasks by the width of the {level} interval of their value",
+        }
+    unit = _UNITS.get(kind, "answer")
+    return {
+        "tasks": f"{unit.capitalize()}s to review first",
+        "tasks_lead": f"The {unit}s with the lowest confidence come first.",
+        "confidence": f"Number of {_UNITS.get(kind, 'task')}s by confidence",
+    }
+
+
+def _verdict(
+    kind: str, answers: pa.Table, confidence: Any, workers: pa.Table, tables: Mapping[str, Table]
+) -> list[list[Part]]:
+    """Sentences for somebody who reads only the first paragraph."""
+    sentences: list[list[Part]] = []
+    if kind in _RANKED and answers.num_rows:
+        names = [str(name) for name in answers.column("item").to_pylist()]
+        text = f"Item {names[0]} ranks first of {len(names):,} items"
+        if "rank_high" in answers.column_names:
+            worst = answers.column("rank_high")[0].as_py()
+            text += (
+                "; its interval allows no lower rank" if worst == 1 else f"; its interval allows ranks 1 to {worst:,}"
+            )
+        sentences.append([(f"{text}.", None)])
+    elif kind == "numeric" and "error" in answers.column_names and answers.num_rows:
+        error = answers.column("error").to_numpy().astype(float)
+        variance = np.sort(np.where(np.isfinite(error), error, 0.0) ** 2)[::-1]
+        n = int(np.searchsorted(np.cumsum(variance), variance.sum() / 2) + 1) if variance.sum() > 0 else 0
+        sentences.append([(f"The median standard error of a value is {np.nanmedian(error):.3g}.", None)])
+        if n:
+            text = f"Review the {counted(n, 'value')} with the largest standard error first: they hold half of the "
+            sentences.append([(f"{text}expected squared error.", None)])
+    elif confidence is not None and len(confidence):
+        unit = _UNITS.get(kind, "answer")
+        finite = confidence[np.isfinite(confidence)]
+        text = f"{about(float(finite.mean()))} of the {len(finite):,} {unit}s are expected to be correct."
+        sentences.append([(text, None)])
+        if n := half_of_errors(finite):
+            text = f"Review the {counted(n, unit)} with the lowest confidence first: they hold half of the expected "
+            sentences.append([(f"{text}errors.", None)])
+    if "alone" in tables and tables["alone"].n_rows:
+        n = tables["alone"].n_rows
+        sentences.append([(f"Also check the {counted(n, 'object')} that only one of several workers drew.", None)])
+    if "skill" in workers.column_names and workers.num_rows > 2:
+        skill = workers.column("skill").to_numpy().astype(float)
+        if np.isfinite(skill).any():
+            name = str(workers.column("worker")[int(np.nanargmin(skill))].as_py())
+            sentences.append([("The worker with the lowest skill is ", None), (name, name), (".", None)])
+    return sentences
+
+
+def _single(votes: Any) -> list[str]:
+    """Warn of answers that rest on one worker."""
+    counts = getattr(votes, "labels_per_task", None)
+    single = 0 if counts is None or votes.kind == "boxes" else int((np.asarray(counts) == 1).sum())
+    if not single:
+        return []
+    verb = "was" if single == 1 else "were"
+    return [
+        f"{counted(single, 'task')} {verb} answered by one worker only: their confidence rests on that worker's record "
+        "on other tasks."
+    ]
+
+
+def _figures(votes: Any, confidence: Any, coefficients: list[Coefficient]) -> list[Row]:
+    compared = hasattr(votes, "n_items")
+    figures = [
+        ("Items" if compared else "Tasks", f"{votes.n_items if compared else votes.n_tasks:,}", ""),
+        ("Workers", f"{votes.n_workers:,}", ""),
+        ("Answers", f"{votes.n_annotations:,}", ""),
+    ]
+    if coefficients:
+        figures.append(("Agreement", coefficients[0][1], coefficients[0][0]))
+    if confidence is not None and len(confidence):
+        unit = _UNITS.get(votes.kind, "task")
+        doubtful = percent(float((confidence < 0.9).mean()), 1)
+        share = percent(float(np.nanmean(confidence)), 1)
+        figures.append(("Mean confidence", share, f"{doubtful} of {unit}s below {percent(0.9)}"))
+    return figures
 
 
 def _shown(value: Any) -> str:
     return f"{value:.4f}" if isinstance(value, float) else f"{value:,}"
 
 
-def _figures(votes: Any, answers: pa.Table, sure: str | None, agreed: list[Any]) -> list[tuple[str, str, str]]:
-    about = "items" if hasattr(votes, "n_items") else "tasks"
-    figures = [
-        (about.capitalize(), f"{votes.n_items if about == 'items' else votes.n_tasks:,}", ""),
-        ("Workers", f"{votes.n_workers:,}", ""),
-        ("Answers", f"{votes.n_annotations:,}", ""),
-    ]
-    if agreed:
-        figures.append(("Agreement", agreed[0][1], agreed[0][0]))
-    if sure is not None and answers.num_rows:
-        found = answers.column(sure).to_numpy().astype(float)
-        what = _counted(votes.kind)
-        figures.append((f"Mean {sure}", f"{found.mean():.1%}", f"{(found < 0.9).mean():.1%} of {what} below 90 %"))
-    return figures
+# -------------------------------------------------------------------------------------------------------------- tables
 
 
-def _plain_columns(frame: pa.Table, about: Mapping[str, str]) -> pa.Table:
-    """The columns that a page and a file beside it can show."""
+def _answers_of(model: Any, votes: Any) -> pa.Table:
+    """Return one row per answer, with words of spans and intervals at 95 %."""
     from manyhands._base import arrow
 
-    return arrow.flat(frame.select([name for name in frame.column_names if name in about]))
+    frame = model.spans_ if votes.kind == "sequences" else model.to_frame()
+    if votes.kind == "sequences":
+        return _with_words(frame, votes)
+    if votes.kind == "numeric" and "low" in frame.column_names:
+        ends = model.intervals(_LEVEL)
+        for place, name in enumerate(("low", "high")):
+            frame = frame.set_column(
+                frame.column_names.index(name), name, arrow.table({name: ends[..., place]}).column(0)
+            )
+        return frame.replace_schema_metadata({"level": str(_LEVEL)})
+    return frame
 
 
-def _answers(kind: str, frame: pa.Table) -> Table:
-    """The answers to look at first; items in their order, since all of them are looked at together."""
-    shown = _plain_columns(frame, _ANSWERS)
+def _with_words(spans: pa.Table, votes: Any) -> pa.Table:
+    """Add the words inside each span, where the documents' texts are at hand."""
+    import pyarrow as pa
+
+    texts = getattr(votes, "shown", None)
+    if not texts:
+        return spans
+    offsets = np.concatenate([[0], np.cumsum(votes.lengths)])
+    place = {name: at for at, name in enumerate(votes.sequences.tolist())}
+    words: list[str | None] = []
+    for name, start, end in zip(
+        *(spans.column(role).to_pylist() for role in ("sequence", "start", "end")), strict=True
+    ):
+        text, at = texts.get(name), place[name]
+        positions = votes.positions[offsets[at] : offsets[at + 1]]
+        if text is None:
+            words.append(None)
+        elif np.array_equal(positions, np.arange(len(positions))):
+            tokens = text.split()
+            words.append(" ".join(tokens[start:end]) if len(tokens) == len(positions) else None)
+        else:
+            words.append(text[start:end])
+    return spans.append_column("words", pa.array(words, pa.string()))
+
+
+def _confidence(kind: str, answers: pa.Table) -> Any:
+    """Return the probabilities that answers are correct; None for a kind that has none."""
+    name = next((name for name in ("confidence", "probability") if name in answers.column_names), None)
+    if kind in _RELIABILITY or name is None or not answers.num_rows:
+        return None
+    return answers.column(name).to_numpy().astype(float)
+
+
+def _level(answers: pa.Table) -> float:
+    level = (answers.schema.metadata or {}).get(b"level", b"")
+    return float(level) if level else _LEVEL
+
+
+def _described(level: str) -> dict[str, Column]:
+    """Return the columns of answers, with the level of their intervals."""
+    ends = {
+        "low": Column(f"{level} low", f"lower end of the {level} interval"),
+        "high": Column(f"{level} high", f"upper end of the {level} interval"),
+    }
+    return {name: ends.get(name, column) for name, column in _ANSWERS.items()}
+
+
+def _plain_columns(frame: pa.Table, described: Mapping[str, Column]) -> pa.Table:
+    """Return the columns that the page and the file next to it can show."""
+    from manyhands._base import arrow
+
+    return arrow.flat(frame.select([name for name in frame.column_names if name in described]))
+
+
+def _answers(kind: str, frame: pa.Table, described: dict[str, Column]) -> Table:
+    """Return the answers to review first; a ranking keeps its order."""
+    if kind in _RELIABILITY:
+        described = {name: column for name, column in described.items() if name != "confidence"}
+    shown = _plain_columns(frame, described)
     order = np.arange(shown.num_rows)
-    for name, least in _FIRST:
-        if name in shown.column_names and kind not in ("pairwise", "rankings"):
-            doubt = shown.column(name).to_numpy().astype(float)
-            order = np.argsort(doubt if least else -doubt, kind="stable")
-            break
-    return Table.of("tasks", shown, _ANSWERS, MOST_TASKS, order)
+    if kind not in _RANKED:
+        for name, sign in (("confidence", 1), ("probability", 1), ("error", -1)):
+            if name in shown.column_names:
+                order = np.argsort(sign * shown.column(name).to_numpy().astype(float), kind="stable")
+                break
+    table = Table.of("tasks", shown, described, MOST_TASKS, order)
+    for place, column in enumerate(table.columns):
+        if column["name"] == "labels":
+            for row in table.rows:
+                row[place] = row[place] or "(none)"
+    return table
 
 
 def _workers(frame: pa.Table) -> Table:
+    """Return the workers, those with the lowest skill first."""
     shown = _plain_columns(frame, _WORKERS)
-    order = np.argsort(-shown.column("n_answers").to_numpy().astype(float), kind="stable")
+    order = np.argsort(shown.column("skill").to_numpy().astype(float), kind="stable")
     return Table.of("workers", shown, _WORKERS, MOST_WORKERS, order)
 
 
-# --------------------------------------------------------------------------------------------------------- agreement
+def _drawn_once(model: Any, votes: Any) -> Table | None:
+    """Return the objects that one of several workers drew, most crowded tasks first."""
+    from manyhands._base import arrow
+    from manyhands.boxes._matching import matched
 
-Rows = list[tuple[str, str, str]]
+    objects = matched(votes, getattr(model, "overlap", 0.4), getattr(model, "radius", None))
+    alone = np.flatnonzero((objects.n_workers[objects.object] == 1) & (objects.n_looked[objects.object] > 1))
+    if not len(alone):
+        return None
+    task, worker, corners = objects.task[objects.object[alone]], objects.worker[alone], objects.boxes[alone]
+    roles = ("x1", "y1", "x2", "y2") if corners.shape[1] == 4 else ("x", "y")
+    columns: dict[str, Any] = {"task": arrow.take(votes._tasks.arrow(), task)}
+    columns["worker"] = arrow.take(votes._workers.arrow(), worker)
+    columns |= {role: corners[:, place] for place, role in enumerate(roles)}
+    columns["n_looked"] = objects.n_looked[objects.object[alone]]
+    described = {
+        "task": _ANSWERS["task"],
+        "shown": _ANSWERS["shown"],
+        "worker": Column("Worker", "the worker who drew the object"),
+        **{role: _ANSWERS[role] for role in roles},
+        "n_looked": Column("Workers who looked", "number of workers who annotated the task"),
+    }
+    frame = with_shown(arrow.table(columns), votes, LONGEST)
+    order = np.lexsort((task, -objects.n_looked[objects.object[alone]]))
+    return Table.of("alone", frame, described, MOST_TASKS, order)
 
 
-def _row(name: str, found: agreement.Agreement) -> tuple[str, str, str]:
-    value = "not defined" if math.isnan(found.value) else f"{found.value:.3f}"
-    between = "" if found.interval is None else f"{found.interval[0]:.3f} to {found.interval[1]:.3f}"
-    return name, value, between or found.reason
+# ----------------------------------------------------------------------------------------------------------- agreement
+
+Rows = list[Coefficient]
 
 
 def _of_numbers(votes: Any, model: Any) -> Rows:
     if votes.n_dims > 1:
         return []
     return [
-        _row("Intraclass correlation", agreement.icc(votes, resamples=60)),
-        _row("Pearson's correlation", agreement.pearson(votes, resamples=60)),
+        coefficient("Intraclass correlation", agreement.icc(votes, resamples=RESAMPLES), "1 is full agreement"),
+        coefficient("Pearson correlation", agreement.pearson(votes, resamples=RESAMPLES), "mean over pairs of workers"),
     ]
 
 
 def _of_spans(votes: Any, model: Any) -> Rows:
+    exact = agreement.span_agreement(votes, resamples=RESAMPLES)
+    near = agreement.span_agreement(votes, tolerance=1, resamples=RESAMPLES)
     return [
-        _row("F1 of two readers", agreement.span_agreement(votes, resamples=60)),
-        _row("F1, a token off at each end", agreement.span_agreement(votes, tolerance=1, resamples=60)),
+        coefficient("F1 between workers", exact, "share of spans that two workers both marked exactly"),
+        coefficient("F1 between workers, tolerant", near, "spans may differ by one token at each end"),
     ]
 
 
@@ -194,26 +400,28 @@ def _of_texts(votes: Any, model: Any) -> Rows:
     frame = votes.to_frame().to_pydict()
     answer = dict(zip(model.tasks_.tolist(), model.texts_.tolist(), strict=True))
     rate = metrics.word_error_rate(frame["text"], [answer[task] for task in frame["task"]])
-    return [("Words of a text that are in the answer", f"{max(1 - rate, 0.0):.3f}", "one less the word error rate")]
+    return [("Words that agree with the answer", f"{max(1 - rate, 0.0):.3f}", "", "1 minus the word error rate")]
 
 
 def _of_masks(votes: Any, model: Any) -> Rows:
     tasks, masks = votes.to_frame().column("task").to_pylist(), model.masks_
     place = {name: at for at, name in enumerate(model.tasks_.tolist())}
     n = min(votes.n_annotations, _MOST_MASKS)
-    found = metrics.mask_iou((votes.mask(row) for row in range(n)), (masks[place[task]] for task in tasks[:n]))
-    return [("Overlap of a mask with the answer", f"{found:.3f}", f"over {counted(n, 'mask')}")]
+    overlap = metrics.mask_iou((votes.mask(row) for row in range(n)), (masks[place[task]] for task in tasks[:n]))
+    meaning = f"mean intersection over union of {counted(n, 'mask')}"
+    return [("Overlap of masks with the answer", f"{overlap:.3f}", "", meaning)]
 
 
 def _of_sets(votes: Any, model: Any) -> Rows:
     frame, answers = votes.to_frame().to_pydict(), model.to_frame().to_pydict()
     answer = dict(zip(answers["task"], answers["labels"], strict=True))
-    found = metrics.set_scores(frame["labels"], [answer[task] for task in frame["task"]])
-    return [("Overlap of a set with the answer", f"{found.jaccard:.3f}", f"{found.exact:.1%} are the answer")]
+    scores = metrics.set_scores(frame["labels"], [answer[task] for task in frame["task"]])
+    return [
+        ("Overlap of label sets with the answer", f"{scores.jaccard:.3f}", "", "mean Jaccard index"),
+        ("Label sets equal to the answer", percent(scores.exact, 1), "", "share of all answers given"),
+    ]
 
 
-#: Masks that are compared with the answers.
-_MOST_MASKS = 2_000
 _AGREEMENT: dict[str, Callable[[Any, Any], Rows]] = {
     "numeric": _of_numbers,
     "sequences": _of_spans,
@@ -221,11 +429,14 @@ _AGREEMENT: dict[str, Callable[[Any, Any], Rows]] = {
     "masks": _of_masks,
     "multilabel": _of_sets,
 }
-#: What confidences and skills rest on, in plain words.
+#: What the results of a kind rest on, in plain words.
 _ABOUT = {
-    "texts": "Words are compared without case and punctuation. What misleads everybody cannot be seen here.",
-    "masks": "Confidences are means over the pixels on which answers differ, and take errors for independent.",
-    "boxes": "Objects that nobody drew are not here. Places are taken to be right where most workers put them.",
-    "sequences": "Spans are those of the likeliest reading of each sequence; what all readers miss is not there.",
-    "pairwise": "Scores tell of this set of items alone: only differences between them mean something.",
+    "multilabel": "Confidence is the probability that the whole set of labels is correct.",
+    "numeric": "A bias that all workers share cannot be identified from their answers.",
+    "texts": "Words are compared without case and punctuation. Errors that all workers make cannot be detected.",
+    "masks": "Confidence is a mean over the pixels on which workers differ, and assumes independent errors.",
+    "boxes": "Objects that no worker drew cannot be detected. Corners are relative to where most workers put them.",
+    "sequences": "Spans come from the most probable tagging of each document. Spans that all workers miss are missing.",
+    "pairwise": "Scores compare the items of this log only; the difference between two scores has a meaning.",
+    "rankings": "Scores compare the items of this log only; the difference between two scores has a meaning.",
 }

@@ -18,7 +18,7 @@
     return Number.isInteger(value) ? value.toLocaleString("en") : value.toFixed(3);
   };
 
-  // An address is a link; all else is text.
+  // Web addresses become links; everything else is text.
   const cell = (value, column) => {
     const td = make("td", undefined, { class: column.kind, "data-column": column.name });
     const link = column.name === "shown" && /^https?:\/\/[^\s]+$/.test(String(value));
@@ -33,7 +33,7 @@
   };
 
   const csv = (columns, rows) => {
-    // A spreadsheet would take text that begins like this for a formula.
+    // A spreadsheet would run text that begins like this as a formula.
     const cell = (value) => {
       const text = value === null ? "" : typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
       return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
@@ -41,16 +41,18 @@
     return [columns.map((c) => cell(c.name)), ...rows.map((row) => row.map(cell))].map((row) => row.join(",")).join("\r\n");
   };
 
+  const searches = {};
   const showTable = (box, table) => {
     const state = { rows: table.rows, from: 0, sorted: null };
     const tools = make("div", undefined, { class: "tools" });
     const search = make("input", undefined, { type: "search", placeholder: "Search", "aria-label": `Search ${table.name}` });
-    const earlier = make("button", "Earlier", { type: "button" });
-    const later = make("button", "Later", { type: "button" });
+    const earlier = make("button", "Previous", { type: "button" });
+    const later = make("button", "Next", { type: "button" });
     const save = make("button", "Download", { type: "button" });
     const count = make("span", "", { class: "count", role: "status" });
-    tools.append(search, earlier, later, save, count);
-    // Whoever has no mouse scrolls sideways with the arrow keys.
+    const wide = make("span", "Scroll sideways for more columns \u2192", { class: "wide", hidden: "" });
+    tools.append(search, earlier, later, save, count, wide);
+    // Focusable, so that the arrow keys scroll it sideways.
     const scroll = make("div", undefined, { class: "scroll", role: "region", tabindex: "0", "aria-label": `Table of ${table.name}` });
     const grid = make("table");
     const head = make("thead");
@@ -58,7 +60,7 @@
     const line = make("tr");
     const heads = table.columns.map((column, place) => {
       const th = make("th", undefined, { scope: "col", title: column.about, class: column.kind });
-      const button = make("button", column.name.replaceAll("_", " "), { type: "button" });
+      const button = make("button", column.title, { type: "button" });
       button.addEventListener("click", () => {
         const down = state.sorted === place ? !state.down : column.kind === "number";
         Object.assign(state, { sorted: place, down, from: 0 });
@@ -91,7 +93,7 @@
       );
       const last = Math.min(state.from + PAGE, rows.length);
       const more = table.n_rows > table.rows.length ? `, of ${table.n_rows.toLocaleString("en")} in ${table.file}` : "";
-      count.textContent = rows.length ? `${state.from + 1}–${last} of ${rows.length.toLocaleString("en")}${more}` : "nothing found";
+      count.textContent = rows.length ? `${state.from + 1}–${last} of ${rows.length.toLocaleString("en")}${more}` : "no rows match";
       earlier.disabled = state.from === 0;
       later.disabled = last >= rows.length;
     };
@@ -104,20 +106,26 @@
       link.click();
       URL.revokeObjectURL(link.href);
     });
-    box.append(tools, scroll);
+    const legend = make("details");
+    const list = make("dl");
+    for (const column of table.columns) list.append(make("dt", column.title), make("dd", column.about));
+    legend.append(make("summary", "What the columns mean"), list);
+    box.append(tools, scroll, legend);
     draw();
+    new ResizeObserver(() => { wide.hidden = scroll.scrollWidth <= scroll.clientWidth + 1; }).observe(scroll);
+    searches[table.name] = (text) => { search.value = text; state.from = 0; draw(); };
   };
 
   const showMatrix = (place) => {
     const { classes, labels, matrices } = data.matrices;
     const grid = make("table", undefined, { class: "heat" });
     const head = make("tr");
-    head.append(make("th", "class \\ said", { scope: "col" }), ...labels.map((name) => make("th", name, { scope: "col" })));
+    head.append(make("th", "correct \\ answered", { scope: "col" }), ...labels.map((name) => make("th", name, { scope: "col" })));
     const rows = matrices[place].map((row, i) => {
       const tr = make("tr");
       tr.append(make("th", classes[i], { scope: "row" }));
       tr.append(...row.map((value, j) => {
-        const td = make("td", value.toFixed(2), { title: `${classes[i]}, said ${labels[j]}: ${value}` });
+        const td = make("td", value.toFixed(2), { title: `correct: ${classes[i]}, answered: ${labels[j]}: ${value}` });
         const hue = i === j ? "43, 95, 179" : "190, 60, 45";
         td.style.background = `rgba(${hue}, ${0.06 + 0.75 * value})`;
         return td;
@@ -128,7 +136,7 @@
     document.getElementById("matrix").replaceChildren(grid);
   };
 
-  // Colours are the page's own, by name, so that charts follow the screen and turn light on paper as all else does.
+  // Colors are CSS variables of the page, so that charts follow the color scheme and print in light colors.
   const showCharts = () => {
     const [ink, line, accent] = ["var(--ink)", "var(--line)", "var(--accent)"];
     const config = {
@@ -152,5 +160,7 @@
     who.addEventListener("change", () => showMatrix(Number(who.value)));
     showMatrix(0);
   }
+  // The name of a worker leads to the worker's row.
+  for (const link of document.querySelectorAll("[data-worker]")) link.addEventListener("click", () => searches.workers(link.dataset.worker));
   showCharts();
 })();

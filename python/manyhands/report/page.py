@@ -1,10 +1,12 @@
-"""From what a report tells to a page."""
+"""Render the content of a report as one HTML page."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -29,46 +31,71 @@ def write_report(
     scores: Mapping[str, Any] | None = None,
     audit: bool = True,
     title: str | None = None,
+    source: str | Sequence[str] = (),
 ) -> list[Path]:
-    """Write a page about a fit of any kind; for classes see :meth:`manyhands.Consensus.report`.
+    """Write an HTML page about a log and a model that was fitted to it.
 
-    Of other kinds it tells what the log holds, how far workers agree where there is a measure of it, the answers to
-    look at first, workers, and the method.
+    Use it to hand results to people who do not program. :meth:`manyhands.Consensus.report` does the same from a fitted
+    model.
 
     Parameters
     ----------
-    model
-        Fitted to the votes.
-    path
-        The page, which ends in ``.html``. Tables with more rows than it holds are written next to it, to
-        ``<stem>-tasks.csv`` and ``<stem>-workers.csv``; an existing file of that name is replaced only if it belongs to
-        an earlier report of the same name.
-    votes
-        The answers, for a model that was loaded from a file.
-    gold
-        Tasks whose class is known, and their classes, to measure by.
-    scores
-        In its place for other kinds: measures of the answers, by name.
-    audit
-        Whether to look for spammers, copies, colluders and groups.
-    title
-        What the page is called.
+    model : estimator
+        Any estimator that was fitted to the votes.
+    path : str or path
+        File to write; its name must end in ``.html``. Tables with more rows than the page embeds are written next to
+        it, to ``<stem>-tasks.csv`` and ``<stem>-workers.csv``. An existing file of that name is replaced only if it
+        belongs to an earlier report of the same name.
+    votes : table, optional
+        The answers; needed if the model was loaded from a file.
+    gold : pair of arrays, optional
+        Tasks whose class is known and their classes, to measure accuracy and calibration; for classes only.
+    scores : mapping, optional
+        Measures of the answers by name, for other kinds than classes.
+    audit : bool, default True
+        Whether to search for spammers, copies, colluders and groups; for classes only.
+    title : str, optional
+        Title of the page; by default the size of the log.
+    source : str or list of str, optional
+        Names of the input files, which the page states.
 
     Returns
     -------
     list of Path
         The files that were written, the page first.
+
+    Notes
+    -----
+    Cost: an audit for classes of up to two million annotations, and O(n_tasks · n_classes).
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import manyhands as mh
+    >>> model = mh.aggregate(mh.simulate(100, 10, 3, seed=1).log)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [file.name for file in write_report(model, Path(folder) / "report.html")]
+    ['report.html']
     """
     jinja2, convert = _libraries()
     target = Path(path)
     if target.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"a report is a page: its name must end in .html, not {target.name!r}")
+        raise ValueError(f"path must end in .html, not {target.name!r}")
     check_output(target)
     content = _content(model, votes, gold, scores, audit)
+    sources = [source] if isinstance(source, str) else list(source)
+    files = ", ".join(sources) or "not stated (made from a table in memory)"
+    content.provenance = [
+        ("Input", files),
+        *content.provenance,
+        ("Date", date.today().isoformat()),
+        ("Software", f"manyhands {version('manyhands')}"),
+    ]
     tables = _tables_beside(content, target)
     page = _rendered(jinja2, convert, content, title)
-    for path, frame in tables.items():
-        write_table(frame, path)
+    for file, frame in tables.items():
+        write_table(frame, file)
     with atomic_write(target) as part:
         part.write_text(page, encoding="utf-8")
     return [target, *tables]
@@ -80,9 +107,7 @@ def _content(
     if isinstance(model, Aggregator):
         return content_of(model, model._table_of(None if votes is None else as_annotations(votes), _CALL), gold, audit)
     if gold is not None:
-        raise ValueError(
-            f"gold= takes classes, and the log holds {model._kind}; pass measures of the answers as scores="
-        )
+        raise ValueError(f"gold is for classes, and the log holds {model._kind} answers; pass scores instead")
     return content_of_kind(model, model._table_of(votes, _CALL), scores)
 
 
@@ -96,7 +121,7 @@ def _libraries() -> tuple[Any, Any]:
 
 
 def _tables_beside(content: Content, target: Path) -> dict[Path, Any]:
-    """Name a file next to the page for each table that the page does not hold whole; raise if one cannot be written."""
+    """Name a CSV file for each table that the page embeds in part; raise if it would replace a foreign file."""
     tables = {}
     for name, frame in content.frames.items():
         shown = content.tables[name]
@@ -105,8 +130,8 @@ def _tables_beside(content: Content, target: Path) -> dict[Path, Any]:
             check_output(path)
             if path.exists() and not _is_named_by(target, path):
                 raise FileExistsError(
-                    f"cannot write {str(path)!r}, the table of {name} of {target.name}: there is a file of that name "
-                    f"that does not belong to a report {target.name}; move it, or choose another name for the page"
+                    f"cannot write the table of {name} to {str(path)!r}: the file exists and does not belong to an "
+                    f"earlier report {target.name}; move it, or choose another name for the page"
                 )
             shown.file = path.name
             tables[path] = frame
@@ -114,7 +139,7 @@ def _tables_beside(content: Content, target: Path) -> dict[Path, Any]:
 
 
 def _is_named_by(page: Path, table: Path) -> bool:
-    """Whether a page is an earlier report whose table is in a file."""
+    """Return whether the page is an earlier report that names the table file."""
     if not page.is_file():
         return False
     return f'"file":{_embedded(table.name)}' in page.read_text(encoding="utf-8", errors="replace")
@@ -132,6 +157,7 @@ def _rendered(jinja2: Any, convert: Any, content: Content, title: str | None) ->
     page: str = environment.get_template("page.html").render(
         content=content,
         title=title or content.title,
+        made=dict(content.provenance),
         data=_embedded(data),
         style=(_HERE / "page.css").read_text(encoding="utf-8"),
         script=(_HERE / "page.js").read_text(encoding="utf-8"),
@@ -141,7 +167,7 @@ def _rendered(jinja2: Any, convert: Any, content: Content, title: str | None) ->
 
 
 def _embedded(data: Any) -> str:
-    """JSON that can stand within a page: nothing in it ends the script or begins a tag."""
+    """Encode JSON so that nothing in it can end the script element or begin a tag."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
