@@ -197,8 +197,8 @@ def test_pages_are_worded_for_the_kind(kind: str, tmp_path: Path) -> None:
 def test_spans_show_their_words(scale: str, tmp_path: Path) -> None:
     text = "Ann met Bob in Rome"
     begins, ends = ([0, 8], [3, 11]) if scale == "characters" else ([0, 2], [1, 3])
-    known = {"texts": {"d": text}} if scale == "characters" else {"lengths": {"d": 5}}
-    votes = mh.Sequences.from_spans(["d"] * 6, begins * 3, ends * 3, list("uuvvww"), ["NAME"] * 6, **known)
+    lengths_or_texts = {"texts": {"d": text}} if scale == "characters" else {"lengths": {"d": 5}}
+    votes = mh.Sequences.from_spans(["d"] * 6, begins * 3, ends * 3, list("uuvvww"), ["NAME"] * 6, **lengths_or_texts)
     votes = votes._showing(pa.array([text]))
     table = data_of(mh.aggregate(votes).report(tmp_path / "r.html", votes=votes)[0])["tables"]["tasks"]
     place = [column["name"] for column in table["columns"]].index("words")

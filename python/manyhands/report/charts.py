@@ -57,12 +57,12 @@ def accuracies(frame: pa.Table) -> Spec:
     dots = []
     for place, row in enumerate(frame.select(columns).to_pylist()):
         ends = [float(np.clip(skill[place] + sign * reach[place], 0, 1)) for sign in (-1, 1)]
-        known = math.isfinite(skill[place])
+        estimated = math.isfinite(skill[place])
         dots.append(
             {
                 "worker": str(row["worker"]),
                 "answers": row["n_answers"],
-                "accuracy": float(skill[place]) if known else None,
+                "accuracy": float(skill[place]) if estimated else None,
                 "interval": row.get("interval") or "",
                 "audit": row.get("flag") or "not flagged",
                 "low": ends[0] if math.isfinite(ends[0]) else None,
