@@ -4,7 +4,7 @@
     python benches/learn/agreement.py labelme --only "Learn2Agree kappa distribution ar"
 
 Real disagreement, which depends on the sample (Wang et al. 2022, Tables 1, 2 and 3): LabelMe (59 workers, 2.5 labels an
-image, 8 classes), sentence polarity (203 workers, 5.5 labels a sentence) and CIFAR-10N (three labels an image, 10
+image, 8 classes), sentence polarity (203 workers, 5.5 labels a sentence) and CIFAR-10N (three labels per image, 10
 classes; features of random patches). The agreement ratio compares the model's agreement with annotators to theirs with
 one another, on samples that it was not trained on; above 1 the model agrees better than the average annotator. Samples
 are predicted half by half, by models trained on the other half.

@@ -1,6 +1,6 @@
 """CIFAR-10 with four annotators who differ in kind: the order of Table 1 of Tanno et al. 2019, on features.
 
-    python benches/learn/annotators.py                  # dense and one label an image
+    python benches/learn/annotators.py                  # dense and one label per image
 
 A hammer–spammer, one who mixes up similar classes (cats and dogs, automobiles and trucks, …), one who strays to classes
 next by number, and an adversary who calls each class by the name of another; they are right 45 times in a hundred. The
@@ -38,7 +38,7 @@ def crowd(seed: int) -> np.ndarray:
 
 def main() -> None:
     made = parser(__doc__)
-    made.add_argument("--labels", default="4,1", help="labels an image")
+    made.add_argument("--labels", default="4,1", help="labels per image")
     made.add_argument("--images", type=int, default=5_000)
     made.add_argument("--epochs", type=int, default=12)
     arguments = made.parse_args()

@@ -4,7 +4,7 @@
     python benches/learn/outliers.py --only CCEM,COINNet --seeds 5
 
 Two cases of the tutorial's. *No experts*: twenty workers who are right about two times in five, each with confusions of
-its own, three labels an image; GeoCrowdNet's volume term is made for it. *Outliers*: good workers, but an eighth or a
+its own, three labels per image; GeoCrowdNet's volume term is made for it. *Outliers*: good workers, but an eighth or a
 quarter of the images is answered alike and wrongly by whoever sees it, in a way that the pixels tell; COINNet's sparse
 term is made for that. A network of one hidden layer, Adam, the last epoch.
 """

@@ -22,7 +22,7 @@ def main() -> None:
     made.add_argument("--images", type=int, default=3_000)
     made.add_argument("--epochs", type=int, default=20)
     made.add_argument("--skill", type=float, default=0.35)
-    made.add_argument("--labels", type=int, default=5, help="labels an image")
+    made.add_argument("--labels", type=int, default=5, help="labels per image")
     arguments = made.parse_args()
     X, truth, X_test, y_test = mnist(arguments.data, arguments.images)
     looks = sorted({max(1, arguments.epochs // 4), max(1, arguments.epochs // 2), arguments.epochs})

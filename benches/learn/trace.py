@@ -1,6 +1,6 @@
 """MNIST with five simulated annotators of growing skill: who recovers classes and confusion matrices?
 
-    python benches/learn/trace.py                       # flippers, dense and one label an image
+    python benches/learn/trace.py                       # flippers, dense and one label per image
     python benches/learn/trace.py --crowds hammer-spammer --skills 0.3,0.5
 
 Pairwise flippers or hammer–spammers of mean skill p; all five label every image, or one each (Tanno et al. 2019, Figs.
@@ -23,7 +23,7 @@ from manyhands import learn
 def main() -> None:
     made = parser(__doc__)
     made.add_argument("--crowds", default="flippers")
-    made.add_argument("--labels", default="5,1", help="labels an image")
+    made.add_argument("--labels", default="5,1", help="labels per image")
     made.add_argument("--skills", default="0.2,0.3,0.4,0.6", help="mean skills p")
     made.add_argument("--images", type=int, default=3_000)
     made.add_argument("--epochs", type=int, default=12)
