@@ -24,7 +24,7 @@ EQUIVALENTS: dict[str, str] = {
     "moments/spectrum.py: wide = blocks.swapaxes(0, 1).reshape(blocks.shape[1], -1): 1 → (2)": "blocks are square, and NumPy takes any negative length for the one to be found",
     "spark/checkpoint.py: names, chunk, chunks, data = zip(*rows, strict=True): True → (False)": "each row is a tuple of four",
     "spark/encoding.py: _MOST_OF_A_TASK = (1 << 32) - 1: 1 → (2)": "no log of a test has a task with 2**32 rows",
-    "_base/sources.py: free = free_memory() if self._given > _WATCH_FROM else None: self._given > _WATCH_FROM → (self._given >= _WATCH_FROM)": "from which byte on memory is watched",
+    "_base/sources.py: free = free_memory() if self._watched and self._given > _WATCH_FROM else None: self._given > _WATCH_FROM → (self._given >= _WATCH_FROM)": "from which byte on memory is watched",
     "io/exports/shapes.py: frame = Masks.from_arrays([0], [0], [pixels]).to_frame(): 0 → (1)": "names of a task and a worker that are not written",
     "cli/options.py: if needed is None or free is None or needed <= free:: needed <= free → (needed < free)": "an estimate that meets the limit to the byte",
     "cli/methods.py: self.n_given = len(truth[0]): 0 → (1)": "both columns have an entry per row",

@@ -19,8 +19,10 @@ import pytest
 
 import manyhands as mh
 from manyhands._base import sources
+from manyhands._base.streams import batches, column_names
 from manyhands.categorical.gold import read_gold
 from manyhands.cli import main
+from manyhands.errors import FileFormatError
 
 CSV = "task,worker,label\nb,10,yes\na,9,no\nb,9,yes\n"
 ROWS = [("a", 9, "no"), ("b", 9, "yes"), ("b", 10, "yes")]
@@ -313,6 +315,55 @@ def test_reading_stops_before_memory_runs_out(tmp_path, monkeypatch):
         mh.read(path)
     monkeypatch.setattr(sources, "free_memory", lambda: 1 << 40)
     assert mh.read(path).n_annotations == 2_000_000
+
+
+class _Slow(io.BytesIO):
+    """A file whose third and later reads wait until it is closed, or for 0.1 s; it records a close during a read."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        self.n_read, self.reading, self.closed_while_read, self.ended = 0, False, False, threading.Event()
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.n_read, self.reading = self.n_read + 1, True
+        if self.n_read > 2 and threading.current_thread() is not threading.main_thread():
+            self.ended.wait(0.1)
+        content = super().read(size)
+        self.reading = False
+        return content
+
+    def close(self) -> None:
+        self.closed_while_read |= self.reading
+        self.ended.set()
+        super().close()
+
+
+@pytest.mark.parametrize("until", ["columns", "first rows", "an error"])
+def test_no_file_is_closed_while_arrow_reads_ahead(tmp_path, monkeypatch, until):
+    """Its thread would read on from the file that is opened next, which has the same number."""
+    bad = "b,10\n" if until == "an error" else ""
+    path = put(tmp_path / "log.csv", "task,worker,label\nb,10,yes\n" + bad + "b,10,yes\n" * 1_000_000)
+    source = sources.Source(path, sources.Layout())
+    files: list[_Slow] = []
+
+    def slow(source):
+        files.append(_Slow(path.read_bytes()))
+        return pa.PythonFile(files[-1], "r")
+
+    monkeypatch.setattr(sources.Source, "open", slow)
+    names = ["task", "worker", "label"]
+    if until == "columns":
+        assert column_names(source) == names
+    elif until == "first rows":
+        rows_of_file = batches(source, names)
+        assert next(rows_of_file).num_rows > 0
+        rows_of_file.close()
+    else:
+        with pytest.raises(FileFormatError, match="line 3 has 2 fields"):
+            next(batches(source, names))
+    assert files[-1].closed
+    assert max(file.n_read for file in files) > 2
+    assert not any(file.closed_while_read for file in files)
 
 
 # --------------------------------------------------------------------------------------------- what is not needed

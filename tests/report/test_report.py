@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,23 @@ def test_the_page_tells_what_the_model_found(page: Path) -> None:
     assert sum(bar["tasks"] for bar in data["charts"]["confidence"]["data"]["values"]) == votes.n_tasks
     dots = data["charts"]["workers"]["data"]["values"]
     assert all(dot["low"] <= dot["accuracy"] <= dot["high"] for dot in dots)
+
+
+def _layers(chart: Any, data: Any = None) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
+    """Yield the data and encodings of each layer of a chart; a layer without data uses those of the chart."""
+    data = chart.get("data", data)
+    if "layer" not in chart:
+        yield data["values"], chart["encoding"]
+    for layer in chart.get("layer", ()):
+        yield from _layers(layer, data)
+
+
+def test_charts_draw_what_their_data_hold(page: Path) -> None:
+    for name, chart in data_of(page)["charts"].items():
+        for rows, encoding in _layers(chart):
+            fields = set(re.findall(r"'field': '(\w+)'", repr(encoding)))
+            assert fields, name
+            assert all(fields <= row.keys() for row in rows), name
 
 
 def test_coefficients_of_agreement_have_intervals_or_reasons() -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal
 
 from manyhands._base.archives import files_in, is_archive, read_archive
@@ -336,7 +337,7 @@ class Source:
         return path.read_bytes() if path.is_file() else self._packed.get(path)
 
     def open(self) -> Any:
-        """Return the content, decompressed, as a stream of Arrow."""
+        """Return the content, decompressed, as a stream for this thread alone."""
         import pyarrow as pa
 
         _, codec = self._sniffed
@@ -345,24 +346,24 @@ class Source:
         return pa.input_stream(os.fspath(self.path), compression=codec)
 
     def open_kept(self) -> Any:
-        """Return what `open` does; the first bytes, which show delimiter and encoding, are kept on the way."""
+        """Return the content for Arrow's reader; the first bytes, which show delimiter and encoding, are kept."""
         import pyarrow as pa
 
         stream = self.open()
         self._head = bytes(stream.read(_HEAD))
-        return pa.PythonFile(_Begun(self._head, stream), "r")
+        return pa.PythonFile(_Shared(stream, self._head), "r")
 
-    def open_watched(self) -> Any:
-        """Return the content as a stream that gives up before memory does, where it might not fit.
+    def open_shared(self, *, watched: bool = False) -> Any:
+        """Return the content for Arrow's reader; `watched`, it gives up before memory does, where it might not fit.
 
         Arrow, when it runs out of memory while it parses, ends the process.
         """
         import pyarrow as pa
 
-        free = free_memory()
+        free = free_memory() if watched else None
         stream = self.open()
         small = self._sniffed[1] is None and free is not None and 4 * stream.size() < free
-        return stream if small else pa.PythonFile(_Watched(stream), "r")
+        return pa.PythonFile(_Shared(stream, watched=watched and not small), "r")
 
     @cached_property
     def _head(self) -> bytes:
@@ -406,25 +407,43 @@ class Source:
         return ""
 
 
-class _Begun(io.RawIOBase):
-    """A stream of which the first bytes were read before."""
+class _Shared(io.RawIOBase):
+    """A stream that a thread of Arrow's reads ahead: closing it waits for what is being read.
 
-    def __init__(self, head: bytes, stream: Any) -> None:
-        self._head: bytes = head
+    Without that, the thread would read on from the number of the closed file, and so from the file opened next.
+    """
+
+    def __init__(self, stream: Any, head: bytes = b"", *, watched: bool = False) -> None:
         self._stream = stream
+        #: Bytes that were read before.
+        self._head = head
+        #: Whether to look for memory left for what was handed out.
+        self._watched = watched
+        self._given = 0
+        self._ended = False
+        self._lock = Lock()
 
     def readable(self) -> bool:
         """Say that it can be read."""
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes."""
-        head, self._head = (self._head, b"") if size < 0 else (self._head[:size], self._head[size:])
-        return head + bytes(self._stream.read(size if size < 0 else size - len(head)))
+        """Return the next bytes; none once it was closed."""
+        with self._lock:
+            if self._ended:
+                return b""
+            self._given += max(size, 0)
+            free = free_memory() if self._watched and self._given > _WATCH_FROM else None
+            if free is not None and free < _RESERVE:
+                raise MemoryError  # `enough_memory` adds the message
+            head, self._head = (self._head, b"") if size < 0 else (self._head[:size], self._head[size:])
+            return head + bytes(self._stream.read(size if size < 0 else size - len(head)))
 
     def close(self) -> None:
         """Close the stream too."""
-        self._stream.close()
+        with self._lock:
+            self._ended = True
+            self._stream.close()
         super().close()
 
 
@@ -433,31 +452,6 @@ def _stdin() -> bytes:
     if sys.stdin is None:
         raise FileNotFoundError("the standard input is closed; name a file, or pipe the log into it")
     return sys.stdin.buffer.read()
-
-
-class _Watched(io.RawIOBase):
-    """A stream that looks whether there is memory left for what it has handed out."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self._given = 0
-
-    def readable(self) -> bool:
-        """Say that it can be read."""
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """Return the next bytes."""
-        self._given += max(size, 0)
-        free = free_memory() if self._given > _WATCH_FROM else None
-        if free is not None and free < _RESERVE:
-            raise MemoryError  # for `enough_memory` to tell
-        return bytes(self._stream.read(size))
-
-    def close(self) -> None:
-        """Close the stream too."""
-        self._stream.close()
-        super().close()
 
 
 # ------------------------------------------------------------------------------------------------------- damages

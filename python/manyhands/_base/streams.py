@@ -193,7 +193,7 @@ def read_columns(source: Source, columns: list[str], numbers: Iterable[str] = ()
     import pyarrow.csv
 
     options = _csv_options(source, columns, numbers)
-    with reading(source), source.open_watched() as stream:
+    with reading(source), source.open_shared(watched=True) as stream:
         return pyarrow.csv.read_csv(stream, **options)
 
 
@@ -214,7 +214,7 @@ def batches(
     options = _csv_options(source, columns, numbers)
     with (
         reading(source),
-        source.open_watched() if watched else source.open() as stream,
+        source.open_shared(watched=watched) as stream,
         pyarrow.csv.open_csv(stream, **options) as reader,
     ):
         yield from reader
