@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from manyhands import fairness as fairness
     from manyhands import learn as learn
     from manyhands import plots as plots
+    from manyhands.collect.guarantee import promise as promise
 
     __version__: str
 
@@ -104,6 +105,8 @@ __all__ = [
 # Imported when asked for. Some need torch or matplotlib, and are kept out of ``from manyhands import *``; the others
 # would take a tenth of the time of importing all the rest.
 _LAZY = ("audit", "collect", "defer", "fairness", "learn", "plots")
+#: Functions of such packages, and where they are.
+_FROM = {"promise": "manyhands.collect.guarantee"}
 
 
 def __getattr__(name: str) -> Any:
@@ -116,9 +119,13 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return import_module(f"manyhands.{name}")
+    if name in _FROM:
+        from importlib import import_module
+
+        return getattr(import_module(_FROM[name]), name)
     raise AttributeError(f"module 'manyhands' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     # What completion offers: the public names, and not the modules that they happen to come from.
-    return sorted({*__all__, *_LAZY, "__version__", *(name for name in globals() if name.startswith("__"))})
+    return sorted({*__all__, *_LAZY, *_FROM, "__version__", *(name for name in globals() if name.startswith("__"))})

@@ -37,6 +37,7 @@ from manyhands.cli import (
     import_,
     methods_,
     next_,
+    promise,
     report,
     shards,
     simulate,
@@ -51,7 +52,7 @@ __all__ = ["main"]
 
 #: All commands, as help lists them.
 GROUPS = {
-    "answers": (aggregate, explain, report),
+    "answers": (aggregate, explain, report, promise),
     "collecting": (next_,),
     "the crowd": (describe, agreement, workers, audit, fairness),
     "methods": (methods_, compare, bench),

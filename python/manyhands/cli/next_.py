@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 from argparse import Namespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from manyhands._base.names import sequence
 from manyhands.cli.aggregate import read_and_fit, report, summary_of_fit, summary_of_log
 from manyhands.cli.console import Stages, number, print_frame, print_json, print_summary, write
 from manyhands.cli.kinds import CLASSES, add_kind, settle_kind
@@ -21,6 +20,7 @@ from manyhands.cli.options import (
     check_outputs,
     check_printed,
     natural,
+    read_team,
 )
 from manyhands.collect.crowd import EXPLORE
 from manyhands.collect.gains import STRATEGIES
@@ -91,7 +91,7 @@ def run(args: Namespace) -> None:
             batch = collect.next_labels(
                 model,
                 args.budget,
-                workers=args.ask if asked is None else _team(asked, votes),
+                workers=args.ask if asked is None else read_team(asked, votes),
                 strategy=args.strategy,
                 explore=args.explore,
                 error=args.error,
@@ -121,18 +121,6 @@ def _budget(text: str) -> int | float:
         return int(found) if found.is_integer() else found
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of labels") from None
-
-
-def _team(path: str, votes: Any) -> pa.Table:
-    """The file of workers, with their names in the types of the log."""
-    import pyarrow as pa
-
-    from manyhands.io.side_tables import read_beside
-
-    names, columns = read_beside(path, "worker", votes._workers, numbers=("capacity", "cost"))
-    told: dict[str, Any] = {name: columns[name] for name in ("capacity", "cost") if name in columns}
-    told["worker"] = sequence(names.tolist(), "workers").arrow()
-    return pa.table(told)
 
 
 def _summary(batch: pa.Table) -> str:

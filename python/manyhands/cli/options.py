@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from manyhands._base.spelling import did_you_mean
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from manyhands import Annotations
 
 #: Where a command adds its parser.
@@ -435,6 +437,20 @@ def read_truth(args: argparse.Namespace, path: str | None, votes: Annotations) -
     task = args.task if isinstance(args.task, str) else None
     with spelling(lambda name, value: f"--truth-{name}" if name in named else as_option(name, value)):
         return read_gold(path, votes, **named, like=(task, args.label), **layout)
+
+
+def read_team(path: str, votes: Any, *more: str) -> pa.Table:
+    """Read who can be asked: worker, capacity, cost and more columns of numbers; names in the types of the log."""
+    import pyarrow as pa
+
+    from manyhands._base.names import sequence
+    from manyhands.io.side_tables import read_beside
+
+    numbers = ("capacity", "cost", *more)
+    names, columns = read_beside(path, "worker", votes._workers, numbers=numbers)
+    found: dict[str, Any] = {name: columns[name] for name in numbers if name in columns}
+    found["worker"] = sequence(names.tolist(), "workers").arrow()
+    return pa.table(found)
 
 
 # ------------------------------------------------------------------------------------------------------ files

@@ -161,7 +161,7 @@ def _with_workers(
     if pool.cost is None:
         chosen = _assigned(scores, pool, who, most)
     else:
-        chosen = _bought(scores, pool.cost[who], _capacity(pool, who), float(budget))
+        chosen = bought(scores, pool.cost[who], _capacity(pool, who), float(budget))
     asked = np.flatnonzero(chosen >= 0)
     if explore == "epsilon-greedy":
         so_far = 0 if known.log is None else known.log.n_annotations
@@ -237,7 +237,7 @@ def _flow(scores: Array, most: list[int], n_idle: int) -> Ints:
     return np.where(chosen == len(most) - 1, -1, chosen)
 
 
-def _bought(scores: Array, cost: Array, capacity: Ints | None, budget: float) -> Ints:
+def bought(scores: Array, cost: Array, capacity: Ints | None, budget: float) -> Ints:
     """The worker of each task, -1 for none: a great total score for what may be spent.
 
     A price on money is raised until what is bought can be paid; what is left then buys the best that it can.

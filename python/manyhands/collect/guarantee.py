@@ -1,0 +1,589 @@
+"""Answers to deliver at a tested error rate, and a plan for the rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands._base import arrow
+from manyhands._base.binomial import binomial_upper, fewest_for, unseen_upper
+from manyhands._base.checks import check_between, check_number, counted, listed, warn_of_data
+from manyhands._base.estimator import Array
+from manyhands._base.frames import names_of, take_columns
+from manyhands._base.names import Names, sequence
+from manyhands._base.results import Results
+from manyhands.categorical.base import Aggregator
+from manyhands.collect.batch import bought
+from manyhands.collect.beliefs import beliefs_of
+from manyhands.collect.crowd import Pool, pool_of
+from manyhands.collect.gains import Ints
+from manyhands.defer.assignment import assign
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Marks = npt.NDArray[np.bool_]
+Match = float | Callable[[Any, Any], bool]
+
+#: Thresholds that are tested: each keeps so much more of the tasks.
+_STEPS = 20
+#: Wrong answers that the strictest threshold can bear, so that one bad draw does not end the test.
+_BEARS = 2
+#: Tasks times options that a plan compares at most.
+_MOST_PAIRS = 1 << 26
+#: Standard errors by which known answers may look easier or harder than the log before that is reported.
+_ODD = 4.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Promise:
+    """Answers that can be delivered at a tested error rate, and a plan for the rest; made by :func:`promise`.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> crowd = mh.simulate(2000, 30, 3, labels_per_task=5, seed=1)
+    >>> model = mh.aggregate(crowd.log)
+    >>> known = {task: int(crowd.truth[task]) for task in range(400)}
+    >>> promise = mh.promise(model, known, error=0.05)
+    >>> len(promise.kept) + len(promise.rest)
+    2000
+    >>> promise.error_bound <= 0.05
+    True
+    """
+
+    #: Kept tasks: the rows of the model's `to_frame`, and whether the answer is a known one.
+    kept: pa.Table
+    #: All other tasks, with the answers that cannot be promised.
+    rest: pa.Table
+    #: The least confidence of a kept answer; infinite where nothing can be kept.
+    threshold: float
+    #: Clopper–Pearson upper bound of the error rate at the threshold; at the strictest one where none passes.
+    error_bound: float
+    #: The same for the kept answers that are not known, exact for this log; at most `error` where something is kept.
+    unseen_bound: float
+    error: float
+    confidence: float
+    #: Known answers at or above the threshold, and how many of the model's are wrong there.
+    n_tested: int
+    n_wrong: int
+    #: All known answers.
+    n_known: int
+    n_kept: int
+    n_rest: int
+    #: Who answers the rest: ``task``, ``worker``, ``cost``, ``expected_accuracy``; null where no option has time. None
+    #: where no options were given.
+    plan: pa.Table | None = None
+    _model: Any = field(default=None)
+    _truth: tuple[Ints, npt.NDArray[Any]] | None = field(default=None)
+
+    @property
+    def cost(self) -> float:
+        """What the plan costs."""
+        return 0.0 if self.plan is None else sum(self.plan.column("cost").drop_null().to_pylist(), 0.0)
+
+    def label_sets(self) -> pa.Table:
+        """Return a set of classes per task that contains the right one, for a softer promise about every task.
+
+        With probability `confidence` over the draw of the known answers, at least 1 - `error` of all sets contain the
+        right class. A task with several classes is narrowed down, not answered. For classes only.
+
+        Returns
+        -------
+        pyarrow.Table
+            ``task``, ``labels`` (most probable first) and ``n_labels``, a row per task.
+
+        Notes
+        -----
+        Split conformal prediction by the probability of the right class. The threshold is the order statistic whose
+        coverage, a Beta variable, is at least 1 - error with the stated confidence. Time O(n_tasks · n_classes).
+
+        References
+        ----------
+        V. Vovk, "Conditional validity of inductive conformal predictors", ACML (2012).
+        """
+        if self._truth is None:
+            raise TypeError(
+                f"sets of labels are for answers that are classes, not those of {type(self._model).__name__}"
+            )
+        index, truth = self._truth
+        place = {name: at for at, name in enumerate(self._model.classes_.tolist())}
+        codes = np.array([place.get(name, -1) for name in truth.tolist()])
+        posterior = self._model.posterior_
+        scores = np.where(codes >= 0, posterior[index, codes], 0.0)
+        least = float(np.sort(scores)[n_excluded(len(scores), self.error, self.confidence)])
+        inside = posterior >= least
+        # A set is never empty: the answer itself is in.
+        inside[np.arange(len(inside)), posterior.argmax(axis=1)] = True
+        order = np.argsort(-np.where(inside, posterior, -1.0), axis=1, kind="stable")
+        sizes = inside.sum(axis=1)
+        rows = np.repeat(np.arange(len(sizes)), sizes)
+        chosen = order[rows, np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)]
+        labels = arrow.lists(len(sizes), rows, self._model._classes.take(chosen).arrow())
+        return arrow.table({"task": self._model._tasks.arrow(), "labels": labels, "n_labels": sizes})
+
+    def __repr__(self) -> str:
+        asked = f"at most {self.error:.1%} wrong with confidence {self.confidence:g}"
+        bound = max(self.error_bound, self.unseen_bound)
+        tested = f"{self.n_wrong:,} of {counted(self.n_tested, 'known answer')} wrong, bound {bound:.2%}"
+        total = counted(self.n_kept + self.n_rest, "task")
+        kept = f"{self.n_kept:,} of {total} kept at confidence >= {self.threshold:.4g}"
+        kept = kept if self.n_kept else f"none of {total} can be kept; at the strictest threshold"
+        plan = ""
+        if self.plan is not None:
+            n = self.plan.num_rows - self.plan.column("worker").null_count
+            plan = f"; {counted(n, 'task')} of the rest planned at a cost of {self.cost:,g}"
+        return f"<Promise of {asked}: {kept} ({tested}){plan}>"
+
+
+def promise(
+    model: Any,
+    gold: Any,
+    error: float = 0.05,
+    confidence: float = 0.9,
+    *,
+    match: Match | None = None,
+    options: Any = None,
+    budget: float | None = None,
+) -> Promise:
+    """Split tasks into answers to deliver at a tested error rate and the rest, which is planned.
+
+    Use it before labels are delivered under a contract such as "at most 5 % wrong". The guarantee comes from known
+    answers, not from the model's confidence: a misled crowd keeps fewer tasks, and does not break it.
+
+    Parameters
+    ----------
+    model
+        A fitted aggregator of any kind with a confidence; its confidence only has to rank answers.
+    gold
+        Known answers of a random sample of the tasks, which the model was not fitted with: a mapping, a pair
+        ``(tasks, answers)``, or a frame. For kinds other than classes, values that are all True or False say whether
+        the model's answer is right.
+    error
+        The error rate to promise, such as 0.05.
+    confidence
+        The probability, over the draw of the known answers, with which the promise is kept.
+    match
+        What counts as right where answers are not compared for equality: for numbers the largest distance; for other
+        kinds a function of the model's answer and the known one.
+    options
+        Who can answer the rest, people, experts, judges and models alike: names of workers, ``"all"`` the model's, or a
+        frame with a column ``worker`` and, where there are any, ``capacity`` (answers that each can give), ``cost``
+        (of one) and ``accuracy`` (needed for those the model does not know).
+    budget
+        The most that the plan may cost; needs a column ``cost``.
+
+    Returns
+    -------
+    Promise
+        `kept`, `rest`, `threshold`, `error_bound`, `plan`, `label_sets()`.
+
+    Raises
+    ------
+    ValueError
+        If known answers are too few for any promise, or were used to fit the model.
+
+    Warns
+    -----
+    DataWarning
+        If no threshold passes, so that nothing is kept; or if the known answers look easier or harder than the log.
+
+    Notes
+    -----
+    Thresholds are 20 quantiles of the confidence of all tasks, so that they do not depend on which answers are right.
+    They are tested from the strictest down, starting where two wrong answers can be borne, up to the first that fails
+    (fixed-sequence testing). A threshold passes if the Clopper–Pearson bound of the error rate above it, and the exact
+    hypergeometric bound of the error rate among its tasks without a known answer, are at most `error`. Equal
+    confidences are kept or left together. Time O(n_tasks log n_tasks); a plan takes O(n_rest · n_options) memory.
+
+    References
+    ----------
+    C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits illustrated in the case of the binomial",
+    Biometrika 26 (1934). A. N. Angelopoulos et al., "Learn then test", Annals of Applied Statistics 19 (2025). J. Jung,
+    F. Brahman, Y. Choi, "Trust or escalate", ICLR (2025).
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> crowd = mh.simulate(2000, 30, 3, labels_per_task=5, seed=1)
+    >>> model = mh.aggregate(crowd.log)
+    >>> known = {task: int(crowd.truth[task]) for task in range(400)}
+    >>> team = {"worker": ["Ann", "model"], "accuracy": [0.99, 0.9], "capacity": [300, 2000], "cost": [1.0, 0.01]}
+    >>> promise = mh.promise(model, known, error=0.05, options=team)
+    >>> promise  # doctest: +NORMALIZE_WHITESPACE
+    <Promise of at most 5.0% wrong with confidence 0.9: 1,700 of 2,000 tasks kept at confidence >= 0.7466
+    (9 of 342 known answers wrong, bound 4.27%); 242 tasks of the rest planned at a cost of 242>
+    """
+    if not isinstance(model, Results):
+        raise TypeError(f"expected a fitted aggregator, such as mh.aggregate(votes), not {type(model).__name__}")
+    check_between("error", error, such_as=0.05)
+    check_between("confidence", confidence, such_as=0.9)
+    model._fitted()
+    now = copy(model)
+    sure = np.asarray(now.confidence_, np.float64)
+    if not np.isfinite(sure).all():
+        raise ValueError(f"{type(model).__name__} has no confidence for some answers; use another method")
+    index, wrong, truth = _judged(now, gold, match)
+    _check_unused(now, index)
+    _check_enough(len(index), error, confidence)
+    _warn_if_odd(sure, index)
+    tested = _tested(sure, index, wrong, error, confidence)
+    kept = sure >= tested.threshold
+    if not kept.any():
+        warn_of_data(
+            f"no answer can be kept at an error of {error:g} with confidence {confidence:g}: of "
+            f"{counted(tested.n, 'known answer')} at the strictest threshold {tested.n_wrong} are wrong; gather more "
+            "known answers or labels"
+        )
+    known = np.zeros(len(sure), np.bool_)
+    known[index] = True
+    frame = _with_known(now, known, truth)
+    plan = None if options is None else _plan(now, np.flatnonzero(~kept & ~known), options, budget)
+    if options is None and budget is not None:
+        raise ValueError("budget is for a plan of the rest; pass options=")
+    return Promise(
+        kept=_rows_of(frame, now, kept),
+        rest=_rows_of(frame, now, ~kept),
+        threshold=tested.threshold,
+        error_bound=tested.bound,
+        unseen_bound=tested.unseen_bound,
+        error=float(error),
+        confidence=float(confidence),
+        n_tested=tested.n,
+        n_wrong=tested.n_wrong,
+        n_known=len(index),
+        n_kept=int(kept.sum()),
+        n_rest=int((~kept).sum()),
+        plan=plan,
+        _model=now,
+        _truth=None if truth is None else (index, truth),
+    )
+
+
+# ------------------------------------------------------------------------------------------------- thresholds
+
+
+@dataclass(frozen=True)
+class _Tested:
+    threshold: float
+    bound: float
+    unseen_bound: float
+    n: int
+    n_wrong: int
+
+
+def _tested(sure: Array, index: Ints, wrong: Marks, error: float, confidence: float) -> _Tested:
+    """The lowest threshold down to which all pass."""
+    ordered = np.sort(sure)
+    known = sure[index]
+    first: _Tested | None = None
+    best: _Tested | None = None
+    for threshold in thresholds(ordered, len(index), error, confidence).tolist():
+        above = known >= threshold
+        n, n_wrong = int(above.sum()), int(wrong[above].sum())
+        unseen = len(ordered) - int(np.searchsorted(ordered, threshold)) - n
+        now = _Tested(threshold, *_bounds(n_wrong, n, unseen, confidence), n, n_wrong)
+        first = first or now
+        if max(now.bound, now.unseen_bound) > error:
+            break
+        best = now
+    assert first is not None
+    return best or replace(first, threshold=math.inf)
+
+
+def _bounds(n_wrong: int, n: int, unseen: int, confidence: float) -> tuple[float, float]:
+    """Bounds of the error rate at a threshold, and of that among its tasks without a known answer."""
+    return binomial_upper(n_wrong, n, confidence), unseen_upper(n_wrong, n, unseen, confidence)
+
+
+def thresholds(ordered: Array, n_known: int, error: float, confidence: float) -> Array:
+    """Confidences to test, the strictest first: they depend on how many answers are known, not on which are right.
+
+    The first passes with two wrong answers if it has as many known answers as are expected there; with one or none,
+    where two would take more than half of the tasks.
+    """
+    n = len(ordered)
+    at = (np.arange(_STEPS) * n) // _STEPS
+    values = np.unique(ordered[at])[::-1]
+    kept = n - np.searchsorted(ordered, values)
+    for bears in range(_BEARS, -1, -1):
+        for first, size in enumerate(kept.tolist()):
+            expected = size * n_known // n
+            if max(_bounds(bears, expected, size - expected, confidence)) <= error:
+                if bears == 0 or size <= n / 2:
+                    return np.asarray(values[first:])
+                break
+    return np.asarray(values[-1:])
+
+
+def n_excluded(n: int, error: float, confidence: float) -> int:
+    """How many of n known answers may lie outside of their sets, so that at most `error` of all do."""
+    if binomial_upper(0, n, confidence) > error:
+        return 0
+    low, high = 0, n
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if binomial_upper(middle, n, confidence) <= error else (low, middle)
+    return low
+
+
+# ------------------------------------------------------------------------------------------------ known answers
+
+
+def _judged(model: Any, gold: Any, match: Match | None) -> tuple[Ints, Marks, npt.NDArray[Any] | None]:
+    """Places of tasks whose answer is known, whether the model's is wrong, and the known classes."""
+    if isinstance(model, Aggregator):
+        from manyhands.metrics import match_gold
+
+        if match is not None:
+            raise ValueError("match= is for answers that are not classes; classes are right or wrong")
+        index, truth = match_gold(model.tasks_, gold)
+        return index, np.asarray(model.labels_[index] != truth), truth
+    tasks, answers = _pairs(gold)
+    index = model._about.find(tasks)
+    if (index < 0).any():
+        unknown = [task for task, at in zip(tasks, index.tolist(), strict=True) if at < 0]
+        raise ValueError(f"{len(unknown):,} of {len(tasks):,} gold task ids are not in the log: {listed(unknown)}")
+    if len(set(index.tolist())) < len(index):
+        raise ValueError("gold names a task twice; keep one answer per task")
+    if answers and all(isinstance(answer, bool | np.bool_) for answer in answers):
+        return index, ~np.array(answers, np.bool_), None
+    same = _same(model, match)
+    said = _answers_at(model, index)
+    return index, np.array([not same(ours, known) for ours, known in zip(said, answers, strict=True)], np.bool_), None
+
+
+def _pairs(gold: Any) -> tuple[list[Any], list[Any]]:
+    """Tasks and answers, in lists."""
+    if isinstance(gold, tuple) and len(gold) == 2:
+        tasks, answers = list(gold[0]), list(gold[1])
+        if len(tasks) != len(answers):
+            raise ValueError(f"gold has {len(tasks):,} tasks and {len(answers):,} answers")
+        return tasks, answers
+    if isinstance(gold, Mapping):
+        return list(gold), list(gold.values())
+    names = names_of(gold)
+    if len(names) != 2:
+        raise ValueError(
+            f"gold must be a mapping, a pair (tasks, answers) or a frame with two columns, not {listed(names)}"
+        )
+    columns = [take_columns(gold, task=name)["task"][1] for name in names]
+    tasks, answers = ([getattr(one, "as_py", lambda one=one: one)() for one in column] for column in columns)
+    return tasks, answers
+
+
+def _same(model: Any, match: Match | None) -> Callable[[Any, Any], bool]:
+    """What decides if an answer is right."""
+    if callable(match):
+        return match
+    if model._kind == "numeric":
+        if match is None:
+            raise ValueError("numbers are never exactly right; pass match=, the largest distance that counts as right")
+        check_number("match", match, least=0)
+        return lambda ours, known: bool(np.all(np.abs(np.subtract(_numbers(ours), _numbers(known))) <= match))
+    if match is not None:
+        raise TypeError(f"match must be a function of two answers for {model._kind} answers, not {match!r}")
+    if model._kind in ("masks", "boxes", "objects"):
+        raise ValueError(
+            f"{model._kind} are never exactly right; pass match=, a function of the model's answer and the known one, "
+            "or gold values True and False"
+        )
+    return lambda ours, known: _plain(ours) == _plain(known)
+
+
+def _numbers(answer: Any) -> Any:
+    return list(answer.values()) if isinstance(answer, Mapping) else answer
+
+
+def _plain(answer: Any) -> Any:
+    """An answer as it can be compared: sets and spans have no order."""
+    if isinstance(answer, Mapping):
+        return frozenset((name, _plain(value)) for name, value in answer.items())
+    if isinstance(answer, list | tuple | set | frozenset | np.ndarray):
+        return frozenset(map(_plain, answer))
+    return answer
+
+
+def _answers_at(model: Any, index: Ints) -> list[Any]:
+    """Answers of some tasks as plain values."""
+    if model._several_rows:
+        return [model._answer_at(int(at)) for at in index]
+    frame = model.to_frame()
+    names = frame.column_names[1 : frame.column_names.index("confidence")]
+    rows = arrow.take(frame.select(names), index).to_pylist()
+    return [row[names[0]] for row in rows] if len(names) == 1 else rows
+
+
+def _check_unused(model: Any, index: Ints) -> None:
+    """Raise if the model was fitted with some of the known answers."""
+    used = getattr(model, "gold", None)
+    if used is None:
+        return
+    from manyhands.metrics import match_gold
+
+    fitted, _ = match_gold(model.tasks_, used, unknown="ignore")
+    both = np.intersect1d(fitted, index)
+    if len(both):
+        raise ValueError(
+            f"{len(both):,} of {len(index):,} known answers were used to fit the model, which makes them easier than "
+            "the rest; split the gold at random: one part for the fit, the other for the promise"
+        )
+
+
+def _check_enough(n: int, error: float, confidence: float) -> None:
+    need = fewest_for(0, error, confidence)
+    if n < need:
+        raise ValueError(
+            f"{counted(n, 'known answer')} cannot support a promise: an error of {error:g} with confidence "
+            f"{confidence:g} needs at least {need:,}, from a random sample of the tasks"
+        )
+
+
+def _warn_if_odd(sure: Array, index: Ints) -> None:
+    """Warn where known answers have confidences that a random sample would hardly have."""
+    n, m = len(index), len(sure) - len(index)
+    if not m:
+        return
+    _, place, sizes = np.unique(sure, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(sizes) - (sizes - 1) / 2)[place]
+    spread = math.sqrt(n * m / 12 * (len(sure) + 1))
+    z = (float(ranks[index].sum()) - n * (len(sure) + 1) / 2) / spread
+    if abs(z) > _ODD:
+        kind = "more" if z > 0 else "less"
+        warn_of_data(
+            f"the model is {kind} confident about tasks with a known answer than about others (z = {z:.1f}): the "
+            "promise holds for a random sample of the tasks only"
+        )
+
+
+# ------------------------------------------------------------------------------------------------- frames, plan
+
+
+def _with_known(model: Any, known: Marks, truth: npt.NDArray[Any] | None) -> pa.Table:
+    """The model's answers, those that are known in their place, and which they are."""
+    frame = model.to_frame()
+    if model._several_rows:
+        names = sequence(frame.column(0), "tasks")
+        marks = known[model._about.match(names)]
+    else:
+        marks = known
+    if truth is not None:
+        labels = frame.column("label").to_pylist()
+        for at, label in zip(np.flatnonzero(known).tolist(), truth.tolist(), strict=True):
+            labels[at] = label
+        place = frame.column_names.index("label")
+        frame = frame.set_column(place, "label", sequence(labels, "labels").arrow())
+    return frame.append_column("known", arrow.from_numpy(marks))
+
+
+def _rows_of(frame: pa.Table, model: Any, keep: Marks) -> pa.Table:
+    if not model._several_rows:
+        return frame.filter(arrow.from_numpy(keep))
+    import pyarrow.compute as pc
+
+    return frame.filter(pc.is_in(frame.column(0), value_set=model._about.take(np.flatnonzero(keep)).arrow()))
+
+
+def _plan(model: Any, rows: Ints, options: Any, budget: float | None) -> pa.Table:
+    """Who answers which of the rest, as many right as possible within capacities and the budget."""
+    pool = pool_of(options, model._held("workers"))
+    if budget is not None:
+        check_number("budget", budget, least=0)
+        if pool.cost is None:
+            raise ValueError("budget needs options with a column cost")
+    if len(rows) * len(pool) > _MOST_PAIRS:
+        raise ValueError(
+            f"{len(rows):,} tasks and {counted(len(pool), 'option')} are too many to compare; name fewer options"
+        )
+    scores = _right(model, rows, pool, options)
+    capacity = np.full(len(pool), len(rows)) if pool.capacity is None else np.minimum(pool.capacity, len(rows))
+    if not len(rows):
+        chosen = np.zeros(0, np.int64)
+    elif budget is not None and pool.cost is not None:
+        chosen = bought(scores, pool.cost, capacity, float(budget))
+    else:
+        # The cheaper of equally good ones; anybody rather than nobody.
+        cost = np.zeros(len(pool)) if pool.cost is None else pool.cost / pool.cost.max()
+        idle = np.full((len(rows), 1), -2.0)
+        chosen = assign(np.hstack([scores - 1e-9 * cost, idle]), upper=[*capacity.tolist(), len(rows)])
+        chosen = np.where(chosen == len(pool), -1, chosen)
+    import pyarrow as pa
+
+    asked = chosen >= 0
+    price = np.ones(len(pool)) if pool.cost is None else pool.cost
+    return arrow.table(
+        {
+            "task": model._about.take(rows).arrow(),
+            "worker": pool.names.arrow().take(pa.array(np.maximum(chosen, 0), mask=~asked)),
+            "cost": pa.array(price[np.maximum(chosen, 0)], mask=~asked),
+            "expected_accuracy": pa.array(scores[np.arange(len(rows)), np.maximum(chosen, 0)], mask=~asked),
+        }
+    )
+
+
+def _right(model: Any, rows: Ints, pool: Pool, options: Any) -> Array:
+    """Probability that each option answers each task right, (n_rows, n_options); -inf where it answered already."""
+    given = _accuracies(options, len(pool))
+    known = model._held("workers").match(pool.names)
+    lacking = np.isnan(given) & (known < 0)
+    if lacking.any():
+        names = pool.names.values[lacking].tolist()
+        raise ValueError(f"the model does not know {listed(names)}; give the column accuracy of options")
+    scores = np.tile(given, (len(rows), 1))
+    learned = np.flatnonzero(np.isnan(given))
+    if len(learned):
+        scores[:, learned] = _learned(model, rows, pool.names.take(learned), known[learned])
+    place = {int(code): column for column, code in enumerate(known.tolist()) if code >= 0}
+    votes = model._held("votes")
+    if place and votes is not None:
+        task_codes, worker_codes = votes.table.columns()[:2]
+        of = np.full(len(model._about), -1, np.int64)
+        of[votes_places(model, votes, rows)] = np.arange(len(rows))
+        mine = (of[task_codes] >= 0) & np.isin(worker_codes, list(place))
+        column = np.array([place[int(code)] for code in worker_codes[mine]], np.int64)
+        scores[of[task_codes[mine]], column] = -np.inf
+    return scores
+
+
+def votes_places(model: Any, votes: Any, rows: Ints) -> Ints:
+    """Codes of a model's tasks in its table."""
+    return rows if votes._tasks is model._about else votes._tasks.match(model._about.take(rows))
+
+
+def _learned(model: Any, rows: Ints, names: Names, known: Ints) -> Array:
+    """How often workers of the model are expected to be right about tasks."""
+    if isinstance(model, Aggregator):
+        found = beliefs_of(model, workers=names)
+        k = found.posterior.shape[1]
+        right = found.confusion[:, np.arange(k), np.arange(k)]
+        return np.asarray(found.posterior[rows] @ right.T)
+    skill = arrow.to_numpy(model.workers_frame().column("skill")).astype(np.float64)[known]
+    if not np.isfinite(skill).all():
+        worst = names.values[~np.isfinite(skill)].tolist()
+        raise ValueError(f"the model has no skill of {listed(worst)}; give the column accuracy of options")
+    return np.tile(np.clip(skill, 0.0, 1.0), (len(rows), 1))
+
+
+def _accuracies(options: Any, n: int) -> Array:
+    """The column of accuracies of options; NaN where there is none."""
+    if isinstance(options, str) or not (
+        isinstance(options, Mapping) or hasattr(options, "columns") or hasattr(options, "__arrow_c_stream__")
+    ):
+        return np.full(n, np.nan)
+    if "accuracy" not in names_of(options):
+        return np.full(n, np.nan)
+    values = take_columns(options, accuracy="accuracy")["accuracy"][1]
+    found = np.array([np.nan if value is None else float(value) for value in _listed(values)])
+    if not ((found >= 0) & (found <= 1) | np.isnan(found)).all():
+        raise ValueError("accuracy of options must lie between 0 and 1")
+    return found
+
+
+def _listed(values: Any) -> list[Any]:
+    return list(values.to_pylist()) if hasattr(values, "to_pylist") else list(values)

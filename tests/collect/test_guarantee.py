@@ -1,0 +1,182 @@
+"""Promises: kept in as many draws of known answers as stated, whatever the confidence is worth, and planned."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import manyhands as mh
+from manyhands._base.binomial import binomial_upper
+from manyhands.collect.guarantee import _tested, thresholds
+from manyhands.errors import DataWarning
+
+
+@pytest.fixture(scope="module")
+def crowd():
+    return mh.simulate(1500, 30, 3, labels_per_task=4, seed=3)
+
+
+@pytest.fixture(scope="module")
+def model(crowd):
+    return mh.aggregate(crowd.log)
+
+
+def some(crowd, n=400, seed=0):
+    tasks = np.random.default_rng(seed).choice(1500, n, replace=False).tolist()
+    return {task: int(crowd.truth[task]) for task in tasks}
+
+
+def test_tasks_are_kept_or_left_by_the_threshold(crowd, model):
+    known = some(crowd)
+    promise = mh.promise(model, known, error=0.1)
+    kept, rest = promise.kept.to_pydict(), promise.rest.to_pydict()
+    assert sorted(kept["task"] + rest["task"]) == list(range(1500))
+    assert min(kept["confidence"]) >= promise.threshold > max(rest["confidence"])
+    tested = [task for task in kept["task"] if task in known]
+    labels = dict(zip(model.tasks_.tolist(), model.labels_.tolist(), strict=True))
+    wrong = sum(labels[task] != known[task] for task in tested)
+    assert (promise.n_tested, promise.n_wrong) == (len(tested), wrong)
+    assert promise.error_bound == pytest.approx(binomial_upper(wrong, len(tested), 0.9))
+    assert promise.error_bound <= 0.1 >= promise.unseen_bound
+    assert [known[task] for task in tested] == [
+        label for task, label in zip(kept["task"], kept["label"], strict=True) if task in known
+    ]
+    assert promise.n_kept == len(promise.kept) > 0
+
+
+@pytest.mark.parametrize("shape", ["steep", "flat", "reversed", "tied"])
+def test_the_promise_is_broken_as_seldom_as_stated(shape):
+    rng = np.random.default_rng(5)
+    n, error = 1200, 0.1
+    sure = np.sort(rng.random(n))
+    risk = {"steep": 0.4 * (1 - sure), "flat": np.full(n, 0.1), "reversed": 0.2 * sure, "tied": 0.35 * (1 - sure)}[
+        shape
+    ]
+    sure = np.round(sure, 1) if shape == "tied" else sure
+    broken, some = 0, 0
+    for _ in range(400):
+        wrong = rng.random(n) < risk
+        index = rng.choice(n, 300, replace=False)
+        found = _tested(sure, index, wrong[index], error, 0.9)
+        rest = sure >= found.threshold
+        rest[index] = False
+        some += rest.any()
+        broken += rest.any() and wrong[rest].mean() > error
+    # Ten percent are allowed; 13 % would be two standard errors more.
+    assert broken <= 0.13 * 400
+    assert some > 200 or shape in ("flat", "reversed")
+
+
+def test_thresholds_do_not_look_at_which_answers_are_right():
+    sure = np.sort(np.random.default_rng(1).random(1000))
+    found = thresholds(sure, 400, 0.05, 0.9)
+    assert (np.diff(found) < 0).all()
+    assert len(found) <= 20
+    assert found[-1] == sure[0]
+
+
+def test_a_misled_crowd_keeps_nothing_and_says_so():
+    tasks = np.repeat(np.arange(300), 5)
+    workers = np.tile(np.arange(5), 300)
+    votes = mh.Annotations.from_arrays(tasks, workers, np.zeros(1500, int), classes=[0, 1])
+    truth = np.random.default_rng(0).integers(0, 2, 300)
+    with pytest.warns(DataWarning, match="no answer can be kept"):
+        promise = mh.promise(mh.aggregate(votes), (np.arange(0, 300, 2), truth[::2]), error=0.05)
+    assert len(promise.kept) == 0
+    assert len(promise.rest) == 300
+    assert promise.threshold == np.inf
+    assert promise.error_bound > 0.05
+    assert "none of 300 tasks can be kept" in repr(promise)
+
+
+def test_gold_of_the_fit_is_rejected(crowd):
+    known = some(crowd)
+    fitted = mh.Consensus(gold=dict(list(known.items())[:50])).fit(crowd.log)
+    with pytest.raises(ValueError, match=r"50 of 400 known answers were used to fit the model.*split the gold"):
+        mh.promise(fitted, known)
+    mh.promise(fitted, dict(list(known.items())[50:]), error=0.2)
+
+
+def test_bad_input(crowd, model):
+    with pytest.raises(ValueError, match=r"20 known answers cannot support a promise: .* needs at least 45"):
+        mh.promise(model, some(crowd, 20))
+    with pytest.raises(ValueError, match="error must lie between"):
+        mh.promise(model, some(crowd), error=0)
+    with pytest.raises(TypeError, match="expected a fitted aggregator"):
+        mh.promise(crowd.log, some(crowd))
+    with pytest.raises(ValueError, match=r"does not know 'Ann'.*accuracy"):
+        mh.promise(model, some(crowd), options=["Ann"])
+    with pytest.raises(ValueError, match="pass options="):
+        mh.promise(model, some(crowd), budget=3)
+    with pytest.raises(ValueError, match="column cost"):
+        mh.promise(model, some(crowd), options="all", budget=3)
+    with pytest.raises(ValueError, match="match= is for answers that are not classes"):
+        mh.promise(model, some(crowd), match=1.0)
+    with pytest.raises(mh.errors.NotFittedError):
+        mh.promise(mh.Consensus(), some(crowd))
+
+
+def test_known_answers_that_are_no_random_sample_are_reported(crowd, model):
+    easy = np.argsort(-model.confidence_)[:400].tolist()
+    with pytest.warns(DataWarning, match="more confident about tasks with a known answer"):
+        mh.promise(model, {task: int(crowd.truth[task]) for task in easy}, error=0.1)
+
+
+def test_the_rest_is_planned_within_capacities_and_budget(crowd, model):
+    known = some(crowd)
+    team = {"worker": ["Ann", "judge"], "accuracy": [0.99, 0.8], "capacity": [60, 5000], "cost": [2.0, 0.5]}
+    promise = mh.promise(model, known, error=0.05, options=team)
+    plan = promise.plan.to_pydict()
+    assert set(plan["task"]) == {task for task in promise.rest["task"].to_pylist() if task not in known}
+    assert plan["worker"].count("Ann") == 60
+    assert promise.cost == 60 * 2.0 + (len(plan["task"]) - 60) * 0.5
+    cheap = mh.promise(model, known, error=0.05, options=team, budget=20.0)
+    assert cheap.cost <= 20
+    asked = cheap.plan["worker"].drop_null()
+    assert 10 <= len(asked) <= 40
+    assert len(cheap.plan) == len(plan["task"])
+
+
+def test_workers_of_the_log_are_not_asked_again(crowd, model):
+    promise = mh.promise(model, some(crowd), error=0.05, options="all")
+    tasks, workers, _ = crowd.log.codes()
+    answered = set(zip(crowd.log.tasks[tasks].tolist(), crowd.log.workers[workers].tolist(), strict=True))
+    asked = zip(promise.plan["task"].to_pylist(), promise.plan["worker"].to_pylist(), strict=True)
+    assert not answered & set(asked)
+    assert 0.5 < np.mean(promise.plan["expected_accuracy"].to_pylist()) <= 1
+
+
+def test_sets_of_labels_cover_the_right_class(crowd, model):
+    covered = []
+    for seed in range(60):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)
+            promise = mh.promise(model, some(crowd, 300, seed), error=0.1)
+        sets = promise.label_sets().to_pydict()
+        covered.append(np.mean([int(t) in found for t, found in zip(crowd.truth, sets["labels"], strict=True)]))
+    assert min(sets["n_labels"]) >= 1
+    # At least 90 % of the sets in at least 90 % of the draws; 80 % of 60 is far below.
+    assert np.mean(np.array(covered) >= 0.9) >= 0.8
+    assert sets["labels"][0][0] == model.labels_[0]
+
+
+def test_other_kinds():
+    rng = np.random.default_rng(2)
+    tasks, workers = np.repeat(np.arange(200), 4), np.tile(np.arange(4), 200)
+    truth = rng.normal(0, 5, 200)
+    ratings = mh.Ratings.from_arrays(tasks, workers, truth[tasks] + rng.normal(0, 0.3, 800))
+    numbers = mh.aggregate(ratings)
+    known = {task: float(truth[task]) for task in range(100)}
+    promise = mh.promise(numbers, known, error=0.1, match=1.0)
+    assert len(promise.kept) == 200
+    with pytest.raises(ValueError, match="largest distance"):
+        mh.promise(numbers, known)
+    verdicts = mh.promise(numbers, {task: task % 50 > 0 for task in range(100)}, error=0.1)
+    assert verdicts.n_wrong == 2
+    texts = mh.Texts.from_arrays(tasks, workers, [f"word {task}" for task in tasks])
+    said = mh.promise(mh.aggregate(texts), {task: f"word {task}" for task in range(100)}, error=0.1)
+    assert len(said.kept) == 200
+    with pytest.raises(TypeError, match="classes"):
+        said.label_sets()
+    with pytest.raises(ValueError, match="1 of 51 gold task ids"):
+        mh.promise(numbers, {**dict.fromkeys(range(50), True), "new": True}, error=0.1)
