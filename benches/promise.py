@@ -68,8 +68,8 @@ def logs(data: Path, only: set[str]) -> Any:
     for folder in sorted(data.iterdir()):
         if not folder.is_dir() or (only and folder.name not in only):
             continue
-        known = panel if folder.name.startswith("judges_") else crowd
-        log, gold = known(folder)
+        read = panel if folder.name.startswith("judges_") else crowd
+        log, gold = read(folder)
         if log is None or gold is None or not {"task", "worker", "label"} <= set(log.column_names):
             continue
         if not {"task", "label"} <= set(gold.column_names) or len(pc.unique(log.column("label"))) > 30:
@@ -91,19 +91,19 @@ def panel(folder: Path) -> tuple[Any, Any]:
         return scores.drop_columns(["value"]).append_column("label", positive), table(folder, "gold")
     people = table(folder, "humans").group_by(["task", "label"]).aggregate([("worker", "count")])
     best: dict[str, tuple[int, str]] = {}
-    tied = set()
+    draws = set()
     for row in people.to_pylist():
         now = (row["worker_count"], row["label"])
         if row["task"] in best and best[row["task"]][0] == now[0]:
-            tied.add(row["task"])
+            draws.add(row["task"])
         elif row["task"] not in best or now[0] > best[row["task"]][0]:
             best[row["task"]] = now
-            tied.discard(row["task"])
-    kept = [(task, label) for task, (_, label) in best.items() if task not in tied]
-    return table(folder, "llms"), pa.table({"task": [t for t, _ in kept], "label": [x for _, x in kept]})
+            draws.discard(row["task"])
+    pairs = [(task, label) for task, (_, label) in best.items() if task not in draws]
+    return table(folder, "llms"), pa.table({"task": [t for t, _ in pairs], "label": [x for _, x in pairs]})
 
 
-def measured(name: str, votes: Any, known: dict[str, str], splits: int) -> dict[str, Any] | None:
+def measure(name: str, votes: Any, known: dict[str, str], splits: int) -> dict[str, Any] | None:
     model = mh.aggregate(votes)
     place = {task: at for at, task in enumerate(model.tasks_.tolist())}
     tasks = [task for task in known if task in place]
@@ -113,29 +113,29 @@ def measured(name: str, votes: Any, known: dict[str, str], splits: int) -> dict[
     truth = np.array([known[task] for task in tasks], object)
     wrong = model.labels_[index] != truth
     sure = model.confidence_
-    judged = verdicts(votes, index, truth)
-    found: dict[str, Any] = {"name": name, "known": len(tasks), "right": 1 - wrong.mean()}
+    by_worker = verdicts(votes, index, truth)
+    figures: dict[str, Any] = {"name": name, "known": len(tasks), "right": 1 - wrong.mean()}
     for error in ERRORS:
-        done = mh.collect.stopping(model, error=error).done
-        stopped = done[index]
+        stop = mh.collect.stopping(model, error=error).done
+        stopped = stop[index]
         rng = np.random.default_rng(0)
-        broken, kept, judge = 0, [], []
+        n_broken, shares, judge = 0, [], []
         for _ in range(splits):
             order = rng.permutation(len(index))
             half, rest = np.split(order, [len(order) // 2])
-            one = guarantee._tested(sure, index[half], wrong[half], error, CONFIDENCE)
+            one = guarantee.lowest_threshold(sure, index[half], wrong[half], error, CONFIDENCE)
             there = sure[index[rest]] >= one.threshold
-            broken += bool(there.any() and wrong[rest][there].mean() > error)
-            kept.append(float((sure >= one.threshold).mean()))
-            judge.append(best_judge(judged, half, error, votes.n_tasks))
-        found[error] = {
-            "broken": broken / splits,
-            "kept": float(np.mean(kept)),
+            n_broken += bool(there.any() and wrong[rest][there].mean() > error)
+            shares.append(float((sure >= one.threshold).mean()))
+            judge.append(best_judge(by_worker, half, error, votes.n_tasks))
+        figures[error] = {
+            "broken": n_broken / splits,
+            "kept": float(np.mean(shares)),
             "judge": float(np.mean(judge)),
-            "stopping": float(done.mean()),
+            "stopping": float(stop.mean()),
             "stopping_wrong": float(wrong[stopped].mean()) if stopped.any() else 0.0,
         }
-    return found
+    return figures
 
 
 def verdicts(votes: Any, index: Any, truth: Any) -> Any:
@@ -148,30 +148,32 @@ def verdicts(votes: Any, index: Any, truth: Any) -> Any:
     return row[tasks[here]], workers[here], np.asarray(right, bool), votes.labels_per_worker
 
 
-def best_judge(judged: Any, half: Any, error: float, n_tasks: int) -> float:
+def best_judge(by_worker: Any, half: Any, error: float, n_tasks: int) -> float:
     """Share of the tasks kept by the worker most often right on a half, if all of theirs pass."""
-    rows, workers, right, answers = judged
+    rows, workers, right, answers = by_worker
     inside = np.zeros(rows.max() + 1 if len(rows) else 0, bool)
     inside[half[half < len(inside)]] = True
     mine = inside[rows]
-    seen = np.bincount(workers[mine], minlength=len(answers))
+    n_seen = np.bincount(workers[mine], minlength=len(answers))
     hits = np.bincount(workers[mine], weights=right[mine], minlength=len(answers)).astype(int)
-    enough = (seen >= 20) & (seen >= seen.max() / 2)
+    enough = (n_seen >= 20) & (n_seen >= n_seen.max() / 2)
     if not enough.any():
         return 0.0
-    best = int(np.where(enough, hits / np.maximum(seen, 1), -1).argmax())
-    n, wrong, unseen = int(seen[best]), int(seen[best] - hits[best]), int(answers[best] - seen[best])
+    best = int(np.where(enough, hits / np.maximum(n_seen, 1), -1).argmax())
+    n, wrong, unseen = int(n_seen[best]), int(n_seen[best] - hits[best]), int(answers[best] - n_seen[best])
     passes = max(guarantee._bounds(wrong, n, max(unseen, 0), CONFIDENCE)) <= error
     return min(1.0, answers[best] / n_tasks) if passes else 0.0
 
 
-def line(found: dict[str, Any]) -> str:
-    broken = ", ".join(percent(found[error]["broken"], 1) for error in ERRORS)
+def line(figures: dict[str, Any]) -> str:
+    rates = ", ".join(percent(figures[error]["broken"], 1) for error in ERRORS)
     cells = []
-    for at in (found[error] for error in ERRORS):
+    for at in (figures[error] for error in ERRORS):
         stopping = f"{percent(at['stopping'])}: {percent(at['stopping_wrong'])}"
         cells.append(f"**{percent(at['kept'])}** ({percent(at['judge'])}; {stopping})")
-    return f"| {found['name']} | {found['known']:,} | {percent(found['right'], 1)} | {broken} | {' | '.join(cells)} |"
+    return (
+        f"| {figures['name']} | {figures['known']:,} | {percent(figures['right'], 1)} | {rates} | {' | '.join(cells)} |"
+    )
 
 
 def percent(share: float, digits: int = 0) -> str:
@@ -204,20 +206,20 @@ def main() -> None:
     # The same bounds and thresholds come again in many splits.
     guarantee._bounds = cache(guarantee._bounds)
     plain = guarantee.thresholds
-    seen: dict[Any, Any] = {}
+    memory: dict[Any, Any] = {}
 
     def once(ordered: Any, *rest: Any) -> Any:
-        if rest not in seen:
-            seen[rest] = plain(ordered, *rest)
-        return seen[rest]
+        if rest not in memory:
+            memory[rest] = plain(ordered, *rest)
+        return memory[rest]
 
     guarantee.thresholds = once
     rows = []
-    for name, votes, known in logs(args.data, args.only):
-        seen.clear()
-        if (found := measured(name, votes, known, args.splits)) is not None:
-            rows.append(found)
-            print(line(found), flush=True)
+    for name, votes, truth in logs(args.data, args.only):
+        memory.clear()
+        if (figures := measure(name, votes, truth, args.splits)) is not None:
+            rows.append(figures)
+            print(line(figures), flush=True)
     page = HEAD.format(splits=args.splits) + "\n".join(map(line, rows)) + "\n\n" + summary(rows) + "\n"
     print(summary(rows))
     if not args.only:

@@ -10,9 +10,9 @@ KEPT = "promise log.csv --gold truth.csv --error .1 -o kept.csv"
 
 def test_kept_answers_and_the_rest(log, capsys):
     run(f"{KEPT} --confidence .9 --rest rest.csv --sets sets.csv")
-    kept, rest = rows("kept.csv"), rows("rest.csv")
-    assert len(kept) + len(rest) == 300
-    assert min(float(row["confidence"]) for row in kept) > max((float(row["confidence"]) for row in rest), default=0)
+    top, bottom = rows("kept.csv"), rows("rest.csv")
+    assert len(top) + len(bottom) == 300
+    assert min(float(row["confidence"]) for row in top) > max((float(row["confidence"]) for row in bottom), default=0)
     assert len(rows("sets.csv")) == 300
     assert "at most 10.0% wrong with confidence 0.9" in capsys.readouterr().out
 
@@ -22,11 +22,11 @@ def test_json_and_a_plan(log, crowd, capsys):
     write_rows("known.csv", ["task", "label"], *[list(row.values()) for row in truth[::2]])
     write_rows("team.csv", ["worker", "capacity", "cost", "accuracy"], ["Ann", 5, 2.0, 0.99], ["Bo", 900, 1.0, 0.9])
     run("promise log.csv --gold known.csv --ask team.csv --plan plan.csv -o kept.csv --error .05 --json")
-    found = json.loads(capsys.readouterr().out)
+    outcome = json.loads(capsys.readouterr().out)
     plan = rows("plan.csv")
-    assert found["n_kept"] + found["n_rest"] == 300
-    assert found["files"] == ["kept.csv", "plan.csv"]
-    assert len(plan) <= found["n_rest"]
+    assert outcome["n_kept"] + outcome["n_rest"] == 300
+    assert outcome["files"] == ["kept.csv", "plan.csv"]
+    assert len(plan) <= outcome["n_rest"]
     assert [row["worker"] for row in plan].count("Ann") <= 5
     assert not {row["task"] for row in plan} & {row["task"] for row in truth[::2]}
 

@@ -41,7 +41,7 @@ def binomial_interval(hits: int, n: int, level: float = 0.95) -> tuple[float, fl
 
 
 def fewest_for(wrong: int, share: float, confidence: float) -> int:
-    """Size of the smallest sample that bounds a share although it has so many wrong."""
+    """Size of the smallest sample that bounds a share although it has that many wrong."""
     low, high = wrong, wrong + 1
     while binomial_upper(wrong, high, confidence) > share:
         low, high = high, 2 * high

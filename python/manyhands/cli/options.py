@@ -448,9 +448,9 @@ def read_team(path: str, votes: Any, *more: str) -> pa.Table:
 
     numbers = ("capacity", "cost", *more)
     names, columns = read_beside(path, "worker", votes._workers, numbers=numbers)
-    found: dict[str, Any] = {name: columns[name] for name in numbers if name in columns}
-    found["worker"] = sequence(names.tolist(), "workers").arrow()
-    return pa.table(found)
+    team: dict[str, Any] = {name: columns[name] for name in numbers if name in columns}
+    team["worker"] = sequence(names.tolist(), "workers").arrow()
+    return pa.table(team)
 
 
 # ------------------------------------------------------------------------------------------------------ files

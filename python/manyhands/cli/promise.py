@@ -75,10 +75,10 @@ def run(args: Namespace) -> None:
     if args.gold is None:
         raise ValueError("a promise needs known answers: --gold FILE (see manyhands promise --help)")
     if args.ask is None and (args.plan is not None or args.budget is not None):
-        raise ValueError("--plan and --budget need --ask, which says who can answer the rest")
+        raise ValueError("--plan and --budget need --ask, naming who can answer the rest")
     team = None if args.ask in (None, "all") else args.ask
-    known, args.gold = args.gold, None
-    check_inputs(args, known, team)
+    gold_path, args.gold = args.gold, None
+    check_inputs(args, gold_path, team)
     check_outputs([args.output, args.rest, args.plan, args.sets])
     check_printed(args, "kept answers")
     if settle_kind(args) != CLASSES and args.sets is not None:
@@ -88,9 +88,9 @@ def run(args: Namespace) -> None:
     with Stages(args) as stages:
         votes, model, _ = read_and_fit(args, stages)
         with stages.stage("testing"):
-            found = promise(
+            outcome = promise(
                 model,
-                _gold(args, known, votes),
+                _gold(args, gold_path, votes),
                 args.error,
                 args.confidence,
                 match=args.within,
@@ -99,47 +99,46 @@ def run(args: Namespace) -> None:
             )
         piped = args.output in (None, STDOUT)
         with stages.stage("writing"):
-            files = {args.rest: lambda: found.rest, args.plan: lambda: found.plan, args.sets: found.label_sets}
+            files = {args.rest: lambda: outcome.rest, args.plan: lambda: outcome.plan, args.sets: outcome.label_sets}
             if not piped:
-                files[args.output] = lambda: found.kept
+                files[args.output] = lambda: outcome.kept
             for path, frame in files.items():
                 if path is not None:
                     write(frame(), path)
-    written = [path for path in (args.output, args.rest, args.plan, args.sets) if path not in (None, STDOUT)]
+    files_out = [path for path in (args.output, args.rest, args.plan, args.sets) if path not in (None, STDOUT)]
     names = ("threshold", "error_bound", "unseen_bound", "n_known", "n_tested", "n_wrong", "n_kept", "n_rest", "cost")
     if args.json:
         content = report(args, votes, model, stages) | {"error": args.error, "confidence": args.confidence}
         # Nothing is kept at an infinite threshold, which JSON has no number for.
-        content |= {name: getattr(found, name) for name in names}
-        content |= {"threshold": found.threshold if found.n_kept else None, "files": written}
-        print_json(args, content | ({"kept": found.kept.to_pylist()} if piped else {}))
+        content |= {name: getattr(outcome, name) for name in names}
+        content |= {"threshold": outcome.threshold if outcome.n_kept else None, "files": files_out}
+        print_json(args, content | ({"kept": outcome.kept.to_pylist()} if piped else {}))
         return
     if piped:
-        print_frame(args, found.kept)
+        print_frame(args, outcome.kept)
     facts = {"log": summary_of_log(votes), "fit": summary_of_fit(args, model)}
-    facts |= {"promise": repr(found).strip("<>").removeprefix("Promise of ")}
-    facts |= {"rest": number(found.n_rest, "task"), "wrote": ", ".join(written), "time": str(stages)}
+    facts |= {"promise": repr(outcome).strip("<>").removeprefix("Promise of ")}
+    facts |= {"rest": number(outcome.n_rest, "task"), "wrote": ", ".join(files_out), "time": str(stages)}
     print_summary(args, facts, stderr=piped and args.shown != "table")
 
 
 def _gold(args: Namespace, path: str, votes: Any) -> Any:
     """Known answers from a file."""
     if args.kind == CLASSES:
-        found = read_truth(args, path, votes)
-        if found is None or args.kind != CLASSES:
-            return found
-        place = votes._tasks.find(found[0])
-        return found[0][place >= 0], found[1][place >= 0]
-    known = Known(args, votes, path)
+        pair = read_truth(args, path, votes)
+        assert pair is not None
+        here = votes._tasks.find(pair[0]) >= 0
+        return pair[0][here], pair[1][here]
+    truth = Known(args, votes, path)
     role = _ANSWERS.get(args.kind, "right")
-    columns = known.columns("task", role)
+    columns = truth.columns("task", role)
     names = {str(name): name for name in votes._tasks.values.tolist()}
     rows = [row for row, task in enumerate(columns["task"]) if str(task) in names]
     if not rows:
         raise ValueError(f"{path} knows none of the log's tasks")
     answers = [columns[role][row] for row in rows]
     if args.kind == "numeric":
-        answers = known.numbers(answers, "known values").tolist()
+        answers = truth.numbers(answers, "known values").tolist()
     elif args.kind == "multilabel":
         answers = [(answer.split("|") if answer else []) if isinstance(answer, str) else answer for answer in answers]
     elif role == "right":

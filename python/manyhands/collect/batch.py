@@ -159,19 +159,19 @@ def _with_workers(
     allowed = eligible(known, rows, who)
     scores[~allowed] = -np.inf
     if pool.cost is None:
-        chosen = _assigned(scores, pool, who, most)
+        picks = _assigned(scores, pool, who, most)
     else:
-        chosen = bought(scores, pool.cost[who], _capacity(pool, who), float(budget))
-    asked = np.flatnonzero(chosen >= 0)
+        picks = buy(scores, pool.cost[who], _capacity(pool, who), float(budget))
+    asked = np.flatnonzero(picks >= 0)
     if explore == "epsilon-greedy":
         so_far = 0 if known.log is None else known.log.n_annotations
-        _stray(chosen, asked, allowed, _capacity(pool, who), epsilon_at(epsilon, so_far), pool, who, rng)
-    worth_of = scores[asked, chosen[asked]]
+        _stray(picks, asked, allowed, _capacity(pool, who), epsilon_at(epsilon, so_far), pool, who, rng)
+    worth_of = scores[asked, picks[asked]]
     order = np.argsort(-worth_of, kind="stable")
     asked = asked[order]
     if pool.cost is None:
         _say_what_is_short(budget, len(asked), f"can be bought of {counted(len(pool), 'worker')}, one a task")
-    return _frame(known, rows[asked], who[chosen[asked]], worth_of[order])
+    return _frame(known, rows[asked], who[picks[asked]], worth_of[order])
 
 
 def _affordable(pool: Pool, budget: int | float, n_open: int) -> int:
@@ -237,7 +237,7 @@ def _flow(scores: Array, most: list[int], n_idle: int) -> Ints:
     return np.where(chosen == len(most) - 1, -1, chosen)
 
 
-def bought(scores: Array, cost: Array, capacity: Ints | None, budget: float) -> Ints:
+def buy(scores: Array, cost: Array, capacity: Ints | None, budget: float) -> Ints:
     """The worker of each task, -1 for none: a great total score for what may be spent.
 
     A price on money is raised until what is bought can be paid; what is left then buys the best that it can.

@@ -19,7 +19,7 @@ from manyhands._base.frames import names_of, take_columns
 from manyhands._base.names import Names, sequence
 from manyhands._base.results import Results
 from manyhands.categorical.base import Aggregator
-from manyhands.collect.batch import bought
+from manyhands.collect.batch import buy
 from manyhands.collect.beliefs import beliefs_of
 from manyhands.collect.crowd import Pool, pool_of
 from manyhands.collect.gains import Ints
@@ -124,22 +124,22 @@ class Promise:
         order = np.argsort(-np.where(inside, posterior, -1.0), axis=1, kind="stable")
         sizes = inside.sum(axis=1)
         rows = np.repeat(np.arange(len(sizes)), sizes)
-        chosen = order[rows, np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)]
-        labels = arrow.lists(len(sizes), rows, self._model._classes.take(chosen).arrow())
+        picks = order[rows, np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)]
+        labels = arrow.lists(len(sizes), rows, self._model._classes.take(picks).arrow())
         return arrow.table({"task": self._model._tasks.arrow(), "labels": labels, "n_labels": sizes})
 
     def __repr__(self) -> str:
-        asked = f"at most {self.error:.1%} wrong with confidence {self.confidence:g}"
+        goal = f"at most {self.error:.1%} wrong with confidence {self.confidence:g}"
         bound = max(self.error_bound, self.unseen_bound)
         tested = f"{self.n_wrong:,} of {counted(self.n_tested, 'known answer')} wrong, bound {bound:.2%}"
         total = counted(self.n_kept + self.n_rest, "task")
-        kept = f"{self.n_kept:,} of {total} kept at confidence >= {self.threshold:.4g}"
-        kept = kept if self.n_kept else f"none of {total} can be kept; at the strictest threshold"
+        share = f"{self.n_kept:,} of {total} kept at confidence >= {self.threshold:.4g}"
+        share = share if self.n_kept else f"none of {total} can be kept; at the strictest threshold"
         plan = ""
         if self.plan is not None:
             n = self.plan.num_rows - self.plan.column("worker").null_count
             plan = f"; {counted(n, 'task')} of the rest planned at a cost of {self.cost:,g}"
-        return f"<Promise of {asked}: {kept} ({tested}){plan}>"
+        return f"<Promise of {goal}: {share} ({tested}){plan}>"
 
 
 def promise(
@@ -229,27 +229,27 @@ def promise(
     sure = np.asarray(now.confidence_, np.float64)
     if not np.isfinite(sure).all():
         raise ValueError(f"{type(model).__name__} has no confidence for some answers; use another method")
-    index, wrong, truth = _judged(now, gold, match)
+    index, wrong, truth = _compare(now, gold, match)
     _check_unused(now, index)
     _check_enough(len(index), error, confidence)
     _warn_if_odd(sure, index)
-    tested = _tested(sure, index, wrong, error, confidence)
-    kept = sure >= tested.threshold
-    if not kept.any():
+    tested = lowest_threshold(sure, index, wrong, error, confidence)
+    keep = sure >= tested.threshold
+    if not keep.any():
         warn_of_data(
             f"no answer can be kept at an error of {error:g} with confidence {confidence:g}: of "
             f"{counted(tested.n, 'known answer')} at the strictest threshold {tested.n_wrong} are wrong; gather more "
             "known answers or labels"
         )
-    known = np.zeros(len(sure), np.bool_)
-    known[index] = True
-    frame = _with_known(now, known, truth)
-    plan = None if options is None else _plan(now, np.flatnonzero(~kept & ~known), options, budget)
+    with_gold = np.zeros(len(sure), np.bool_)
+    with_gold[index] = True
+    frame = _with_known(now, with_gold, truth)
+    plan = None if options is None else _plan(now, np.flatnonzero(~keep & ~with_gold), options, budget)
     if options is None and budget is not None:
         raise ValueError("budget is for a plan of the rest; pass options=")
     return Promise(
-        kept=_rows_of(frame, now, kept),
-        rest=_rows_of(frame, now, ~kept),
+        kept=_rows_of(frame, now, keep),
+        rest=_rows_of(frame, now, ~keep),
         threshold=tested.threshold,
         error_bound=tested.bound,
         unseen_bound=tested.unseen_bound,
@@ -258,8 +258,8 @@ def promise(
         n_tested=tested.n,
         n_wrong=tested.n_wrong,
         n_known=len(index),
-        n_kept=int(kept.sum()),
-        n_rest=int((~kept).sum()),
+        n_kept=int(keep.sum()),
+        n_rest=int((~keep).sum()),
         plan=plan,
         _model=now,
         _truth=None if truth is None else (index, truth),
@@ -278,14 +278,14 @@ class _Tested:
     n_wrong: int
 
 
-def _tested(sure: Array, index: Ints, wrong: Marks, error: float, confidence: float) -> _Tested:
+def lowest_threshold(sure: Array, index: Ints, wrong: Marks, error: float, confidence: float) -> _Tested:
     """The lowest threshold down to which all pass."""
     ordered = np.sort(sure)
-    known = sure[index]
+    gold = sure[index]
     first: _Tested | None = None
     best: _Tested | None = None
     for threshold in thresholds(ordered, len(index), error, confidence).tolist():
-        above = known >= threshold
+        above = gold >= threshold
         n, n_wrong = int(above.sum()), int(wrong[above].sum())
         unseen = len(ordered) - int(np.searchsorted(ordered, threshold)) - n
         now = _Tested(threshold, *_bounds(n_wrong, n, unseen, confidence), n, n_wrong)
@@ -311,9 +311,9 @@ def thresholds(ordered: Array, n_known: int, error: float, confidence: float) ->
     n = len(ordered)
     at = (np.arange(_STEPS) * n) // _STEPS
     values = np.unique(ordered[at])[::-1]
-    kept = n - np.searchsorted(ordered, values)
+    sizes = n - np.searchsorted(ordered, values)
     for bears in range(_BEARS, -1, -1):
-        for first, size in enumerate(kept.tolist()):
+        for first, size in enumerate(sizes.tolist()):
             expected = size * n_known // n
             if max(_bounds(bears, expected, size - expected, confidence)) <= error:
                 if bears == 0 or size <= n / 2:
@@ -336,7 +336,7 @@ def n_excluded(n: int, error: float, confidence: float) -> int:
 # ------------------------------------------------------------------------------------------------ known answers
 
 
-def _judged(model: Any, gold: Any, match: Match | None) -> tuple[Ints, Marks, npt.NDArray[Any] | None]:
+def _compare(model: Any, gold: Any, match: Match | None) -> tuple[Ints, Marks, npt.NDArray[Any] | None]:
     """Places of tasks whose answer is known, whether the model's is wrong, and the known classes."""
     if isinstance(model, Aggregator):
         from manyhands.metrics import match_gold
@@ -355,8 +355,8 @@ def _judged(model: Any, gold: Any, match: Match | None) -> tuple[Ints, Marks, np
     if answers and all(isinstance(answer, bool | np.bool_) for answer in answers):
         return index, ~np.array(answers, np.bool_), None
     same = _same(model, match)
-    said = _answers_at(model, index)
-    return index, np.array([not same(ours, known) for ours, known in zip(said, answers, strict=True)], np.bool_), None
+    ours = _answers_at(model, index)
+    return index, np.array([not same(one, other) for one, other in zip(ours, answers, strict=True)], np.bool_), None
 
 
 def _pairs(gold: Any) -> tuple[list[Any], list[Any]]:
@@ -504,42 +504,42 @@ def _plan(model: Any, rows: Ints, options: Any, budget: float | None) -> pa.Tabl
     scores = _right(model, rows, pool, options)
     capacity = np.full(len(pool), len(rows)) if pool.capacity is None else np.minimum(pool.capacity, len(rows))
     if not len(rows):
-        chosen = np.zeros(0, np.int64)
+        picks = np.zeros(0, np.int64)
     elif budget is not None and pool.cost is not None:
-        chosen = bought(scores, pool.cost, capacity, float(budget))
+        picks = buy(scores, pool.cost, capacity, float(budget))
     else:
-        # The cheaper of equally good ones; anybody rather than nobody.
+        # The cheaper of equally good ones; any option before none.
         cost = np.zeros(len(pool)) if pool.cost is None else pool.cost / pool.cost.max()
         idle = np.full((len(rows), 1), -2.0)
-        chosen = assign(np.hstack([scores - 1e-9 * cost, idle]), upper=[*capacity.tolist(), len(rows)])
-        chosen = np.where(chosen == len(pool), -1, chosen)
+        picks = assign(np.hstack([scores - 1e-9 * cost, idle]), upper=[*capacity.tolist(), len(rows)])
+        picks = np.where(picks == len(pool), -1, picks)
     import pyarrow as pa
 
-    asked = chosen >= 0
+    planned = picks >= 0
     price = np.ones(len(pool)) if pool.cost is None else pool.cost
     return arrow.table(
         {
             "task": model._about.take(rows).arrow(),
-            "worker": pool.names.arrow().take(pa.array(np.maximum(chosen, 0), mask=~asked)),
-            "cost": pa.array(price[np.maximum(chosen, 0)], mask=~asked),
-            "expected_accuracy": pa.array(scores[np.arange(len(rows)), np.maximum(chosen, 0)], mask=~asked),
+            "worker": pool.names.arrow().take(pa.array(np.maximum(picks, 0), mask=~planned)),
+            "cost": pa.array(price[np.maximum(picks, 0)], mask=~planned),
+            "expected_accuracy": pa.array(scores[np.arange(len(rows)), np.maximum(picks, 0)], mask=~planned),
         }
     )
 
 
 def _right(model: Any, rows: Ints, pool: Pool, options: Any) -> Array:
     """Probability that each option answers each task right, (n_rows, n_options); -inf where it answered already."""
-    given = _accuracies(options, len(pool))
-    known = model._held("workers").match(pool.names)
-    lacking = np.isnan(given) & (known < 0)
+    accuracy = _accuracies(options, len(pool))
+    codes = model._held("workers").match(pool.names)
+    lacking = np.isnan(accuracy) & (codes < 0)
     if lacking.any():
         names = pool.names.values[lacking].tolist()
         raise ValueError(f"the model does not know {listed(names)}; give the column accuracy of options")
-    scores = np.tile(given, (len(rows), 1))
-    learned = np.flatnonzero(np.isnan(given))
+    scores = np.tile(accuracy, (len(rows), 1))
+    learned = np.flatnonzero(np.isnan(accuracy))
     if len(learned):
-        scores[:, learned] = _learned(model, rows, pool.names.take(learned), known[learned])
-    place = {int(code): column for column, code in enumerate(known.tolist()) if code >= 0}
+        scores[:, learned] = _skills(model, rows, pool.names.take(learned), codes[learned])
+    place = {int(code): column for column, code in enumerate(codes.tolist()) if code >= 0}
     votes = model._held("votes")
     if place and votes is not None:
         task_codes, worker_codes = votes.table.columns()[:2]
@@ -556,13 +556,13 @@ def votes_places(model: Any, votes: Any, rows: Ints) -> Ints:
     return rows if votes._tasks is model._about else votes._tasks.match(model._about.take(rows))
 
 
-def _learned(model: Any, rows: Ints, names: Names, known: Ints) -> Array:
+def _skills(model: Any, rows: Ints, names: Names, known: Ints) -> Array:
     """How often workers of the model are expected to be right about tasks."""
     if isinstance(model, Aggregator):
-        found = beliefs_of(model, workers=names)
-        k = found.posterior.shape[1]
-        right = found.confusion[:, np.arange(k), np.arange(k)]
-        return np.asarray(found.posterior[rows] @ right.T)
+        beliefs = beliefs_of(model, workers=names)
+        k = beliefs.posterior.shape[1]
+        right = beliefs.confusion[:, np.arange(k), np.arange(k)]
+        return np.asarray(beliefs.posterior[rows] @ right.T)
     skill = arrow.to_numpy(model.workers_frame().column("skill")).astype(np.float64)[known]
     if not np.isfinite(skill).all():
         worst = names.values[~np.isfinite(skill)].tolist()
@@ -579,11 +579,11 @@ def _accuracies(options: Any, n: int) -> Array:
     if "accuracy" not in names_of(options):
         return np.full(n, np.nan)
     values = take_columns(options, accuracy="accuracy")["accuracy"][1]
-    found = np.array([np.nan if value is None else float(value) for value in _listed(values)])
-    if not ((found >= 0) & (found <= 1) | np.isnan(found)).all():
+    accuracy = np.array([np.nan if value is None else float(value) for value in _as_list(values)])
+    if not ((accuracy >= 0) & (accuracy <= 1) | np.isnan(accuracy)).all():
         raise ValueError("accuracy of options must lie between 0 and 1")
-    return found
+    return accuracy
 
 
-def _listed(values: Any) -> list[Any]:
+def _as_list(values: Any) -> list[Any]:
     return list(values.to_pylist()) if hasattr(values, "to_pylist") else list(values)
